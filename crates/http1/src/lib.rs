@@ -1,1 +1,31 @@
-//! Sans-IO HTTP/1.1.
+//! Sans-IO HTTP/1.1 (RFC 9110, RFC 9112) for both roles.
+//!
+//! Nothing here owns a socket, reads a clock, opens a file or starts a thread: bytes and ticks come in as arguments,
+//! events and segments go out as values. That is why one implementation serves an event loop, a pipeline of stages,
+//! a coroutine and a completion ring alike.
+//!
+//! Data flows through the server role like this: the driver lends what arrived to [`Connection::receive`], which
+//! answers with a [`Step`]; a [`Step::Request`] carries a [`Head`] borrowed from that input, which the service turns
+//! at once into a [`Plan`]; [`Connection::respond`] takes the plan, [`Connection::output`] lends its bytes as
+//! [`Segment`]s, and [`Connection::sent`] hears how far they got.
+
+pub mod chunked;
+mod connection;
+mod error;
+mod head;
+mod limits;
+mod method;
+mod plan;
+mod stamp;
+mod status;
+mod tick;
+
+pub use connection::{Connection, End, Ended, Step, Timeout, TimerKind, Wants};
+pub use error::{ErrorKind, ProtocolError};
+pub use head::{Fields, Head, Terms, Version};
+pub use limits::{Limits, Timeouts};
+pub use method::Method;
+pub use plan::{Plan, Segment};
+pub use stamp::Stamp;
+pub use status::Status;
+pub use tick::Tick;

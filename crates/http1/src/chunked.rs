@@ -1,0 +1,393 @@
+//! The chunked transfer coding, decoded without storing a byte (RFC 9112 section 7.1).
+//!
+//! The caller lends whatever input it has; [`ChunkDecoder::decode`] walks over the control lines (chunk sizes,
+//! extensions, trailer section) and answers with the range of the input that is data. Both roles use it: the
+//! server for request bodies, the client for responses.
+//!
+//! The decoder is strict where leniency has let requests be smuggled past one of two parsers that disagreed:
+//! every line ends in CRLF, a size is hexadecimal digits and nothing else, and no white space surrounds it (the
+//! "bad white space" that the grammar tolerates before an extension is refused). Extensions and trailer fields
+//! carry nothing that anyone here wants: they are checked, counted against a bound, and skipped.
+
+use std::ops::Range;
+
+use thiserror::Error;
+
+/// The most bytes of chunk extensions in one message, over all of its chunks (RFC 9112 section 7.1.1 asks for
+/// a limit on the total).
+pub const MAX_EXTENSION_BYTES: u16 = 4096;
+
+/// The most bytes of trailer section in one message, line endings included (RFC 9112 section 7.1.2).
+pub const MAX_TRAILER_BYTES: u16 = 8192;
+
+/// The most hexadecimal digits in a chunk size: what a `u64` holds, leading zeros included.
+pub const MAX_SIZE_DIGITS: u8 = 16;
+
+/// Where the decoder stands in one chunked message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkDecoder {
+    /// The size read so far while in a size line; the data bytes still to come while in the data.
+    left: u64,
+    extension_budget: u16,
+    trailer_budget: u16,
+    size_digits: u8,
+    state: State,
+}
+
+/// What a call to [`ChunkDecoder::decode`] came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Chunked {
+    /// The input is used up and the message goes on.
+    NeedInput,
+    /// This range of the input is data; it is never empty, and ends where the consumed input ends.
+    Data(Range<usize>),
+    /// The message is complete, trailer section included. What follows in the input is not part of it.
+    End,
+}
+
+/// Why a chunked message was refused. None can be recovered from: where the message ends is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ChunkError {
+    /// Something other than hexadecimal digits where a chunk size has to be.
+    #[error("chunk size is not a hexadecimal number")]
+    Size,
+    /// More than [`MAX_SIZE_DIGITS`] digits.
+    #[error("chunk size has too many digits")]
+    SizeTooLong,
+    /// A control character in a chunk extension.
+    #[error("control character in a chunk extension")]
+    Extension,
+    /// More than [`MAX_EXTENSION_BYTES`] in one message.
+    #[error("chunk extensions are too long")]
+    ExtensionTooLong,
+    /// A CR without LF, an LF without CR, or data that is longer than its chunk size.
+    #[error("chunk line does not end in CRLF")]
+    LineEnding,
+    /// A line of the trailer section that is not a field line: no name, no colon, folded, control characters.
+    #[error("malformed trailer field")]
+    Trailer,
+    /// More than [`MAX_TRAILER_BYTES`] in one message.
+    #[error("trailer section is too long")]
+    TrailerTooLong,
+}
+
+/// The byte that is expected next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Size,
+    Extension,
+    SizeLf,
+    Data,
+    DataCr,
+    DataLf,
+    TrailerStart,
+    TrailerName,
+    TrailerValue,
+    TrailerLf,
+    EndLf,
+    Ended,
+    Failed(ChunkError),
+}
+
+impl ChunkDecoder {
+    /// A decoder at the first byte of a chunked message.
+    pub const fn new() -> Self {
+        Self {
+            left: 0,
+            extension_budget: MAX_EXTENSION_BYTES,
+            trailer_budget: MAX_TRAILER_BYTES,
+            size_digits: 0,
+            state: State::Size,
+        }
+    }
+
+    /// Reads on in the message: how many bytes of `input` were used, and what they were.
+    ///
+    /// Call it again with the rest of the input after [`Chunked::Data`], and with new input after
+    /// [`Chunked::NeedInput`]. Once ended or failed, it repeats that answer and uses nothing.
+    pub fn decode(&mut self, input: &[u8]) -> Result<(usize, Chunked), ChunkError> {
+        let mut used = 0;
+        loop {
+            match self.state {
+                State::Data if used < input.len() => {
+                    let length = self.left.min((input.len() - used) as u64) as usize;
+                    self.skip_data(length as u64);
+                    return Ok((used + length, Chunked::Data(used..used + length)));
+                }
+                State::Ended => return Ok((used, Chunked::End)),
+                State::Failed(error) => return Err(error),
+                _ => {}
+            }
+            let Some(&byte) = input.get(used) else { return Ok((used, Chunked::NeedInput)) };
+            used += 1;
+            self.state = self.control(byte).unwrap_or_else(State::Failed);
+        }
+    }
+
+    /// How many of the coming bytes are certainly data: the rest of the chunk at hand.
+    pub fn data_left(&self) -> u64 {
+        if self.state == State::Data { self.left } else { 0 }
+    }
+
+    /// Passes over `count` bytes of data that the caller did not lend, at most [`data_left`](Self::data_left).
+    pub fn skip_data(&mut self, count: u64) {
+        debug_assert!(count <= self.data_left(), "skipping past the end of a chunk");
+        self.left = self.left.saturating_sub(count);
+        if self.left == 0 && self.state == State::Data {
+            self.state = State::DataCr;
+        }
+    }
+
+    /// The state after one byte outside the data.
+    fn control(&mut self, byte: u8) -> Result<State, ChunkError> {
+        use State::{
+            Data, DataCr, DataLf, EndLf, Ended, Extension, Failed, Size, SizeLf, TrailerLf, TrailerName,
+            TrailerStart, TrailerValue,
+        };
+        match (self.state, byte) {
+            (Size, b'\r' | b';') if self.size_digits == 0 => Err(ChunkError::Size),
+            (Size | Extension, b'\r') => Ok(SizeLf),
+            (Size, b';') => self.extension(),
+            (Size, _) if byte != b'\n' => self.size_digit(byte),
+            (Extension, _) if is_text(byte) => self.extension(),
+            (Extension, _) if byte != b'\n' => Err(ChunkError::Extension),
+            (SizeLf, b'\n') => Ok(if self.left == 0 { TrailerStart } else { Data }),
+
+            (DataCr, b'\r') => Ok(DataLf),
+            (DataLf, b'\n') => {
+                self.size_digits = 0;
+                Ok(Size)
+            }
+
+            (TrailerStart, b'\r') => Ok(EndLf),
+            (EndLf, b'\n') => Ok(Ended),
+            (TrailerStart | TrailerName, _) if is_token(byte) => self.trailer(TrailerName),
+            (TrailerName, b':') => self.trailer(TrailerValue),
+            (TrailerValue, b'\r') => self.trailer(TrailerLf),
+            (TrailerValue, _) if is_text(byte) => self.trailer(TrailerValue),
+            (TrailerStart | TrailerName | TrailerValue, _) if byte != b'\n' => Err(ChunkError::Trailer),
+            (TrailerLf, b'\n') => self.trailer(TrailerStart),
+
+            (state @ (Data | Ended | Failed(_)), _) => Ok(state),
+            _ => Err(ChunkError::LineEnding),
+        }
+    }
+
+    fn size_digit(&mut self, byte: u8) -> Result<State, ChunkError> {
+        let digit = char::from(byte).to_digit(16).ok_or(ChunkError::Size)?;
+        if self.size_digits == 0 {
+            self.left = 0;
+        } else if self.size_digits == MAX_SIZE_DIGITS {
+            return Err(ChunkError::SizeTooLong);
+        }
+        self.size_digits += 1;
+        self.left = self.left << 4 | u64::from(digit);
+        Ok(State::Size)
+    }
+
+    fn extension(&mut self) -> Result<State, ChunkError> {
+        self.extension_budget = self.extension_budget.checked_sub(1).ok_or(ChunkError::ExtensionTooLong)?;
+        Ok(State::Extension)
+    }
+
+    fn trailer(&mut self, next: State) -> Result<State, ChunkError> {
+        self.trailer_budget = self.trailer_budget.checked_sub(1).ok_or(ChunkError::TrailerTooLong)?;
+        Ok(next)
+    }
+}
+
+impl Default for ChunkDecoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A byte that field values and quoted strings may hold: HTAB, SP, VCHAR, obs-text (RFC 9110 section 5.5).
+fn is_text(byte: u8) -> bool {
+    byte == b'\t' || (byte >= b' ' && byte != 0x7f)
+}
+
+/// A byte of a token (RFC 9110 section 5.6.2).
+fn is_token(byte: u8) -> bool {
+    matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'z' | b'|' | b'~')
+        || byte.is_ascii_digit()
+        || byte.is_ascii_uppercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const _: () = assert!(size_of::<ChunkDecoder>() <= 24);
+
+    /// Data, bytes used, and whether the message ended, when the input comes in pieces of these sizes.
+    fn run(
+        input: &[u8],
+        pieces: impl IntoIterator<Item = usize>,
+    ) -> Result<(Vec<u8>, usize, bool), ChunkError> {
+        let mut decoder = ChunkDecoder::new();
+        let (mut data, mut at, mut pieces) = (Vec::new(), 0, pieces.into_iter());
+        while at < input.len() {
+            let end = (at + pieces.next().unwrap_or(usize::MAX).clamp(1, input.len())).min(input.len());
+            while at < end {
+                let lent = &input[at..end];
+                let (used, chunked) = decoder.decode(lent)?;
+                at += used;
+                match chunked {
+                    Chunked::NeedInput => assert_eq!(used, lent.len()),
+                    Chunked::Data(range) => {
+                        assert!(!range.is_empty() && range.end == used);
+                        data.extend_from_slice(&lent[range]);
+                    }
+                    Chunked::End => {
+                        assert_eq!(decoder.decode(b"0"), Ok((0, Chunked::End)));
+                        return Ok((data, at, true));
+                    }
+                }
+            }
+        }
+        Ok((data, at, false))
+    }
+
+    fn whole(input: &[u8]) -> Result<(Vec<u8>, usize, bool), ChunkError> {
+        run(input, [])
+    }
+
+    #[test]
+    fn reads_the_data_of_all_chunks() {
+        let input = b"4\r\nWiki\r\nA\r\npedia in\r\n\r\n000\r\n\r\nGET";
+        assert_eq!(whole(input), Ok((b"Wikipedia in\r\n".to_vec(), input.len() - 3, true)));
+    }
+
+    #[test]
+    fn skips_extensions_and_trailers() {
+        let input = b"3;a=b;c=\"d e\"\r\nabc\r\n0;z\r\nX-Sum: 1\r\nEmpty:\r\n\r\n";
+        assert_eq!(whole(input), Ok((b"abc".to_vec(), input.len(), true)));
+    }
+
+    #[test]
+    fn refuses_sizes_that_are_not_hexadecimal() {
+        for size in ["", "+4", "-4", "0x4", " 4", "\t4", "4 ", "4\t", "g", "4_", "4 ;a", ";a", "\u{664}"] {
+            let input = format!("{size}\r\nWiki\r\n0\r\n\r\n");
+            assert_eq!(whole(input.as_bytes()), Err(ChunkError::Size), "{size:?}");
+        }
+    }
+
+    #[test]
+    fn takes_the_largest_size_and_no_larger() {
+        let mut decoder = ChunkDecoder::new();
+        assert_eq!(decoder.decode(b"ffffFFFFffffFFFF\r\n"), Ok((18, Chunked::NeedInput)));
+        assert_eq!(decoder.data_left(), u64::MAX);
+        decoder.skip_data(u64::MAX - 1);
+        assert_eq!(decoder.decode(b"xy"), Ok((1, Chunked::Data(0..1))));
+        assert_eq!(decoder.decode(b"y"), Err(ChunkError::LineEnding));
+        assert_eq!(decoder.decode(b"\r"), Err(ChunkError::LineEnding), "an error stays");
+        assert_eq!(whole(b"10000000000000000\r\n"), Err(ChunkError::SizeTooLong));
+        assert_eq!(whole(b"00000000000000001\r\n"), Err(ChunkError::SizeTooLong));
+    }
+
+    #[test]
+    fn demands_crlf_everywhere() {
+        for input in [
+            "4\nWiki\r\n0\r\n\r\n",
+            "4\rWiki\r\n0\r\n\r\n",
+            "4;a\nWiki\r\n0\r\n\r\n",
+            "4;a\rb\r\nWiki\r\n0\r\n\r\n",
+            "4\r\nWiki\n0\r\n\r\n",
+            "4\r\nWiki0\r\n\r\n",
+            "4\r\nWikip\r\n0\r\n\r\n",
+            "4\r\nWiki\rX0\r\n\r\n",
+            "0\r\n\n",
+            "0\r\n\rX",
+            "0\r\nA: b\n\r\n",
+            "0\r\nA: b\rc\r\n\r\n",
+        ] {
+            assert_eq!(whole(input.as_bytes()), Err(ChunkError::LineEnding), "{input:?}");
+        }
+    }
+
+    #[test]
+    fn refuses_malformed_extensions_and_trailers() {
+        assert_eq!(whole(b"4;a\0\r\n"), Err(ChunkError::Extension));
+        for line in [": x", " a: b", "a b: c", "a : b", "a", "a: b\0", "a: b\r\n folded"] {
+            let input = format!("0\r\n{line}\r\n\r\n");
+            assert_eq!(whole(input.as_bytes()), Err(ChunkError::Trailer), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn bounds_extensions_over_the_whole_message() {
+        let extension = "x".repeat(usize::from(MAX_EXTENSION_BYTES) / 2 - 1);
+        let chunk = format!("1;{extension}\r\na\r\n");
+        let within = format!("{chunk}{chunk}0\r\n\r\n");
+        assert!(whole(within.as_bytes()).is_ok_and(|(data, _, ended)| ended && data == b"aa"));
+        let beyond = format!("{chunk}{chunk}0;\r\n\r\n");
+        assert_eq!(whole(beyond.as_bytes()), Err(ChunkError::ExtensionTooLong));
+    }
+
+    #[test]
+    fn bounds_the_trailer_section() {
+        let line = format!("a: {}\r\n", "x".repeat(usize::from(MAX_TRAILER_BYTES) - 5));
+        assert!(whole(format!("0\r\n{line}\r\n").as_bytes()).is_ok_and(|(_, _, ended)| ended));
+        assert_eq!(whole(format!("0\r\n{line}b").as_bytes()), Err(ChunkError::TrailerTooLong));
+    }
+
+    /// Messages that are mostly well formed, with some bytes overwritten.
+    fn messages() -> impl Strategy<Value = Vec<u8>> {
+        let chunk = (prop::collection::vec(any::<u8>(), 1..40), "(;[a-z]{1,5}(=\"[ -!#-~]{0,6}\")?)?");
+        let trailer = prop::collection::vec("[A-Za-z-]{1,8}:[ -~]{0,10}\r\n", 0..3);
+        let damage = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3);
+        (prop::collection::vec(chunk, 0..6), trailer, damage).prop_map(|(chunks, trailer, damage)| {
+            let mut message = Vec::new();
+            for (data, extension) in chunks {
+                message.extend(format!("{:x}{extension}\r\n", data.len()).bytes());
+                message.extend(data);
+                message.extend(b"\r\n");
+            }
+            message.extend(format!("0\r\n{}\r\nrest", trailer.concat()).bytes());
+            for (index, byte) in damage {
+                let index = index.index(message.len());
+                message[index] = byte;
+            }
+            message
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn cutting_the_input_changes_nothing(
+            message in messages(),
+            pieces in prop::collection::vec(1usize..12, 0..80),
+        ) {
+            let uncut = whole(&message);
+            prop_assert_eq!(run(&message, pieces), uncut.clone());
+            prop_assert_eq!(run(&message, std::iter::repeat(1)), uncut);
+        }
+
+        #[test]
+        fn gives_back_what_was_encoded(chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..50), 0..8)) {
+            let mut message = Vec::new();
+            for chunk in &chunks {
+                message.extend(format!("{:X}\r\n", chunk.len()).bytes());
+                message.extend(chunk);
+                message.extend(b"\r\n");
+            }
+            message.extend(b"0\r\n\r\n");
+            prop_assert_eq!(whole(&message), Ok((chunks.concat(), message.len(), true)));
+        }
+
+        /// Whatever we accept as a size line, httparse reads as the same size (it is the more lenient one).
+        #[test]
+        fn agrees_with_httparse_on_sizes(line in "[0-9a-fA-F]{0,17}[ ;+gx\t\r]?[a-z=]{0,4}\r\n") {
+            let mut decoder = ChunkDecoder::new();
+            if let Ok((used, Chunked::NeedInput)) = decoder.decode(line.as_bytes())
+                && matches!(decoder.state, State::Data | State::TrailerStart)
+            {
+                prop_assert_eq!(httparse::parse_chunk_size(line.as_bytes()),
+                    Ok(httparse::Status::Complete((used, decoder.left))));
+            }
+        }
+    }
+}

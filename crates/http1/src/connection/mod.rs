@@ -1,0 +1,571 @@
+//! The server's side of one connection as a state machine without IO.
+//!
+//! Reading and writing are two enums. [`Connection::receive`] moves the first, [`Connection::sent`] the second, and
+//! whatever concerns both (is this exchange over, what comes next) is decided in one place, [`Connection::turn`].
+//! Nothing but this state outlives a call: no socket, clock, buffer or callback, so a connection is `Send` and can be
+//! moved between threads, kept on a coroutine's stack, or named by a slab handle between the stages of a pipeline.
+//!
+//! Timers are lazy. A deadline is stored when something begins; the driver keeps one wake-up per connection and, when
+//! it comes, asks [`Connection::deadline`] again. Rates (of a body, of a reader) are judged only then.
+
+mod scan;
+
+use std::ops::Range;
+
+use crate::chunked::{ChunkDecoder, Chunked};
+use crate::error::{ErrorKind, ProtocolError};
+use crate::head::{self, Framing, Head, Terms, Version};
+use crate::limits::{Limits, Timeouts};
+use crate::plan::{Plan, Reply, Segment};
+use crate::{Status, Tick};
+use scan::Scan;
+
+/// What [`Connection::receive`] found.
+#[derive(Debug)]
+pub enum Step<'a> {
+    /// Nothing more can be made of the input: keep what was not consumed and come back with more.
+    NeedInput,
+    /// A reply is under way: the input is kept for later, and more should not be read.
+    Paused,
+    /// A request, to be answered with [`Connection::respond`].
+    Request(Head<'a>),
+    /// A piece of the request's body: this range of the input. Nobody needs to keep it.
+    Body(Range<usize>),
+    /// The request's body is complete. Not given for requests without one.
+    EndOfRequest,
+    /// Nothing more will be read as HTTP. [`Connection::wants`] says how to end.
+    Closed,
+}
+
+/// What the connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wants {
+    /// More input.
+    pub read: bool,
+    /// To send [`Connection::output`].
+    pub write: bool,
+    /// To end, and how.
+    pub end: End,
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Not yet.
+    Open,
+    /// Shut down writing, tell [`Connection::write_side_shut`], and go on reading until the client closes: closing
+    /// with bytes unread would reset the connection and could destroy the reply on its way (RFC 9112 section 9.6).
+    ShutDown,
+    /// Close.
+    Close,
+    /// Reset: what was promised can't be kept, and the client must notice.
+    Reset,
+}
+
+/// The timers of a connection, one of which decides its deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimerKind {
+    /// The head of a request must be complete.
+    Header,
+    /// The body of a request must have progressed.
+    Body,
+    /// The reply must have progressed.
+    Write,
+    /// The next request must have begun.
+    Idle,
+    /// The client must have closed.
+    Linger,
+}
+
+/// What came of a deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timeout {
+    /// It has moved: ask [`Connection::deadline`].
+    NotYet,
+    /// The client is told so: answer this error with [`Connection::respond`].
+    Answer(TimerKind, ProtocolError),
+    /// The connection ends: see [`Connection::wants`].
+    Ended(TimerKind),
+}
+
+/// What is left of a reply once it is over: see [`Connection::release`].
+#[derive(Debug)]
+pub struct Ended<P> {
+    /// The buffer that the plan was built in.
+    pub own: Vec<u8>,
+    /// The pin that the plan took.
+    pub pin: Option<P>,
+    /// The reply's status.
+    pub status: Status,
+    /// Bytes of body sent, framing not counted.
+    pub body_sent: u64,
+    /// Whether all of it was sent.
+    pub complete: bool,
+}
+
+/// The state of one connection in the server's role.
+#[derive(Debug)]
+pub struct Connection<P> {
+    reading: Reading,
+    writing: Writing<P>,
+    ending: Ending,
+    /// Requests announced so far.
+    requests: u32,
+    /// When the client must have done what reading waits for.
+    read_deadline: Tick,
+    /// When the reply must have progressed.
+    write_deadline: Tick,
+    /// Bytes sent of the reply when `write_deadline` was set.
+    write_mark: u64,
+    /// The client has shut down its side: no more input will come.
+    eof: bool,
+    /// The exchange under way is the last one.
+    last: bool,
+    /// The client said that it will send nothing after this request, so that there is nothing to linger for.
+    client_closes: bool,
+    /// The next request is to be the last.
+    draining: bool,
+}
+
+/// What input is taken for.
+#[derive(Debug)]
+enum Reading {
+    /// A head that has begun or will begin.
+    Head(Scan),
+    /// The body of the request under way.
+    Body(Body),
+    /// Nothing: the request is complete, its reply is not.
+    Waiting,
+    /// Nothing ever again.
+    Over,
+}
+
+/// A body on its way in.
+#[derive(Debug)]
+struct Body {
+    framing: BodyFraming,
+    /// Bytes received, and how many of them there were when the deadline was set.
+    received: u64,
+    mark: u64,
+}
+
+#[derive(Debug)]
+enum BodyFraming {
+    Length(u64),
+    Chunked(ChunkDecoder),
+}
+
+/// What there is to send.
+#[derive(Debug)]
+enum Writing<P> {
+    /// No request, no reply.
+    Idle,
+    /// A request (or an error) that has not been answered.
+    Due,
+    /// A reply on its way.
+    Reply(Reply<P>),
+    /// A reply that is over, one way or the other, to be released.
+    Over(Reply<P>, bool),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Open,
+    ShutDown,
+    Draining,
+    Close,
+    Reset,
+}
+
+impl<P> Connection<P> {
+    /// A connection that was accepted at `now`.
+    pub fn new(now: Tick, limits: &Limits) -> Self {
+        Self {
+            reading: Reading::Head(Scan::default()),
+            writing: Writing::Idle,
+            ending: Ending::Open,
+            requests: 0,
+            read_deadline: now.after(limits.timeouts.header),
+            write_deadline: now,
+            write_mark: 0,
+            eof: false,
+            last: false,
+            client_closes: false,
+            draining: false,
+        }
+    }
+
+    /// Takes input that starts at the first byte not yet consumed, and says how much of it is used up and what it
+    /// means. `eof`: the client has sent all it will. Call again with the rest until the step is
+    /// [`NeedInput`](Step::NeedInput), [`Paused`](Step::Paused) or [`Closed`](Step::Closed).
+    ///
+    /// # Errors
+    ///
+    /// A breach of the protocol, given once; later calls say [`Closed`](Step::Closed). Where the connection
+    /// [owes an answer](Self::owes_answer), it is given with [`respond`](Self::respond) on the terms of
+    /// [`error_terms`](Self::error_terms), which ends the connection.
+    pub fn receive<'a>(
+        &mut self,
+        limits: &Limits,
+        now: Tick,
+        input: &'a [u8],
+        eof: bool,
+    ) -> Result<(usize, Step<'a>), ProtocolError> {
+        self.eof |= eof;
+        match &mut self.reading {
+            // A reply that has not been released yet has no room for the next one.
+            Reading::Head(_) if !matches!(self.writing, Writing::Idle) => Ok((0, Step::Paused)),
+            Reading::Head(_) => self.receive_head(limits, now, input),
+            Reading::Body(_) => self.receive_body(limits, now, input),
+            Reading::Waiting => Ok((0, Step::Paused)),
+            Reading::Over => {
+                if self.eof && matches!(self.ending, Ending::ShutDown | Ending::Draining) {
+                    self.ending = Ending::Close;
+                }
+                Ok((input.len(), Step::Closed))
+            }
+        }
+    }
+
+    /// Answers the request (or error) announced last.
+    pub fn respond(&mut self, limits: &Limits, now: Tick, plan: Plan<P>) {
+        debug_assert!(matches!(self.writing, Writing::Due));
+        self.last |= !plan.persistent();
+        self.write_deadline = now.after(limits.timeouts.write);
+        self.write_mark = 0;
+        self.writing = Writing::Reply(Reply::new(plan));
+    }
+
+    /// Whether a request or an error has been announced and not been answered.
+    pub fn owes_answer(&self) -> bool {
+        matches!(self.writing, Writing::Due)
+    }
+
+    /// The terms of an answer to an error: HTTP/1.1, closing, with content.
+    pub fn error_terms() -> Terms {
+        Terms { version: Version::Http11, persistent: false, body: true }
+    }
+
+    /// What is to be sent next, in order; empty when nothing is. Lent until [`sent`](Self::sent).
+    pub fn output(&self) -> impl Iterator<Item = Segment<'_, P>> {
+        match &self.writing {
+            Writing::Reply(reply) => Some(reply.segments()),
+            _ => None,
+        }
+        .into_iter()
+        .flatten()
+    }
+
+    /// Whether a reply is on its way.
+    pub fn is_replying(&self) -> bool {
+        matches!(self.writing, Writing::Reply(_))
+    }
+
+    /// `n` more bytes of the output are gone.
+    pub fn sent(&mut self, limits: &Limits, now: Tick, n: u64) {
+        if let Writing::Reply(reply) = &mut self.writing {
+            reply.advance(n);
+            if reply.is_complete() {
+                self.end_reply(true);
+                self.turn(limits, now);
+            }
+        }
+    }
+
+    /// The client can't be sent anything any more.
+    pub fn send_failed(&mut self) {
+        self.end_reply(false);
+        self.reading = Reading::Over;
+        self.ending = Ending::Close;
+    }
+
+    /// The reply can't be kept to (its file changed, the server must go): the connection is reset.
+    pub fn abort(&mut self) {
+        self.end_reply(false);
+        self.reading = Reading::Over;
+        self.ending = Ending::Reset;
+    }
+
+    /// Gives back what a reply held, once it is over and its bytes are no longer in use by the kernel.
+    pub fn release(&mut self) -> Option<Ended<P>> {
+        match std::mem::replace(&mut self.writing, Writing::Idle) {
+            Writing::Over(reply, complete) => {
+                let (status, body_sent) = (reply.status(), reply.body_sent());
+                let (own, pin) = reply.into_parts();
+                Some(Ended { own, pin, status, body_sent, complete })
+            }
+            other => {
+                self.writing = other;
+                None
+            }
+        }
+    }
+
+    /// What the connection waits for, from its state alone.
+    pub fn wants(&self) -> Wants {
+        let end = match self.ending {
+            Ending::Open | Ending::Draining => End::Open,
+            Ending::ShutDown => End::ShutDown,
+            Ending::Close => End::Close,
+            Ending::Reset => End::Reset,
+        };
+        let read = match self.reading {
+            Reading::Head(_) | Reading::Body(_) => !self.eof,
+            Reading::Waiting => false,
+            Reading::Over => self.ending == Ending::Draining,
+        };
+        Wants { read, write: matches!(self.writing, Writing::Reply(_)), end }
+    }
+
+    /// Writing has been shut down, as [`End::ShutDown`] asked.
+    pub fn write_side_shut(&mut self, limits: &Limits, now: Tick) {
+        self.ending = if self.eof { Ending::Close } else { Ending::Draining };
+        self.read_deadline = now.after(limits.timeouts.linger);
+    }
+
+    /// The next request answered is the last, and says so. One whose head is under way counts as next.
+    pub fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// Closes a connection that is between requests; says whether it was.
+    pub fn close_if_idle(&mut self) -> bool {
+        let idle = self.is_idle();
+        if idle {
+            self.reading = Reading::Over;
+            // After a reply the client may be sending the next request: let it see the end, not a reset.
+            self.ending = if self.requests > 0 { Ending::ShutDown } else { Ending::Close };
+        }
+        idle
+    }
+
+    /// Whether the connection is between requests, not a byte of the next one seen.
+    pub fn is_idle(&self) -> bool {
+        matches!(&self.reading, Reading::Head(scan) if !scan.begun()) && matches!(self.writing, Writing::Idle)
+    }
+
+    /// Whether the last byte has been exchanged and only the client's end is awaited.
+    pub fn is_lingering(&self) -> bool {
+        matches!(self.ending, Ending::ShutDown | Ending::Draining)
+    }
+
+    /// Whether a request's head is being read.
+    pub fn is_reading_head(&self) -> bool {
+        matches!(&self.reading, Reading::Head(scan) if scan.begun())
+    }
+
+    /// Whether a request's body is being read.
+    pub fn is_reading_body(&self) -> bool {
+        matches!(self.reading, Reading::Body(_))
+    }
+
+    /// Requests announced so far.
+    pub fn requests(&self) -> u32 {
+        self.requests
+    }
+
+    /// When to call [`timeout`](Self::timeout), unless the deadline moves before. None: the connection waits for the
+    /// server alone.
+    pub fn deadline(&self) -> Option<Tick> {
+        let read = match self.reading {
+            Reading::Head(_) | Reading::Body(_) => Some(self.read_deadline),
+            Reading::Over if self.ending == Ending::Draining => Some(self.read_deadline),
+            Reading::Waiting | Reading::Over => None,
+        };
+        let write = matches!(self.writing, Writing::Reply(_)).then_some(self.write_deadline);
+        match (read, write) {
+            (Some(read), Some(write)) => Some(read.earlier(write)),
+            (read, write) => read.or(write),
+        }
+    }
+
+    /// Judges the deadlines that have come by `now`.
+    pub fn timeout(&mut self, limits: &Limits, now: Tick) -> Timeout {
+        let timeouts = &limits.timeouts;
+        if let Writing::Reply(reply) = &self.writing
+            && self.write_deadline.reached(now)
+        {
+            if reply.sent - self.write_mark < Timeouts::progress(timeouts.write, timeouts.write_rate) {
+                self.abort();
+                return Timeout::Ended(TimerKind::Write);
+            }
+            self.write_mark = reply.sent;
+            self.write_deadline = now.after(timeouts.write);
+        }
+        if !self.read_deadline.reached(now) {
+            return Timeout::NotYet;
+        }
+        match &mut self.reading {
+            Reading::Head(scan) if scan.begun() => self.refuse(TimerKind::Header, ErrorKind::HeaderTimeout),
+            Reading::Head(_) => {
+                let kind = if self.requests == 0 { TimerKind::Header } else { TimerKind::Idle };
+                self.reading = Reading::Over;
+                self.ending = Ending::Close;
+                Timeout::Ended(kind)
+            }
+            Reading::Body(body) => {
+                if body.received - body.mark >= Timeouts::progress(timeouts.body, timeouts.body_rate) {
+                    body.mark = body.received;
+                    self.read_deadline = now.after(timeouts.body);
+                    return Timeout::NotYet;
+                }
+                self.refuse(TimerKind::Body, ErrorKind::BodyTimeout)
+            }
+            Reading::Over if self.ending == Ending::Draining => {
+                self.ending = Ending::Close;
+                Timeout::Ended(TimerKind::Linger)
+            }
+            Reading::Waiting | Reading::Over => Timeout::NotYet,
+        }
+    }
+
+    fn receive_head<'a>(
+        &mut self,
+        limits: &Limits,
+        now: Tick,
+        input: &'a [u8],
+    ) -> Result<(usize, Step<'a>), ProtocolError> {
+        let Reading::Head(scan) = &mut self.reading else { unreachable!("called in this state only") };
+        // A client may send empty lines before a request (RFC 9112 section 2.2).
+        let blank = if scan.begun() { 0 } else { scan::leading_blank(input) };
+        let (was_begun, input) = (scan.begun(), &input[blank..]);
+        let end = match scan.find_end(input, limits) {
+            Ok(Some(end)) => end,
+            Ok(None) if self.eof => {
+                if scan.begun() {
+                    return Err(self.fail(ErrorKind::CutShort));
+                }
+                self.reading = Reading::Over;
+                self.ending = Ending::Close;
+                return Ok((blank + input.len(), Step::Closed));
+            }
+            Ok(None) => {
+                if !was_begun && scan.begun() && self.requests > 0 {
+                    self.read_deadline = now.after(limits.timeouts.header);
+                }
+                return Ok((blank, Step::NeedInput));
+            }
+            Err(kind) => return Err(self.fail(kind)),
+        };
+        let parsed = match head::parse(&input[..end], limits) {
+            Ok(parsed) => parsed,
+            Err(kind) => return Err(self.fail(kind)),
+        };
+        let mut head = parsed.head;
+        self.requests += 1;
+        self.client_closes = !head.terms.persistent;
+        let framing = match parsed.framing {
+            Framing::None | Framing::Length(0) => None,
+            Framing::Length(length) if length > limits.body => return Err(self.fail(ErrorKind::BodyTooLarge)),
+            Framing::Length(length) => Some(BodyFraming::Length(length)),
+            Framing::Chunked => Some(BodyFraming::Chunked(ChunkDecoder::new())),
+        };
+        // A client that waits for 100 (Continue) gets the final status instead. Whether it then sends the body can't
+        // be known, so the connection ends with the reply (RFC 9110 section 10.1.1).
+        let body_withheld = parsed.expects_continue && end == input.len();
+        head.terms.persistent &= !body_withheld && !self.draining && self.requests < limits.requests;
+        self.last = !head.terms.persistent;
+        self.writing = Writing::Due;
+        self.reading = match framing {
+            None => Reading::Waiting,
+            Some(framing) => {
+                self.client_closes = false;
+                self.read_deadline = now.after(limits.timeouts.body);
+                Reading::Body(Body { framing, received: 0, mark: 0 })
+            }
+        };
+        Ok((blank + end, Step::Request(head)))
+    }
+
+    fn receive_body<'a>(
+        &mut self,
+        limits: &Limits,
+        now: Tick,
+        input: &'a [u8],
+    ) -> Result<(usize, Step<'a>), ProtocolError> {
+        let Reading::Body(body) = &mut self.reading else { unreachable!("called in this state only") };
+        let (consumed, step) = match body.take(input) {
+            Ok(taken) => taken,
+            Err(kind) => return Err(self.fail(kind)),
+        };
+        if body.received > limits.body {
+            return Err(self.fail(ErrorKind::BodyTooLarge));
+        }
+        match step {
+            Step::EndOfRequest => {
+                self.reading = Reading::Waiting;
+                self.turn(limits, now);
+            }
+            Step::NeedInput if self.eof => return Err(self.fail(ErrorKind::CutShort)),
+            _ => {}
+        }
+        Ok((consumed, step))
+    }
+
+    /// The one place where reading and writing meet: an exchange whose reply is sent either ends the connection or,
+    /// its request being complete too, makes room for the next one.
+    fn turn(&mut self, limits: &Limits, now: Tick) {
+        if !matches!(self.writing, Writing::Over(_, true) | Writing::Idle) {
+            return;
+        }
+        if self.last {
+            self.reading = Reading::Over;
+            // Nothing unread can be there when the client is done sending: no reset to fear, no need to linger.
+            self.ending = if self.eof || self.client_closes { Ending::Close } else { Ending::ShutDown };
+        } else if matches!(self.reading, Reading::Waiting) {
+            self.reading = Reading::Head(Scan::default());
+            self.read_deadline = now.after(limits.timeouts.idle);
+        }
+    }
+
+    /// Ends reading over a breach of the protocol. It is answered if the request, or what should have become one,
+    /// has not been; otherwise the reply that has been begun is the last thing sent.
+    fn fail(&mut self, kind: ErrorKind) -> ProtocolError {
+        let in_head = matches!(self.reading, Reading::Head(_));
+        self.reading = Reading::Over;
+        self.last = true;
+        self.client_closes = false;
+        match self.writing {
+            Writing::Idle if in_head => self.writing = Writing::Due,
+            Writing::Idle | Writing::Over(..) => self.ending = Ending::ShutDown,
+            Writing::Due | Writing::Reply(_) => {}
+        }
+        kind.into()
+    }
+
+    fn refuse(&mut self, timer: TimerKind, kind: ErrorKind) -> Timeout {
+        let error = self.fail(kind);
+        if self.owes_answer() { Timeout::Answer(timer, error) } else { Timeout::Ended(timer) }
+    }
+
+    fn end_reply(&mut self, complete: bool) {
+        match std::mem::replace(&mut self.writing, Writing::Idle) {
+            Writing::Reply(reply) => self.writing = Writing::Over(reply, complete),
+            Writing::Over(reply, was_complete) => self.writing = Writing::Over(reply, was_complete),
+            Writing::Idle | Writing::Due => {}
+        }
+    }
+}
+
+impl Body {
+    /// Takes the next piece of the body off `input`.
+    fn take<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Step<'a>), ErrorKind> {
+        let (consumed, step) = match &mut self.framing {
+            BodyFraming::Length(0) => (0, Step::EndOfRequest),
+            BodyFraming::Length(_) if input.is_empty() => (0, Step::NeedInput),
+            BodyFraming::Length(left) => {
+                let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+                *left -= taken as u64;
+                (taken, Step::Body(0..taken))
+            }
+            BodyFraming::Chunked(decoder) => match decoder.decode(input) {
+                Ok((consumed, Chunked::NeedInput)) => (consumed, Step::NeedInput),
+                Ok((consumed, Chunked::Data(range))) => (consumed, Step::Body(range)),
+                Ok((consumed, Chunked::End)) => (consumed, Step::EndOfRequest),
+                Err(_) => return Err(ErrorKind::Chunk),
+            },
+        };
+        self.received += consumed as u64;
+        Ok((consumed, step))
+    }
+}

@@ -1,0 +1,393 @@
+//! The head of a request: parsed, checked, and borrowed from the input.
+//!
+//! The scanner of `connection` finds where a head ends; [`parse`] then reads it in one pass with `httparse` and takes
+//! note of the few fields that the server acts on. Everything that could let two parties disagree on where a message
+//! ends (request smuggling, RFC 9112 section 11.2) is refused here.
+
+use std::mem::MaybeUninit;
+
+use crate::{ErrorKind, Limits, Method};
+
+/// A request's head. It borrows from the input and is meant to be used up before the next call.
+#[derive(Debug)]
+pub struct Head<'a> {
+    /// What is asked for.
+    pub method: Method,
+    /// The request target as it was sent.
+    pub target: &'a [u8],
+    /// The path, still percent-encoded: begins with `/`, or is exactly `*` (OPTIONS, and CONNECT which has none).
+    pub path: &'a [u8],
+    /// What followed the first `?`, without it.
+    pub query: Option<&'a [u8]>,
+    /// The client's version.
+    pub version: Version,
+    /// The authority asked for: from an absolute-form target, else from Host.
+    pub host: Option<&'a [u8]>,
+    /// The fields that a content service looks at.
+    pub fields: Fields<'a>,
+    /// What the reply must respect.
+    pub terms: Terms,
+}
+
+/// HTTP versions this server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// HTTP/1.0: closes by default.
+    Http10,
+    /// HTTP/1.1: persists by default.
+    Http11,
+}
+
+impl Version {
+    /// As in a request line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http10 => "HTTP/1.0",
+            Self::Http11 => "HTTP/1.1",
+        }
+    }
+}
+
+/// What a reply must respect, whatever its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// The client's version.
+    pub version: Version,
+    /// Whether the connection goes on after the reply.
+    pub persistent: bool,
+    /// Whether content is wanted (not for HEAD).
+    pub body: bool,
+}
+
+impl Terms {
+    /// The same, but the connection ends after the reply.
+    pub fn closing(self) -> Self {
+        Self { persistent: false, ..self }
+    }
+}
+
+/// Field values that a content service looks at, white space trimmed. Of a field sent on several lines the first
+/// line counts: ignoring the others can make a conditional request unconditional or a range whole, never wrong bytes.
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(missing_docs, reason = "each member is the field of that name (RFC 9110)")]
+pub struct Fields<'a> {
+    pub accept_encoding: Option<&'a [u8]>,
+    pub if_match: Option<&'a [u8]>,
+    pub if_none_match: Option<&'a [u8]>,
+    pub if_modified_since: Option<&'a [u8]>,
+    pub if_unmodified_since: Option<&'a [u8]>,
+    pub if_range: Option<&'a [u8]>,
+    pub range: Option<&'a [u8]>,
+    pub referer: Option<&'a [u8]>,
+    pub user_agent: Option<&'a [u8]>,
+}
+
+/// How the body of a request is framed (RFC 9112 section 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    None,
+    Length(u64),
+    Chunked,
+}
+
+/// A head, and what only the connection needs of it.
+pub(crate) struct Parsed<'a> {
+    pub(crate) head: Head<'a>,
+    pub(crate) framing: Framing,
+    pub(crate) expects_continue: bool,
+}
+
+/// Parses a complete head, blank line included. `terms.persistent` says what the client asks for.
+pub(crate) fn parse<'a>(input: &'a [u8], limits: &Limits) -> Result<Parsed<'a>, ErrorKind> {
+    let mut room = [const { MaybeUninit::uninit() }; Limits::MAX_FIELDS as usize];
+    let room = &mut room[..usize::from(limits.fields.min(Limits::MAX_FIELDS))];
+    let mut request = httparse::Request::new(&mut []);
+    match request.parse_with_uninit_headers(input, room) {
+        Ok(httparse::Status::Complete(_)) => {}
+        Err(httparse::Error::TooManyHeaders) => return Err(ErrorKind::TooManyFields),
+        Err(httparse::Error::Version) => return Err(version_error(input)),
+        // The scanner saw a blank line: a parser that wants more after it took a field for something else.
+        Ok(httparse::Status::Partial) | Err(httparse::Error::HeaderName | httparse::Error::HeaderValue) => {
+            return Err(ErrorKind::Field);
+        }
+        Err(httparse::Error::NewLine) => return Err(ErrorKind::BareLineEnd),
+        Err(httparse::Error::Token | httparse::Error::Status) => return Err(ErrorKind::RequestLine),
+    }
+    let version = if request.version == Some(0) { Version::Http10 } else { Version::Http11 };
+    let method = Method::from_name(request.method.unwrap_or_default()).ok_or(ErrorKind::UnknownMethod)?;
+    let target = request.path.unwrap_or_default().as_bytes();
+
+    let mut seen = Seen::default();
+    let mut fields = Fields::default();
+    for field in request.headers.iter() {
+        seen.note(&mut fields, field.name, field.value.trim_ascii())?;
+    }
+
+    let (path, query, authority) = split_target(target, method)?;
+    let host = match seen.host {
+        Some(host) if !is_authority(host) => return Err(ErrorKind::Host),
+        None if version == Version::Http11 => return Err(ErrorKind::Host),
+        host => authority.or(host),
+    };
+    let framing = seen.framing(version)?;
+    let persistent = match version {
+        Version::Http11 => !seen.close,
+        Version::Http10 => seen.keep_alive && !seen.close,
+    };
+    let terms = Terms { version, persistent, body: method != Method::Head };
+    let head = Head { method, target, path, query, version, host, fields, terms };
+    // RFC 9110 section 10.1.1: an expectation in HTTP/1.0 is ignored.
+    let expects_continue = seen.expect && version == Version::Http11 && framing != Framing::None;
+    Ok(Parsed { head, framing, expects_continue })
+}
+
+/// Whether a request may begin with this byte: of a method's name, or an empty line to be skipped.
+pub(crate) fn may_begin(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~\r".contains(&byte)
+}
+
+/// What the fields say of the message itself, as against of what is asked for.
+#[derive(Default)]
+struct Seen<'a> {
+    host: Option<&'a [u8]>,
+    length: Option<u64>,
+    transfer_encoding: Option<Coding>,
+    close: bool,
+    keep_alive: bool,
+    expect: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    Chunked,
+    Unknown,
+}
+
+impl<'a> Seen<'a> {
+    /// Takes note of one field. Field names are case-insensitive, and most lengths belong to one name at most.
+    fn note(&mut self, fields: &mut Fields<'a>, name: &str, value: &'a [u8]) -> Result<(), ErrorKind> {
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        match name.len() {
+            4 if is("host") => set_once(&mut self.host, value, ErrorKind::Host)?,
+            5 if is("range") => first(&mut fields.range, value),
+            6 if is("expect") => {
+                if !value.eq_ignore_ascii_case(b"100-continue") {
+                    return Err(ErrorKind::Expectation);
+                }
+                self.expect = true;
+            }
+            7 if is("referer") => first(&mut fields.referer, value),
+            8 if is("if-match") => first(&mut fields.if_match, value),
+            8 if is("if-range") => first(&mut fields.if_range, value),
+            10 if is("user-agent") => first(&mut fields.user_agent, value),
+            10 if is("connection") => {
+                for option in value.split(|&b| b == b',').map(<[u8]>::trim_ascii) {
+                    self.close |= option.eq_ignore_ascii_case(b"close");
+                    self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                }
+            }
+            13 if is("if-none-match") => first(&mut fields.if_none_match, value),
+            14 if is("content-length") => {
+                let length = parse_length(value).ok_or(ErrorKind::ContentLength)?;
+                set_once(&mut self.length, length, ErrorKind::ContentLength)?;
+            }
+            15 if is("accept-encoding") => first(&mut fields.accept_encoding, value),
+            17 if is("if-modified-since") => first(&mut fields.if_modified_since, value),
+            17 if is("transfer-encoding") => {
+                set_once(&mut self.transfer_encoding, transfer_coding(value)?, ErrorKind::Framing)?;
+            }
+            19 if is("if-unmodified-since") => first(&mut fields.if_unmodified_since, value),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn framing(&self, version: Version) -> Result<Framing, ErrorKind> {
+        match (self.transfer_encoding, self.length) {
+            (None, None) => Ok(Framing::None),
+            (None, Some(length)) => Ok(Framing::Length(length)),
+            (Some(_), Some(_)) => Err(ErrorKind::Framing),
+            (Some(_), None) if version == Version::Http10 => Err(ErrorKind::Framing),
+            (Some(Coding::Chunked), None) => Ok(Framing::Chunked),
+            (Some(Coding::Unknown), None) => Err(ErrorKind::TransferCoding),
+        }
+    }
+}
+
+fn first<'a>(slot: &mut Option<&'a [u8]>, value: &'a [u8]) {
+    slot.get_or_insert(value);
+}
+
+fn set_once<T>(slot: &mut Option<T>, value: T, repeated: ErrorKind) -> Result<(), ErrorKind> {
+    if slot.replace(value).is_some() { Err(repeated) } else { Ok(()) }
+}
+
+/// A Content-Length value: digits and nothing else, no list (RFC 9110 section 8.6).
+fn parse_length(value: &[u8]) -> Option<u64> {
+    if value.is_empty() || value.len() > 19 {
+        return None;
+    }
+    value.iter().try_fold(0_u64, |n, b| b.is_ascii_digit().then(|| n * 10 + u64::from(b - b'0')))
+}
+
+/// A Transfer-Encoding value: only `chunked` alone is known here. `chunked` anywhere but last, or twice, is a
+/// framing error rather than an unknown coding (RFC 9112 section 6.1).
+fn transfer_coding(value: &[u8]) -> Result<Coding, ErrorKind> {
+    if value.eq_ignore_ascii_case(b"chunked") {
+        return Ok(Coding::Chunked);
+    }
+    let is_chunked = |coding: &[u8]| coding.trim_ascii().eq_ignore_ascii_case(b"chunked");
+    let mut codings = value.rsplit(|&b| b == b',');
+    let last = codings.next().unwrap_or_default();
+    if last.trim_ascii().is_empty() || codings.any(is_chunked) || !is_chunked(last) && value.contains(&b',') {
+        return Err(ErrorKind::Framing);
+    }
+    Ok(Coding::Unknown)
+}
+
+type Target<'a> = (&'a [u8], Option<&'a [u8]>, Option<&'a [u8]>);
+
+/// Path, query and authority of a target in origin, absolute, authority or asterisk form (RFC 9112 section 3.2).
+fn split_target(target: &[u8], method: Method) -> Result<Target<'_>, ErrorKind> {
+    if method == Method::Connect {
+        return Ok((b"*", None, Some(target)));
+    }
+    let (rest, authority) = match target.first() {
+        Some(b'/') => (target, None),
+        Some(b'*') if target.len() == 1 && method == Method::Options => return Ok((target, None, None)),
+        _ => {
+            let after_scheme = strip_scheme(target).ok_or(ErrorKind::Target)?;
+            let end = memchr::memchr2(b'/', b'?', after_scheme).unwrap_or(after_scheme.len());
+            let (authority, rest) = after_scheme.split_at(end);
+            if authority.is_empty() || !is_authority(authority) {
+                return Err(ErrorKind::Target);
+            }
+            (rest, Some(authority))
+        }
+    };
+    // A fragment is never sent; other bytes outside printable ASCII must be percent-encoded (RFC 3986).
+    let mut question = None;
+    for (i, &byte) in rest.iter().enumerate() {
+        match byte {
+            b'?' if question.is_none() => question = Some(i),
+            b'#' | ..=b' ' | 0x7f.. => return Err(ErrorKind::Target),
+            _ => {}
+        }
+    }
+    let (path, query) = match question {
+        Some(at) => (&rest[..at], Some(&rest[at + 1..])),
+        None => (rest, None),
+    };
+    Ok((if path.is_empty() { b"/" } else { path }, query, authority))
+}
+
+fn strip_scheme(target: &[u8]) -> Option<&[u8]> {
+    ["http://", "https://"].iter().find_map(|scheme| {
+        let (start, rest) = target.split_at_checked(scheme.len())?;
+        start.eq_ignore_ascii_case(scheme.as_bytes()).then_some(rest)
+    })
+}
+
+/// Whether the bytes can be a host with an optional port (RFC 9110 section 7.2): no user information, no path.
+fn is_authority(bytes: &[u8]) -> bool {
+    bytes.iter().all(|&b| b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%:[]".contains(&b))
+}
+
+/// An HTTP version that is well-formed but not 1.x is 505, anything else in its place a malformed line.
+fn version_error(input: &[u8]) -> ErrorKind {
+    let line = &input[..memchr::memchr(b'\r', input).unwrap_or(input.len())];
+    match line.rsplit(|&b| b == b' ').next() {
+        Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor])
+            if major.is_ascii_digit() && minor.is_ascii_digit() =>
+        {
+            ErrorKind::Version
+        }
+        _ => ErrorKind::RequestLine,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(head: &str) -> Result<Parsed<'_>, ErrorKind> {
+        parse(head.as_bytes(), &Limits::default())
+    }
+
+    fn error(head: &str) -> ErrorKind {
+        parsed(head).err().unwrap_or_else(|| panic!("accepted {head:?}"))
+    }
+
+    #[test]
+    fn targets_in_every_form() {
+        let head = parsed("GET /a/b?c?d HTTP/1.1\r\nHost: x\r\n\r\n").unwrap().head;
+        assert_eq!((head.path, head.query), (&b"/a/b"[..], Some(&b"c?d"[..])));
+        let head = parsed("GET HTTP://user.example:80?q HTTP/1.1\r\nHost: other\r\n\r\n").unwrap().head;
+        assert_eq!((head.path, head.query), (&b"/"[..], Some(&b"q"[..])));
+        assert_eq!(head.host, Some(&b"user.example:80"[..]));
+        assert_eq!(parsed("OPTIONS * HTTP/1.1\r\nHost:\r\n\r\n").unwrap().head.path, b"*");
+        for bad in ["*", "a", "http://u@h/", "http:///", "/a#b", "ftp://x/", "/\u{e9}"] {
+            let head = format!("GET {bad} HTTP/1.1\r\nHost: x\r\n\r\n");
+            let kind = error(&head);
+            assert!(matches!(kind, ErrorKind::Target | ErrorKind::RequestLine), "{bad}: {kind}");
+        }
+    }
+
+    #[test]
+    fn host_is_required_once_and_checked() {
+        assert_eq!(error("GET / HTTP/1.1\r\n\r\n"), ErrorKind::Host);
+        assert_eq!(error("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"), ErrorKind::Host);
+        assert_eq!(error("GET / HTTP/1.0\r\nHost: a/b\r\n\r\n"), ErrorKind::Host);
+        assert!(parsed("GET / HTTP/1.0\r\n\r\n").is_ok());
+    }
+
+    #[test]
+    fn ambiguous_framing_is_refused() {
+        let post = |fields: &str| format!("POST / HTTP/1.1\r\nHost: x\r\n{fields}\r\n\r\n");
+        for (fields, kind) in [
+            ("Content-Length: 1\r\nContent-Length: 1", ErrorKind::ContentLength),
+            ("Content-Length: 1, 1", ErrorKind::ContentLength),
+            ("Content-Length: +1", ErrorKind::ContentLength),
+            ("Content-Length:", ErrorKind::ContentLength),
+            ("Content-Length: 99999999999999999999", ErrorKind::ContentLength),
+            ("Content-Length: 1\r\nTransfer-Encoding: chunked", ErrorKind::Framing),
+            ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", ErrorKind::Framing),
+            ("Transfer-Encoding: chunked, chunked", ErrorKind::Framing),
+            ("Transfer-Encoding: chunked, gzip", ErrorKind::Framing),
+            ("Transfer-Encoding:", ErrorKind::Framing),
+            ("Transfer-Encoding: gzip, chunked", ErrorKind::TransferCoding),
+            ("Transfer-Encoding: xchunked", ErrorKind::TransferCoding),
+            ("Transfer-Encoding : chunked", ErrorKind::Field),
+            ("X: a\r\n b", ErrorKind::Field),
+            ("X: a\rb", ErrorKind::Field),
+            ("X: a\0b", ErrorKind::Field),
+            (": a", ErrorKind::Field),
+            ("Expect: more", ErrorKind::Expectation),
+        ] {
+            assert_eq!(error(&post(fields)), kind, "{fields}");
+        }
+        assert_eq!(parsed(&post("Transfer-Encoding: Chunked")).unwrap().framing, Framing::Chunked);
+        assert_eq!(parsed(&post("content-length: 10")).unwrap().framing, Framing::Length(10));
+        let old = "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n";
+        assert_eq!(error(old), ErrorKind::Framing);
+    }
+
+    #[test]
+    fn versions_and_methods() {
+        assert_eq!(error("GET / HTTP/2.0\r\n\r\n"), ErrorKind::Version);
+        assert_eq!(error("GET / HTTP/1.2\r\n\r\n"), ErrorKind::Version);
+        assert_eq!(error("GET / HTTPS/1.1\r\n\r\n"), ErrorKind::RequestLine);
+        assert_eq!(error("GET /\r\n\r\n"), ErrorKind::RequestLine);
+        assert_eq!(error("get / HTTP/1.1\r\nHost: x\r\n\r\n"), ErrorKind::UnknownMethod);
+        assert_eq!(error("PROPFIND / HTTP/1.1\r\nHost: x\r\n\r\n"), ErrorKind::UnknownMethod);
+    }
+
+    #[test]
+    fn persistence_by_version_and_option() {
+        let persistent = |head: &str| parsed(head).unwrap().head.terms.persistent;
+        assert!(persistent("GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
+        assert!(!persistent("GET / HTTP/1.1\r\nHost: x\r\nConnection: foo, Close\r\n\r\n"));
+        assert!(!persistent("GET / HTTP/1.0\r\n\r\n"));
+        assert!(persistent("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n"));
+    }
+}

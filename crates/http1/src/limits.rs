@@ -1,0 +1,84 @@
+//! Bounds on what one client may ask for. Every size, count and wait of a connection is one of these.
+
+use crate::Tick;
+
+/// Bounds on requests. Sizes are in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest request line, its line end included; beyond it 414 (RFC 9112 section 3).
+    pub request_line: u32,
+    /// Largest head, request line included; beyond it 431 (RFC 6585 section 5).
+    pub head: u32,
+    /// Most field lines, at most [`Limits::MAX_FIELDS`]; beyond it 431.
+    pub fields: u16,
+    /// Largest body that is read and thrown away for a request nobody wants a body of; beyond it 413.
+    pub body: u64,
+    /// Requests answered on one connection; the last reply says `Connection: close`.
+    pub requests: u32,
+    /// How long a client may take.
+    pub timeouts: Timeouts,
+}
+
+impl Limits {
+    /// The hard bound on field lines, which is the room set aside for parsing them.
+    pub const MAX_FIELDS: u16 = 256;
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            request_line: 8 << 10,
+            head: 32 << 10,
+            fields: 100,
+            body: 1 << 20,
+            requests: 1_000_000,
+            timeouts: Timeouts::default(),
+        }
+    }
+}
+
+/// How long a client may take, in [`Tick`]s, and how slow it may be, in bytes per second (0: any progress will do).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// From the first byte of a head (or from the accept) to its last.
+    pub header: u32,
+    /// The period in which a body must bring `body_rate` bytes for each second.
+    pub body: u32,
+    /// Slowest body, bytes per second.
+    pub body_rate: u32,
+    /// The period in which a reply must take `write_rate` bytes for each second.
+    pub write: u32,
+    /// Slowest reader, bytes per second.
+    pub write_rate: u32,
+    /// From the end of a reply to the next request.
+    pub idle: u32,
+    /// After the last reply: how long to wait for the client to close.
+    pub linger: u32,
+}
+
+impl Timeouts {
+    /// Converts milliseconds to ticks, rounding up so that a wait is never cut short and never 0.
+    pub fn ticks(ms: u64) -> u32 {
+        ms.div_ceil(u64::from(Tick::MS)).clamp(1, i32::MAX as u64) as u32
+    }
+
+    /// Bytes that a transfer must move in a period of `ticks` to keep up with `rate` bytes per second: at least 1.
+    pub(crate) fn progress(ticks: u32, rate: u32) -> u64 {
+        (u64::from(rate) * u64::from(ticks) * u64::from(Tick::MS) / 1000).max(1)
+    }
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        let seconds = |s: u64| Self::ticks(s * 1000);
+        Self {
+            header: seconds(20),
+            body: seconds(20),
+            body_rate: 500,
+            write: seconds(60),
+            write_rate: 500,
+            idle: seconds(60),
+            linger: seconds(5),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Request methods (RFC 9110 section 9, RFC 5789).
+
+/// A method that HTTP defines. Names are case-sensitive; anything else is answered 501.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Transfer the current representation.
+    Get,
+    /// The same as GET, without the content.
+    Head,
+    /// Process the request's content.
+    Post,
+    /// Replace the representation.
+    Put,
+    /// Remove the resource.
+    Delete,
+    /// Establish a tunnel.
+    Connect,
+    /// Describe the options for the target.
+    Options,
+    /// Loop the request back.
+    Trace,
+    /// Modify in part (RFC 5789).
+    Patch,
+}
+
+impl Method {
+    /// The method of that name, or none when HTTP does not define it.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "GET" => Self::Get,
+            "HEAD" => Self::Head,
+            "POST" => Self::Post,
+            "PUT" => Self::Put,
+            "DELETE" => Self::Delete,
+            "CONNECT" => Self::Connect,
+            "OPTIONS" => Self::Options,
+            "TRACE" => Self::Trace,
+            "PATCH" => Self::Patch,
+            _ => return None,
+        })
+    }
+
+    /// The name as sent.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Delete => "DELETE",
+            Self::Connect => "CONNECT",
+            Self::Options => "OPTIONS",
+            Self::Trace => "TRACE",
+            Self::Patch => "PATCH",
+        }
+    }
+}

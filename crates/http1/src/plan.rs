@@ -1,0 +1,287 @@
+//! The answer to one request: what will be sent, in order, as pieces of three kinds.
+//!
+//! A service builds a [`Plan`] while it still sees the request; from then on the request's bytes are not needed. The
+//! pieces are *own* bytes (a pooled buffer that the driver lends for the length of the reply), ranges of memory that
+//! is *pinned* in the server's open-file table, and ranges of a pinned file. [`Reply`] is the same thing on its way
+//! out: it remembers how far it got, lends what is left as [`Segment`]s, and takes partial sends as they come.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use crate::{Stamp, Status, Terms, Version};
+
+/// A reply that has been decided. `P` is the server's pin on an open-file-table entry; it is opaque here.
+#[derive(Debug)]
+pub struct Plan<P> {
+    own: Vec<u8>,
+    pin: Option<P>,
+    pieces: SmallVec<[Piece; 3]>,
+    head_len: u32,
+    status: Status,
+    terms: Terms,
+    in_body: bool,
+}
+
+/// Where a run of a reply's bytes comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Piece {
+    Own { from: u32, to: u32 },
+    Memory { from: u32, to: u32 },
+    File { offset: u64, len: u64 },
+}
+
+impl Piece {
+    fn len(&self) -> u64 {
+        match *self {
+            Self::Own { from, to } | Self::Memory { from, to } => u64::from(to - from),
+            Self::File { len, .. } => len,
+        }
+    }
+}
+
+impl<P> Plan<P> {
+    /// Starts a reply: writes the status line, the stamp's lines, and Connection where the client needs it.
+    /// `own` is an empty buffer to build in; the driver gets it back when the reply is released.
+    pub fn new(mut own: Vec<u8>, status: Status, terms: Terms, stamp: &Stamp) -> Self {
+        own.clear();
+        status.write_line(&mut own);
+        own.extend_from_slice(stamp.lines());
+        if !terms.persistent {
+            own.extend_from_slice(b"Connection: close\r\n");
+        } else if terms.version == Version::Http10 {
+            own.extend_from_slice(b"Connection: keep-alive\r\n");
+        }
+        let head_len = own.len() as u32;
+        let mut pieces = SmallVec::new();
+        pieces.push(Piece::Own { from: 0, to: head_len });
+        let terms = Terms { body: terms.body && !status.is_bodiless(), ..terms };
+        Self { own, pin: None, pieces, head_len, status, terms, in_body: false }
+    }
+
+    /// Adds a header line. The value must hold no line end.
+    pub fn field(&mut self, name: &str, value: &[u8]) {
+        debug_assert!(!self.in_body && !value.iter().any(|b| matches!(b, b'\r' | b'\n' | 0)));
+        self.bytes(name.as_bytes());
+        self.bytes(b": ");
+        self.bytes(value);
+        self.bytes(b"\r\n");
+    }
+
+    /// Adds bytes of the reply's own.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        if self.takes(bytes.len() as u64) {
+            let from = self.own.len() as u32;
+            self.own.extend_from_slice(bytes);
+            let to = self.own.len() as u32;
+            match self.pieces.last_mut() {
+                Some(Piece::Own { to: end, .. }) => *end = to,
+                _ => self.pieces.push(Piece::Own { from, to }),
+            }
+        }
+    }
+
+    /// Names the table entry that [`memory`](Self::memory) and [`file`](Self::file) take their bytes from. Set once.
+    pub fn pin(&mut self, pin: P) {
+        debug_assert!(self.pin.is_none());
+        self.pin = Some(pin);
+    }
+
+    /// Adds a range of the pinned entry's memory: header lines before [`end_of_head`](Self::end_of_head), body after.
+    pub fn memory(&mut self, range: Range<u32>) {
+        let Range { start: from, end: to } = range;
+        if self.takes(u64::from(to - from)) {
+            match self.pieces.last_mut() {
+                Some(Piece::Memory { to: end, .. }) if *end == from => *end = to,
+                _ => self.pieces.push(Piece::Memory { from, to }),
+            }
+        }
+    }
+
+    /// Adds a range of the pinned entry's file.
+    pub fn file(&mut self, offset: u64, len: u64) {
+        if self.takes(len) {
+            self.pieces.push(Piece::File { offset, len });
+        }
+    }
+
+    /// Declares that the head, its blank line included, is complete. Body added after it is dropped when the
+    /// request's method or the status allows none, so that callers need not ask.
+    pub fn end_of_head(&mut self) {
+        self.in_body = true;
+    }
+
+    /// Completes the reply with a short text: Content-Type, Content-Length, blank line and the text itself.
+    pub fn text(&mut self, content_type: &str, body: &[u8]) {
+        self.field("Content-Type", content_type.as_bytes());
+        if !self.status.is_bodiless() {
+            self.field("Content-Length", body.len().to_string().as_bytes());
+        }
+        self.bytes(b"\r\n");
+        self.end_of_head();
+        self.bytes(body);
+    }
+
+    /// The status it answers with.
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// Whether the connection may go on after it.
+    pub(crate) fn persistent(&self) -> bool {
+        self.terms.persistent
+    }
+
+    /// Counts `len` bytes towards the head, or says whether the body may have them.
+    fn takes(&mut self, len: u64) -> bool {
+        if !self.in_body {
+            self.head_len += len as u32;
+        }
+        len > 0 && (!self.in_body || self.terms.body)
+    }
+}
+
+/// A run of bytes to send next, lent until [`sent`](crate::Connection::sent) is told of it.
+#[derive(Debug)]
+pub enum Segment<'a, P> {
+    /// Bytes of the reply's own.
+    Own(&'a [u8]),
+    /// A range of the pinned entry's memory.
+    Memory(&'a P, Range<u32>),
+    /// A range of the pinned entry's file: offset and length, in bytes.
+    File(&'a P, u64, u64),
+}
+
+/// A plan on its way out.
+#[derive(Debug)]
+pub(crate) struct Reply<P> {
+    plan: Plan<P>,
+    /// The piece being sent, and how much of it is gone.
+    piece: u32,
+    piece_sent: u64,
+    /// Bytes sent in all.
+    pub(crate) sent: u64,
+}
+
+impl<P> Reply<P> {
+    pub(crate) fn new(plan: Plan<P>) -> Self {
+        Self { plan, piece: 0, piece_sent: 0, sent: 0 }
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.piece as usize == self.plan.pieces.len()
+    }
+
+    pub(crate) fn segments(&self) -> impl Iterator<Item = Segment<'_, P>> {
+        let mut gone = self.piece_sent;
+        self.plan.pieces[self.piece as usize..].iter().map(move |&piece| {
+            let skip = std::mem::take(&mut gone);
+            match piece {
+                Piece::Own { from, to } => {
+                    Segment::Own(&self.plan.own[from as usize + skip as usize..to as usize])
+                }
+                Piece::Memory { from, to } => Segment::Memory(self.pinned(), from + skip as u32..to),
+                Piece::File { offset, len } => Segment::File(self.pinned(), offset + skip, len - skip),
+            }
+        })
+    }
+
+    /// Moves on by `n` bytes.
+    pub(crate) fn advance(&mut self, mut n: u64) {
+        self.sent += n;
+        while let Some(piece) = self.plan.pieces.get(self.piece as usize) {
+            let left = piece.len() - self.piece_sent;
+            if n < left {
+                self.piece_sent += n;
+                return;
+            }
+            n -= left;
+            self.piece += 1;
+            self.piece_sent = 0;
+        }
+        debug_assert_eq!(n, 0, "more was sent than was lent");
+    }
+
+    /// Bytes of body sent so far.
+    pub(crate) fn body_sent(&self) -> u64 {
+        self.sent.saturating_sub(u64::from(self.plan.head_len))
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        self.plan.status
+    }
+
+    pub(crate) fn into_parts(self) -> (Vec<u8>, Option<P>) {
+        (self.plan.own, self.plan.pin)
+    }
+
+    fn pinned(&self) -> &P {
+        self.plan.pin.as_ref().expect("a plan with memory or file pieces has a pin")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERMS: Terms = Terms { version: Version::Http11, persistent: true, body: true };
+
+    fn head(terms: Terms) -> String {
+        let mut plan = Plan::<()>::new(Vec::new(), Status::OK, terms, &Stamp::new("", 0));
+        plan.bytes(b"\r\n");
+        String::from_utf8(plan.own).unwrap()
+    }
+
+    #[test]
+    fn connection_is_said_only_where_it_is_not_the_default() {
+        assert!(!head(TERMS).contains("Connection"));
+        assert!(head(Terms { persistent: false, ..TERMS }).contains("Connection: close\r\n"));
+        assert!(head(Terms { version: Version::Http10, ..TERMS }).contains("Connection: keep-alive\r\n"));
+    }
+
+    #[test]
+    fn head_keeps_the_length_and_drops_the_body() {
+        let stamp = Stamp::new("", 0);
+        let mut plan = Plan::<()>::new(Vec::new(), Status::OK, Terms { body: false, ..TERMS }, &stamp);
+        plan.text("text/plain", b"hello");
+        let text = String::from_utf8(plan.own).unwrap();
+        assert!(text.ends_with("Content-Type: text/plain\r\nContent-Length: 5\r\n\r\n"), "{text}");
+    }
+
+    #[test]
+    fn adjoining_memory_is_one_piece_and_any_partial_send_resumes_in_place() {
+        let stamp = Stamp::new("", 0);
+        let mut plan = Plan::new(Vec::new(), Status::OK, TERMS, &stamp);
+        plan.pin(7_u8);
+        plan.memory(10..20);
+        plan.end_of_head();
+        plan.memory(20..30);
+        plan.file(5, 100);
+        assert_eq!(plan.pieces.len(), 3);
+        let mut reply = Reply::new(plan);
+        let first = u64::from(reply.plan.head_len) - 10;
+        let total = first + 20 + 100;
+        for step in 1..=total {
+            if step > 1 {
+                reply.advance(1);
+            }
+            let left: u64 = reply
+                .segments()
+                .map(|segment| match segment {
+                    Segment::Own(bytes) => bytes.len() as u64,
+                    Segment::Memory(7, range) => u64::from(range.end - range.start),
+                    Segment::File(7, offset, len) => {
+                        assert_eq!(offset + len, 105);
+                        len
+                    }
+                    other => panic!("{other:?}"),
+                })
+                .sum();
+            assert_eq!(left, total - (step - 1));
+        }
+        reply.advance(1);
+        assert!(reply.is_complete());
+        assert_eq!(reply.body_sent(), 110);
+        assert_eq!(reply.into_parts().1, Some(7));
+    }
+}

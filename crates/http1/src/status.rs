@@ -1,0 +1,115 @@
+//! Status codes (RFC 9110 section 15) and the status lines made of them.
+
+/// A three-digit status code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Status(pub u16);
+
+/// Each status this server sends: constant, code, reason phrase.
+const KNOWN: &[(u16, &str)] = &[
+    (200, "HTTP/1.1 200 OK\r\n"),
+    (204, "HTTP/1.1 204 No Content\r\n"),
+    (206, "HTTP/1.1 206 Partial Content\r\n"),
+    (301, "HTTP/1.1 301 Moved Permanently\r\n"),
+    (302, "HTTP/1.1 302 Found\r\n"),
+    (303, "HTTP/1.1 303 See Other\r\n"),
+    (304, "HTTP/1.1 304 Not Modified\r\n"),
+    (307, "HTTP/1.1 307 Temporary Redirect\r\n"),
+    (308, "HTTP/1.1 308 Permanent Redirect\r\n"),
+    (400, "HTTP/1.1 400 Bad Request\r\n"),
+    (403, "HTTP/1.1 403 Forbidden\r\n"),
+    (404, "HTTP/1.1 404 Not Found\r\n"),
+    (405, "HTTP/1.1 405 Method Not Allowed\r\n"),
+    (406, "HTTP/1.1 406 Not Acceptable\r\n"),
+    (408, "HTTP/1.1 408 Request Timeout\r\n"),
+    (410, "HTTP/1.1 410 Gone\r\n"),
+    (411, "HTTP/1.1 411 Length Required\r\n"),
+    (412, "HTTP/1.1 412 Precondition Failed\r\n"),
+    (413, "HTTP/1.1 413 Content Too Large\r\n"),
+    (414, "HTTP/1.1 414 URI Too Long\r\n"),
+    (416, "HTTP/1.1 416 Range Not Satisfiable\r\n"),
+    (417, "HTTP/1.1 417 Expectation Failed\r\n"),
+    (421, "HTTP/1.1 421 Misdirected Request\r\n"),
+    (429, "HTTP/1.1 429 Too Many Requests\r\n"),
+    (431, "HTTP/1.1 431 Request Header Fields Too Large\r\n"),
+    (500, "HTTP/1.1 500 Internal Server Error\r\n"),
+    (501, "HTTP/1.1 501 Not Implemented\r\n"),
+    (502, "HTTP/1.1 502 Bad Gateway\r\n"),
+    (503, "HTTP/1.1 503 Service Unavailable\r\n"),
+    (504, "HTTP/1.1 504 Gateway Timeout\r\n"),
+    (505, "HTTP/1.1 505 HTTP Version Not Supported\r\n"),
+];
+
+#[expect(missing_docs, reason = "each constant is the registered name of its code")]
+impl Status {
+    pub const OK: Self = Self(200);
+    pub const NO_CONTENT: Self = Self(204);
+    pub const PARTIAL_CONTENT: Self = Self(206);
+    pub const MOVED_PERMANENTLY: Self = Self(301);
+    pub const NOT_MODIFIED: Self = Self(304);
+    pub const BAD_REQUEST: Self = Self(400);
+    pub const FORBIDDEN: Self = Self(403);
+    pub const NOT_FOUND: Self = Self(404);
+    pub const METHOD_NOT_ALLOWED: Self = Self(405);
+    pub const REQUEST_TIMEOUT: Self = Self(408);
+    pub const PRECONDITION_FAILED: Self = Self(412);
+    pub const CONTENT_TOO_LARGE: Self = Self(413);
+    pub const URI_TOO_LONG: Self = Self(414);
+    pub const RANGE_NOT_SATISFIABLE: Self = Self(416);
+    pub const EXPECTATION_FAILED: Self = Self(417);
+    pub const HEADER_FIELDS_TOO_LARGE: Self = Self(431);
+    pub const INTERNAL_SERVER_ERROR: Self = Self(500);
+    pub const NOT_IMPLEMENTED: Self = Self(501);
+    pub const SERVICE_UNAVAILABLE: Self = Self(503);
+    pub const VERSION_NOT_SUPPORTED: Self = Self(505);
+}
+
+impl Status {
+    /// The reason phrase, empty for codes not known here.
+    pub fn reason(self) -> &'static str {
+        self.known_line().map_or("", |line| &line["HTTP/1.1 200 ".len()..line.len() - 2])
+    }
+
+    /// Whether a reply of this status has no content whatever the method (RFC 9110 sections 15.3.5 and 15.4.5).
+    pub fn is_bodiless(self) -> bool {
+        matches!(self.0, 204 | 304) || self.0 < 200
+    }
+
+    /// Appends the status line, line end included.
+    pub(crate) fn write_line(self, to: &mut Vec<u8>) {
+        // The status of nearly every reply needs no search.
+        const OK: &[u8] = KNOWN[0].1.as_bytes();
+        if self.0 == 200 {
+            to.extend_from_slice(OK);
+        } else if let Some(line) = self.known_line() {
+            to.extend_from_slice(line.as_bytes());
+        } else {
+            to.extend_from_slice(format!("HTTP/1.1 {} \r\n", self.0).as_bytes());
+        }
+    }
+
+    fn known_line(self) -> Option<&'static str> {
+        KNOWN.binary_search_by_key(&self.0, |(code, _)| *code).ok().map(|i| KNOWN[i].1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_sorted_and_well_formed() {
+        assert!(KNOWN.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        for (code, line) in KNOWN {
+            assert!(line.starts_with(&format!("HTTP/1.1 {code} ")) && line.ends_with("\r\n"), "{line}");
+        }
+        assert_eq!(Status::NOT_FOUND.reason(), "Not Found");
+        assert_eq!(Status(299).reason(), "");
+    }
+
+    #[test]
+    fn unknown_codes_still_make_a_status_line() {
+        let mut line = Vec::new();
+        Status(299).write_line(&mut line);
+        assert_eq!(line, b"HTTP/1.1 299 \r\n");
+    }
+}

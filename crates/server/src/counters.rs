@@ -155,6 +155,11 @@ impl Counters {
         self.errors[failure as usize].add(1);
     }
 
+    /// Counts access log lines that were not written.
+    pub fn access_log_dropped(&self, cause: LineLoss, lines: u64) {
+        self.access_log_dropped[cause as usize].add(lines);
+    }
+
     /// Answers a pending census with the connections of each state in [`ConnectionState`] order. `count` walks the
     /// worker's connections; it is called only when somebody asks.
     #[inline]

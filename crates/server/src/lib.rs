@@ -1,3 +1,5 @@
 //! The server.
 
+pub mod access_log;
 pub mod counters;
+pub mod error_log;

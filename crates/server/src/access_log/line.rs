@@ -1,0 +1,219 @@
+//! What a line of the access log looks like: Apache's and nginx's *combined* format, or one JSON object.
+//!
+//! A begun line is text that precedes the outcome, text that follows it, and where the one ends:
+//!
+//! ```text
+//! 127.0.0.1 - - [20/Nov/2026:10:00:00 +0000] "GET / HTTP/1.1" | "-" "curl/7.88" | length of the first part
+//! ```
+
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::time::{Duration, UNIX_EPOCH};
+
+use http1::{Fields, Head};
+
+/// How requests are written down.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Format {
+    /// `%h - - [%t] "%r" %>s %B "%{Referer}i" "%{User-agent}i"` of Apache's `mod_log_config`, which is nginx's predefined
+    /// `combined`. Bytes that could mislead a reader (quotes, backslashes, controls, anything beyond ASCII) are
+    /// written `\xHH`, as nginx does.
+    #[default]
+    Combined,
+    /// One JSON object a line (see docs/status.md). Bytes that are not UTF-8 become U+FFFD.
+    Json,
+}
+
+/// Who asked. `None` is a client on a Unix socket.
+pub type Peer = Option<IpAddr>;
+
+/// More than the outcome ever takes.
+pub(super) const OUTCOME_ROOM: usize = 96;
+
+/// Text after the outcome begins at the offset stored in a begun line's last bytes.
+type Split = u32;
+
+/// Writes both texts of a line, and where the first ends. `head` is `None` if it could not be read.
+pub(super) fn begin(format: Format, line: &mut Vec<u8>, peer: &Peer, head: Option<&Head<'_>>, time: &str) {
+    line.clear();
+    let fields = head.map_or(Fields::default(), |head| head.fields);
+    let split = match format {
+        Format::Combined => {
+            push_peer(line, peer);
+            line.extend_from_slice(b" - - [");
+            line.extend_from_slice(time.as_bytes());
+            line.extend_from_slice(b"] \"");
+            match head {
+                Some(head) => {
+                    line.extend_from_slice(head.method.name().as_bytes());
+                    line.push(b' ');
+                    push_escaped(line, head.target);
+                    line.push(b' ');
+                    line.extend_from_slice(head.version.name().as_bytes());
+                }
+                None => line.push(b'-'),
+            }
+            line.extend_from_slice(b"\" ");
+            let split = line.len();
+            line.extend_from_slice(b" \"");
+            push_escaped(line, fields.referer.unwrap_or(b"-"));
+            line.extend_from_slice(b"\" \"");
+            push_escaped(line, fields.user_agent.unwrap_or(b"-"));
+            line.extend_from_slice(b"\"\n");
+            split
+        }
+        Format::Json => {
+            line.extend_from_slice(b"{\"time\":\"");
+            line.extend_from_slice(time.as_bytes());
+            line.extend_from_slice(b"\",\"remote\":\"");
+            push_peer(line, peer);
+            line.push(b'"');
+            if let Some(head) = head {
+                line.extend_from_slice(b",\"method\":\"");
+                line.extend_from_slice(head.method.name().as_bytes());
+                line.extend_from_slice(b"\",\"target\":");
+                push_json_string(line, head.target);
+                line.extend_from_slice(b",\"version\":\"");
+                line.extend_from_slice(head.version.name().as_bytes());
+                line.push(b'"');
+            } else {
+                line.extend_from_slice(b",\"method\":null,\"target\":null,\"version\":null");
+            }
+            let split = line.len();
+            for (name, value) in [("referer", fields.referer), ("user_agent", fields.user_agent)] {
+                line.extend_from_slice(b",\"");
+                line.extend_from_slice(name.as_bytes());
+                line.extend_from_slice(b"\":");
+                match value {
+                    Some(value) => push_json_string(line, value),
+                    None => line.extend_from_slice(b"null"),
+                }
+            }
+            line.extend_from_slice(b"}\n");
+            split
+        }
+    };
+    line.extend_from_slice(&(split as Split).to_le_bytes());
+}
+
+/// Appends the complete line to `out`.
+pub(super) fn end(
+    format: Format,
+    out: &mut Vec<u8>,
+    begun: &[u8],
+    status: u16,
+    body_bytes: u64,
+    duration_ms: u64,
+) {
+    let Some((text, split)) = begun.split_last_chunk::<{ size_of::<Split>() }>() else { return };
+    let (before, after) = text.split_at(Split::from_le_bytes(*split) as usize);
+    let mut numbers = itoa::Buffer::new();
+    out.extend_from_slice(before);
+    match format {
+        Format::Combined => {
+            out.extend_from_slice(numbers.format(status).as_bytes());
+            out.push(b' ');
+            out.extend_from_slice(numbers.format(body_bytes).as_bytes());
+        }
+        Format::Json => {
+            out.extend_from_slice(b",\"status\":");
+            out.extend_from_slice(numbers.format(status).as_bytes());
+            out.extend_from_slice(b",\"bytes\":");
+            out.extend_from_slice(numbers.format(body_bytes).as_bytes());
+            out.extend_from_slice(b",\"duration_ms\":");
+            out.extend_from_slice(numbers.format(duration_ms).as_bytes());
+        }
+    }
+    out.extend_from_slice(after);
+}
+
+/// The time as a line shows it, made once for each second.
+#[derive(Debug, Default)]
+pub(super) struct TimeText {
+    second: Option<u64>,
+    text: String,
+}
+
+impl TimeText {
+    /// The text for `unix_secs`.
+    pub(super) fn at(&mut self, format: Format, unix_secs: u64) -> &str {
+        if self.second != Some(unix_secs) {
+            self.second = Some(unix_secs);
+            self.text.clear();
+            push_time(&mut self.text, format, unix_secs);
+        }
+        &self.text
+    }
+}
+
+/// Rearranges the HTTP date `Fri, 20 Nov 2026 10:00:00 GMT`.
+fn push_time(text: &mut String, format: Format, unix_secs: u64) {
+    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    const LAST_SECOND_OF_9999: u64 = 253_402_300_799;
+    let time = UNIX_EPOCH + Duration::from_secs(unix_secs.min(LAST_SECOND_OF_9999));
+    let date = httpdate::fmt_http_date(time);
+    let (day, month, year, clock) = (&date[5..7], &date[8..11], &date[12..16], &date[17..25]);
+    let parts = match format {
+        Format::Combined => [day, "/", month, "/", year, ":", clock, " +0000"],
+        Format::Json => {
+            let number = MONTHS.find(month).map_or(0, |at| at / 3);
+            let numbers = ["01", "02", "03", "04", "05", "06", "07", "08", "09", "10", "11", "12"];
+            [year, "-", numbers[number], "-", day, "T", clock, "Z"]
+        }
+    };
+    text.extend(parts);
+}
+
+fn push_peer(line: &mut Vec<u8>, peer: &Peer) {
+    match peer.map(|address| address.to_canonical()) {
+        Some(IpAddr::V4(address)) => {
+            let mut numbers = itoa::Buffer::new();
+            for (place, octet) in address.octets().into_iter().enumerate() {
+                if place > 0 {
+                    line.push(b'.');
+                }
+                line.extend_from_slice(numbers.format(octet).as_bytes());
+            }
+        }
+        // Writing to a Vec can't fail.
+        Some(IpAddr::V6(address)) => drop(write!(line, "{address}")),
+        None => line.extend_from_slice(b"unix:"),
+    }
+}
+
+/// Writes `\xHH` for what could end the quoted string, or a terminal or log reader could take for something else.
+fn push_escaped(line: &mut Vec<u8>, text: &[u8]) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    if is_plain(text) {
+        return line.extend_from_slice(text);
+    }
+    for &byte in text {
+        if is_plain_byte(byte) {
+            line.push(byte);
+        } else {
+            let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
+            line.extend_from_slice(&[b'\\', b'x', high, low]);
+        }
+    }
+}
+
+fn push_json_string(line: &mut Vec<u8>, text: &[u8]) {
+    if is_plain(text) {
+        line.push(b'"');
+        line.extend_from_slice(text);
+        line.push(b'"');
+    } else {
+        // Serialising a string into a Vec can't fail.
+        let _ = serde_json::to_writer(line, &String::from_utf8_lossy(text));
+    }
+}
+
+/// Whether every byte stands for itself in both formats. Without an early exit, so that it becomes vector instructions.
+fn is_plain(text: &[u8]) -> bool {
+    text.iter().fold(0, |odd, &byte| odd | u8::from(!is_plain_byte(byte))) == 0
+}
+
+/// Printable ASCII but quotes and backslashes.
+fn is_plain_byte(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\'
+}

@@ -1,0 +1,144 @@
+//! The access log: one line for each request, written without ever making the event loop wait for a disk.
+//!
+//! A line is made in two halves ([`line`]): what the request says is noted while its head is at hand
+//! ([`AccessLog::begin`]), the outcome when the reply has ended ([`AccessLog::end`]). Whole lines gather in the worker's
+//! buffer, which goes to the helper thread ([`writer`]) when it is full or a second old, and comes back empty through
+//! another channel. Each worker owns a fixed number of buffers; when all of them are with the helper, the disk has
+//! fallen behind, and lines are either dropped and counted or the worker waits, as the operator chose.
+
+mod line;
+mod writer;
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender};
+
+use http1::Head;
+
+use crate::counters::{Counters, LineLoss};
+use line::TimeText;
+pub use line::{Format, Peer};
+use writer::{Message, Returned};
+pub use writer::{OpenError, Target, Writer};
+
+/// A worker's end of the access log.
+#[derive(Debug)]
+pub struct AccessLog {
+    format: Format,
+    when_behind: WhenBehind,
+    time: TimeText,
+    buffer: Vec<u8>,
+    /// When `buffer` was last handed over or found empty, in monotonic milliseconds.
+    fresh_ms: u64,
+    /// Buffers this worker has made so far, wherever they are now.
+    buffers_made: usize,
+    worker: usize,
+    to_writer: SyncSender<Message>,
+    from_writer: Receiver<Returned>,
+    counters: Arc<Counters>,
+}
+
+/// What to do with lines when the writer has fallen behind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum WhenBehind {
+    /// Drop new lines and count them: serving goes first.
+    #[default]
+    Drop,
+    /// Wait until the writer has caught up: no line is lost, but a slow disk stops the worker.
+    Wait,
+}
+
+/// Bytes of lines that are handed over at once.
+const BUFFER_SIZE: usize = 64 << 10;
+
+/// Buffers for each worker: how far the writer may fall behind. All but two are made only when it does.
+const BUFFERS: usize = 16;
+
+/// Lines become visible after this time at the latest, if the worker ticks.
+const FLUSH_AFTER_MS: u64 = 1000;
+
+impl AccessLog {
+    /// Begins the line of a request that was read at `unix_secs`. `line` is overwritten; it has no meaning but for
+    /// [`end`](Self::end).
+    pub fn begin(&mut self, line: &mut Vec<u8>, peer: &Peer, head: &Head<'_>, unix_secs: u64) {
+        line::begin(self.format, line, peer, Some(head), self.time.at(self.format, unix_secs));
+    }
+
+    /// Begins the line of a request whose head could not be read.
+    pub fn begin_unreadable(&mut self, line: &mut Vec<u8>, peer: &Peer, unix_secs: u64) {
+        line::begin(self.format, line, peer, None, self.time.at(self.format, unix_secs));
+    }
+
+    /// Completes a line begun by [`begin`](Self::begin): the reply's status, the bytes of its body that were sent, and
+    /// how long it took from the request's last byte to the reply's.
+    pub fn end(&mut self, line: &[u8], status: u16, body_bytes: u64, duration_ms: u64) {
+        if self.buffer.len() + line.len() + line::OUTCOME_ROOM > BUFFER_SIZE
+            && !self.buffer.is_empty()
+            && !self.hand_over()
+        {
+            self.counters.access_log_dropped(LineLoss::Behind, 1);
+            return;
+        }
+        line::end(self.format, &mut self.buffer, line, status, body_bytes, duration_ms);
+    }
+
+    /// Hands over lines that have waited for a second. To be called in every turn, and at least as often as
+    /// [`wait_at_most_ms`](Self::wait_at_most_ms) says.
+    pub fn tick(&mut self, now_ms: u64) {
+        if self.buffer.is_empty()
+            || (now_ms.saturating_sub(self.fresh_ms) >= FLUSH_AFTER_MS && self.hand_over())
+        {
+            self.fresh_ms = now_ms;
+        }
+    }
+
+    /// How long a worker with nothing else to do may sleep, if lines wait to be handed over.
+    pub fn wait_at_most_ms(&self, now_ms: u64) -> Option<u64> {
+        (!self.buffer.is_empty()).then(|| (self.fresh_ms + FLUSH_AFTER_MS).saturating_sub(now_ms))
+    }
+
+    /// Gives the buffer to the writer and takes an empty one. False: there is none, so the writer has fallen behind.
+    fn hand_over(&mut self) -> bool {
+        let Some(empty) = self.empty_buffer() else { return false };
+        let bytes = std::mem::replace(&mut self.buffer, empty);
+        // The channel has room for every worker's buffers. It is closed only when the writer has died.
+        if let Err(unsent) = self.to_writer.send(Message::Lines { worker: self.worker, bytes })
+            && let Message::Lines { bytes, .. } = unsent.0
+        {
+            self.counters.access_log_dropped(LineLoss::WriteError, count_lines(&bytes));
+        }
+        true
+    }
+
+    fn empty_buffer(&mut self) -> Option<Vec<u8>> {
+        let returned = match self.from_writer.try_recv() {
+            Ok(returned) => returned,
+            Err(_) if self.buffers_made < BUFFERS => {
+                self.buffers_made += 1;
+                return Some(Vec::with_capacity(BUFFER_SIZE));
+            }
+            Err(_) if self.when_behind == WhenBehind::Wait => self.from_writer.recv().ok()?,
+            Err(_) => return None,
+        };
+        self.counters.access_log_dropped(LineLoss::WriteError, returned.lines_lost);
+        Some(returned.buffer)
+    }
+}
+
+impl Drop for AccessLog {
+    /// What has been logged gets written.
+    fn drop(&mut self) {
+        let bytes = std::mem::take(&mut self.buffer);
+        if !bytes.is_empty() {
+            // Fails only if the writer has died, and then there is nobody left to write.
+            let _ = self.to_writer.send(Message::Lines { worker: self.worker, bytes });
+        }
+    }
+}
+
+/// Lines end with a line feed and hold no other.
+fn count_lines(bytes: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', bytes).count() as u64
+}
+
+#[cfg(test)]
+mod tests;

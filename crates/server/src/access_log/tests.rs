@@ -1,0 +1,271 @@
+use super::*;
+use http1::{Fields, Head, Method, Terms, Version};
+use std::fs;
+
+fn head<'a>(target: &'a [u8], fields: Fields<'a>) -> Head<'a> {
+    let terms = Terms { version: Version::Http11, persistent: true, body: true };
+    Head {
+        method: Method::Get,
+        target,
+        path: target,
+        query: None,
+        version: Version::Http11,
+        host: None,
+        fields,
+        terms,
+    }
+}
+
+fn line(format: Format, peer: &Peer, head: Option<&Head<'_>>) -> String {
+    let (mut begun, mut out) = (Vec::new(), Vec::new());
+    line::begin(format, &mut begun, peer, head, TimeText::default().at(format, 971_211_336));
+    line::end(format, &mut out, &begun, 200, 2326, 17);
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn combined_is_the_published_format() {
+    // The example of Apache's documentation (mod_log_config, "Combined Log Format"), in UTC.
+    let fields = Fields {
+        referer: Some(b"http://www.example.com/start.html"),
+        user_agent: Some(b"Mozilla/4.08 [en] (Win98; I ;Nav)"),
+        ..Fields::default()
+    };
+    assert_eq!(
+        line(Format::Combined, &Some("127.0.0.1".parse().unwrap()), Some(&head(b"/apache_pb.gif", fields))),
+        "127.0.0.1 - - [10/Oct/2000:20:55:36 +0000] \"GET /apache_pb.gif HTTP/1.1\" 200 2326 \
+         \"http://www.example.com/start.html\" \"Mozilla/4.08 [en] (Win98; I ;Nav)\"\n"
+    );
+    assert_eq!(
+        line(Format::Combined, &None, None),
+        "unix: - - [10/Oct/2000:20:55:36 +0000] \"-\" 200 2326 \"-\" \"-\"\n"
+    );
+}
+
+#[test]
+fn combined_escapes_whatever_could_mislead_a_reader() {
+    let fields = Fields {
+        referer: Some(b"a\"b\\c"),
+        user_agent: Some(b"\x1b[31m\n\x7f\xc3\xa9"),
+        ..Fields::default()
+    };
+    let line = line(Format::Combined, &Some("::1".parse().unwrap()), Some(&head(b"/\xff", fields)));
+    assert!(line.starts_with("::1 - - ["), "{line}");
+    let rest = r#""GET /\xFF HTTP/1.1" 200 2326 "a\x22b\x5Cc" "\x1B[31m\x0A\x7F\xC3\xA9""#.to_owned() + "\n";
+    assert!(line.ends_with(&rest), "{line}");
+}
+
+#[test]
+fn json_lines_parse_whatever_was_sent() {
+    let every_byte: Vec<u8> = (0..=255).collect();
+    let fields = Fields { user_agent: Some(&every_byte), ..Fields::default() };
+    let line =
+        line(Format::Json, &Some("::ffff:10.0.0.1".parse().unwrap()), Some(&head(b"/a?b=\"c\"", fields)));
+    assert_eq!(line.matches('\n').count(), 1);
+    let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(value["time"], "2000-10-10T20:55:36Z");
+    assert_eq!(value["remote"], "10.0.0.1");
+    assert_eq!(value["method"], "GET");
+    assert_eq!(value["target"], "/a?b=\"c\"");
+    assert_eq!(value["version"], "HTTP/1.1");
+    assert_eq!(
+        (&value["status"], &value["bytes"], &value["duration_ms"]),
+        (&200.into(), &2326.into(), &17.into())
+    );
+    assert_eq!(value["referer"], serde_json::Value::Null);
+    assert_eq!(value["user_agent"], String::from_utf8_lossy(&every_byte).into_owned());
+    let unreadable: serde_json::Value =
+        serde_json::from_str(&self::line(Format::Json, &Some("127.0.0.1".parse().unwrap()), None)).unwrap();
+    assert_eq!(unreadable["target"], serde_json::Value::Null);
+}
+
+#[test]
+fn the_time_is_right_in_every_month() {
+    const DAYS: [u64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut secs = 1_767_225_600; // 2026-01-01
+    for (month, days) in (1..).zip(DAYS) {
+        let mut time = TimeText::default();
+        assert_eq!(time.at(Format::Json, secs), format!("2026-{month:02}-01T00:00:00Z"));
+        secs += days * 86_400;
+        assert_eq!(time.at(Format::Json, secs - 1), format!("2026-{month:02}-{days}T23:59:59Z"));
+    }
+    // Past the end of what dates can say, as of a clock gone mad.
+    assert_eq!(TimeText::default().at(Format::Json, u64::MAX), "9999-12-31T23:59:59Z");
+}
+
+struct Setup {
+    dir: tempfile::TempDir,
+    counters: Arc<Counters>,
+}
+
+impl Setup {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap(), counters: Arc::default() }
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.dir.path().join("access.log")
+    }
+
+    fn start(&self, target: &Target, when_behind: WhenBehind) -> (Writer, AccessLog) {
+        let writer = Writer::start(target, 1).unwrap();
+        let log = writer.worker(Format::Combined, when_behind, Arc::clone(&self.counters));
+        (writer, log)
+    }
+
+    fn dropped(&self, cause: LineLoss) -> u64 {
+        self.counters.access_log_dropped[cause as usize].get()
+    }
+}
+
+fn log_one(log: &mut AccessLog, target: &str) {
+    let mut begun = Vec::new();
+    log.begin(
+        &mut begun,
+        &Some("127.0.0.1".parse().unwrap()),
+        &head(target.as_bytes(), Fields::default()),
+        1_800_000_000,
+    );
+    log.end(&begun, 200, 1, 1);
+}
+
+#[test]
+fn every_line_arrives_in_order() {
+    let setup = Setup::new();
+    let (writer, mut log) = setup.start(&Target::File(setup.path()), WhenBehind::Wait);
+    for i in 0..50_000 {
+        log_one(&mut log, &format!("/{i}"));
+    }
+    drop(log);
+    writer.finish();
+    let written = fs::read_to_string(setup.path()).unwrap();
+    assert_eq!(written.lines().count(), 50_000);
+    for (i, line) in written.lines().enumerate() {
+        assert!(line.contains(&format!("\"GET /{i} HTTP/1.1\" 200 1 ")), "{line}");
+    }
+}
+
+#[test]
+fn lines_appear_after_a_second_and_after_a_rotation_in_the_new_file() {
+    let setup = Setup::new();
+    let (writer, mut log) = setup.start(&Target::File(setup.path()), WhenBehind::Drop);
+    log.tick(10_000);
+    assert_eq!(log.wait_at_most_ms(10_000), None);
+    log_one(&mut log, "/one");
+    assert_eq!(log.wait_at_most_ms(10_400), Some(600));
+    log.tick(10_999);
+    assert!(!log.buffer.is_empty());
+    log.tick(11_000);
+    assert!(log.buffer.is_empty());
+    wait_for(|| fs::read_to_string(setup.path()).unwrap().contains("/one"));
+    let old = setup.dir.path().join("access.log.1");
+    fs::rename(setup.path(), &old).unwrap();
+    writer.reopen();
+    wait_for(|| setup.path().exists());
+    log_one(&mut log, "/two");
+    drop(log);
+    writer.finish();
+    assert!(fs::read_to_string(setup.path()).unwrap().contains("/two"));
+    assert_eq!(fs::read_to_string(old).unwrap().lines().count(), 1);
+}
+
+/// A FIFO that nobody empties stands for a disk that hangs.
+fn fifo(setup: &Setup) -> fs::File {
+    let made = std::process::Command::new("mkfifo").arg(setup.path()).status().unwrap();
+    assert!(made.success());
+    fs::OpenOptions::new().read(true).write(true).open(setup.path()).unwrap()
+}
+
+#[test]
+fn a_writer_that_hangs_costs_lines_and_never_time() {
+    let setup = Setup::new();
+    let mut reader = fifo(&setup);
+    let (writer, mut log) = setup.start(&Target::File(setup.path()), WhenBehind::Drop);
+    let lines = 4 * (BUFFERS + 1) * BUFFER_SIZE / 64;
+    for i in 0..lines {
+        log_one(&mut log, &format!("/{i}"));
+    }
+    let dropped = setup.dropped(LineLoss::Behind);
+    assert!(dropped > 0 && dropped < lines as u64, "{dropped} of {lines}");
+    assert_eq!(log.buffers_made, BUFFERS);
+    log.tick(u64::MAX / 2);
+    // The disk works again: everything that was not dropped is written.
+    let reading = std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        let mut piece = [0; 4096];
+        while !kept.ends_with(b"/last HTTP/1.1\" 200 1 \"-\" \"-\"\n") {
+            let n = std::io::Read::read(&mut reader, &mut piece).unwrap();
+            kept.extend_from_slice(&piece[..n]);
+        }
+        kept
+    });
+    wait_for(|| {
+        let before = setup.dropped(LineLoss::Behind);
+        log_one(&mut log, "/again");
+        setup.dropped(LineLoss::Behind) == before
+    });
+    let dropped = setup.dropped(LineLoss::Behind);
+    log_one(&mut log, "/last");
+    let again = dropped - setup.dropped(LineLoss::Behind);
+    assert_eq!(again, 0);
+    drop(log);
+    writer.finish();
+    let kept = String::from_utf8(reading.join().unwrap()).unwrap();
+    let (old, new): (Vec<_>, Vec<_>) =
+        kept.lines().partition(|l| !l.contains("/again") && !l.contains("/last"));
+    assert!(old.len() < lines && new.len() >= 2);
+    assert!(kept.lines().all(|line| line.ends_with("\"-\"") && line.starts_with("127.0.0.1")));
+}
+
+#[test]
+fn an_operator_who_chose_to_wait_loses_nothing() {
+    let setup = Setup::new();
+    let reader = fifo(&setup);
+    let (writer, mut log) = setup.start(&Target::File(setup.path()), WhenBehind::Wait);
+    let lines = 2 * BUFFERS * BUFFER_SIZE / 64;
+    let logging = std::thread::spawn(move || {
+        for i in 0..lines {
+            log_one(&mut log, &format!("/{i}"));
+        }
+        drop(log);
+        writer.finish();
+    });
+    let read = std::io::BufRead::lines(std::io::BufReader::new(reader)).take(lines);
+    for (i, line) in read.enumerate() {
+        assert!(line.unwrap().contains(&format!("\"GET /{i} ")));
+    }
+    logging.join().unwrap();
+    assert_eq!(setup.dropped(LineLoss::Behind), 0);
+}
+
+#[test]
+fn lines_that_cannot_be_written_are_counted() {
+    let setup = Setup::new();
+    let (writer, mut log) = setup.start(&Target::File("/dev/full".into()), WhenBehind::Wait);
+    for now in 0..100 {
+        log_one(&mut log, "/");
+        log_one(&mut log, "/");
+        log.tick(now * FLUSH_AFTER_MS);
+    }
+    drop(log);
+    writer.finish();
+    // What a buffer lost is heard of when it comes back; the last ones never do.
+    let lost = setup.dropped(LineLoss::WriteError);
+    assert!((160..=200).contains(&lost), "{lost}");
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_is_named() {
+    let error = Writer::start(&Target::File("/nonexistent/access.log".into()), 1).unwrap_err();
+    assert!(error.to_string().contains("/nonexistent/access.log"), "{error}");
+}
+
+fn wait_for(mut condition: impl FnMut() -> bool) {
+    for _ in 0..500 {
+        if condition() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("waited for 5 s");
+}

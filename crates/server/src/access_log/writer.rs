@@ -1,0 +1,217 @@
+//! The helper thread that writes access-log lines, so that a slow or full disk is its problem alone.
+//!
+//! It takes full buffers from the workers' channel, appends each with one write, and sends the buffer back with the
+//! number of lines that could not be written. A thread does not survive a fork: start it in the process that logs.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use super::line::TimeText;
+use super::{AccessLog, BUFFER_SIZE, BUFFERS, Format, WhenBehind, count_lines};
+use crate::counters::Counters;
+use crate::error_log::Limited;
+
+/// Where lines go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// Appended to this file, which is made if it is missing.
+    File(PathBuf),
+    /// Standard output.
+    Stdout,
+}
+
+/// The access log could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot open access log {path}: {source}")]
+pub struct OpenError {
+    /// The path as configured.
+    path: String,
+    /// Why.
+    source: io::Error,
+}
+
+/// The writer's thread, and the way to it.
+#[derive(Debug)]
+pub struct Writer {
+    thread: JoinHandle<()>,
+    messages: SyncSender<Message>,
+    reopen: Arc<AtomicBool>,
+    workers: AtomicUsize,
+}
+
+impl Writer {
+    /// Opens the target and starts the thread, for `workers` workers.
+    ///
+    /// # Errors
+    ///
+    /// The target can't be opened for appending, or there is no thread to be had.
+    pub fn start(target: &Target, workers: usize) -> Result<Self, OpenError> {
+        let named = |source| OpenError { path: target.to_string(), source };
+        let file = target.open().map_err(named)?;
+        // Room for all buffers that the workers can have under way, their registration, and a nudge: nobody waits here.
+        let (sender, messages) = sync_channel(workers * (BUFFERS + 2) + 1);
+        let reopen = Arc::new(AtomicBool::new(false));
+        let output = Output {
+            target: target.clone(),
+            file,
+            torn: false,
+            reopen: Arc::clone(&reopen),
+            began: Instant::now(),
+            complaints: Limited::default(),
+        };
+        let thread = std::thread::Builder::new()
+            .name("access-log".into())
+            .spawn(move || output.run(&messages))
+            .map_err(named)?;
+        Ok(Self { thread, messages: sender, reopen, workers: AtomicUsize::new(0) })
+    }
+
+    /// A worker's end. Lines that are lost are counted in its `counters`.
+    pub fn worker(&self, format: Format, when_behind: WhenBehind, counters: Arc<Counters>) -> AccessLog {
+        // A buffer always finds room on its way back, as there are no more of them.
+        let (home, from_writer) = sync_channel(BUFFERS);
+        let _ = self.messages.send(Message::Worker(home));
+        AccessLog {
+            format,
+            when_behind,
+            time: TimeText::default(),
+            buffer: Vec::with_capacity(BUFFER_SIZE),
+            fresh_ms: 0,
+            buffers_made: 1,
+            worker: self.workers.fetch_add(1, Ordering::Relaxed),
+            to_writer: self.messages.clone(),
+            from_writer,
+            counters,
+        }
+    }
+
+    /// Has the file opened anew by its name, as after it was renamed. Returns at once.
+    pub fn reopen(&self) {
+        self.reopen.store(true, Ordering::Release);
+        // If there is no room, messages are waiting, and the flag is looked at before each.
+        let _ = self.messages.try_send(Message::Nudge);
+    }
+
+    /// Waits until everything has been written. All [`AccessLog`]s must have been dropped, or be about to be by
+    /// another thread.
+    pub fn finish(self) {
+        drop(self.messages);
+        // A panic in the thread has been reported by its hook.
+        let _ = self.thread.join();
+    }
+}
+
+/// What workers and [`Writer`] tell the thread.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// The next worker's way to get buffers back. Workers are numbered in this order.
+    Worker(SyncSender<Returned>),
+    /// Lines to be written.
+    Lines { worker: usize, bytes: Vec<u8> },
+    /// Look at the flags.
+    Nudge,
+}
+
+/// An empty buffer on its way back.
+#[derive(Debug)]
+pub(super) struct Returned {
+    pub(super) buffer: Vec<u8>,
+    pub(super) lines_lost: u64,
+}
+
+/// The thread's state.
+struct Output {
+    target: Target,
+    file: File,
+    /// The last write failed in the middle of a line.
+    torn: bool,
+    reopen: Arc<AtomicBool>,
+    began: Instant,
+    complaints: Limited,
+}
+
+impl Output {
+    fn run(mut self, messages: &Receiver<Message>) {
+        let mut homes = Vec::new();
+        while let Ok(message) = messages.recv() {
+            if self.reopen.swap(false, Ordering::AcqRel) {
+                match self.target.open() {
+                    Ok(file) => (self.file, self.torn) = (file, false),
+                    Err(error) => tracing::error!(%error, "cannot reopen access log {}", self.target),
+                }
+            }
+            match message {
+                Message::Worker(home) => homes.push(home),
+                Message::Nudge => {}
+                Message::Lines { worker, bytes: mut buffer } => {
+                    let lines_lost = self.append(&buffer);
+                    buffer.clear();
+                    // One huge request must not occupy memory for ever.
+                    buffer.shrink_to(BUFFER_SIZE);
+                    if let Some(home) = homes.get(worker) {
+                        // A worker that is gone wants nothing back.
+                        let _ = home.try_send(Returned { buffer, lines_lost });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes lines and returns how many of them were lost.
+    fn append(&mut self, lines: &[u8]) -> u64 {
+        let mut rest = lines;
+        if self.torn {
+            // Whatever is left of the torn line becomes a line of its own rather than the beginning of the next.
+            match self.file.write(b"\n") {
+                Ok(1) => self.torn = false,
+                Ok(_) => return count_lines(rest),
+                Err(error) => return self.complain(&error, rest),
+            }
+        }
+        while !rest.is_empty() {
+            match self.file.write(rest) {
+                Ok(0) => return self.complain(&io::ErrorKind::WriteZero.into(), rest),
+                Ok(n) => {
+                    self.torn = rest[n - 1] != b'\n';
+                    rest = &rest[n..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return self.complain(&error, rest),
+            }
+        }
+        0
+    }
+
+    fn complain(&mut self, error: &io::Error, rest: &[u8]) -> u64 {
+        let lost = count_lines(rest);
+        if let Some(suppressed) = self.complaints.permit(self.began.elapsed().as_millis() as u64) {
+            tracing::error!(%error, lost, suppressed, "cannot write to access log {}", self.target);
+        }
+        lost
+    }
+}
+
+impl Target {
+    fn open(&self) -> io::Result<File> {
+        match self {
+            Self::File(path) => OpenOptions::new().append(true).create(true).open(path),
+            Self::Stdout => Ok(io::stdout().as_fd().try_clone_to_owned()?.into()),
+        }
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Stdout => f.write_str("standard output"),
+        }
+    }
+}

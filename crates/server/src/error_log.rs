@@ -1,0 +1,169 @@
+//! The error log: `tracing` events as lines on standard error or in a file that can be reopened.
+//!
+//! Whoever logs calls `tracing::error!` and its siblings; [`init`] says once where that goes. Messages from an event
+//! loop pass through [`Limited`], because what goes wrong for one connection tends to go wrong for ten thousand.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tracing::Subscriber;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// The error log could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum InitError {
+    /// The file can't be opened for appending.
+    #[error("cannot open error log {path}: {source}")]
+    Open {
+        /// The file as configured.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// This process has one already.
+    #[error("the error log has been set up before")]
+    Again,
+}
+
+/// The error log of this process, for reopening it.
+#[derive(Debug)]
+pub struct ErrorLog {
+    file: Option<(PathBuf, Swappable)>,
+}
+
+/// Sends the events of this process that are at least as severe as `level` to `file`, or to standard error.
+///
+/// # Errors
+///
+/// The file can't be opened, or this has been called before.
+pub fn init(file: Option<&Path>, level: LevelFilter) -> Result<ErrorLog, InitError> {
+    let Some(path) = file else {
+        set_global(subscriber(io::stderr, level))?;
+        return Ok(ErrorLog { file: None });
+    };
+    let path = path.to_owned();
+    match open(&path) {
+        Ok(file) => {
+            let file = Swappable::new(file);
+            set_global(subscriber(file.writer(), level))?;
+            Ok(ErrorLog { file: Some((path, file)) })
+        }
+        Err(source) => Err(InitError::Open { path, source }),
+    }
+}
+
+impl ErrorLog {
+    /// Opens the file anew by its name, as after it was renamed. If that fails, the old one stays in use.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be opened for appending.
+    pub fn reopen(&self) -> io::Result<()> {
+        if let Some((path, file)) = &self.file {
+            file.swap(open(path)?);
+        }
+        Ok(())
+    }
+}
+
+/// A file that can be replaced while others write to it.
+#[derive(Debug, Clone)]
+struct Swappable(Arc<Mutex<Arc<File>>>);
+
+impl Swappable {
+    fn new(file: File) -> Self {
+        Self(Arc::new(Mutex::new(Arc::new(file))))
+    }
+
+    fn swap(&self, new: File) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+    }
+
+    /// Gives the file of the moment, without keeping the lock for the time of a write.
+    fn writer(&self) -> impl Fn() -> Arc<File> + Send + Sync + 'static {
+        let file = Arc::clone(&self.0);
+        move || Arc::clone(&file.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Lets through one message a second and counts the others. Each kind of message has its own.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Limited {
+    /// When the next message may pass, in monotonic milliseconds.
+    next_ms: u64,
+    suppressed: u64,
+}
+
+impl Limited {
+    /// Whether a message may pass at `now_ms` (of any clock that does not go back), and then the number of those since
+    /// the last that might not.
+    pub fn permit(&mut self, now_ms: u64) -> Option<u64> {
+        if now_ms < self.next_ms {
+            self.suppressed += 1;
+            return None;
+        }
+        self.next_ms = now_ms + 1000;
+        Some(std::mem::take(&mut self.suppressed))
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).open(path)
+}
+
+/// `2026-11-20T10:00:00.000000Z  WARN message key=value`
+fn subscriber<W>(writer: W, level: LevelFilter) -> impl Subscriber
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    tracing_subscriber::fmt().compact().with_target(false).with_max_level(level).with_writer(writer).finish()
+}
+
+fn set_global(subscriber: impl Subscriber + Send + Sync + 'static) -> Result<(), InitError> {
+    tracing::subscriber::set_global_default(subscriber).map_err(|_| InitError::Again)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_message_a_second_passes_and_the_others_are_counted() {
+        let mut limited = Limited::default();
+        let passed: Vec<_> = [0, 1, 999, 1000, 1500, 5000, 5001].map(|now| limited.permit(now)).into();
+        assert_eq!(passed, [Some(0), None, None, Some(2), None, Some(1), None]);
+    }
+
+    #[test]
+    fn lines_go_to_the_file_and_after_a_rotation_to_the_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, old) = (dir.path().join("error.log"), dir.path().join("error.log.1"));
+        let file = Swappable::new(open(&path).unwrap());
+        let log = ErrorLog { file: Some((path.clone(), file.clone())) };
+        tracing::subscriber::with_default(subscriber(file.writer(), LevelFilter::INFO), || {
+            tracing::warn!(suppressed = 3, "disk is slow");
+            tracing::debug!("not severe enough");
+            std::fs::rename(&path, &old).unwrap();
+            tracing::info!("still the old file");
+            log.reopen().unwrap();
+            tracing::error!("a new file");
+        });
+        let old = std::fs::read_to_string(old).unwrap();
+        let lines: Vec<_> = old.lines().collect();
+        assert_eq!(lines.len(), 2, "{old}");
+        assert!(lines[0].contains("WARN disk is slow suppressed=3"), "{old}");
+        assert!(lines[0].starts_with("20"), "{old}");
+        assert!(lines[1].ends_with("INFO still the old file"), "{old}");
+        let new = std::fs::read_to_string(path).unwrap();
+        assert!(new.ends_with("ERROR a new file\n"), "{new}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_is_named() {
+        let error = init(Some(Path::new("/nonexistent/error.log")), LevelFilter::INFO).unwrap_err();
+        assert!(error.to_string().contains("/nonexistent/error.log"), "{error}");
+    }
+}

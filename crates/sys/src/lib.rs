@@ -1,1 +1,28 @@
-//! System calls.
+//! System calls: every `unsafe` block and raw call of the project, behind safe and thin types.
+//!
+//! Descriptors are [`OwnedFd`](std::os::fd::OwnedFd) and [`BorrowedFd`](std::os::fd::BorrowedFd), errors are
+//! [`std::io::Error`] with the number that the kernel gave. There is one call per function where that is possible,
+//! no policy (what to do about an error is the caller's decision) and nothing that knows HTTP. Each public item
+//! names the manual page that describes it.
+//!
+//! | what for | modules |
+//! |---|---|
+//! | waiting for events | [`event`], and its three mechanisms [`epoll`], [`poll`], [`select`]; [`wake`] |
+//! | sockets | [`socket`], [`tcp_info`], [`inherited`] |
+//! | files | [`file`] |
+//! | process | [`process`], [`signal`], [`shared`] |
+//! | time | [`clock`] |
+
+pub mod clock;
+pub mod epoll;
+pub mod event;
+pub mod file;
+pub mod inherited;
+pub mod poll;
+pub mod process;
+pub mod select;
+pub mod shared;
+pub mod signal;
+pub mod socket;
+pub mod tcp_info;
+pub mod wake;

@@ -1,0 +1,128 @@
+//! Waiting for events with poll(2): the whole set goes to the kernel each time, which looks at every entry.
+//!
+//! The set is a dense array, as the call wants it. An index by descriptor number makes every change O(1); a removed
+//! entry's place is taken by the last one.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+
+use crate::event::{Events, Interest};
+
+/// A set of descriptors for poll(2).
+///
+/// A descriptor must be removed before it is closed; one that was not is reported as [`error`] and [`hang_up`].
+///
+/// [`error`]: crate::event::Ready::error
+/// [`hang_up`]: crate::event::Ready::hang_up
+#[derive(Debug, Default)]
+pub struct PollSet {
+    entries: Vec<libc::pollfd>,
+    /// Of the entry in the same place.
+    tokens: Vec<u64>,
+    /// Place of each descriptor's entry, by descriptor number.
+    places: Vec<u32>,
+}
+
+/// The place of a descriptor that is not in the set.
+const ABSENT: u32 = u32::MAX;
+
+impl PollSet {
+    /// A new and empty set.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Watches `fd`; its events carry `token`. `EEXIST` if it is watched already.
+    pub fn add(&mut self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        let number = fd.as_fd().as_raw_fd();
+        let index = number as usize;
+        if index >= self.places.len() {
+            self.places.resize(index + 1, ABSENT);
+        }
+        if self.places[index] != ABSENT {
+            return Err(Errno::EXIST.into());
+        }
+        self.places[index] = self.entries.len() as u32;
+        self.entries.push(libc::pollfd { fd: number, events: poll_flags(interest), revents: 0 });
+        self.tokens.push(token);
+        Ok(())
+    }
+
+    /// Changes what is watched. `ENOENT` if it is not watched.
+    #[inline]
+    pub fn modify(&mut self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        let place = self.place(fd.as_fd().as_raw_fd())?;
+        self.entries[place].events = poll_flags(interest);
+        self.tokens[place] = token;
+        Ok(())
+    }
+
+    /// Stops watching. `ENOENT` if it is not watched.
+    pub fn remove(&mut self, fd: impl AsFd) -> io::Result<()> {
+        let number = fd.as_fd().as_raw_fd();
+        let place = self.place(number)?;
+        self.places[number as usize] = ABSENT;
+        self.entries.swap_remove(place);
+        self.tokens.swap_remove(place);
+        if let Some(moved) = self.entries.get(place) {
+            self.places[moved.fd as usize] = place as u32;
+        }
+        Ok(())
+    }
+
+    /// Waits until something happens or `timeout_ms` is over (`None`: no limit; 0: only looks), and gives the number
+    /// of events, 0 after a timeout or a signal. poll(2).
+    pub fn wait(&mut self, events: &mut Events, timeout_ms: Option<u32>) -> io::Result<usize> {
+        events.clear();
+        let timeout = timeout_ms.map_or(-1, |ms| libc::c_int::try_from(ms).unwrap_or(libc::c_int::MAX));
+        // SAFETY: the pointer and the length are those of a live vector that is borrowed for the call.
+        let count =
+            unsafe { libc::poll(self.entries.as_mut_ptr(), self.entries.len() as libc::nfds_t, timeout) };
+        let count = match usize::try_from(count) {
+            Ok(count) => count,
+            Err(_) => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => 0,
+                error => return Err(error),
+            },
+        };
+        events.prepare(count);
+        for (entry, token) in
+            self.entries.iter().zip(&self.tokens).filter(|(entry, _)| entry.revents != 0).take(count)
+        {
+            events.push(*token, event_flags(entry.revents));
+        }
+        Ok(events.len())
+    }
+
+    #[inline]
+    fn place(&self, number: RawFd) -> io::Result<usize> {
+        match self.places.get(number as usize) {
+            Some(&place) if place != ABSENT => Ok(place as usize),
+            _ => Err(Errno::NOENT.into()),
+        }
+    }
+}
+
+/// The flags have the same values; edge and exclusive are beyond the 16 bits.
+fn poll_flags(interest: Interest) -> libc::c_short {
+    let plain = Interest { edge: false, exclusive: false, ..interest };
+    plain.flags().bits() as libc::c_short
+}
+
+fn event_flags(revents: libc::c_short) -> EventFlags {
+    if revents & libc::POLLNVAL != 0 {
+        return EventFlags::ERR.union(EventFlags::HUP);
+    }
+    EventFlags::from_bits_retain(u32::from(revents.cast_unsigned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    crate::event::tests::mechanism_tests!(PollSet::new());
+}

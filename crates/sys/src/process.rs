@@ -1,0 +1,151 @@
+//! What a process may use and who it is: descriptor limit, CPUs, user and group.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// How many descriptors the process may have open (`RLIMIT_NOFILE`, getrlimit(2)); `u64::MAX` where there is no limit.
+pub fn descriptor_limit() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Raises the soft limit of open descriptors to the hard one (`RLIMIT_NOFILE`, setrlimit(2)), and gives it.
+pub fn raise_descriptor_limit() -> io::Result<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
+    }
+    Ok(descriptor_limit())
+}
+
+/// Lets the calling thread run on these CPUs only; threads and processes that it starts inherit that.
+/// `sched_setaffinity(2)`; `EINVAL` where there is no such CPU or none is given.
+pub fn pin_to_cpus(cpus: &[usize]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        if cpu >= CpuSet::MAX_CPU {
+            return Err(rustix::io::Errno::INVAL.into());
+        }
+        set.set(cpu);
+    }
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// The CPUs that the calling thread may run on, in ascending order. `sched_getaffinity(2)`.
+pub fn allowed_cpus() -> io::Result<Vec<usize>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+}
+
+/// Gives up root for good: takes on the user `user`, its supplementary groups, and `group` (its login group if
+/// `None`), in all threads of the process.
+///
+/// See initgroups(3), setresgid(2), setresuid(2), getpwnam(3), getgrnam(3).
+///
+/// # Errors
+///
+/// `NotFound` where there is no such user or group, `InvalidInput` where the user is root itself, the kernel's error
+/// (`EPERM` in a process that is not root's). After an error the process may have lost some of its rights and should end.
+pub fn drop_privileges(user: &str, group: Option<&str>) -> io::Result<()> {
+    let name = CString::new(user)?;
+    let account = find_user(&name)?;
+    let gid = match group {
+        Some(group) => find_group(&CString::new(group)?)?,
+        None => account.gid,
+    };
+    if account.uid == 0 {
+        return Err(invalid(format!("user `{user}` is root")));
+    }
+    // The groups first: without root they cannot be changed any more.
+    // SAFETY: the name is a string with its final zero; these calls touch no other memory.
+    unsafe {
+        check(libc::initgroups(name.as_ptr(), gid))?;
+        check(libc::setresgid(gid, gid, gid))?;
+        check(libc::setresuid(account.uid, account.uid, account.uid))?;
+    }
+    // SAFETY: takes numbers only.
+    if unsafe { libc::setresuid(0, 0, 0) } == 0 {
+        return Err(io::Error::other("root could be regained after giving it up"));
+    }
+    Ok(())
+}
+
+#[derive(Debug)]
+struct Account {
+    uid: libc::uid_t,
+    gid: libc::gid_t,
+}
+
+fn find_user(name: &CStr) -> io::Result<Account> {
+    let account = with_growing_buffer(|buffer| {
+        let mut entry = MaybeUninit::<libc::passwd>::uninit();
+        let mut found = ptr::null_mut();
+        // SAFETY: all pointers are valid for the call, the length is the buffer's.
+        let code = unsafe {
+            libc::getpwnam_r(
+                name.as_ptr(),
+                entry.as_mut_ptr(),
+                buffer.as_mut_ptr(),
+                buffer.len(),
+                &raw mut found,
+            )
+        };
+        // SAFETY: a pointer that is not null points to `entry`, which the call has filled in.
+        (code, unsafe { found.as_ref() }.map(|entry| Account { uid: entry.pw_uid, gid: entry.pw_gid }))
+    })?;
+    account.ok_or_else(|| not_found("user", name))
+}
+
+fn find_group(name: &CStr) -> io::Result<libc::gid_t> {
+    let group = with_growing_buffer(|buffer| {
+        let mut entry = MaybeUninit::<libc::group>::uninit();
+        let mut found = ptr::null_mut();
+        // SAFETY: all pointers are valid for the call, the length is the buffer's.
+        let code = unsafe {
+            libc::getgrnam_r(
+                name.as_ptr(),
+                entry.as_mut_ptr(),
+                buffer.as_mut_ptr(),
+                buffer.len(),
+                &raw mut found,
+            )
+        };
+        // SAFETY: a pointer that is not null points to `entry`, which the call has filled in.
+        (code, unsafe { found.as_ref() }.map(|entry| entry.gr_gid))
+    })?;
+    group.ok_or_else(|| not_found("group", name))
+}
+
+/// Calls `look_up` with more and more room for an entry's strings while it says that there is too little (`ERANGE`).
+fn with_growing_buffer<T>(
+    mut look_up: impl FnMut(&mut [libc::c_char]) -> (libc::c_int, Option<T>),
+) -> io::Result<Option<T>> {
+    const LONGEST: usize = 1 << 20;
+    let mut buffer = vec![0; 1_024];
+    loop {
+        match look_up(&mut buffer) {
+            (0, found) => return Ok(found),
+            (libc::ERANGE, _) if buffer.len() < LONGEST => buffer.resize(buffer.len() * 4, 0),
+            (libc::EINTR, _) => {}
+            // getpwnam(3) lists these as ways to say that there is no such entry.
+            (libc::ENOENT | libc::ESRCH, _) => return Ok(None),
+            (code, _) => return Err(io::Error::from_raw_os_error(code)),
+        }
+    }
+}
+
+fn not_found(what: &str, name: &CStr) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("there is no {what} `{}`", name.to_string_lossy()))
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
+fn check(code: libc::c_int) -> io::Result<()> {
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,203 @@
+//! Waiting for events with select(2): one bit per descriptor number and direction.
+//!
+//! The limit of 1,024 descriptors is libc's `fd_set`, not the kernel's: the sets here grow with the highest descriptor
+//! number, and go to the system call itself (pselect6, whose timeout does not depend on the word size). Each wait
+//! copies the sets, because the call overwrites them with its answer.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::ptr;
+
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+
+use crate::event::{Events, Interest};
+
+/// A set of descriptors for select(2).
+///
+/// A descriptor must be removed before it is closed; otherwise `wait` fails with `EBADF`.
+#[derive(Debug, Default)]
+pub struct SelectSet {
+    /// One bit for each descriptor of the set, also for those with no interest.
+    present: BitSet,
+    readable: BitSet,
+    writable: BitSet,
+    /// By descriptor number.
+    tokens: Vec<u64>,
+    answer: Answer,
+}
+
+/// What the kernel is given in a wait, and turns into what is ready.
+#[derive(Debug, Default)]
+struct Answer {
+    readable: BitSet,
+    writable: BitSet,
+}
+
+impl SelectSet {
+    /// A new and empty set.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Watches `fd`; its events carry `token`. `EEXIST` if it is watched already.
+    pub fn add(&mut self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        let number = index(fd);
+        if self.present.contains(number) {
+            return Err(Errno::EXIST.into());
+        }
+        self.present.cover(number);
+        self.readable.cover(number);
+        self.writable.cover(number);
+        if number >= self.tokens.len() {
+            self.tokens.resize(number + 1, 0);
+        }
+        self.present.set(number, true);
+        self.watch(number, token, interest);
+        Ok(())
+    }
+
+    /// Changes what is watched. `ENOENT` if it is not watched.
+    #[inline]
+    pub fn modify(&mut self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        let number = index(fd);
+        if !self.present.contains(number) {
+            return Err(Errno::NOENT.into());
+        }
+        self.watch(number, token, interest);
+        Ok(())
+    }
+
+    /// Stops watching. `ENOENT` if it is not watched.
+    #[inline]
+    pub fn remove(&mut self, fd: impl AsFd) -> io::Result<()> {
+        let number = index(fd);
+        if !self.present.contains(number) {
+            return Err(Errno::NOENT.into());
+        }
+        self.present.set(number, false);
+        self.watch(number, 0, Interest::NONE);
+        Ok(())
+    }
+
+    /// Waits until something happens or `timeout_ms` is over (`None`: no limit; 0: only looks), and gives the number
+    /// of events (one per descriptor), 0 after a timeout or a signal. select(2).
+    pub fn wait(&mut self, events: &mut Events, timeout_ms: Option<u32>) -> io::Result<usize> {
+        events.clear();
+        // Both sets cover the same numbers; the words above the highest descriptor need not be copied or scanned.
+        let words = self.readable.words_in_use().max(self.writable.words_in_use());
+        self.answer.readable.copy_from(&self.readable, words);
+        self.answer.writable.copy_from(&self.writable, words);
+        let bits = pselect(&mut self.answer.readable.words, &mut self.answer.writable.words, timeout_ms)?;
+
+        // A descriptor that is ready both ways counts twice in the answer.
+        events.prepare(bits);
+        if bits > 0 {
+            self.collect(events);
+        }
+        Ok(events.len())
+    }
+
+    #[inline]
+    fn watch(&mut self, number: usize, token: u64, interest: Interest) {
+        self.readable.set(number, interest.readable);
+        self.writable.set(number, interest.writable);
+        self.tokens[number] = token;
+    }
+
+    fn collect(&self, events: &mut Events) {
+        let words = self.answer.readable.words.iter().zip(&self.answer.writable.words);
+        for (place, (&readable, &writable)) in words.enumerate() {
+            let mut either = readable | writable;
+            while either != 0 {
+                let bit = either & either.wrapping_neg();
+                either ^= bit;
+                let number = place * WORD_BITS + bit.trailing_zeros() as usize;
+                let mut flags = EventFlags::empty();
+                flags.set(EventFlags::IN, readable & bit != 0);
+                flags.set(EventFlags::OUT, writable & bit != 0);
+                events.push(self.tokens[number], flags);
+            }
+        }
+    }
+}
+
+/// The system call: both sets are replaced by what is ready; gives the number of bits set.
+fn pselect(readable: &mut [usize], writable: &mut [usize], timeout_ms: Option<u32>) -> io::Result<usize> {
+    debug_assert_eq!(readable.len(), writable.len());
+    let mut timeout = timeout_ms.map(|ms| libc::timespec {
+        tv_sec: libc::time_t::from(ms / 1_000),
+        tv_nsec: libc::c_long::from(ms % 1_000) * 1_000_000,
+    });
+    let timeout = timeout.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
+    // SAFETY: the kernel reads and writes as many bits of each set as its first argument says, which is how many
+    // there are; the timeout is null or lives until the end of this function.
+    let count = unsafe {
+        libc::syscall(
+            libc::SYS_pselect6,
+            (readable.len() * WORD_BITS) as libc::c_int,
+            readable.as_mut_ptr(),
+            writable.as_mut_ptr(),
+            ptr::null_mut::<usize>(),
+            timeout,
+            ptr::null::<u8>(),
+        )
+    };
+    match usize::try_from(count) {
+        Ok(count) => Ok(count),
+        Err(_) => match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            error => Err(error),
+        },
+    }
+}
+
+fn index(fd: impl AsFd) -> usize {
+    let number: RawFd = fd.as_fd().as_raw_fd();
+    number as usize
+}
+
+/// The kernel's sets consist of words of the size of `unsigned long`, the lowest number in the lowest bit.
+const WORD_BITS: usize = usize::BITS as usize;
+
+#[derive(Debug, Default)]
+struct BitSet {
+    words: Vec<usize>,
+}
+
+impl BitSet {
+    fn cover(&mut self, number: usize) {
+        let words = number / WORD_BITS + 1;
+        if words > self.words.len() {
+            self.words.resize(words, 0);
+        }
+    }
+
+    fn contains(&self, number: usize) -> bool {
+        self.words.get(number / WORD_BITS).is_some_and(|word| word >> (number % WORD_BITS) & 1 == 1)
+    }
+
+    /// The number must be covered.
+    fn set(&mut self, number: usize, value: bool) {
+        let word = &mut self.words[number / WORD_BITS];
+        let bit = 1 << (number % WORD_BITS);
+        *word = if value { *word | bit } else { *word & !bit };
+    }
+
+    fn words_in_use(&self) -> usize {
+        self.words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1)
+    }
+
+    fn copy_from(&mut self, other: &Self, words: usize) {
+        self.words.clear();
+        self.words.extend_from_slice(&other.words[..words]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    crate::event::tests::mechanism_tests!(SelectSet::new());
+}

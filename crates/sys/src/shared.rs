@@ -1,0 +1,148 @@
+//! Memory that processes have in common after fork(2).
+
+use std::io;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{
+    AtomicBool, AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicIsize, AtomicU8, AtomicU16, AtomicU32,
+    AtomicU64, AtomicUsize,
+};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+/// Types that may lie in memory shared by processes.
+///
+/// Structures of such fields are declared with [`shareable!`](crate::shareable), which needs no `unsafe` of its user.
+///
+/// # Safety
+///
+/// A value of all zero bytes must be valid, shared references must be usable by several threads, and it must hold no
+/// pointers (which mean something in one process only). So it consists of atomics.
+pub unsafe trait Shareable: Sync {}
+
+macro_rules! shareable_atomics {
+    ($($atomic:ty),+) => {
+        // SAFETY: an atomic integer is valid when zero and holds no pointer; a false `AtomicBool` is the zero byte.
+        $(unsafe impl Shareable for $atomic {})+
+    };
+}
+
+shareable_atomics!(AtomicBool, AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicIsize);
+shareable_atomics!(AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize);
+
+// SAFETY: an array is its elements.
+unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {}
+
+/// Declares a structure of [`Shareable`](crate::shared::Shareable) fields, which thereby is shareable itself.
+///
+/// ```
+/// #![forbid(unsafe_code)]
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// sys::shareable! {
+///     /// What one worker counts.
+///     #[derive(Debug)]
+///     pub struct Counts {
+///         /// Connections accepted.
+///         pub accepts: AtomicU64,
+///         pub by_status: [AtomicU64; 5],
+///     }
+/// }
+///
+/// let counts: sys::shared::Shared<Counts> = sys::shared::Shared::new().unwrap();
+/// counts.accepts.fetch_add(1, Ordering::Relaxed);
+/// ```
+///
+/// A field that is not shareable is refused:
+///
+/// ```compile_fail
+/// sys::shareable! {
+///     struct Named {
+///         name: Box<str>,
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! shareable {
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis struct $name:ident {
+            $($(#[$field_attribute:meta])* $field_visibility:vis $field:ident: $type:ty),* $(,)?
+        }
+    ) => {
+        $(#[$attribute])*
+        $visibility struct $name {
+            $($(#[$field_attribute])* $field_visibility $field: $type),*
+        }
+
+        // SAFETY: the structure is its fields, and each of them is shareable.
+        unsafe impl $crate::shared::Shareable for $name where $($type: $crate::shared::Shareable),* {}
+    };
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis struct $name:ident($field_visibility:vis $type:ty);
+    ) => {
+        $(#[$attribute])*
+        $visibility struct $name($field_visibility $type);
+
+        // SAFETY: the structure is its only field, which is shareable.
+        unsafe impl $crate::shared::Shareable for $name where $type: $crate::shared::Shareable {}
+    };
+}
+
+/// One `T`, zero at first, in memory that is shared with all processes forked later (`MAP_SHARED` and
+/// `MAP_ANONYMOUS`, mmap(2)). It is gone when the last of them has dropped it or ended.
+#[derive(Debug)]
+pub struct Shared<T: Shareable> {
+    memory: NonNull<T>,
+    owns: PhantomData<T>,
+}
+
+// SAFETY: it is a pointer to a `T` that lives as long as itself and is only ever reached by shared reference, which
+// `Shareable` (hence `Sync`) allows to any thread.
+unsafe impl<T: Shareable> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T: Shareable> Sync for Shared<T> {}
+
+impl<T: Shareable> Shared<T> {
+    /// Takes fresh memory of whole pages. `ENOMEM` where there is none.
+    pub fn new() -> io::Result<Self> {
+        const { assert!(align_of::<T>() <= 4_096, "a mapping begins at a page") };
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+        let memory = unsafe {
+            mmap_anonymous(
+                ptr::null_mut(),
+                Self::LENGTH,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+            )?
+        };
+        let memory = NonNull::new(memory.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { memory, owns: PhantomData })
+    }
+
+    /// A mapping cannot be empty.
+    const LENGTH: usize = if size_of::<T>() == 0 { 1 } else { size_of::<T>() };
+}
+
+impl<T: Shareable> Deref for Shared<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the mapping is large and aligned enough, lives as long as `self`, and holds a valid `T`: zero at
+        // first, which `Shareable` says is valid, then changed through shared references alone.
+        unsafe { self.memory.as_ref() }
+    }
+}
+
+impl<T: Shareable> Drop for Shared<T> {
+    fn drop(&mut self) {
+        // SAFETY: this very mapping was made by `new`, and references to it end with `self`. An error leaves it
+        // mapped, which harms nobody.
+        unsafe {
+            let _ = munmap(self.memory.as_ptr().cast(), Self::LENGTH);
+        }
+    }
+}

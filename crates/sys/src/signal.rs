@@ -1,0 +1,180 @@
+//! Signals taken in turn by a thread that waits for them, rather than by handlers.
+//!
+//! The first thread blocks the set before it starts others (which inherit that) and then waits; no code ever runs in
+//! a signal handler. A process that is to be executed must have its set unblocked first.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::time::{Duration, Instant};
+
+/// The signals that a server takes notice of, signal(7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(i32)]
+pub enum Signal {
+    /// `SIGHUP`
+    Hangup = libc::SIGHUP,
+    /// `SIGINT`
+    Interrupt = libc::SIGINT,
+    /// `SIGQUIT`
+    Quit = libc::SIGQUIT,
+    /// `SIGTERM`
+    Terminate = libc::SIGTERM,
+    /// `SIGUSR1`
+    User1 = libc::SIGUSR1,
+    /// `SIGUSR2`
+    User2 = libc::SIGUSR2,
+    /// `SIGCHLD`
+    Child = libc::SIGCHLD,
+}
+
+impl Signal {
+    const ALL: [Self; 7] =
+        [Self::Hangup, Self::Interrupt, Self::Quit, Self::Terminate, Self::User1, Self::User2, Self::Child];
+
+    /// The number, signal(7).
+    pub const fn number(self) -> i32 {
+        self as i32
+    }
+
+    fn from_number(number: i32) -> Option<Self> {
+        Self::ALL.into_iter().find(|signal| signal.number() == number)
+    }
+}
+
+/// A set of signals, sigsetops(3).
+#[derive(Clone)]
+pub struct SignalSet {
+    set: libc::sigset_t,
+}
+
+impl SignalSet {
+    /// The set of these signals.
+    #[must_use]
+    pub fn new(signals: &[Signal]) -> Self {
+        let mut set = MaybeUninit::uninit();
+        // SAFETY: sigemptyset initialises the set; sigaddset is then given an initialised set and a valid number.
+        unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            for signal in signals {
+                libc::sigaddset(set.as_mut_ptr(), signal.number());
+            }
+            Self { set: set.assume_init() }
+        }
+    }
+
+    /// Holds these signals back from the calling thread, and from those that it starts from now on, so that they can
+    /// be waited for. `pthread_sigmask(3)`.
+    pub fn block(&self) -> io::Result<()> {
+        self.mask(libc::SIG_BLOCK)
+    }
+
+    /// Lets these signals through to the calling thread again. `pthread_sigmask(3)`.
+    pub fn unblock(&self) -> io::Result<()> {
+        self.mask(libc::SIG_UNBLOCK)
+    }
+
+    fn mask(&self, how: libc::c_int) -> io::Result<()> {
+        // SAFETY: the set is initialised; the old mask is not asked for.
+        match unsafe { libc::pthread_sigmask(how, &raw const self.set, ptr::null_mut()) } {
+            0 => Ok(()),
+            code => Err(io::Error::from_raw_os_error(code)),
+        }
+    }
+}
+
+impl std::fmt::Debug for SignalSet {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // SAFETY: the set is initialised and the number valid.
+        let member =
+            |signal: &Signal| unsafe { libc::sigismember(&raw const self.set, signal.number()) } == 1;
+        formatter.debug_set().entries(Signal::ALL.iter().filter(|signal| member(signal))).finish()
+    }
+}
+
+/// Waits for one signal of a blocked set, and takes it. sigwait(3).
+pub fn wait(set: &SignalSet) -> io::Result<Signal> {
+    let mut number = 0;
+    // SAFETY: both pointers are valid for the call.
+    match unsafe { libc::sigwait(&raw const set.set, &raw mut number) } {
+        0 => known(number),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
+/// Waits for one signal of a blocked set for at most `timeout_ms`. sigtimedwait(2).
+pub fn wait_timeout(set: &SignalSet, timeout_ms: u32) -> io::Result<Option<Signal>> {
+    let end = Instant::now() + Duration::from_millis(u64::from(timeout_ms));
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let timeout = libc::timespec {
+            tv_sec: left.as_secs() as libc::time_t,
+            tv_nsec: libc::c_long::from(left.subsec_nanos()),
+        };
+        // SAFETY: the set and the timeout are valid for the call; details of the signal are not asked for.
+        let number = unsafe { libc::sigtimedwait(&raw const set.set, ptr::null_mut(), &raw const timeout) };
+        if number > 0 {
+            return known(number).map(Some);
+        }
+        match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            // Another signal, not of the set, was handled meanwhile.
+            error if error.kind() == io::ErrorKind::Interrupted => {}
+            error => return Err(error),
+        }
+    }
+}
+
+/// Makes writing to a closed connection an error (`EPIPE`) instead of the end of the process. signal(7), `SIGPIPE`.
+///
+/// Rust's startup does the same; a library entered from elsewhere, or a program started with another disposition in
+/// mind, says it itself.
+pub fn ignore_broken_pipe() -> io::Result<()> {
+    // SAFETY: ignoring installs no handler.
+    if unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) } == libc::SIG_ERR {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+fn known(number: i32) -> io::Result<Signal> {
+    Signal::from_number(number).ok_or_else(|| io::Error::other(format!("unexpected signal {number}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// To the calling thread only, so that tests in other threads are not disturbed.
+    fn raise(signal: Signal) {
+        // SAFETY: sends a signal that the caller has blocked to the calling thread.
+        assert_eq!(unsafe { libc::pthread_kill(libc::pthread_self(), signal.number()) }, 0);
+    }
+
+    #[test]
+    fn takes_blocked_signals_one_by_one() {
+        let set = SignalSet::new(&[Signal::User1, Signal::Terminate]);
+        set.block().unwrap();
+        assert_eq!(wait_timeout(&set, 1).unwrap(), None);
+        raise(Signal::Terminate);
+        assert_eq!(wait(&set).unwrap(), Signal::Terminate);
+        raise(Signal::User1);
+        assert_eq!(wait_timeout(&set, 1_000).unwrap(), Some(Signal::User1));
+        assert_eq!(wait_timeout(&set, 0).unwrap(), None);
+    }
+
+    #[test]
+    fn names_its_members() {
+        let set = SignalSet::new(&[Signal::Hangup, Signal::Child]);
+        assert_eq!(format!("{set:?}"), "{Hangup, Child}");
+    }
+
+    #[test]
+    fn writing_to_a_closed_pipe_is_an_error() {
+        ignore_broken_pipe().unwrap();
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let error = std::io::Write::write(&mut writer, b"x").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    }
+}

@@ -10,12 +10,16 @@
 //! [`Segment`]s, and [`Connection::sent`] hears how far they got.
 
 pub mod chunked;
+pub mod coding;
+pub mod conditional;
 mod connection;
+pub mod date;
 mod error;
 mod head;
 mod limits;
 mod method;
 mod plan;
+pub mod range;
 mod stamp;
 mod status;
 mod tick;

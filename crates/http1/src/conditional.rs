@@ -1,0 +1,267 @@
+//! Conditional requests (RFC 9110 section 13): whether what the client holds is still what there is.
+
+use crate::Fields;
+use crate::date::parse_http_date;
+
+/// What tells one state of a file from another (RFC 9110 section 8.8).
+#[derive(Clone, Copy, Debug)]
+pub struct Validators<'a> {
+    /// The strong entity tag, with its quotes.
+    pub etag: &'a [u8],
+    /// The time of the last modification, in seconds since the Unix epoch.
+    pub last_modified: u64,
+    /// The same as it is sent in Last-Modified.
+    pub last_modified_text: &'a [u8],
+}
+
+/// What the preconditions of a request come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Do what is asked.
+    Proceed,
+    /// The client's copy is current (304). For GET and HEAD alone.
+    NotModified,
+    /// The file is not in the state that the client demands (412).
+    PreconditionFailed,
+}
+
+/// Evaluates the preconditions of a request for a file that exists, in the order of RFC 9110 section 13.2.2. Range
+/// and If-Range, which come after, are left to [`range_applies`].
+///
+/// A date that can't be read makes its field ignored (sections 13.1.3 and 13.1.4). An entity tag that can't be read
+/// matches nothing, nor does what follows it in the list: the safe answer for either field.
+#[inline]
+pub fn evaluate(fields: &Fields<'_>, method_is_get_or_head: bool, current: &Validators<'_>) -> Outcome {
+    if let Some(tags) = fields.if_match {
+        if !any_tag_matches(tags, current.etag, Comparison::Strong) {
+            return Outcome::PreconditionFailed;
+        }
+    } else if let Some(date) = fields.if_unmodified_since
+        && is_modified_since(date, current) == Some(true)
+    {
+        return Outcome::PreconditionFailed;
+    }
+    if let Some(tags) = fields.if_none_match {
+        return match any_tag_matches(tags, current.etag, Comparison::Weak) {
+            false => Outcome::Proceed,
+            true if method_is_get_or_head => Outcome::NotModified,
+            true => Outcome::PreconditionFailed,
+        };
+    }
+    match fields.if_modified_since {
+        Some(date) if method_is_get_or_head && is_modified_since(date, current) == Some(false) => {
+            Outcome::NotModified
+        }
+        _ => Outcome::Proceed,
+    }
+}
+
+/// Whether the Range field of a request counts: without If-Range always, else if the client's part is of the current
+/// state (RFC 9110 section 13.1.5). Weak tags never match, and a date has to be the very one of Last-Modified.
+///
+/// A date is taken at its word although a file may change twice within its second (section 8.8.2.2): telling would
+/// take a clock, and clients that were given a tag send the tag.
+#[inline]
+pub fn range_applies(fields: &Fields<'_>, current: &Validators<'_>) -> bool {
+    let Some(value) = fields.if_range else { return true };
+    if value.starts_with(b"\"") || value.starts_with(b"W/") {
+        // No list here, so all of the value is one tag.
+        return value == current.etag;
+    }
+    value == current.last_modified_text || parse_http_date(value) == Some(current.last_modified)
+}
+
+/// How entity tags are compared (RFC 9110 section 8.8.3.2).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    /// Neither is weak, and they are equal.
+    Strong,
+    /// They are equal but for being weak.
+    Weak,
+}
+
+/// Whether `*` or a tag of the list matches the current tag, which is strong.
+fn any_tag_matches(list: &[u8], current: &[u8], comparison: Comparison) -> bool {
+    list == current
+        || list == b"*"
+        || Tags(list).any(|tag| tag.quoted == current && (comparison == Comparison::Weak || !tag.weak))
+}
+
+/// None: not a date.
+fn is_modified_since(date: &[u8], current: &Validators<'_>) -> Option<bool> {
+    // Nearly every client sends back what it was given.
+    if date == current.last_modified_text {
+        return Some(false);
+    }
+    parse_http_date(date).map(|date| current.last_modified > date)
+}
+
+struct Tag<'a> {
+    weak: bool,
+    quoted: &'a [u8],
+}
+
+/// The entity tags of a list (RFC 9110 section 8.8.3), up to the first that is malformed.
+struct Tags<'a>(&'a [u8]);
+
+impl<'a> Iterator for Tags<'a> {
+    type Item = Tag<'a>;
+
+    fn next(&mut self) -> Option<Tag<'a>> {
+        // What is left begins with a tag or with the separators before it; commas within the quotes are the tag's.
+        let separators = self.0.iter().take_while(|b| matches!(b, b' ' | b'\t' | b',')).count();
+        let element = &self.0[separators..];
+        let (weak, opaque) = element.strip_prefix(b"W/").map_or((false, element), |rest| (true, rest));
+        let content = opaque.strip_prefix(b"\"")?;
+        let length = content.iter().position(|&b| !is_tag_char(b)).filter(|&at| content[at] == b'"')?;
+        let (quoted, rest) = opaque.split_at(length + 2);
+        self.0 = rest;
+        let follows = rest.iter().find(|b| !matches!(b, b' ' | b'\t'));
+        matches!(follows, None | Some(b',')).then_some(Tag { weak, quoted })
+    }
+}
+
+/// A byte that may stand between the quotes of a tag.
+fn is_tag_char(byte: u8) -> bool {
+    byte == b'!' || byte > b'"' && byte != 0x7f
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use Outcome::{NotModified, PreconditionFailed, Proceed};
+
+    const CURRENT: Validators<'_> = Validators {
+        etag: b"\"a,b\"",
+        last_modified: 784_111_777,
+        last_modified_text: b"Sun, 06 Nov 1994 08:49:37 GMT",
+    };
+    const SAME: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    const SAME_OTHERWISE: &str = "Sunday, 06-Nov-94 08:49:37 GMT";
+    const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+    const AFTER: &str = "Sun Nov  6 08:49:38 1994";
+
+    fn fields<'a>(pairs: &[(&str, &'a str)]) -> Fields<'a> {
+        let mut fields = Fields::default();
+        for (name, value) in pairs {
+            let slot = match *name {
+                "If-Match" => &mut fields.if_match,
+                "If-None-Match" => &mut fields.if_none_match,
+                "If-Modified-Since" => &mut fields.if_modified_since,
+                "If-Unmodified-Since" => &mut fields.if_unmodified_since,
+                "If-Range" => &mut fields.if_range,
+                _ => unreachable!("{name}"),
+            };
+            *slot = Some(value.as_bytes());
+        }
+        fields
+    }
+
+    #[track_caller]
+    fn check(pairs: &[(&str, &str)], get: Outcome, other: Outcome) {
+        let fields = fields(pairs);
+        assert_eq!(evaluate(&fields, true, &CURRENT), get, "GET {pairs:?}");
+        assert_eq!(evaluate(&fields, false, &CURRENT), other, "PUT {pairs:?}");
+    }
+
+    #[test]
+    fn without_preconditions_everything_proceeds() {
+        check(&[], Proceed, Proceed);
+        assert!(range_applies(&Fields::default(), &CURRENT));
+    }
+
+    #[test]
+    fn if_match_compares_strongly() {
+        for matching in
+            ["\"a,b\"", "*", "\"x\", \"a,b\"", "W/\"a,b\", \"a,b\"", ",, \"a,b\"\t,", "\"\",\"a,b\""]
+        {
+            check(&[("If-Match", matching)], Proceed, Proceed);
+        }
+        for other in
+            ["\"a\"", "W/\"a,b\"", "a,b", "\"a,b", "", "*, \"x\"", "\"A,B\"", "\"x\" \"a,b\"", "w/\"a,b\""]
+        {
+            check(&[("If-Match", other)], PreconditionFailed, PreconditionFailed);
+        }
+    }
+
+    #[test]
+    fn if_none_match_compares_weakly() {
+        for matching in ["\"a,b\"", "*", "W/\"a,b\"", "\"x\" , W/\"a,b\"", "\"a,b\", junk"] {
+            check(&[("If-None-Match", matching)], NotModified, PreconditionFailed);
+        }
+        for other in ["\"a\"", "a,b", "", "junk, \"a,b\"", "\"a,b\"x", "\"a b\", \"a,b\"", "w/\"a,b\"", "**"]
+        {
+            check(&[("If-None-Match", other)], Proceed, Proceed);
+        }
+    }
+
+    #[test]
+    fn if_modified_since_is_for_get_and_head() {
+        for date in [SAME, SAME_OTHERWISE, AFTER] {
+            check(&[("If-Modified-Since", date)], NotModified, Proceed);
+        }
+        for date in [BEFORE, "yesterday", "", "Sun, 06 Nov 1994 08:49:38 CET"] {
+            check(&[("If-Modified-Since", date)], Proceed, Proceed);
+        }
+    }
+
+    #[test]
+    fn if_unmodified_since_is_for_all() {
+        for date in [SAME, SAME_OTHERWISE, AFTER, "yesterday", ""] {
+            check(&[("If-Unmodified-Since", date)], Proceed, Proceed);
+        }
+        check(&[("If-Unmodified-Since", BEFORE)], PreconditionFailed, PreconditionFailed);
+    }
+
+    #[test]
+    fn tags_come_before_dates() {
+        check(&[("If-Match", "\"a,b\""), ("If-Unmodified-Since", BEFORE)], Proceed, Proceed);
+        check(&[("If-None-Match", "\"x\""), ("If-Modified-Since", SAME)], Proceed, Proceed);
+        check(&[("If-None-Match", "*"), ("If-Modified-Since", BEFORE)], NotModified, PreconditionFailed);
+    }
+
+    #[test]
+    fn demands_come_before_revalidation() {
+        let demand = [("If-Match", "\"x\""), ("If-None-Match", "\"a,b\"")];
+        check(&demand, PreconditionFailed, PreconditionFailed);
+        let demand = [("If-Unmodified-Since", BEFORE), ("If-Modified-Since", SAME)];
+        check(&demand, PreconditionFailed, PreconditionFailed);
+        check(&[("If-Match", "*"), ("If-None-Match", "\"a,b\"")], NotModified, PreconditionFailed);
+    }
+
+    #[test]
+    fn if_range_wants_the_very_state() {
+        for value in ["\"a,b\"", SAME, SAME_OTHERWISE] {
+            assert!(range_applies(&fields(&[("If-Range", value)]), &CURRENT), "{value}");
+        }
+        for value in
+            ["W/\"a,b\"", "\"x\"", "*", BEFORE, AFTER, "", "junk", "\"x\", \"a,b\"", "\"a,b\""[1..].into()]
+        {
+            assert!(!range_applies(&fields(&[("If-Range", value)]), &CURRENT), "{value}");
+        }
+    }
+
+    proptest! {
+        /// A tag is found wherever it stands in a well-formed list, and nowhere else.
+        #[test]
+        fn finds_the_tag_in_any_list(
+            tags in prop::collection::vec(("(W/)?\"[a-c,\\\\]{0,3}\"", "[ \t]{0,2},[ ,\t]{0,3}"), 1..6),
+        ) {
+            let list = tags.iter().flat_map(|(tag, separator)| [tag.as_str(), separator]).collect::<String>();
+            let weakly = tags.iter().any(|(tag, _)| tag.trim_start_matches("W/") == "\"a,b\"");
+            let strongly = tags.iter().any(|(tag, _)| tag == "\"a,b\"");
+            prop_assert_eq!(any_tag_matches(list.as_bytes(), CURRENT.etag, Comparison::Weak), weakly);
+            prop_assert_eq!(any_tag_matches(list.as_bytes(), CURRENT.etag, Comparison::Strong), strongly);
+        }
+
+        #[test]
+        fn nothing_panics(value in "[W/\", a*\t]{0,20}|.{0,20}") {
+            for name in ["If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since"] {
+                evaluate(&fields(&[(name, &value)]), true, &CURRENT);
+            }
+            range_applies(&fields(&[("If-Range", &value)]), &CURRENT);
+        }
+    }
+}

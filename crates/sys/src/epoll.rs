@@ -67,5 +67,71 @@ impl AsFd for Epoll {
 mod tests {
     use super::*;
 
+    use std::io::Write;
+
     crate::event::tests::mechanism_tests!(Epoll::new().unwrap());
+
+    #[test]
+    fn tells_an_edge_once_and_again_after_modify() {
+        let (epoll, mut events) = (Epoll::new().unwrap(), Events::default());
+        let (near, mut far) = crate::event::tests::pair();
+        let interest = Interest::READABLE.on_edge();
+        epoll.add(&near, 1, interest).unwrap();
+        far.write_all(b"x").unwrap();
+        assert_eq!(epoll.wait(&mut events, Some(1_000)).unwrap(), 1);
+        assert_eq!(epoll.wait(&mut events, Some(0)).unwrap(), 0);
+        far.write_all(b"x").unwrap();
+        assert_eq!(epoll.wait(&mut events, Some(1_000)).unwrap(), 1, "more data is another edge");
+        epoll.modify(&near, 2, interest).unwrap();
+        assert_eq!(epoll.wait(&mut events, Some(0)).unwrap(), 1);
+        assert_eq!(events.get(0).unwrap().token, 2);
+    }
+
+    #[test]
+    fn tells_a_half_close_from_data() {
+        let (epoll, mut events) = (Epoll::new().unwrap(), Events::default());
+        let (near, far) = crate::event::tests::pair();
+        epoll.add(&near, 1, Interest::READABLE).unwrap();
+        far.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(epoll.wait(&mut events, Some(1_000)).unwrap(), 1);
+        let ready = events.get(0).unwrap();
+        assert!(ready.readable && ready.hang_up && !ready.error);
+    }
+
+    #[test]
+    fn brings_no_more_events_than_there_is_room_for() {
+        let (epoll, mut events) = (Epoll::new().unwrap(), Events::with_capacity(3));
+        let pairs: Vec<_> = (0..5).map(|_| crate::event::tests::pair()).collect();
+        for (token, (near, _)) in pairs.iter().enumerate() {
+            epoll.add(near, token as u64, Interest::WRITABLE).unwrap();
+        }
+        let mut seen = [false; 5];
+        for _ in 0..2 {
+            assert_eq!(epoll.wait(&mut events, Some(1_000)).unwrap(), 3);
+            events.iter().for_each(|ready| seen[ready.token as usize] = true);
+        }
+        assert_eq!(seen, [true; 5], "the next wait goes on with the others");
+    }
+
+    #[test]
+    fn wakes_one_of_several_sets_that_asked_to_be_woken_alone() {
+        let (near, mut far) = crate::event::tests::pair();
+        let sets: Vec<Epoll> = (0..4).map(|_| Epoll::new().unwrap()).collect();
+        for set in &sets {
+            set.add(&near, 1, Interest::READABLE.alone()).unwrap();
+            let refused = set.modify(&near, 1, Interest::READABLE).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+        }
+        let woken: usize = std::thread::scope(|scope| {
+            let waiters: Vec<_> = sets
+                .iter()
+                .map(|set| scope.spawn(|| set.wait(&mut Events::default(), Some(300)).unwrap()))
+                .collect();
+            // All must be asleep: one that looks later finds the descriptor readable by itself.
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            far.write_all(b"x").unwrap();
+            waiters.into_iter().map(|waiter| waiter.join().unwrap()).sum()
+        });
+        assert_eq!(woken, 1);
+    }
 }

@@ -159,8 +159,10 @@ pub struct DirectoryEntry {
 
 /// The first `limit` names in a directory, in no particular order, without `.` and `..`. getdents64(2).
 pub fn list(directory: impl AsFd, limit: usize) -> io::Result<Vec<DirectoryEntry>> {
+    // A descriptor of its own, with a position of its own, which `directory` may not have (`O_PATH`).
+    let readable = fs::openat(directory, c".", READ | OFlags::DIRECTORY, Mode::empty())?;
     let mut entries = Vec::new();
-    for entry in Dir::read_from(directory)? {
+    for entry in Dir::new(readable)? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if name == b"." || name == b".." {
@@ -237,4 +239,314 @@ fn step(from: BorrowedFd<'_>, component: &[u8], flags: OFlags) -> rustix::io::Re
 /// Old kernels and seccomp sandboxes.
 fn is_refused(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs as std_fs;
+    use std::io::Write;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::PathBuf;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::own_process;
+
+    /// `inside` is what is served, `outside` what must not be.
+    struct Tree {
+        _keep: TempDir,
+        inside: PathBuf,
+    }
+
+    fn tree() -> Tree {
+        let keep = tempfile::tempdir().unwrap();
+        let inside = keep.path().join("inside");
+        std_fs::create_dir_all(inside.join("sub/deep")).unwrap();
+        std_fs::create_dir(keep.path().join("outside")).unwrap();
+        std_fs::write(keep.path().join("outside/secret"), "secret").unwrap();
+        std_fs::write(inside.join("file"), "content").unwrap();
+        std_fs::write(inside.join("sub/deep/file"), "deep content").unwrap();
+        symlink("sub/deep/file", inside.join("link")).unwrap();
+        symlink("../file", inside.join("sub/up")).unwrap();
+        symlink("sub", inside.join("link-to-directory")).unwrap();
+        symlink("../outside/secret", inside.join("escape")).unwrap();
+        symlink("../outside", inside.join("escape-directory")).unwrap();
+        symlink(inside.join("file"), inside.join("absolute")).unwrap();
+        symlink("loop", inside.join("loop")).unwrap();
+        Tree { _keep: keep, inside }
+    }
+
+    fn content(fd: &OwnedFd) -> String {
+        let mut buffer = [0; 100];
+        let count = read_at(fd, &mut buffer, 0).unwrap();
+        String::from_utf8(buffer[..count].to_vec()).unwrap()
+    }
+
+    fn error(result: io::Result<OwnedFd>) -> i32 {
+        result.unwrap_err().raw_os_error().unwrap()
+    }
+
+    const POLICIES: [Symlinks; 3] = [Symlinks::None, Symlinks::Beneath, Symlinks::Any];
+    const RESOLUTIONS: [Resolution; 2] = [Resolution::Kernel, Resolution::Stepwise];
+
+    /// Every policy with every resolution.
+    fn all_ways(inside: &Path) -> Vec<(Directory, Symlinks)> {
+        let root = |resolution| Directory::open_with(inside, resolution).unwrap();
+        RESOLUTIONS.iter().flat_map(|way| POLICIES.map(|policy| (root(*way), policy))).collect()
+    }
+
+    #[test]
+    fn opens_what_is_there() {
+        let tree = tree();
+        for (root, policy) in all_ways(&tree.inside) {
+            for (path, expected) in [
+                (b"file".as_slice(), "content"),
+                (b"./file", "content"),
+                (b"sub//deep/./file", "deep content"),
+                (b"sub/deep/file", "deep content"),
+            ] {
+                assert_eq!(content(&open_beneath(&root, path, policy).unwrap()), expected);
+            }
+            for path in [b".".as_slice(), b"./", b"sub", b"sub/", b"sub/deep", b"sub/deep//", b"sub/."] {
+                let opened = open_beneath(&root, path, policy).unwrap();
+                assert_eq!(stat(&opened).unwrap().kind, FileKind::Directory);
+            }
+        }
+    }
+
+    #[test]
+    fn fails_as_the_kernel_does() {
+        let tree = tree();
+        for (root, policy) in all_ways(&tree.inside) {
+            for (path, expected) in [
+                (b"absent".as_slice(), libc::ENOENT),
+                (b"sub/absent/file", libc::ENOENT),
+                (b"", libc::ENOENT),
+                (b"file/", libc::ENOTDIR),
+                (b"file/x", libc::ENOTDIR),
+                (b"file\0", libc::EINVAL),
+                (&[b'x'; 300], libc::ENAMETOOLONG),
+            ] {
+                let case = format!("{:?} {policy:?} {path:?}", root.resolution());
+                assert_eq!(error(open_beneath(&root, path, policy)), expected, "{case}");
+            }
+        }
+    }
+
+    #[test]
+    fn never_leaves_the_root_by_the_path() {
+        let tree = tree();
+        for (root, policy) in all_ways(&tree.inside) {
+            for path in [
+                b"..".as_slice(),
+                b"../outside/secret",
+                b"sub/../../outside/secret",
+                b"sub/../file",
+                b"sub/..",
+                b"/etc/passwd",
+                b"//etc/passwd",
+                b"/",
+            ] {
+                assert_eq!(error(open_beneath(&root, path, policy)), libc::EXDEV, "{policy:?} {path:?}");
+            }
+            // Not what it looks like.
+            assert_eq!(error(open_beneath(&root, b"...", policy)), libc::ENOENT);
+            assert_eq!(error(open_beneath(&root, b"..x", policy)), libc::ENOENT);
+        }
+    }
+
+    const LINKS_INSIDE: [&[u8]; 4] =
+        [b"link", b"sub/up", b"link-to-directory/deep/file", b"link-to-directory/up"];
+    const LINKS_OUTSIDE: [&[u8]; 3] = [b"escape", b"escape-directory/secret", b"absolute"];
+
+    #[test]
+    fn follows_symbolic_links_by_policy() {
+        let tree = tree();
+        let root = Directory::open(&tree.inside).unwrap();
+        assert_eq!(root.resolution(), Resolution::Kernel);
+        for path in LINKS_INSIDE {
+            assert_eq!(error(open_beneath(&root, path, Symlinks::None)), libc::ELOOP);
+            open_beneath(&root, path, Symlinks::Beneath).unwrap();
+            open_beneath(&root, path, Symlinks::Any).unwrap();
+        }
+        for path in LINKS_OUTSIDE {
+            assert_eq!(error(open_beneath(&root, path, Symlinks::None)), libc::ELOOP);
+            assert_eq!(error(open_beneath(&root, path, Symlinks::Beneath)), libc::EXDEV);
+            open_beneath(&root, path, Symlinks::Any).unwrap();
+        }
+        for policy in POLICIES {
+            assert_eq!(error(open_beneath(&root, b"loop", policy)), libc::ELOOP);
+        }
+    }
+
+    #[test]
+    fn follows_no_symbolic_links_step_by_step() {
+        let tree = tree();
+        let root = Directory::open_with(&tree.inside, Resolution::Stepwise).unwrap();
+        for policy in [Symlinks::None, Symlinks::Beneath] {
+            for path in
+                LINKS_INSIDE.into_iter().chain(LINKS_OUTSIDE).chain([b"link-to-directory/".as_slice()])
+            {
+                assert_eq!(error(open_beneath(&root, path, policy)), libc::ELOOP, "{path:?}");
+            }
+        }
+        assert_eq!(content(&open_beneath(&root, b"escape", Symlinks::Any).unwrap()), "secret");
+    }
+
+    #[test]
+    fn follows_no_magic_links() {
+        for resolution in RESOLUTIONS {
+            let root = Directory::open_with(Path::new("/proc/self"), resolution).unwrap();
+            for policy in [Symlinks::None, Symlinks::Beneath] {
+                assert_eq!(error(open_beneath(&root, b"root/etc/passwd", policy)), libc::ELOOP);
+                assert_eq!(error(open_beneath(&root, b"exe", policy)), libc::ELOOP);
+            }
+        }
+    }
+
+    #[test]
+    fn does_not_wait_for_a_pipes_writer() {
+        let tree = tree();
+        rustix::fs::mknodat(CWD, tree.inside.join("pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+        for (root, policy) in all_ways(&tree.inside) {
+            let pipe = open_beneath(&root, b"pipe", policy).unwrap();
+            assert_eq!(stat(&pipe).unwrap().kind, FileKind::Other);
+        }
+    }
+
+    #[test]
+    fn survives_renames_in_the_middle_of_a_path() {
+        let tree = tree();
+        let root = Directory::open(&tree.inside).unwrap();
+        let (here, there) = (tree.inside.join("sub/deep"), tree.inside.join("sub/moved"));
+        std::thread::scope(|scope| {
+            let mover = scope.spawn(|| {
+                for _ in 0..200 {
+                    std_fs::rename(&here, &there).unwrap();
+                    std_fs::rename(&there, &here).unwrap();
+                }
+            });
+            while !mover.is_finished() {
+                // `up` goes through `..`, where the kernel wants to know that nothing moved meanwhile.
+                match open_beneath(&root, b"sub/up", Symlinks::Beneath) {
+                    Ok(file) => assert_eq!(content(&file), "content"),
+                    Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EAGAIN)),
+                }
+                match open_beneath(&root, b"sub/deep/file", Symlinks::Beneath) {
+                    Ok(file) => assert_eq!(content(&file), "deep content"),
+                    Err(error) => assert_eq!(error.kind(), io::ErrorKind::NotFound),
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn walks_step_by_step_where_a_sandbox_refuses_openat2() {
+        own_process::run("file::tests::walks_step_by_step_where_a_sandbox_refuses_openat2", || {
+            let tree = tree();
+            refuse_openat2();
+            let root = Directory::open(&tree.inside).unwrap();
+            assert_eq!(root.resolution(), Resolution::Stepwise);
+            assert_eq!(
+                content(&open_beneath(&root, b"sub/deep/file", Symlinks::Beneath).unwrap()),
+                "deep content"
+            );
+            assert_eq!(error(open_beneath(&root, b"link", Symlinks::Beneath)), libc::ELOOP);
+        });
+    }
+
+    /// As old container runtimes do: an unknown system call fails with EPERM. seccomp(2).
+    fn refuse_openat2() {
+        let instruction = |code: u32, operand: u32, if_true: u8, if_false: u8| libc::sock_filter {
+            code: code as u16,
+            jt: if_true,
+            jf: if_false,
+            k: operand,
+        };
+        let mut program = [
+            // The number of the call comes first in what a filter sees.
+            instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+            instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, libc::SYS_openat2 as u32, 0, 1),
+            instruction(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, 0, 0),
+            instruction(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
+        ];
+        let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+        // SAFETY: the program lives during the calls, which only change what this process may do.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
+        }
+    }
+
+    #[test]
+    fn knows_what_a_file_is() {
+        let tree = tree();
+        let path = tree.inside.join("file");
+        std_fs::set_permissions(&path, std_fs::Permissions::from_mode(0o640)).unwrap();
+        let root = Directory::open(&tree.inside).unwrap();
+        let file = open_beneath(&root, b"file", Symlinks::None).unwrap();
+        let before = stat(&file).unwrap();
+        let expected = std_fs::metadata(&path).unwrap();
+        {
+            use std::os::unix::fs::MetadataExt;
+            assert_eq!((before.kind, before.size, before.mode), (FileKind::Regular, 7, 0o640));
+            assert_eq!((before.device, before.inode), (expected.dev(), expected.ino()));
+            assert_eq!(
+                before.mtime,
+                FileTime { secs: expected.mtime(), nanos: expected.mtime_nsec() as u32 }
+            );
+            assert_eq!(
+                before.ctime,
+                FileTime { secs: expected.ctime(), nanos: expected.ctime_nsec() as u32 }
+            );
+        }
+        std_fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b" grows").unwrap();
+        std_fs::File::open(&path).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        let after = stat(&file).unwrap();
+        assert_eq!((after.size, after.mtime), (13, FileTime { secs: 0, nanos: 0 }));
+        assert!(after.ctime >= before.ctime, "a set modification time does not hide the change");
+    }
+
+    #[test]
+    fn reads_at_any_place() {
+        let tree = tree();
+        let root = Directory::open(&tree.inside).unwrap();
+        let file = open_beneath(&root, b"file", Symlinks::None).unwrap();
+        let mut buffer = [0; 3];
+        assert_eq!((read_at(&file, &mut buffer, 2).unwrap(), &buffer), (3, b"nte"));
+        assert_eq!((read_at(&file, &mut buffer, 5).unwrap(), &buffer[..2]), (2, b"nt".as_slice()));
+        assert_eq!(read_at(&file, &mut buffer, 7).unwrap(), 0);
+    }
+
+    #[test]
+    fn lists_names_and_kinds_up_to_a_limit() {
+        let tree = tree();
+        let root = Directory::open(&tree.inside).unwrap();
+        let directory = open_beneath(&root, b".", Symlinks::None).unwrap();
+        for _ in 0..2 {
+            let mut entries = list(&directory, 100).unwrap();
+            entries.sort_by(|one, other| one.name.cmp(&other.name));
+            let names: Vec<_> = entries.iter().map(|entry| entry.name.to_str().unwrap()).collect();
+            let expected = [
+                "absolute",
+                "escape",
+                "escape-directory",
+                "file",
+                "link",
+                "link-to-directory",
+                "loop",
+                "sub",
+            ];
+            assert_eq!(names, expected);
+            let kind = |name: &str| entries[names.binary_search(&name).unwrap()].kind.unwrap();
+            assert_eq!(kind("file"), FileKind::Regular);
+            assert_eq!(kind("sub"), FileKind::Directory);
+            assert_eq!(kind("link"), FileKind::Other);
+        }
+        assert_eq!(list(&directory, 3).unwrap().len(), 3);
+        assert_eq!(list(&root, 100).unwrap().len(), 8, "the root itself will do");
+        let file = open_beneath(&root, b"file", Symlinks::None).unwrap();
+        assert_eq!(list(&file, 1).unwrap_err().raw_os_error(), Some(libc::ENOTDIR));
+    }
 }

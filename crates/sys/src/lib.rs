@@ -18,6 +18,8 @@ pub mod epoll;
 pub mod event;
 pub mod file;
 pub mod inherited;
+#[cfg(test)]
+mod own_process;
 pub mod poll;
 pub mod process;
 pub mod select;

@@ -125,4 +125,36 @@ mod tests {
     use super::*;
 
     crate::event::tests::mechanism_tests!(PollSet::new());
+
+    #[test]
+    fn reports_all_that_are_ready_whatever_the_buffers_size() {
+        let (mut set, mut events) = (PollSet::new(), Events::with_capacity(2));
+        let pairs: Vec<_> = (0..9).map(|_| crate::event::tests::pair()).collect();
+        for (token, (near, _)) in pairs.iter().enumerate() {
+            set.add(near, token as u64, Interest::WRITABLE).unwrap();
+        }
+        assert_eq!(set.wait(&mut events, Some(1_000)).unwrap(), 9);
+    }
+
+    #[test]
+    fn tells_a_half_close_from_data() {
+        let (mut set, mut events) = (PollSet::new(), Events::default());
+        let (near, far) = crate::event::tests::pair();
+        set.add(&near, 1, Interest::READABLE).unwrap();
+        far.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(set.wait(&mut events, Some(1_000)).unwrap(), 1);
+        let ready = events.get(0).unwrap();
+        assert!(ready.readable && ready.hang_up && !ready.error);
+    }
+
+    #[test]
+    fn reports_a_descriptor_that_is_not_open_as_an_error() {
+        let (mut set, mut events) = (PollSet::new(), Events::default());
+        // A number beyond all that the tests open, which nobody else can take meanwhile.
+        set.entries.push(libc::pollfd { fd: 1_000_000_000, events: libc::POLLIN, revents: 0 });
+        set.tokens.push(4);
+        assert_eq!(set.wait(&mut events, Some(1_000)).unwrap(), 1);
+        let ready = events.get(0).unwrap();
+        assert!(ready.token == 4 && ready.error && ready.hang_up && !ready.readable);
+    }
 }

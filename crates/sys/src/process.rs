@@ -149,3 +149,91 @@ fn invalid(message: String) -> io::Error {
 fn check(code: libc::c_int) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{getegid, geteuid, getgroups, getuid};
+
+    use super::*;
+    use crate::own_process;
+
+    #[test]
+    fn raises_the_descriptor_limit_to_the_hard_one() {
+        own_process::run("process::tests::raises_the_descriptor_limit_to_the_hard_one", || {
+            let hard = getrlimit(Resource::Nofile).maximum;
+            setrlimit(Resource::Nofile, Rlimit { current: Some(100), maximum: hard }).unwrap();
+            assert_eq!(descriptor_limit(), 100);
+            assert_eq!(raise_descriptor_limit().unwrap(), hard.unwrap_or(u64::MAX));
+            assert_eq!(descriptor_limit(), hard.unwrap_or(u64::MAX));
+        });
+    }
+
+    #[test]
+    fn pins_a_thread_and_what_it_starts() {
+        let before = allowed_cpus().unwrap();
+        let last = *before.last().unwrap();
+        std::thread::spawn(move || {
+            pin_to_cpus(&[last]).unwrap();
+            assert_eq!(allowed_cpus().unwrap(), [last]);
+            std::thread::spawn(move || assert_eq!(allowed_cpus().unwrap(), [last])).join().unwrap();
+        })
+        .join()
+        .unwrap();
+        assert_eq!(allowed_cpus().unwrap(), before, "other threads are left alone");
+    }
+
+    #[test]
+    fn refuses_cpus_that_do_not_exist() {
+        for cpus in [[].as_slice(), &[CpuSet::MAX_CPU - 1], &[CpuSet::MAX_CPU], &[usize::MAX]] {
+            assert_eq!(pin_to_cpus(cpus).unwrap_err().raw_os_error(), Some(libc::EINVAL), "{cpus:?}");
+        }
+    }
+
+    #[test]
+    fn gives_up_root_in_all_threads() {
+        own_process::run("process::tests::gives_up_root_in_all_threads", || {
+            let account = find_user(c"nobody").unwrap();
+            if !getuid().is_root() {
+                let error = drop_privileges("nobody", None).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+                return;
+            }
+            let (dropped, wait) = std::sync::mpsc::channel();
+            let other = std::thread::spawn(move || {
+                wait.recv().unwrap();
+                (geteuid().as_raw(), getegid().as_raw())
+            });
+            drop_privileges("nobody", Some("daemon")).unwrap();
+            let daemon = find_group(c"daemon").unwrap();
+            dropped.send(()).unwrap();
+            assert_eq!(other.join().unwrap(), (account.uid, daemon));
+            assert_eq!((geteuid().as_raw(), getegid().as_raw()), (account.uid, daemon));
+            assert!(
+                getgroups().unwrap().iter().all(|group| group.as_raw() != 0),
+                "no group of root's is kept"
+            );
+            assert!(drop_privileges("daemon", None).is_err(), "there is no way to another user");
+        });
+    }
+
+    #[test]
+    fn takes_the_login_group_unless_told() {
+        own_process::run("process::tests::takes_the_login_group_unless_told", || {
+            if getuid().is_root() {
+                drop_privileges("nobody", None).unwrap();
+                assert_eq!(getegid().as_raw(), find_user(c"nobody").unwrap().gid);
+            }
+        });
+    }
+
+    #[test]
+    fn says_which_user_or_group_is_wrong() {
+        let no_user = drop_privileges("no-such-user", None).unwrap_err();
+        assert_eq!(no_user.kind(), io::ErrorKind::NotFound);
+        assert_eq!(no_user.to_string(), "there is no user `no-such-user`");
+        let no_group = drop_privileges("nobody", Some("no-such-group")).unwrap_err();
+        assert_eq!(no_group.to_string(), "there is no group `no-such-group`");
+        assert_eq!(drop_privileges("root", None).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(drop_privileges("a\0b", None).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+}

@@ -200,4 +200,32 @@ mod tests {
     use super::*;
 
     crate::event::tests::mechanism_tests!(SelectSet::new());
+
+    #[test]
+    fn looks_no_further_than_the_highest_descriptor_of_interest() {
+        let mut set = SelectSet::new();
+        let (near, _far) = crate::event::tests::pair();
+        let high = crate::event::tests::under_high_number(&near);
+        set.add(&near, 1, Interest::READABLE).unwrap();
+        set.add(&high, 2, Interest::READABLE).unwrap();
+        set.modify(&high, 2, Interest::NONE).unwrap();
+        assert_eq!(set.readable.words_in_use(), index(&near) / WORD_BITS + 1);
+        set.modify(&high, 2, Interest::WRITABLE).unwrap();
+        assert_eq!(set.wait(&mut Events::default(), Some(1_000)).unwrap(), 1);
+    }
+
+    #[test]
+    fn fails_on_a_descriptor_that_is_not_open() {
+        let mut set = SelectSet::new();
+        let (near, _far) = crate::event::tests::pair();
+        let high = crate::event::tests::under_high_number(&near);
+        set.add(&high, 2, Interest::READABLE).unwrap();
+        drop(high);
+        // Another test may have taken the number, and then it is open; the highest possible word is nobody's.
+        let last = set.readable.words.len() - 1;
+        set.readable.words[last] |= 1 << (WORD_BITS - 1);
+        set.writable.words[last] |= 1 << (WORD_BITS - 1);
+        let error = set.wait(&mut Events::default(), Some(0)).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EBADF));
+    }
 }

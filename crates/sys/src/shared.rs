@@ -146,3 +146,70 @@ impl<T: Shareable> Drop for Shared<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    crate::shareable! {
+        #[derive(Debug)]
+        #[repr(align(128))]
+        struct Block {
+            one: AtomicU64,
+            many: [Word; 1_000],
+        }
+    }
+
+    crate::shareable! {
+        #[derive(Debug)]
+        struct Word(AtomicU32);
+    }
+
+    #[test]
+    fn begins_as_zero_and_is_aligned() {
+        let block: Shared<Block> = Shared::new().unwrap();
+        assert_eq!(ptr::from_ref(&*block) as usize % 128, 0);
+        assert_eq!(block.one.load(Ordering::Relaxed), 0);
+        assert!(block.many.iter().all(|word| word.0.load(Ordering::Relaxed) == 0));
+    }
+
+    #[test]
+    fn is_the_same_memory_after_fork() {
+        let block: Shared<Block> = Shared::new().unwrap();
+        // SAFETY: the child only writes atomics and ends without running any of the parent's code.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0);
+        if child == 0 {
+            block.one.store(7, Ordering::Relaxed);
+            block.many[999].0.store(9, Ordering::Relaxed);
+            // SAFETY: ends the process at once.
+            unsafe { libc::_exit(0) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child made above.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
+        assert_eq!(block.one.load(Ordering::Relaxed), 7);
+        assert_eq!(block.many[999].0.load(Ordering::Relaxed), 9);
+    }
+
+    #[test]
+    fn is_unmapped_when_dropped() {
+        let block: Shared<Block> = Shared::new().unwrap();
+        let address = ptr::from_ref(&*block) as usize;
+        let is_mapped = || {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            maps.lines().filter(|line| line.contains("/dev/zero (deleted)")).any(|line| {
+                let (start, rest) = line.split_once('-').unwrap();
+                let (end, _) = rest.split_once(' ').unwrap();
+                let bound = |hex| usize::from_str_radix(hex, 16).unwrap();
+                (bound(start)..bound(end)).contains(&address)
+            })
+        };
+        assert!(is_mapped());
+        drop(block);
+        assert!(!is_mapped());
+    }
+}

@@ -336,3 +336,345 @@ fn set_option<T>(fd: impl AsFd, level: libc::c_int, option: libc::c_int, value: 
     };
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Shutdown as Side, TcpStream};
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::thread::sleep;
+
+    use super::*;
+    use crate::epoll::Epoll;
+    use crate::event::{Events, Interest};
+
+    fn listen(options: ListenOptions) -> (OwnedFd, SocketAddr) {
+        listen_at("127.0.0.1:0", options)
+    }
+
+    fn listen_at(address: &str, options: ListenOptions) -> (OwnedFd, SocketAddr) {
+        let listener = listen_tcp(address.parse().unwrap(), &options).unwrap();
+        let LocalAddress::Inet(address) = local_address(&listener).unwrap() else {
+            unreachable!("asked for TCP")
+        };
+        (listener, address)
+    }
+
+    /// Both ends of a TCP connection: accepted, client.
+    fn connection() -> (OwnedFd, TcpStream) {
+        let (listener, address) = listen(ListenOptions::default());
+        let client = TcpStream::connect(address).unwrap();
+        (accept(&listener).unwrap(), client)
+    }
+
+    /// Begins to connect to `address`, and does not wait for it.
+    fn begin_connecting(address: SocketAddr) -> OwnedFd {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let client = net::socket_with(family, SocketType::STREAM, NEW, None).unwrap();
+        assert_eq!(net::connect(&client, &address), Err(rustix::io::Errno::INPROGRESS));
+        client
+    }
+
+    fn is_connected(client: &OwnedFd, within_ms: u32) -> bool {
+        let epoll = Epoll::new().unwrap();
+        epoll.add(client, 0, Interest::WRITABLE).unwrap();
+        let count = epoll.wait(&mut Events::default(), Some(within_ms)).unwrap();
+        count == 1 && sockopt::socket_error(client).unwrap().is_ok()
+    }
+
+    fn would_block<T: std::fmt::Debug>(result: io::Result<T>) -> bool {
+        result.unwrap_err().kind() == io::ErrorKind::WouldBlock
+    }
+
+    #[test]
+    fn accepted_sockets_inherit_the_listeners_options() {
+        let fixed = ListenOptions {
+            send_buffer: Some(100_000),
+            receive_buffer: Some(50_000),
+            nodelay: true,
+            ..ListenOptions::default()
+        };
+        let left = ListenOptions { nodelay: false, ..ListenOptions::default() };
+        for (options, nodelay) in [(fixed, true), (left, false)] {
+            let (listener, address) = listen(options);
+            let _client = TcpStream::connect(address).unwrap();
+            let accepted = accept(&listener).unwrap();
+            assert_eq!(sockopt::tcp_nodelay(&accepted).unwrap(), nodelay);
+            if let Some(bytes) = options.send_buffer {
+                assert_eq!(sockopt::socket_send_buffer_size(&accepted).unwrap(), 2 * bytes as usize);
+            }
+            if let Some(bytes) = options.receive_buffer {
+                assert_eq!(sockopt::socket_recv_buffer_size(&accepted).unwrap(), 2 * bytes as usize);
+            }
+            let flags = rustix::fs::fcntl_getfl(&accepted).unwrap();
+            assert!(flags.contains(rustix::fs::OFlags::NONBLOCK));
+            assert_eq!(rustix::io::fcntl_getfd(&accepted).unwrap(), rustix::io::FdFlags::CLOEXEC);
+        }
+    }
+
+    #[test]
+    fn accepts_in_order_and_says_who_it_is() {
+        let (listener, address) = listen(ListenOptions::default());
+        assert!(would_block(accept(&listener)));
+        let first = TcpStream::connect(address).unwrap();
+        let second = TcpStream::connect(address).unwrap();
+        for client in [&first, &second] {
+            let (_, peer) = accept_from(&listener).unwrap();
+            assert_eq!(peer, PeerAddress::Inet(client.local_addr().unwrap()));
+            assert_eq!(peer.to_string(), client.local_addr().unwrap().to_string());
+        }
+        assert!(would_block(accept_from(&listener)));
+    }
+
+    #[test]
+    fn an_ipv6_listener_takes_ipv4_only_if_told() {
+        let (both, address) = listen_at("[::]:0", ListenOptions { v6_only: false, ..Default::default() });
+        assert_eq!(domain(&both).unwrap(), Domain::Inet6);
+        let client = TcpStream::connect(("127.0.0.1", address.port())).unwrap();
+        let (_, peer) = accept_from(&both).unwrap();
+        let PeerAddress::Inet(peer) = peer else { panic!("{peer:?}") };
+        assert_eq!(peer.ip().to_canonical(), client.local_addr().unwrap().ip());
+
+        let (_listener, address) = listen_at("[::]:0", ListenOptions::default());
+        let refused = TcpStream::connect(("127.0.0.1", address.port())).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        TcpStream::connect(("::1", address.port())).unwrap();
+    }
+
+    #[test]
+    fn several_listen_at_one_port_if_told() {
+        let alone = ListenOptions::default();
+        let shared = ListenOptions { reuse_port: true, ..alone };
+        let (_first, address) = listen(shared);
+        listen_tcp(address, &shared).unwrap();
+        assert_eq!(listen_tcp(address, &alone).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn a_deferred_connection_is_accepted_when_data_came() {
+        let (listener, address) = listen(ListenOptions { defer_accept: Some(5), ..Default::default() });
+        let mut client = TcpStream::connect(address).unwrap();
+        sleep(Duration::from_millis(20));
+        assert!(would_block(accept(&listener)));
+        client.write_all(b"x").unwrap();
+        let accepted = accept(&listener).unwrap();
+        assert_eq!(recv(&accepted, &mut [0; 8]).unwrap(), 1);
+    }
+
+    #[test]
+    fn a_unix_listener_replaces_a_dead_one_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let in_use = |result: io::Result<OwnedFd>| result.unwrap_err().kind() == io::ErrorKind::AddrInUse;
+
+        let listener = listen_unix(&path, Some(0o620), 8).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o620);
+        assert_eq!(local_address(&listener).unwrap(), LocalAddress::Unix(Some(path.clone())));
+        assert_eq!(domain(&listener).unwrap(), Domain::Unix);
+        assert!(in_use(listen_unix(&path, None, 8)), "somebody answers");
+        // The attempt to find out has left a connection that is closed already.
+        assert_eq!(recv(accept(&listener).unwrap(), &mut [0]).unwrap(), 0);
+
+        let mut client = UnixStream::connect(&path).unwrap();
+        let (accepted, peer) = accept_from(&listener).unwrap();
+        assert_eq!(peer, PeerAddress::Unix);
+        assert_eq!(send(&accepted, b"hello").unwrap(), 5);
+        client.read_exact(&mut [0; 5]).unwrap();
+
+        drop(listener);
+        assert!(path.exists());
+        let next = listen_unix(&path, None, 8).unwrap();
+        UnixStream::connect(&path).unwrap();
+        accept(&next).unwrap();
+
+        let file = directory.path().join("file");
+        std::fs::write(&file, "kept").unwrap();
+        assert!(in_use(listen_unix(&file, None, 8)));
+        assert_eq!(std::fs::read(&file).unwrap(), b"kept");
+    }
+
+    #[test]
+    fn a_unix_listener_with_a_full_backlog_is_not_dead() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let _listener = listen_unix(&path, None, 0).unwrap();
+        let _waiting = UnixStream::connect(&path).unwrap();
+        assert_eq!(listen_unix(&path, None, 0).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn receives_until_nothing_is_left_and_until_the_end() {
+        let (accepted, mut client) = connection();
+        let mut buffer = [0; 3];
+        assert!(would_block(recv(&accepted, &mut buffer)));
+        client.write_all(b"12345").unwrap();
+        assert_eq!(unread_bytes(&accepted).unwrap(), 5);
+        assert_eq!((recv(&accepted, &mut buffer).unwrap(), &buffer), (3, b"123"));
+        assert_eq!((recv(&accepted, &mut buffer).unwrap(), &buffer[..2]), (2, b"45".as_slice()));
+        assert!(would_block(recv(&accepted, &mut buffer)));
+        client.shutdown(Side::Write).unwrap();
+        assert_eq!(recv(&accepted, &mut buffer).unwrap(), 0);
+    }
+
+    #[test]
+    fn sends_slices_in_order_as_far_as_there_is_room() {
+        let (accepted, mut client) = connection();
+        let slices = [IoSlice::new(b"one "), IoSlice::new(b""), IoSlice::new(b"two")];
+        assert_eq!(write_vectored(&accepted, &slices).unwrap(), 7);
+        let mut buffer = [0; 7];
+        client.read_exact(&mut buffer).unwrap();
+        assert_eq!(&buffer, b"one two");
+
+        let block = vec![1; 1 << 20];
+        let mut sent = 0;
+        let error = loop {
+            match write_vectored(&accepted, &[IoSlice::new(&block), IoSlice::new(&block)]) {
+                Ok(count) => sent += count,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        shutdown_write(&accepted).unwrap();
+        assert_eq!(client.read_to_end(&mut Vec::new()).unwrap(), sent);
+    }
+
+    #[test]
+    fn what_more_follows_waits_for_it() {
+        // The kernel waits for 200 ms at most: on a machine so busy that it takes us longer, try again.
+        let held_back = (0..20).any(|_| {
+            let (accepted, mut client) = connection();
+            assert_eq!(send_more(&accepted, &[IoSlice::new(b"he"), IoSlice::new(b"ad ")]).unwrap(), 5);
+            let nothing_yet = unread_bytes(&client).unwrap() == 0;
+            assert_eq!(send(&accepted, b"body").unwrap(), 4);
+            let mut buffer = [0; 9];
+            client.read_exact(&mut buffer).unwrap();
+            assert_eq!(&buffer, b"head body");
+            nothing_yet
+        });
+        assert!(held_back);
+    }
+
+    #[test]
+    fn a_cork_holds_back_until_it_is_drawn() {
+        let held_back = (0..20).any(|_| {
+            let (accepted, mut client) = connection();
+            set_cork(&accepted, true).unwrap();
+            send(&accepted, b"x").unwrap();
+            let nothing_yet = unread_bytes(&client).unwrap() == 0;
+            set_cork(&accepted, false).unwrap();
+            client.read_exact(&mut [0]).unwrap();
+            nothing_yet
+        });
+        assert!(held_back);
+    }
+
+    #[test]
+    fn sends_parts_of_files() {
+        let (accepted, mut client) = connection();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"0123456789").unwrap();
+        let mut offset = 2;
+        assert_eq!(send_file(&accepted, &file, &mut offset, 3).unwrap(), 3);
+        assert_eq!(offset, 5);
+        assert_eq!(send_file(&accepted, &file, &mut offset, 100).unwrap(), 5);
+        assert_eq!(offset, 10);
+        assert_eq!(send_file(&accepted, &file, &mut offset, 1).unwrap(), 0, "the end of the file");
+        shutdown_write(&accepted).unwrap();
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).unwrap();
+        assert_eq!(received, b"23456789");
+    }
+
+    #[test]
+    fn a_reset_is_an_error_to_the_peer_and_a_close_is_not() {
+        let (accepted, mut client) = connection();
+        send(&accepted, b"part").unwrap();
+        reset(accepted).unwrap();
+        let error = client.read_to_end(&mut Vec::new()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+
+        let (accepted, mut client) = connection();
+        send(&accepted, b"part").unwrap();
+        drop(accepted);
+        assert_eq!(client.read_to_end(&mut Vec::new()).unwrap(), 4);
+    }
+
+    #[test]
+    fn sending_to_a_closed_connection_is_an_error_not_a_signal() {
+        let (near, far) = UnixStream::pair().unwrap();
+        drop(far);
+        assert_eq!(send(&near, b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(send_more(&near, &[IoSlice::new(b"x")]).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn a_blocking_socket_waits_no_longer_than_its_timeout() {
+        let (accepted, mut client) = connection();
+        set_nonblocking(&accepted, false).unwrap();
+        set_receive_timeout(&accepted, Some(Duration::from_millis(20))).unwrap();
+        assert!(would_block(recv(&accepted, &mut [0])));
+        set_receive_timeout(&accepted, None).unwrap();
+        client.write_all(b"x").unwrap();
+        assert_eq!(recv(&accepted, &mut [0]).unwrap(), 1);
+        set_nonblocking(&accepted, true).unwrap();
+        assert!(would_block(recv(&accepted, &mut [0])));
+    }
+
+    #[test]
+    fn tells_listeners_from_other_descriptors() {
+        let (accepted, client) = connection();
+        let (listener, _) = listen(ListenOptions::default());
+        assert!(is_listening(&listener).unwrap());
+        assert!(!is_listening(&accepted).unwrap());
+        assert_eq!(domain(&client).unwrap(), Domain::Inet);
+        let file = tempfile::tempfile().unwrap();
+        assert_eq!(is_listening(&file).unwrap_err().raw_os_error(), Some(libc::ENOTSOCK));
+        let (unnamed, _) = UnixStream::pair().unwrap();
+        assert_eq!(local_address(&unnamed).unwrap(), LocalAddress::Unix(None));
+        let _std_listener: UnixListener = UnixListener::from(listener);
+    }
+
+    #[test]
+    fn a_listener_that_refuses_new_handshakes_keeps_those_it_has() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let (listener, address) = listen_at(address, ListenOptions::default());
+            let mut queued = TcpStream::connect(address).unwrap();
+            queued.write_all(b"early").unwrap();
+            refuse_new_handshakes(&listener).unwrap();
+
+            let late = begin_connecting(address);
+            assert!(!is_connected(&late, 200));
+            let accepted = accept(&listener).unwrap();
+            assert_eq!(recv(&accepted, &mut [0; 8]).unwrap(), 5);
+            assert!(would_block(accept(&listener)), "the late one is not in the queue");
+
+            send(&accepted, b"reply").unwrap();
+            drop(listener);
+            assert_eq!(send(&accepted, b" and more").unwrap(), 9, "closing resets nobody");
+            drop(accepted);
+            let mut reply = String::new();
+            queued.read_to_string(&mut reply).unwrap();
+            assert_eq!(reply, "reply and more");
+        }
+    }
+
+    #[test]
+    fn a_handshake_under_way_finishes_after_new_ones_are_refused() {
+        // A deferred connection is what the kernel keeps as a handshake under way: it ends with the first data.
+        let (listener, address) = listen(ListenOptions { defer_accept: Some(5), ..Default::default() });
+        let mut client = TcpStream::connect(address).unwrap();
+        refuse_new_handshakes(&listener).unwrap();
+        assert!(would_block(accept(&listener)));
+        assert!(!is_connected(&begin_connecting(address), 50));
+        client.write_all(b"request").unwrap();
+        let accepted = accept(&listener).unwrap();
+        assert_eq!(recv(&accepted, &mut [0; 8]).unwrap(), 7);
+        send(&accepted, b"reply").unwrap();
+        client.write_all(b"again").unwrap();
+        assert_eq!(recv(&accepted, &mut [0; 8]).unwrap(), 5);
+        drop(accepted);
+        let mut reply = String::new();
+        client.read_to_string(&mut reply).unwrap();
+        assert_eq!(reply, "reply");
+    }
+}

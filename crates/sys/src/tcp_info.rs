@@ -59,3 +59,56 @@ fn tcp_info(fd: impl AsFd) -> io::Result<libc::tcp_info> {
     // SAFETY: the structure consists of integers; all of it was zeroed and some of it written by the kernel.
     Ok(unsafe { info.assume_init() })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{SocketAddr, TcpStream};
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::socket::{ListenOptions, LocalAddress, accept, listen_tcp, local_address};
+
+    fn listener(backlog: u32) -> (std::os::fd::OwnedFd, SocketAddr) {
+        let options = ListenOptions { backlog, ..ListenOptions::default() };
+        let listener = listen_tcp("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        match local_address(&listener).unwrap() {
+            LocalAddress::Inet(address) => (listener, address),
+            LocalAddress::Unix(_) => unreachable!("a TCP socket was asked for"),
+        }
+    }
+
+    #[test]
+    fn counts_the_connections_that_wait() {
+        let (listener, address) = listener(5);
+        assert_eq!(accept_queue(&listener).unwrap(), AcceptQueue { length: 0, limit: 5 });
+        let _clients: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
+        assert_eq!(accept_queue(&listener).unwrap(), AcceptQueue { length: 3, limit: 5 });
+        let _accepted = accept(&listener).unwrap();
+        assert_eq!(accept_queue(&listener).unwrap().length, 2);
+    }
+
+    #[test]
+    fn only_listening_tcp_sockets_have_an_accept_queue() {
+        let (listener, address) = listener(1);
+        let client = TcpStream::connect(address).unwrap();
+        assert_eq!(accept_queue(&client).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        drop(listener);
+        let (unix, _) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(accept_queue(&unix).unwrap_err().raw_os_error(), Some(libc::EOPNOTSUPP));
+    }
+
+    #[test]
+    fn knows_how_long_a_connection_has_waited() {
+        let (listener, address) = listener(5);
+        let _silent = TcpStream::connect(address).unwrap();
+        let mut talking = TcpStream::connect(address).unwrap();
+        talking.write_all(b"x").unwrap();
+        sleep(Duration::from_millis(150));
+        for _ in 0..2 {
+            let waited = waited_ms(accept(&listener).unwrap()).unwrap();
+            assert!((130..60_000).contains(&waited), "{waited} ms");
+        }
+    }
+}

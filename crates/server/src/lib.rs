@@ -1,5 +1,6 @@
 //! The server.
 
 pub mod access_log;
+pub mod config;
 pub mod counters;
 pub mod error_log;

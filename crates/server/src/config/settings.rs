@@ -1,0 +1,380 @@
+//! The settings of a server, ready for use: one small struct for each component, every value within its bounds.
+//!
+//! The defaults are here and nowhere else. `docs/manual.md` says for people what the fields say here.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use globset::Glob;
+pub use sys::file::Symlinks;
+
+use crate::access_log;
+
+/// Everything that can be set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Where clients connect; not empty, none twice. Sockets that were inherited from systemd stand in for all of them.
+    pub listen: Vec<ListenAddress>,
+    /// How concurrency is organised.
+    pub architecture: Architecture,
+    /// What the architecture multiplies. Exactly 1 for SPED.
+    pub workers: usize,
+    /// The CPUs that workers are pinned to, ascending; `None` leaves that to the kernel.
+    pub cpus: Option<Vec<usize>>,
+    /// The user to become after binding, by name.
+    pub user: Option<String>,
+    /// The group to become after binding, by name; needs `user`, whose login group is the default.
+    pub group: Option<String>,
+    /// How long a drain may take before what is left is cut off.
+    pub drain_timeout: Duration,
+    /// Where errors are reported.
+    pub error_log: ErrorLog,
+    /// The least severe message that is reported.
+    pub log_level: LogLevel,
+    /// Where counters are served; `None`: nowhere.
+    pub status: Option<StatusAddress>,
+    /// The event loop.
+    pub event: EventSettings,
+    /// Sockets and their number.
+    pub connections: ConnectionSettings,
+    /// Sizes that one request may have.
+    pub limits: Limits,
+    /// How long a client may take, and how slow it may be.
+    pub timeouts: Timeouts,
+    /// The files served.
+    pub files: FileSettings,
+    /// Where requests are logged; `None`: nowhere.
+    pub access_log: Option<AccessLogSettings>,
+}
+
+/// Where clients connect.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ListenAddress {
+    /// An IP address and port; port 0 lets the kernel pick one.
+    Tcp(SocketAddr),
+    /// A Unix socket, by absolute path.
+    Unix(PathBuf),
+}
+
+/// Where counters are served: the same kinds of address, never one that clients connect to.
+pub type StatusAddress = ListenAddress;
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// How concurrency is organised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Architecture {
+    /// Single process, event-driven (Pariag et al. 2007, section 3).
+    Sped,
+}
+
+/// Where errors are reported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ErrorLog {
+    /// Standard error.
+    Stderr,
+    /// Appended to this file.
+    File(PathBuf),
+}
+
+/// How severe a message of the error log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Something failed.
+    Error,
+    /// Something is wrong, but dealt with.
+    Warn,
+    /// What happens to the server as a whole.
+    Info,
+    /// What happens to connections.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+/// The event loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventSettings {
+    /// How the get-events phase learns what is ready.
+    pub mechanism: Events,
+    /// Most connections taken from a listener in one accept phase (Brecht et al. 2004, section 4).
+    pub accept_limit: AcceptLimit,
+    /// Connections accepted in a turn are left out of the work phase of the same turn.
+    pub work_phase_skips_new: bool,
+    /// Most bytes sent to one connection in one turn, so that a large reply can't starve the others.
+    pub quantum: u64,
+    /// How a reply's head and a file's bytes are kept together in packets.
+    pub coalesce: Coalesce,
+}
+
+/// How the get-events phase learns what is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Events {
+    /// epoll(7), edge-triggered.
+    Epoll,
+    /// epoll(7), level-triggered.
+    EpollLevel,
+    /// poll(2).
+    Poll,
+    /// select(2), with sets of any size.
+    Select,
+}
+
+/// Most connections taken from a listener in one accept phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcceptLimit {
+    /// That many.
+    Limit(NonZeroU32),
+    /// Until the accept queue is empty.
+    Unlimited,
+}
+
+/// How a reply's head and a file's bytes are kept together in packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coalesce {
+    /// `MSG_MORE` on the head, send(2).
+    More,
+    /// `TCP_CORK` around the reply, tcp(7).
+    Cork,
+    /// Not at all.
+    None,
+}
+
+/// Sockets and their number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionSettings {
+    /// Length asked of the accept queue, at most `i32::MAX`; the kernel grants at most `net.core.somaxconn`. listen(2).
+    pub backlog: u32,
+    /// Most connections at a time, beyond which accepting stops; `None`: as many as the descriptor limit leaves room for.
+    pub max: Option<NonZeroUsize>,
+    /// Requests answered on one connection; the last reply says `Connection: close`.
+    pub requests: NonZeroU32,
+    /// A fixed send buffer in bytes (`SO_SNDBUF`, socket(7)); `None`: the kernel adapts it.
+    pub send_buffer: Option<u32>,
+    /// Small segments are sent at once (`TCP_NODELAY`, tcp(7)).
+    pub nodelay: bool,
+}
+
+/// Sizes that one request may have, in bytes where nothing else is said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest request line, its line end included; at most `header_size`.
+    pub request_line: u32,
+    /// Largest head, request line included.
+    pub header_size: u32,
+    /// Most field lines, at most [`http1::Limits::MAX_FIELDS`].
+    pub header_count: u16,
+    /// Largest request body that is read and thrown away.
+    pub body: u64,
+    /// Most ranges answered in one reply.
+    pub ranges: u16,
+}
+
+/// How long a client may take. The rates are in bytes per second; at 0 any progress will do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// From the first byte of a request's head (or from the accept) to its last.
+    pub header: Duration,
+    /// The period in which a body must bring `body_min_rate` bytes for each second.
+    pub body: Duration,
+    /// Slowest body.
+    pub body_min_rate: u32,
+    /// The period in which a client must take `write_min_rate` bytes of a reply for each second.
+    pub write: Duration,
+    /// Slowest reader.
+    pub write_min_rate: u32,
+    /// From the end of a reply to the next request.
+    pub idle: Duration,
+    /// After the last reply: how long to wait for the client to close.
+    pub linger: Duration,
+}
+
+/// The files served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileSettings {
+    /// The directory, absolute.
+    pub root: PathBuf,
+    /// File names that stand for a directory, tried in this order.
+    pub index: Vec<String>,
+    /// Directories without such a file are listed.
+    pub listing: bool,
+    /// Names that begin with a dot are served too.
+    pub dotfiles: bool,
+    /// Which symbolic links are followed.
+    pub symlinks: Symlinks,
+    /// Siblings with `.br`, `.zst` and `.gz` stand in for a file where the client accepts their coding.
+    pub precompressed: bool,
+    /// Up to this size in bytes a body is sent from memory, above it from the file.
+    pub small_file: u32,
+    /// How long an entry of the open-file table is trusted before the file is looked at again.
+    pub validity: Duration,
+    /// Most entries in the open-file table.
+    pub max_open: NonZeroU32,
+    /// Most bytes of small bodies held in memory.
+    pub memory: u64,
+    /// Media types by extension (lower case, without the dot), before those that everybody knows.
+    pub types: BTreeMap<String, String>,
+    /// The `charset` added to `text/*` types that have none.
+    pub charset: Option<String>,
+    /// The bodies of error replies by status (400 to 599): paths from the root, beginning with `/`.
+    pub error_pages: BTreeMap<u16, String>,
+    /// More response header fields. All rules that match apply; for one field name the last of them wins.
+    pub headers: Vec<HeaderRule>,
+}
+
+/// Response header fields for some of the files. A rule with neither pattern applies to all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderRule {
+    /// Matches the whole decoded path of the file from the root, such as `/assets/**`; `*` does not match a `/`.
+    pub path: Option<Glob>,
+    /// Matches the media type without parameters, such as `image/*`.
+    pub media_type: Option<Glob>,
+    /// Names and values that were checked: no control characters, none of the fields that the server makes itself.
+    pub set: Vec<(String, String)>,
+    /// `Cache-Control: max-age` and `Expires`, that long after the reply.
+    pub expires: Option<Duration>,
+}
+
+/// How requests are logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessLogSettings {
+    /// Where the lines go.
+    pub target: access_log::Target,
+    /// What a line looks like.
+    pub format: access_log::Format,
+    /// What to do when the disk does not keep up.
+    pub when_full: access_log::WhenBehind,
+}
+
+impl Settings {
+    /// The defaults, for the files below `root` (absolute).
+    pub fn new(root: PathBuf) -> Self {
+        Self {
+            listen: vec![ListenAddress::Tcp((Ipv4Addr::LOCALHOST, 8080).into())],
+            architecture: Architecture::Sped,
+            workers: 1,
+            cpus: None,
+            user: None,
+            group: None,
+            drain_timeout: Duration::from_secs(30),
+            error_log: ErrorLog::Stderr,
+            log_level: LogLevel::Info,
+            status: None,
+            event: EventSettings::default(),
+            connections: ConnectionSettings::default(),
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+            files: FileSettings::new(root),
+            access_log: None,
+        }
+    }
+
+    /// The bounds that the connection state machine keeps.
+    pub fn http1_limits(&self) -> http1::Limits {
+        let ticks = |time: Duration| http1::Timeouts::ticks(time.as_millis() as u64);
+        let (limits, times) = (&self.limits, &self.timeouts);
+        http1::Limits {
+            request_line: limits.request_line,
+            head: limits.header_size,
+            fields: limits.header_count,
+            body: limits.body,
+            requests: self.connections.requests.get(),
+            timeouts: http1::Timeouts {
+                header: ticks(times.header),
+                body: ticks(times.body),
+                body_rate: times.body_min_rate,
+                write: ticks(times.write),
+                write_rate: times.write_min_rate,
+                idle: ticks(times.idle),
+                linger: ticks(times.linger),
+            },
+        }
+    }
+}
+
+impl Default for EventSettings {
+    fn default() -> Self {
+        Self {
+            mechanism: Events::Epoll,
+            accept_limit: AcceptLimit::Unlimited,
+            work_phase_skips_new: false,
+            quantum: 256 << 10,
+            coalesce: Coalesce::More,
+        }
+    }
+}
+
+impl Default for ConnectionSettings {
+    fn default() -> Self {
+        Self {
+            backlog: 4096,
+            max: None,
+            requests: const { NonZeroU32::new(1_000_000).unwrap() },
+            send_buffer: None,
+            nodelay: true,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { request_line: 8 << 10, header_size: 32 << 10, header_count: 100, body: 1 << 20, ranges: 16 }
+    }
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            header: Duration::from_secs(20),
+            body: Duration::from_secs(20),
+            body_min_rate: 500,
+            write: Duration::from_mins(1),
+            write_min_rate: 500,
+            idle: Duration::from_mins(1),
+            linger: Duration::from_secs(5),
+        }
+    }
+}
+
+impl FileSettings {
+    /// The defaults, for the files below `root` (absolute).
+    pub fn new(root: PathBuf) -> Self {
+        Self {
+            root,
+            index: vec!["index.html".into()],
+            listing: false,
+            dotfiles: false,
+            symlinks: Symlinks::Beneath,
+            precompressed: true,
+            small_file: 16 << 10,
+            validity: Duration::from_secs(1),
+            max_open: const { NonZeroU32::new(4096).unwrap() },
+            memory: 64 << 20,
+            types: BTreeMap::new(),
+            charset: Some("utf-8".into()),
+            error_pages: BTreeMap::new(),
+            headers: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_machine_has_the_same_defaults() {
+        assert_eq!(Settings::new("/".into()).http1_limits(), http1::Limits::default());
+    }
+}

@@ -1,0 +1,84 @@
+//! User-space instructions per request, counted by valgrind's callgrind: no clock, so the same on every run and machine.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde::Serialize;
+
+use crate::client::Client;
+use crate::servers::{Environment, Kind, Server};
+use crate::site::CASES;
+use crate::table;
+
+/// Instructions per keep-alive request for the 1 KB file.
+#[derive(Debug, Serialize)]
+pub(crate) struct Instructions {
+    pub(crate) server: String,
+    pub(crate) connections: usize,
+    pub(crate) requests: usize,
+    pub(crate) per_request: f64,
+}
+
+/// Counts for one server with so many connections: the difference between a run with `requests` and one with twice as many, so
+/// that starting, accepting and stopping cancel out.
+pub(crate) fn run(
+    name: &str,
+    kind: &Kind,
+    environment: &Environment<'_>,
+    connections: usize,
+    requests: usize,
+) -> Result<Instructions> {
+    let rounds = (requests / connections).max(1);
+    eprintln!("callgrind: {name}, {connections} connections");
+    let once = instructions(kind, environment, connections, rounds)?;
+    let twice = instructions(kind, environment, connections, 2 * rounds)?;
+    let requests = rounds * connections;
+    let difference = twice.checked_sub(once).context("twice the requests took fewer instructions")?;
+    Ok(Instructions {
+        server: name.to_owned(),
+        connections,
+        requests,
+        per_request: difference as f64 / requests as f64,
+    })
+}
+
+fn instructions(
+    kind: &Kind,
+    environment: &Environment<'_>,
+    connections: usize,
+    rounds: usize,
+) -> Result<u64> {
+    let directory = tempfile::tempdir_in(environment.scratch)?;
+    let output = format!("--callgrind-out-file={}/%p", directory.path().display());
+    let wrapper =
+        ["valgrind", "--tool=callgrind", "--trace-children=yes", &output].map(str::to_owned).to_vec();
+    let server = Server::start(kind, &Environment { wrapper, ..*environment })?;
+    let mut client = Client::connect(server.address, CASES[0].target, connections)?;
+    client.ask(rounds)?;
+    drop(client);
+    server.stop()?;
+    total(directory.path())
+}
+
+/// The sum over all processes that left a profile.
+fn total(directory: &Path) -> Result<u64> {
+    let mut sum = 0;
+    for entry in fs::read_dir(directory)? {
+        let text = fs::read_to_string(entry?.path())?;
+        let line =
+            text.lines().find_map(|line| line.strip_prefix("totals: ").or(line.strip_prefix("summary: ")));
+        sum += line.context("a profile without its total")?.trim().parse::<u64>()?;
+    }
+    ensure!(sum > 0, "callgrind left no profile");
+    Ok(sum)
+}
+
+/// The table, in Markdown.
+pub(crate) fn markdown(results: &[Instructions]) -> String {
+    let headings = ["server", "connections", "user-space instructions per 1 KB keep-alive request"];
+    let rows = results.iter().map(|Instructions { server, connections, per_request, .. }| {
+        vec![server.clone(), connections.to_string(), format!("{per_request:.0}")]
+    });
+    table::markdown(&headings, rows)
+}

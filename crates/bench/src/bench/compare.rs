@@ -1,0 +1,303 @@
+//! The comparison: every server started once, then measured in short rounds that alternate between them.
+//!
+//! A virtual machine drifts by more than the differences that matter, so only what was measured next to each other is
+//! compared: a round visits all servers for one case before it goes on to the next, each round in another order, and the
+//! ratio to the ceiling is taken within the round; the table shows the median of the ratios, not a ratio of medians.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::proc;
+use crate::servers::{CeilingVariant, Environment, Kind, Server};
+use crate::site::{CASES, Case};
+use crate::statistics::Spread;
+use crate::table;
+use crate::wrk::Wrk;
+
+/// What to compare, and how thoroughly.
+pub(crate) struct Settings {
+    pub(crate) ceiling: PathBuf,
+    pub(crate) send_buffers: Vec<Option<usize>>,
+    pub(crate) others: Vec<(String, Kind)>,
+    pub(crate) cases: Vec<usize>,
+    pub(crate) rounds: usize,
+    pub(crate) wrk: Wrk,
+}
+
+/// Everything that was measured in one case.
+#[derive(Debug, Serialize)]
+pub(crate) struct CaseResult {
+    pub(crate) case: Case,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// One server in one case.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) server: String,
+    /// `None` where perf can't count here.
+    pub(crate) system_calls_per_request: Option<f64>,
+    /// One for each round.
+    pub(crate) samples: Vec<Sample>,
+    /// For each ceiling its name, and this server's CPU time per request as a multiple of the ceiling's in the same round.
+    pub(crate) against_ceilings: Vec<(String, Spread)>,
+}
+
+/// One server, one case, one round.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Sample {
+    pub(crate) requests: u64,
+    pub(crate) requests_per_second: f64,
+    /// CPU time of all threads of the server's processes per request, in microseconds.
+    pub(crate) cpu_us: f64,
+    /// The same of wrk (in 10 ms steps over the whole run).
+    pub(crate) client_cpu_us: f64,
+    /// How much of the time the server's CPU was used by the server, in percent: below 100 wrk was the slower one.
+    pub(crate) busy_percent: f64,
+    /// How much of the time of all CPUs went to other virtual machines, in percent.
+    pub(crate) steal_percent: f64,
+}
+
+struct Contender {
+    name: String,
+    /// One for each case, or one for all.
+    servers: Vec<Server>,
+    is_ceiling: bool,
+}
+
+impl Contender {
+    fn server(&self, case: usize) -> &Server {
+        self.servers.get(case).unwrap_or(&self.servers[0])
+    }
+}
+
+/// Starts all servers, counts system calls, and measures the rounds.
+pub(crate) fn run(settings: &Settings, environment: &Environment<'_>) -> Result<Vec<CaseResult>> {
+    let contenders = start_all(settings, environment)?;
+    let mut results = count_system_calls(settings, environment.scratch, &contenders)?;
+    for round in 0..settings.rounds {
+        eprintln!("round {} of {}", round + 1, settings.rounds);
+        for place in order(results.len(), round) {
+            let result = &mut results[place];
+            for who in order(contenders.len(), round) {
+                let server = contenders[who].server(settings.cases[place]);
+                let sample = measure(&settings.wrk, server, &result.case)
+                    .with_context(|| format!("{}, {}", contenders[who].name, result.case.name))?;
+                result.rows[who].samples.push(sample);
+            }
+        }
+    }
+    for result in &mut results {
+        compare_with_ceilings(result, &contenders);
+    }
+    Ok(results)
+}
+
+/// A different order in each round: it starts elsewhere, and every other one runs backwards.
+fn order(count: usize, round: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    order.rotate_left(round * (count / 2 + 1) % count.max(1));
+    if round % 2 == 1 {
+        order.reverse();
+    }
+    order
+}
+
+fn start_all(settings: &Settings, environment: &Environment<'_>) -> Result<Vec<Contender>> {
+    let mut contenders = Vec::new();
+    for send_buffer in &settings.send_buffers {
+        for variant in [CeilingVariant::Memory, CeilingVariant::Sendfile] {
+            let mut name = format!("ceiling, {}", variant.name());
+            if settings.send_buffers.len() > 1 {
+                name += &send_buffer
+                    .map_or_else(|| ", SO_SNDBUF unset".to_owned(), |n| format!(", SO_SNDBUF {n}"));
+            }
+            eprintln!("starting {name}");
+            let servers = CASES.iter().map(|case| {
+                let executable = settings.ceiling.clone();
+                let kind =
+                    Kind::Ceiling { executable, variant, case: case.clone(), send_buffer: *send_buffer };
+                Server::start(&kind, environment)
+            });
+            contenders.push(Contender { name, servers: servers.collect::<Result<_>>()?, is_ceiling: true });
+        }
+    }
+    for (name, kind) in &settings.others {
+        eprintln!("starting {name}");
+        let servers = vec![Server::start(kind, environment)?];
+        contenders.push(Contender { name: name.clone(), servers, is_ceiling: false });
+    }
+    Ok(contenders)
+}
+
+/// A run of its own, since counting costs time; it warms the servers as well.
+fn count_system_calls(
+    settings: &Settings,
+    scratch: &Path,
+    contenders: &[Contender],
+) -> Result<Vec<CaseResult>> {
+    let perf_works = Command::new("perf")
+        .args(["stat", "-e", "raw_syscalls:sys_enter", "true"])
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if !perf_works {
+        eprintln!(
+            "perf cannot count raw_syscalls:sys_enter (Debian package linux-perf; root): no system calls in the table"
+        );
+    }
+    let wrk = Wrk { duration: Duration::from_secs(1), ..settings.wrk };
+    let mut results = Vec::new();
+    for index in &settings.cases {
+        let case = CASES[*index].clone();
+        eprintln!("counting system calls: {}", case.name);
+        let mut rows = Vec::new();
+        for contender in contenders {
+            let server = contender.server(*index);
+            let system_calls_per_request = if perf_works {
+                Some(system_calls_per_request(&wrk, server, &case, scratch)?)
+            } else {
+                wrk.run(&[], &server.url(case.target), case.close)?;
+                None
+            };
+            let server = contender.name.clone();
+            rows.push(Row {
+                server,
+                system_calls_per_request,
+                samples: Vec::new(),
+                against_ceilings: Vec::new(),
+            });
+        }
+        results.push(CaseResult { case, rows });
+    }
+    Ok(results)
+}
+
+fn system_calls_per_request(wrk: &Wrk, server: &Server, case: &Case, scratch: &Path) -> Result<f64> {
+    let report = scratch.join("perf-stat");
+    let pids: Vec<String> = proc::process_tree(server.pid())?.iter().map(u32::to_string).collect();
+    let report_name = report.display().to_string();
+    // perf counts what the processes `-p` do for as long as the command after `--` runs.
+    let wrapper = [
+        "perf",
+        "stat",
+        "-x,",
+        "-o",
+        &report_name,
+        "-e",
+        "raw_syscalls:sys_enter",
+        "-p",
+        &pids.join(","),
+        "--",
+    ]
+    .map(str::to_owned);
+    let counted = wrk.run(&wrapper, &server.url(case.target), case.close)?;
+    let text = std::fs::read_to_string(&report)?;
+    let calls =
+        text.lines().find(|line| line.contains("raw_syscalls")).and_then(|line| line.split(',').next());
+    let calls: f64 = calls.and_then(|word| word.parse().ok()).with_context(|| format!("perf said {text}"))?;
+    Ok(calls / counted.requests as f64)
+}
+
+fn measure(wrk: &Wrk, server: &Server, case: &Case) -> Result<Sample> {
+    let pids = proc::process_tree(server.pid())?;
+    let cpus = std::thread::available_parallelism()?.get() as f64;
+    let (steal, client, start) = (proc::steal_ticks()?, proc::waited_children_cpu_ns()?, Instant::now());
+    let cpu = proc::cpu_time_ns(&pids)?;
+    let counted = wrk.run(&[], &server.url(case.target), case.close)?;
+    let cpu_ns = (proc::cpu_time_ns(&pids)? - cpu) as f64;
+    let elapsed_ns = start.elapsed().as_nanos() as f64;
+    let client_ns = (proc::waited_children_cpu_ns()? - client) as f64;
+    let tick_ns = 1e9 / rustix::param::clock_ticks_per_second() as f64;
+    let steal_ns = (proc::steal_ticks()? - steal) as f64 * tick_ns;
+    let requests = counted.requests as f64;
+    Ok(Sample {
+        requests: counted.requests,
+        requests_per_second: counted.requests_per_second,
+        cpu_us: cpu_ns / requests / 1e3,
+        client_cpu_us: client_ns / requests / 1e3,
+        busy_percent: 100.0 * cpu_ns / elapsed_ns,
+        steal_percent: 100.0 * steal_ns / (elapsed_ns * cpus),
+    })
+}
+
+fn compare_with_ceilings(result: &mut CaseResult, contenders: &[Contender]) {
+    let ceilings: Vec<(String, Vec<Sample>)> = contenders
+        .iter()
+        .zip(&result.rows)
+        .filter(|(contender, _)| contender.is_ceiling)
+        .map(|(contender, row)| (contender.name.clone(), row.samples.clone()))
+        .collect();
+    for row in &mut result.rows {
+        row.against_ceilings = ceilings
+            .iter()
+            .filter_map(|(name, samples)| {
+                let ratios =
+                    row.samples.iter().zip(samples).map(|(own, ceiling)| own.cpu_us / ceiling.cpu_us);
+                Some((name.clone(), Spread::of(ratios)?))
+            })
+            .collect();
+    }
+}
+
+/// The tables, in Markdown.
+pub(crate) fn markdown(results: &[CaseResult]) -> String {
+    let tables: Vec<String> = results
+        .iter()
+        .map(|result| format!("### {}\n\n{}\n", result.case.name, case_table(&result.rows)))
+        .collect();
+    tables.concat()
+}
+
+fn case_table(rows: &[Row]) -> String {
+    let ceilings = rows.first().map_or_else(Vec::new, |row| {
+        row.against_ceilings.iter().map(|(name, _)| format!("times {name}")).collect::<Vec<_>>()
+    });
+    let mut headings = vec!["server", "CPU per request, us"];
+    headings.extend(ceilings.iter().map(String::as_str));
+    headings.extend([
+        "requests/s",
+        "system calls per request",
+        "server busy, %",
+        "wrk CPU per request, us",
+        "steal, %",
+    ]);
+    table::markdown(&headings, rows.iter().map(cells))
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    let number = |value: fn(&Sample) -> f64, digits: usize, of: fn(&Spread) -> f64| {
+        Spread::of(row.samples.iter().map(value))
+            .map_or_else(|| "-".to_owned(), |spread| format!("{:.digits$}", of(&spread)))
+    };
+    let median = |spread: &Spread| spread.median;
+    let cpu = Spread::of(row.samples.iter().map(|sample| sample.cpu_us));
+    let mut cells = vec![row.server.clone(), cpu.map_or_else(|| "-".to_owned(), |spread| spread.to_string())];
+    cells.extend(row.against_ceilings.iter().map(|(_, spread)| spread.to_string()));
+    cells.push(number(|sample| sample.requests_per_second, 0, median));
+    cells.push(row.system_calls_per_request.map_or_else(|| "-".to_owned(), |calls| format!("{calls:.2}")));
+    cells.push(number(|sample| sample.busy_percent, 0, median));
+    cells.push(number(|sample| sample.client_cpu_us, 2, median));
+    cells.push(number(|sample| sample.steal_percent, 1, |spread| spread.maximum));
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_round_visits_everybody_once_in_another_order() {
+        let rounds: Vec<Vec<usize>> = (0..4).map(|round| order(5, round)).collect();
+        for round in &rounds {
+            let mut sorted = round.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2, 3, 4]);
+        }
+        assert!(rounds.iter().enumerate().all(|(at, round)| !rounds[..at].contains(round)), "{rounds:?}");
+        assert!(order(0, 3).is_empty());
+    }
+}

@@ -1,0 +1,183 @@
+//! What a connection that does nothing costs: memory of the server against the number of connections held.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::client;
+use crate::proc::{self, Memory};
+use crate::servers::{Environment, Kind, Server};
+use crate::site::{CASES, HUGE};
+use crate::statistics::line_through;
+use crate::table;
+
+/// What the connections have been through when they are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum State {
+    /// Connected, nothing sent.
+    Silent,
+    /// One request answered, kept open.
+    Idle,
+    /// The first part of a request sent.
+    HalfHead,
+    /// A file of 64 MB asked for, the first bytes of the reply received, the rest not read.
+    HalfReply,
+}
+
+impl State {
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+/// The memory of a server as a straight line over the number of connections.
+#[derive(Debug, Serialize)]
+pub(crate) struct Growth {
+    pub(crate) server: String,
+    pub(crate) state: State,
+    /// The numbers of connections and what the server used with them.
+    pub(crate) points: Vec<(usize, Memory)>,
+    /// Resident memory in bytes: (with no connection, more for each).
+    pub(crate) resident: (f64, f64),
+    /// Writable mappings in bytes, touched or not: (with no connection, more for each).
+    pub(crate) writable: (f64, f64),
+    /// The larger of both differences between the first point and the last, for each connection.
+    pub(crate) bytes_per_connection: f64,
+}
+
+/// How many points there are on the line besides 0.
+const STEPS: usize = 5;
+
+/// Starts the server and opens `count` connections to it in steps, measuring its memory at each.
+pub(crate) fn run(
+    name: &str,
+    kind: &Kind,
+    environment: &Environment<'_>,
+    state: State,
+    count: usize,
+) -> Result<Growth> {
+    let limit = sys::process::raise_descriptor_limit()?;
+    ensure!(
+        count as u64 + 100 <= limit,
+        "{count} connections need more descriptors than this process may have ({limit})"
+    );
+    ensure!(count < 28_000, "{count} connections need more ports than one pair of addresses has");
+    let server = Server::start(kind, environment)?;
+    warm(server.address)?;
+
+    let mut held = Vec::with_capacity(count);
+    let mut points = vec![(0, settled_memory(&server)?)];
+    for step in 1..=STEPS {
+        while held.len() < count * step / STEPS {
+            held.push(open(server.address, state).with_context(|| format!("connection {}", held.len() + 1))?);
+        }
+        points.push((held.len(), settled_memory(&server)?));
+        eprintln!("{name}, {}: {} connections", state.name(), held.len());
+    }
+    let lost = held.iter().filter(|stream| is_closed(stream)).count();
+    ensure!(lost == 0, "{name} closed {lost} of {count} connections while they were being counted");
+
+    let line = |value: fn(&Memory) -> u64| {
+        let points: Vec<_> =
+            points.iter().map(|(count, memory)| (*count as f64, value(memory) as f64)).collect();
+        line_through(&points).context("no line through one point")
+    };
+    let growth = |value: fn(&Memory) -> u64| {
+        let (without, with) = (value(&points[0].1), value(&points[STEPS].1));
+        (with as f64 - without as f64) / count as f64
+    };
+    Ok(Growth {
+        server: name.to_owned(),
+        state,
+        resident: line(|memory| memory.private + memory.shared)?,
+        writable: line(|memory| memory.writable)?,
+        bytes_per_connection: growth(|memory| memory.private + memory.shared)
+            .max(growth(|memory| memory.writable)),
+        points,
+    })
+}
+
+/// Lets the server fill its caches and pools with both files, so that they are not counted as the connections'.
+fn warm(address: SocketAddr) -> Result<()> {
+    let mut stream = client::connect(address)?;
+    for _ in 0..10 {
+        stream.write_all(&client::request(address, CASES[0].target))?;
+        client::read_reply(&mut stream, &mut [0; 4096])?;
+    }
+    drop(open(address, State::HalfReply)?);
+    thread::sleep(Duration::from_millis(200));
+    Ok(())
+}
+
+fn open(address: SocketAddr, state: State) -> Result<TcpStream> {
+    let mut stream = client::connect(address)?;
+    match state {
+        State::Silent => {}
+        State::Idle => {
+            stream.write_all(&client::request(address, CASES[0].target))?;
+            client::read_reply(&mut stream, &mut [0; 4096])?;
+        }
+        State::HalfHead => {
+            let request = client::request(address, CASES[0].target);
+            stream.write_all(&request[..request.len() - 4])?;
+        }
+        State::HalfReply => {
+            stream.write_all(&client::request(address, HUGE.target))?;
+            stream.read_exact(&mut [0; 16])?;
+        }
+    }
+    Ok(stream)
+}
+
+/// Waits until the server has been quiet for a moment, then looks.
+fn settled_memory(server: &Server) -> Result<Memory> {
+    let pids = proc::process_tree(server.pid())?;
+    let start = Instant::now();
+    loop {
+        let before = proc::cpu_time_ns(&pids)?;
+        thread::sleep(Duration::from_millis(100));
+        // A housekeeping timer may tick meanwhile: a millisecond in a hundred is quiet.
+        if proc::cpu_time_ns(&pids)? - before < 1_000_000 || start.elapsed() > Duration::from_secs(10) {
+            return proc::memory(&pids);
+        }
+    }
+}
+
+fn is_closed(stream: &TcpStream) -> bool {
+    // Nothing to read on an open connection, or an unread reply.
+    let probe = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
+    !matches!(probe, Ok(1)) && !matches!(probe, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+}
+
+/// The table, in Markdown.
+pub(crate) fn markdown(results: &[Growth]) -> String {
+    let headings = [
+        "server",
+        "connections",
+        "state",
+        "bytes per connection",
+        "resident: intercept, KiB",
+        "slope, bytes",
+        "writable mappings: intercept, KiB",
+        "slope, bytes",
+    ];
+    let rows = results.iter().map(|growth| {
+        let numbers = [
+            growth.bytes_per_connection,
+            growth.resident.0 / 1024.0,
+            growth.resident.1,
+            growth.writable.0 / 1024.0,
+            growth.writable.1,
+        ];
+        let mut cells = vec![growth.server.clone(), growth.points[STEPS].0.to_string(), growth.state.name()];
+        cells.extend(numbers.map(|number| format!("{number:.0}")));
+        cells
+    });
+    table::markdown(&headings, rows)
+}

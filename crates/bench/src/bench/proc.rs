@@ -1,0 +1,135 @@
+//! What `/proc` says about a server and the machine: CPU time, memory, stolen time. See proc(5).
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+/// CPU time used so far by the live threads of all `pids`, in nanoseconds (`schedstat`, first field).
+///
+/// It includes what soft interrupts did while those threads were running, which on loopback is the receiver's half of TCP,
+/// unless the kernel was built with `CONFIG_IRQ_TIME_ACCOUNTING`.
+pub(crate) fn cpu_time_ns(pids: &[u32]) -> Result<u64> {
+    let mut sum = 0;
+    for pid in pids {
+        for task in
+            fs::read_dir(format!("/proc/{pid}/task")).with_context(|| format!("process {pid} is gone"))?
+        {
+            let path = task?.path().join("schedstat");
+            // A thread may end between the listing and the reading.
+            let Ok(text) = fs::read_to_string(&path) else { continue };
+            sum += field(&text, 0, &path)?;
+        }
+    }
+    Ok(sum)
+}
+
+/// `root` and all processes that descend from it.
+pub(crate) fn process_tree(root: u32) -> Result<Vec<u32>> {
+    let mut tree = vec![root];
+    let mut parents = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Ok(pid) = entry?.file_name().to_string_lossy().parse::<u32>() else { continue };
+        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+        // The name in parentheses may hold anything; what follows the last parenthesis is state and parent.
+        let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse::<u32>().ok());
+        parents.extend(parent.map(|parent| (pid, parent)));
+    }
+    let mut at = 0;
+    while at < tree.len() {
+        let of = tree[at];
+        tree.extend(parents.iter().filter(|(_, parent)| *parent == of).map(|(pid, _)| *pid));
+        at += 1;
+    }
+    Ok(tree)
+}
+
+/// CPU time of the children that this process has waited for, in nanoseconds (10 ms steps: clock ticks).
+pub(crate) fn waited_children_cpu_ns() -> Result<u64> {
+    let path = Path::new("/proc/self/stat");
+    let stat = fs::read_to_string(path)?;
+    let (_, after_name) = stat.rsplit_once(") ").context("unexpected /proc/self/stat")?;
+    // Fields 16 and 17 of proc(5): cutime, cstime; the state, field 3, comes first here.
+    let ticks = field(after_name, 13, path)? + field(after_name, 14, path)?;
+    Ok(ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second())
+}
+
+/// Time that the hypervisor gave to others while this machine wanted to run, all CPUs together, in clock ticks.
+pub(crate) fn steal_ticks() -> Result<u64> {
+    let path = Path::new("/proc/stat");
+    field(&fs::read_to_string(path)?, 8, path)
+}
+
+/// The memory of one or more processes, in bytes.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub(crate) struct Memory {
+    /// Resident and only its own.
+    pub(crate) private: u64,
+    /// Resident and mapped by others as well (its proportional part).
+    pub(crate) shared: u64,
+    /// Size of all writable mappings, whether their pages were ever touched or not: slabs show here.
+    pub(crate) writable: u64,
+}
+
+/// The user memory of all `pids` together.
+pub(crate) fn memory(pids: &[u32]) -> Result<Memory> {
+    let mut sum = Memory::default();
+    for pid in pids {
+        let path = format!("/proc/{pid}/smaps_rollup");
+        let rollup = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        let private = kilobytes(&rollup, "Private_Clean") + kilobytes(&rollup, "Private_Dirty");
+        sum.private += private * 1024;
+        sum.shared += kilobytes(&rollup, "Pss").saturating_sub(private) * 1024;
+        sum.writable += writable_mappings(&fs::read_to_string(format!("/proc/{pid}/maps"))?)?;
+    }
+    Ok(sum)
+}
+
+fn kilobytes(rollup: &str, name: &str) -> u64 {
+    let line = rollup.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+fn writable_mappings(maps: &str) -> Result<u64> {
+    let mut sum = 0;
+    for line in maps.lines() {
+        let mut words = line.split_whitespace();
+        let (Some(range), Some(permissions)) = (words.next(), words.next()) else { continue };
+        if permissions.as_bytes().get(1) == Some(&b'w') {
+            let Some((start, end)) = range.split_once('-') else { bail!("unexpected mapping {line:?}") };
+            sum += u64::from_str_radix(end, 16)? - u64::from_str_radix(start, 16)?;
+        }
+    }
+    Ok(sum)
+}
+
+fn field(text: &str, index: usize, path: &Path) -> Result<u64> {
+    let word = text.split_whitespace().nth(index);
+    word.and_then(|word| word.parse().ok())
+        .with_context(|| format!("{} has no number as word {index}: {text:?}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_process_is_found_and_has_used_time_and_memory() {
+        let own = std::process::id();
+        assert_eq!(process_tree(own).unwrap()[0], own);
+        assert!(cpu_time_ns(&[own]).unwrap() > 0);
+        let before = memory(&[own]).unwrap();
+        // Not zeroed pages from calloc: touched ones.
+        let filled = vec![1u8; 8 << 20];
+        let after = memory(&[own]).unwrap();
+        assert!(after.private + after.shared >= before.private + before.shared + (7 << 20));
+        assert!(after.writable >= before.writable + (7 << 20));
+        drop(filled);
+    }
+
+    #[test]
+    fn only_writable_mappings_count() {
+        let maps = "1000-3000 r--p 00000000 00:00 0 /lib/a\n3000-4000 rw-p 00000000 00:00 0\n4000-9000 rw-s 0 00:00 0 /memfd\n";
+        assert_eq!(writable_mappings(maps).unwrap(), 0x6000);
+    }
+}

@@ -1,0 +1,328 @@
+//! Starting and stopping the servers under test: ours, the ceiling, nginx, lighttpd.
+//!
+//! Each runs in the foreground as the current user, pinned to one CPU, on a loopback address of its own (so that sockets in
+//! `TIME_WAIT` of one don't get into another's way), with a generated configuration. Its standard error goes to a file, where
+//! the line `listening on http://ADDR/` is looked for, and which is shown when the server does not come up.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::site::Case;
+
+/// How long a server may take to listen (valgrind needs seconds), and to leave after SIGTERM.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What is needed to start any server.
+pub(crate) struct Environment<'a> {
+    /// The root of the files.
+    pub(crate) site: &'a Path,
+    /// Where configuration, logs and results of tools go.
+    pub(crate) scratch: &'a Path,
+    /// The CPU that servers are pinned to.
+    pub(crate) cpu: usize,
+    /// Words before the server's own command line, such as valgrind's.
+    pub(crate) wrapper: Vec<String>,
+}
+
+/// How the ceiling server replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CeilingVariant {
+    /// Head and body in one writev.
+    Memory,
+    /// Head with `MSG_MORE`, then sendfile.
+    Sendfile,
+}
+
+impl CeilingVariant {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Sendfile => "sendfile",
+        }
+    }
+}
+
+/// A server and the settings that it runs with.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    /// The server that parses nothing, replying as one case demands.
+    Ceiling { executable: PathBuf, variant: CeilingVariant, case: Case, send_buffer: Option<usize> },
+    /// Ours.
+    Sluice { executable: PathBuf, config: Option<PathBuf> },
+    /// nginx with one worker, an open-file cache and no access log.
+    Nginx { sendfile: bool, tcp_nopush: bool, multi_accept: bool },
+    /// lighttpd with one worker and no access log.
+    Lighttpd { backend: &'static str },
+}
+
+/// A running server. Dropping it kills the process; [`Server::stop`] asks it to leave.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    child: Child,
+}
+
+impl Server {
+    /// Starts the server and waits until it accepts connections.
+    pub(crate) fn start(kind: &Kind, environment: &Environment<'_>) -> Result<Self> {
+        let wanted = unused_address(kind)?;
+        let directory = environment.scratch.join(format!("server-{}", wanted.ip()));
+        fs::create_dir_all(&directory)?;
+        let command = command_line(kind, wanted, environment.site, &directory)?;
+
+        let log = directory.join("stderr");
+        let mut child = Command::new("taskset")
+            .arg("-c")
+            .arg(environment.cpu.to_string())
+            .args(&environment.wrapper)
+            .args(&command)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(&log)?)
+            .spawn()
+            .context("cannot run taskset (Debian package util-linux)")?;
+        match wait_until_listening(&mut child, wanted, &log) {
+            Ok(address) => Ok(Self { address, child }),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                let said = fs::read_to_string(&log).unwrap_or_default();
+                Err(error.context(format!("{} did not start; it said: {}", command.join(" "), said.trim())))
+            }
+        }
+    }
+
+    /// The process that was started; workers descend from it.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// `http://ADDR` and `target`.
+    pub(crate) fn url(&self, target: &str) -> String {
+        format!("http://{}{target}", self.address)
+    }
+
+    /// Asks the server to leave and waits for it, so that tools around it can write their results.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        self.terminate()?;
+        let start = Instant::now();
+        while self.child.try_wait()?.is_none() {
+            ensure!(start.elapsed() < PATIENCE, "the server {} does not react to SIGTERM", self.pid());
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    fn terminate(&self) -> Result<()> {
+        let pid = Pid::from_raw(self.child.id() as i32).context("process id 0")?;
+        Ok(kill_process(pid, Signal::TERM)?)
+    }
+}
+
+impl Drop for Server {
+    /// SIGTERM first: a supervisor that is killed outright would leave its workers behind.
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.terminate();
+            let start = Instant::now();
+            while matches!(self.child.try_wait(), Ok(None)) && start.elapsed() < Duration::from_secs(2) {
+                thread::sleep(Duration::from_millis(5));
+            }
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// A loopback address that no server of this run has had, with a port that is free now; port 0 where the server says which one it got.
+fn unused_address(kind: &Kind) -> Result<SocketAddr> {
+    static LAST: AtomicU8 = AtomicU8::new(1);
+    let address = Ipv4Addr::new(127, 0, 1, LAST.fetch_add(1, Ordering::Relaxed));
+    Ok(match kind {
+        Kind::Ceiling { .. } | Kind::Sluice { .. } => SocketAddr::from((address, 0)),
+        Kind::Nginx { .. } | Kind::Lighttpd { .. } => TcpListener::bind((address, 0))?.local_addr()?,
+    })
+}
+
+fn command_line(kind: &Kind, address: SocketAddr, site: &Path, directory: &Path) -> Result<Vec<String>> {
+    let words = match kind {
+        Kind::Ceiling { executable, variant, case, send_buffer } => {
+            let mut words = vec![executable.display().to_string(), format!("--listen={address}")];
+            words.push(format!("--body={}", case.body_bytes));
+            words.push(format!("--variant={}", variant.name()));
+            words.push(format!("--file={}", site.join(case.target.trim_start_matches('/')).display()));
+            words.extend(send_buffer.map(|bytes| format!("--send-buffer={bytes}")));
+            words.extend(case.close.then(|| "--close".to_owned()));
+            words
+        }
+        Kind::Sluice { executable, config } => {
+            let config = match config {
+                Some(file) => file.clone(),
+                None => generated(directory, "sluice.toml", SLUICE_CONFIG)?,
+            };
+            let mut words =
+                vec![executable.display().to_string(), "serve".to_owned(), site.display().to_string()];
+            words.extend(["--listen".to_owned(), address.to_string()]);
+            words.extend(["--config".to_owned(), config.display().to_string()]);
+            words
+        }
+        Kind::Nginx { sendfile, tcp_nopush, multi_accept } => {
+            let text = nginx_config(address, site, directory, *sendfile, *tcp_nopush, *multi_accept);
+            let config = generated(directory, "nginx.conf", &text)?;
+            vec![
+                "nginx".to_owned(),
+                "-c".to_owned(),
+                config.display().to_string(),
+                "-e".to_owned(),
+                "stderr".to_owned(),
+            ]
+        }
+        Kind::Lighttpd { backend } => {
+            let config = generated(directory, "lighttpd.conf", &lighttpd_config(address, site, backend))?;
+            vec!["lighttpd".to_owned(), "-D".to_owned(), "-f".to_owned(), config.display().to_string()]
+        }
+    };
+    Ok(words)
+}
+
+fn generated(directory: &Path, name: &str, text: &str) -> Result<PathBuf> {
+    let path = directory.join(name);
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+/// No access log, as with the peers, and room for the connections that are counted.
+const SLUICE_CONFIG: &str = "\
+access_log = \"off\"
+max_connections = 18000
+";
+
+/// One process: workers of a foreground nginx do the same work, and tools like valgrind follow one process more easily.
+fn nginx_config(
+    address: SocketAddr,
+    site: &Path,
+    directory: &Path,
+    sendfile: bool,
+    tcp_nopush: bool,
+    multi_accept: bool,
+) -> String {
+    let switch = |on: bool| if on { "on" } else { "off" };
+    format!(
+        "\
+daemon off;
+master_process off;
+worker_processes 1;
+worker_rlimit_nofile 20000;
+pid {directory}/nginx.pid;
+error_log stderr error;
+events {{
+    use epoll;
+    worker_connections 19000;
+    multi_accept {multi_accept};
+    accept_mutex off;
+}}
+http {{
+    access_log off;
+    types {{ text/html html; }}
+    sendfile {sendfile};
+    tcp_nopush {tcp_nopush};
+    tcp_nodelay on;
+    keepalive_requests 1000000000;
+    keepalive_timeout 3600s;
+    client_header_timeout 3600s;
+    send_timeout 3600s;
+    open_file_cache max=1000 inactive=3600s;
+    open_file_cache_valid 60s;
+    client_body_temp_path {directory}/body;
+    proxy_temp_path {directory}/proxy;
+    fastcgi_temp_path {directory}/fastcgi;
+    uwsgi_temp_path {directory}/uwsgi;
+    scgi_temp_path {directory}/scgi;
+    server {{
+        listen {address} backlog=4096;
+        root {site};
+    }}
+}}
+",
+        directory = directory.display(),
+        site = site.display(),
+        sendfile = switch(sendfile),
+        tcp_nopush = switch(tcp_nopush),
+        multi_accept = switch(multi_accept),
+    )
+}
+
+/// 65,535 is the most requests for a connection that lighttpd can be told.
+fn lighttpd_config(address: SocketAddr, site: &Path, backend: &str) -> String {
+    format!(
+        "\
+server.document-root = \"{site}\"
+server.bind = \"{ip}\"
+server.port = {port}
+server.event-handler = \"linux-sysepoll\"
+server.network-backend = \"{backend}\"
+server.max-worker = 0
+server.max-fds = 20000
+server.max-connections = 19000
+server.listen-backlog = 4096
+server.max-keep-alive-requests = 65535
+server.max-keep-alive-idle = 3600
+server.max-read-idle = 3600
+server.max-write-idle = 3600
+server.stat-cache-engine = \"simple\"
+server.modules = ()
+mimetype.assign = ( \".html\" => \"text/html\" )
+",
+        site = site.display(),
+        ip = address.ip(),
+        port = address.port(),
+    )
+}
+
+fn wait_until_listening(child: &mut Child, wanted: SocketAddr, log: &Path) -> Result<SocketAddr> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            bail!("it ended with {status}");
+        }
+        let address = match wanted.port() {
+            0 => announced_address(&fs::read_to_string(log)?),
+            _ => Some(wanted),
+        };
+        if let Some(address) = address
+            && TcpStream::connect(address).is_ok()
+        {
+            return Ok(address);
+        }
+        ensure!(start.elapsed() < PATIENCE, "it does not listen after {PATIENCE:?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The address in the line `listening on http://ADDR/ ...`.
+fn announced_address(log: &str) -> Option<SocketAddr> {
+    let (_, rest) = log.split_once("listening on http://")?;
+    let end = rest.find(['/', ' ', '\n'])?;
+    rest[..end].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_announced_address_is_read_once_it_is_complete() {
+        assert_eq!(announced_address("listening on http://127.0.0.1:401"), None);
+        assert_eq!(
+            announced_address("note\nlistening on http://127.0.0.1:40113/ (sped, /srv/www)\n"),
+            Some(SocketAddr::from(([127, 0, 0, 1], 40113)))
+        );
+    }
+}

@@ -1,0 +1,288 @@
+//! `ceiling`: a server that parses nothing and always sends the same reply, as the yardstick for servers that do work.
+//!
+//! It makes the system calls that ours makes, in the same order and number, and writes replies of the same length in the same
+//! pieces; what it leaves out is everything in between. So a server's CPU time per request divided by this one's is what HTTP
+//! and the files cost, and nothing can be much below 1.
+//!
+//! One thread: edge-triggered epoll; accept until the queue is empty, receiving from each new connection at once; one receive per
+//! event (a short one has drained the socket); one writev for a reply from memory, or sendmsg with `MSG_MORE` and one sendfile.
+//! A connection is registered for reading and writing once, and not at all when it ends with its first reply.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSlice, Read as _};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use clap::{Parser, ValueEnum};
+use sys::epoll::Epoll;
+use sys::event::{Events, Interest};
+use sys::socket::{self, ListenOptions};
+
+/// A web server that parses nothing and sends a constant: the least that a request can cost.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Options {
+    /// Where to listen; port 0 picks a port, which is printed
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// Length of the body in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 1024)]
+    body: usize,
+    /// How the body is sent
+    #[arg(long, value_enum, default_value_t = Variant::Memory)]
+    variant: Variant,
+    /// The file that holds the body; from memory, a body of `x` will do
+    #[arg(long, required_if_eq("variant", "sendfile"))]
+    file: Option<PathBuf>,
+    /// Say `Connection: close` and close after each reply
+    #[arg(long)]
+    close: bool,
+    /// Fixed send buffer of each connection (`SO_SNDBUF`); the kernel's own choice if left out
+    #[arg(long, value_name = "BYTES")]
+    send_buffer: Option<u32>,
+    /// The CPU to run on
+    #[arg(long)]
+    cpu: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Variant {
+    /// Head and body in one writev
+    Memory,
+    /// Head by sendmsg with `MSG_MORE`, body by sendfile
+    Sendfile,
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    if let Some(cpu) = options.cpu {
+        sys::process::pin_to_cpus(&[cpu]).with_context(|| format!("cannot run on CPU {cpu}"))?;
+    }
+    let reply = Reply::new(&options)?;
+    let listen = ListenOptions { send_buffer: options.send_buffer, ..ListenOptions::default() };
+    let listener = socket::listen_tcp(options.listen, &listen)
+        .with_context(|| format!("cannot listen on {}", options.listen))?;
+    let address = socket::local_address(&listener)?;
+    let mut ceiling = Ceiling::new(listener, reply)?;
+    eprintln!("listening on http://{address}/ (ceiling, {:?}, {} bytes)", options.variant, options.body);
+    ceiling.run()
+}
+
+/// The reply, in the pieces in which ours is kept: what is made for each reply, what the file table holds, the file.
+struct Reply {
+    own: Vec<u8>,
+    pinned: Vec<u8>,
+    file: Option<(File, u64)>,
+    close: bool,
+}
+
+enum Sent {
+    Everything,
+    Blocked,
+}
+
+impl Reply {
+    fn new(options: &Options) -> Result<Self> {
+        let mut own =
+            b"HTTP/1.1 200 OK\r\nServer: sluice\r\nDate: Thu, 20 Nov 2025 12:00:00 GMT\r\n".to_vec();
+        if options.close {
+            own.extend_from_slice(b"Connection: close\r\n");
+        }
+        let mut pinned = format!(
+            "Content-Length: {}\r\nContent-Type: text/html\r\nAccept-Ranges: bytes\r\n\
+             ETag: \"0123456789abcdef-0123456789abcdef\"\r\nLast-Modified: Thu, 20 Nov 2025 12:00:00 GMT\r\n\r\n",
+            options.body
+        )
+        .into_bytes();
+        let file = options.file.as_deref().map(|path| open(path, options.body)).transpose()?;
+        if options.variant == Variant::Memory {
+            match file.as_ref() {
+                Some(mut file) => _ = file.read_to_end(&mut pinned)?,
+                None => pinned.resize(pinned.len() + options.body, b'x'),
+            }
+        }
+        let file =
+            file.filter(|_| options.variant == Variant::Sendfile).map(|file| (file, options.body as u64));
+        Ok(Self { own, pinned, file, close: options.close })
+    }
+
+    /// Sends what remains of a reply of which `*sent` bytes are gone. A short write has met a full buffer: the next edge
+    /// tells of room.
+    fn send(&self, connection: &OwnedFd, sent: &mut u64) -> io::Result<Sent> {
+        let head = (self.own.len() + self.pinned.len()) as u64;
+        if *sent < head {
+            let own = self.own.get(*sent as usize..).unwrap_or_default();
+            let pinned = &self.pinned[(*sent as usize).saturating_sub(self.own.len())..];
+            let slices = [IoSlice::new(own), IoSlice::new(pinned)];
+            let slices = if own.is_empty() { &slices[1..] } else { &slices };
+            let written = match self.file {
+                None => socket::write_vectored(connection, slices),
+                Some(_) => socket::send_more(connection, slices),
+            };
+            *sent += unless_blocked(written)? as u64;
+            if *sent < head {
+                return Ok(Sent::Blocked);
+            }
+        }
+        if let Some((file, length)) = &self.file {
+            let mut offset = *sent - head;
+            let rest = (length - offset) as usize;
+            unless_blocked(socket::send_file(connection, file, &mut offset, rest))?;
+            *sent = head + offset;
+            if offset < *length {
+                return Ok(Sent::Blocked);
+            }
+        }
+        Ok(Sent::Everything)
+    }
+}
+
+struct Connection {
+    socket: OwnedFd,
+    registered: bool,
+    /// Length of the first request on this connection, and, it is assumed, of all others; 0 before it came.
+    request_bytes: usize,
+    /// Bytes of requests received and not yet counted as a whole request.
+    received: usize,
+    /// Replies that are owed, the one being sent included.
+    owed: usize,
+    /// Bytes of the reply being sent that are gone.
+    sent: u64,
+}
+
+/// What remains to be done with a connection after it had its turn.
+enum Turn {
+    Wait,
+    Close,
+}
+
+struct Ceiling {
+    epoll: Epoll,
+    listener: OwnedFd,
+    reply: Reply,
+    /// By descriptor number, which is the epoll token as well.
+    connections: Vec<Option<Connection>>,
+    buffer: Vec<u8>,
+}
+
+const LISTENER: u64 = u64::MAX;
+
+impl Ceiling {
+    fn new(listener: OwnedFd, reply: Reply) -> Result<Self> {
+        sys::process::raise_descriptor_limit()?;
+        let epoll = Epoll::new()?;
+        epoll.add(&listener, LISTENER, Interest::READABLE.on_edge())?;
+        Ok(Self { epoll, listener, reply, connections: Vec::new(), buffer: vec![0; 16 << 10] })
+    }
+
+    fn run(&mut self) -> Result<()> {
+        let mut events = Events::default();
+        loop {
+            self.epoll.wait(&mut events, None)?;
+            for ready in events.iter() {
+                if ready.token == LISTENER {
+                    self.accept()?;
+                } else {
+                    self.turn(ready.token as usize, ready.readable || ready.hang_up || ready.error);
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self) -> Result<()> {
+        loop {
+            let socket = match socket::accept(&self.listener) {
+                Ok(socket) => socket,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
+                Err(error) => return Err(error).context("cannot accept"),
+            };
+            let index = socket.as_raw_fd() as usize;
+            if index >= self.connections.len() {
+                self.connections.resize_with(index + 1, || None);
+            }
+            self.connections[index] = Some(Connection {
+                socket,
+                registered: false,
+                request_bytes: 0,
+                received: 0,
+                owed: 0,
+                sent: 0,
+            });
+            self.turn(index, true);
+        }
+    }
+
+    /// Receives (if there may be something), replies, and then registers or closes.
+    fn turn(&mut self, index: usize, readable: bool) {
+        // The connection may have been closed earlier in the same batch of events.
+        let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else { return };
+        let turn = connection.serve(readable, &mut self.buffer, &self.reply).unwrap_or(Turn::Close);
+        let keep = match turn {
+            Turn::Close => false,
+            Turn::Wait if connection.registered => true,
+            Turn::Wait => {
+                connection.registered = true;
+                self.epoll.add(&connection.socket, index as u64, Interest::BOTH.on_edge()).is_ok()
+            }
+        };
+        if !keep {
+            self.connections[index] = None;
+        }
+    }
+}
+
+impl Connection {
+    fn serve(&mut self, readable: bool, buffer: &mut [u8], reply: &Reply) -> io::Result<Turn> {
+        let mut more = readable;
+        while more {
+            match socket::recv(&self.socket, buffer) {
+                Ok(0) => return Ok(Turn::Close),
+                Ok(count) => {
+                    self.count_requests(&buffer[..count]);
+                    more = count == buffer.len();
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => more = false,
+                Err(error) => return Err(error),
+            }
+        }
+        while self.owed > 0 {
+            match reply.send(&self.socket, &mut self.sent)? {
+                Sent::Blocked => return Ok(Turn::Wait),
+                Sent::Everything if reply.close => return Ok(Turn::Close),
+                Sent::Everything => {
+                    self.owed -= 1;
+                    self.sent = 0;
+                }
+            }
+        }
+        Ok(Turn::Wait)
+    }
+
+    /// The first request ends at the first empty line; after that, lengths are enough.
+    fn count_requests(&mut self, input: &[u8]) {
+        self.received += input.len();
+        if self.request_bytes == 0 {
+            let Some(end) = input.windows(4).position(|window| window == b"\r\n\r\n") else { return };
+            self.request_bytes = self.received - input.len() + end + 4;
+        }
+        self.owed += self.received / self.request_bytes;
+        self.received %= self.request_bytes;
+    }
+}
+
+fn open(path: &Path, length: usize) -> Result<File> {
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let found = file.metadata()?.len();
+    ensure!(found == length as u64, "{} has {found} bytes, but --body says {length}", path.display());
+    Ok(file)
+}
+
+fn unless_blocked(result: io::Result<usize>) -> io::Result<usize> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+        other => other,
+    }
+}

@@ -1,23 +1,27 @@
 //! What each worker counts, and the one table that names it for every status format.
 //!
-//! A worker is the only writer of its [`Counters`]; the status thread (of the same process, or of the supervisor
-//! when the block lies in a shared mapping) reads them at any time. So an increment is a plain load, add and store, with
-//! no locked instruction, and a reader may see one counter a moment before another but never a torn value.
+//! A worker is the only writer of its [`Counters`]; the status thread (of the same process, or of the
+//! supervisor when the block lies in a shared mapping) reads them at any time. So an increment is a plain
+//! load, add and store, with no locked instruction, and a reader may see one counter a moment before another
+//! but never a torn value.
 //!
-//! Three kinds of value: counters only grow; gauges are set by the worker when they change; the *census* (connections
-//! by state) would cost an update per state change and is therefore taken on demand: see [`Census`].
+//! Three kinds of value: counters only grow; gauges are set by the worker when they change; the *census*
+//! (connections by state) would cost an update per state change and is therefore taken on demand: see
+//! [`Census`].
 //!
-//! [`METRICS`] describes every value once. Text, JSON and Prometheus output all walk it, so a value added to the
-//! struct and to the table appears everywhere.
+//! [`METRICS`] describes every value once. Text, JSON and Prometheus output all walk it, so a value added to
+//! the struct and to the table appears everywhere.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use http1::{ErrorKind, TimerKind};
 
-/// One number with a single writer and any number of readers.
-#[derive(Debug, Default)]
-#[repr(transparent)]
-pub struct Counter(AtomicU64);
+sys::shareable! {
+    /// One number with a single writer and any number of readers.
+    #[derive(Debug, Default)]
+    #[repr(transparent)]
+    pub struct Counter(AtomicU64);
+}
 
 impl Counter {
     /// Adds `n`. Only the owning worker may call this: two writers would lose increments.
@@ -47,70 +51,72 @@ impl Counter {
     }
 }
 
-/// Everything one worker counts. All zero is the valid initial state, so it may be laid over a fresh shared mapping;
-/// the alignment keeps two workers' blocks off one (doubly fetched) cache line.
-#[derive(Debug, Default)]
-#[repr(C, align(128))]
-pub struct Counters {
-    /// Connections accepted.
-    pub accepts: Counter,
-    /// Accept phases, including those that accepted nothing.
-    pub accept_phases: Counter,
-    /// Accept phases by the number of connections they accepted; see [`Counters::accept_phase`].
-    pub accepts_per_phase: [Counter; ACCEPTS_PER_PHASE_BOUNDS.len() + 1],
-    /// The most connections accepted in one accept phase.
-    pub accepts_per_phase_max: Counter,
-    /// Turns of the event loop.
-    pub phases: Counter,
-    /// System calls that waited or asked for events.
-    pub event_waits: Counter,
+sys::shareable! {
+    /// Everything one worker counts. It may lie in a [`Shared`](sys::shared::Shared) mapping; the alignment
+    /// keeps two workers' blocks off one (doubly fetched) cache line.
+    #[derive(Debug, Default)]
+    #[repr(C, align(128))]
+    pub struct Counters {
+        /// Connections accepted.
+        pub accepts: Counter,
+        /// Accept phases, including those that accepted nothing.
+        pub accept_phases: Counter,
+        /// Accept phases by the number of connections they accepted; see [`Counters::accept_phase`].
+        pub accepts_per_phase: [Counter; ACCEPTS_PER_PHASE_BOUNDS.len() + 1],
+        /// The most connections accepted in one accept phase.
+        pub accepts_per_phase_max: Counter,
+        /// Turns of the event loop.
+        pub phases: Counter,
+        /// System calls that waited or asked for events.
+        pub event_waits: Counter,
 
-    /// Connections taken into service.
-    pub connections_opened: Counter,
-    /// Connections closed, for whatever reason.
-    pub connections_closed: Counter,
-    /// Idle connections closed to make room for new ones.
-    pub connections_closed_under_pressure: Counter,
-    /// Connections that ended by a reset, by cause.
-    pub resets: [Counter; Reset::NAMES.len()],
-    /// Deadlines that passed.
-    pub timeouts: [Counter; TIMEOUTS.len()],
-    /// Requests refused because they broke the protocol or a limit.
-    pub refusals: [Counter; REFUSALS.len()],
+        /// Connections taken into service.
+        pub connections_opened: Counter,
+        /// Connections closed, for whatever reason.
+        pub connections_closed: Counter,
+        /// Idle connections closed to make room for new ones.
+        pub connections_closed_under_pressure: Counter,
+        /// Connections that ended by a reset, by cause.
+        pub resets: [Counter; Reset::NAMES.len()],
+        /// Deadlines that passed.
+        pub timeouts: [Counter; TIMEOUTS.len()],
+        /// Requests refused because they broke the protocol or a limit.
+        pub refusals: [Counter; REFUSALS.len()],
 
-    /// Request heads received whole.
-    pub requests: Counter,
-    /// Replies by class, counted when they end.
-    pub replies: [Counter; REPLY_CLASSES.len()],
-    /// Replies with the codes of [`REPLY_CODES`].
-    pub replies_by_code: [Counter; REPLY_CODES.len()],
-    /// Bytes handed to sockets, heads included.
-    pub bytes_sent: Counter,
-    /// Bytes taken from sockets.
-    pub bytes_received: Counter,
+        /// Request heads received whole.
+        pub requests: Counter,
+        /// Replies by class, counted when they end.
+        pub replies: [Counter; REPLY_CLASSES.len()],
+        /// Replies with the codes of [`REPLY_CODES`].
+        pub replies_by_code: [Counter; REPLY_CODES.len()],
+        /// Bytes handed to sockets, heads included.
+        pub bytes_sent: Counter,
+        /// Bytes taken from sockets.
+        pub bytes_received: Counter,
 
-    /// System calls that failed in a way that the worker had to survive.
-    pub errors: [Counter; Failure::NAMES.len()],
-    /// Access log lines that were not written, by cause.
-    pub access_log_dropped: [Counter; LineLoss::NAMES.len()],
+        /// System calls that failed in a way that the worker had to survive.
+        pub errors: [Counter; Failure::NAMES.len()],
+        /// Access log lines that were not written, by cause.
+        pub access_log_dropped: [Counter; LineLoss::NAMES.len()],
 
-    /// Look-ups answered by the open-file table.
-    pub file_table_hits: Counter,
-    /// Look-ups that had to go to the file system.
-    pub file_table_misses: Counter,
-    /// Entries removed to make room.
-    pub file_table_evictions: Counter,
-    /// Entries in the table now.
-    pub file_table_entries: Counter,
-    /// Descriptors held by the table now.
-    pub file_table_descriptors: Counter,
-    /// Bytes of heads and small bodies held by the table now.
-    pub file_table_memory_bytes: Counter,
+        /// Look-ups answered by the open-file table.
+        pub file_table_hits: Counter,
+        /// Look-ups that had to go to the file system.
+        pub file_table_misses: Counter,
+        /// Entries removed to make room.
+        pub file_table_evictions: Counter,
+        /// Entries in the table now.
+        pub file_table_entries: Counter,
+        /// Descriptors held by the table now.
+        pub file_table_descriptors: Counter,
+        /// Bytes of heads and small bodies held by the table now.
+        pub file_table_memory_bytes: Counter,
 
-    /// Connections by state, as of the last census.
-    pub connections: [Counter; ConnectionState::NAMES.len()],
-    /// The request for a census and its answer.
-    pub census: Census,
+        /// Connections by state, as of the last census.
+        pub connections: [Counter; ConnectionState::NAMES.len()],
+        /// The request for a census and its answer.
+        pub census: Census,
+    }
 }
 
 impl Counters {
@@ -160,8 +166,8 @@ impl Counters {
         self.access_log_dropped[cause as usize].add(lines);
     }
 
-    /// Answers a pending census with the connections of each state in [`ConnectionState`] order. `count` walks the
-    /// worker's connections; it is called only when somebody asks.
+    /// Answers a pending census with the connections of each state in [`ConnectionState`] order. `count`
+    /// walks the worker's connections; it is called only when somebody asks.
     #[inline]
     pub fn answer_census(&self, count: impl FnOnce() -> [u64; ConnectionState::NAMES.len()]) {
         let Some(wanted) = self.census.pending() else { return };
@@ -172,17 +178,20 @@ impl Counters {
     }
 }
 
-/// How the status thread asks a worker to count its connections by state: it bumps `wanted` and wakes the worker, which
-/// stores the gauges and then sets `done` to the generation that it has seen.
-#[derive(Debug, Default)]
-#[repr(C)]
-pub struct Census {
-    wanted: AtomicU32,
-    done: AtomicU32,
+sys::shareable! {
+    /// How the status thread asks a worker to count its connections by state: it bumps `wanted` and wakes the
+    /// worker, which stores the gauges and then sets `done` to the generation that it has seen.
+    #[derive(Debug, Default)]
+    #[repr(C)]
+    pub struct Census {
+        wanted: AtomicU32,
+        done: AtomicU32,
+    }
 }
 
 impl Census {
-    /// Asks for a new census and returns its generation, for [`Census::is_done`]. The worker has to be woken as well.
+    /// Asks for a new census and returns its generation, for [`Census::is_done`]. The worker has to be woken
+    /// as well.
     pub fn request(&self) -> u32 {
         self.wanted.fetch_add(1, Ordering::Release).wrapping_add(1)
     }
@@ -239,7 +248,8 @@ impl Reset {
 /// Which system call failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// `accept` found no free descriptor in this process (EMFILE) or system (ENFILE), or no memory; accepting pauses.
+    /// `accept` found no free descriptor in this process (EMFILE) or system (ENFILE), or no memory; accepting
+    /// pauses.
     AcceptExhausted,
     /// `accept` failed otherwise, ECONNABORTED included.
     Accept,
@@ -311,7 +321,8 @@ pub const ACCEPTS_PER_PHASE_BOUNDS: [u64; 13] = [0, 1, 2, 4, 8, 16, 32, 64, 128,
 /// One row of the table: a name for programs, words for people, and where the values are.
 #[derive(Debug)]
 pub struct Metric {
-    /// Without prefix and unit suffix: JSON uses it as it is, Prometheus as `sluice_<name>`, plus `_total` for counters.
+    /// Without prefix and unit suffix: JSON uses it as it is, Prometheus as `sluice_<name>`, plus `_total`
+    /// for counters.
     pub name: &'static str,
     /// One sentence for people, without the full stop.
     pub help: &'static str,
@@ -330,7 +341,8 @@ pub enum Kind {
     Gauge,
     /// A high-water mark. Totals over workers are maxima.
     Peak,
-    /// Counts per bucket, not cumulative; bounds as in [`ACCEPTS_PER_PHASE_BOUNDS`]. Totals over workers are sums.
+    /// Counts per bucket, not cumulative; bounds as in [`ACCEPTS_PER_PHASE_BOUNDS`]. Totals over workers are
+    /// sums.
     Histogram,
 }
 
@@ -490,6 +502,14 @@ mod tests {
         // The block ends with the census; whatever lies before it is counters and nothing else.
         let counters = std::mem::offset_of!(Counters, census) / size_of::<Counter>();
         assert_eq!(addresses.len(), counters);
+    }
+
+    #[test]
+    fn counters_may_lie_in_shared_memory() {
+        let block = sys::shared::Shared::<Counters>::new().unwrap();
+        block.accept_phase(2);
+        assert_eq!(block.accepts.get(), 2);
+        assert_eq!(std::ptr::from_ref(&*block).addr() % 128, 0);
     }
 
     #[test]

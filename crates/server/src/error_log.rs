@@ -1,7 +1,8 @@
 //! The error log: `tracing` events as lines on standard error or in a file that can be reopened.
 //!
-//! Whoever logs calls `tracing::error!` and its siblings; [`init`] says once where that goes. Messages from an event
-//! loop pass through [`Limited`], because what goes wrong for one connection tends to go wrong for ten thousand.
+//! Whoever logs calls `tracing::error!` and its siblings; [`init`] says once where that goes. Messages from
+//! an event loop pass through [`Limited`], because what goes wrong for one connection tends to go wrong for
+//! ten thousand.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -98,8 +99,8 @@ pub struct Limited {
 }
 
 impl Limited {
-    /// Whether a message may pass at `now_ms` (of any clock that does not go back), and then the number of those since
-    /// the last that might not.
+    /// Whether a message may pass at `now_ms` (of any clock that does not go back), and then the number of
+    /// those since the last that might not.
     pub fn permit(&mut self, now_ms: u64) -> Option<u64> {
         if now_ms < self.next_ms {
             self.suppressed += 1;

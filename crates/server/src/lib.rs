@@ -4,3 +4,4 @@ pub mod access_log;
 pub mod config;
 pub mod counters;
 pub mod error_log;
+pub mod status;

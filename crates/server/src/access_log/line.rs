@@ -11,21 +11,19 @@ use std::net::IpAddr;
 use std::time::{Duration, UNIX_EPOCH};
 
 use http1::{Fields, Head};
+use sys::socket::PeerAddress;
 
 /// How requests are written down.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Format {
-    /// `%h - - [%t] "%r" %>s %B "%{Referer}i" "%{User-agent}i"` of Apache's `mod_log_config`, which is nginx's predefined
-    /// `combined`. Bytes that could mislead a reader (quotes, backslashes, controls, anything beyond ASCII) are
-    /// written `\xHH`, as nginx does.
+    /// `%h - - [%t] "%r" %>s %B "%{Referer}i" "%{User-agent}i"` of Apache's `mod_log_config`, which is
+    /// nginx's predefined `combined`. Bytes that could mislead a reader (quotes, backslashes, controls,
+    /// anything beyond ASCII) are written `\xHH`, as nginx does.
     #[default]
     Combined,
     /// One JSON object a line (see docs/status.md). Bytes that are not UTF-8 become U+FFFD.
     Json,
 }
-
-/// Who asked. `None` is a client on a Unix socket.
-pub type Peer = Option<IpAddr>;
 
 /// More than the outcome ever takes.
 pub(super) const OUTCOME_ROOM: usize = 96;
@@ -34,7 +32,13 @@ pub(super) const OUTCOME_ROOM: usize = 96;
 type Split = u32;
 
 /// Writes both texts of a line, and where the first ends. `head` is `None` if it could not be read.
-pub(super) fn begin(format: Format, line: &mut Vec<u8>, peer: &Peer, head: Option<&Head<'_>>, time: &str) {
+pub(super) fn begin(
+    format: Format,
+    line: &mut Vec<u8>,
+    peer: &PeerAddress,
+    head: Option<&Head<'_>>,
+    time: &str,
+) {
     line.clear();
     let fields = head.map_or(Fields::default(), |head| head.fields);
     let split = match format {
@@ -164,9 +168,10 @@ fn push_time(text: &mut String, format: Format, unix_secs: u64) {
     text.extend(parts);
 }
 
-fn push_peer(line: &mut Vec<u8>, peer: &Peer) {
-    match peer.map(|address| address.to_canonical()) {
-        Some(IpAddr::V4(address)) => {
+fn push_peer(line: &mut Vec<u8>, peer: &PeerAddress) {
+    let PeerAddress::Inet(address) = peer else { return line.extend_from_slice(b"unix:") };
+    match address.ip().to_canonical() {
+        IpAddr::V4(address) => {
             let mut numbers = itoa::Buffer::new();
             for (place, octet) in address.octets().into_iter().enumerate() {
                 if place > 0 {
@@ -176,12 +181,12 @@ fn push_peer(line: &mut Vec<u8>, peer: &Peer) {
             }
         }
         // Writing to a Vec can't fail.
-        Some(IpAddr::V6(address)) => drop(write!(line, "{address}")),
-        None => line.extend_from_slice(b"unix:"),
+        IpAddr::V6(address) => drop(write!(line, "{address}")),
     }
 }
 
-/// Writes `\xHH` for what could end the quoted string, or a terminal or log reader could take for something else.
+/// Writes `\xHH` for what could end the quoted string, or a terminal or log reader could take for something
+/// else.
 fn push_escaped(line: &mut Vec<u8>, text: &[u8]) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     if is_plain(text) {
@@ -208,7 +213,8 @@ fn push_json_string(line: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Whether every byte stands for itself in both formats. Without an early exit, so that it becomes vector instructions.
+/// Whether every byte stands for itself in both formats. Without an early exit, so that it becomes vector
+/// instructions.
 fn is_plain(text: &[u8]) -> bool {
     text.iter().fold(0, |odd, &byte| odd | u8::from(!is_plain_byte(byte))) == 0
 }

@@ -1,10 +1,11 @@
 //! The access log: one line for each request, written without ever making the event loop wait for a disk.
 //!
 //! A line is made in two halves ([`line`]): what the request says is noted while its head is at hand
-//! ([`AccessLog::begin`]), the outcome when the reply has ended ([`AccessLog::end`]). Whole lines gather in the worker's
-//! buffer, which goes to the helper thread ([`writer`]) when it is full or a second old, and comes back empty through
-//! another channel. Each worker owns a fixed number of buffers; when all of them are with the helper, the disk has
-//! fallen behind, and lines are either dropped and counted or the worker waits, as the operator chose.
+//! ([`AccessLog::begin`]), the outcome when the reply has ended ([`AccessLog::end`]). Whole lines gather in
+//! the worker's buffer, which goes to the helper thread ([`writer`]) when it is full or a second old, and
+//! comes back empty through another channel. Each worker owns a fixed number of buffers; when all of them are
+//! with the helper, the disk has fallen behind, and lines are either dropped and counted or the worker waits,
+//! as the operator chose.
 
 mod line;
 mod writer;
@@ -13,10 +14,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 
 use http1::Head;
+use sys::socket::PeerAddress;
 
 use crate::counters::{Counters, LineLoss};
+pub use line::Format;
 use line::TimeText;
-pub use line::{Format, Peer};
 use writer::{Message, Returned};
 pub use writer::{OpenError, Target, Writer};
 
@@ -57,19 +59,19 @@ const BUFFERS: usize = 16;
 const FLUSH_AFTER_MS: u64 = 1000;
 
 impl AccessLog {
-    /// Begins the line of a request that was read at `unix_secs`. `line` is overwritten; it has no meaning but for
-    /// [`end`](Self::end).
-    pub fn begin(&mut self, line: &mut Vec<u8>, peer: &Peer, head: &Head<'_>, unix_secs: u64) {
+    /// Begins the line of a request that was read at `unix_secs`. `line` is overwritten; it has no meaning
+    /// but for [`end`](Self::end).
+    pub fn begin(&mut self, line: &mut Vec<u8>, peer: &PeerAddress, head: &Head<'_>, unix_secs: u64) {
         line::begin(self.format, line, peer, Some(head), self.time.at(self.format, unix_secs));
     }
 
     /// Begins the line of a request whose head could not be read.
-    pub fn begin_unreadable(&mut self, line: &mut Vec<u8>, peer: &Peer, unix_secs: u64) {
+    pub fn begin_unreadable(&mut self, line: &mut Vec<u8>, peer: &PeerAddress, unix_secs: u64) {
         line::begin(self.format, line, peer, None, self.time.at(self.format, unix_secs));
     }
 
-    /// Completes a line begun by [`begin`](Self::begin): the reply's status, the bytes of its body that were sent, and
-    /// how long it took from the request's last byte to the reply's.
+    /// Completes a line begun by [`begin`](Self::begin): the reply's status, the bytes of its body that were
+    /// sent, and how long it took from the request's last byte to the reply's.
     pub fn end(&mut self, line: &[u8], status: u16, body_bytes: u64, duration_ms: u64) {
         if self.buffer.len() + line.len() + line::OUTCOME_ROOM > BUFFER_SIZE
             && !self.buffer.is_empty()
@@ -96,7 +98,8 @@ impl AccessLog {
         (!self.buffer.is_empty()).then(|| (self.fresh_ms + FLUSH_AFTER_MS).saturating_sub(now_ms))
     }
 
-    /// Gives the buffer to the writer and takes an empty one. False: there is none, so the writer has fallen behind.
+    /// Gives the buffer to the writer and takes an empty one. False: there is none, so the writer has fallen
+    /// behind.
     fn hand_over(&mut self) -> bool {
         let Some(empty) = self.empty_buffer() else { return false };
         let bytes = std::mem::replace(&mut self.buffer, empty);

@@ -16,7 +16,11 @@ fn head<'a>(target: &'a [u8], fields: Fields<'a>) -> Head<'a> {
     }
 }
 
-fn line(format: Format, peer: &Peer, head: Option<&Head<'_>>) -> String {
+fn peer(address: &str) -> PeerAddress {
+    PeerAddress::Inet((address.parse::<std::net::IpAddr>().unwrap(), 40_000).into())
+}
+
+fn line(format: Format, peer: &PeerAddress, head: Option<&Head<'_>>) -> String {
     let (mut begun, mut out) = (Vec::new(), Vec::new());
     line::begin(format, &mut begun, peer, head, TimeText::default().at(format, 971_211_336));
     line::end(format, &mut out, &begun, 200, 2326, 17);
@@ -32,12 +36,12 @@ fn combined_is_the_published_format() {
         ..Fields::default()
     };
     assert_eq!(
-        line(Format::Combined, &Some("127.0.0.1".parse().unwrap()), Some(&head(b"/apache_pb.gif", fields))),
+        line(Format::Combined, &peer("127.0.0.1"), Some(&head(b"/apache_pb.gif", fields))),
         "127.0.0.1 - - [10/Oct/2000:20:55:36 +0000] \"GET /apache_pb.gif HTTP/1.1\" 200 2326 \
          \"http://www.example.com/start.html\" \"Mozilla/4.08 [en] (Win98; I ;Nav)\"\n"
     );
     assert_eq!(
-        line(Format::Combined, &None, None),
+        line(Format::Combined, &PeerAddress::Unix, None),
         "unix: - - [10/Oct/2000:20:55:36 +0000] \"-\" 200 2326 \"-\" \"-\"\n"
     );
 }
@@ -49,7 +53,7 @@ fn combined_escapes_whatever_could_mislead_a_reader() {
         user_agent: Some(b"\x1b[31m\n\x7f\xc3\xa9"),
         ..Fields::default()
     };
-    let line = line(Format::Combined, &Some("::1".parse().unwrap()), Some(&head(b"/\xff", fields)));
+    let line = line(Format::Combined, &peer("::1"), Some(&head(b"/\xff", fields)));
     assert!(line.starts_with("::1 - - ["), "{line}");
     let rest = r#""GET /\xFF HTTP/1.1" 200 2326 "a\x22b\x5Cc" "\x1B[31m\x0A\x7F\xC3\xA9""#.to_owned() + "\n";
     assert!(line.ends_with(&rest), "{line}");
@@ -59,8 +63,7 @@ fn combined_escapes_whatever_could_mislead_a_reader() {
 fn json_lines_parse_whatever_was_sent() {
     let every_byte: Vec<u8> = (0..=255).collect();
     let fields = Fields { user_agent: Some(&every_byte), ..Fields::default() };
-    let line =
-        line(Format::Json, &Some("::ffff:10.0.0.1".parse().unwrap()), Some(&head(b"/a?b=\"c\"", fields)));
+    let line = line(Format::Json, &peer("::ffff:10.0.0.1"), Some(&head(b"/a?b=\"c\"", fields)));
     assert_eq!(line.matches('\n').count(), 1);
     let value: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!(value["time"], "2000-10-10T20:55:36Z");
@@ -75,7 +78,7 @@ fn json_lines_parse_whatever_was_sent() {
     assert_eq!(value["referer"], serde_json::Value::Null);
     assert_eq!(value["user_agent"], String::from_utf8_lossy(&every_byte).into_owned());
     let unreadable: serde_json::Value =
-        serde_json::from_str(&self::line(Format::Json, &Some("127.0.0.1".parse().unwrap()), None)).unwrap();
+        serde_json::from_str(&self::line(Format::Json, &peer("127.0.0.1"), None)).unwrap();
     assert_eq!(unreadable["target"], serde_json::Value::Null);
 }
 
@@ -120,12 +123,7 @@ impl Setup {
 
 fn log_one(log: &mut AccessLog, target: &str) {
     let mut begun = Vec::new();
-    log.begin(
-        &mut begun,
-        &Some("127.0.0.1".parse().unwrap()),
-        &head(target.as_bytes(), Fields::default()),
-        1_800_000_000,
-    );
+    log.begin(&mut begun, &peer("127.0.0.1"), &head(target.as_bytes(), Fields::default()), 1_800_000_000);
     log.end(&begun, 200, 1, 1);
 }
 

@@ -1,7 +1,8 @@
 //! The helper thread that writes access-log lines, so that a slow or full disk is its problem alone.
 //!
-//! It takes full buffers from the workers' channel, appends each with one write, and sends the buffer back with the
-//! number of lines that could not be written. A thread does not survive a fork: start it in the process that logs.
+//! It takes full buffers from the workers' channel, appends each with one write, and sends the buffer back
+//! with the number of lines that could not be written. A thread does not survive a fork: start it in the
+//! process that logs.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -55,7 +56,8 @@ impl Writer {
     pub fn start(target: &Target, workers: usize) -> Result<Self, OpenError> {
         let named = |source| OpenError { path: target.to_string(), source };
         let file = target.open().map_err(named)?;
-        // Room for all buffers that the workers can have under way, their registration, and a nudge: nobody waits here.
+        // Room for all buffers that the workers can have under way, their registration, and a nudge: nobody
+        // waits here.
         let (sender, messages) = sync_channel(workers * (BUFFERS + 2) + 1);
         let reopen = Arc::new(AtomicBool::new(false));
         let output = Output {
@@ -99,8 +101,8 @@ impl Writer {
         let _ = self.messages.try_send(Message::Nudge);
     }
 
-    /// Waits until everything has been written. All [`AccessLog`]s must have been dropped, or be about to be by
-    /// another thread.
+    /// Waits until everything has been written. All [`AccessLog`]s must have been dropped, or be about to be
+    /// by another thread.
     pub fn finish(self) {
         drop(self.messages);
         // A panic in the thread has been reported by its hook.
@@ -168,7 +170,8 @@ impl Output {
     fn append(&mut self, lines: &[u8]) -> u64 {
         let mut rest = lines;
         if self.torn {
-            // Whatever is left of the torn line becomes a line of its own rather than the beginning of the next.
+            // Whatever is left of the torn line becomes a line of its own rather than the beginning of the
+            // next.
             match self.file.write(b"\n") {
                 Ok(1) => self.torn = false,
                 Ok(_) => return count_lines(rest),

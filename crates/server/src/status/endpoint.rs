@@ -1,0 +1,263 @@
+//! The status endpoint: a few pages over HTTP, from a thread of its own, never from a worker.
+//!
+//! A worker that hangs is exactly when somebody looks, so nothing here depends on one. Each connection is
+//! served by the same state machine as the public ones ([`http1::Connection`]), driven by blocking calls
+//! under one deadline for everything, in a short-lived thread; there are at most [`MOST_CONNECTIONS`] of
+//! those.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use http1::{Connection, End, Head, Limits, Method, Plan, Segment, Stamp, Status, Step, Terms, Tick};
+use sys::event::{Events, Interest};
+use sys::poll::PollSet;
+use sys::socket::{ListenOptions, LocalAddress};
+use sys::wake::Wake;
+
+use super::stream::{Address, Stream};
+use super::{Sources, json, prometheus, text};
+
+/// Connections served at a time; more are closed at once.
+const MOST_CONNECTIONS: usize = 16;
+
+/// From accepting a connection to closing it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 16;
+
+/// What a request may be: there is little to ask for.
+fn limits() -> Limits {
+    Limits { request_line: 1 << 10, head: 8 << 10, body: 0, requests: 1, ..Limits::default() }
+}
+
+/// The endpoint could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen for status requests on {address}: {source}")]
+pub struct BindError {
+    address: Address,
+    source: io::Error,
+}
+
+/// A bound endpoint that does not answer yet: bind before privileges are dropped, [`serve`](Self::serve)
+/// after.
+#[derive(Debug)]
+pub struct Endpoint {
+    listener: OwnedFd,
+    address: Address,
+}
+
+/// An endpoint that answers.
+#[derive(Debug)]
+pub struct Serving {
+    address: Address,
+    stop: Arc<Stop>,
+    thread: JoinHandle<()>,
+}
+
+impl Endpoint {
+    /// Binds the endpoint. A socket file that nobody answers on any more is replaced.
+    ///
+    /// # Errors
+    ///
+    /// The address is in use, not ours, or not permitted.
+    pub fn bind(address: &Address) -> Result<Self, BindError> {
+        let bound = match address {
+            Address::Tcp(address) => {
+                let options = ListenOptions { backlog: BACKLOG, ..ListenOptions::default() };
+                sys::socket::listen_tcp(*address, &options)
+            }
+            Address::Unix(path) => sys::socket::listen_unix(path, None, BACKLOG),
+        };
+        let named = |source| BindError { address: address.clone(), source };
+        let listener = bound.map_err(named)?;
+        let address = match sys::socket::local_address(&listener).map_err(named)? {
+            LocalAddress::Inet(chosen) => Address::Tcp(chosen),
+            LocalAddress::Unix(_) => address.clone(),
+        };
+        Ok(Self { listener, address })
+    }
+
+    /// Where it is, with the port that the kernel chose for port 0.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Starts to answer, with what `sources` tell.
+    ///
+    /// # Errors
+    ///
+    /// There is no thread or no descriptor to be had.
+    pub fn serve(self, sources: Arc<Sources>) -> io::Result<Serving> {
+        let stop = Arc::new(Stop { asked: AtomicBool::new(false), wake: Wake::new()? });
+        let (listener, stopping) = (self.listener, Arc::clone(&stop));
+        let thread = std::thread::Builder::new()
+            .name("status".into())
+            .spawn(move || accept_until(&stopping, &listener, &sources))?;
+        Ok(Serving { address: self.address, stop, thread })
+    }
+}
+
+impl Serving {
+    /// Where it is.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Ends it: closes the listener and removes its socket file. Answers under way may go on for a moment.
+    pub fn stop(self) {
+        self.stop.asked.store(true, Ordering::Release);
+        // An eventfd that is too full to be written to wakes as well.
+        let _ = self.stop.wake.wake();
+        // A panic in the thread has been reported by its hook.
+        let _ = self.thread.join();
+        if let Address::Unix(path) = &self.address {
+            // If it is gone already, so much the better.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Stop {
+    asked: AtomicBool,
+    wake: Wake,
+}
+
+fn accept_until(stop: &Stop, listener: &OwnedFd, sources: &Arc<Sources>) {
+    let (mut set, mut events) = (PollSet::new(), Events::default());
+    if let Err(error) =
+        set.add(listener, 0, Interest::READABLE).and_then(|()| set.add(&stop.wake, 1, Interest::READABLE))
+    {
+        tracing::error!(%error, "cannot serve status requests");
+        return;
+    }
+    // Its strong count is the number of connections, and one.
+    let connections = Arc::new(());
+    while !stop.asked.load(Ordering::Acquire) {
+        let accepted = match set.wait(&mut events, None) {
+            Ok(_) => sys::socket::accept(listener),
+            Err(error) => Err(error),
+        };
+        match accepted {
+            Ok(socket) if Arc::strong_count(&connections) <= MOST_CONNECTIONS => {
+                let (sources, connection) = (Arc::clone(sources), Arc::clone(&connections));
+                let spawned = std::thread::Builder::new().name("status-client".into()).spawn(move || {
+                    // A client that went away or was too slow is no news.
+                    let _ = serve_one(socket, &sources);
+                    drop(connection);
+                });
+                if let Err(error) = spawned {
+                    tracing::warn!(%error, "cannot answer a status request");
+                }
+            }
+            Ok(refused) => drop(refused),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            // Out of descriptors or memory: the connection stays in the queue, so don't spin.
+            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+/// Serves one connection: one request, or the answer to a broken one.
+fn serve_one(socket: OwnedFd, sources: &Sources) -> io::Result<()> {
+    let mut stream = Stream::accepted(socket, PATIENCE)?;
+    let limits = limits();
+    let began = Instant::now();
+    let now = || Tick::from_ms(began.elapsed().as_millis() as u64);
+    let mut machine = Connection::<()>::new(now(), &limits);
+    let mut input = Vec::new();
+    let mut eof = false;
+    loop {
+        let (used, plan) = match machine.receive(&limits, now(), &input, eof) {
+            Ok((used, Step::Request(head))) => (used, Some(answer(&head, sources))),
+            Ok((used, Step::Closed)) => (used.max(input.len()), None),
+            Ok((used, _)) => (used, None),
+            Err(error) if machine.owes_answer() => (
+                input.len(),
+                Some(short(error.status(), Connection::<()>::error_terms(), &error.to_string())),
+            ),
+            Err(_) => return Ok(()),
+        };
+        input.drain(..used);
+        if let Some(plan) = plan {
+            machine.respond(&limits, now(), plan);
+            send_reply(&mut stream, &mut machine, &limits, now())?;
+        }
+        match machine.wants().end {
+            End::Open if used > 0 && !input.is_empty() => {}
+            End::Open if eof => return Ok(()),
+            End::Open => eof = read_more(&mut stream, &mut input)? == 0,
+            End::ShutDown => {
+                stream.shut_down_writing()?;
+                machine.write_side_shut(&limits, now());
+            }
+            End::Close | End::Reset => return Ok(()),
+        }
+    }
+}
+
+fn send_reply(
+    stream: &mut Stream,
+    machine: &mut Connection<()>,
+    limits: &Limits,
+    now: Tick,
+) -> io::Result<()> {
+    while machine.is_replying() {
+        // Nothing is ever pinned here, so all bytes are the reply's own.
+        let sent = match machine.output().next() {
+            Some(Segment::Own(bytes)) => stream.write(bytes)?,
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        };
+        machine.sent(limits, now, sent as u64);
+    }
+    machine.release();
+    Ok(())
+}
+
+fn read_more(stream: &mut Stream, input: &mut Vec<u8>) -> io::Result<usize> {
+    let mut room = [0; 4096];
+    let n = stream.read(&mut room)?;
+    input.extend_from_slice(&room[..n]);
+    Ok(n)
+}
+
+fn answer(head: &Head<'_>, sources: &Sources) -> Plan<()> {
+    if !matches!(head.method, Method::Get | Method::Head) {
+        let mut plan = plan(Status::METHOD_NOT_ALLOWED, head.terms);
+        plan.field("Allow", b"GET, HEAD");
+        plan.text("text/plain; charset=utf-8", b"Only GET and HEAD are answered here.\n");
+        return plan;
+    }
+    let format = head.query.and_then(|query| query.strip_prefix(b"format="));
+    let (content_type, body) = match (head.path, format) {
+        (b"/", None | Some(b"text")) => {
+            ("text/plain; charset=utf-8", text::render(&sources.snapshot(), None))
+        }
+        (b"/", Some(b"json")) | (b"/json", _) => ("application/json", json::render(&sources.snapshot())),
+        (b"/", Some(b"prometheus")) | (b"/metrics", _) => {
+            (prometheus::CONTENT_TYPE, prometheus::render(sources.snapshot()))
+        }
+        (b"/health", _) => ("text/plain; charset=utf-8", "ok\n".to_owned()),
+        _ => return short(Status::NOT_FOUND, head.terms, "there are /, /json, /metrics and /health"),
+    };
+    let mut plan = plan(Status::OK, head.terms);
+    plan.field("Cache-Control", b"no-store");
+    plan.text(content_type, body.as_bytes());
+    plan
+}
+
+fn short(status: Status, terms: Terms, text: &str) -> Plan<()> {
+    let mut plan = plan(status, terms);
+    plan.text("text/plain; charset=utf-8", format!("{} {}: {text}\n", status.0, status.reason()).as_bytes());
+    plan
+}
+
+fn plan(status: Status, terms: Terms) -> Plan<()> {
+    let unix_secs = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    Plan::new(Vec::new(), status, terms.closing(), &Stamp::new("sluice", unix_secs))
+}

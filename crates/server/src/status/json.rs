@@ -1,0 +1,163 @@
+//! A snapshot as JSON, and back again for `sluice status`. The schema is in docs/status.md; names may be
+//! added to it, and a reader ignores those it does not know, so that clients and servers of different
+//! versions understand each other.
+
+use serde_json::{Map, Value, json};
+
+use super::snapshot::{ListenerSnapshot, Numbers, Snapshot, WorkerSnapshot};
+use super::system::{Group, SYSTEM};
+use crate::counters::{METRICS, Metric, Values};
+
+/// The version of the schema: changes when something is removed or comes to mean something else.
+const SCHEMA: u64 = 1;
+
+/// The answer was not a snapshot.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// Not JSON at all.
+    #[error("the status is not JSON: {0}")]
+    Syntax(#[from] serde_json::Error),
+    /// JSON of something else.
+    #[error("the status has no {0}")]
+    Missing(&'static str),
+    /// From another generation of the program.
+    #[error("the status has schema {0}, this program reads {SCHEMA}")]
+    Schema(u64),
+}
+
+/// Renders a snapshot as one JSON object, indented.
+pub fn render(snapshot: &Snapshot) -> String {
+    let workers = snapshot.workers.iter().enumerate().map(|(number, worker)| {
+        let mut object = Map::new();
+        object.insert("worker".into(), number.into());
+        object.insert("responsive".into(), worker.responsive.into());
+        object.extend(numbers_to_json(&worker.numbers));
+        Value::Object(object)
+    });
+    let listeners = snapshot.listeners.iter().map(|listener| {
+        json!({
+            "address": listener.address,
+            "accept_queue_length": listener.accept_queue_length,
+            "accept_queue_limit": listener.accept_queue_limit,
+        })
+    });
+    let mut object = Map::new();
+    object.insert("schema".into(), SCHEMA.into());
+    object.insert("time_unix_ms".into(), snapshot.time_unix_ms.into());
+    object.insert("version".into(), snapshot.version.clone().into());
+    object.insert("architecture".into(), snapshot.architecture.clone().into());
+    object.insert("pid".into(), snapshot.pid.into());
+    object.insert("started_unix_ms".into(), snapshot.started_unix_ms.into());
+    for group in Group::ALL {
+        let values = SYSTEM.iter().zip(&snapshot.system).filter(|(metric, _)| metric.group == group);
+        let values: Map<_, _> =
+            values.map(|(metric, &value)| (metric.name.to_owned(), value.into())).collect();
+        object.insert(group.name().into(), values.into());
+    }
+    object.insert("listeners".into(), listeners.collect());
+    object.insert("total".into(), numbers_to_json(&snapshot.total()).into());
+    object.insert("workers".into(), workers.collect());
+    format!("{:#}\n", Value::Object(object))
+}
+
+/// Reads what [`render`] wrote, of this or another version of the program.
+///
+/// # Errors
+///
+/// It is not a snapshot, or of a schema that this version does not know.
+pub fn read(text: &[u8]) -> Result<Snapshot, ReadError> {
+    let value: Value = serde_json::from_slice(text)?;
+    let number = |name| value[name].as_u64().ok_or(ReadError::Missing(name));
+    let text = |name| value[name].as_str().map(str::to_owned).ok_or(ReadError::Missing(name));
+    let array = |name| value[name].as_array().ok_or(ReadError::Missing(name));
+    match number("schema")? {
+        SCHEMA => {}
+        other => return Err(ReadError::Schema(other)),
+    }
+    let listener = |listener: &Value| ListenerSnapshot {
+        address: listener["address"].as_str().unwrap_or_default().to_owned(),
+        accept_queue_length: listener["accept_queue_length"].as_u64(),
+        accept_queue_limit: listener["accept_queue_limit"].as_u64(),
+    };
+    let worker = |worker: &Value| WorkerSnapshot {
+        responsive: worker["responsive"].as_bool().unwrap_or(true),
+        numbers: numbers_from_json(worker),
+    };
+    Ok(Snapshot {
+        time_unix_ms: number("time_unix_ms")?,
+        version: text("version")?,
+        architecture: text("architecture")?,
+        pid: u32::try_from(number("pid")?).map_err(|_| ReadError::Missing("pid"))?,
+        started_unix_ms: number("started_unix_ms")?,
+        system: SYSTEM.iter().map(|metric| value[metric.group.name()][metric.name].as_u64()).collect(),
+        listeners: array("listeners")?.iter().map(listener).collect(),
+        workers: array("workers")?.iter().map(worker).collect(),
+    })
+}
+
+fn numbers_to_json(numbers: &Numbers) -> Map<String, Value> {
+    let metric = |(place, metric): (usize, &Metric)| {
+        let values = numbers.of(place);
+        let value = match metric.values {
+            Values::One(_) => values[0].into(),
+            Values::By { names, .. } => names
+                .iter()
+                .zip(values)
+                .map(|(name, &value)| ((*name).to_owned(), Value::from(value)))
+                .collect(),
+        };
+        (metric.name.to_owned(), value)
+    };
+    METRICS.iter().enumerate().map(metric).collect()
+}
+
+/// What is missing counts as zero.
+fn numbers_from_json(worker: &Value) -> Numbers {
+    let mut numbers = Numbers::zero();
+    for (place, metric) in METRICS.iter().enumerate() {
+        let value = &worker[metric.name];
+        match metric.values {
+            Values::One(_) => numbers.of_mut(place)[0] = value.as_u64().unwrap_or(0),
+            Values::By { names, .. } => {
+                for (name, number) in names.iter().zip(numbers.of_mut(place)) {
+                    *number = value[name].as_u64().unwrap_or(0);
+                }
+            }
+        }
+    }
+    numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::tests::sample;
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let snapshot = sample();
+        assert_eq!(read(render(&snapshot).as_bytes()).unwrap(), snapshot);
+    }
+
+    #[test]
+    fn the_documented_names_are_there() {
+        let value: Value = serde_json::from_str(&render(&sample())).unwrap();
+        assert_eq!(value["schema"], 1);
+        assert_eq!(value["total"]["accepts"], 12);
+        assert_eq!(value["workers"][1]["replies"]["2xx"], 2);
+        assert_eq!(value["workers"][1]["responsive"], false);
+        assert_eq!(value["kernel"]["listen_overflows"], 9);
+        assert_eq!(value["listeners"][0]["accept_queue_limit"], 511);
+        assert_eq!(value["listeners"][1]["accept_queue_limit"], Value::Null);
+    }
+
+    #[test]
+    fn other_things_are_refused_by_name() {
+        let error = |text: &str| read(text.as_bytes()).unwrap_err().to_string();
+        assert!(error("<html>").starts_with("the status is not JSON"));
+        assert_eq!(error("{}"), "the status has no schema");
+        assert_eq!(error("[]"), "the status has no schema");
+        assert_eq!(error(r#"{"schema":2}"#), "the status has schema 2, this program reads 1");
+        assert_eq!(error(r#"{"schema":1}"#), "the status has no time_unix_ms");
+    }
+}

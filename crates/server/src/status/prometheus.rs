@@ -1,0 +1,173 @@
+//! A snapshot in the `OpenMetrics` text format, which Prometheus scrapes.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use super::snapshot::{Snapshot, WorkerSnapshot};
+use super::system::SYSTEM;
+use crate::counters::{ACCEPTS_PER_PHASE_BOUNDS, Kind, METRICS, Metric, Values};
+
+/// The media type of what [`render`] returns.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Renders a snapshot.
+pub fn render(snapshot: Snapshot) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(snapshot));
+    let mut text = String::new();
+    // Writing to a String can't fail, and the collector's own calls fail only with their writer.
+    let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
+    text
+}
+
+type Labels = Vec<(Cow<'static, str>, Cow<'static, str>)>;
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let identity =
+            labels([("version", self.version.clone()), ("architecture", self.architecture.clone())]);
+        encoder.encode_descriptor("sluice", "The server", None, MetricType::Info)?.encode_info(&identity)?;
+        encoder
+            .encode_descriptor(
+                "process_start_time_seconds",
+                "When the server began to serve, since the Unix epoch",
+                None,
+                MetricType::Gauge,
+            )?
+            .encode_gauge(&(self.started_unix_ms as f64 / 1000.0))?;
+        for (metric, value) in SYSTEM.iter().zip(&self.system) {
+            let Some(value) = value else { continue };
+            let name = format!("{}_{}", metric.group.prometheus_prefix(), metric.name);
+            let mut encoder =
+                encoder.encode_descriptor(&name, metric.help, None, metric_type(metric.kind))?;
+            encode_number(&mut encoder, metric.kind, *value)?;
+        }
+        self.encode_listeners(&mut encoder)?;
+        let mut responsive = encoder.encode_descriptor(
+            "sluice_worker_responsive",
+            "Whether the worker answered within 100 ms",
+            None,
+            MetricType::Gauge,
+        )?;
+        for (number, worker) in self.workers.iter().enumerate() {
+            let labels = labels([("worker", number.to_string())]);
+            responsive.encode_family(&labels)?.encode_gauge(&u32::from(worker.responsive))?;
+        }
+        for (place, metric) in METRICS.iter().enumerate() {
+            let name = format!("sluice_{}", metric.name);
+            let mut encoder =
+                encoder.encode_descriptor(&name, metric.help, None, metric_type(metric.kind))?;
+            for (number, worker) in self.workers.iter().enumerate() {
+                encode_metric(&mut encoder, metric, place, number, worker)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Snapshot {
+    fn encode_listeners(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let of_queues = [
+            ("length", "Connections that wait to be accepted"),
+            ("limit", "Most connections that may wait to be accepted"),
+        ];
+        for (what, help) in of_queues {
+            let name = format!("sluice_accept_queue_{what}");
+            let mut encoder = encoder.encode_descriptor(&name, help, None, MetricType::Gauge)?;
+            for listener in &self.listeners {
+                let value =
+                    if what == "length" { listener.accept_queue_length } else { listener.accept_queue_limit };
+                if let Some(value) = value {
+                    let labels = labels([("listener", listener.address.clone())]);
+                    encoder.encode_family(&labels)?.encode_gauge(&value)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One worker's values of one metric.
+fn encode_metric(
+    encoder: &mut MetricEncoder<'_>,
+    metric: &Metric,
+    place: usize,
+    worker_number: usize,
+    worker: &WorkerSnapshot,
+) -> fmt::Result {
+    let values = worker.numbers.of(place);
+    let of_worker = labels([("worker", worker_number.to_string())]);
+    match metric.values {
+        _ if metric.kind == Kind::Histogram => {
+            let bounds = ACCEPTS_PER_PHASE_BOUNDS.iter().map(|&bound| bound as f64).chain([f64::INFINITY]);
+            let buckets: Vec<_> = bounds.zip(values.iter().copied()).collect();
+            let accepts = METRICS.iter().position(|metric| metric.name == "accepts");
+            let sum = accepts.map_or(0, |place| worker.numbers.of(place)[0]) as f64;
+            let count = values.iter().sum();
+            encoder.encode_family(&of_worker)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+        }
+        Values::One(_) => encode_number(&mut encoder.encode_family(&of_worker)?, metric.kind, values[0]),
+        Values::By { label, names, .. } => {
+            for (name, &value) in names.iter().zip(values) {
+                let mut labels = of_worker.clone();
+                labels.push((label.into(), (*name).into()));
+                encode_number(&mut encoder.encode_family(&labels)?, metric.kind, value)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn encode_number(encoder: &mut MetricEncoder<'_>, kind: Kind, value: u64) -> fmt::Result {
+    match kind {
+        Kind::Counter => encoder.encode_counter::<NoLabelSet, u64, f64>(&value, None),
+        Kind::Gauge | Kind::Peak | Kind::Histogram => encoder.encode_gauge(&value),
+    }
+}
+
+fn metric_type(kind: Kind) -> MetricType {
+    match kind {
+        Kind::Counter => MetricType::Counter,
+        Kind::Gauge | Kind::Peak => MetricType::Gauge,
+        Kind::Histogram => MetricType::Histogram,
+    }
+}
+
+fn labels<const N: usize>(pairs: [(&'static str, String); N]) -> Labels {
+    pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::tests::sample;
+
+    #[test]
+    fn names_follow_the_conventions() {
+        let text = render(sample());
+        for line in [
+            "# TYPE sluice_accepts counter",
+            "sluice_accepts_total{worker=\"0\"} 12",
+            "sluice_info{version=\"1.2.3\",architecture=\"sped\"} 1",
+            "sluice_replies_total{worker=\"1\",class=\"2xx\"} 2",
+            "sluice_connections{worker=\"0\",state=\"idle\"} 4",
+            "sluice_accepts_per_phase_bucket{le=\"4.0\",worker=\"0\"} 1",
+            "sluice_accepts_per_phase_bucket{le=\"8.0\",worker=\"0\"} 3",
+            "sluice_accepts_per_phase_bucket{le=\"+Inf\",worker=\"0\"} 3",
+            "sluice_accepts_per_phase_sum{worker=\"0\"} 12.0",
+            "sluice_accepts_per_phase_count{worker=\"0\"} 3",
+            "sluice_accept_queue_length{listener=\"http://127.0.0.1:80/\"} 3",
+            "sluice_kernel_listen_overflows_total 9",
+            "sluice_worker_responsive{worker=\"1\"} 0",
+            "process_open_fds 0",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+}

@@ -1,0 +1,256 @@
+//! Taking a snapshot: everything the status formats show, as plain values of one moment.
+
+use std::fmt;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::system;
+use crate::counters::{Counter, Counters, Kind, METRICS};
+
+/// How long a worker may take to answer a census before its connections by state are shown as of the last
+/// one.
+const CENSUS_PATIENCE: Duration = Duration::from_millis(100);
+
+/// Where a server's snapshots are taken from.
+#[derive(Debug)]
+pub struct Sources {
+    /// The architecture's name.
+    pub architecture: String,
+    /// When the server began to serve.
+    pub started: SystemTime,
+    /// The workers, numbered from 0.
+    pub workers: Vec<WorkerSource>,
+    /// The listeners.
+    pub listeners: Vec<ListenerSource>,
+}
+
+/// One worker.
+pub struct WorkerSource {
+    /// What it counts.
+    pub counters: Arc<Counters>,
+    /// Makes it look at its census.
+    pub wake: Box<dyn Fn() + Send + Sync>,
+}
+
+/// One listener.
+pub struct ListenerSource {
+    /// As in `listening on http://127.0.0.1:8080/`.
+    pub address: String,
+    /// Its socket, held weakly: a duplicate held by the status thread would keep clients queueing up for a
+    /// server that has stopped to accept.
+    pub socket: Weak<dyn AsFd + Send + Sync>,
+}
+
+/// Everything the status formats show.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    /// When it was taken, in milliseconds since the Unix epoch.
+    pub time_unix_ms: u64,
+    /// The program's version.
+    pub version: String,
+    /// The architecture's name.
+    pub architecture: String,
+    /// The process that answered.
+    pub pid: u32,
+    /// When the server began to serve, in milliseconds since the Unix epoch.
+    pub started_unix_ms: u64,
+    /// The values of [`system::SYSTEM`], in its order.
+    pub system: Vec<Option<u64>>,
+    /// The listeners that are still open.
+    pub listeners: Vec<ListenerSnapshot>,
+    /// The workers.
+    pub workers: Vec<WorkerSnapshot>,
+}
+
+/// One listener's accept queue. Unix sockets do not tell theirs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListenerSnapshot {
+    /// As in [`ListenerSource`].
+    pub address: String,
+    /// Connections that wait to be accepted.
+    pub accept_queue_length: Option<u64>,
+    /// How many may wait: the smaller of backlog and `net.core.somaxconn`.
+    pub accept_queue_limit: Option<u64>,
+}
+
+/// One worker's values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerSnapshot {
+    /// Whether it answered within 100 ms. If not, it hangs in something, and its connections by state are
+    /// old.
+    pub responsive: bool,
+    /// Its counters.
+    pub numbers: Numbers,
+}
+
+/// The values of [`METRICS`], in its order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Numbers(Vec<Vec<u64>>);
+
+impl Sources {
+    /// Takes a snapshot. It takes a little longer than the slowest worker's turn, at most 100 ms.
+    pub fn snapshot(&self) -> Snapshot {
+        let responsive = self.take_census();
+        let worker = |(source, responsive): (&WorkerSource, bool)| WorkerSnapshot {
+            responsive,
+            numbers: Numbers::read(&source.counters),
+        };
+        Snapshot {
+            time_unix_ms: unix_ms(SystemTime::now()),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            architecture: self.architecture.clone(),
+            pid: std::process::id(),
+            started_unix_ms: unix_ms(self.started),
+            system: system::read(),
+            listeners: self.listeners.iter().filter_map(ListenerSource::snapshot).collect(),
+            workers: self.workers.iter().zip(responsive).map(worker).collect(),
+        }
+    }
+
+    /// Has every worker count its connections, and tells which have done so in time.
+    fn take_census(&self) -> Vec<bool> {
+        let asked: Vec<u32> = self.workers.iter().map(|worker| worker.counters.census.request()).collect();
+        self.workers.iter().for_each(|worker| (worker.wake)());
+        let began = Instant::now();
+        loop {
+            let done: Vec<bool> =
+                self.workers.iter().zip(&asked).map(|(w, &asked)| w.counters.census.is_done(asked)).collect();
+            if !done.contains(&false) || began.elapsed() >= CENSUS_PATIENCE {
+                return done;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl ListenerSource {
+    /// `None` if the listener is closed.
+    fn snapshot(&self) -> Option<ListenerSnapshot> {
+        let socket = self.socket.upgrade()?;
+        let queue = sys::tcp_info::accept_queue(socket.as_fd()).ok();
+        Some(ListenerSnapshot {
+            address: self.address.clone(),
+            accept_queue_length: queue.map(|queue| queue.length.into()),
+            accept_queue_limit: queue.map(|queue| queue.limit.into()),
+        })
+    }
+}
+
+impl Snapshot {
+    /// The workers' values taken together.
+    pub fn total(&self) -> Numbers {
+        let mut total = Numbers::zero();
+        for worker in &self.workers {
+            total.take_in(&worker.numbers);
+        }
+        total
+    }
+}
+
+impl Numbers {
+    /// All values zero.
+    pub fn zero() -> Self {
+        Self(METRICS.iter().map(|metric| vec![0; metric.len()]).collect())
+    }
+
+    /// The values of a block now.
+    pub fn read(block: &Counters) -> Self {
+        Self(METRICS.iter().map(|metric| metric.read(block).iter().map(Counter::get).collect()).collect())
+    }
+
+    /// The values of the metric at this place of [`METRICS`].
+    pub fn of(&self, place: usize) -> &[u64] {
+        &self.0[place]
+    }
+
+    /// The same, to be changed.
+    pub(super) fn of_mut(&mut self, place: usize) -> &mut [u64] {
+        &mut self.0[place]
+    }
+
+    fn take_in(&mut self, other: &Self) {
+        for ((metric, mine), theirs) in METRICS.iter().zip(&mut self.0).zip(&other.0) {
+            for (mine, &theirs) in mine.iter_mut().zip(theirs) {
+                *mine = match metric.kind {
+                    Kind::Counter | Kind::Gauge | Kind::Histogram => mine.wrapping_add(theirs),
+                    Kind::Peak => theirs.max(*mine),
+                };
+            }
+        }
+    }
+}
+
+impl fmt::Debug for WorkerSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerSource").field("counters", &self.counters).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ListenerSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListenerSource").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+fn unix_ms(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counters::ConnectionState;
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::mpsc;
+
+    fn place(name: &str) -> usize {
+        METRICS.iter().position(|metric| metric.name == name).unwrap()
+    }
+
+    #[test]
+    fn workers_are_counted_together_and_a_worker_that_hangs_is_told() {
+        let (wake, woken) = mpsc::channel::<()>();
+        let (lively, hanging) = (Arc::new(Counters::default()), Arc::new(Counters::default()));
+        lively.accept_phase(3);
+        hanging.accept_phase(5);
+        let counters = Arc::clone(&lively);
+        let worker = std::thread::spawn(move || {
+            while woken.recv().is_ok() {
+                counters.answer_census(|| [0, 0, 7, 0, 0]);
+            }
+        });
+        let sources = Sources {
+            architecture: "sped".into(),
+            started: SystemTime::now(),
+            workers: vec![
+                WorkerSource { counters: lively, wake: Box::new(move || wake.send(()).unwrap()) },
+                WorkerSource { counters: hanging, wake: Box::new(|| {}) },
+            ],
+            listeners: Vec::new(),
+        };
+        let snapshot = sources.snapshot();
+        assert!(snapshot.workers[0].responsive && !snapshot.workers[1].responsive);
+        let total = snapshot.total();
+        assert_eq!(total.of(place("accepts")), [8]);
+        assert_eq!(total.of(place("accepts_per_phase_max")), [5]);
+        assert_eq!(total.of(place("connections"))[ConnectionState::Writing as usize], 7);
+        drop(sources);
+        worker.join().unwrap();
+    }
+
+    #[test]
+    fn accept_queues_are_told_until_the_listener_is_closed() {
+        let listener = Arc::new(TcpListener::bind("127.0.0.1:0").unwrap());
+        let address = listener.local_addr().unwrap();
+        let unowned: Weak<TcpListener> = Arc::downgrade(&listener);
+        let source = ListenerSource { address: "here".into(), socket: unowned };
+        let clients: Vec<_> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let queue = source.snapshot().unwrap();
+        assert_eq!(queue.accept_queue_length, Some(3));
+        assert!(queue.accept_queue_limit.unwrap() > 0);
+        drop((clients, listener));
+        assert_eq!(source.snapshot(), None);
+        assert!(TcpStream::connect(address).is_err());
+    }
+}

@@ -1,0 +1,137 @@
+//! Blocking connections over TCP or a Unix socket, bounded by a deadline for the whole exchange.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+/// Where a status endpoint is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// `127.0.0.1:8081`, `[::1]:8081`
+    Tcp(SocketAddr),
+    /// `unix:/run/sluice/status`
+    Unix(PathBuf),
+}
+
+/// Not an address.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is no address: expected ADDR:PORT (as 127.0.0.1:8081 or [::1]:8081) or unix:PATH")]
+pub struct AddressError(String);
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        match text.strip_prefix("unix:") {
+            Some("") => Err(AddressError(text.to_owned())),
+            Some(path) => Ok(Self::Unix(path.into())),
+            None => text.parse().map(Self::Tcp).map_err(|_| AddressError(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A connection that must be over by its deadline: reads and writes fail with `TimedOut` when it has passed,
+/// however the peer spreads its bytes.
+#[derive(Debug)]
+pub(super) struct Stream {
+    /// Of either family: what is done here is the same for both, and this type checks nothing.
+    socket: TcpStream,
+    deadline: Instant,
+}
+
+impl Stream {
+    /// Connects within `time`, which then bounds the whole exchange.
+    pub(super) fn connect(address: &Address, time: Duration) -> io::Result<Self> {
+        let deadline = Instant::now() + time;
+        let socket = match address {
+            Address::Tcp(address) => TcpStream::connect_timeout(address, time)?,
+            Address::Unix(path) => OwnedFd::from(UnixStream::connect(path)?).into(),
+        };
+        Ok(Self { socket, deadline })
+    }
+
+    /// Takes over an accepted connection, for `time`.
+    pub(super) fn accepted(socket: OwnedFd, time: Duration) -> io::Result<Self> {
+        let socket = TcpStream::from(socket);
+        socket.set_nonblocking(false)?;
+        Ok(Self { socket, deadline: Instant::now() + time })
+    }
+
+    /// Sends no more.
+    pub(super) fn shut_down_writing(&self) -> io::Result<()> {
+        self.socket.shutdown(Shutdown::Write)
+    }
+
+    fn time_left(&self) -> io::Result<Duration> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.socket.set_read_timeout(Some(self.time_left()?))?;
+        self.socket.read(buffer).map_err(timed_out)
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.set_write_timeout(Some(self.time_left()?))?;
+        self.socket.write(bytes).map_err(timed_out)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A blocking socket whose time is up says that it would block.
+fn timed_out(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_written_alike() {
+        for text in ["127.0.0.1:8081", "[::1]:8081", "unix:/run/sluice/status", "unix:relative"] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+        }
+        for text in ["", "8081", "localhost:80", "unix:", "127.0.0.1", "127.0.0.1:65536", "/run/sluice"] {
+            let error = text.parse::<Address>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("`{text}` is no address: expected ADDR:PORT")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_peer_that_trickles_gains_no_time() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let mut stream = Stream::accepted(ours.into(), Duration::from_millis(100)).unwrap();
+        let trickle = std::thread::spawn(move || {
+            while theirs.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let error = std::io::copy(&mut stream, &mut io::sink()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(stream);
+        trickle.join().unwrap();
+    }
+}

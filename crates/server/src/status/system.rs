@@ -1,0 +1,198 @@
+//! What the kernel tells: of this process (proc(5)) and of all listening TCP sockets of its network
+//! namespace.
+
+use std::fs;
+
+use crate::counters::Kind;
+
+/// Every value that is not a worker's, in the order in which people see them.
+pub static SYSTEM: &[SystemMetric] = &[
+    SystemMetric {
+        group: Group::Process,
+        name: "open_fds",
+        help: "Open descriptors",
+        kind: Kind::Gauge,
+        find: |files| files.open_descriptors,
+    },
+    SystemMetric {
+        group: Group::Process,
+        name: "max_fds",
+        help: "Most descriptors that may be open",
+        kind: Kind::Gauge,
+        find: |files| column(line(&files.limits, "Max open files")?, 0),
+    },
+    SystemMetric {
+        group: Group::Process,
+        name: "resident_memory_bytes",
+        help: "Memory in use, pages shared with others included",
+        kind: Kind::Gauge,
+        find: |files| Some(column(line(&files.status, "VmRSS:")?, 0)? * 1024),
+    },
+    SystemMetric {
+        group: Group::Process,
+        name: "shared_memory_bytes",
+        help: "The part of it that is shared with other processes",
+        kind: Kind::Gauge,
+        find: |files| Some(column(line(&files.status, "RssShmem:")?, 0)? * 1024),
+    },
+    SystemMetric {
+        group: Group::Process,
+        name: "threads",
+        help: "Threads",
+        kind: Kind::Gauge,
+        find: |files| column(line(&files.status, "Threads:")?, 0),
+    },
+    SystemMetric {
+        group: Group::Kernel,
+        name: "listen_overflows",
+        help: "Connections dropped as an accept queue was full (ListenOverflows, all sockets of the system)",
+        kind: Kind::Counter,
+        find: |files| tcp_extension(&files.netstat, "ListenOverflows"),
+    },
+    SystemMetric {
+        group: Group::Kernel,
+        name: "listen_drops",
+        help: "Connection attempts dropped for whatever reason (ListenDrops, all sockets of the system)",
+        kind: Kind::Counter,
+        find: |files| tcp_extension(&files.netstat, "ListenDrops"),
+    },
+    SystemMetric {
+        group: Group::Kernel,
+        name: "req_queue_full_cookies",
+        help: "SYN queue overflows answered with a cookie (TCPReqQFullDoCookies, all sockets of the system)",
+        kind: Kind::Counter,
+        find: |files| tcp_extension(&files.netstat, "TCPReqQFullDoCookies"),
+    },
+    SystemMetric {
+        group: Group::Kernel,
+        name: "req_queue_full_drops",
+        help: "SYN queue overflows dropped (TCPReqQFullDrop, all sockets of the system)",
+        kind: Kind::Counter,
+        find: |files| tcp_extension(&files.netstat, "TCPReqQFullDrop"),
+    },
+];
+
+/// One row of the table.
+#[derive(Debug)]
+pub struct SystemMetric {
+    /// What the value belongs to.
+    pub group: Group,
+    /// As in JSON; Prometheus puts the group before it.
+    pub name: &'static str,
+    /// One sentence for people, without the full stop.
+    pub help: &'static str,
+    /// How the value behaves over time.
+    pub kind: Kind,
+    /// Finds the value. `None`: this kernel, or container, does not tell.
+    find: fn(&Files) -> Option<u64>,
+}
+
+/// What a value belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// The process that answers.
+    Process,
+    /// All TCP sockets of the network namespace.
+    Kernel,
+}
+
+impl Group {
+    /// All groups.
+    pub const ALL: [Self; 2] = [Self::Process, Self::Kernel];
+
+    /// As in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::Kernel => "kernel",
+        }
+    }
+
+    /// What Prometheus names begin with. `process_` is what every exporter calls these values.
+    pub fn prometheus_prefix(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::Kernel => "sluice_kernel",
+        }
+    }
+}
+
+/// Reads all values now, in the order of [`SYSTEM`].
+pub fn read() -> Vec<Option<u64>> {
+    let files = Files::read();
+    SYSTEM.iter().map(|metric| (metric.find)(&files)).collect()
+}
+
+/// The kernel's files; empty where they can't be read.
+#[derive(Debug)]
+struct Files {
+    status: String,
+    limits: String,
+    netstat: String,
+    open_descriptors: Option<u64>,
+}
+
+impl Files {
+    fn read() -> Self {
+        let text = |path| fs::read_to_string(path).unwrap_or_default();
+        Self {
+            status: text("/proc/self/status"),
+            limits: text("/proc/self/limits"),
+            netstat: text("/proc/self/net/netstat"),
+            // The listing itself has one open.
+            open_descriptors: fs::read_dir("/proc/self/fd")
+                .ok()
+                .map(|dir| dir.count().saturating_sub(1) as u64),
+        }
+    }
+}
+
+/// What follows `name` in the line that begins with it.
+fn line<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(name))
+}
+
+fn column(line: &str, number: usize) -> Option<u64> {
+    line.split_ascii_whitespace().nth(number)?.parse().ok()
+}
+
+/// A value of netstat's `TcpExt` group: a line of names above a line of values.
+fn tcp_extension(netstat: &str, name: &str) -> Option<u64> {
+    let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("TcpExt:"));
+    let place = lines.next()?.split_ascii_whitespace().position(|known| known == name)?;
+    column(lines.next()?, place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_kernel_tells_every_value() {
+        for (metric, value) in SYSTEM.iter().zip(read()) {
+            assert!(value.is_some(), "{}", metric.name);
+        }
+    }
+
+    #[test]
+    fn descriptors_are_counted() {
+        let open = |values: Vec<Option<u64>>| values[0].unwrap();
+        let before = open(read());
+        let held: Vec<_> = (0..500).map(|_| fs::File::open("/dev/null").unwrap()).collect();
+        // Other tests open and close files meanwhile, but not as many.
+        assert!(open(read()) > before + 300, "{before}");
+        drop(held);
+    }
+
+    #[test]
+    fn a_value_is_found_by_its_name_and_not_its_place() {
+        let netstat = "TcpExt: A ListenOverflows B\nTcpExt: 1 22 3\nIpExt: A ListenOverflows\nIpExt: 8 9\n";
+        assert_eq!(tcp_extension(netstat, "ListenOverflows"), Some(22));
+        assert_eq!(tcp_extension(netstat, "ListenDrops"), None);
+        assert_eq!(tcp_extension("", "ListenDrops"), None);
+        assert_eq!(
+            column(line("Max open files            20000     1048576   files", "Max open files").unwrap(), 0),
+            Some(20000)
+        );
+    }
+}

@@ -1,0 +1,184 @@
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::client::{Form, Watch, fetch};
+use super::*;
+use crate::counters::{ConnectionState, Counters};
+
+/// Two workers, the second of which hangs, and two listeners.
+pub(super) fn sample() -> Snapshot {
+    let (first, second) = (Counters::default(), Counters::default());
+    first.accept_phase(5);
+    first.accept_phase(7);
+    first.accept_phase(0);
+    first.connections[ConnectionState::Idle as usize].set(4);
+    second.reply(200);
+    second.reply(206);
+    let listener = |address: &str, queue: Option<(u64, u64)>| ListenerSnapshot {
+        address: address.into(),
+        accept_queue_length: queue.map(|(length, _)| length),
+        accept_queue_limit: queue.map(|(_, limit)| limit),
+    };
+    Snapshot {
+        time_unix_ms: 1_800_000_100_000,
+        version: "1.2.3".into(),
+        architecture: "sped".into(),
+        pid: 4711,
+        started_unix_ms: 1_800_000_000_000,
+        system: system::SYSTEM
+            .iter()
+            .map(|m| Some(if m.name == "listen_overflows" { 9 } else { 0 }))
+            .collect(),
+        listeners: vec![listener("http://127.0.0.1:80/", Some((3, 511))), listener("unix:/run/sluice", None)],
+        workers: vec![
+            WorkerSnapshot { responsive: true, numbers: Numbers::read(&first) },
+            WorkerSnapshot { responsive: false, numbers: Numbers::read(&second) },
+        ],
+    }
+}
+
+/// A server with one worker, which answers a census at once, as it is woken.
+fn sources() -> (Arc<Counters>, Arc<Sources>) {
+    let counters: Arc<Counters> = Arc::default();
+    let worker = Arc::clone(&counters);
+    let wake = Box::new(move || worker.answer_census(|| [1, 2, 3, 4, 5]));
+    let workers = vec![WorkerSource { counters: Arc::clone(&counters), wake }];
+    let (architecture, started) = ("sped".into(), SystemTime::now());
+    (counters, Arc::new(Sources { architecture, started, workers, listeners: Vec::new() }))
+}
+
+fn start(address: &str) -> (Arc<Counters>, Serving) {
+    let (counters, sources) = sources();
+    let endpoint = Endpoint::bind(&address.parse().unwrap()).unwrap();
+    (counters, endpoint.serve(sources).unwrap())
+}
+
+fn tcp(serving: &Serving) -> SocketAddr {
+    let Address::Tcp(address) = serving.address() else { panic!("bound to TCP") };
+    *address
+}
+
+fn ask(serving: &Serving, request: &str) -> String {
+    let mut stream = TcpStream::connect(tcp(serving)).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn every_page_is_served() {
+    let (counters, serving) = start("127.0.0.1:0");
+    counters.requests.add(42);
+    let get = |path: &str| ask(&serving, &format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
+    for (path, content_type, content) in [
+        ("/", "text/plain; charset=utf-8", "sluice "),
+        ("/?format=json", "application/json", "\"requests\": 42"),
+        ("/json", "application/json", "\"lingering\": 5"),
+        (
+            "/metrics",
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            "sluice_requests_total{worker=\"0\"} 42",
+        ),
+        ("/?format=prometheus", "application/openmetrics-text; version=1.0.0; charset=utf-8", "# EOF"),
+        ("/health", "text/plain; charset=utf-8", "ok\n"),
+    ] {
+        let answer = get(path);
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{path}: {head}");
+        assert!(head.contains(&format!("Content-Type: {content_type}\r\n")), "{path}: {head}");
+        assert!(head.contains(&format!("Content-Length: {}", body.len())), "{path}: {head}");
+        assert!(head.contains("Connection: close"), "{path}: {head}");
+        assert!(body.contains(content), "{path}: {body}");
+    }
+    assert!(get("/other").starts_with("HTTP/1.1 404 "));
+    assert!(get("/?format=xml").starts_with("HTTP/1.1 404 "));
+    serving.stop();
+}
+
+#[test]
+fn odd_requests_are_answered_as_http_wants() {
+    let (_counters, serving) = start("127.0.0.1:0");
+    let head = ask(&serving, "HEAD /json HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
+    let post = ask(&serving, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    assert!(post.starts_with("HTTP/1.1 405 ") && post.contains("Allow: GET, HEAD\r\n"), "{post}");
+    assert!(ask(&serving, "rubbish\r\n\r\n").starts_with("HTTP/1.1 400 "));
+    assert!(ask(&serving, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400 "));
+    let long = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "a".repeat(2000));
+    assert!(ask(&serving, &long).starts_with("HTTP/1.1 414 "));
+    // Byte by byte, and without waiting for the answer.
+    let mut stream = TcpStream::connect(tcp(&serving)).unwrap();
+    for byte in b"GET /health HTTP/1.0\r\n\r\n" {
+        stream.write_all(&[*byte]).unwrap();
+    }
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("ok\n"), "{answer}");
+    serving.stop();
+}
+
+#[test]
+fn silent_clients_take_no_place_of_others_but_are_bounded() {
+    let (_counters, serving) = start("127.0.0.1:0");
+    let silent: Vec<_> = (0..15).map(|_| TcpStream::connect(tcp(&serving)).unwrap()).collect();
+    assert!(fetch(serving.address(), Form::Text).is_ok());
+    // One more than there are places for is closed.
+    let mut more: Vec<_> = (0..2).map(|_| TcpStream::connect(tcp(&serving)).unwrap()).collect();
+    assert_eq!(more[1].read(&mut [0]).unwrap_or(0), 0);
+    drop((silent, more));
+    serving.stop();
+}
+
+#[test]
+fn a_client_gets_text_json_and_rates() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("status");
+    let (counters, serving) = start(&format!("unix:{}", path.display()));
+    counters.requests.add(1000);
+    assert!(fetch(serving.address(), Form::Text).unwrap().starts_with("sluice "));
+    let snapshot = json::read(fetch(serving.address(), Form::Json).unwrap().as_bytes()).unwrap();
+    assert_eq!(snapshot.workers.len(), 1);
+    assert!(snapshot.workers[0].responsive);
+    let mut watch = Watch::new(serving.address().clone());
+    assert!(!watch.refresh().unwrap().contains("per second"));
+    counters.requests.add(500);
+    let text = watch.refresh().unwrap();
+    let requests = text.lines().find(|line| line.starts_with("requests")).unwrap();
+    let words: Vec<_> = requests.split_ascii_whitespace().collect();
+    assert_eq!(words[1], "1500");
+    assert!(words[2].parse::<u64>().unwrap() > 0, "{requests}");
+    let address = serving.address().clone();
+    serving.stop();
+    assert!(!path.exists());
+    let error = fetch(&address, Form::Text).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("no status from unix:{}: ", path.display())), "{error}");
+}
+
+#[test]
+fn something_else_is_recognised() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = Address::Tcp(listener.local_addr().unwrap());
+    let other = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 1024]).unwrap();
+        stream.write_all(b"SSH-2.0-OpenSSH\r\n").unwrap();
+    });
+    let error = fetch(&address, Form::Json).unwrap_err().to_string();
+    assert!(error.ends_with("is no status endpoint of a sluice: it answered `SSH-2.0-OpenSSH`"), "{error}");
+    other.join().unwrap();
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    let (_counters, serving) = start("127.0.0.1:0");
+    let error = Endpoint::bind(serving.address()).unwrap_err().to_string();
+    assert!(
+        error.starts_with(&format!("cannot listen for status requests on {}: ", serving.address())),
+        "{error}"
+    );
+    serving.stop();
+}

@@ -1,0 +1,179 @@
+//! A snapshot for people: a few lines on the server, its listeners and the kernel, then a column for each
+//! worker.
+//!
+//! Rows of zeros are left out but for those that people look for. With an earlier snapshot at hand, rates per
+//! second are shown as well.
+
+use std::fmt::Write as _;
+
+use super::snapshot::{Numbers, Snapshot};
+use super::system::{Group, SYSTEM};
+use crate::counters::{Kind, METRICS, Values};
+
+/// Renders a snapshot; `earlier` is one of the same server, taken before.
+pub fn render(snapshot: &Snapshot, earlier: Option<&Snapshot>) -> String {
+    let mut text = String::new();
+    // Writing to a String can't fail.
+    let _ = write_all(&mut text, snapshot, earlier);
+    text
+}
+
+/// The width of a column of numbers.
+const COLUMN: usize = 14;
+/// The width of the names before them.
+const NAMES: usize = 36;
+
+fn write_all(text: &mut String, snapshot: &Snapshot, earlier: Option<&Snapshot>) -> std::fmt::Result {
+    let up = duration(snapshot.time_unix_ms.saturating_sub(snapshot.started_unix_ms) / 1000);
+    let Snapshot { version, architecture, pid, .. } = snapshot;
+    writeln!(text, "sluice {version}, {architecture}, pid {pid}, up {up}")?;
+    for group in Group::ALL {
+        writeln!(text, "\n{}", group.name())?;
+        for (metric, value) in SYSTEM.iter().zip(&snapshot.system).filter(|(metric, _)| metric.group == group)
+        {
+            match value {
+                Some(value) if metric.name.ends_with("_bytes") => row(text, metric.name, &[bytes(*value)])?,
+                Some(value) => row(text, metric.name, &[value.to_string()])?,
+                None => {}
+            }
+        }
+    }
+    writeln!(text)?;
+    row(text, "listeners", &["queue".into(), "limit".into()])?;
+    for listener in &snapshot.listeners {
+        let cell = |value: Option<u64>| value.map_or("-".into(), |value| value.to_string());
+        row(
+            text,
+            &listener.address,
+            &[cell(listener.accept_queue_length), cell(listener.accept_queue_limit)],
+        )?;
+    }
+    writeln!(text)?;
+    write_workers(text, snapshot, earlier)?;
+    for (number, _) in snapshot.workers.iter().enumerate().filter(|(_, worker)| !worker.responsive) {
+        writeln!(text, "\nworker {number} did not answer within 100 ms; its connections by state are old")?;
+    }
+    Ok(())
+}
+
+fn write_workers(text: &mut String, snapshot: &Snapshot, earlier: Option<&Snapshot>) -> std::fmt::Result {
+    let total = snapshot.total();
+    let rates = earlier.map(|earlier| {
+        let seconds = snapshot.time_unix_ms.saturating_sub(earlier.time_unix_ms).max(1) as f64 / 1000.0;
+        (earlier.total(), seconds)
+    });
+    // A single worker is the total.
+    let workers: Vec<&Numbers> = match snapshot.workers.as_slice() {
+        [_] => Vec::new(),
+        workers => workers.iter().map(|worker| &worker.numbers).collect(),
+    };
+    let mut heads = vec!["total".to_owned()];
+    heads.extend(rates.iter().map(|_| "per second".to_owned()));
+    heads.extend((0..workers.len()).map(|number| format!("worker {number}")));
+    row(text, "workers", &heads)?;
+
+    for (place, metric) in METRICS.iter().enumerate() {
+        let cells = |value: &dyn Fn(&Numbers) -> u64| {
+            let mut cells = vec![value(&total).to_string()];
+            cells.extend(rates.iter().map(|(earlier, seconds)| match metric.kind {
+                Kind::Counter | Kind::Histogram => {
+                    format!("{:.0}", value(&total).saturating_sub(value(earlier)) as f64 / seconds)
+                }
+                Kind::Gauge | Kind::Peak => String::new(),
+            }));
+            cells.extend(workers.iter().map(|numbers| value(numbers).to_string()));
+            cells
+        };
+        row(text, metric.name, &cells(&|numbers| numbers.of(place).iter().sum()))?;
+        if let Values::By { names, .. } = metric.values {
+            for (which, name) in names.iter().enumerate().filter(|(which, _)| total.of(place)[*which] > 0) {
+                let name =
+                    if metric.kind == Kind::Histogram { format!("  <= {name}") } else { format!("  {name}") };
+                row(text, &name, &cells(&|numbers| numbers.of(place)[which]))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn row(text: &mut String, name: &str, cells: &[String]) -> std::fmt::Result {
+    write!(text, "{name:<NAMES$}")?;
+    for cell in cells {
+        write!(text, " {cell:>COLUMN$}")?;
+    }
+    text.truncate(text.trim_end_matches(' ').len());
+    writeln!(text)
+}
+
+/// `3 d 4 h`, `4 h 5 min`, `5 min 6 s`, `6 s`
+fn duration(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (0, ..) => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
+    }
+}
+
+fn bytes(n: u64) -> String {
+    match n {
+        0..0x400 => format!("{n} B"),
+        0x400..0x10_0000 => format!("{:.1} KiB", n as f64 / 1024.0),
+        _ => format!("{:.1} MiB", n as f64 / f64::from(1 << 20)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::tests::sample;
+
+    fn has_row(text: &str, words: &[&str]) -> bool {
+        text.lines().any(|line| line.split_ascii_whitespace().eq(words.iter().copied()))
+    }
+
+    #[test]
+    fn people_find_what_they_look_for() {
+        let text = render(&sample(), None);
+        assert!(text.starts_with("sluice 1.2.3, sped, pid 4711, up 1 min 40 s\n"), "{text}");
+        for row in [
+            ["workers", "total", "worker", "0", "worker", "1"].as_slice(),
+            &["accepts", "12", "12", "0"],
+            &["2xx", "2", "0", "2"],
+            &["idle", "4", "4", "0"],
+            &["listeners", "queue", "limit"],
+            &["http://127.0.0.1:80/", "3", "511"],
+            &["unix:/run/sluice", "-", "-"],
+            &["listen_overflows", "9"],
+        ] {
+            assert!(has_row(&text, row), "{row:?}\n{text}");
+        }
+        assert!(!text.contains("5xx"), "{text}");
+        assert!(text.ends_with("worker 1 did not answer within 100 ms; its connections by state are old\n"));
+        assert!(text.lines().all(|line| !line.ends_with(' ')));
+    }
+
+    #[test]
+    fn rates_come_from_two_snapshots() {
+        let (earlier, mut later) = (sample(), sample());
+        later.time_unix_ms += 2000;
+        later.workers.truncate(1);
+        let accepts = METRICS.iter().position(|metric| metric.name == "accepts").unwrap();
+        later.workers[0].numbers.of_mut(accepts)[0] += 3000;
+        let text = render(&later, Some(&earlier));
+        assert!(has_row(&text, &["workers", "total", "per", "second"]), "{text}");
+        assert!(has_row(&text, &["accepts", "3012", "1500"]), "{text}");
+        assert!(has_row(&text, &["connections", "4"]), "{text}");
+    }
+
+    #[test]
+    fn durations_and_sizes_are_readable() {
+        let texts = [0, 59, 60, 3600, 86_400, 1_000_000].map(duration);
+        assert_eq!(texts, ["0 s", "59 s", "1 min 0 s", "1 h 0 min", "1 d 0 h", "11 d 13 h"]);
+        assert_eq!(
+            [0, 1023, 1024, 1 << 20, 3 << 30].map(bytes),
+            ["0 B", "1023 B", "1.0 KiB", "1.0 MiB", "3072.0 MiB"]
+        );
+    }
+}

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | waiting for events | [`event`], and its three mechanisms [`epoll`], [`poll`], [`select`]; [`wake`] |
 //! | sockets | [`socket`], [`tcp_info`], [`inherited`] |
-//! | files | [`file`] |
+//! | files | [`mod@file`] |
 //! | process | [`process`], [`signal`], [`shared`] |
 //! | time | [`clock`] |
 

@@ -1,0 +1,358 @@
+//! The design, checked: which crate may use which, where `unsafe` may stand, and what `http1` may not know.
+//!
+//! Cargo says what the members are and what they depend on; each member's sources are read as tokens, so that comments and
+//! strings may say what code may not. A new crate fails here until it is entered in [`CRATES`], which is the point: its
+//! place in the order is decided, not found out. Each check is a function from what was read to a list of breaches, and is
+//! tried on bad samples below.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use proc_macro2::{TokenStream, TokenTree};
+use serde::Deserialize;
+
+/// Every member with its rules, bottom up: each may use only crates that stand before it.
+const CRATES: &[Crate] = &[
+    Crate {
+        name: "http1",
+        ours: &[],
+        foreign: Foreign::Only(&["httparse", "httpdate", "memchr", "smallvec", "thiserror"]),
+        unsafe_code: false,
+        banned: &[
+            &["std", "env"],
+            &["std", "fs"],
+            &["std", "net"],
+            &["std", "os"],
+            &["std", "process"],
+            &["std", "thread"],
+            &["core", "net"],
+            &["Instant", "now"],
+            &["SystemTime", "now"],
+        ],
+    },
+    Crate {
+        name: "sys",
+        ours: &[],
+        foreign: Foreign::Only(&["libc", "rustix"]),
+        unsafe_code: true,
+        banned: &[],
+    },
+    Crate {
+        name: "server",
+        ours: &["http1", "sys"],
+        foreign: Foreign::AllBut(&["anyhow", "libc", "nix", "rustix"]),
+        unsafe_code: false,
+        banned: &[],
+    },
+    Crate {
+        name: "sluicegate",
+        ours: &["server"],
+        foreign: Foreign::Only(&["anyhow", "clap"]),
+        unsafe_code: false,
+        banned: &[],
+    },
+    Crate {
+        name: "bench",
+        ours: &["sys"],
+        foreign: Foreign::AllBut(&["libc", "nix"]),
+        unsafe_code: false,
+        banned: &[],
+    },
+];
+
+#[test]
+fn members_use_only_what_stands_below_them() {
+    assert_eq!(member_breaches(&workspace()), Vec::<String>::new());
+}
+
+#[test]
+fn sources_keep_to_their_crate() {
+    let mut breaches = Vec::new();
+    let mut files = 0;
+    for package in workspace().packages {
+        let rules = rules(&package.name).unwrap_or_else(|| panic!("{} is not in CRATES", package.name));
+        for path in rust_files(package.manifest_path.parent().expect("a manifest stands in a directory")) {
+            let source = fs::read_to_string(&path).expect("a source file can be read");
+            let found = source_breaches(rules, &source);
+            breaches.extend(found.into_iter().map(|breach| format!("{}: {breach}", path.display())));
+            files += 1;
+        }
+    }
+    assert!(files >= CRATES.len(), "only {files} source files were found");
+    assert_eq!(breaches, Vec::<String>::new());
+}
+
+/// What the design lets one member do.
+struct Crate {
+    name: &'static str,
+    /// Members it may depend on, for whatever purpose.
+    ours: &'static [&'static str],
+    /// Crates of others that it may be built from; its tests may use more.
+    foreign: Foreign,
+    unsafe_code: bool,
+    /// Paths that its sources may not name, in tests neither.
+    banned: &'static [&'static [&'static str]],
+}
+
+enum Foreign {
+    Only(&'static [&'static str]),
+    AllBut(&'static [&'static str]),
+}
+
+impl Foreign {
+    fn admits(&self, name: &str) -> bool {
+        match self {
+            Foreign::Only(names) => names.contains(&name),
+            Foreign::AllBut(names) => !names.contains(&name),
+        }
+    }
+}
+
+fn rules(name: &str) -> Option<&'static Crate> {
+    CRATES.iter().find(|rules| rules.name == name)
+}
+
+/// The part of `cargo metadata` that the checks need.
+#[derive(Deserialize)]
+struct Workspace {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    manifest_path: PathBuf,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+    /// `dev`, `build`, or nothing.
+    kind: Option<String>,
+    /// Where it is, when it is ours.
+    path: Option<PathBuf>,
+}
+
+fn workspace() -> Workspace {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path"])
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
+        .output()
+        .expect("cargo can be run");
+    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
+}
+
+fn member_breaches(workspace: &Workspace) -> Vec<String> {
+    let mut breaches = Vec::new();
+    for package in &workspace.packages {
+        let name = &package.name;
+        let Some(rules) = rules(name) else {
+            breaches.push(format!("{name} is not in CRATES: enter it where it stands in the order"));
+            continue;
+        };
+        for dependency in &package.dependencies {
+            let used = dependency.name.as_str();
+            let allowed = if dependency.path.is_some() {
+                rules.ours.contains(&used)
+            } else {
+                dependency.kind.as_deref() == Some("dev") || rules.foreign.admits(used)
+            };
+            if !allowed {
+                breaches.push(format!("{name} may not depend on {used}"));
+            }
+        }
+    }
+    for rules in CRATES {
+        if !workspace.packages.iter().any(|package| package.name == rules.name) {
+            breaches.push(format!("{} is in CRATES, but no member", rules.name));
+        }
+    }
+    breaches
+}
+
+fn source_breaches(rules: &Crate, source: &str) -> Vec<String> {
+    let tokens: TokenStream = match source.parse() {
+        Ok(tokens) => tokens,
+        Err(error) => return vec![format!("cannot be read as Rust: {error}")],
+    };
+    let mut breaches = Vec::new();
+    if !rules.unsafe_code && mentions_unsafe(tokens.clone()) {
+        breaches.push("unsafe belongs into sys".to_owned());
+    }
+    for path in rules.banned {
+        if names_path(tokens.clone(), path) {
+            breaches.push(format!("{} may not name {}", rules.name, path.join("::")));
+        }
+    }
+    breaches
+}
+
+fn mentions_unsafe(tokens: TokenStream) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(ident) => ident == "unsafe",
+        TokenTree::Group(group) => mentions_unsafe(group.stream()),
+        TokenTree::Punct(_) | TokenTree::Literal(_) => false,
+    })
+}
+
+/// Whether `a::b` is named anywhere: written out, or as a member of `a::{…, b, …}`.
+fn names_path(tokens: TokenStream, path: &[&str]) -> bool {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let starts = (0..tokens.len()).any(|at| begins_with(&tokens[at..], path));
+    starts
+        || tokens.into_iter().any(|token| match token {
+            TokenTree::Group(group) => names_path(group.stream(), path),
+            _ => false,
+        })
+}
+
+fn begins_with(tokens: &[TokenTree], path: &[&str]) -> bool {
+    let (Some(TokenTree::Ident(ident)), Some((first, rest))) = (tokens.first(), path.split_first()) else {
+        return false;
+    };
+    if ident != first {
+        return false;
+    }
+    if rest.is_empty() {
+        return true;
+    }
+    match &tokens[1..] {
+        [TokenTree::Punct(one), TokenTree::Punct(two), after @ ..]
+            if one.as_char() == ':' && two.as_char() == ':' =>
+        {
+            match after.first() {
+                Some(TokenTree::Group(group)) => {
+                    let members: Vec<TokenTree> = group.stream().into_iter().collect();
+                    members
+                        .split(|token| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ','))
+                        .any(|member| begins_with(member, rest))
+                }
+                _ => begins_with(after, rest),
+            }
+        }
+        _ => false,
+    }
+}
+
+/// The `.rs` files below a member's directory; members hold no members and build elsewhere.
+fn rust_files(directory: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).expect("a member's directory can be read") {
+        let path = entry.expect("a directory entry can be read").path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}
+
+mod bad_samples {
+    use super::*;
+
+    fn breaches_of(name: &str, source: &str) -> Vec<String> {
+        source_breaches(rules(name).expect("a member"), source)
+    }
+
+    /// The workspace as it should be, with one dependency more.
+    fn with_dependency(name: &str, used: &str, kind: Option<&str>, ours: bool) -> Workspace {
+        let package = |rules: &Crate| Package {
+            name: rules.name.to_owned(),
+            manifest_path: PathBuf::new(),
+            dependencies: if rules.name == name {
+                vec![Dependency {
+                    name: used.to_owned(),
+                    kind: kind.map(str::to_owned),
+                    path: ours.then(|| PathBuf::from("crates").join(used)),
+                }]
+            } else {
+                Vec::new()
+            },
+        };
+        Workspace { packages: CRATES.iter().map(package).collect() }
+    }
+
+    #[test]
+    fn a_dependency_upwards_or_sideways_is_found() {
+        for (name, used) in [("http1", "sys"), ("sys", "http1"), ("bench", "server"), ("sluicegate", "http1")]
+        {
+            assert_eq!(
+                member_breaches(&with_dependency(name, used, None, true)),
+                [format!("{name} may not depend on {used}")]
+            );
+            assert_eq!(member_breaches(&with_dependency(name, used, Some("dev"), true)).len(), 1);
+        }
+        assert!(member_breaches(&with_dependency("server", "http1", None, true)).is_empty());
+    }
+
+    #[test]
+    fn a_foreign_crate_out_of_place_is_found() {
+        for (name, used) in
+            [("http1", "libc"), ("http1", "tokio"), ("server", "rustix"), ("server", "anyhow")]
+        {
+            assert_eq!(
+                member_breaches(&with_dependency(name, used, None, false)),
+                [format!("{name} may not depend on {used}")]
+            );
+        }
+        assert!(member_breaches(&with_dependency("http1", "proptest", Some("dev"), false)).is_empty());
+        assert_eq!(member_breaches(&with_dependency("http1", "proptest", None, false)).len(), 1);
+    }
+
+    #[test]
+    fn an_unknown_member_and_a_missing_one_are_found() {
+        let mut workspace = with_dependency("http1", "memchr", None, false);
+        workspace.packages[4].name = "extras".to_owned();
+        assert_eq!(
+            member_breaches(&workspace),
+            [
+                "extras is not in CRATES: enter it where it stands in the order".to_owned(),
+                "bench is in CRATES, but no member".to_owned()
+            ]
+        );
+    }
+
+    #[test]
+    fn unsafe_is_found_in_code_and_not_in_words() {
+        assert_eq!(breaches_of("server", "fn f() { if true { unsafe { g() } } }").len(), 1);
+        assert_eq!(breaches_of("server", "#[unsafe(no_mangle)] fn f() {}").len(), 1);
+        assert!(breaches_of("server", "//! unsafe\n/* unsafe */ const A: &str = \"unsafe\";").is_empty());
+        assert!(breaches_of("server", "#![forbid(unsafe_code)]").is_empty());
+        assert!(breaches_of("sys", "fn f() { unsafe { g() } }").is_empty());
+    }
+
+    #[test]
+    fn what_http1_may_not_know_is_found_however_it_is_written() {
+        for source in [
+            "use std::net::TcpStream;",
+            "use std::{fmt, net};",
+            "use std::{fmt, net::{IpAddr, TcpStream}};",
+            "use ::std::thread as workers;",
+            "fn f() { std::fs::read(\"x\"); }",
+            "mod deep { fn f() { if true { let _ = std::process::id(); } } }",
+            "fn f() { Instant::now(); }",
+            "fn f() { std::time::SystemTime::now(); }",
+        ] {
+            assert_eq!(breaches_of("http1", source).len(), 1, "{source}");
+        }
+        for source in [
+            "use std::{fmt, ops::Range};",
+            "// std::net\nuse std::fmt;",
+            "const A: &str = \"std::net\";",
+            "fn f(net: u8) { self::net(net); std::mem::take(net); }",
+        ] {
+            assert!(breaches_of("http1", source).is_empty(), "{source}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_rust_is_found() {
+        assert!(breaches_of("http1", "fn f( {")[0].starts_with("cannot be read as Rust"));
+    }
+}

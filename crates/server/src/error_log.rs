@@ -13,6 +13,8 @@ use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
+use crate::config::{self, LogLevel};
+
 /// The error log could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum InitError {
@@ -35,17 +37,17 @@ pub struct ErrorLog {
     file: Option<(PathBuf, Swappable)>,
 }
 
-/// Sends the events of this process that are at least as severe as `level` to `file`, or to standard error.
+/// Sends the events of this process that are at least as severe as `level` to `target`.
 ///
 /// # Errors
 ///
 /// The file can't be opened, or this has been called before.
-pub fn init(file: Option<&Path>, level: LevelFilter) -> Result<ErrorLog, InitError> {
-    let Some(path) = file else {
+pub fn init(target: &config::ErrorLog, level: LogLevel) -> Result<ErrorLog, InitError> {
+    let config::ErrorLog::File(path) = target else {
         set_global(subscriber(io::stderr, level))?;
         return Ok(ErrorLog { file: None });
     };
-    let path = path.to_owned();
+    let path = path.clone();
     match open(&path) {
         Ok(file) => {
             let file = Swappable::new(file);
@@ -116,11 +118,26 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// `2026-11-20T10:00:00.000000Z  WARN message key=value`
-fn subscriber<W>(writer: W, level: LevelFilter) -> impl Subscriber
+fn subscriber<W>(writer: W, level: LogLevel) -> impl Subscriber
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    tracing_subscriber::fmt().compact().with_target(false).with_max_level(level).with_writer(writer).finish()
+    tracing_subscriber::fmt()
+        .compact()
+        .with_target(false)
+        .with_max_level(filter(level))
+        .with_writer(writer)
+        .finish()
+}
+
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    }
 }
 
 fn set_global(subscriber: impl Subscriber + Send + Sync + 'static) -> Result<(), InitError> {
@@ -144,7 +161,7 @@ mod tests {
         let (path, old) = (dir.path().join("error.log"), dir.path().join("error.log.1"));
         let file = Swappable::new(open(&path).unwrap());
         let log = ErrorLog { file: Some((path.clone(), file.clone())) };
-        tracing::subscriber::with_default(subscriber(file.writer(), LevelFilter::INFO), || {
+        tracing::subscriber::with_default(subscriber(file.writer(), LogLevel::Info), || {
             tracing::warn!(suppressed = 3, "disk is slow");
             tracing::debug!("not severe enough");
             std::fs::rename(&path, &old).unwrap();
@@ -164,7 +181,8 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_opened_is_named() {
-        let error = init(Some(Path::new("/nonexistent/error.log")), LevelFilter::INFO).unwrap_err();
+        let error =
+            init(&config::ErrorLog::File("/nonexistent/error.log".into()), LogLevel::Info).unwrap_err();
         assert!(error.to_string().contains("/nonexistent/error.log"), "{error}");
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::snapshot::Snapshot;
 use super::stream::Stream;
-use super::{Address, json, text};
+use super::{json, text};
+use crate::config::StatusAddress;
 
 /// The status could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -14,7 +15,7 @@ pub enum FetchError {
     #[error("no status from {address}: {source}")]
     Io {
         /// Who was asked.
-        address: Address,
+        address: StatusAddress,
         /// What happened.
         source: io::Error,
     },
@@ -22,7 +23,7 @@ pub enum FetchError {
     #[error("{address} is no status endpoint of a sluice: it answered {answer}")]
     Other {
         /// Who was asked.
-        address: Address,
+        address: StatusAddress,
         /// The first line of what came.
         answer: String,
     },
@@ -30,7 +31,7 @@ pub enum FetchError {
     #[error("{address}: {source}")]
     Read {
         /// Who was asked.
-        address: Address,
+        address: StatusAddress,
         /// What is wrong with it.
         source: json::ReadError,
     },
@@ -56,7 +57,7 @@ const LONGEST: u64 = 16 << 20;
 /// # Errors
 ///
 /// See [`FetchError`].
-pub fn fetch(address: &Address, form: Form) -> Result<String, FetchError> {
+pub fn fetch(address: &StatusAddress, form: Form) -> Result<String, FetchError> {
     let path = match form {
         Form::Text => "/",
         Form::Json => "/json",
@@ -79,13 +80,13 @@ pub fn fetch(address: &Address, form: Form) -> Result<String, FetchError> {
 /// Fetches the status again and again, to show what happens in between.
 #[derive(Debug)]
 pub struct Watch {
-    address: Address,
+    address: StatusAddress,
     earlier: Option<Snapshot>,
 }
 
 impl Watch {
     /// Watches the server whose status endpoint is at `address`.
-    pub fn new(address: Address) -> Self {
+    pub fn new(address: StatusAddress) -> Self {
         Self { address, earlier: None }
     }
 
@@ -107,7 +108,7 @@ impl Watch {
     }
 }
 
-fn exchange(address: &Address, path: &str) -> io::Result<Vec<u8>> {
+fn exchange(address: &StatusAddress, path: &str) -> io::Result<Vec<u8>> {
     let mut stream = Stream::connect(address, PATIENCE)?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: sluice\r\nConnection: close\r\n\r\n")?;
     let mut answer = Vec::new();

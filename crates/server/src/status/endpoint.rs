@@ -18,8 +18,9 @@ use sys::poll::PollSet;
 use sys::socket::{ListenOptions, LocalAddress};
 use sys::wake::Wake;
 
-use super::stream::{Address, Stream};
+use super::stream::Stream;
 use super::{Sources, json, prometheus, text};
+use crate::config::StatusAddress;
 
 /// Connections served at a time; more are closed at once.
 const MOST_CONNECTIONS: usize = 16;
@@ -39,7 +40,7 @@ fn limits() -> Limits {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen for status requests on {address}: {source}")]
 pub struct BindError {
-    address: Address,
+    address: StatusAddress,
     source: io::Error,
 }
 
@@ -48,13 +49,13 @@ pub struct BindError {
 #[derive(Debug)]
 pub struct Endpoint {
     listener: OwnedFd,
-    address: Address,
+    address: StatusAddress,
 }
 
 /// An endpoint that answers.
 #[derive(Debug)]
 pub struct Serving {
-    address: Address,
+    address: StatusAddress,
     stop: Arc<Stop>,
     thread: JoinHandle<()>,
 }
@@ -65,25 +66,25 @@ impl Endpoint {
     /// # Errors
     ///
     /// The address is in use, not ours, or not permitted.
-    pub fn bind(address: &Address) -> Result<Self, BindError> {
+    pub fn bind(address: &StatusAddress) -> Result<Self, BindError> {
         let bound = match address {
-            Address::Tcp(address) => {
+            StatusAddress::Tcp(address) => {
                 let options = ListenOptions { backlog: BACKLOG, ..ListenOptions::default() };
                 sys::socket::listen_tcp(*address, &options)
             }
-            Address::Unix(path) => sys::socket::listen_unix(path, None, BACKLOG),
+            StatusAddress::Unix(path) => sys::socket::listen_unix(path, None, BACKLOG),
         };
         let named = |source| BindError { address: address.clone(), source };
         let listener = bound.map_err(named)?;
         let address = match sys::socket::local_address(&listener).map_err(named)? {
-            LocalAddress::Inet(chosen) => Address::Tcp(chosen),
+            LocalAddress::Inet(chosen) => StatusAddress::Tcp(chosen),
             LocalAddress::Unix(_) => address.clone(),
         };
         Ok(Self { listener, address })
     }
 
     /// Where it is, with the port that the kernel chose for port 0.
-    pub fn address(&self) -> &Address {
+    pub fn address(&self) -> &StatusAddress {
         &self.address
     }
 
@@ -104,7 +105,7 @@ impl Endpoint {
 
 impl Serving {
     /// Where it is.
-    pub fn address(&self) -> &Address {
+    pub fn address(&self) -> &StatusAddress {
         &self.address
     }
 
@@ -115,7 +116,7 @@ impl Serving {
         let _ = self.stop.wake.wake();
         // A panic in the thread has been reported by its hook.
         let _ = self.thread.join();
-        if let Address::Unix(path) = &self.address {
+        if let StatusAddress::Unix(path) = &self.address {
             // If it is gone already, so much the better.
             let _ = std::fs::remove_file(path);
         }

@@ -20,7 +20,6 @@ pub use endpoint::{BindError, Endpoint, Serving};
 pub use snapshot::{
     ListenerSnapshot, ListenerSource, Numbers, Snapshot, Sources, WorkerSnapshot, WorkerSource,
 };
-pub use stream::{Address, AddressError};
 
 #[cfg(test)]
 mod tests;

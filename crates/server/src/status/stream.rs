@@ -1,48 +1,12 @@
 //! Blocking connections over TCP or a Unix socket, bounded by a deadline for the whole exchange.
 
-use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// Where a status endpoint is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Address {
-    /// `127.0.0.1:8081`, `[::1]:8081`
-    Tcp(SocketAddr),
-    /// `unix:/run/sluice/status`
-    Unix(PathBuf),
-}
-
-/// Not an address.
-#[derive(Debug, thiserror::Error)]
-#[error("`{0}` is no address: expected ADDR:PORT (as 127.0.0.1:8081 or [::1]:8081) or unix:PATH")]
-pub struct AddressError(String);
-
-impl FromStr for Address {
-    type Err = AddressError;
-
-    fn from_str(text: &str) -> Result<Self, AddressError> {
-        match text.strip_prefix("unix:") {
-            Some("") => Err(AddressError(text.to_owned())),
-            Some(path) => Ok(Self::Unix(path.into())),
-            None => text.parse().map(Self::Tcp).map_err(|_| AddressError(text.to_owned())),
-        }
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => address.fmt(f),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
-}
+use crate::config::StatusAddress;
 
 /// A connection that must be over by its deadline: reads and writes fail with `TimedOut` when it has passed,
 /// however the peer spreads its bytes.
@@ -55,11 +19,11 @@ pub(super) struct Stream {
 
 impl Stream {
     /// Connects within `time`, which then bounds the whole exchange.
-    pub(super) fn connect(address: &Address, time: Duration) -> io::Result<Self> {
+    pub(super) fn connect(address: &StatusAddress, time: Duration) -> io::Result<Self> {
         let deadline = Instant::now() + time;
         let socket = match address {
-            Address::Tcp(address) => TcpStream::connect_timeout(address, time)?,
-            Address::Unix(path) => OwnedFd::from(UnixStream::connect(path)?).into(),
+            StatusAddress::Tcp(address) => TcpStream::connect_timeout(address, time)?,
+            StatusAddress::Unix(path) => OwnedFd::from(UnixStream::connect(path)?).into(),
         };
         Ok(Self { socket, deadline })
     }
@@ -108,17 +72,6 @@ fn timed_out(error: io::Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_are_read_and_written_alike() {
-        for text in ["127.0.0.1:8081", "[::1]:8081", "unix:/run/sluice/status", "unix:relative"] {
-            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
-        }
-        for text in ["", "8081", "localhost:80", "unix:", "127.0.0.1", "127.0.0.1:65536", "/run/sluice"] {
-            let error = text.parse::<Address>().unwrap_err().to_string();
-            assert!(error.starts_with(&format!("`{text}` is no address: expected ADDR:PORT")), "{error}");
-        }
-    }
 
     #[test]
     fn a_peer_that_trickles_gains_no_time() {

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use super::client::{Form, Watch, fetch};
 use super::*;
+use crate::config::StatusAddress;
 use crate::counters::{ConnectionState, Counters};
 
 /// Two workers, the second of which hangs, and two listeners.
@@ -49,14 +50,18 @@ fn sources() -> (Arc<Counters>, Arc<Sources>) {
     (counters, Arc::new(Sources { architecture, started, workers, listeners: Vec::new() }))
 }
 
-fn start(address: &str) -> (Arc<Counters>, Serving) {
+fn start_local() -> (Arc<Counters>, Serving) {
+    start(&StatusAddress::Tcp(([127, 0, 0, 1], 0).into()))
+}
+
+fn start(address: &StatusAddress) -> (Arc<Counters>, Serving) {
     let (counters, sources) = sources();
-    let endpoint = Endpoint::bind(&address.parse().unwrap()).unwrap();
+    let endpoint = Endpoint::bind(address).unwrap();
     (counters, endpoint.serve(sources).unwrap())
 }
 
 fn tcp(serving: &Serving) -> SocketAddr {
-    let Address::Tcp(address) = serving.address() else { panic!("bound to TCP") };
+    let StatusAddress::Tcp(address) = serving.address() else { panic!("bound to TCP") };
     *address
 }
 
@@ -70,7 +75,7 @@ fn ask(serving: &Serving, request: &str) -> String {
 
 #[test]
 fn every_page_is_served() {
-    let (counters, serving) = start("127.0.0.1:0");
+    let (counters, serving) = start_local();
     counters.requests.add(42);
     let get = |path: &str| ask(&serving, &format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
     for (path, content_type, content) in [
@@ -100,7 +105,7 @@ fn every_page_is_served() {
 
 #[test]
 fn odd_requests_are_answered_as_http_wants() {
-    let (_counters, serving) = start("127.0.0.1:0");
+    let (_counters, serving) = start_local();
     let head = ask(&serving, "HEAD /json HTTP/1.1\r\nHost: x\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
     let post = ask(&serving, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
@@ -123,7 +128,7 @@ fn odd_requests_are_answered_as_http_wants() {
 
 #[test]
 fn silent_clients_take_no_place_of_others_but_are_bounded() {
-    let (_counters, serving) = start("127.0.0.1:0");
+    let (_counters, serving) = start_local();
     let silent: Vec<_> = (0..15).map(|_| TcpStream::connect(tcp(&serving)).unwrap()).collect();
     assert!(fetch(serving.address(), Form::Text).is_ok());
     // One more than there are places for is closed.
@@ -137,7 +142,7 @@ fn silent_clients_take_no_place_of_others_but_are_bounded() {
 fn a_client_gets_text_json_and_rates() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("status");
-    let (counters, serving) = start(&format!("unix:{}", path.display()));
+    let (counters, serving) = start(&StatusAddress::Unix(path.clone()));
     counters.requests.add(1000);
     assert!(fetch(serving.address(), Form::Text).unwrap().starts_with("sluice "));
     let snapshot = json::read(fetch(serving.address(), Form::Json).unwrap().as_bytes()).unwrap();
@@ -161,7 +166,7 @@ fn a_client_gets_text_json_and_rates() {
 #[test]
 fn something_else_is_recognised() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = Address::Tcp(listener.local_addr().unwrap());
+    let address = StatusAddress::Tcp(listener.local_addr().unwrap());
     let other = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let _ = stream.read(&mut [0; 1024]).unwrap();
@@ -174,7 +179,7 @@ fn something_else_is_recognised() {
 
 #[test]
 fn an_address_in_use_is_named() {
-    let (_counters, serving) = start("127.0.0.1:0");
+    let (_counters, serving) = start_local();
     let error = Endpoint::bind(serving.address()).unwrap_err().to_string();
     assert!(
         error.starts_with(&format!("cannot listen for status requests on {}: ", serving.address())),

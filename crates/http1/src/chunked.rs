@@ -13,6 +13,8 @@ use std::ops::Range;
 
 use thiserror::Error;
 
+use crate::syntax::{is_text, is_token};
+
 /// The most bytes of chunk extensions in one message, over all of its chunks (RFC 9112 section 7.1.1 asks for
 /// a limit on the total).
 pub const MAX_EXTENSION_BYTES: u16 = 4096;
@@ -200,18 +202,6 @@ impl Default for ChunkDecoder {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// A byte that field values and quoted strings may hold: HTAB, SP, VCHAR, obs-text (RFC 9110 section 5.5).
-fn is_text(byte: u8) -> bool {
-    byte == b'\t' || (byte >= b' ' && byte != 0x7f)
-}
-
-/// A byte of a token (RFC 9110 section 5.6.2).
-fn is_token(byte: u8) -> bool {
-    matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'z' | b'|' | b'~')
-        || byte.is_ascii_digit()
-        || byte.is_ascii_uppercase()
 }
 
 #[cfg(test)]

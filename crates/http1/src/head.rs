@@ -223,7 +223,7 @@ fn set_once<T>(slot: &mut Option<T>, value: T, repeated: ErrorKind) -> Result<()
 }
 
 /// A Content-Length value: digits and nothing else, no list (RFC 9110 section 8.6).
-fn parse_length(value: &[u8]) -> Option<u64> {
+pub(crate) fn parse_length(value: &[u8]) -> Option<u64> {
     if value.is_empty() || value.len() > 19 {
         return None;
     }

@@ -10,6 +10,7 @@
 //! [`Segment`]s, and [`Connection::sent`] hears how far they got.
 
 pub mod chunked;
+pub mod client;
 pub mod coding;
 pub mod conditional;
 mod connection;
@@ -22,6 +23,7 @@ mod plan;
 pub mod range;
 mod stamp;
 mod status;
+mod syntax;
 mod tick;
 
 pub use connection::{Connection, End, Ended, Step, Timeout, TimerKind, Wants};

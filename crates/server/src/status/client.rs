@@ -110,7 +110,9 @@ impl Watch {
 
 fn exchange(address: &StatusAddress, path: &str) -> io::Result<Vec<u8>> {
     let mut stream = Stream::connect(address, PATIENCE)?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: sluice\r\nConnection: close\r\n\r\n")?;
+    // In one piece: whoever answers to its beginning alone and closes would reset the connection at the next.
+    let request = format!("GET {path} HTTP/1.1\r\nHost: sluice\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     stream.take(LONGEST).read_to_end(&mut answer)?;
     Ok(answer)

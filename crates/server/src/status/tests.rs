@@ -187,3 +187,17 @@ fn an_address_in_use_is_named() {
     );
     serving.stop();
 }
+
+#[test]
+fn every_value_is_documented() {
+    let document = include_str!("../../../../docs/status.md");
+    for metric in crate::counters::METRICS {
+        let row = document.lines().find(|line| line.starts_with(&format!("| `{}` |", metric.name)));
+        let row = row.unwrap_or_else(|| panic!("{} is not in docs/status.md", metric.name));
+        assert!(row.contains(metric.help), "{row}");
+    }
+    for metric in system::SYSTEM {
+        let name = format!("| `{}.{}` |", metric.group.name(), metric.name);
+        assert!(document.lines().any(|line| line.starts_with(&name) && line.contains(metric.help)), "{name}");
+    }
+}

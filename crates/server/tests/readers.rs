@@ -1,0 +1,110 @@
+//! What we write, read by those for whom it is written: goaccess reads the access log, Prometheus's own
+//! parser the metrics. Needs the Debian packages `goaccess` and `python3-prometheus-client`.
+
+use std::io::Write as _;
+use std::net::Ipv4Addr;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use http1::{Fields, Head, Method, Terms, Version};
+use server::access_log::{AccessLog, Format, Target, WhenBehind, Writer};
+use server::counters::Counters;
+use server::status::{Sources, WorkerSource, prometheus};
+use sys::socket::PeerAddress;
+
+#[test]
+fn goaccess_understands_every_combined_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("access.log");
+    let writer = Writer::start(&Target::File(path.clone()), 1).unwrap();
+    let mut log = writer.worker(Format::Combined, WhenBehind::Wait, Arc::default());
+    let agent = b"Mozilla/5.0 (X11; Linux x86_64; rv:109.0) Gecko/20100101 Firefox/115.0";
+    let usual =
+        Fields { user_agent: Some(agent), referer: Some(b"http://example.org/"), ..Fields::default() };
+    let hostile = Fields { user_agent: Some(b"\" 200 1 \"\\\n\x00\xff"), ..Fields::default() };
+    for n in 0..50 {
+        log_one(&mut log, format!("/page-{}.html?q=%22", n % 5).as_bytes(), usual);
+    }
+    log_one(&mut log, b"/\"quoted\"", hostile);
+    log_one(&mut log, b"/plain", Fields::default());
+    drop(log);
+    writer.finish();
+
+    let report = dir.path().join("report.json");
+    let arguments = ["--log-format=COMBINED", "--no-global-config", "-o"];
+    run(Command::new("goaccess").arg(&path).args(arguments).arg(&report), b"", "goaccess");
+    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();
+    let general = &report["general"];
+    assert_eq!(
+        (&general["valid_requests"], &general["failed_requests"]),
+        (&52.into(), &0.into()),
+        "{general}"
+    );
+    assert_eq!(general["bandwidth"], 52 * 1234);
+    assert_eq!(report["status_codes"]["data"][0]["hits"]["count"], 52);
+}
+
+#[test]
+fn prometheus_understands_the_metrics() {
+    let counters: Arc<Counters> = Arc::default();
+    counters.accept_phase(3);
+    counters.reply(200);
+    let worker = |counters| WorkerSource { counters, wake: Box::new(|| {}) };
+    let sources = Sources {
+        architecture: "quoted \"name\" \\".into(),
+        started: SystemTime::now(),
+        workers: vec![worker(counters), worker(Arc::default())],
+        listeners: Vec::new(),
+    };
+    // The parser checks names, types, suffixes, the order of lines and the buckets of histograms.
+    let script = "
+import sys
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
+for family in parse(sys.stdin.read()):
+    for sample in family.samples:
+        print(family.type, sample.name, sorted(sample.labels.items()), sample.value)
+";
+    let metrics = prometheus::render(sources.snapshot());
+    // Debian's, which sees Debian's packages, whatever else is called python3 here.
+    let mut parser = Command::new("/usr/bin/python3");
+    let output = run(parser.args(["-c", script]), metrics.as_bytes(), "python3-prometheus-client");
+    let read = String::from_utf8(output.stdout).unwrap();
+    for line in [
+        "counter sluice_accepts_total [('worker', '0')] 3",
+        "counter sluice_replies_total [('class', '2xx'), ('worker', '0')] 1",
+        "histogram sluice_accepts_per_phase_bucket [('le', '4.0'), ('worker', '0')] 1",
+        "gauge sluice_worker_responsive [('worker', '1')] 0",
+    ] {
+        assert!(read.lines().any(|l| l == line), "{line}\n{read}");
+    }
+    assert!(read.contains(r#"('architecture', 'quoted "name" \\')"#), "{read}");
+}
+
+fn log_one(log: &mut AccessLog, target: &[u8], fields: Fields<'_>) {
+    let terms = Terms { version: Version::Http11, persistent: true, body: true };
+    let head = Head {
+        method: Method::Get,
+        target,
+        path: target,
+        query: None,
+        version: Version::Http11,
+        host: None,
+        fields,
+        terms,
+    };
+    let peer = PeerAddress::Inet((Ipv4Addr::new(192, 0, 2, 7), 40_000).into());
+    let mut line = Vec::new();
+    log.begin(&mut line, &peer, &head, 1_790_000_000);
+    log.end(&line, 200, 1234, 1);
+}
+
+/// Runs a program to its end, feeding it `input`; `package` is where to get it.
+fn run(command: &mut Command, input: &[u8], package: &str) -> Output {
+    let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = started.unwrap_or_else(|error| panic!("{error}: install the Debian package {package}"));
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{package}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}

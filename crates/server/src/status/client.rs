@@ -3,6 +3,9 @@
 use std::io::{self, Read as _, Write as _};
 use std::time::Duration;
 
+use http1::client::{self, Event, ReplyError};
+use http1::{Method, Status};
+
 use super::snapshot::Snapshot;
 use super::stream::Stream;
 use super::{json, text};
@@ -19,13 +22,21 @@ pub enum FetchError {
         /// What happened.
         source: io::Error,
     },
-    /// Something else answers there.
-    #[error("{address} is no status endpoint of a sluice: it answered {answer}")]
-    Other {
+    /// It does not answer in HTTP, or not to the end.
+    #[error("{address} is no status endpoint: {source}")]
+    Reply {
         /// Who was asked.
         address: StatusAddress,
-        /// The first line of what came.
-        answer: String,
+        /// What is wrong with the answer.
+        source: ReplyError,
+    },
+    /// It refuses.
+    #[error("{address} is no status endpoint: it answered {} {}", status.0, status.reason())]
+    Refused {
+        /// Who was asked.
+        address: StatusAddress,
+        /// What it answered.
+        status: Status,
     },
     /// It answered, but with something else than a snapshot.
     #[error("{address}: {source}")]
@@ -62,18 +73,13 @@ pub fn fetch(address: &StatusAddress, form: Form) -> Result<String, FetchError> 
         Form::Text => "/",
         Form::Json => "/json",
     };
+    let address = || address.clone();
     let answer =
-        exchange(address, path).map_err(|source| FetchError::Io { address: address.clone(), source })?;
-    let head_end = answer.windows(4).position(|window| window == b"\r\n\r\n");
-    match head_end {
-        Some(end) if answer.starts_with(b"HTTP/1.1 200 ") => {
-            Ok(String::from_utf8_lossy(&answer[end + 4..]).into_owned())
-        }
-        _ => {
-            let line = answer.split(|&b| b == b'\r' || b == b'\n').next().unwrap_or_default();
-            let line = line[..line.len().min(80)].escape_ascii();
-            Err(FetchError::Other { address: address.clone(), answer: format!("`{line}`") })
-        }
+        exchange(&address(), path).map_err(|source| FetchError::Io { address: address(), source })?;
+    let reply = read_reply(&answer).map_err(|source| FetchError::Reply { address: address(), source })?;
+    match reply {
+        (Status::OK, body) => Ok(String::from_utf8_lossy(&body).into_owned()),
+        (status, _) => Err(FetchError::Refused { address: address(), status }),
     }
 }
 
@@ -108,12 +114,31 @@ impl Watch {
     }
 }
 
+/// Sends a request, all of it in one piece, and receives until the server closes.
 fn exchange(address: &StatusAddress, path: &str) -> io::Result<Vec<u8>> {
+    let mut request = Vec::new();
+    client::write_request(&mut request, Method::Get, path, "sluice", &[("Connection", "close")], None)
+        .map_err(io::Error::other)?;
     let mut stream = Stream::connect(address, PATIENCE)?;
-    // In one piece: whoever answers to its beginning alone and closes would reset the connection at the next.
-    let request = format!("GET {path} HTTP/1.1\r\nHost: sluice\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes())?;
+    stream.write_all(&request)?;
     let mut answer = Vec::new();
     stream.take(LONGEST).read_to_end(&mut answer)?;
     Ok(answer)
+}
+
+/// The status and the body of the only reply.
+fn read_reply(mut answer: &[u8]) -> Result<(Status, Vec<u8>), ReplyError> {
+    let mut connection = client::Connection::new();
+    connection.sent_request(Method::Get).map_err(|_| ReplyError::Unexpected)?;
+    let (mut status, mut body) = (Status::INTERNAL_SERVER_ERROR, Vec::new());
+    loop {
+        let (used, event) = connection.receive(answer, true)?;
+        match event {
+            Event::Head(head) => status = head.status,
+            Event::Body(range) => body.extend_from_slice(&answer[range]),
+            Event::EndOfReply { .. } => return Ok((status, body)),
+            Event::NeedInput | Event::Closed => return Err(ReplyError::CutShort),
+        }
+        answer = &answer[used..];
+    }
 }

@@ -165,16 +165,26 @@ fn a_client_gets_text_json_and_rates() {
 
 #[test]
 fn something_else_is_recognised() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = StatusAddress::Tcp(listener.local_addr().unwrap());
-    let other = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let _ = stream.read(&mut [0; 1024]).unwrap();
-        stream.write_all(b"SSH-2.0-OpenSSH\r\n").unwrap();
-    });
-    let error = fetch(&address, Form::Json).unwrap_err().to_string();
-    assert!(error.ends_with("is no status endpoint of a sluice: it answered `SSH-2.0-OpenSSH`"), "{error}");
-    other.join().unwrap();
+    for (answer, complaint) in [
+        ("SSH-2.0-OpenSSH\r\n\r\n", "is no status endpoint: malformed response head"),
+        ("", "is no status endpoint: connection closed before the reply"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nsluice", "is no status endpoint: reply cut short"),
+        (
+            "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+            "is no status endpoint: it answered 404 Not Found",
+        ),
+    ] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = StatusAddress::Tcp(listener.local_addr().unwrap());
+        let other = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 1024]).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        let error = fetch(&address, Form::Json).unwrap_err().to_string();
+        assert_eq!(error, format!("{address} {complaint}"));
+        other.join().unwrap();
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 use std::mem::MaybeUninit;
 
+use crate::syntax::is_token;
 use crate::{ErrorKind, Limits, Method};
 
 /// A request's head. It borrows from the input and is meant to be used up before the next call.
@@ -141,9 +142,9 @@ pub(crate) fn parse<'a>(input: &'a [u8], limits: &Limits) -> Result<Parsed<'a>, 
     Ok(Parsed { head, framing, expects_continue })
 }
 
-/// Whether a request may begin with this byte: of a method's name, or an empty line to be skipped.
+/// Whether a request may begin with this byte, which is the first of a method's name.
 pub(crate) fn may_begin(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~\r".contains(&byte)
+    is_token(byte)
 }
 
 /// What the fields say of the message itself, as against of what is asked for.

@@ -117,7 +117,7 @@ fn streams() -> impl Strategy<Value = (Vec<Method>, Vec<u8>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
     fn cutting_replies_changes_nothing(

@@ -26,10 +26,11 @@ pub enum Event<'a> {
     Body(Range<usize>),
     /// The reply is complete.
     EndOfReply {
-        /// Whether the connection may be used for more requests.
+        /// Whether the connection may be used for more requests. If not, no further reply will come: close, or read on
+        /// for the server's end, to see that no byte comes before it.
         keep_alive: bool,
     },
-    /// The connection is at its end, between replies or after the last. Requests that still
+    /// The server has closed, between replies or after the last. Requests that still
     /// [await their replies](Connection::awaited) will not be answered.
     Closed,
 }
@@ -133,8 +134,8 @@ impl Connection {
                 }
                 other => other,
             },
-            Reading::Over if input.is_empty() => Ok((0, Event::Closed)),
-            Reading::Over => Err(ReplyError::Unexpected),
+            Reading::Over if !input.is_empty() => Err(ReplyError::Unexpected),
+            Reading::Over => Ok((0, if eof { Event::Closed } else { Event::NeedInput })),
             Reading::Failed(error) => Err(*error),
         };
         if let Err(error) = received {
@@ -365,7 +366,7 @@ mod tests {
             ("Content-Length: 5\r\n", "abc", "200:Bytes(5) abc more(0)"),
             ("Transfer-Encoding: Chunked\r\n", "3\r\nabc\r\n0\r\n\r\n", "200:Chunked abc end more(0)"),
             ("", "abc", "200:UntilClose abc more(0)"),
-            ("Connection: x, close\r\nContent-Length: 1\r\n", "a", "200:Bytes(1) a last closed"),
+            ("Connection: x, close\r\nContent-Length: 1\r\n", "a", "200:Bytes(1) a last more(0)"),
         ] {
             assert_eq!(get(&format!("HTTP/1.1 200 OK\r\n{fields}\r\n{body}"), false), expected, "{fields}");
         }
@@ -396,7 +397,7 @@ mod tests {
 
     #[test]
     fn old_servers_close_unless_they_say_otherwise() {
-        assert_eq!(get("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\na", false), "200:Bytes(1) a last closed");
+        assert_eq!(get("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\na", true), "200:Bytes(1) a last closed");
         let keep = "HTTP/1.0 200 OK\r\nContent-Length: 1\r\nConnection: keep-alive\r\n\r\na";
         assert_eq!(get(keep, false), "200:Bytes(1) a end more(0)");
         assert_eq!(get("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", false), "Framing");

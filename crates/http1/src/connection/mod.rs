@@ -105,6 +105,10 @@ pub struct Ended<P> {
 
 /// The state of one connection in the server's role.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts about the client and the server, in any combination"
+)]
 pub struct Connection<P> {
     reading: Reading,
     writing: Writing<P>,
@@ -429,6 +433,10 @@ impl<P> Connection<P> {
         // A client may send empty lines before a request (RFC 9112 section 2.2).
         let blank = if scan.begun() { 0 } else { scan::leading_blank(input) };
         let (was_begun, input) = (scan.begun(), &input[blank..]);
+        if !was_begun && input == b"\r" && !self.eof {
+            // The first half of another empty line, or of nothing good.
+            return Ok((blank, Step::NeedInput));
+        }
         let end = match scan.find_end(input, limits) {
             Ok(Some(end)) => end,
             Ok(None) if self.eof => {
@@ -461,9 +469,10 @@ impl<P> Connection<P> {
             Framing::Chunked => Some(BodyFraming::Chunked(ChunkDecoder::new())),
         };
         // A client that waits for 100 (Continue) gets the final status instead. Whether it then sends the body can't
-        // be known, so the connection ends with the reply (RFC 9110 section 10.1.1).
-        let body_withheld = parsed.expects_continue && end == input.len();
-        head.terms.persistent &= !body_withheld && !self.draining && self.requests < limits.requests;
+        // be known, so the connection ends with the reply (RFC 9110 section 10.1.1). Not even a body that is there
+        // already changes that: what a request comes to must not depend on how the network cut it.
+        head.terms.persistent &=
+            !parsed.expects_continue && !self.draining && self.requests < limits.requests;
         self.last = !head.terms.persistent;
         self.writing = Writing::Due;
         self.reading = match framing {

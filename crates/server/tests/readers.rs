@@ -5,7 +5,6 @@ use std::io::Write as _;
 use std::net::Ipv4Addr;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use http1::{Fields, Head, Method, Terms, Version};
 use server::access_log::{AccessLog, Format, Target, WhenBehind, Writer};
@@ -51,12 +50,8 @@ fn prometheus_understands_the_metrics() {
     counters.accept_phase(3);
     counters.reply(200);
     let worker = |counters| WorkerSource { counters, wake: Box::new(|| {}) };
-    let sources = Sources {
-        architecture: "quoted \"name\" \\".into(),
-        started: SystemTime::now(),
-        workers: vec![worker(counters), worker(Arc::default())],
-        listeners: Vec::new(),
-    };
+    let workers = vec![worker(counters), worker(Arc::default())];
+    let sources = Sources::new("quoted \"name\" \\", workers, Vec::new());
     // The parser checks names, types, suffixes, the order of lines and the buckets of histograms.
     let script = "
 import sys

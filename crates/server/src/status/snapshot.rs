@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::system;
@@ -15,14 +15,10 @@ const CENSUS_PATIENCE: Duration = Duration::from_millis(100);
 /// Where a server's snapshots are taken from.
 #[derive(Debug)]
 pub struct Sources {
-    /// The architecture's name.
-    pub architecture: String,
-    /// When the server began to serve.
-    pub started: SystemTime,
-    /// The workers, numbered from 0.
-    pub workers: Vec<WorkerSource>,
-    /// The listeners.
-    pub listeners: Vec<ListenerSource>,
+    architecture: String,
+    started: SystemTime,
+    workers: Vec<WorkerSource>,
+    listeners: Mutex<Vec<ListenerSource>>,
 }
 
 /// One worker.
@@ -89,6 +85,21 @@ pub struct WorkerSnapshot {
 pub struct Numbers(Vec<Vec<u64>>);
 
 impl Sources {
+    /// The sources of a server that begins to serve now. Workers are numbered from 0 in the order given.
+    pub fn new(architecture: &str, workers: Vec<WorkerSource>, listeners: Vec<ListenerSource>) -> Self {
+        let (architecture, started) = (architecture.to_owned(), SystemTime::now());
+        Self { architecture, started, workers, listeners: Mutex::new(listeners) }
+    }
+
+    /// Changes what it listens on, as after a reload.
+    pub fn set_listeners(&self, listeners: Vec<ListenerSource>) {
+        *self.listeners() = listeners;
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, Vec<ListenerSource>> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Takes a snapshot. It takes a little longer than the slowest worker's turn, at most 100 ms.
     pub fn snapshot(&self) -> Snapshot {
         let responsive = self.take_census();
@@ -103,7 +114,7 @@ impl Sources {
             pid: std::process::id(),
             started_unix_ms: unix_ms(self.started),
             system: system::read(),
-            listeners: self.listeners.iter().filter_map(ListenerSource::snapshot).collect(),
+            listeners: self.listeners().iter().filter_map(ListenerSource::snapshot).collect(),
             workers: self.workers.iter().zip(responsive).map(worker).collect(),
         }
     }
@@ -220,15 +231,11 @@ mod tests {
                 counters.answer_census(|| [0, 0, 7, 0, 0]);
             }
         });
-        let sources = Sources {
-            architecture: "sped".into(),
-            started: SystemTime::now(),
-            workers: vec![
-                WorkerSource { counters: lively, wake: Box::new(move || wake.send(()).unwrap()) },
-                WorkerSource { counters: hanging, wake: Box::new(|| {}) },
-            ],
-            listeners: Vec::new(),
-        };
+        let workers = vec![
+            WorkerSource { counters: lively, wake: Box::new(move || wake.send(()).unwrap()) },
+            WorkerSource { counters: hanging, wake: Box::new(|| {}) },
+        ];
+        let sources = Sources::new("sped", workers, Vec::new());
         let snapshot = sources.snapshot();
         assert!(snapshot.workers[0].responsive && !snapshot.workers[1].responsive);
         let total = snapshot.total();
@@ -249,8 +256,11 @@ mod tests {
         let queue = source.snapshot().unwrap();
         assert_eq!(queue.accept_queue_length, Some(3));
         assert!(queue.accept_queue_limit.unwrap() > 0);
+        let sources = Sources::new("sped", Vec::new(), Vec::new());
+        sources.set_listeners(vec![source]);
+        assert_eq!(sources.snapshot().listeners, [queue]);
         drop((clients, listener));
-        assert_eq!(source.snapshot(), None);
+        assert_eq!(sources.snapshot().listeners, []);
         assert!(TcpStream::connect(address).is_err());
     }
 }

@@ -1,7 +1,6 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use super::client::{Form, Watch, fetch};
 use super::*;
@@ -46,8 +45,7 @@ fn sources() -> (Arc<Counters>, Arc<Sources>) {
     let worker = Arc::clone(&counters);
     let wake = Box::new(move || worker.answer_census(|| [1, 2, 3, 4, 5]));
     let workers = vec![WorkerSource { counters: Arc::clone(&counters), wake }];
-    let (architecture, started) = ("sped".into(), SystemTime::now());
-    (counters, Arc::new(Sources { architecture, started, workers, listeners: Vec::new() }))
+    (counters, Arc::new(Sources::new("sped", workers, Vec::new())))
 }
 
 fn start_local() -> (Arc<Counters>, Serving) {

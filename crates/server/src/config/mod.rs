@@ -1,9 +1,75 @@
 //! Configuration: from what was typed to [`Settings`].
+//!
+//! [`Source::load`] reads the file and lays the command line over it (`typed`: a tree of values that know their
+//! places), then takes every key by name, with its bounds (`keys`, `resolve`), and checks what must hold between them
+//! and in the world. It never binds or changes anything, so it serves `sluice check`, the start and a reload alike.
+//!
+//! A key is declared where `resolve` takes it, its default in [`Settings::new`], its text in `docs/manual.md`. All
+//! problems are reported at once ([`ConfigError`]).
 
+mod error;
+mod headers;
+mod keys;
+mod names;
+mod print;
+mod resolve;
 mod settings;
+#[cfg(test)]
+mod tests;
+mod typed;
+mod units;
 
+use std::path::{Path, PathBuf};
+
+pub use error::{ConfigError, Place, Problem};
+pub use names::{DESIGNED, Design};
 pub use settings::{
     AcceptLimit, AccessLogSettings, Architecture, Coalesce, ConnectionSettings, ErrorLog, EventSettings,
     Events, FileSettings, HeaderRule, Limits, ListenAddress, LogLevel, Settings, StatusAddress, Symlinks,
     Timeouts,
 };
+pub use typed::CommandLine;
+
+/// Where settings come from. It can be loaded again, and then sees the file as it is by then.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    /// The TOML file. Relative paths in it start from its directory.
+    pub file: Option<PathBuf>,
+    /// What was typed, which wins. Relative paths in it start from the current directory.
+    pub command_line: CommandLine,
+}
+
+impl Source {
+    /// Reads and checks everything.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be read, or something in it or on the command line is wrong.
+    pub fn load(&self) -> Result<Settings, ConfigError> {
+        let current = std::env::current_dir().map_err(ConfigError::CurrentDirectory)?;
+        let (path, text) = match &self.file {
+            None => (Path::new(""), String::new()),
+            Some(path) => match std::fs::read_to_string(path) {
+                Ok(text) => (path.as_path(), text),
+                Err(source) => return Err(ConfigError::Read { path: path.clone(), source }),
+            },
+        };
+        let bases = keys::Bases { file: current.join(path.parent().unwrap_or(path)), current };
+        let table = typed::read(path, &text, &self.command_line).map_err(ConfigError::Problems)?;
+        resolve::resolve(&table, &bases).map_err(ConfigError::Problems)
+    }
+}
+
+/// The names of all keys, with their tables (`limits.body`); those at the top are options of the command line as well.
+pub fn keys() -> Vec<String> {
+    // The keys of a rule are read only where there is one.
+    let table = typed::read(Path::new(""), "[[headers]]", &CommandLine::default());
+    resolve::keys_of(&table.unwrap_or_default())
+}
+
+impl Settings {
+    /// Writes these settings as a TOML file that yields the same settings.
+    pub fn to_toml(&self) -> String {
+        print::print(self)
+    }
+}

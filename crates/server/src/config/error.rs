@@ -1,0 +1,84 @@
+//! What is wrong with a configuration, told so that it can be put right at once: every problem, each with its place.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// No settings could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The directory that relative paths start from could not be learnt.
+    #[error("cannot tell the current directory: {0}")]
+    CurrentDirectory(io::Error),
+    /// What was typed does not make sense: at least one problem.
+    #[error("{}", Lines(.0))]
+    Problems(Vec<Problem>),
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where it was typed.
+    pub place: Place,
+    /// The key, with its table (`limits.body`); empty where the file is no TOML.
+    pub key: String,
+    /// The value as it was typed, shortened; empty where the key itself is wrong.
+    pub typed: String,
+    /// What is wrong and what is allowed.
+    pub what: String,
+}
+
+/// Where something was typed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// In the file; line and column count from 1, the column in characters.
+    File {
+        /// The file as it was named.
+        path: PathBuf,
+        /// The line.
+        line: usize,
+        /// The column.
+        column: usize,
+    },
+    /// On the command line, as this option.
+    Option(String),
+    /// Nowhere: it is the default.
+    Default,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::File { path, line, column } => {
+                write!(f, "{}:{line}:{column}: ", path.display())?;
+                match (self.key.as_str(), self.typed.as_str()) {
+                    ("", _) => {}
+                    (key, "") => write!(f, "{key}: ")?,
+                    (key, typed) => write!(f, "{key} = {typed}: ")?,
+                }
+            }
+            Place::Option(option) => write!(f, "{option} {}: ", self.typed)?,
+            Place::Default => write!(f, "{}: ", self.key)?,
+        }
+        f.write_str(&self.what)
+    }
+}
+
+struct Lines<'a>(&'a [Problem]);
+
+impl fmt::Display for Lines<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.0.iter().enumerate() {
+            write!(f, "{}{problem}", if i > 0 { "\n" } else { "" })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,120 @@
+//! Media types and response header fields that the operator sets: nothing gets through that could change where a
+//! reply ends or that speaks for the server.
+
+use std::time::Duration;
+
+use globset::{Glob, GlobBuilder};
+
+use super::keys::{self, Keys};
+use super::settings::HeaderRule;
+use super::typed::Item;
+
+/// Fields that frame the message, belong to the connection, or are made from the file.
+const OURS: [&str; 16] = [
+    "Accept-Ranges",
+    "Allow",
+    "Connection",
+    "Content-Encoding",
+    "Content-Length",
+    "Content-Range",
+    "Content-Type",
+    "Date",
+    "ETag",
+    "Keep-Alive",
+    "Last-Modified",
+    "Location",
+    "Server",
+    "Trailer",
+    "Transfer-Encoding",
+    "Upgrade",
+];
+
+/// Reads one `[[headers]]` table.
+pub(super) fn rule(mut keys: Keys<'_>) -> HeaderRule {
+    let rule = HeaderRule {
+        path: keys.take_opt("path", path_pattern),
+        media_type: keys.take_opt("media_type", media_type_pattern),
+        set: keys.take_map("set", field),
+        expires: keys.take_opt("expires", keys::time(Duration::ZERO..=Duration::from_hours(24 * 3650))),
+    };
+    let sets = |name: &str| rule.set.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
+    if rule.expires.is_some() && (sets("Cache-Control") || sets("Expires")) {
+        keys.problem("expires", "contradiction: makes Cache-Control and Expires, which the same rule sets");
+    }
+    let twice = |(i, (name, _)): (usize, &(String, String))| {
+        rule.set[..i].iter().any(|(other, _)| other.eq_ignore_ascii_case(name)).then(|| name.clone())
+    };
+    if let Some(name) = rule.set.iter().enumerate().find_map(twice) {
+        keys.problem("set", format!("contradiction: {name} is set twice; letter case does not matter"));
+    }
+    if rule.set.is_empty() && rule.expires.is_none() && !keys.has("set") && !keys.has("expires") {
+        keys.problem("set", "a rule under [[headers]] needs set or expires, or it does nothing");
+    }
+    keys.end();
+    rule
+}
+
+/// Reads an extension and its media type.
+pub(super) fn media_type_of_extension(extension: &str, item: &Item) -> Result<(String, String), String> {
+    if extension.is_empty() || extension.contains(['.', '/', '\0']) || extension.to_lowercase() != extension {
+        return Err("the key must be an extension in lower case without its dot, such as md".to_owned());
+    }
+    let media_type = keys::text(item)?;
+    let (essence, _) = media_type.split_once(';').unwrap_or((&media_type, ""));
+    let well_formed = essence.trim_end().split_once('/').is_some_and(|(a, b)| is_token(a) && is_token(b));
+    if !well_formed || !is_field_value(&media_type) {
+        return Err(
+            "allowed: a media type such as \"text/markdown\" or \"text/html; charset=latin1\"".to_owned()
+        );
+    }
+    Ok((extension.to_owned(), media_type))
+}
+
+/// RFC 9110 section 5.6.2.
+pub(super) fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+}
+
+/// RFC 9110 section 5.5, without bytes beyond ASCII, which it advises against.
+fn is_field_value(text: &str) -> bool {
+    text.bytes().all(|b| matches!(b, b' '..=b'~' | b'\t')) && text.trim_ascii() == text
+}
+
+fn field(name: &str, item: &Item) -> Result<(String, String), String> {
+    if !is_token(name) {
+        return Err("not a field name; allowed: letters, digits and !#$%&'*+-.^_`|~".to_owned());
+    }
+    if OURS.iter().any(|ours| ours.eq_ignore_ascii_case(name)) {
+        let instead = if name.eq_ignore_ascii_case("content-type") { "; see [types]" } else { "" };
+        return Err(format!("this field is the server's own{instead}"));
+    }
+    let value = keys::text(item)?;
+    if !is_field_value(&value) {
+        return Err("allowed: ASCII without control characters, and no blanks at the ends".to_owned());
+    }
+    Ok((name.to_owned(), value))
+}
+
+fn path_pattern(item: &Item) -> Result<Glob, String> {
+    let pattern = keys::text(item)?;
+    if !pattern.starts_with('/') && !pattern.starts_with("**") {
+        return Err(
+            "allowed: a pattern for the whole path, such as \"/assets/**\" or \"**/*.css\"".to_owned()
+        );
+    }
+    glob(&pattern)
+}
+
+fn media_type_pattern(item: &Item) -> Result<Glob, String> {
+    let pattern = keys::text(item)?;
+    if !pattern.contains('/') {
+        return Err(
+            "allowed: a pattern for the media type, such as \"image/*\" or \"text/{css,html}\"".to_owned()
+        );
+    }
+    glob(&pattern.to_ascii_lowercase())
+}
+
+fn glob(pattern: &str) -> Result<Glob, String> {
+    GlobBuilder::new(pattern).literal_separator(true).build().map_err(|error| error.kind().to_string())
+}

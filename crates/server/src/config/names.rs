@@ -1,0 +1,155 @@
+//! Settings that are one of a few names, and what to say of a name that is none of them.
+
+use super::settings::{Architecture, Coalesce, Events, LogLevel, Symlinks};
+use crate::access_log::{Format, WhenBehind};
+
+/// A setting that is one of a few names.
+pub(super) trait Named: Copy + PartialEq + 'static {
+    /// The names, in the order in which people should read them.
+    const NAMES: &[(&'static str, Self)];
+
+    /// The value with that name, or what is allowed.
+    fn parse(name: &str) -> Result<Self, String> {
+        let value = Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        value.ok_or_else(|| format!("allowed: {}", Self::allowed()))
+    }
+
+    /// The names as a list.
+    fn allowed() -> String {
+        Self::NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The name of a value.
+    fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, value)| *value == self).map_or("", |(name, _)| name)
+    }
+}
+
+impl Named for Events {
+    const NAMES: &[(&'static str, Self)] = &[
+        ("epoll", Self::Epoll),
+        ("epoll-level", Self::EpollLevel),
+        ("poll", Self::Poll),
+        ("select", Self::Select),
+    ];
+}
+
+impl Named for Coalesce {
+    const NAMES: &[(&'static str, Self)] =
+        &[("more", Self::More), ("cork", Self::Cork), ("none", Self::None)];
+}
+
+impl Named for LogLevel {
+    const NAMES: &[(&'static str, Self)] = &[
+        ("error", Self::Error),
+        ("warn", Self::Warn),
+        ("info", Self::Info),
+        ("debug", Self::Debug),
+        ("trace", Self::Trace),
+    ];
+}
+
+impl Named for Symlinks {
+    const NAMES: &[(&'static str, Self)] =
+        &[("none", Self::None), ("beneath", Self::Beneath), ("any", Self::Any)];
+}
+
+impl Named for Format {
+    const NAMES: &[(&'static str, Self)] = &[("combined", Self::Combined), ("json", Self::Json)];
+}
+
+impl Named for WhenBehind {
+    const NAMES: &[(&'static str, Self)] = &[("drop", Self::Drop), ("wait", Self::Wait)];
+}
+
+impl Named for Architecture {
+    const NAMES: &[(&'static str, Self)] = &[("sped", Self::Sped)];
+
+    fn parse(name: &str) -> Result<Self, String> {
+        let known = Self::NAMES.iter().find(|(known, _)| *known == name);
+        match known {
+            Some((_, architecture)) => Ok(*architecture),
+            None if DESIGNED.iter().any(|design| design.name == name) => {
+                Err(format!("this build does not have {name} yet; it has: {}", Self::allowed()))
+            }
+            None => Err(format!("no architecture; allowed: {}", Self::allowed())),
+        }
+    }
+}
+
+/// An architecture as people are told about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Design {
+    /// Its name, as `architecture` takes it.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub purpose: &'static str,
+    /// The keys that change what it does, beyond those that all architectures share.
+    pub options: &'static [&'static str],
+    /// `None` if this build does not have it yet.
+    pub built: Option<Architecture>,
+}
+
+/// The options of all architectures that run an event loop.
+const EVENT: &[&str] = &["events", "accept_limit", "event.work_phase_skips_new", "event.quantum"];
+
+/// Every architecture of the design, built or not.
+pub const DESIGNED: [Design; 10] = [
+    Design {
+        name: "sped",
+        purpose: "one process, one event loop (single process, event-driven)",
+        options: EVENT,
+        built: Some(Architecture::Sped),
+    },
+    planned("symped", "several SPED processes: while one blocks on the disk, another runs"),
+    planned("shared-symped", "SYMPED with one open-file table in shared memory"),
+    planned("n-copy", "pinned copies of SPED, one for each CPU"),
+    planned("amped", "one event loop, and helpers that wait for the disk in its place"),
+    planned("processes", "a process for each connection"),
+    planned("threads", "a thread for each connection"),
+    planned("user-threads", "a user-level thread for each connection, many to a kernel thread"),
+    planned("pipeline", "stages with threads of their own: accept, read, write"),
+    planned("uring", "completions of io_uring instead of readiness"),
+];
+
+const fn planned(name: &'static str, purpose: &'static str) -> Design {
+    Design { name, purpose, options: &[], built: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check<T: Named + std::fmt::Debug>() {
+        for (name, value) in T::NAMES {
+            assert_eq!(T::parse(name), Ok(*value));
+            assert_eq!(value.name(), *name);
+        }
+        assert!(T::parse("no such name").unwrap_err().contains(&format!(": {}", T::allowed())));
+        assert!(T::parse("").is_err());
+    }
+
+    #[test]
+    fn names_read_as_they_are_written() {
+        check::<Architecture>();
+        check::<Events>();
+        check::<Coalesce>();
+        check::<LogLevel>();
+        check::<Symlinks>();
+        check::<Format>();
+        check::<WhenBehind>();
+    }
+
+    #[test]
+    fn what_is_built_can_be_chosen_and_nothing_else() {
+        for design in DESIGNED {
+            match design.built {
+                Some(architecture) => assert_eq!(Architecture::parse(design.name), Ok(architecture)),
+                None => assert_eq!(
+                    Architecture::parse(design.name).unwrap_err(),
+                    format!("this build does not have {} yet; it has: sped", design.name)
+                ),
+            }
+        }
+    }
+}

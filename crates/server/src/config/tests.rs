@@ -1,0 +1,427 @@
+//! What people type, and what they are told.
+
+use std::fs;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::*;
+
+/// A directory with a root, a file in it, and `sluice.toml`, in which `{cpu}` stands for a CPU that may be used here.
+fn place(toml: &str) -> (TempDir, Source) {
+    let cpu = sys::process::allowed_cpus().expect("CPUs")[0];
+    let toml = toml.replace("{cpu}", &cpu.to_string());
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::create_dir(dir.path().join("www")).expect("a root");
+    fs::write(dir.path().join("www/404.html"), "lost").expect("an error page");
+    let file = dir.path().join("sluice.toml");
+    fs::write(&file, toml).expect("a file");
+    (dir, Source { file: Some(file), command_line: CommandLine::default() })
+}
+
+fn load(toml: &str) -> Result<Settings, ConfigError> {
+    place(toml).1.load()
+}
+
+/// The settings, or the error with the directory's name taken out.
+fn problems(toml: &str) -> String {
+    let (dir, source) = place(toml);
+    let error = source.load().expect_err(toml).to_string();
+    error.replace(&format!("{}/", dir.path().display()), "")
+}
+
+fn with_options(toml: &str, options: &[(&'static str, &[&str])]) -> Result<Settings, String> {
+    let (_dir, mut source) = place(toml);
+    for (key, values) in options {
+        source.command_line.set(key, values.iter().map(ToString::to_string).collect());
+    }
+    source.load().map_err(|error| error.to_string())
+}
+
+#[test]
+fn nothing_typed_gives_the_defaults() {
+    let here = std::env::current_dir().expect("a directory");
+    assert_eq!(Source::default().load().expect("defaults"), Settings::new(here));
+}
+
+#[test]
+fn every_key_can_be_typed() {
+    let (dir, source) = place(EVERYTHING);
+    let settings = source.load().expect("settings");
+    let at = |name: &str| dir.path().join(name);
+
+    assert_eq!(settings.files.root, at("www"));
+    let listen = [
+        ListenAddress::Tcp("0.0.0.0:80".parse().expect("an address")),
+        ListenAddress::Tcp("[::]:80".parse().expect("an address")),
+        ListenAddress::Unix(at("web.sock")),
+    ];
+    assert_eq!(settings.listen, listen);
+    assert_eq!(settings.cpus.map(|cpus| cpus.len()), Some(1));
+    assert_eq!(settings.event.accept_limit, AcceptLimit::Limit(64.try_into().expect("not 0")));
+    assert_eq!(settings.connections.send_buffer, Some(128 << 10));
+    assert_eq!(settings.timeouts.header, Duration::from_millis(1500));
+    assert_eq!(settings.files.error_pages, [(404, "/404.html".to_owned())].into());
+    assert_eq!(settings.files.charset, None);
+    assert_eq!(settings.status, Some(ListenAddress::Unix(at("status.sock"))));
+    assert_eq!(settings.files.headers[0].set, [("X-Robots-Tag".to_owned(), "none \"at all\"".to_owned())]);
+    assert!(settings.files.headers[0].path.as_ref().is_some_and(|glob| {
+        let glob = glob.compile_matcher();
+        glob.is_match("/assets/a/b.css") && !glob.is_match("/assets") && !glob.is_match("/other/a")
+    }));
+}
+
+#[test]
+fn every_key_makes_a_difference() {
+    let (_dir, source) = place(EVERYTHING);
+    let settings = source.load().expect("settings");
+    let file = source.file.as_ref().expect("a file");
+    // Taken away alone these leave something that is wrong or means the same.
+    let cannot_go = ["root = ", "architecture = ", "workers = ", "user = ", "set = ", "expires = \"0 s"];
+    let lines: Vec<_> = EVERYTHING.lines().collect();
+    let cpu = settings.cpus.as_ref().map_or(String::new(), |cpus| cpus[0].to_string());
+    for (i, line) in lines.iter().enumerate() {
+        if !line.contains(" = ") || cannot_go.iter().any(|key| line.starts_with(key)) {
+            continue;
+        }
+        let without: Vec<_> =
+            lines.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, line)| *line).collect();
+        fs::write(file, without.join("\n").replace("{cpu}", &cpu)).expect("a file");
+        match source.load() {
+            Ok(others) => assert_ne!(others, settings, "{line}"),
+            Err(error) => panic!("without {line}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn the_test_knows_every_key() {
+    for key in keys() {
+        let key = key.rsplit('.').next().unwrap_or(&key);
+        let typed = EVERYTHING
+            .lines()
+            .any(|line| line.starts_with(&format!("{key} = ")) || line.trim_matches(['[', ']']) == key);
+        assert!(typed, "{key}");
+    }
+}
+
+#[test]
+fn printed_settings_are_the_same_settings() {
+    for toml in [EVERYTHING, "root = 'www'", "root = 'www'\naccess_log = '-'\nlog_when_full = 'wait'"] {
+        let (dir, source) = place(toml);
+        let settings = source.load().expect("settings");
+        let printed = settings.to_toml();
+        // The file lies elsewhere now: all paths that were printed are absolute.
+        fs::create_dir(dir.path().join("elsewhere")).expect("a directory");
+        let file = dir.path().join("elsewhere/again.toml");
+        fs::write(&file, &printed).expect("a file");
+        let again = Source { file: Some(file), command_line: CommandLine::default() };
+        assert_eq!(again.load().map_err(|error| error.to_string()), Ok(settings), "{printed}");
+    }
+}
+
+#[test]
+fn the_command_line_wins() {
+    let toml = "root = 'www'\nlisten = ['0.0.0.0:80', '[::]:80']\naccept_limit = 5\nlisting = true";
+    let options: &[(&str, &[&str])] = &[
+        ("listen", &["127.0.0.1:8000", "127.0.0.1:0", "127.0.0.1:0"]),
+        ("accept_limit", &["inf"]),
+        ("listing", &["false"]),
+        ("workers", &["1"]),
+    ];
+    let settings = with_options(toml, options).expect("settings");
+    assert_eq!(settings.listen.len(), 3);
+    assert_eq!(settings.event.accept_limit, AcceptLimit::Unlimited);
+    assert!(!settings.files.listing);
+}
+
+#[test]
+fn relative_paths_start_from_the_file_or_from_the_current_directory() {
+    let here = std::env::current_dir().expect("a directory");
+    let settings =
+        with_options("root = 'www'\nerror_log = 'errors'", &[("access_log", &["log"])]).expect("settings");
+    assert_eq!(
+        settings.access_log.map(|log| log.target),
+        Some(crate::access_log::Target::File(here.join("log")))
+    );
+    assert!(
+        matches!(settings.error_log, ErrorLog::File(path) if path.is_absolute() && !path.starts_with(here))
+    );
+}
+
+#[test]
+fn options_are_blamed_by_name() {
+    let told = |options| with_options("", options).expect_err("a problem");
+    assert_eq!(
+        told(&[("small_file", &["16 KX"])]),
+        "--small-file '16 KX': unknown unit \"KX\" of a size; \
+         allowed: KB, MB, GB (powers of 1000), KiB, MiB, GiB (powers of 1024)"
+    );
+    assert_eq!(
+        told(&[("events", &["kqueue"])]),
+        "--events 'kqueue': allowed: epoll, epoll-level, poll, select"
+    );
+    assert_eq!(
+        told(&[("workers", &["4"])]),
+        "--workers '4': contradiction: sped is a single process; allowed with it: 1"
+    );
+    assert_eq!(
+        told(&[("root", &["/nowhere/at/all"])]),
+        "DIR '/nowhere/at/all': cannot serve /nowhere/at/all: No such file or directory (os error 2)"
+    );
+    // A word that is wrong in a list is blamed alone.
+    assert!(
+        told(&[("listen", &["127.0.0.1:0", "localhost:80"])])
+            .starts_with("--listen 'localhost:80': not an IP")
+    );
+}
+
+/// Each file is wrong in one way; the text must be in what is told, after the place.
+#[test]
+fn what_is_wrong_is_told() {
+    let cases: &[(&str, &str)] = &[
+        (
+            "lisen = '127.0.0.1:80'",
+            "1:1: lisen: unknown key; allowed: accept_limit, access_log, architecture, ",
+        ),
+        ("[limits]\nbodies = 1", "2:1: limits.bodies: unknown key; allowed: body, header_count, "),
+        ("[timeout]", "1:2: timeout: unknown key; allowed: accept_limit"),
+        ("[files]\nsmall_file = 1", "2:1: files.small_file: this key belongs to the top of the file, before"),
+        ("\nvalidity = '1 s'", "2:1: validity: this key belongs to [files]"),
+        ("copies = 2", "1:1: copies: this build does not have it yet"),
+        ("[pipeline]\nreaders = 2", "1:2: pipeline: this build does not have it yet"),
+        ("listen = 80", "1:10: listen = 80: must be text"),
+        ("listen = []", "1:10: listen = []: there must be an address"),
+        ("listen = '127.0.0.1'", "1:10: listen = '127.0.0.1': the port is missing; allowed: ADDRESS:PORT"),
+        ("listen = '127.0.0.1:99999'", "the port is not a number up to 65535"),
+        ("listen = 'localhost:80'", "not an IP address"),
+        ("listen = ['127.0.0.1:0',\n '[::1]']", "2:2: listen = '[::1]': "),
+        (
+            "listen = ['127.0.0.1:80', '127.0.0.1:80']",
+            "contradiction: 127.0.0.1:80 and 127.0.0.1:80 are the same",
+        ),
+        (
+            "listen = ['0.0.0.0:80', '127.0.0.1:80']",
+            "contradiction: 0.0.0.0:80 and 127.0.0.1:80 are the same",
+        ),
+        ("listen = 'unix:'", "must be a path"),
+        ("listen = 'unix:no/such/dir'", "there is no directory"),
+        ("status = '127.0.0.1:8080'", "contradiction: clients connect to 127.0.0.1:8080"),
+        ("status = true", "1:10: status = true: must be text in quotes; or \"off\""),
+        ("root = ''", "1:8: root = '': must be a path"),
+        ("root = 'nowhere'", "1:8: root = 'nowhere': cannot serve"),
+        ("root = 'www/404.html'", "is not a directory"),
+        ("architecture = 'symped'", "this build does not have symped yet; it has: sped"),
+        ("architecture = 'spde'", "architecture = 'spde': no architecture; allowed: sped"),
+        ("workers = 2", "1:11: workers = 2: contradiction: sped is a single process; allowed with it: 1"),
+        ("workers = 0", "allowed: a whole number from 1 to 1024"),
+        ("workers = -1", "workers = -1: allowed: a whole number"),
+        ("cpus = '0-'", "cpus = '0-': not a list of CPUs"),
+        ("cpus = '1023'", "CPU 1023 is not available; allowed here: "),
+        ("cpus = [0]", "cpus = [0]: allowed: numbers and ranges in quotes"),
+        ("accept_limit = 0", "allowed: \"inf\", or a whole number from 1"),
+        ("accept_limit = 'auto'", "this build does not have auto yet; allowed: \"inf\""),
+        ("small_file = '16'\nlisting = 'yes'", "2:11: listing = 'yes': allowed: true, false"),
+        ("small_file = '17 MiB'", "small_file = '17 MiB': allowed: a size from 0 to 16 MiB"),
+        ("small_file = 1.5", "small_file = 1.5: allowed: a size"),
+        ("drain_timeout = 20", "drain_timeout = 20: allowed: a time from 0 ms to 1 d"),
+        ("drain_timeout = '20'", "a time needs a unit; allowed: ms, s, min, h, d"),
+        ("[timeouts]\nidle = '0 s'", "2:8: timeouts.idle = '0 s': allowed: a time from 10 ms to 1 d"),
+        ("[limits]\nheader_count = 257", "limits.header_count = 257: allowed: a whole number from 1 to 256"),
+        (
+            "[limits]\nrequest_line = '64 KiB'",
+            "limits.request_line = '64 KiB': contradiction: must not be larger",
+        ),
+        ("limits = 3", "1:10: limits = 3: must be a table, [limits]"),
+        ("group = 'www'", "contradiction: a group needs a user"),
+        ("user = 'www data'", "allowed: a name of the system's user"),
+        (
+            "error_log = 'log'\naccess_log = 'log'",
+            "2:14: access_log = 'log': contradiction: this is the error_log",
+        ),
+        ("access_log = 'no/such/log'", "there is no directory"),
+        ("access_log = 'www'", "www is a directory"),
+        ("log_level = 'loud'", "log_level = 'loud': allowed: error, warn, info, debug, trace"),
+        ("[files]\nindex = ['a/b']", "2:10: files.index = 'a/b': allowed: file names, without a directory"),
+        ("[files]\nsymlinks = 'all'", "allowed: none, beneath, any"),
+        (
+            "[types]\n'.md' = 'text/plain'",
+            "types..md = 'text/plain': the key must be an extension in lower case",
+        ),
+        ("[types]\nmd = 'text'", "2:6: types.md = 'text': allowed: a media type"),
+        (
+            "root = 'www'\n[error_pages]\n200 = '/404.html'",
+            "3:7: error_pages.200 = '/404.html': the key must be",
+        ),
+        ("root = 'www'\n[error_pages]\n404 = '404.html'", "allowed: a path from the root, beginning with /"),
+        ("root = 'www'\n[error_pages]\n404 = '/../sluice.toml'", "without empty parts, \".\" and \"..\""),
+        ("root = 'www'\n[error_pages]\n404 = '/405.html'", "there is no file www/405.html"),
+        ("[headers]\npath = '/**'", "headers = [headers]: must be a list of tables, each under [[headers]]"),
+        ("[[headers]]\npath = '/**'", "1:1: headers.set: a rule under [[headers]] needs set or expires"),
+        (
+            "[[headers]]\npath = '*.css'\nexpires = '1 d'",
+            "2:8: headers.path = '*.css': allowed: a pattern for the whole",
+        ),
+        ("[[headers]]\npath = '/[a'\nexpires = '1 d'", "headers.path = '/[a': "),
+        (
+            "[[headers]]\nset = { A = \"b\\r\\nC: d\" }",
+            "headers.set.A = \"b\\r\\nC: d\": allowed: ASCII without control",
+        ),
+        ("[[headers]]\nset = { 'A:' = 'b' }", "headers.set.A: = 'b': not a field name"),
+        ("[[headers]]\nset = { content-length = '5' }", "this field is the server's own"),
+        ("[[headers]]\nset = { Content-Type = 'a/b' }", "this field is the server's own; see [types]"),
+        ("[[headers]]\nset = { X = 'a', x = 'b' }", "contradiction: x is set twice"),
+        ("[[headers]]\nset.Expires = '0'\nexpires = '1 d'", "3:11: headers.expires = '1 d': contradiction"),
+        (
+            "[[headers]]\nsets = { }\nexpires = '1 d'",
+            "2:1: headers.sets: unknown key; allowed: expires, media_type, path, set",
+        ),
+        ("listen = ", "1:10: not TOML: "),
+        ("workers = 1\nworkers = 1", "2:1: not TOML: duplicate key"),
+        ("backlog = 99999999999999999999", "1:11: "),
+    ];
+    for (toml, told) in cases {
+        let all = problems(toml);
+        assert!(all.starts_with("sluice.toml:"), "{toml:?} told: {all}");
+        assert!(all.contains(told), "{toml:?} told: {all}");
+        assert_eq!(all.lines().count(), 1, "{toml:?} told: {all}");
+    }
+}
+
+#[test]
+fn all_problems_are_told_at_once_in_order() {
+    let all = problems("[limits]\nbody = 'x'\n[files]\nfoo = 1\n[timeouts]\nidle = 5");
+    let places: Vec<_> = all.lines().map(|line| line.split(' ').next().unwrap_or_default()).collect();
+    assert_eq!(places, ["sluice.toml:2:8:", "sluice.toml:4:1:", "sluice.toml:6:8:"]);
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let source = Source { file: Some("/nowhere/sluice.toml".into()), command_line: CommandLine::default() };
+    let told = source.load().expect_err("no file").to_string();
+    assert_eq!(told, "cannot read /nowhere/sluice.toml: No such file or directory (os error 2)");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 512 }))]
+
+    #[test]
+    fn random_text_never_panics(text: String) {
+        let _ = load(&text);
+    }
+
+    /// Right and wrong values at right and wrong keys, which random text hardly ever hits.
+    #[test]
+    fn random_toml_never_panics_and_prints_what_it_means(
+        lines in prop::collection::vec((key(), value()), 0..8)
+    ) {
+        let toml: Vec<_> = lines.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+        let (_dir, source) = place(&toml.join("\n"));
+        match source.load() {
+            Ok(settings) => {
+                fs::write(source.file.as_ref().expect("a file"), settings.to_toml()).expect("a file");
+                let again = source.load().map_err(|error| error.to_string());
+                prop_assert_eq!(again, Ok(settings));
+            }
+            Err(error) => prop_assert!(!error.to_string().is_empty()),
+        }
+    }
+}
+
+fn key() -> impl Strategy<Value = String> {
+    let own =
+        ["types.md", "error_pages.404", "headers", "nonsense", "files.nonsense", "\"\""].map(str::to_owned);
+    prop::sample::select(keys().into_iter().chain(own).collect::<Vec<_>>())
+}
+
+fn value() -> impl Strategy<Value = String> {
+    let texts = "[a-z/.:0-9*-]{0,12}|[0-9]{1,5} ?(ms|s|min|KB|KiB|MiB)?|www|/404.html|text/plain|127.0.0.1:[0-9]{1,4}";
+    prop_oneof![
+        any::<i64>().prop_map(|n| n.to_string()),
+        (0..20_000_u32).prop_map(|n| n.to_string()),
+        any::<bool>().prop_map(|flag| flag.to_string()),
+        texts.prop_map(|text| format!("'{text}'")),
+        texts.prop_map(|text| format!("['{text}', 'b']")),
+        texts.prop_map(|text| format!("[{{ set = {{ X-Y = '{text}' }}, path = '/{text}' }}]")),
+        prop::sample::select(vec!["inf", "off", "-", "stderr", "json", "poll", "cork", "sped", "any", "0"])
+            .prop_map(|name| format!("'{name}'")),
+        Just("1.5".to_owned()),
+        Just("2026-01-01".to_owned()),
+        Just("{ a.b = [] }".to_owned()),
+    ]
+}
+
+const EVERYTHING: &str = r#"
+root = "www"
+listen = ["0.0.0.0:80", "[::]:80", "unix:web.sock"]
+architecture = "sped"
+workers = 1
+cpus = "{cpu}"
+events = "epoll-level"
+accept_limit = 64
+backlog = 511
+max_connections = 15_000
+small_file = "8 KiB"
+coalesce = "none"
+listing = true
+access_log = "access.log"
+log_format = "json"
+log_when_full = "wait"
+error_log = "error.log"
+log_level = "debug"
+status = "unix:status.sock"
+user = "www-data"
+group = "www-data"
+drain_timeout = "1 min"
+
+[event]
+work_phase_skips_new = true
+quantum = "1 MB"
+
+[tcp]
+nodelay = false
+send_buffer = "128 KiB"
+
+[limits]
+requests_per_connection = 1000
+request_line = "4 KiB"
+header_size = 16_384
+header_count = 50
+body = 0
+ranges = 5
+
+[timeouts]
+header = "1500 ms"
+body = "30s"
+body_min_rate = "1 KB"
+write = "2 min"
+write_min_rate = 0
+idle = "5 s"
+linger = "2 s"
+
+[files]
+index = ["index.htm", "default.htm"]
+dotfiles = true
+symlinks = "none"
+precompressed = false
+validity = "10 s"
+max_open = 100
+memory = "1 MiB"
+charset = "off"
+
+[types]
+md = "text/markdown; charset=utf-8"
+
+[error_pages]
+404 = "/404.html"
+
+[[headers]]
+path = "/assets/**"
+media_type = "text/*"
+set = { X-Robots-Tag = 'none "at all"' }
+expires = "365 d"
+
+[[headers]]
+expires = "0 s"
+"#;

@@ -1,0 +1,162 @@
+//! What was typed: the TOML file and the command line as one tree of values, each of which knows its place.
+//!
+//! Nothing is understood here yet. An option of the command line is the key of the same name at the top of the file,
+//! and replaces it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::error::{Place, Problem};
+
+/// Longest value repeated in an error, in characters.
+const SHOWN: usize = 60;
+
+/// What was typed on the command line: keys of the file's top, each with its values as text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommandLine {
+    options: Vec<(&'static str, Vec<String>)>,
+}
+
+impl CommandLine {
+    /// Notes an option that was given (`values` is not empty) by its key in the file, such as `accept_limit` for
+    /// `--accept-limit`.
+    pub fn set(&mut self, key: &'static str, values: Vec<String>) {
+        if !values.is_empty() {
+            self.options.push((key, values));
+        }
+    }
+}
+
+/// A table and its keys.
+pub(super) type Table = BTreeMap<String, Entry>;
+
+/// A key of a table.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) key_place: Place,
+    pub(super) item: Item,
+}
+
+/// A value and where it stands.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) value: Value,
+    pub(super) place: Place,
+    /// The value as it was typed, for errors.
+    pub(super) typed: String,
+}
+
+/// A value.
+#[derive(Debug)]
+pub(super) enum Value {
+    Text(String),
+    Integer(i64),
+    Flag(bool),
+    List(Vec<Item>),
+    Table(Table),
+    /// A kind of value that no key takes.
+    Other,
+}
+
+/// Reads the text of the file `path`, then lays the command line over it.
+pub(super) fn read(path: &Path, text: &str, command_line: &CommandLine) -> Result<Table, Vec<Problem>> {
+    let file = File { path, text };
+    let (document, errors) = DeTable::parse_recoverable(text);
+    if !errors.is_empty() {
+        return Err(errors.iter().map(|error| file.problem(error)).collect());
+    }
+    let mut table = file.table(document.into_inner());
+    for (key, values) in &command_line.options {
+        table.insert((*key).to_owned(), entry_of_option(key, values));
+    }
+    Ok(table)
+}
+
+/// The option that stands for a key; the directory is an argument without a name.
+fn option_name(key: &str) -> String {
+    match key {
+        "root" => "DIR".to_owned(),
+        _ => format!("--{}", key.replace('_', "-")),
+    }
+}
+
+fn entry_of_option(key: &str, values: &[String]) -> Entry {
+    let place = Place::Option(option_name(key));
+    let item = |text: &String| Item {
+        value: Value::Text(text.clone()),
+        place: place.clone(),
+        typed: shortened(&format!("'{text}'")),
+    };
+    let item = match values {
+        [only] => item(only),
+        several => Item {
+            value: Value::List(several.iter().map(item).collect()),
+            place: place.clone(),
+            typed: shortened(&several.join(" ")),
+        },
+    };
+    Entry { key_place: place, item }
+}
+
+struct File<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl File<'_> {
+    fn table(&self, table: DeTable<'_>) -> Table {
+        table
+            .into_iter()
+            .map(|(key, value)| {
+                let key_place = self.place(key.span().start);
+                (key.into_inner().into_owned(), Entry { key_place, item: self.item(value) })
+            })
+            .collect()
+    }
+
+    fn item(&self, spanned: Spanned<DeValue<'_>>) -> Item {
+        let span = spanned.span();
+        let typed = shortened(self.text.get(span.clone()).unwrap_or_default());
+        let value = match spanned.into_inner() {
+            DeValue::String(text) => Value::Text(text.into_owned()),
+            DeValue::Integer(integer) => match i64::from_str_radix(integer.as_str(), integer.radix()) {
+                Ok(integer) => Value::Integer(integer),
+                Err(_) => Value::Other,
+            },
+            DeValue::Boolean(flag) => Value::Flag(flag),
+            DeValue::Array(items) => Value::List(items.into_iter().map(|item| self.item(item)).collect()),
+            DeValue::Table(table) => Value::Table(self.table(table)),
+            DeValue::Float(_) | DeValue::Datetime(_) => Value::Other,
+        };
+        Item { value, place: self.place(span.start), typed }
+    }
+
+    fn place(&self, offset: usize) -> Place {
+        let before = self.text.get(..offset).unwrap_or(self.text);
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        Place::File {
+            path: PathBuf::from(self.path),
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+        }
+    }
+
+    fn problem(&self, error: &toml::de::Error) -> Problem {
+        let offset = error.span().map_or(0, |span| span.start);
+        let what = format!("not TOML: {}", error.message().replace('\n', ", "));
+        Problem { place: self.place(offset), key: String::new(), typed: String::new(), what }
+    }
+}
+
+/// The first line, cut where it gets too long.
+fn shortened(typed: &str) -> String {
+    let line = typed.lines().next().unwrap_or_default();
+    match line.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None if line.len() < typed.len() => format!("{line}..."),
+        None => line.to_owned(),
+    }
+}

@@ -33,7 +33,7 @@ impl Peer {
         loop {
             match self.connection.receive(&self.limits, self.now, &self.input, self.eof) {
                 Ok((consumed, step)) => {
-                    let stop = matches!(step, Step::NeedInput | Step::Paused | Step::Closed);
+                    let is_over = matches!(step, Step::NeedInput | Step::Paused | Step::Closed);
                     let (name, answer) = match step {
                         Step::NeedInput => ("more", None),
                         Step::Paused => ("paused", None),
@@ -51,7 +51,7 @@ impl Peer {
                         plan.text("text/plain", b"ok");
                         self.connection.respond(&self.limits, self.now, plan);
                     }
-                    if stop {
+                    if is_over {
                         return told.join(" ");
                     }
                 }

@@ -79,11 +79,6 @@ fn replay(stream: &[u8], cuts: impl IntoIterator<Item = usize>, sending: Sending
                 }
             }
             Err(error) => {
-                // How much of a body is seen before it is too large is the cuts' doing.
-                if error.kind == ErrorKind::BodyTooLarge && matches!(outcome.told.last(), Some(Told::Body(_)))
-                {
-                    outcome.told.pop();
-                }
                 outcome.told.push(Told::Error(error.kind));
                 if connection.owes_answer() {
                     connection.respond(&limits, NOW, answer(error.status(), Connection::<()>::error_terms()));

@@ -493,11 +493,15 @@ impl<P> Connection<P> {
         input: &'a [u8],
     ) -> Result<(usize, Step<'a>), ProtocolError> {
         let Reading::Body(body) = &mut self.reading else { unreachable!("called in this state only") };
-        let (consumed, step) = match body.take(input) {
+        // Only what the limit has room for is looked at, so that how much of a body that is too large is seen, and
+        // whether it is refused for that or for something wrong further on, is not a matter of how it arrived.
+        let room =
+            usize::try_from(limits.body.saturating_sub(body.received)).unwrap_or(usize::MAX).min(input.len());
+        let (consumed, step) = match body.take(&input[..room]) {
             Ok(taken) => taken,
             Err(kind) => return Err(self.fail(kind)),
         };
-        if body.received > limits.body {
+        if matches!(step, Step::NeedInput) && room < input.len() {
             return Err(self.fail(ErrorKind::BodyTooLarge));
         }
         match step {

@@ -1,2 +1,150 @@
-//! The sluice command.
-fn main() {}
+//! The sluice command: parse, call, print.
+//!
+//! Exit codes: 0 clean, 1 failure while running, 2 bad usage or configuration.
+
+mod options;
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Parser, Subcommand};
+use options::Options;
+use server::config::{self, CommandLine, ConfigError, Source, StatusAddress};
+use server::status::client::{self, Form, Watch};
+
+/// A web server for files that lets you choose how it does many things at once, and stays upright under overload.
+#[derive(Parser)]
+#[command(name = "sluice", version, max_term_width = 110)]
+#[command(after_help = "Try `sluice serve` in a directory, and look at http://127.0.0.1:8080/.")]
+struct Sluice {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve the files of a directory
+    #[command(
+        after_help = "Sizes take KB, MB, KiB, MiB; times take ms, s, min. Every option is a key of the TOML file as \
+        well, its words joined by _; the file knows more, among them limits, timeouts and headers.\n\n\
+        Signals: TERM, INT and QUIT drain, a second one stops at once; HUP reloads; USR1 reopens logs.\n\
+        Exit codes: 0 clean, 1 failure while running, 2 bad usage or configuration."
+    )]
+    Serve(Box<Options>),
+
+    /// Check a configuration without binding anything, and print all settings as they would be
+    #[command(after_help = "Takes what `serve` takes. The output is a TOML file that means the same.\n\
+        Exit codes: 0 if `serve` would accept it, 2 if not.")]
+    Check(Box<Options>),
+
+    /// Ask a running server what it is doing
+    Status {
+        /// Its --status address [default: the one in --config, or 127.0.0.1:8081]
+        #[arg(value_name = "ADDR:PORT|unix:PATH")]
+        address: Option<StatusAddress>,
+
+        /// The server's TOML file, for its `status`
+        #[arg(long, value_name = "FILE", conflicts_with = "address")]
+        config: Option<PathBuf>,
+
+        /// As JSON, for programs
+        #[arg(long)]
+        json: bool,
+
+        /// Again every second, with rates
+        #[arg(long)]
+        watch: bool,
+    },
+
+    /// Explain the concurrency architectures, and whether they can run here
+    Architectures,
+}
+
+/// Where `sluice status` asks if it is not told.
+const USUAL_STATUS: &str = "127.0.0.1:8081";
+
+fn main() -> ExitCode {
+    let result = match Sluice::parse().command {
+        Command::Serve(options) => serve(&options.source()),
+        Command::Check(options) => check(&options.source()),
+        Command::Status { address, config, json, watch } => status(address, config, json, watch),
+        Command::Architectures => architectures(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            for line in error.to_string().lines() {
+                eprintln!("sluice: {line}");
+            }
+            ExitCode::from(if error.is::<ConfigError>() { 2 } else { 1 })
+        }
+    }
+}
+
+fn serve(source: &Source) -> anyhow::Result<()> {
+    source.load()?;
+    anyhow::bail!("this build has no event loop yet")
+}
+
+fn check(source: &Source) -> anyhow::Result<()> {
+    let settings = source.load()?;
+    print(&settings.to_toml())
+}
+
+fn status(
+    address: Option<StatusAddress>,
+    config: Option<PathBuf>,
+    json: bool,
+    watch: bool,
+) -> anyhow::Result<()> {
+    let address = match (address, config) {
+        (Some(address), _) => address,
+        (None, None) => USUAL_STATUS.parse().map_err(anyhow::Error::msg)?,
+        (None, Some(file)) => {
+            let source = Source { file: Some(file), command_line: CommandLine::default() };
+            source.load()?.status.context("the file sets no status address")?
+        }
+    };
+    let mut watched = Watch::new(address.clone());
+    let mut page = || match (json, watch) {
+        (true, _) => client::fetch(&address, Form::Json),
+        (false, false) => client::fetch(&address, Form::Text),
+        (false, true) => watched.refresh(),
+    };
+    // On a terminal a page takes the place of the one before.
+    let clear = if watch && !json && io::stdout().is_terminal() { "\x1b[H\x1b[2J" } else { "" };
+    loop {
+        print(&format!("{clear}{}\n", page()?.trim_end()))?;
+        if !watch {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn architectures() -> anyhow::Result<()> {
+    for design in config::DESIGNED {
+        let runs = design.runs_here().map_or_else(|why| why, |()| "runs here".to_owned());
+        print(&format!("{:15} {}\n{:15} {runs}\n", design.name, design.purpose, ""))?;
+        if !design.options.is_empty() {
+            print(&format!("{:15} options: {}\n", "", design.options.join(", ")))?;
+        }
+    }
+    Ok(())
+}
+
+/// Like `print!`, but a reader that has gone is an error and no panic.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    Ok(stdout.flush()?)
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

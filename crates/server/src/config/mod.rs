@@ -7,6 +7,7 @@
 //! A key is declared where `resolve` takes it, its default in [`Settings::new`], its text in `docs/manual.md`. All
 //! problems are reported at once ([`ConfigError`]).
 
+mod address;
 mod error;
 mod headers;
 mod keys;
@@ -21,12 +22,12 @@ mod units;
 
 use std::path::{Path, PathBuf};
 
+pub use address::{ListenAddress, StatusAddress};
 pub use error::{ConfigError, Place, Problem};
 pub use names::{DESIGNED, Design};
 pub use settings::{
     AcceptLimit, AccessLogSettings, Architecture, Coalesce, ConnectionSettings, ErrorLog, EventSettings,
-    Events, FileSettings, HeaderRule, Limits, ListenAddress, LogLevel, Settings, StatusAddress, Symlinks,
-    Timeouts,
+    Events, FileSettings, HeaderRule, Limits, LogLevel, Settings, Symlinks, Timeouts,
 };
 pub use typed::CommandLine;
 
@@ -46,16 +47,25 @@ impl Source {
     ///
     /// The file can't be read, or something in it or on the command line is wrong.
     pub fn load(&self) -> Result<Settings, ConfigError> {
-        let current = std::env::current_dir().map_err(ConfigError::CurrentDirectory)?;
-        let (path, text) = match &self.file {
-            None => (Path::new(""), String::new()),
+        match &self.file {
+            None => self.load_text(""),
             Some(path) => match std::fs::read_to_string(path) {
-                Ok(text) => (path.as_path(), text),
-                Err(source) => return Err(ConfigError::Read { path: path.clone(), source }),
+                Ok(text) => self.load_text(&text),
+                Err(source) => Err(ConfigError::Read { path: path.clone(), source }),
             },
-        };
+        }
+    }
+
+    /// Checks everything as if `text` were in the file.
+    ///
+    /// # Errors
+    ///
+    /// Something in the text or on the command line is wrong.
+    pub fn load_text(&self, text: &str) -> Result<Settings, ConfigError> {
+        let current = std::env::current_dir().map_err(ConfigError::CurrentDirectory)?;
+        let path = self.file.as_deref().unwrap_or(Path::new(""));
         let bases = keys::Bases { file: current.join(path.parent().unwrap_or(path)), current };
-        let table = typed::read(path, &text, &self.command_line).map_err(ConfigError::Problems)?;
+        let table = typed::read(path, text, &self.command_line).map_err(ConfigError::Problems)?;
         resolve::resolve(&table, &bases).map_err(ConfigError::Problems)
     }
 }

@@ -90,6 +90,22 @@ pub struct Design {
     pub built: Option<Architecture>,
 }
 
+impl Design {
+    /// Whether this build on this kernel can run it.
+    ///
+    /// # Errors
+    ///
+    /// Why not, for people.
+    pub fn runs_here(&self) -> Result<(), String> {
+        match self.built {
+            None => Err("not in this build yet".to_owned()),
+            Some(Architecture::Sped) => sys::epoll::Epoll::new()
+                .map(drop)
+                .map_err(|error| format!("this kernel gives no epoll ({error}); choose other events")),
+        }
+    }
+}
+
 /// The options of all architectures that run an event loop.
 const EVENT: &[&str] = &["events", "accept_limit", "event.work_phase_skips_new", "event.quantum"];
 

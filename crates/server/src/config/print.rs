@@ -5,8 +5,9 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
 
+use super::address::ListenAddress;
 use super::names::Named;
-use super::settings::{AcceptLimit, AccessLogSettings, ErrorLog, HeaderRule, ListenAddress, Settings};
+use super::settings::{AcceptLimit, AccessLogSettings, ErrorLog, HeaderRule, Settings};
 use super::units;
 use crate::access_log::{Format, Target, WhenBehind};
 

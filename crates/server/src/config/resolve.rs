@@ -1,16 +1,16 @@
 //! From what was typed to [`Settings`]: every key with its bounds, and what must hold between them.
 
-use std::net::{IpAddr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::address::ListenAddress;
 use super::error::Problem;
 use super::headers;
 use super::keys::{self, Bases, Keys, Reading};
 use super::settings::{
     AcceptLimit, AccessLogSettings, Architecture, ConnectionSettings, ErrorLog, EventSettings, FileSettings,
-    Limits, ListenAddress, Settings, Timeouts,
+    Limits, Settings, Timeouts,
 };
 use super::typed::{Item, Table, Value};
 use crate::access_log::{Format, Target, WhenBehind};
@@ -21,9 +21,6 @@ const GIB: u64 = 1 << 30;
 
 /// Bounds of a client's timeouts: from one tick to what ticks can tell apart with ease.
 const TIMEOUT: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_hours(24);
-
-/// Longest path of a Unix socket: `sun_path` without its final NUL, unix(7).
-const UNIX_PATH_MAX: usize = 107;
 
 /// Reads all keys. Returns every problem if there is one, also with what the settings point to: directories, files, CPUs.
 pub(super) fn resolve(table: &Table, bases: &Bases) -> Result<Settings, Vec<Problem>> {
@@ -110,7 +107,7 @@ fn limits(mut keys: Keys<'_>) -> (Limits, NonZeroU32) {
             keys::count(1..=u64::from(http1::Limits::MAX_FIELDS)),
         ),
         body: keys.take("body", default.body, keys::size(0..=1024 * GIB)),
-        ranges: keys.take("ranges", default.ranges, keys::count(1..=1000)),
+        ranges: keys.take("ranges", default.ranges, keys::count(1..=http1::range::MAX_RANGES as u64)),
     };
     if limits.request_line > limits.header_size {
         keys.problem(
@@ -217,7 +214,7 @@ fn check_addresses(keys: &mut Keys<'_>, settings: &Settings) {
         );
     }
     for (i, address) in settings.listen.iter().enumerate() {
-        if let Some(other) = settings.listen[..i].iter().find(|other| overlap(address, other)) {
+        if let Some(other) = settings.listen[..i].iter().find(|other| address.overlaps(other)) {
             keys.problem("listen", format!("contradiction: {other} and {address} are the same place"));
         }
         if let ListenAddress::Unix(path) = address {
@@ -225,7 +222,7 @@ fn check_addresses(keys: &mut Keys<'_>, settings: &Settings) {
         }
     }
     if let Some(status) = &settings.status {
-        if let Some(other) = settings.listen.iter().find(|other| overlap(status, other)) {
+        if let Some(other) = settings.listen.iter().find(|other| status.overlaps(other)) {
             let what =
                 format!("contradiction: clients connect to {other}; the status needs an address of its own");
             keys.problem("status", what);
@@ -233,17 +230,6 @@ fn check_addresses(keys: &mut Keys<'_>, settings: &Settings) {
         if let ListenAddress::Unix(path) = status {
             check_parent(keys, "status", path);
         }
-    }
-}
-
-/// Whether two addresses cannot both be bound. Port 0 is a different port each time; an IPv6 socket takes no IPv4.
-fn overlap(a: &ListenAddress, b: &ListenAddress) -> bool {
-    match (a, b) {
-        (ListenAddress::Tcp(a), ListenAddress::Tcp(b)) => {
-            let same_ip = a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified();
-            a.port() == b.port() && a.port() != 0 && a.is_ipv4() == b.is_ipv4() && same_ip
-        }
-        (a, b) => a == b,
     }
 }
 
@@ -283,25 +269,7 @@ fn unless_off<T>(parse: impl Fn(&Item) -> Result<T, String>) -> impl Fn(&Item) -
 }
 
 fn address(bases: &Bases) -> impl Fn(&Item) -> Result<ListenAddress, String> {
-    |item| {
-        let text = keys::text(item)?;
-        if let Some(path) = text.strip_prefix("unix:") {
-            let path = bases.path(item, path)?;
-            return match path.as_os_str().len() {
-                ..=UNIX_PATH_MAX => Ok(ListenAddress::Unix(path)),
-                len => Err(format!("{} has {len} bytes; allowed: at most {UNIX_PATH_MAX}", path.display())),
-            };
-        }
-        text.parse::<SocketAddr>().map(ListenAddress::Tcp).map_err(|_| {
-            let hint = match text.rsplit_once(':') {
-                _ if text.parse::<IpAddr>().is_ok() => "the port is missing; ",
-                None => "",
-                Some((_, port)) if port.parse::<u16>().is_err() => "the port is not a number up to 65535; ",
-                Some(_) => "not an IP address; ",
-            };
-            format!("{hint}allowed: ADDRESS:PORT such as \"127.0.0.1:8080\" or \"[::]:80\", or \"unix:PATH\"")
-        })
-    }
+    |item| ListenAddress::parse(&keys::text(item)?, |path| bases.path(item, path))
 }
 
 fn target(bases: &Bases) -> impl Fn(&Item) -> Result<Target, String> {

@@ -3,8 +3,7 @@
 //! The defaults are here and nowhere else. `docs/manual.md` says for people what the fields say here.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use std::time::Duration;
 use globset::Glob;
 pub use sys::file::Symlinks;
 
+use super::address::{ListenAddress, StatusAddress};
 use crate::access_log;
 
 /// Everything that can be set.
@@ -49,27 +49,6 @@ pub struct Settings {
     pub files: FileSettings,
     /// Where requests are logged; `None`: nowhere.
     pub access_log: Option<AccessLogSettings>,
-}
-
-/// Where clients connect.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum ListenAddress {
-    /// An IP address and port; port 0 lets the kernel pick one.
-    Tcp(SocketAddr),
-    /// A Unix socket, by absolute path.
-    Unix(PathBuf),
-}
-
-/// Where counters are served: the same kinds of address, never one that clients connect to.
-pub type StatusAddress = ListenAddress;
-
-impl fmt::Display for ListenAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => address.fmt(f),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
 }
 
 /// How concurrency is organised.
@@ -177,7 +156,7 @@ pub struct Limits {
     pub header_count: u16,
     /// Largest request body that is read and thrown away.
     pub body: u64,
-    /// Most ranges answered in one reply.
+    /// Most ranges answered in one reply, at most [`http1::range::MAX_RANGES`].
     pub ranges: u16,
 }
 

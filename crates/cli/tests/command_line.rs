@@ -1,0 +1,93 @@
+//! What scripts rely on: exit codes, and what goes to which stream.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn sluice(directory: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    command.current_dir(directory).args(arguments).stdin(Stdio::null()).output().expect("the command runs")
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).expect("text")
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).expect("text")
+}
+
+#[test]
+fn check_prints_settings_that_mean_the_same() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let first = sluice(dir.path(), &["check", "--listen=[::1]:80", "--small-file=2 KB", "--listing"]);
+    assert_eq!((first.status.code(), stderr(&first)), (Some(0), ""));
+    assert!(stdout(&first).contains("small_file = 2000\n"));
+    fs::write(dir.path().join("sluice.toml"), &first.stdout).expect("a file");
+    let second =
+        sluice(Path::new("/"), &["check", "--config", &dir.path().join("sluice.toml").to_string_lossy()]);
+    assert_eq!((second.status.code(), stdout(&second)), (Some(0), stdout(&first)));
+}
+
+#[test]
+fn whatever_is_wrong_with_usage_or_configuration_ends_with_2_and_prints_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::write(dir.path().join("sluice.toml"), "worker = 1\n[limits]\nbody = '1 XB'\n").expect("a file");
+    let cases: [(&[&str], &str); 7] = [
+        (&[], "Usage: sluice <COMMAND>"),
+        (&["frobnicate"], "unrecognized subcommand 'frobnicate'"),
+        (&["serve", "--frobnicate"], "unexpected argument '--frobnicate'"),
+        (&["serve", "--workers", "2"], "sluice: --workers '2': contradiction: sped is a single process"),
+        (&["serve", "nowhere"], "sluice: DIR 'nowhere': cannot serve "),
+        (&["check", "--config", "sluice.toml"], "sluice: sluice.toml:1:1: worker: unknown key"),
+        (
+            &["check", "--config", "nothing.toml"],
+            "sluice: cannot read nothing.toml: No such file or directory",
+        ),
+    ];
+    for (arguments, told) in cases {
+        let output = sluice(dir.path(), arguments);
+        assert_eq!((output.status.code(), stdout(&output)), (Some(2), ""), "{arguments:?}");
+        assert!(stderr(&output).contains(told), "{arguments:?} told: {}", stderr(&output));
+    }
+    let all = sluice(dir.path(), &["check", "--config", "sluice.toml"]);
+    assert_eq!(stderr(&all).lines().count(), 2, "all problems are told: {}", stderr(&all));
+}
+
+#[test]
+fn the_directory_of_a_daemon_is_not_served_by_accident() {
+    let output = sluice(Path::new("/"), &["check"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).starts_with("sluice: root: not set, and the current directory is /"));
+    assert_eq!(sluice(Path::new("/"), &["check", "/"]).status.code(), Some(0), "but it is on purpose");
+}
+
+#[test]
+fn status_of_nobody_is_a_failure() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let output = sluice(dir.path(), &["status", "unix:nobody"]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(1), ""));
+    assert!(stderr(&output).starts_with("sluice: no status from unix:"), "{}", stderr(&output));
+}
+
+#[test]
+fn architectures_names_every_one() {
+    let output = sluice(Path::new("/"), &["architectures"]);
+    assert_eq!(output.status.code(), Some(0));
+    for name in ["sped", "symped", "shared-symped", "n-copy", "amped", "processes", "threads", "user-threads"]
+    {
+        assert!(stdout(&output).lines().any(|line| line.split(' ').next() == Some(name)), "{name}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    command.args(["architectures"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the command runs");
+    drop(child.stdout.take());
+    let mut told = String::new();
+    child.stderr.take().expect("a pipe").read_to_string(&mut told).expect("text");
+    assert_eq!((child.wait().expect("an end").code(), told.as_str()), (Some(0), ""));
+}

@@ -8,6 +8,8 @@
 //! problems are reported at once ([`ConfigError`]).
 
 mod address;
+#[cfg(test)]
+mod documents;
 mod error;
 mod headers;
 mod keys;

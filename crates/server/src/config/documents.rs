@@ -1,0 +1,95 @@
+//! The manual and the example file say what the code does.
+
+use super::tests::place;
+use super::*;
+
+const MANUAL: &str = include_str!("../../../../docs/manual.md");
+const EXAMPLE: &str = include_str!("../../../../docs/sluice.example.toml");
+
+/// The rows of the manual's tables: each key with its table, and what the column of defaults says.
+fn manual_rows() -> Vec<(String, &'static str)> {
+    let mut table = "";
+    let mut rows = Vec::new();
+    for line in MANUAL.lines() {
+        if let Some(title) = line.strip_prefix("### ") {
+            table = title.strip_prefix('[').map_or("", |title| title.trim_matches(['[', ']']));
+        } else if let Some(row) = line.strip_prefix("| `") {
+            let (key, rest) = row.split_once('`').expect("a key in backquotes");
+            let default = rest.split('|').nth(2).expect("a column of defaults").trim();
+            let full = if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") };
+            rows.push((full, default));
+        }
+    }
+    rows
+}
+
+#[test]
+fn the_manual_has_a_row_for_every_key_and_for_no_other() {
+    let mut rows: Vec<_> = manual_rows().into_iter().map(|(key, _)| key).collect();
+    let mut keys = keys();
+    // Tables have headings instead.
+    keys.retain(|key| {
+        !MANUAL.contains(&format!("### [{key}]\n")) && !MANUAL.contains(&format!("### [[{key}]]\n"))
+    });
+    rows.sort_unstable();
+    keys.sort_unstable();
+    assert_eq!(rows, keys);
+}
+
+#[test]
+fn the_manual_tells_the_defaults() {
+    let (dir, mut source) = place("");
+    source.command_line.set("root", vec![dir.path().display().to_string()]);
+    let default = source.load().expect("settings");
+    for (key, shown) in manual_rows() {
+        let Some(shown) = shown.strip_prefix('`').and_then(|shown| shown.strip_suffix('`')) else {
+            assert_eq!(shown, "–", "{key}");
+            continue;
+        };
+        let settings =
+            source.load_text(&format!("{key} = {shown}")).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(settings, default, "{key} is not {shown} by default");
+    }
+}
+
+/// What the example says when `uncomment` has taken lines out of their comments, with a root and a CPU that exist.
+fn example(uncomment: impl Fn(&'static str) -> Option<&'static str>) -> Settings {
+    let (dir, source) = place("");
+    let root = dir.path().join("www").display().to_string();
+    let cpu = sys::process::allowed_cpus().expect("CPUs")[0].to_string();
+    let lines: Vec<_> = EXAMPLE.lines().map(|line| uncomment(line).unwrap_or(line)).collect();
+    let text =
+        lines.join("\n").replace("/srv/www", &root).replace("cpus = \"0\"", &format!("cpus = \"{cpu}\""));
+    let mut settings = source.load_text(&text).unwrap_or_else(|error| panic!("{error}"));
+    settings.files.root = "/srv/www".into();
+    settings
+}
+
+#[test]
+fn the_example_shows_the_defaults() {
+    let default = Settings::new("/srv/www".into());
+    assert_eq!(example(|_| None), default);
+    let shown = |line: &'static str| line.strip_prefix('#').filter(|rest| !rest.starts_with(' '));
+    assert_eq!(example(shown), default);
+    // The lines above change nothing, so they must have been read: a wrong value would show.
+    let wrong = |line| shown(line).map(|line| if line.starts_with("backlog") { "backlog = 1" } else { line });
+    assert_ne!(example(wrong), default);
+}
+
+#[test]
+fn the_examples_in_the_example_can_be_used() {
+    let settings = example(|line| line.strip_prefix("#     "));
+    assert_eq!(settings.files.headers.len(), 1);
+    assert_eq!(settings.files.error_pages.len(), 1);
+}
+
+#[test]
+fn the_example_has_every_key() {
+    for key in keys() {
+        let key = key.rsplit('.').next().unwrap_or(&key);
+        let shown = EXAMPLE.lines().map(|line| line.trim_start_matches(['#', ' ']));
+        let mut lines = shown
+            .filter(|line| line.starts_with(&format!("{key} =")) || line.trim_matches(['[', ']']) == key);
+        assert!(lines.next().is_some(), "{key}");
+    }
+}

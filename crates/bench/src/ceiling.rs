@@ -5,7 +5,7 @@
 //! and the files cost, and nothing can be much below 1.
 //!
 //! One thread: edge-triggered epoll; accept until the queue is empty, receiving from each new connection at once; one receive per
-//! event (a short one has drained the socket); one writev for a reply from memory, or sendmsg with `MSG_MORE` and one sendfile.
+//! event (a short one has drained the socket); one writev for a reply from memory, or the head and one sendfile.
 //! A connection is registered for reading and writing once, and not at all when it ends with its first reply.
 
 use std::fs::File;
@@ -42,6 +42,9 @@ struct Options {
     /// Fixed send buffer of each connection (`SO_SNDBUF`); the kernel's own choice if left out
     #[arg(long, value_name = "BYTES")]
     send_buffer: Option<u32>,
+    /// Take connections out of the accept queue only when a request has come (`TCP_DEFER_ACCEPT`)
+    #[arg(long)]
+    defer_accept: bool,
     /// The CPU to run on
     #[arg(long)]
     cpu: Option<usize>,
@@ -53,7 +56,12 @@ enum Variant {
     Memory,
     /// Head by sendmsg with `MSG_MORE`, body by sendfile
     Sendfile,
+    /// Head by a writev that does not say that more follows, body by sendfile: a segment more, but see README.md on pacing
+    Push,
 }
+
+/// How long a client may be silent before its connection is handed over all the same: what Apache and nginx choose as well.
+const DEFER_ACCEPT_SECS: u32 = 1;
 
 fn main() -> Result<()> {
     let options = Options::parse();
@@ -61,7 +69,11 @@ fn main() -> Result<()> {
         sys::process::pin_to_cpus(&[cpu]).with_context(|| format!("cannot run on CPU {cpu}"))?;
     }
     let reply = Reply::new(&options)?;
-    let listen = ListenOptions { send_buffer: options.send_buffer, ..ListenOptions::default() };
+    let listen = ListenOptions {
+        send_buffer: options.send_buffer,
+        defer_accept: options.defer_accept.then_some(DEFER_ACCEPT_SECS),
+        ..ListenOptions::default()
+    };
     let listener = socket::listen_tcp(options.listen, &listen)
         .with_context(|| format!("cannot listen on {}", options.listen))?;
     let address = socket::local_address(&listener)?;
@@ -75,6 +87,7 @@ struct Reply {
     own: Vec<u8>,
     pinned: Vec<u8>,
     file: Option<(File, u64)>,
+    variant: Variant,
     close: bool,
 }
 
@@ -104,8 +117,8 @@ impl Reply {
             }
         }
         let file =
-            file.filter(|_| options.variant == Variant::Sendfile).map(|file| (file, options.body as u64));
-        Ok(Self { own, pinned, file, close: options.close })
+            file.filter(|_| options.variant != Variant::Memory).map(|file| (file, options.body as u64));
+        Ok(Self { own, pinned, file, variant: options.variant, close: options.close })
     }
 
     /// Sends what remains of a reply of which `*sent` bytes are gone. A short write has met a full buffer: the next edge
@@ -117,9 +130,11 @@ impl Reply {
             let pinned = &self.pinned[(*sent as usize).saturating_sub(self.own.len())..];
             let slices = [IoSlice::new(own), IoSlice::new(pinned)];
             let slices = if own.is_empty() { &slices[1..] } else { &slices };
-            let written = match self.file {
-                None => socket::write_vectored(connection, slices),
-                Some(_) => socket::send_more(connection, slices),
+            let written = match self.variant {
+                // What is held back goes out with the FIN: a segment less.
+                Variant::Memory if self.close => socket::send_more(connection, slices),
+                Variant::Memory | Variant::Push => socket::write_vectored(connection, slices),
+                Variant::Sendfile => socket::send_more(connection, slices),
             };
             *sent += unless_blocked(written)? as u64;
             if *sent < head {

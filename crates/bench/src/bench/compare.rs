@@ -4,26 +4,27 @@
 //! compared: a round visits all servers for one case before it goes on to the next, each round in another order, and the
 //! ratio to the ceiling is taken within the round; the table shows the median of the ratios, not a ratio of medians.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 
+use crate::lineup::Lineup;
 use crate::proc;
-use crate::servers::{CeilingVariant, Environment, Kind, Server};
+use crate::servers::{Environment, Server};
 use crate::site::{CASES, Case};
 use crate::statistics::Spread;
 use crate::table;
 use crate::wrk::Wrk;
 
-/// What to compare, and how thoroughly.
+/// How thoroughly to compare.
 pub(crate) struct Settings {
-    pub(crate) ceiling: PathBuf,
-    pub(crate) send_buffers: Vec<Option<usize>>,
-    pub(crate) others: Vec<(String, Kind)>,
+    /// Those to be measured, of [`CASES`].
     pub(crate) cases: Vec<usize>,
+    /// Fixed send buffers of the ceilings, in bytes; each gives a set of ceilings of its own.
+    pub(crate) send_buffers: Vec<Option<usize>>,
     pub(crate) rounds: usize,
     pub(crate) wrk: Wrk,
 }
@@ -62,37 +63,36 @@ pub(crate) struct Sample {
     pub(crate) steal_percent: f64,
 }
 
-struct Contender {
-    name: String,
-    /// One for each case, or one for all.
-    servers: Vec<Server>,
-    is_ceiling: bool,
-}
-
-impl Contender {
-    fn server(&self, case: usize) -> &Server {
-        self.servers.get(case).unwrap_or(&self.servers[0])
-    }
+/// A case with the servers that run for it; the ceilings come first.
+struct Field {
+    case: Case,
+    contenders: Vec<(String, Server)>,
+    ceilings: usize,
 }
 
 /// Starts all servers, counts system calls, and measures the rounds.
-pub(crate) fn run(settings: &Settings, environment: &Environment<'_>) -> Result<Vec<CaseResult>> {
-    let contenders = start_all(settings, environment)?;
-    let mut results = count_system_calls(settings, environment.scratch, &contenders)?;
+pub(crate) fn run(
+    settings: &Settings,
+    lineup: &Lineup,
+    environment: &Environment<'_>,
+) -> Result<Vec<CaseResult>> {
+    let fields = settings.cases.iter().map(|index| start_all(settings, lineup, &CASES[*index], environment));
+    let fields: Vec<Field> = fields.collect::<Result<_>>()?;
+    let mut results = count_system_calls(settings, environment.scratch, &fields)?;
     for round in 0..settings.rounds {
         eprintln!("round {} of {}", round + 1, settings.rounds);
-        for place in order(results.len(), round) {
-            let result = &mut results[place];
+        for place in order(fields.len(), round) {
+            let Field { case, contenders, .. } = &fields[place];
             for who in order(contenders.len(), round) {
-                let server = contenders[who].server(settings.cases[place]);
-                let sample = measure(&settings.wrk, server, &result.case)
-                    .with_context(|| format!("{}, {}", contenders[who].name, result.case.name))?;
-                result.rows[who].samples.push(sample);
+                let (name, server) = &contenders[who];
+                let sample =
+                    measure(&settings.wrk, server, case).with_context(|| format!("{name}, {}", case.name))?;
+                results[place].rows[who].samples.push(sample);
             }
         }
     }
-    for result in &mut results {
-        compare_with_ceilings(result, &contenders);
+    for (field, result) in fields.iter().zip(&mut results) {
+        compare_with_ceilings(&mut result.rows, field.ceilings);
     }
     Ok(results)
 }
@@ -107,39 +107,31 @@ fn order(count: usize, round: usize) -> Vec<usize> {
     order
 }
 
-fn start_all(settings: &Settings, environment: &Environment<'_>) -> Result<Vec<Contender>> {
-    let mut contenders = Vec::new();
+fn start_all(
+    settings: &Settings,
+    lineup: &Lineup,
+    case: &Case,
+    environment: &Environment<'_>,
+) -> Result<Field> {
+    let mut named = Vec::new();
     for send_buffer in &settings.send_buffers {
-        for variant in [CeilingVariant::Memory, CeilingVariant::Sendfile] {
-            let mut name = format!("ceiling, {}", variant.name());
+        for (mut name, kind) in lineup.ceilings(case, *send_buffer)? {
             if settings.send_buffers.len() > 1 {
                 name += &send_buffer
                     .map_or_else(|| ", SO_SNDBUF unset".to_owned(), |n| format!(", SO_SNDBUF {n}"));
             }
-            eprintln!("starting {name}");
-            let servers = CASES.iter().map(|case| {
-                let executable = settings.ceiling.clone();
-                let kind =
-                    Kind::Ceiling { executable, variant, case: case.clone(), send_buffer: *send_buffer };
-                Server::start(&kind, environment)
-            });
-            contenders.push(Contender { name, servers: servers.collect::<Result<_>>()?, is_ceiling: true });
+            named.push((name, kind));
         }
     }
-    for (name, kind) in &settings.others {
-        eprintln!("starting {name}");
-        let servers = vec![Server::start(kind, environment)?];
-        contenders.push(Contender { name: name.clone(), servers, is_ceiling: false });
-    }
-    Ok(contenders)
+    let ceilings = named.len();
+    named.extend(lineup.servers(case)?);
+    eprintln!("starting {} servers for {}", named.len(), case.name);
+    let contenders = named.into_iter().map(|(name, kind)| Ok((name, Server::start(&kind, environment)?)));
+    Ok(Field { case: case.clone(), contenders: contenders.collect::<Result<_>>()?, ceilings })
 }
 
 /// A run of its own, since counting costs time; it warms the servers as well.
-fn count_system_calls(
-    settings: &Settings,
-    scratch: &Path,
-    contenders: &[Contender],
-) -> Result<Vec<CaseResult>> {
+fn count_system_calls(settings: &Settings, scratch: &Path, fields: &[Field]) -> Result<Vec<CaseResult>> {
     let perf_works = Command::new("perf")
         .args(["stat", "-e", "raw_syscalls:sys_enter", "true"])
         .output()
@@ -151,19 +143,17 @@ fn count_system_calls(
     }
     let wrk = Wrk { duration: Duration::from_secs(1), ..settings.wrk };
     let mut results = Vec::new();
-    for index in &settings.cases {
-        let case = CASES[*index].clone();
+    for Field { case, contenders, .. } in fields {
         eprintln!("counting system calls: {}", case.name);
         let mut rows = Vec::new();
-        for contender in contenders {
-            let server = contender.server(*index);
-            let system_calls_per_request = if perf_works {
-                Some(system_calls_per_request(&wrk, server, &case, scratch)?)
+        for (name, server) in contenders {
+            let counted = if perf_works {
+                system_calls_per_request(&wrk, server, case, scratch).map(Some)
             } else {
-                wrk.run(&[], &server.url(case.target), case.close)?;
-                None
+                wrk.run(&[], &server.url(case.target), case.close).map(|_| None)
             };
-            let server = contender.name.clone();
+            let system_calls_per_request = counted.with_context(|| format!("{name}, {}", case.name))?;
+            let server = name.clone();
             rows.push(Row {
                 server,
                 system_calls_per_request,
@@ -171,7 +161,7 @@ fn count_system_calls(
                 against_ceilings: Vec::new(),
             });
         }
-        results.push(CaseResult { case, rows });
+        results.push(CaseResult { case: case.clone(), rows });
     }
     Ok(results)
 }
@@ -224,14 +214,11 @@ fn measure(wrk: &Wrk, server: &Server, case: &Case) -> Result<Sample> {
     })
 }
 
-fn compare_with_ceilings(result: &mut CaseResult, contenders: &[Contender]) {
-    let ceilings: Vec<(String, Vec<Sample>)> = contenders
-        .iter()
-        .zip(&result.rows)
-        .filter(|(contender, _)| contender.is_ceiling)
-        .map(|(contender, row)| (contender.name.clone(), row.samples.clone()))
-        .collect();
-    for row in &mut result.rows {
+/// Fills in the ratios to the first `ceilings` rows.
+fn compare_with_ceilings(rows: &mut [Row], ceilings: usize) {
+    let ceilings: Vec<(String, Vec<Sample>)> =
+        rows[..ceilings].iter().map(|row| (row.server.clone(), row.samples.clone())).collect();
+    for row in rows {
         row.against_ceilings = ceilings
             .iter()
             .filter_map(|(name, samples)| {

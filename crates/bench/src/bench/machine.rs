@@ -1,7 +1,7 @@
 //! The machine and the programs that a table was made with.
 
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde::Serialize;
@@ -14,16 +14,19 @@ pub(crate) struct Machine {
     is_virtual: bool,
     memory_mib: u64,
     kernel: String,
+    /// BBR paces what it sends with timers, which costs more than anything that a server does: see README.md.
+    congestion_control: String,
     /// Name and version of each program that took part.
     programs: Vec<String>,
 }
 
 impl Machine {
     /// Describes this machine, asking for the versions of the peers, the tools and `sluice`.
-    pub(crate) fn describe(sluice: Option<&Path>) -> Self {
+    pub(crate) fn describe(sluice: Option<&PathBuf>) -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let setting =
+            |name| fs::read_to_string(format!("/proc/sys/{name}")).unwrap_or_default().trim().to_owned();
         let commands: [&[&str]; 4] =
             [&["nginx", "-v"], &["lighttpd", "-v"], &["wrk", "-v"], &["valgrind", "--version"]];
         let mut programs: Vec<String> = commands.iter().filter_map(|words| version(words)).collect();
@@ -33,7 +36,8 @@ impl Machine {
             cores: cpuinfo.lines().filter(|line| line.starts_with("processor")).count(),
             is_virtual: value(&cpuinfo, "flags").split(' ').any(|flag| flag == "hypervisor"),
             memory_mib: value(&meminfo, "MemTotal").trim_end_matches(" kB").parse().unwrap_or(0) / 1024,
-            kernel: kernel.trim().to_owned(),
+            kernel: setting("kernel/osrelease"),
+            congestion_control: setting("net/ipv4/tcp_congestion_control"),
             programs,
         }
     }
@@ -41,12 +45,13 @@ impl Machine {
     /// One line for above a table.
     pub(crate) fn line(&self) -> String {
         format!(
-            "{}, {} cores{}, {} MiB, Linux {}; {}",
+            "{}, {} cores{}, {} MiB, Linux {}, congestion control {}; {}",
             self.processor,
             self.cores,
             if self.is_virtual { " (virtual machine)" } else { "" },
             self.memory_mib,
             self.kernel,
+            self.congestion_control,
             self.programs.join(", ")
         )
     }

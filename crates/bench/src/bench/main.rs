@@ -7,6 +7,7 @@ mod callgrind;
 mod client;
 mod compare;
 mod connections;
+mod lineup;
 mod machine;
 mod proc;
 mod servers;
@@ -16,17 +17,17 @@ mod table;
 mod wrk;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use serde_json::json;
 
 use crate::connections::State;
+use crate::lineup::Lineup;
 use crate::machine::Machine;
-use crate::servers::{CeilingVariant, Environment, Kind};
-use crate::site::CASES;
+use crate::servers::Environment;
 use crate::wrk::Wrk;
 
 /// Compare web servers on this machine: CPU time per request, instructions, memory per connection.
@@ -49,32 +50,14 @@ enum Measurement {
 
 #[derive(Debug, Args)]
 struct Common {
-    /// Which servers take part (the ceiling always does in `compare`)
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "sluice,nginx,lighttpd")]
-    servers: Vec<Who>,
-    /// The executable of ours; give it twice or more to compare builds
-    #[arg(long, value_name = "FILE", default_value = "target/release/sluice")]
-    sluice: Vec<PathBuf>,
-    /// The configuration that ours runs with, rather than a generated one
-    #[arg(long, value_name = "FILE")]
-    sluice_config: Option<PathBuf>,
-    /// The ceiling server [default: beside this program]
-    #[arg(long, value_name = "FILE")]
-    ceiling: Option<PathBuf>,
+    #[command(flatten)]
+    lineup: Lineup,
     /// The CPU that servers run on
     #[arg(long, default_value_t = 0)]
     server_cpu: usize,
     /// Write everything that was measured to this file as well
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Who {
-    Ceiling,
-    Sluice,
-    Nginx,
-    Lighttpd,
 }
 
 #[derive(Debug, Args)]
@@ -153,9 +136,7 @@ impl Compare {
         let environment = self.common.environment(&site, scratch.path());
         ensure!(self.common.server_cpu != self.client_cpu, "server and client need different CPUs");
         let settings = compare::Settings {
-            ceiling: self.common.ceiling()?,
             send_buffers: self.send_buffer.iter().map(|buffer| buffer.0).collect(),
-            others: self.common.contenders(true)?,
             cases: self.cases.iter().map(|number| usize::from(*number) - 1).collect(),
             rounds: self.rounds,
             wrk: Wrk {
@@ -164,7 +145,7 @@ impl Compare {
                 cpu: self.client_cpu,
             },
         };
-        let results = compare::run(&settings, &environment)?;
+        let results = compare::run(&settings, &self.common.lineup, &environment)?;
         let machine = self.common.machine();
         println!("{}\n", machine.line());
         println!(
@@ -182,7 +163,7 @@ impl Callgrind {
         let site = site::write(scratch.path())?;
         let environment = self.common.environment(&site, scratch.path());
         let mut results = Vec::new();
-        for (name, kind) in self.common.contenders(false)? {
+        for (name, kind) in self.common.lineup.one_of_each()? {
             for connections in [1, 64] {
                 results.push(callgrind::run(&name, &kind, &environment, connections, self.requests)?);
             }
@@ -200,7 +181,7 @@ impl Connections {
         let site = site::write(scratch.path())?;
         let environment = self.common.environment(&site, scratch.path());
         let mut results = Vec::new();
-        for (name, kind) in self.common.contenders(false)? {
+        for (name, kind) in self.common.lineup.one_of_each()? {
             for state in &self.states {
                 let count = if *state == State::HalfReply { self.half_reply_count } else { self.count };
                 results.push(connections::run(&name, &kind, &environment, *state, count)?);
@@ -214,64 +195,12 @@ impl Connections {
 }
 
 impl Common {
-    fn environment<'a>(&self, site: &'a std::path::Path, scratch: &'a std::path::Path) -> Environment<'a> {
+    fn environment<'a>(&self, site: &'a Path, scratch: &'a Path) -> Environment<'a> {
         Environment { site, scratch, cpu: self.server_cpu, wrapper: Vec::new() }
     }
 
-    fn ceiling(&self) -> Result<PathBuf> {
-        let beside = || Ok(std::env::current_exe()?.with_file_name("ceiling"));
-        let path = self.ceiling.clone().map_or_else(beside, Ok::<_, anyhow::Error>)?;
-        ensure!(
-            path.is_file(),
-            "there is no ceiling server at {} (cargo build --release -p bench)",
-            path.display()
-        );
-        Ok(path)
-    }
-
-    /// The servers to run, the ceiling left out; of the peers all `variants` that might be their best, or one.
-    fn contenders(&self, variants: bool) -> Result<Vec<(String, Kind)>> {
-        let mut contenders = Vec::new();
-        for who in &self.servers {
-            match who {
-                Who::Ceiling if variants => {}
-                Who::Ceiling => {
-                    let (executable, variant, case) =
-                        (self.ceiling()?, CeilingVariant::Memory, CASES[0].clone());
-                    contenders.push((
-                        "ceiling".to_owned(),
-                        Kind::Ceiling { executable, variant, case, send_buffer: None },
-                    ));
-                }
-                Who::Sluice => {
-                    for path in &self.sluice {
-                        let executable = path.canonicalize().with_context(|| {
-                            format!("no sluice at {} (cargo build --release)", path.display())
-                        })?;
-                        let name = match self.sluice.len() {
-                            1 => "sluice".to_owned(),
-                            _ => format!("sluice, {}", path.display()),
-                        };
-                        contenders
-                            .push((name, Kind::Sluice { executable, config: self.sluice_config.clone() }));
-                    }
-                }
-                Who::Nginx => contenders.extend(nginx_settings(variants)),
-                Who::Lighttpd => {
-                    let backends: &[_] = if variants { &["sendfile", "writev"] } else { &["sendfile"] };
-                    contenders.extend(
-                        backends
-                            .iter()
-                            .map(|&backend| (format!("lighttpd, {backend}"), Kind::Lighttpd { backend })),
-                    );
-                }
-            }
-        }
-        Ok(contenders)
-    }
-
     fn machine(&self) -> Machine {
-        Machine::describe(self.sluice.first().map(PathBuf::as_path).filter(|path| path.is_file()))
+        Machine::describe(self.lineup.first_sluice())
     }
 
     fn write_json(&self, results: &serde_json::Value) -> Result<()> {
@@ -279,23 +208,4 @@ impl Common {
         fs::write(path, serde_json::to_string_pretty(results)?)
             .with_context(|| format!("cannot write {}", path.display()))
     }
-}
-
-/// nginx with each switch that might make it faster; all of them only where it is about the best one.
-fn nginx_settings(variants: bool) -> Vec<(String, Kind)> {
-    let plain = ("nginx".to_owned(), Kind::Nginx { sendfile: true, tcp_nopush: false, multi_accept: false });
-    if !variants {
-        return vec![plain];
-    }
-    let mut settings = vec![plain];
-    for (words, tcp_nopush, multi_accept) in
-        [("tcp_nopush", true, false), ("multi_accept", false, true), ("tcp_nopush, multi_accept", true, true)]
-    {
-        settings.push((format!("nginx, {words}"), Kind::Nginx { sendfile: true, tcp_nopush, multi_accept }));
-    }
-    settings.push((
-        "nginx, sendfile off".to_owned(),
-        Kind::Nginx { sendfile: false, tcp_nopush: false, multi_accept: false },
-    ));
-    settings
 }

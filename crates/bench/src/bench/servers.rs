@@ -39,6 +39,8 @@ pub(crate) enum CeilingVariant {
     Memory,
     /// Head with `MSG_MORE`, then sendfile.
     Sendfile,
+    /// Head at once, then sendfile.
+    Push,
 }
 
 impl CeilingVariant {
@@ -46,6 +48,7 @@ impl CeilingVariant {
         match self {
             Self::Memory => "memory",
             Self::Sendfile => "sendfile",
+            Self::Push => "push",
         }
     }
 }
@@ -54,13 +57,29 @@ impl CeilingVariant {
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     /// The server that parses nothing, replying as one case demands.
-    Ceiling { executable: PathBuf, variant: CeilingVariant, case: Case, send_buffer: Option<usize> },
+    Ceiling {
+        executable: PathBuf,
+        variant: CeilingVariant,
+        case: Case,
+        send_buffer: Option<usize>,
+        defer_accept: bool,
+    },
     /// Ours.
     Sluice { executable: PathBuf, config: Option<PathBuf> },
     /// nginx with one worker, an open-file cache and no access log.
-    Nginx { sendfile: bool, tcp_nopush: bool, multi_accept: bool },
+    Nginx(NginxSettings),
     /// lighttpd with one worker and no access log.
-    Lighttpd { backend: &'static str },
+    Lighttpd { backend: &'static str, defer_accept: bool },
+}
+
+/// Those switches of nginx that might make it faster or slower, as its manual names them.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one independent switch of nginx")]
+pub(crate) struct NginxSettings {
+    pub(crate) sendfile: bool,
+    pub(crate) tcp_nopush: bool,
+    pub(crate) multi_accept: bool,
+    pub(crate) deferred: bool,
 }
 
 /// A running server. Dropping it kills the process; [`Server::stop`] asks it to leave.
@@ -153,12 +172,13 @@ fn unused_address(kind: &Kind) -> Result<SocketAddr> {
 
 fn command_line(kind: &Kind, address: SocketAddr, site: &Path, directory: &Path) -> Result<Vec<String>> {
     let words = match kind {
-        Kind::Ceiling { executable, variant, case, send_buffer } => {
+        Kind::Ceiling { executable, variant, case, send_buffer, defer_accept } => {
             let mut words = vec![executable.display().to_string(), format!("--listen={address}")];
             words.push(format!("--body={}", case.body_bytes));
             words.push(format!("--variant={}", variant.name()));
             words.push(format!("--file={}", site.join(case.target.trim_start_matches('/')).display()));
             words.extend(send_buffer.map(|bytes| format!("--send-buffer={bytes}")));
+            words.extend(defer_accept.then(|| "--defer-accept".to_owned()));
             words.extend(case.close.then(|| "--close".to_owned()));
             words
         }
@@ -173,8 +193,8 @@ fn command_line(kind: &Kind, address: SocketAddr, site: &Path, directory: &Path)
             words.extend(["--config".to_owned(), config.display().to_string()]);
             words
         }
-        Kind::Nginx { sendfile, tcp_nopush, multi_accept } => {
-            let text = nginx_config(address, site, directory, *sendfile, *tcp_nopush, *multi_accept);
+        Kind::Nginx(settings) => {
+            let text = nginx_config(address, site, directory, *settings);
             let config = generated(directory, "nginx.conf", &text)?;
             vec![
                 "nginx".to_owned(),
@@ -184,8 +204,9 @@ fn command_line(kind: &Kind, address: SocketAddr, site: &Path, directory: &Path)
                 "stderr".to_owned(),
             ]
         }
-        Kind::Lighttpd { backend } => {
-            let config = generated(directory, "lighttpd.conf", &lighttpd_config(address, site, backend))?;
+        Kind::Lighttpd { backend, defer_accept } => {
+            let text = lighttpd_config(address, site, backend, *defer_accept);
+            let config = generated(directory, "lighttpd.conf", &text)?;
             vec!["lighttpd".to_owned(), "-D".to_owned(), "-f".to_owned(), config.display().to_string()]
         }
     };
@@ -205,14 +226,7 @@ max_connections = 18000
 ";
 
 /// One process: workers of a foreground nginx do the same work, and tools like valgrind follow one process more easily.
-fn nginx_config(
-    address: SocketAddr,
-    site: &Path,
-    directory: &Path,
-    sendfile: bool,
-    tcp_nopush: bool,
-    multi_accept: bool,
-) -> String {
+fn nginx_config(address: SocketAddr, site: &Path, directory: &Path, settings: NginxSettings) -> String {
     let switch = |on: bool| if on { "on" } else { "off" };
     format!(
         "\
@@ -246,21 +260,22 @@ http {{
     uwsgi_temp_path {directory}/uwsgi;
     scgi_temp_path {directory}/scgi;
     server {{
-        listen {address} backlog=4096;
+        listen {address} backlog=4096{deferred};
         root {site};
     }}
 }}
 ",
         directory = directory.display(),
         site = site.display(),
-        sendfile = switch(sendfile),
-        tcp_nopush = switch(tcp_nopush),
-        multi_accept = switch(multi_accept),
+        sendfile = switch(settings.sendfile),
+        tcp_nopush = switch(settings.tcp_nopush),
+        multi_accept = switch(settings.multi_accept),
+        deferred = if settings.deferred { " deferred" } else { "" },
     )
 }
 
 /// 65,535 is the most requests for a connection that lighttpd can be told.
-fn lighttpd_config(address: SocketAddr, site: &Path, backend: &str) -> String {
+fn lighttpd_config(address: SocketAddr, site: &Path, backend: &str, defer_accept: bool) -> String {
     format!(
         "\
 server.document-root = \"{site}\"
@@ -278,11 +293,13 @@ server.max-read-idle = 3600
 server.max-write-idle = 3600
 server.stat-cache-engine = \"simple\"
 server.modules = ()
+server.defer-accept = {defer_accept}
 mimetype.assign = ( \".html\" => \"text/html\" )
 ",
         site = site.display(),
         ip = address.ip(),
         port = address.port(),
+        defer_accept = u8::from(defer_accept),
     )
 }
 

@@ -260,7 +260,7 @@ impl Settings {
     }
 
     /// The bounds that the connection state machine keeps.
-    pub fn http1_limits(&self) -> http1::Limits {
+    pub fn limits(&self) -> http1::Limits {
         let ticks = |time: Duration| http1::Timeouts::ticks(time.as_millis() as u64);
         let (limits, times) = (&self.limits, &self.timeouts);
         http1::Limits {
@@ -354,6 +354,6 @@ mod tests {
 
     #[test]
     fn the_state_machine_has_the_same_defaults() {
-        assert_eq!(Settings::new("/".into()).http1_limits(), http1::Limits::default());
+        assert_eq!(Settings::new("/".into()).limits(), http1::Limits::default());
     }
 }

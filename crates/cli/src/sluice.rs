@@ -81,7 +81,7 @@ fn main() -> ExitCode {
             for line in error.to_string().lines() {
                 eprintln!("sluice: {line}");
             }
-            ExitCode::from(if error.chain().any(|cause| cause.is::<ConfigError>()) { 2 } else { 1 })
+            ExitCode::from(if error.chain().any(<dyn std::error::Error>::is::<ConfigError>) { 2 } else { 1 })
         }
     }
 }

@@ -34,7 +34,7 @@ shareable_atomics!(AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize);
 // SAFETY: an array is its elements.
 unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {}
 
-/// Declares a structure of [`Shareable`](crate::shared::Shareable) fields, which thereby is shareable itself.
+/// Declares a structure of [`Shareable`] fields, which thereby is shareable itself.
 ///
 /// ```
 /// #![forbid(unsafe_code)]

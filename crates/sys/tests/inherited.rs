@@ -9,6 +9,7 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::process::Command;
 
+use libtest_mimic::{Arguments, Failed, Trial};
 use sys::inherited::take;
 use sys::socket::{LocalAddress, is_listening, local_address};
 
@@ -21,7 +22,7 @@ struct Case {
     check: fn(),
 }
 
-const CASES: [Case; 7] = [
+static CASES: [Case; 7] = [
     Case {
         name: "takes the sockets with their names, once",
         descriptors: "3<&0 4<&0",
@@ -76,23 +77,21 @@ fn main() {
             CASES.iter().find(|case| case.name == name).expect("the parent takes names from the same table");
         return (case.check)();
     }
-    let failed = CASES.iter().filter(|case| !passes(case)).count();
-    assert_eq!(failed, 0, "of {} cases", CASES.len());
+    let trials = CASES.iter().map(|case| Trial::test(case.name, || passes(case))).collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
-fn passes(case: &Case) -> bool {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+fn passes(case: &Case) -> Result<(), Failed> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
     let status = Command::new("sh")
         .arg("-c")
         .arg(format!("{} exec \"$0\" {}", case.variables, case.descriptors))
-        .arg(env::current_exe().unwrap())
+        .arg(env::current_exe()?)
         .env("CASE", case.name)
-        .env("ADDRESS", listener.local_addr().unwrap().to_string())
+        .env("ADDRESS", listener.local_addr()?.to_string())
         .stdin(OwnedFd::from(listener))
-        .status()
-        .unwrap();
-    println!("inherited: {} ... {}", case.name, if status.success() { "ok" } else { "FAILED" });
-    status.success()
+        .status()?;
+    if status.success() { Ok(()) } else { Err(Failed::from(status)) }
 }
 
 fn takes_them_once() {

@@ -21,7 +21,10 @@ fuzz_target!(|text: &str| {
             for problem in problems {
                 assert!(!problem.what.is_empty(), "{problem:?}");
                 if let Place::File { line, column, .. } = problem.place {
-                    assert!(line >= 1 && line <= text.lines().count().max(1) + 1 && column >= 1, "{problem:?}");
+                    assert!(
+                        line >= 1 && line <= text.lines().count().max(1) + 1 && column >= 1,
+                        "{problem:?}"
+                    );
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! The access log: one line for each request, written without ever making the event loop wait for a disk.
 //!
-//! A line is made in two halves ([`line`]): what the request says is noted while its head is at hand
+//! A line is made in two halves ([`mod@line`]): what the request says is noted while its head is at hand
 //! ([`AccessLog::begin`]), the outcome when the reply has ended ([`AccessLog::end`]). Whole lines gather in
 //! the worker's buffer, which goes to the helper thread ([`writer`]) when it is full or a second old, and
 //! comes back empty through another channel. Each worker owns a fixed number of buffers; when all of them are

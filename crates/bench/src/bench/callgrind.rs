@@ -57,6 +57,8 @@ fn instructions(
     let mut client = Client::connect(server.address, CASES[0].target, connections)?;
     client.ask(rounds)?;
     drop(client);
+    // A server that gets the signal before it waits for events again may not notice it: let it see the connections end first.
+    server.settle()?;
     server.stop()?;
     total(directory.path())
 }

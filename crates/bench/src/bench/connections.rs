@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
@@ -31,7 +31,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
@@ -47,9 +47,16 @@ pub(crate) struct Growth {
     pub(crate) resident: (f64, f64),
     /// Writable mappings in bytes, touched or not: (with no connection, more for each).
     pub(crate) writable: (f64, f64),
-    /// The larger of both differences between the first point and the last, for each connection.
+    /// Resident memory and writable mappings without any connection for each one that there is room for, in bytes: what
+    /// was set aside at the start.
+    pub(crate) set_aside: (f64, f64),
+    /// What a connection costs: growth from the first point to the last and what was set aside, in resident memory or in
+    /// writable mappings, whichever is more.
     pub(crate) bytes_per_connection: f64,
 }
+
+/// Room beyond the connections that are held, for the one that warms up.
+const SPARE: usize = 500;
 
 /// How many points there are on the line besides 0.
 const STEPS: usize = 5;
@@ -68,7 +75,14 @@ pub(crate) fn run(
         "{count} connections need more descriptors than this process may have ({limit})"
     );
     ensure!(count < 28_000, "{count} connections need more ports than one pair of addresses has");
-    let server = Server::start(kind, environment)?;
+    // nginx closes idle connections when less than a sixteenth of its room is left.
+    let (little, enough) = (SPARE, count + count / 10 + SPARE);
+    let with_little = {
+        let server = Server::start(kind, &with_room(environment, little))?;
+        warm(server.address)?;
+        settled_memory(&server)?
+    };
+    let server = Server::start(kind, &with_room(environment, enough))?;
     warm(server.address)?;
 
     let mut held = Vec::with_capacity(count);
@@ -78,8 +92,12 @@ pub(crate) fn run(
             held.push(open(server.address, state).with_context(|| format!("connection {}", held.len() + 1))?);
         }
         points.push((held.len(), settled_memory(&server)?));
-        eprintln!("{name}, {}: {} connections", state.name(), held.len());
     }
+    let accepted = proc::open_descriptors(&proc::process_tree(server.pid())?)?;
+    ensure!(
+        accepted >= count,
+        "{name} has only {accepted} descriptors open: the other connections wait to be accepted"
+    );
     let lost = held.iter().filter(|stream| is_closed(stream)).count();
     ensure!(lost == 0, "{name} closed {lost} of {count} connections while they were being counted");
 
@@ -88,19 +106,26 @@ pub(crate) fn run(
             points.iter().map(|(count, memory)| (*count as f64, value(memory) as f64)).collect();
         line_through(&points).context("no line through one point")
     };
-    let growth = |value: fn(&Memory) -> u64| {
-        let (without, with) = (value(&points[0].1), value(&points[STEPS].1));
-        (with as f64 - without as f64) / count as f64
+    let per_connection = |value: fn(&Memory) -> u64| {
+        let (without, with) = (value(&points[0].1) as f64, value(&points[STEPS].1) as f64);
+        let set_aside = (without - value(&with_little) as f64) / (enough - little) as f64;
+        (set_aside.max(0.0), (with - without) / count as f64)
     };
+    let resident = per_connection(|memory| memory.private + memory.shared);
+    let writable = per_connection(|memory| memory.writable);
     Ok(Growth {
         server: name.to_owned(),
         state,
         resident: line(|memory| memory.private + memory.shared)?,
         writable: line(|memory| memory.writable)?,
-        bytes_per_connection: growth(|memory| memory.private + memory.shared)
-            .max(growth(|memory| memory.writable)),
+        set_aside: (resident.0, writable.0),
+        bytes_per_connection: (resident.0 + resident.1).max(writable.0 + writable.1),
         points,
     })
+}
+
+fn with_room<'a>(environment: &Environment<'a>, capacity: usize) -> Environment<'a> {
+    Environment { capacity, wrapper: environment.wrapper.clone(), ..*environment }
 }
 
 /// Lets the server fill its caches and pools with both files, so that they are not counted as the connections'.
@@ -135,18 +160,9 @@ fn open(address: SocketAddr, state: State) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// Waits until the server has been quiet for a moment, then looks.
 fn settled_memory(server: &Server) -> Result<Memory> {
-    let pids = proc::process_tree(server.pid())?;
-    let start = Instant::now();
-    loop {
-        let before = proc::cpu_time_ns(&pids)?;
-        thread::sleep(Duration::from_millis(100));
-        // A housekeeping timer may tick meanwhile: a millisecond in a hundred is quiet.
-        if proc::cpu_time_ns(&pids)? - before < 1_000_000 || start.elapsed() > Duration::from_secs(10) {
-            return proc::memory(&pids);
-        }
-    }
+    server.settle()?;
+    proc::memory(&proc::process_tree(server.pid())?)
 }
 
 fn is_closed(stream: &TcpStream) -> bool {
@@ -164,16 +180,20 @@ pub(crate) fn markdown(results: &[Growth]) -> String {
         "bytes per connection",
         "resident: intercept, KiB",
         "slope, bytes",
-        "writable mappings: intercept, KiB",
+        "set aside, bytes",
+        "writable: intercept, KiB",
         "slope, bytes",
+        "set aside, bytes",
     ];
     let rows = results.iter().map(|growth| {
         let numbers = [
             growth.bytes_per_connection,
             growth.resident.0 / 1024.0,
             growth.resident.1,
+            growth.set_aside.0,
             growth.writable.0 / 1024.0,
             growth.writable.1,
+            growth.set_aside.1,
         ];
         let mut cells = vec![growth.server.clone(), growth.points[STEPS].0.to_string(), growth.state.name()];
         cells.extend(numbers.map(|number| format!("{number:.0}")));

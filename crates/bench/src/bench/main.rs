@@ -180,23 +180,32 @@ impl Connections {
         let scratch = tempfile::tempdir()?;
         let site = site::write(scratch.path())?;
         let environment = self.common.environment(&site, scratch.path());
-        let mut results = Vec::new();
+        let (mut results, mut failures) = (Vec::new(), Vec::new());
         for (name, kind) in self.common.lineup.one_of_each()? {
             for state in &self.states {
+                eprintln!("{name}: {}", state.name());
                 let count = if *state == State::HalfReply { self.half_reply_count } else { self.count };
-                results.push(connections::run(&name, &kind, &environment, *state, count)?);
+                match connections::run(&name, &kind, &environment, *state, count) {
+                    Ok(growth) => results.push(growth),
+                    // Others may hold more: go on, but say at the end that something is missing.
+                    Err(error) => {
+                        failures.push(format!("{name}, {count} connections, {}: {error:#}", state.name()));
+                    }
+                }
             }
         }
         let machine = self.common.machine();
         println!("{}\n", machine.line());
         print!("{}", connections::markdown(&results));
-        self.common.write_json(&json!({ "machine": machine, "connections": results }))
+        self.common.write_json(&json!({ "machine": machine, "connections": results }))?;
+        ensure!(failures.is_empty(), "not measured:\n{}", failures.join("\n"));
+        Ok(())
     }
 }
 
 impl Common {
     fn environment<'a>(&self, site: &'a Path, scratch: &'a Path) -> Environment<'a> {
-        Environment { site, scratch, cpu: self.server_cpu, wrapper: Vec::new() }
+        Environment { site, scratch, cpu: self.server_cpu, capacity: 9_000, wrapper: Vec::new() }
     }
 
     fn machine(&self) -> Machine {

@@ -24,6 +24,15 @@ pub(crate) fn cpu_time_ns(pids: &[u32]) -> Result<u64> {
     Ok(sum)
 }
 
+/// How many descriptors all `pids` together have open.
+pub(crate) fn open_descriptors(pids: &[u32]) -> Result<usize> {
+    let mut sum = 0;
+    for pid in pids {
+        sum += fs::read_dir(format!("/proc/{pid}/fd"))?.count();
+    }
+    Ok(sum)
+}
+
 /// `root` and all processes that descend from it.
 pub(crate) fn process_tree(root: u32) -> Result<Vec<u32>> {
     let mut tree = vec![root];

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::proc;
 use crate::site::Case;
 
 /// How long a server may take to listen (valgrind needs seconds), and to leave after SIGTERM.
@@ -28,6 +29,8 @@ pub(crate) struct Environment<'a> {
     pub(crate) scratch: &'a Path,
     /// The CPU that servers are pinned to.
     pub(crate) cpu: usize,
+    /// How many connections servers are told to have room for.
+    pub(crate) capacity: usize,
     /// Words before the server's own command line, such as valgrind's.
     pub(crate) wrapper: Vec<String>,
 }
@@ -94,7 +97,7 @@ impl Server {
         let wanted = unused_address(kind)?;
         let directory = environment.scratch.join(format!("server-{}", wanted.ip()));
         fs::create_dir_all(&directory)?;
-        let command = command_line(kind, wanted, environment.site, &directory)?;
+        let command = command_line(kind, wanted, environment, &directory)?;
 
         let log = directory.join("stderr");
         let mut child = Command::new("taskset")
@@ -126,6 +129,20 @@ impl Server {
     /// `http://ADDR` and `target`.
     pub(crate) fn url(&self, target: &str) -> String {
         format!("http://{}{target}", self.address)
+    }
+
+    /// Waits until the server has had nothing to do for a moment, 10 s at most.
+    pub(crate) fn settle(&self) -> Result<()> {
+        let pids = proc::process_tree(self.pid())?;
+        let start = Instant::now();
+        loop {
+            let before = proc::cpu_time_ns(&pids)?;
+            thread::sleep(Duration::from_millis(100));
+            // A housekeeping timer may tick meanwhile: a millisecond in a hundred is quiet.
+            if proc::cpu_time_ns(&pids)? - before < 1_000_000 || start.elapsed() > Duration::from_secs(10) {
+                return Ok(());
+            }
+        }
     }
 
     /// Asks the server to leave and waits for it, so that tools around it can write their results.
@@ -170,7 +187,13 @@ fn unused_address(kind: &Kind) -> Result<SocketAddr> {
     })
 }
 
-fn command_line(kind: &Kind, address: SocketAddr, site: &Path, directory: &Path) -> Result<Vec<String>> {
+fn command_line(
+    kind: &Kind,
+    address: SocketAddr,
+    environment: &Environment<'_>,
+    directory: &Path,
+) -> Result<Vec<String>> {
+    let site = environment.site;
     let words = match kind {
         Kind::Ceiling { executable, variant, case, send_buffer, defer_accept } => {
             let mut words = vec![executable.display().to_string(), format!("--listen={address}")];
@@ -185,7 +208,7 @@ fn command_line(kind: &Kind, address: SocketAddr, site: &Path, directory: &Path)
         Kind::Sluice { executable, config } => {
             let config = match config {
                 Some(file) => file.clone(),
-                None => generated(directory, "sluice.toml", SLUICE_CONFIG)?,
+                None => generated(directory, "sluice.toml", &sluice_config(environment.capacity))?,
             };
             let mut words =
                 vec![executable.display().to_string(), "serve".to_owned(), site.display().to_string()];
@@ -194,7 +217,7 @@ fn command_line(kind: &Kind, address: SocketAddr, site: &Path, directory: &Path)
             words
         }
         Kind::Nginx(settings) => {
-            let text = nginx_config(address, site, directory, *settings);
+            let text = nginx_config(address, environment, directory, *settings);
             let config = generated(directory, "nginx.conf", &text)?;
             vec![
                 "nginx".to_owned(),
@@ -205,7 +228,7 @@ fn command_line(kind: &Kind, address: SocketAddr, site: &Path, directory: &Path)
             ]
         }
         Kind::Lighttpd { backend, defer_accept } => {
-            let text = lighttpd_config(address, site, backend, *defer_accept);
+            let text = lighttpd_config(address, environment, backend, *defer_accept);
             let config = generated(directory, "lighttpd.conf", &text)?;
             vec!["lighttpd".to_owned(), "-D".to_owned(), "-f".to_owned(), config.display().to_string()]
         }
@@ -219,14 +242,19 @@ fn generated(directory: &Path, name: &str, text: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// No access log, as with the peers, and room for the connections that are counted.
-const SLUICE_CONFIG: &str = "\
-access_log = \"off\"
-max_connections = 18000
-";
+fn sluice_config(capacity: usize) -> String {
+    format!(
+        "max_connections = {capacity}\naccess_log = \"off\"\n\n[timeouts]\nidle = \"1 h\"\nheader = \"1 h\"\nwrite = \"1 h\"\n"
+    )
+}
 
 /// One process: workers of a foreground nginx do the same work, and tools like valgrind follow one process more easily.
-fn nginx_config(address: SocketAddr, site: &Path, directory: &Path, settings: NginxSettings) -> String {
+fn nginx_config(
+    address: SocketAddr,
+    environment: &Environment<'_>,
+    directory: &Path,
+    settings: NginxSettings,
+) -> String {
     let switch = |on: bool| if on { "on" } else { "off" };
     format!(
         "\
@@ -238,7 +266,7 @@ pid {directory}/nginx.pid;
 error_log stderr error;
 events {{
     use epoll;
-    worker_connections 19000;
+    worker_connections {capacity};
     multi_accept {multi_accept};
     accept_mutex off;
 }}
@@ -266,7 +294,8 @@ http {{
 }}
 ",
         directory = directory.display(),
-        site = site.display(),
+        site = environment.site.display(),
+        capacity = environment.capacity,
         sendfile = switch(settings.sendfile),
         tcp_nopush = switch(settings.tcp_nopush),
         multi_accept = switch(settings.multi_accept),
@@ -274,8 +303,14 @@ http {{
     )
 }
 
-/// 65,535 is the most requests for a connection that lighttpd can be told.
-fn lighttpd_config(address: SocketAddr, site: &Path, backend: &str, defer_accept: bool) -> String {
+/// 65,535 is the most requests for a connection that lighttpd can be told, and it holds half as many connections as it may have
+/// descriptors.
+fn lighttpd_config(
+    address: SocketAddr,
+    environment: &Environment<'_>,
+    backend: &str,
+    defer_accept: bool,
+) -> String {
     format!(
         "\
 server.document-root = \"{site}\"
@@ -285,7 +320,7 @@ server.event-handler = \"linux-sysepoll\"
 server.network-backend = \"{backend}\"
 server.max-worker = 0
 server.max-fds = 20000
-server.max-connections = 19000
+server.max-connections = {capacity}
 server.listen-backlog = 4096
 server.max-keep-alive-requests = 65535
 server.max-keep-alive-idle = 3600
@@ -296,7 +331,8 @@ server.modules = ()
 server.defer-accept = {defer_accept}
 mimetype.assign = ( \".html\" => \"text/html\" )
 ",
-        site = site.display(),
+        site = environment.site.display(),
+        capacity = environment.capacity,
         ip = address.ip(),
         port = address.port(),
         defer_accept = u8::from(defer_accept),

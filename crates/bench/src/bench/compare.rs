@@ -78,7 +78,7 @@ pub(crate) fn run(
 ) -> Result<Vec<CaseResult>> {
     let fields = settings.cases.iter().map(|index| start_all(settings, lineup, &CASES[*index], environment));
     let fields: Vec<Field> = fields.collect::<Result<_>>()?;
-    let mut results = count_system_calls(settings, environment.scratch, &fields)?;
+    let mut results = count_system_calls(settings, environment, &fields)?;
     for round in 0..settings.rounds {
         eprintln!("round {} of {}", round + 1, settings.rounds);
         for place in order(fields.len(), round) {
@@ -131,7 +131,14 @@ fn start_all(
 }
 
 /// A run of its own, since counting costs time; it warms the servers as well.
-fn count_system_calls(settings: &Settings, scratch: &Path, fields: &[Field]) -> Result<Vec<CaseResult>> {
+///
+/// wrk shares the server's CPU here: while it runs, requests pile up for the server, which so is as saturated as it can be.
+/// (A wrk with a CPU of its own is slower than the ceiling, which would then wait for events more often than under load.)
+fn count_system_calls(
+    settings: &Settings,
+    environment: &Environment<'_>,
+    fields: &[Field],
+) -> Result<Vec<CaseResult>> {
     let perf_works = Command::new("perf")
         .args(["stat", "-e", "raw_syscalls:sys_enter", "true"])
         .output()
@@ -141,14 +148,14 @@ fn count_system_calls(settings: &Settings, scratch: &Path, fields: &[Field]) -> 
             "perf cannot count raw_syscalls:sys_enter (Debian package linux-perf; root): no system calls in the table"
         );
     }
-    let wrk = Wrk { duration: Duration::from_secs(1), ..settings.wrk };
+    let wrk = Wrk { duration: Duration::from_secs(1), cpu: environment.cpu, ..settings.wrk };
     let mut results = Vec::new();
     for Field { case, contenders, .. } in fields {
         eprintln!("counting system calls: {}", case.name);
         let mut rows = Vec::new();
         for (name, server) in contenders {
             let counted = if perf_works {
-                system_calls_per_request(&wrk, server, case, scratch).map(Some)
+                system_calls_per_request(&wrk, server, case, environment.scratch).map(Some)
             } else {
                 wrk.run(&[], &server.url(case.target), case.close).map(|_| None)
             };

@@ -77,16 +77,13 @@ impl AsFd for Directory {
 /// The path is relative (`.` is the root itself). One that begins with `/` or has a `..` component fails with `EXDEV`
 /// whatever the symbolic links, one with a NUL with `EINVAL`.
 pub fn open_beneath(root: &Directory, path: &[u8], symlinks: Symlinks) -> io::Result<OwnedFd> {
-    if path.starts_with(b"/") || path.split(|byte| *byte == b'/').any(|component| component == b"..") {
-        return Err(Errno::XDEV.into());
-    }
-    let opened = match (symlinks, root.resolution) {
-        (Symlinks::Any, _) => fs::openat(root, path, READ, Mode::empty()),
-        (Symlinks::Beneath, Resolution::Kernel) => resolve(root, path, ResolveFlags::empty()),
-        (Symlinks::None, Resolution::Kernel) => resolve(root, path, ResolveFlags::NO_SYMLINKS),
-        (Symlinks::None | Symlinks::Beneath, Resolution::Stepwise) => walk(root.as_fd(), path),
-    };
-    Ok(opened?)
+    Ok(open_as(root, path, symlinks, READ)?)
+}
+
+/// What is known about the file at `path`, found like [`open_beneath`] finds it. The file is not opened (`O_PATH`), so
+/// neither a device nor the writer of a pipe notices.
+pub fn stat_beneath(root: &Directory, path: &[u8], symlinks: Symlinks) -> io::Result<FileStat> {
+    stat(open_as(root, path, symlinks, OFlags::PATH | OFlags::CLOEXEC)?)
 }
 
 /// What a file is.
@@ -117,6 +114,8 @@ pub struct FileStat {
     pub ctime: FileTime,
     /// The permission bits, 0 to 0o7777.
     pub mode: u32,
+    /// Names it has; none is left when it was removed, or replaced under its only name.
+    pub links: u64,
 }
 
 /// A moment on a file's clock, since 1970-01-01 UTC.
@@ -126,6 +125,33 @@ pub struct FileTime {
     pub secs: i64,
     /// Nanoseconds beyond them, 0 to 999,999,999.
     pub nanos: u32,
+}
+
+/// Why a file could not be opened, as far as it makes a difference. `path_resolution(7)`, open(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenFailure {
+    /// There is no such file, or it is not to be reached under the symbolic-link policy.
+    Missing,
+    /// It may not be read, or is of a kind that can't be (a socket, a device without driver).
+    Denied,
+    /// The process or the system is out of descriptors.
+    Exhausted,
+    /// The file system failed.
+    Failed,
+}
+
+impl OpenFailure {
+    /// The failure behind an error of [`open_beneath`].
+    pub fn of(error: &io::Error) -> Self {
+        match Errno::from_io_error(error) {
+            Some(
+                Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP | Errno::XDEV | Errno::INVAL,
+            ) => Self::Missing,
+            Some(Errno::ACCESS | Errno::PERM | Errno::NXIO | Errno::NODEV) => Self::Denied,
+            Some(Errno::MFILE | Errno::NFILE) => Self::Exhausted,
+            _ => Self::Failed,
+        }
+    }
 }
 
 /// What is known about an open file. fstat(2).
@@ -139,6 +165,7 @@ pub fn stat(fd: impl AsFd) -> io::Result<FileStat> {
         mtime: FileTime { secs: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 },
         ctime: FileTime { secs: stat.st_ctime, nanos: stat.st_ctime_nsec as u32 },
         mode: stat.st_mode & 0o7777,
+        links: stat.st_nlink,
     })
 }
 
@@ -190,13 +217,25 @@ impl FileKind {
     }
 }
 
-fn resolve(root: &Directory, path: &[u8], more: ResolveFlags) -> rustix::io::Result<OwnedFd> {
+fn open_as(root: &Directory, path: &[u8], symlinks: Symlinks, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    if path.starts_with(b"/") || path.split(|byte| *byte == b'/').any(|component| component == b"..") {
+        return Err(Errno::XDEV);
+    }
+    match (symlinks, root.resolution) {
+        (Symlinks::Any, _) => fs::openat(root, path, flags, Mode::empty()),
+        (Symlinks::Beneath, Resolution::Kernel) => resolve(root, path, flags, ResolveFlags::empty()),
+        (Symlinks::None, Resolution::Kernel) => resolve(root, path, flags, ResolveFlags::NO_SYMLINKS),
+        (Symlinks::None | Symlinks::Beneath, Resolution::Stepwise) => walk(root.as_fd(), path, flags),
+    }
+}
+
+fn resolve(root: &Directory, path: &[u8], flags: OFlags, more: ResolveFlags) -> rustix::io::Result<OwnedFd> {
     /// The kernel gives up (`EAGAIN`) where a rename anywhere in the system came between, which is rare.
     const ATTEMPTS: usize = 8;
     let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | more;
     let mut result = Err(Errno::AGAIN);
     for _ in 0..ATTEMPTS {
-        result = fs::openat2(root, path, READ, Mode::empty(), how);
+        result = fs::openat2(root, path, flags, Mode::empty(), how);
         if !matches!(result, Err(Errno::AGAIN | Errno::INTR)) {
             break;
         }
@@ -204,7 +243,7 @@ fn resolve(root: &Directory, path: &[u8], more: ResolveFlags) -> rustix::io::Res
     result
 }
 
-fn walk(root: BorrowedFd<'_>, path: &[u8]) -> rustix::io::Result<OwnedFd> {
+fn walk(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
     if path.is_empty() {
         return Err(Errno::NOENT);
     }
@@ -221,7 +260,7 @@ fn walk(root: BorrowedFd<'_>, path: &[u8]) -> rustix::io::Result<OwnedFd> {
         let from = place.as_ref().map_or(root, AsFd::as_fd);
         place = Some(step(from, component, PLACE)?);
     }
-    step(place.as_ref().map_or(root, AsFd::as_fd), last, READ)
+    step(place.as_ref().map_or(root, AsFd::as_fd), last, flags)
 }
 
 /// Opens one component, which must not be a symbolic link.
@@ -313,6 +352,37 @@ mod tests {
                 assert_eq!(stat(&opened).unwrap().kind, FileKind::Directory);
             }
         }
+    }
+
+    #[test]
+    fn looks_at_files_without_opening_them() {
+        let tree = tree();
+        let pipe = tree.inside.join("pipe");
+        fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        for (root, policy) in all_ways(&tree.inside) {
+            let seen = |path: &str| stat_beneath(&root, path.as_bytes(), policy);
+            assert_eq!(seen("sub/deep/file").unwrap().size, 12);
+            assert_eq!(seen("sub").unwrap().kind, FileKind::Directory);
+            assert_eq!(seen("pipe").unwrap().kind, FileKind::Other);
+            assert!(seen("absent").is_err() && seen("../outside/secret").is_err());
+            let escaped = seen("escape").is_ok_and(|stat| stat.kind == FileKind::Regular);
+            assert_eq!(escaped, policy == Symlinks::Any);
+        }
+    }
+
+    #[test]
+    fn tells_why_a_file_could_not_be_opened() {
+        let tree = tree();
+        let root = Directory::open(&tree.inside).unwrap();
+        let failure =
+            |path: &[u8]| OpenFailure::of(&open_beneath(&root, path, Symlinks::Beneath).unwrap_err());
+        for path in ["absent", "file/x", "escape", "../x", "loop", "a\0b", &"x".repeat(256)] {
+            assert_eq!(failure(path.as_bytes()), OpenFailure::Missing, "{path}");
+        }
+        std::os::unix::net::UnixListener::bind(tree.inside.join("socket")).unwrap();
+        assert_eq!(failure(b"socket"), OpenFailure::Denied);
+        assert_eq!(OpenFailure::of(&Errno::MFILE.into()), OpenFailure::Exhausted);
+        assert_eq!(OpenFailure::of(&Errno::IO.into()), OpenFailure::Failed);
     }
 
     #[test]

@@ -1,0 +1,87 @@
+//! What the open-file table holds of a file: everything that a reply to a request for it is made of.
+//!
+//! The header lines that depend on the file alone are written once, into one block of memory that small bodies
+//! follow, so that most replies take a single run of it:
+//!
+//! ```text
+//! Content-Length | Content-Type | Accept-Ranges, Content-Encoding | ETag ... blank line | small body
+//! |-- 200                                                                                 -->|
+//!                |-- 206, one range           -->|
+//!                               |-- 206, several |
+//!                                                                 |-- 304             -->|
+//! ```
+
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+
+use http1::coding::{Coding, CodingSet};
+use http1::conditional::Validators;
+use sys::file::FileStat;
+
+/// A validator that no request can name, as no header line holds a NUL: for files that have none at the moment.
+const UNKNOWABLE: &[u8] = b"\0";
+
+/// A file that is ready to be sent.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// Header lines, and the body if it is small.
+    pub(super) memory: Box<[u8]>,
+    /// The file, where the body is not in memory.
+    pub(super) file: Option<OwnedFd>,
+    /// What the file was when it was opened. The size is the body's length.
+    pub(super) stat: FileStat,
+    /// Where the parts of `memory` begin.
+    pub(super) marks: Marks,
+    /// The coding that the file is in, if it is a sibling of the one that was asked for.
+    pub(super) coding: Option<Coding>,
+    /// Codings in which siblings of the file are kept.
+    pub(super) siblings: CodingSet,
+    /// For the path of a directory: which of the index names the file has.
+    pub(super) index: Option<usize>,
+    /// Until when it is believed without a look at the file, on the monotonic clock.
+    pub(super) trusted_until_ms: u64,
+    /// Whether its header lines stay right for as long as the file stays the same.
+    pub(super) lasting: bool,
+}
+
+/// Offsets into the memory of an entry.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Marks {
+    /// Content-Type; before it, Content-Length.
+    pub(super) media_type: u32,
+    /// Accept-Ranges and Content-Encoding.
+    pub(super) coding: u32,
+    /// Validators and everything else that a 304 repeats.
+    pub(super) validators: u32,
+    /// The body; before it, the blank line.
+    pub(super) body: u32,
+    /// The value of `ETag`, if there is one.
+    pub(super) etag: Option<Range<u32>>,
+    /// The value of Last-Modified, if there is one.
+    pub(super) last_modified: Option<Range<u32>>,
+}
+
+impl Entry {
+    /// Length of the body in bytes.
+    pub(super) fn size(&self) -> u64 {
+        self.stat.size
+    }
+
+    /// Bytes of body held in memory.
+    pub(super) fn body_in_memory(&self) -> u64 {
+        self.memory.len() as u64 - u64::from(self.marks.body)
+    }
+
+    /// What requests with preconditions are judged by.
+    pub(super) fn validators(&self) -> Validators<'_> {
+        let text = |range: &Option<Range<u32>>| match range {
+            Some(range) => &self.memory[range.start as usize..range.end as usize],
+            None => UNKNOWABLE,
+        };
+        Validators {
+            etag: text(&self.marks.etag),
+            last_modified: u64::try_from(self.stat.mtime.secs).unwrap_or(0),
+            last_modified_text: text(&self.marks.last_modified),
+        }
+    }
+}

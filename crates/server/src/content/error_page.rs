@@ -1,0 +1,107 @@
+//! The bodies of error replies: pages of the operator's from the document root, or else a line of our own.
+//!
+//! An operator's page is a file like any other, in the open-file table, but it is sent with the error's status and
+//! without anything that would make it a representation of what was asked for: validators, ranges, coding, the rules'
+//! header fields.
+
+use std::collections::BTreeMap;
+
+use http1::{Plan, Stamp, Status, Terms};
+
+use super::load::Now;
+use super::path::Path;
+use super::table::{Pin, Place};
+use super::{Content, Found};
+use crate::config::FileSettings;
+
+/// The operator's pages.
+#[derive(Debug)]
+pub(super) struct ErrorPages {
+    /// Paths from the root, by status.
+    paths: BTreeMap<u16, Vec<u8>>,
+    /// It was said that one of them can't be had, which would be said for every error otherwise.
+    complained: bool,
+}
+
+impl ErrorPages {
+    pub(super) fn new(settings: &FileSettings) -> Self {
+        let pages = settings.error_pages.iter();
+        let paths = pages.map(|(&status, path)| (status, path.clone().into_bytes())).collect();
+        Self { paths, complained: false }
+    }
+}
+
+impl Content {
+    /// The reply that carries an error, also one that was found before there was a request.
+    pub fn error(
+        &mut self,
+        status: Status,
+        terms: Terms,
+        now_ms: u64,
+        own: Vec<u8>,
+        stamp: &Stamp,
+    ) -> Plan<Pin> {
+        let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
+        self.error_with(status, None, terms, now, own, stamp)
+    }
+
+    /// The same with another header field.
+    pub(super) fn error_with(
+        &mut self,
+        status: Status,
+        field: Option<(&str, &[u8])>,
+        terms: Terms,
+        now: Now,
+        own: Vec<u8>,
+        stamp: &Stamp,
+    ) -> Plan<Pin> {
+        let mut plan = Plan::new(own, status, terms, stamp);
+        if let Some((name, value)) = field {
+            plan.field(name, value);
+        }
+        match self.find_error_page(status, now) {
+            Some(place) => self.custom_page(&mut plan, place),
+            None => default_page(&mut plan),
+        }
+        plan
+    }
+
+    fn find_error_page(&mut self, status: Status, now: Now) -> Option<Place> {
+        let path = self.error_pages.paths.get(&status.0)?.clone();
+        match self.find(Path::known(&path), now) {
+            Ok(Found::Entry(place)) => return Some(place),
+            Err(status) if !self.error_pages.complained => {
+                self.error_pages.complained = true;
+                let path = String::from_utf8_lossy(&path);
+                tracing::warn!("the error page {path} can't be sent: {} {}", status.0, status.reason());
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Sends length, type and body of an entry.
+    fn custom_page(&mut self, plan: &mut Plan<Pin>, place: Place) {
+        plan.pin(self.table.pin(place));
+        let entry = self.table.entry(place);
+        plan.bytes(&entry.memory[..entry.marks.coding as usize]);
+        plan.bytes(b"\r\n");
+        plan.end_of_head();
+        if entry.file.is_some() {
+            plan.file(0, entry.size());
+        } else {
+            plan.memory(entry.marks.body..entry.memory.len() as u32);
+        }
+    }
+}
+
+/// Completes a reply with a page that says its status.
+pub(super) fn default_page(plan: &mut Plan<Pin>) {
+    let status = plan.status();
+    let (code, reason) = (status.0, status.reason());
+    let page = format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{code} {reason}</title>\n\
+         <h1>{code} {reason}</h1>\n"
+    );
+    plan.text("text/html; charset=utf-8", page.as_bytes());
+}

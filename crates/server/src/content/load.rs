@@ -1,0 +1,289 @@
+//! From a path to an entry: opening a file, making its header lines, reading its body if it is small.
+//!
+//! # Validators
+//!
+//! The entity tag is made of the modification time to the nanosecond and the size, and not of the inode number, so
+//! that replicas made by copying with times kept (rsync -t, cp -p) agree on it. But a time without a fraction of a
+//! second was not made by writing: archives, reproducible builds and old file systems give whole seconds, and two
+//! builds of a page that name the same second and happen to be equally long are nothing unusual. There the time of
+//! the last status change joins in, which nobody can set: such a tag is right, and each replica's own.
+//!
+//! A file that was changed a moment ago may be changed again within the same tick of the clock that stamps files,
+//! which would leave time and size as they are. Until that can't happen any more it is sent without validators, and
+//! is loaded anew when it is asked for again.
+
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use http1::coding::{Coding, CodingSet};
+use http1::date::format_http_date;
+use sys::file::{Directory, FileKind, FileStat, FileTime, Symlinks};
+
+use super::entry::{Entry, Marks};
+use super::path::Path;
+use super::rules::Rules;
+use super::types::Types;
+use crate::config::FileSettings;
+
+/// How often a file that changes while it is read is read again, before it is left to be sent from the file.
+const READ_ATTEMPTS: u32 = 2;
+
+/// The longest tick of a kernel's clock (HZ=100), twice.
+const TICK_MS: u64 = 20;
+
+/// The tick of file systems that keep whole seconds, which FAT has the longest of.
+const COARSE_TICK_MS: u64 = 2_000;
+
+/// How long lines with a date are kept.
+const DATED_MS: u64 = 1_000;
+
+/// Opens files below the document root and makes entries of them.
+#[derive(Debug)]
+pub(super) struct Loader {
+    root: Directory,
+    symlinks: Symlinks,
+    types: Types,
+    rules: Rules,
+    precompressed: bool,
+    small_file: u64,
+    validity_ms: u64,
+}
+
+/// What a path led to.
+pub(super) enum Opened {
+    File(OwnedFd, FileStat),
+    Directory(OwnedFd),
+    /// A pipe or device.
+    Other,
+}
+
+/// The moment of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Now {
+    /// Monotonic.
+    pub(super) ms: u64,
+    /// Since the Unix epoch.
+    pub(super) unix_secs: u64,
+}
+
+/// What a file is loaded as.
+pub(super) struct Load<'a> {
+    /// The path of the file that the client sees, which decides type and rules.
+    pub(super) path: &'a [u8],
+    /// The coding of the file to load, if it is a sibling of that one.
+    pub(super) coding: Option<Coding>,
+    /// Which siblings there are.
+    pub(super) siblings: CodingSet,
+    /// Which of the index names it was found by.
+    pub(super) index: Option<usize>,
+}
+
+impl Loader {
+    pub(super) fn new(settings: &FileSettings) -> io::Result<Self> {
+        Ok(Self {
+            root: Directory::open(&settings.root)?,
+            symlinks: settings.symlinks,
+            types: Types::new(settings.types.clone(), settings.charset.clone()),
+            rules: Rules::new(&settings.headers),
+            precompressed: settings.precompressed,
+            small_file: settings.small_file.into(),
+            validity_ms: settings.validity.as_millis() as u64,
+        })
+    }
+
+    /// Opens what is at a path.
+    pub(super) fn open(&self, path: Path<'_>) -> io::Result<Opened> {
+        let file = sys::file::open_beneath(&self.root, path.relative(), self.symlinks)?;
+        let stat = sys::file::stat(&file)?;
+        Ok(match stat.kind {
+            FileKind::Regular => Opened::File(file, stat),
+            FileKind::Directory => Opened::Directory(file),
+            FileKind::Other => Opened::Other,
+        })
+    }
+
+    /// Looks at what is at a path, without opening it.
+    pub(super) fn stat(&self, path: Path<'_>) -> io::Result<FileStat> {
+        sys::file::stat_beneath(&self.root, path.relative(), self.symlinks)
+    }
+
+    /// The codings in which siblings of a file are kept that are at least as new as the file.
+    pub(super) fn siblings(&self, path: &[u8], original: &FileStat) -> CodingSet {
+        let mut set = CodingSet::EMPTY;
+        if !self.precompressed || Coding::ALL.iter().any(|c| path.ends_with(c.extension().as_bytes())) {
+            return set;
+        }
+        let mut sibling = path.to_vec();
+        for coding in Coding::ALL {
+            sibling.truncate(path.len());
+            sibling.extend_from_slice(coding.extension().as_bytes());
+            if self.stat(Path::known(&sibling)).is_ok_and(|stat| is_current(&stat, original)) {
+                set = set.with(coding);
+            }
+        }
+        set
+    }
+
+    /// Whether a body of that size is to be held in memory.
+    pub(super) fn is_small(&self, size: u64) -> bool {
+        size <= self.small_file
+    }
+
+    /// Until when an entry may be believed that was found to be right now.
+    pub(super) fn trusted_until_ms(&self, now: Now) -> u64 {
+        now.ms.saturating_add(self.validity_ms)
+    }
+
+    /// Makes an entry of an open file. With `in_memory` the body is read, if it lets itself be read whole.
+    pub(super) fn load(
+        &self,
+        load: &Load<'_>,
+        file: OwnedFd,
+        stat: FileStat,
+        in_memory: bool,
+        now: Now,
+    ) -> io::Result<Entry> {
+        let mut stat = stat;
+        if in_memory {
+            for _ in 0..READ_ATTEMPTS {
+                let mut entry = self.entry(load, stat, stat.size as usize, now);
+                let body = entry.marks.body as usize;
+                let complete = read_whole(&file, &mut entry.memory[body..])?;
+                let after = sys::file::stat(&file)?;
+                if complete && is_same(&stat, &after) {
+                    return Ok(entry);
+                }
+                stat = after;
+                if !self.is_small(stat.size) {
+                    break;
+                }
+            }
+        }
+        let entry = self.entry(load, stat, 0, now);
+        Ok(Entry { file: Some(file), ..entry })
+    }
+
+    /// An entry with its header lines, and room for so many bytes of body behind them.
+    fn entry(&self, load: &Load<'_>, stat: FileStat, body_len: usize, now: Now) -> Entry {
+        let mut memory = Vec::with_capacity(512 + body_len);
+        let (marks, dated) = self.head(load, &stat, now.unix_secs, &mut memory);
+        memory.resize(memory.len() + body_len, 0);
+        let unsettled_ms = unsettled_ms(stat.ctime);
+        let longest = match (unsettled_ms, dated) {
+            (1.., _) => unsettled_ms,
+            (0, true) => DATED_MS,
+            (0, false) => u64::MAX,
+        };
+        Entry {
+            memory: memory.into(),
+            file: None,
+            stat,
+            marks,
+            coding: load.coding,
+            siblings: load.siblings,
+            index: load.index,
+            trusted_until_ms: now.ms.saturating_add(longest.min(self.validity_ms)),
+            lasting: unsettled_ms == 0 && !dated,
+        }
+    }
+
+    /// Writes the header lines, and says where they are and whether one of them grows old.
+    fn head(&self, load: &Load<'_>, stat: &FileStat, unix_secs: u64, to: &mut Vec<u8>) -> (Marks, bool) {
+        let at = |to: &Vec<u8>| to.len() as u32;
+        let mut marks = Marks::default();
+        let media_type = self.types.of(load.path);
+        line(to, format_args!("Content-Length: {}", stat.size));
+        marks.media_type = at(to);
+        line(to, format_args!("Content-Type: {media_type}"));
+        marks.coding = at(to);
+        line(to, format_args!("Accept-Ranges: bytes"));
+        if let Some(coding) = load.coding {
+            line(to, format_args!("Content-Encoding: {}", coding.token()));
+        }
+        marks.validators = at(to);
+        if unsettled_ms(stat.ctime) == 0 {
+            let mut value = |name: &str, value: &str| {
+                let begin = at(to) + name.len() as u32 + 2;
+                line(to, format_args!("{name}: {value}"));
+                Some(begin..at(to) - 2)
+            };
+            marks.etag = value("ETag", &entity_tag(stat, load.coding));
+            // A date in the future may not be given (RFC 9110 section 8.8.2.1), and says nothing.
+            if let Ok(modified) = u64::try_from(stat.mtime.secs)
+                && modified <= unix_secs
+            {
+                let date = format_http_date(modified);
+                marks.last_modified = value("Last-Modified", &String::from_utf8_lossy(&date));
+            }
+        }
+        if load.coding.is_some() || !load.siblings.is_empty() {
+            line(to, format_args!("Vary: Accept-Encoding"));
+        }
+        let dated = self.rules.write_lines(load.path, &media_type, unix_secs, to);
+        to.extend_from_slice(b"\r\n");
+        marks.body = at(to);
+        (marks, dated)
+    }
+}
+
+/// Whether a file is, by all that can be told without reading it, what it was.
+pub(super) fn is_same(before: &FileStat, now: &FileStat) -> bool {
+    before == now
+}
+
+/// Whether a file that is being sent still has the bytes that were promised. A change of its status is none of its
+/// bytes where its names became more or fewer, as when it was replaced by another.
+pub(super) fn is_intact(before: &FileStat, now: &FileStat) -> bool {
+    let same_bytes = before.size == now.size && before.mtime == now.mtime;
+    same_bytes && (before.ctime == now.ctime || before.links != now.links)
+}
+
+/// Whether a file can stand in for another as its coded form.
+pub(super) fn is_current(sibling: &FileStat, original: &FileStat) -> bool {
+    sibling.kind == FileKind::Regular && sibling.mtime >= original.mtime
+}
+
+/// Appends a header line. Writing to a vector can't fail.
+fn line(to: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    let _ = to.write_fmt(text);
+    to.extend_from_slice(b"\r\n");
+}
+
+/// The strong entity tag; see the [module](self).
+fn entity_tag(stat: &FileStat, coding: Option<Coding>) -> String {
+    let FileTime { secs, nanos } = stat.mtime;
+    let coding = coding.map_or("", Coding::extension).replace('.', "-");
+    let size = stat.size;
+    if nanos == 0 {
+        let FileTime { secs: changed, nanos: changed_nanos } = stat.ctime;
+        format!("\"{secs:x}-{size:x}-{changed:x}.{changed_nanos:x}{coding}\"")
+    } else {
+        format!("\"{secs:x}.{nanos:x}-{size:x}{coding}\"")
+    }
+}
+
+/// For how long a change of a file could still go unnoticed; 0 when the last one is longer ago than a tick. A time
+/// well in the future is settled as well: no change that comes now would repeat it.
+fn unsettled_ms(changed: FileTime) -> u64 {
+    let (secs, millis) = sys::clock::realtime();
+    let now = Duration::new(secs, u32::from(millis) * 1_000_000);
+    let changed_at = Duration::new(u64::try_from(changed.secs).unwrap_or(0), changed.nanos);
+    let tick = if changed.nanos == 0 { COARSE_TICK_MS } else { TICK_MS };
+    let since = now.abs_diff(changed_at).as_millis() as u64;
+    (tick + 1).saturating_sub(since)
+}
+
+/// Fills `room` with the file, and says whether it is as long as that.
+fn read_whole(file: &OwnedFd, room: &mut [u8]) -> io::Result<bool> {
+    let mut filled = 0;
+    while filled < room.len() {
+        match sys::file::read_at(file, &mut room[filled..], filled as u64) {
+            Ok(0) => return Ok(false),
+            Ok(n) => filled += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}

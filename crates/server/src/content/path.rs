@@ -1,0 +1,273 @@
+//! Request paths: from the bytes on the request line to the one name that a file has in the open-file table.
+//!
+//! Nearly every path arrives as it should be and is borrowed untouched ([`Path::plain`]); the others are decoded
+//! into a buffer of the caller's ([`Path::decode`]). Either way the result begins with `/` and has no escapes, no
+//! empty segments, no dot segments and no NUL. It need not be UTF-8: file names need not be, either.
+//!
+//! Names that begin with a dot are commonly not meant for the public (`.git`, `.htpasswd`) and are refused unless the
+//! operator says otherwise. `/.well-known/` is the exception: RFC 8615 made it for the public.
+
+use http1::Status;
+
+/// Longest path that the kernel takes, `PATH_MAX` without its NUL; see `path_resolution(7)`.
+const LONGEST: usize = 4095;
+
+/// The directory of RFC 8615, which is served although its name begins with a dot.
+const WELL_KNOWN: &[u8] = b".well-known";
+
+/// A normalised, decoded path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Path<'a>(&'a [u8]);
+
+/// Why a path is no name of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// It does not begin with `/`.
+    NotAbsolute,
+    /// A `%` without two hexadecimal digits.
+    Escape,
+    /// A NUL, which no file name holds.
+    Nul,
+    /// A `.` or `..` segment. Clients resolve these before they send (RFC 3986 section 6.2.2.3).
+    DotSegment,
+    /// A `%2F`: it stands for a slash within a name (RFC 3986 section 2.2), and no file name holds one.
+    EncodedSlash,
+    /// A name that begins with a dot, and is not to be served.
+    Hidden,
+    /// Longer than any path can be.
+    TooLong,
+}
+
+impl Refusal {
+    /// The status that says so.
+    pub(super) fn status(self) -> Status {
+        match self {
+            Self::NotAbsolute | Self::Escape | Self::Nul | Self::DotSegment => Status::BAD_REQUEST,
+            // Hidden files are not told from missing ones.
+            Self::EncodedSlash | Self::Hidden => Status::NOT_FOUND,
+            Self::TooLong => Status::URI_TOO_LONG,
+        }
+    }
+}
+
+impl<'a> Path<'a> {
+    /// The path as it stands, if it needs neither decoding nor a closer look: no escape, no empty segment, no segment
+    /// that begins with a dot, no NUL.
+    #[inline]
+    #[expect(clippy::needless_bitwise_bool, reason = "a loop without branches takes many bytes at a time")]
+    pub(super) fn plain(raw: &'a [u8]) -> Option<Self> {
+        if raw.first() != Some(&b'/') || raw.len() > LONGEST {
+            return None;
+        }
+        let special = raw.windows(2).fold(false, |special, pair| {
+            let after_slash = (pair[0] == b'/') & ((pair[1] == b'/') | (pair[1] == b'.'));
+            special | after_slash | (pair[1] == b'%') | (pair[1] == 0)
+        });
+        (!special).then_some(Self(raw))
+    }
+
+    /// The path that the escapes of `raw` stand for, written into `buffer`.
+    pub(super) fn decode(raw: &[u8], dotfiles: bool, buffer: &'a mut Vec<u8>) -> Result<Self, Refusal> {
+        if raw.first() != Some(&b'/') {
+            return Err(Refusal::NotAbsolute);
+        }
+        buffer.clear();
+        // The query is gone and a slash can't be an escape, so segments can be told apart before decoding.
+        for segment in raw.split(|&byte| byte == b'/').filter(|segment| !segment.is_empty()) {
+            buffer.push(b'/');
+            let begin = buffer.len();
+            decode_segment(segment, buffer)?;
+            if buffer.len() > LONGEST {
+                return Err(Refusal::TooLong);
+            }
+            match &buffer[begin..] {
+                b"." | b".." => return Err(Refusal::DotSegment),
+                name if name[0] == b'.' && !dotfiles && !(begin == 1 && name == WELL_KNOWN) => {
+                    return Err(Refusal::Hidden);
+                }
+                _ => {}
+            }
+        }
+        if raw.ends_with(b"/") {
+            buffer.push(b'/');
+        }
+        if buffer.len() > LONGEST {
+            return Err(Refusal::TooLong);
+        }
+        Ok(Self(buffer))
+    }
+
+    /// A path that is known to be of this form: one from the settings, or made of one by adding a name.
+    pub(super) fn known(bytes: &'a [u8]) -> Self {
+        debug_assert!(bytes.first() == Some(&b'/'));
+        Self(bytes)
+    }
+
+    /// All of it, with the slash that it begins with.
+    #[inline]
+    pub(super) fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// Whether it names a directory, by ending with a slash.
+    pub(super) fn is_directory(self) -> bool {
+        self.0.ends_with(b"/")
+    }
+
+    /// As the kernel takes it, seen from the root: without the slash at the beginning, `.` for the root itself.
+    pub(super) fn relative(self) -> &'a [u8] {
+        match &self.0[1..] {
+            [] => b".",
+            path => path,
+        }
+    }
+}
+
+/// Appends what a segment stands for.
+fn decode_segment(segment: &[u8], buffer: &mut Vec<u8>) -> Result<(), Refusal> {
+    let mut rest = segment;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        let byte = match byte {
+            b'%' => {
+                let Some((&[high, low], after)) = rest.split_first_chunk() else {
+                    return Err(Refusal::Escape);
+                };
+                rest = after;
+                let digit = |hex: u8| char::from(hex).to_digit(16).ok_or(Refusal::Escape);
+                (digit(high)? << 4 | digit(low)?) as u8
+            }
+            byte => byte,
+        };
+        match byte {
+            0 => return Err(Refusal::Nul),
+            b'/' => return Err(Refusal::EncodedSlash),
+            byte => buffer.push(byte),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_encode};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What the service makes of a raw path.
+    fn normalised(raw: &[u8], dotfiles: bool) -> Result<Vec<u8>, Refusal> {
+        let mut buffer = Vec::new();
+        let decoded = Path::decode(raw, dotfiles, &mut buffer).map(|path| path.bytes().to_vec());
+        if let Some(plain) = Path::plain(raw) {
+            assert_eq!(decoded.as_deref(), Ok(plain.bytes()), "both ways agree on {raw:?}");
+        }
+        decoded
+    }
+
+    #[test]
+    fn plain_paths_are_borrowed_as_they_are() {
+        for raw in ["/", "/a", "/a/", "/a/b.html", "/a./b..c", "/\u{e9}", "/a b", "/a+b"] {
+            assert_eq!(Path::plain(raw.as_bytes()).map(Path::bytes), Some(raw.as_bytes()));
+            assert_eq!(normalised(raw.as_bytes(), false).as_deref(), Ok(raw.as_bytes()));
+        }
+        for raw in ["", "*", "a", "//", "/a//", "/.", "/.a", "/a/..", "/a/.b", "/%41", "/a\0b", "/%"] {
+            assert_eq!(Path::plain(raw.as_bytes()), None, "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn other_paths_are_decoded_or_refused() {
+        let ok = |raw: &str| String::from_utf8(normalised(raw.as_bytes(), false).unwrap()).unwrap();
+        assert_eq!(ok("//"), "/");
+        assert_eq!(ok("///a//b///"), "/a/b/");
+        assert_eq!(ok("/%41%62%7e"), "/Ab~");
+        assert_eq!(ok("/%2541"), "/%41", "once and not twice");
+        assert_eq!(ok("/.well-known/acme-challenge/x"), "/.well-known/acme-challenge/x");
+        assert_eq!(ok("//.well-known"), "/.well-known");
+        let error = |raw: &str| normalised(raw.as_bytes(), false).unwrap_err();
+        for (raw, refusal, status) in [
+            ("*", Refusal::NotAbsolute, 400),
+            ("/%", Refusal::Escape, 400),
+            ("/%4", Refusal::Escape, 400),
+            ("/%4/1", Refusal::Escape, 400),
+            ("/%zz", Refusal::Escape, 400),
+            ("/%+1", Refusal::Escape, 400),
+            ("/a%00b", Refusal::Nul, 400),
+            ("/a\0b", Refusal::Nul, 400),
+            ("/.", Refusal::DotSegment, 400),
+            ("/a/../b", Refusal::DotSegment, 400),
+            ("/a/%2E%2e/b", Refusal::DotSegment, 400),
+            ("/a/.%2e", Refusal::DotSegment, 400),
+            ("/a%2fb", Refusal::EncodedSlash, 404),
+            ("/..%2f..%2fetc", Refusal::EncodedSlash, 404),
+            ("/.git/config", Refusal::Hidden, 404),
+            ("/%2egit", Refusal::Hidden, 404),
+            ("/a/.well-known", Refusal::Hidden, 404),
+            ("/.well-known/.x", Refusal::Hidden, 404),
+            ("/...", Refusal::Hidden, 404),
+        ] {
+            assert_eq!(error(raw), refusal, "{raw}");
+            assert_eq!(refusal.status(), Status(status));
+        }
+        assert_eq!(normalised(b"/.git", true).as_deref(), Ok(&b"/.git"[..]));
+        assert_eq!(normalised(b"/..", true), Err(Refusal::DotSegment));
+    }
+
+    #[test]
+    fn no_path_is_longer_than_the_kernel_takes() {
+        let longest = format!("/{}", "a".repeat(LONGEST - 1));
+        assert!(Path::plain(longest.as_bytes()).is_some());
+        assert!(normalised(longest.as_bytes(), false).is_ok());
+        let too_long = format!("{longest}/");
+        assert!(Path::plain(too_long.as_bytes()).is_none());
+        assert_eq!(normalised(too_long.as_bytes(), false), Err(Refusal::TooLong));
+        // What counts is what the escapes stand for.
+        assert!(normalised(format!("/{}", "%61".repeat(LONGEST - 1)).as_bytes(), false).is_ok());
+    }
+
+    #[test]
+    fn relative_to_the_root() {
+        assert_eq!(Path::plain(b"/").unwrap().relative(), b".");
+        assert_eq!(Path::plain(b"/a/").unwrap().relative(), b"a/");
+        assert!(Path::plain(b"/a/").unwrap().is_directory() && !Path::plain(b"/a").unwrap().is_directory());
+    }
+
+    /// Everything but the bytes that separate.
+    const EVERYTHING: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/');
+
+    /// As little as a client can get away with.
+    const NEEDFUL: &AsciiSet = &CONTROLS.add(b'%');
+
+    proptest! {
+        #[test]
+        fn whatever_comes_out_is_safe(raw in "(/|%2e|%2F|\\.|%|%00|[a-z]|\\PC){0,24}", dotfiles: bool) {
+            if let Ok(path) = normalised(format!("/{raw}").as_bytes(), dotfiles) {
+                prop_assert!(path.starts_with(b"/") && !path.contains(&0));
+                let inner = path.strip_suffix(b"/").unwrap_or(&path);
+                for name in inner.split(|&b| b == b'/').skip(1) {
+                    prop_assert!(!name.is_empty() && name != b"." && name != b"..");
+                    prop_assert!(dotfiles || name[0] != b'.' || name == WELL_KNOWN);
+                }
+            }
+        }
+
+        #[test]
+        fn any_bytes_give_an_answer(raw: Vec<u8>, dotfiles: bool) {
+            let _ = normalised(&raw, dotfiles);
+        }
+
+        #[test]
+        fn an_encoded_path_means_the_same(names in prop::collection::vec("[^/\0]{1,8}", 1..5), slash: bool) {
+            let mut plain = format!("/{}", names.join("/"));
+            if slash {
+                plain.push('/');
+            }
+            prop_assume!(names.iter().all(|name| name != "." && name != ".."));
+            for set in [EVERYTHING, NEEDFUL] {
+                let encoded = percent_encode(plain.as_bytes(), set).to_string();
+                prop_assert_eq!(&normalised(encoded.as_bytes(), true).unwrap()[..], plain.as_bytes());
+            }
+        }
+    }
+}

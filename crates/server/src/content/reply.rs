@@ -1,0 +1,192 @@
+//! From an entry to the reply to one request for it: preconditions (RFC 9110 section 13), ranges (section 14), or
+//! the whole file.
+
+use http1::conditional::{self, Outcome};
+use http1::range::{self, ByteRange, Ranges};
+use http1::{Fields, Plan, Status};
+
+use super::Request;
+use super::entry::Entry;
+use super::table::{Pin, Place, Table};
+
+/// Digits of a multipart boundary.
+const BOUNDARY_LEN: usize = 32;
+
+/// What a request comes to.
+pub(super) enum Verdict {
+    Whole,
+    NotModified,
+    PreconditionFailed,
+    Part(ByteRange),
+    Parts(Vec<ByteRange>),
+    /// No range of it exists; with the file's size.
+    Unsatisfiable(u64),
+}
+
+/// Judges preconditions and ranges. `max_ranges` is the most that are answered one by one.
+#[inline]
+pub(super) fn judge(request: &Request<'_>, entry: &Entry, max_ranges: usize) -> Verdict {
+    let fields = &request.head.fields;
+    let is_plain = fields.if_none_match.is_none()
+        && fields.if_modified_since.is_none()
+        && fields.range.is_none()
+        && fields.if_match.is_none()
+        && fields.if_unmodified_since.is_none();
+    if is_plain { Verdict::Whole } else { judge_fields(fields, request.head.terms.body, entry, max_ranges) }
+}
+
+fn judge_fields(fields: &Fields<'_>, is_get: bool, entry: &Entry, max_ranges: usize) -> Verdict {
+    let validators = entry.validators();
+    match conditional::evaluate(fields, true, &validators) {
+        Outcome::NotModified => return Verdict::NotModified,
+        Outcome::PreconditionFailed => return Verdict::PreconditionFailed,
+        Outcome::Proceed => {}
+    }
+    // Only GET knows ranges (section 14.2).
+    let Some(value) = fields.range.filter(|_| is_get && conditional::range_applies(fields, &validators))
+    else {
+        return Verdict::Whole;
+    };
+    match range::parse(value, entry.size(), max_ranges) {
+        Ranges::Whole => Verdict::Whole,
+        Ranges::Unsatisfiable => Verdict::Unsatisfiable(entry.size()),
+        Ranges::Satisfiable(ranges) => match ranges[..] {
+            [range] => Verdict::Part(range),
+            // Parts of a coded file: it is not settled whether Content-Encoding speaks of the parts or of the
+            // multipart around them, and ignoring the field is always right (section 14.2).
+            _ if entry.coding.is_some() => Verdict::Whole,
+            _ => Verdict::Parts(ranges.to_vec()),
+        },
+    }
+}
+
+/// 200: header lines and body as they lie ready.
+#[inline]
+pub(super) fn whole(table: &mut Table, place: Place, request: &Request<'_>, own: Vec<u8>) -> Plan<Pin> {
+    let mut plan = Plan::new(own, Status::OK, request.head.terms, request.stamp);
+    plan.pin(table.pin(place));
+    let entry = table.entry(place);
+    let body = entry.marks.body;
+    plan.memory(0..body);
+    plan.end_of_head();
+    if entry.file.is_some() {
+        plan.file(0, entry.size());
+    } else {
+        plan.memory(body..entry.memory.len() as u32);
+    }
+    plan
+}
+
+/// 304: what the client has is still right.
+pub(super) fn not_modified(
+    table: &mut Table,
+    place: Place,
+    request: &Request<'_>,
+    own: Vec<u8>,
+) -> Plan<Pin> {
+    let mut plan = Plan::new(own, Status::NOT_MODIFIED, request.head.terms, request.stamp);
+    plan.pin(table.pin(place));
+    let marks = &table.entry(place).marks;
+    plan.memory(marks.validators..marks.body);
+    plan.end_of_head();
+    plan
+}
+
+/// 206 with one range.
+pub(super) fn part(
+    table: &mut Table,
+    place: Place,
+    range: ByteRange,
+    request: &Request<'_>,
+    own: Vec<u8>,
+) -> Plan<Pin> {
+    let mut plan = Plan::new(own, Status::PARTIAL_CONTENT, request.head.terms, request.stamp);
+    plan.pin(table.pin(place));
+    let entry = table.entry(place);
+    content_range(&mut plan, range, entry.size());
+    plan.field("Content-Length", itoa::Buffer::new().format(range.len).as_bytes());
+    plan.memory(entry.marks.media_type..entry.marks.body);
+    plan.end_of_head();
+    piece(&mut plan, entry, range);
+    plan
+}
+
+/// 206 with several ranges, as multipart/byteranges (section 14.6).
+pub(super) fn parts(
+    table: &mut Table,
+    place: Place,
+    ranges: &[ByteRange],
+    request: &Request<'_>,
+    own: Vec<u8>,
+) -> Plan<Pin> {
+    let boundary = boundary(table, request.now.ms);
+    let mut plan = Plan::new(own, Status::PARTIAL_CONTENT, request.head.terms, request.stamp);
+    plan.pin(table.pin(place));
+    let entry = table.entry(place);
+    let media_type = &entry.memory[entry.marks.media_type as usize..entry.marks.coding as usize];
+    let size_len = decimals(entry.size());
+    let len: u64 = ranges
+        .iter()
+        .map(|range| {
+            let head = PART.len() + BOUNDARY_LEN + media_type.len() + CONTENT_RANGE.len();
+            (head + decimals(range.first) + decimals(range.last()) + size_len) as u64 + range.len
+        })
+        .sum();
+    let len = len + (END.len() + BOUNDARY_LEN) as u64;
+    plan.field("Content-Length", itoa::Buffer::new().format(len).as_bytes());
+    plan.bytes(b"Content-Type: multipart/byteranges; boundary=");
+    plan.bytes(&boundary);
+    plan.bytes(b"\r\n");
+    plan.memory(entry.marks.coding..entry.marks.body);
+    plan.end_of_head();
+    for &range in ranges {
+        plan.bytes(b"\r\n--");
+        plan.bytes(&boundary);
+        plan.bytes(b"\r\n");
+        plan.bytes(media_type);
+        content_range(&mut plan, range, entry.size());
+        plan.bytes(b"\r\n");
+        piece(&mut plan, entry, range);
+    }
+    plan.bytes(b"\r\n--");
+    plan.bytes(&boundary);
+    plan.bytes(b"--\r\n");
+    plan
+}
+
+/// What stands around the boundary of a part, around the numbers of its Content-Range, and around the last boundary.
+const PART: &str = "\r\n--\r\n";
+const CONTENT_RANGE: &str = "Content-Range: bytes -/\r\n\r\n";
+const END: &str = "\r\n----\r\n";
+
+fn content_range(plan: &mut Plan<Pin>, range: ByteRange, size: u64) {
+    let mut digits = itoa::Buffer::new();
+    plan.bytes(b"Content-Range: bytes ");
+    plan.bytes(digits.format(range.first).as_bytes());
+    plan.bytes(b"-");
+    plan.bytes(digits.format(range.last()).as_bytes());
+    plan.bytes(b"/");
+    plan.bytes(digits.format(size).as_bytes());
+    plan.bytes(b"\r\n");
+}
+
+/// A range of the body, from where it is.
+fn piece(plan: &mut Plan<Pin>, entry: &Entry, range: ByteRange) {
+    if entry.file.is_some() {
+        plan.file(range.first, range.len);
+    } else {
+        let from = entry.marks.body + range.first as u32;
+        plan.memory(from..from + range.len as u32);
+    }
+}
+
+/// A boundary that the author of a file could not foresee and put into it.
+fn boundary(table: &mut Table, now_ms: u64) -> [u8; BOUNDARY_LEN] {
+    let (high, low) = (table.random(now_ms), table.random(!now_ms));
+    let bits = u128::from(high) << 64 | u128::from(low);
+    std::array::from_fn(|i| b"0123456789abcdef"[(bits >> (4 * i)) as usize & 15])
+}
+
+fn decimals(number: u64) -> usize {
+    number.checked_ilog10().unwrap_or(0) as usize + 1
+}

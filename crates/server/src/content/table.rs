@@ -1,0 +1,505 @@
+//! The open-file table: files that were asked for lately, ready to be sent again.
+//!
+//! Entries are found by name (normalised path and content coding) and named by slot from then on. A reply that uses
+//! an entry pins it; an entry that is replaced or forgotten while it is pinned loses its name and lives on, detached,
+//! until the last pin is given back. When a bound is reached, the second-chance algorithm (CLOCK; Corbató, "A Paging
+//! Experiment with the Multics System", 1968) finds an entry that no reply uses and that was not asked for since it
+//! last looked.
+//!
+//! The table belongs to one worker: there are no locks, and pins are plain counts.
+
+use std::hash::{BuildHasher, Hasher};
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use http1::coding::Coding;
+
+use super::entry::Entry;
+
+/// The right to use an entry's memory and file, to be given back to the table that it came from.
+///
+/// Not `Clone`, so that each is given back once. Dropping one instead keeps its entry alive for good.
+#[derive(Debug)]
+pub struct Pin(Place);
+
+/// The slot of an entry that has been found or put in. It is of use until the table next changes.
+pub(super) type Place = u32;
+
+/// What the table did, counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableCounts {
+    /// Look-ups answered by the table.
+    pub hits: u64,
+    /// Look-ups that had to go to the file system.
+    pub misses: u64,
+    /// Entries removed to make room.
+    pub evictions: u64,
+}
+
+/// What the table holds now, detached entries included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableSize {
+    /// Entries.
+    pub entries: u64,
+    /// Open descriptors.
+    pub descriptors: u64,
+    /// Bytes of header lines and small bodies.
+    pub memory_bytes: u64,
+    /// Bytes of small bodies, which are what is bounded.
+    pub body_bytes: u64,
+}
+
+/// How much the table may hold.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Entries, and so descriptors.
+    pub(super) entries: u32,
+    /// Bytes of small bodies.
+    pub(super) body_bytes: u64,
+}
+
+/// Every entry is in use by a reply, so that there is no room for another.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Full;
+
+/// Open files by name.
+#[derive(Debug)]
+pub(super) struct Table {
+    names: HashTable<Place>,
+    slots: Vec<Option<Slot>>,
+    free: Vec<Place>,
+    /// Where second chance looks next.
+    hand: usize,
+    bounds: Bounds,
+    size: TableSize,
+    hasher: DefaultHashBuilder,
+    pub(super) counts: TableCounts,
+}
+
+#[derive(Debug)]
+struct Slot {
+    path: Box<[u8]>,
+    coding: Option<Coding>,
+    hash: u64,
+    pins: u32,
+    /// Asked for since second chance last looked.
+    referenced: bool,
+    /// Still to be found by its name.
+    named: bool,
+    entry: Entry,
+}
+
+impl Table {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self {
+            names: HashTable::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            hand: 0,
+            bounds,
+            size: TableSize::default(),
+            hasher: DefaultHashBuilder::default(),
+            counts: TableCounts::default(),
+        }
+    }
+
+    /// The entry of that name.
+    #[inline]
+    pub(super) fn find(&self, path: &[u8], coding: Option<Coding>) -> Option<Place> {
+        let hash = self.hash(path, coding);
+        let is_it = |&place: &Place| {
+            let slot = self.slot(place);
+            slot.coding == coding && *slot.path == *path
+        };
+        self.names.find(hash, is_it).copied()
+    }
+
+    /// An entry that was found.
+    #[inline]
+    pub(super) fn entry(&self, place: Place) -> &Entry {
+        &self.slot(place).entry
+    }
+
+    /// Lets a found entry be believed until then.
+    pub(super) fn trust(&mut self, place: Place, until_ms: u64) {
+        self.slot_mut(place).entry.trusted_until_ms = until_ms;
+    }
+
+    /// Puts in an entry under a name, in place of the one that had it.
+    pub(super) fn insert(
+        &mut self,
+        path: &[u8],
+        coding: Option<Coding>,
+        entry: Entry,
+    ) -> Result<Place, Full> {
+        if let Some(old) = self.find(path, coding) {
+            self.forget(old);
+        }
+        while self.size.entries >= u64::from(self.bounds.entries) {
+            self.evict(|_| true)?;
+        }
+        let hash = self.hash(path, coding);
+        self.size.entries += 1;
+        self.size.descriptors += u64::from(entry.file.is_some());
+        self.size.memory_bytes += entry.memory.len() as u64;
+        self.size.body_bytes += entry.body_in_memory();
+        // A first look counts as none: what is asked for once goes before what is asked for again.
+        let slot = Slot { path: path.into(), coding, hash, pins: 0, referenced: false, named: true, entry };
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            (self.slots.len() - 1) as Place
+        });
+        self.slots[place as usize] = Some(slot);
+        let slots = &self.slots;
+        self.names
+            .insert_unique(hash, place, |&place| slots[place as usize].as_ref().map_or(0, |slot| slot.hash));
+        Ok(place)
+    }
+
+    /// Makes room for a small body; says whether there is room.
+    pub(super) fn make_room(&mut self, body_bytes: u64) -> bool {
+        if body_bytes > self.bounds.body_bytes {
+            return false;
+        }
+        while self.size.body_bytes + body_bytes > self.bounds.body_bytes {
+            if self.evict(|entry| entry.body_in_memory() > 0).is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Closes a descriptor that no reply uses.
+    pub(super) fn evict_descriptor(&mut self) -> Result<(), Full> {
+        self.evict(|entry| entry.file.is_some())
+    }
+
+    /// Removes an entry's name. The entry goes with the last of its pins.
+    pub(super) fn forget(&mut self, place: Place) {
+        let slot = self.slot_mut(place);
+        let (hash, pins) = (slot.hash, slot.pins);
+        slot.named = false;
+        if let Ok(name) = self.names.find_entry(hash, |&other| other == place) {
+            name.remove();
+        }
+        if pins == 0 {
+            self.free(place);
+        }
+    }
+
+    /// Removes all names, and keeps to other bounds from now on.
+    pub(super) fn forget_all(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
+        for place in 0..self.slots.len() as Place {
+            if self.slots[place as usize].as_ref().is_some_and(|slot| slot.named) {
+                self.forget(place);
+            }
+        }
+    }
+
+    /// Pins a found entry, and takes note that it was asked for.
+    #[inline]
+    pub(super) fn pin(&mut self, place: Place) -> Pin {
+        let slot = self.slot_mut(place);
+        slot.pins += 1;
+        slot.referenced = true;
+        Pin(place)
+    }
+
+    /// Takes a pin back.
+    #[inline]
+    pub(super) fn unpin(&mut self, Pin(place): Pin) {
+        let slot = self.slot_mut(place);
+        slot.pins -= 1;
+        if slot.pins == 0 && !slot.named {
+            self.free(place);
+        }
+    }
+
+    /// A pinned entry.
+    #[inline]
+    pub(super) fn pinned(&self, pin: &Pin) -> &Entry {
+        &self.slot(pin.0).entry
+    }
+
+    /// What it holds.
+    pub(super) fn size(&self) -> TableSize {
+        self.size
+    }
+
+    /// A number that nobody outside can foresee, another one for each `n`.
+    pub(super) fn random(&self, n: u64) -> u64 {
+        self.hasher.hash_one(n)
+    }
+
+    /// Removes an entry of that kind that no reply uses.
+    fn evict(&mut self, is_of_kind: impl Fn(&Entry) -> bool) -> Result<(), Full> {
+        // The first round may do no more than take away second chances.
+        for _ in 0..2 * self.slots.len() {
+            let at = self.hand;
+            self.hand = (at + 1) % self.slots.len();
+            let Some(slot) = &mut self.slots[at] else { continue };
+            if slot.pins > 0 || !is_of_kind(&slot.entry) {
+                continue;
+            }
+            if !std::mem::take(&mut slot.referenced) {
+                self.forget(at as Place);
+                self.counts.evictions += 1;
+                return Ok(());
+            }
+        }
+        Err(Full)
+    }
+
+    /// Empties a slot whose entry has neither name nor pins.
+    fn free(&mut self, place: Place) {
+        if let Some(slot) = self.slots[place as usize].take() {
+            self.size.entries -= 1;
+            self.size.descriptors -= u64::from(slot.entry.file.is_some());
+            self.size.memory_bytes -= slot.entry.memory.len() as u64;
+            self.size.body_bytes -= slot.entry.body_in_memory();
+            self.free.push(place);
+        }
+    }
+
+    #[inline]
+    fn hash(&self, path: &[u8], coding: Option<Coding>) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(path);
+        hasher.write_u8(coding.map_or(0, |coding| coding as u8 + 1));
+        hasher.finish()
+    }
+
+    #[inline]
+    fn slot(&self, place: Place) -> &Slot {
+        self.slots[place as usize].as_ref().expect(IN_USE)
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, place: Place) -> &mut Slot {
+        self.slots[place as usize].as_mut().expect(IN_USE)
+    }
+}
+
+/// Places do not outlive a change of the table, and a pin keeps its slot.
+const IN_USE: &str = "a slot that is named or pinned is in use";
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::fs::File;
+    use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+    use http1::coding::CodingSet;
+    use proptest::prelude::*;
+
+    use super::super::entry::Marks;
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { entries: 4, body_bytes: 100 };
+
+    fn entry(body: &[u8], file: Option<OwnedFd>) -> Entry {
+        let any = File::open("/dev/null").unwrap();
+        Entry {
+            memory: [b"\r\n", body].concat().into(),
+            file,
+            stat: sys::file::stat(&any).unwrap(),
+            marks: Marks { body: 2, ..Marks::default() },
+            coding: None,
+            siblings: CodingSet::EMPTY,
+            index: None,
+            trusted_until_ms: 0,
+            lasting: true,
+        }
+    }
+
+    fn small(body: &[u8]) -> Entry {
+        entry(body, None)
+    }
+
+    #[test]
+    fn names_are_path_and_coding() {
+        let mut table = Table::new(BOUNDS);
+        let plain = table.insert(b"/a", None, small(b"plain")).unwrap();
+        let coded = table.insert(b"/a", Some(Coding::Gzip), small(b"coded")).unwrap();
+        assert_eq!(table.find(b"/a", None), Some(plain));
+        assert_eq!(table.find(b"/a", Some(Coding::Gzip)), Some(coded));
+        assert_eq!(table.find(b"/a", Some(Coding::Brotli)), None);
+        assert_eq!(table.find(b"/b", None), None);
+    }
+
+    #[test]
+    fn an_entry_replaced_while_pinned_lives_until_unpinned() {
+        let mut table = Table::new(BOUNDS);
+        let old = table.insert(b"/a", None, small(b"old")).unwrap();
+        let (first, second) = (table.pin(old), table.pin(old));
+        let new = table.insert(b"/a", None, small(b"new")).unwrap();
+        assert_eq!(table.find(b"/a", None), Some(new));
+        table.unpin(first);
+        assert_eq!(&*table.pinned(&second).memory, b"\r\nold");
+        assert_eq!(table.size().entries, 2);
+        table.unpin(second);
+        assert_eq!((table.size().entries, table.size().body_bytes), (1, 3));
+    }
+
+    #[test]
+    fn second_chance_spares_what_was_asked_for_again() {
+        let mut table = Table::new(BOUNDS);
+        for path in [b"/1", b"/2", b"/3", b"/4"] {
+            table.insert(path, None, small(b"x")).unwrap();
+        }
+        let again = table.find(b"/1", None).unwrap();
+        let pin = table.pin(again);
+        table.unpin(pin);
+        table.insert(b"/5", None, small(b"x")).unwrap();
+        assert!(table.find(b"/1", None).is_some() && table.find(b"/2", None).is_none());
+        assert_eq!(table.counts.evictions, 1);
+    }
+
+    #[test]
+    fn a_table_full_of_pins_refuses() {
+        let mut table = Table::new(BOUNDS);
+        let pins: Vec<Pin> = (0..4_u8)
+            .map(|i| {
+                let place = table.insert(&[b'/', i], None, small(b"x")).unwrap();
+                table.pin(place)
+            })
+            .collect();
+        assert_eq!(table.insert(b"/more", None, small(b"x")), Err(Full));
+        assert_eq!(table.evict_descriptor(), Err(Full));
+        assert!(!table.make_room(97) && table.make_room(96) && !table.make_room(101));
+        for pin in pins {
+            table.unpin(pin);
+        }
+        assert!(table.make_room(97));
+        assert!(table.insert(b"/more", None, small(b"x")).is_ok());
+    }
+
+    #[test]
+    fn the_descriptor_to_close_is_one_that_is_open() {
+        let mut table = Table::new(BOUNDS);
+        table.insert(b"/1", None, small(b"x")).unwrap();
+        let file = File::open("/dev/null").unwrap();
+        table.insert(b"/2", None, entry(b"", Some(file.into()))).unwrap();
+        assert_eq!(table.size().descriptors, 1);
+        table.evict_descriptor().unwrap();
+        assert!(table.find(b"/1", None).is_some() && table.find(b"/2", None).is_none());
+        assert_eq!(table.size().descriptors, 0);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Insert { name: u8, body: u8, with_file: bool },
+        Pin(u8),
+        Unpin(usize),
+        Forget(u8),
+        ForgetAll,
+        MakeRoom(u8),
+        EvictDescriptor,
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        let name = || 0..8_u8;
+        prop_oneof![
+            6 => (name(), 0..60_u8, any::<bool>())
+                .prop_map(|(name, body, with_file)| Op::Insert { name, body, with_file }),
+            6 => name().prop_map(Op::Pin),
+            5 => any::<usize>().prop_map(Op::Unpin),
+            2 => name().prop_map(Op::Forget),
+            1 => Just(Op::ForgetAll),
+            2 => (0..120_u8).prop_map(Op::MakeRoom),
+            1 => Just(Op::EvictDescriptor),
+        ]
+    }
+
+    /// The body that the nth insertion puts in, different each time.
+    fn body(n: usize, len: u8) -> Vec<u8> {
+        (0..usize::from(len)).map(|i| (n * 31 + i) as u8).collect()
+    }
+
+    fn raw(table: &Table, pin: &Pin) -> Option<RawFd> {
+        table.pinned(pin).file.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    proptest! {
+        /// Against a map that never evicts: what the table still finds is what was put in last, what is pinned stays
+        /// as it was, and the bounds hold.
+        #[test]
+        fn agrees_with_a_map(ops in prop::collection::vec(op(), 0..120)) {
+            let mut table = Table::new(BOUNDS);
+            let mut model: HashMap<u8, Vec<u8>> = HashMap::new();
+            let mut pins: Vec<(Pin, Vec<u8>, Option<RawFd>)> = Vec::new();
+            for (n, op) in ops.into_iter().enumerate() {
+                match op {
+                    Op::Insert { name, body: len, with_file } => {
+                        let with_file = with_file || !table.make_room(u64::from(len));
+                        let content = if with_file { Vec::new() } else { body(n, len) };
+                        let file = with_file.then(|| File::open("/dev/null").unwrap().into());
+                        if table.insert(&[name], None, entry(&content, file)).is_ok() {
+                            model.insert(name, content);
+                        } else {
+                            // Only what is pinned can be in the way.
+                            prop_assert!(pins.len() >= BOUNDS.entries as usize);
+                            model.remove(&name);
+                        }
+                    }
+                    Op::Pin(name) => {
+                        if let Some(place) = table.find(&[name], None) {
+                            let pin = table.pin(place);
+                            let fd = raw(&table, &pin);
+                            pins.push((pin, model[&name].clone(), fd));
+                        }
+                    }
+                    Op::Unpin(which) => {
+                        if !pins.is_empty() {
+                            let (pin, ..) = pins.swap_remove(which % pins.len());
+                            table.unpin(pin);
+                        }
+                    }
+                    Op::Forget(name) => {
+                        if let Some(place) = table.find(&[name], None) {
+                            table.forget(place);
+                        }
+                        model.remove(&name);
+                    }
+                    Op::ForgetAll => {
+                        table.forget_all(BOUNDS);
+                        model.clear();
+                    }
+                    Op::MakeRoom(len) => {
+                        if table.make_room(u64::from(len)) {
+                            prop_assert!(table.size().body_bytes + u64::from(len) <= BOUNDS.body_bytes);
+                        }
+                    }
+                    Op::EvictDescriptor => { let _ = table.evict_descriptor(); }
+                }
+                for name in 0..8 {
+                    match table.find(&[name], None) {
+                        Some(place) => {
+                            prop_assert_eq!(&table.entry(place).memory[2..], &model[&name][..]);
+                        }
+                        // Evicted, or never there.
+                        None => { model.remove(&name); }
+                    }
+                }
+                for (pin, content, fd) in &pins {
+                    prop_assert_eq!(&table.pinned(pin).memory[2..], &content[..]);
+                    prop_assert_eq!(raw(&table, pin), *fd);
+                }
+                let size = table.size();
+                prop_assert!(size.entries <= u64::from(BOUNDS.entries));
+                prop_assert!(size.body_bytes <= BOUNDS.body_bytes);
+                let used = || table.slots.iter().flatten();
+                prop_assert_eq!(size.entries, used().count() as u64);
+                prop_assert_eq!(size.descriptors, used().filter(|s| s.entry.file.is_some()).count() as u64);
+                prop_assert_eq!(size.memory_bytes, used().map(|s| s.entry.memory.len() as u64).sum::<u64>());
+                prop_assert_eq!(table.names.len(), used().filter(|s| s.named).count());
+            }
+            for (pin, ..) in pins {
+                table.unpin(pin);
+            }
+            table.forget_all(BOUNDS);
+            prop_assert_eq!(table.size(), TableSize::default());
+            prop_assert!(table.slots.iter().all(Option::is_none));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! A table with little room.
+
+use super::*;
+
+fn tight() -> Site {
+    let site = Site::with(|settings| {
+        settings.max_open = NonZeroU32::new(3).unwrap();
+        settings.memory = 2500;
+    });
+    for i in 0..10 {
+        site.write(&format!("small{i}"), pattern(1000 + i));
+        site.write(&format!("large{i}"), pattern(20_000 + i));
+    }
+    Site::settle();
+    site
+}
+
+#[test]
+fn many_files_through_a_small_table() {
+    let mut site = tight();
+    for round in 0..3 {
+        for i in 0..10 {
+            assert_eq!(site.get(&format!("/small{i}")).body, pattern(1000 + i), "{round}");
+            assert_eq!(site.get(&format!("/large{i}")).body, pattern(20_000 + i));
+            let held = site.content.table_size();
+            assert!(held.entries <= 3 && held.descriptors <= 3 && held.body_bytes <= 2500, "{held:?}");
+            assert_eq!(descriptors_into(&site.settings.root), held.descriptors);
+        }
+    }
+    assert!(site.content.table_counts().evictions >= 57);
+}
+
+#[test]
+fn without_room_for_a_body_it_comes_from_the_file() {
+    let mut site = tight();
+    let pinned: Vec<Download> =
+        (0..2).map(|i| site.begin(&format!("GET /small{i} HTTP/1.1\r\nHost: x\r\n\r\n"))).collect();
+    assert_eq!(site.content.table_size().descriptors, 0);
+    assert_eq!(site.get("/small2").body, pattern(1002));
+    assert_eq!(site.content.table_size().descriptors, 1);
+    for download in pinned {
+        download.end(&mut site.content);
+    }
+}
+
+#[test]
+fn a_table_full_of_replies_asks_for_patience() {
+    let mut site = tight();
+    let pinned: Vec<Download> =
+        (0..3).map(|i| site.begin(&format!("GET /large{i} HTTP/1.1\r\nHost: x\r\n\r\n"))).collect();
+    let reply = site.get("/large3");
+    assert_eq!((reply.status, reply.field("retry-after")), (503, Some("1")));
+    assert_eq!(site.get("/large2").body, pattern(20_002), "what is in the table is served");
+    assert_eq!(descriptors_into(&site.settings.root), 3, "the file that found no room is closed");
+    for download in pinned {
+        download.end(&mut site.content);
+    }
+    assert_eq!(site.status("/large3"), 200);
+}
+
+/// Descriptors of this process that are open on files in a directory.
+fn descriptors_into(root: &FsPath) -> u64 {
+    let all = fs::read_dir("/proc/self/fd").unwrap().filter_map(Result::ok);
+    let targets = all.filter_map(|entry| fs::read_link(entry.path()).ok());
+    targets.filter(|target| target.parent() == Some(root)).count() as u64
+}

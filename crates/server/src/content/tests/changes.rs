@@ -1,0 +1,108 @@
+//! Files and settings that change while they are used.
+
+use super::*;
+
+const GET: &str = "GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
+
+/// A file that is sent from memory, and one that is not.
+const SIZES: [usize; 2] = [1000, 100_000];
+
+#[test]
+fn a_file_replaced_by_rename_is_served_old_or_new_and_never_mixed() {
+    for len in SIZES {
+        let mut site = Site::new();
+        let (old, new) = (pattern(len), vec![b'n'; len]);
+        site.write("a", &old);
+        Site::settle();
+        let mut download = site.begin(GET);
+        let mut received = download.take(&site.content, len / 2);
+        site.write("b", &new);
+        fs::rename(site.path("b"), site.path("a")).unwrap();
+        assert_eq!(site.get("/a").body, old, "believed for a while");
+        site.later();
+        assert_eq!(site.get("/a").body, new);
+        assert!(site.content.intact(download.pin()), "the old file is still there to be sent");
+        received.extend(download.take(&site.content, usize::MAX));
+        assert_eq!(Reply::parse(&received).body, old);
+        assert_eq!(site.content.table_size().entries, 2);
+        download.end(&mut site.content);
+        assert_eq!(site.content.table_size().entries, 1);
+        assert_eq!(site.get("/a").body, new);
+    }
+}
+
+#[test]
+fn a_file_removed_is_sent_to_its_end_and_then_gone() {
+    for len in SIZES {
+        let mut site = Site::new();
+        site.write("a", pattern(len));
+        let mut download = site.begin(GET);
+        let mut received = download.take(&site.content, 500);
+        fs::remove_file(site.path("a")).unwrap();
+        site.later();
+        assert_eq!(site.status("/a"), 404);
+        assert!(site.content.intact(download.pin()));
+        received.extend(download.take(&site.content, usize::MAX));
+        assert_eq!(Reply::parse(&received).body, pattern(len));
+        download.end(&mut site.content);
+        assert_eq!(site.content.table_size(), TableSize::default());
+    }
+}
+
+#[test]
+fn a_large_file_changed_in_place_is_noticed() {
+    let changes: [fn(&FsPath); 4] = [
+        |path| File::options().write(true).open(path).unwrap().set_len(50_000).unwrap(),
+        |path| File::options().append(true).open(path).unwrap().write_all(b"more").unwrap(),
+        |path| File::options().write(true).open(path).unwrap().write_all_at(b"x", 99_999).unwrap(),
+        // As a copying tool does that restores the time.
+        |path| {
+            let file = File::options().write(true).open(path).unwrap();
+            file.write_all_at(b"x", 99_999).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + LONG_AGO).unwrap();
+        },
+    ];
+    for change in changes {
+        let mut site = Site::new();
+        site.write("a", pattern(100_000));
+        Site::settle();
+        let mut download = site.begin(GET);
+        download.take(&site.content, 50_000);
+        assert!(site.content.intact(download.pin()));
+        change(&site.path("a"));
+        assert!(!site.content.intact(download.pin()));
+        download.end(&mut site.content);
+    }
+}
+
+#[test]
+fn a_small_file_changed_in_place_is_sent_as_it_was() {
+    let mut site = Site::new();
+    site.write("a", "before");
+    Site::settle();
+    let mut download = site.begin(GET);
+    let mut received = download.take(&site.content, 10);
+    fs::write(site.path("a"), "after it").unwrap();
+    assert!(site.content.intact(download.pin()));
+    received.extend(download.take(&site.content, usize::MAX));
+    assert_eq!(Reply::parse(&received).text(), "before");
+    download.end(&mut site.content);
+    site.later();
+    assert_eq!(site.get("/a").text(), "after it");
+}
+
+#[test]
+fn other_settings_reach_the_next_request_and_not_the_one_under_way() {
+    let mut site = Site::new();
+    site.write("a", pattern(100_000));
+    let mut download = site.begin(GET);
+    let mut received = download.take(&site.content, 10);
+    let other = site.keep.path().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("a"), "other").unwrap();
+    site.reconfigure(|settings| settings.root = other);
+    assert_eq!(site.get("/a").text(), "other");
+    received.extend(download.take(&site.content, usize::MAX));
+    assert_eq!(Reply::parse(&received).body, pattern(100_000));
+    download.end(&mut site.content);
+}

@@ -1,0 +1,86 @@
+//! Index files, redirects and listings.
+
+use super::*;
+
+#[test]
+fn an_index_file_stands_for_its_directory() {
+    let mut site = Site::with(|settings| settings.index = vec!["index.html".into(), "index.txt".into()]);
+    site.write("index.html", "root");
+    site.write("sub/index.txt", "sub");
+    site.write("both/index.html", "first");
+    site.write("both/index.txt", "second");
+    fs::create_dir_all(site.path("odd/index.html")).unwrap();
+    site.write("odd/index.txt", "odd");
+    for _ in 0..2 {
+        assert_eq!(site.get("/").text(), "root");
+        assert_eq!(site.get("/").field("content-type"), Some("text/html; charset=utf-8"));
+        assert_eq!(site.get("/sub/").text(), "sub");
+        assert_eq!(site.get("/sub/").field("content-type"), Some("text/plain; charset=utf-8"));
+        assert_eq!(site.get("/both/").text(), "first");
+        assert_eq!(site.get("/odd/").text(), "odd");
+    }
+    fs::remove_file(site.path("both/index.html")).unwrap();
+    site.later();
+    assert_eq!(site.get("/both/").text(), "second");
+    fs::remove_file(site.path("both/index.txt")).unwrap();
+    site.later();
+    assert_eq!(site.status("/both/"), 403);
+    site.write("both/index.txt", "third");
+    assert_eq!(site.get("/both/").text(), "third", "misses are not remembered");
+}
+
+#[test]
+fn a_missing_slash_is_added() {
+    let mut site = Site::new();
+    site.write("sub/index.html", "x");
+    fs::create_dir(site.path("o\\d?d d%")).unwrap();
+    let location = |site: &mut Site, target: &str| {
+        let reply = site.get(target);
+        assert_eq!(reply.status, 301);
+        reply.field("location").unwrap().to_owned()
+    };
+    assert_eq!(location(&mut site, "/sub"), "/sub/");
+    assert_eq!(location(&mut site, "/sub?a=b&c"), "/sub/?a=b&c");
+    assert_eq!(location(&mut site, "/sub?"), "/sub/?");
+    assert_eq!(location(&mut site, "//sub"), "/sub/", "not the host sub");
+    assert_eq!(location(&mut site, "/o%5Cd%3fd%20d%25"), "/o%5Cd%3Fd%20d%25/");
+    let reply = site.request("HEAD", "/sub", "");
+    assert_eq!((reply.status, reply.body.len()), (301, 0));
+}
+
+#[test]
+fn listings_show_what_can_be_had() {
+    let mut site = Site::with(|settings| settings.listing = true);
+    site.write("d/b.txt", pattern(2048));
+    site.write("d/<i>\"&.txt", "x");
+    site.write("d/a:b", "x");
+    site.write("d/.hidden", "x");
+    site.write("d/sub/x", "x");
+    site.write("outside", "x");
+    symlink("b.txt", site.path("d/link")).unwrap();
+    symlink("/etc/passwd", site.path("d/escape")).unwrap();
+    std::os::unix::net::UnixListener::bind(site.path("d/socket")).unwrap();
+    let reply = site.get("/d/");
+    assert_eq!(reply.field("content-type"), Some("text/html; charset=utf-8"));
+    let text = reply.text();
+    let hrefs: Vec<&str> =
+        text.split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    assert_eq!(hrefs, ["../", "sub/", "%3Ci%3E%22&#38;.txt", "a%3Ab", "b.txt", "link"]);
+    assert!(text.contains(">&#60;i&#62;&#34;&#38;.txt</a>") && !text.contains("<i>"), "{text}");
+    assert!(text.contains("2.0 KiB") && text.contains("Fri, 14 Jul 2017 02:40:00 GMT"), "{text}");
+    assert!(!site.get("/").text().contains("../"));
+    assert!(site.request("HEAD", "/d/", "").body.is_empty());
+    site.write("d/index.html", "index");
+    assert_eq!(site.get("/d/").text(), "index");
+}
+
+#[test]
+fn listings_are_bounded() {
+    let mut site = Site::with(|settings| settings.listing = true);
+    for i in 0..4100 {
+        File::create(site.path(&format!("{i}"))).unwrap();
+    }
+    let reply = site.get("/");
+    assert_eq!(reply.text().matches("<tr><td>").count(), 4096);
+    assert!(reply.text().contains("only 4096 names"));
+}

@@ -1,0 +1,211 @@
+//! The service over real directories, asked through the real connection state machine.
+
+mod bounds;
+mod changes;
+mod directories;
+mod error_pages;
+mod files;
+mod header_rules;
+mod precompressed;
+mod preconditions;
+mod ranges;
+mod symbolic_links;
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Write;
+use std::num::NonZeroU32;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::{Path as FsPath, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use globset::GlobBuilder;
+use http1::{Connection, Ended, Limits, Segment, Step, Tick};
+use sys::file::Symlinks;
+use tempfile::TempDir;
+
+use super::*;
+use crate::config::HeaderRule;
+
+/// Long before now, so that files dated so have settled; with a fraction of a second.
+const LONG_AGO: Duration = Duration::from_nanos(1_500_000_000_123_456_789);
+
+/// A document root, and the service for it.
+struct Site {
+    keep: TempDir,
+    settings: FileSettings,
+    content: Content,
+    now_ms: u64,
+}
+
+/// A reply as a client sees it.
+#[derive(Debug)]
+struct Reply {
+    status: u16,
+    fields: HashMap<String, String>,
+    body: Vec<u8>,
+}
+
+impl Reply {
+    fn parse(bytes: &[u8]) -> Self {
+        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").expect("a blank line");
+        let head = std::str::from_utf8(&bytes[..end]).unwrap();
+        let mut lines = head.split("\r\n");
+        let status = lines.next().unwrap()[9..12].parse().unwrap();
+        let mut fields = HashMap::new();
+        for line in lines {
+            let (name, value) = line.split_once(": ").unwrap();
+            let before = fields.insert(name.to_lowercase(), value.to_owned());
+            assert_eq!(before, None, "{name} twice");
+        }
+        Self { status, fields, body: bytes[end + 4..].to_vec() }
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        self.fields.get(name).map(String::as_str)
+    }
+
+    fn etag(&self) -> &str {
+        self.field("etag").unwrap()
+    }
+
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+}
+
+/// A reply under way, which has a file or memory pinned.
+struct Download {
+    connection: Connection<Pin>,
+    limits: Limits,
+}
+
+impl Download {
+    /// All that is to be sent, read as the driver would read it.
+    fn take(&mut self, content: &Content, at_most: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for segment in self.connection.output() {
+            match segment {
+                Segment::Own(own) => bytes.extend_from_slice(own),
+                Segment::Memory(pin, range) => {
+                    bytes.extend_from_slice(&content.memory(pin)[range.start as usize..range.end as usize]);
+                }
+                Segment::File(pin, offset, len) => {
+                    let mut part = vec![0; len as usize];
+                    let n = sys::file::read_at(content.file(pin), &mut part, offset).unwrap();
+                    bytes.extend_from_slice(&part[..n]);
+                }
+            }
+        }
+        bytes.truncate(at_most);
+        self.connection.sent(&self.limits, Tick(0), bytes.len() as u64);
+        bytes
+    }
+
+    fn pin(&self) -> &Pin {
+        let pinned = self.connection.output().find_map(|segment| match segment {
+            Segment::Memory(pin, _) | Segment::File(pin, ..) => Some(pin),
+            Segment::Own(_) => None,
+        });
+        pinned.expect("something of the entry is still to be sent")
+    }
+
+    fn end(mut self, content: &mut Content) {
+        if self.connection.is_replying() {
+            self.connection.abort();
+        }
+        let Ended { pin, .. } = self.connection.release().unwrap();
+        if let Some(pin) = pin {
+            content.unpin(pin);
+        }
+    }
+}
+
+impl Site {
+    fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut FileSettings)) -> Self {
+        let keep = tempfile::tempdir().unwrap();
+        let root = keep.path().join("root");
+        fs::create_dir(&root).unwrap();
+        let mut settings = FileSettings::new(root);
+        change(&mut settings);
+        let content = Content::new(&settings, 8).unwrap();
+        Self { keep, settings, content, now_ms: 1_000_000 }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.settings.root.join(name)
+    }
+
+    /// Writes a file that was last modified long ago and has settled.
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        self.write_dated(name, content, LONG_AGO);
+    }
+
+    fn write_dated(&self, name: &str, content: impl AsRef<[u8]>, modified: Duration) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + modified).unwrap();
+    }
+
+    /// Waits until nothing that was done so far could be repeated unnoticed within the file system's clock.
+    fn settle() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+
+    /// Lets what is in the table go out of date.
+    fn later(&mut self) {
+        self.now_ms += 1001;
+    }
+
+    fn begin(&mut self, request: &str) -> Download {
+        let limits = Limits::default();
+        let mut connection = Connection::new(Tick(0), &limits);
+        let (_, step) = connection.receive(&limits, Tick(0), request.as_bytes(), false).unwrap();
+        let Step::Request(head) = step else { panic!("{request:?} is no request") };
+        let unix_secs = sys::clock::realtime_secs();
+        let plan = self.content.answer(&head, self.now_ms, unix_secs, Vec::new(), &Stamp::new("", unix_secs));
+        connection.respond(&limits, Tick(0), plan);
+        Download { connection, limits }
+    }
+
+    fn request(&mut self, method: &str, target: &str, fields: &str) -> Reply {
+        let mut download = self.begin(&format!("{method} {target} HTTP/1.1\r\nHost: x\r\n{fields}\r\n"));
+        let bytes = download.take(&self.content, usize::MAX);
+        download.end(&mut self.content);
+        let reply = Reply::parse(&bytes);
+        if let Some(length) = reply.field("content-length").filter(|_| method != "HEAD") {
+            assert_eq!(length.parse(), Ok(reply.body.len()));
+        }
+        reply
+    }
+
+    fn get(&mut self, target: &str) -> Reply {
+        self.request("GET", target, "")
+    }
+
+    fn get_with(&mut self, target: &str, fields: &str) -> Reply {
+        self.request("GET", target, &format!("{fields}\r\n"))
+    }
+
+    fn status(&mut self, target: &str) -> u16 {
+        self.get(target).status
+    }
+
+    fn reconfigure(&mut self, change: impl FnOnce(&mut FileSettings)) {
+        change(&mut self.settings);
+        self.content.reconfigure(&self.settings, 8).unwrap();
+    }
+}
+
+/// Something that is not the same anywhere.
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 7 + i / 256) as u8).collect()
+}

@@ -1,0 +1,112 @@
+//! Validators and what they are asked.
+
+use super::*;
+
+#[test]
+fn what_the_client_has_is_not_sent_again() {
+    let mut site = Site::new();
+    site.write("a.html", "content");
+    Site::settle();
+    let first = site.get("/a.html");
+    let etag = first.etag().to_owned();
+    let modified = first.field("last-modified").unwrap().to_owned();
+    for fields in [
+        format!("If-None-Match: {etag}"),
+        format!("If-None-Match: \"x\", W/{etag}"),
+        "If-None-Match: *".to_owned(),
+        format!("If-Modified-Since: {modified}"),
+        "If-Modified-Since: Sat, 01 Jan 2022 00:00:00 GMT".to_owned(),
+        // The tag is the better witness.
+        format!("If-None-Match: {etag}\r\nIf-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT"),
+        format!("If-None-Match: {etag}\r\nRange: bytes=0-1"),
+    ] {
+        let reply = site.get_with("/a.html", &fields);
+        assert_eq!((reply.status, reply.body.len()), (304, 0), "{fields}");
+        assert_eq!(reply.etag(), etag);
+        assert_eq!(reply.field("last-modified"), Some(&*modified));
+        for absent in ["content-length", "content-type", "accept-ranges"] {
+            assert_eq!(reply.field(absent), None);
+        }
+    }
+    for fields in [
+        "If-None-Match: \"x\"".to_owned(),
+        format!("If-None-Match: \"x\"\r\nIf-Modified-Since: {modified}"),
+        "If-Modified-Since: Thu, 13 Jul 2017 02:40:00 GMT".to_owned(),
+        "If-Modified-Since: yesterday".to_owned(),
+        format!("If-Match: {etag}"),
+        format!("If-Unmodified-Since: {modified}"),
+    ] {
+        let reply = site.get_with("/a.html", &fields);
+        assert_eq!((reply.status, reply.text()), (200, "content"), "{fields}");
+    }
+    for fields in ["If-Match: \"x\"", "If-Unmodified-Since: Thu, 13 Jul 2017 02:40:00 GMT"] {
+        assert_eq!(site.get_with("/a.html", fields).status, 412, "{fields}");
+    }
+    assert_eq!(site.request("HEAD", "/a.html", &format!("If-None-Match: {etag}\r\n")).status, 304);
+}
+
+#[test]
+fn tags_tell_contents_apart() {
+    let mut site = Site::new();
+    let mut tags = Vec::new();
+    let whole_second = Duration::from_secs(LONG_AGO.as_secs());
+    // Another size, another time, and the whole second that build tools give to files of any content.
+    for (content, modified) in [
+        ("one", LONG_AGO),
+        ("three", LONG_AGO),
+        ("one", LONG_AGO + Duration::from_nanos(1)),
+        ("one", whole_second),
+        ("two", whole_second),
+    ] {
+        site.write_dated("a", content, modified);
+        Site::settle();
+        site.later();
+        if modified == whole_second {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        tags.push(site.get("/a").etag().to_owned());
+    }
+    for (i, tag) in tags.iter().enumerate() {
+        assert!(!tags[..i].contains(tag), "{tags:?}");
+    }
+}
+
+#[test]
+fn replicas_agree_on_tags() {
+    let (mut one, mut other) = (Site::new(), Site::new());
+    one.write("a", "content");
+    other.write("a", "content");
+    Site::settle();
+    assert_eq!(one.get("/a").etag(), other.get("/a").etag());
+}
+
+#[test]
+fn a_file_changed_this_moment_has_no_validators_yet() {
+    let mut site = Site::new();
+    // Under load this may take longer than a tick once or twice.
+    let reply = (0..100).map(|_| {
+        site.write("a", "content");
+        site.later();
+        site.get("/a")
+    });
+    let reply = reply.into_iter().find(|reply| reply.field("etag").is_none()).unwrap();
+    assert_eq!((reply.text(), reply.field("last-modified")), ("content", None));
+    assert_eq!(
+        site.get_with("/a", "If-None-Match: \"x\"\r\nRange: bytes=0-0\r\nIf-Range: \"x\"").status,
+        200
+    );
+    Site::settle();
+    site.now_ms += 50;
+    let reply = site.get("/a");
+    assert!(reply.field("etag").is_some() && reply.field("last-modified").is_some());
+}
+
+#[test]
+fn a_date_in_the_future_is_not_given() {
+    let mut site = Site::new();
+    let tomorrow = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    site.write_dated("a", "content", tomorrow + Duration::from_hours(24));
+    Site::settle();
+    let reply = site.get("/a");
+    assert!(reply.field("last-modified").is_none() && reply.field("etag").is_some());
+}

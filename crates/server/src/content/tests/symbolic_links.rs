@@ -1,0 +1,66 @@
+//! Links under each policy, and attempts to leave the root.
+
+use super::*;
+
+fn site(symlinks: Symlinks) -> Site {
+    let site = Site::with(|settings| settings.symlinks = symlinks);
+    fs::write(site.keep.path().join("secret"), "secret").unwrap();
+    fs::create_dir(site.keep.path().join("private")).unwrap();
+    fs::write(site.keep.path().join("private/secret"), "secret").unwrap();
+    site.write("file", "inside");
+    site.write("sub/file", "inside");
+    let link = |target: &FsPath, name: &str| symlink(target, site.path(name)).unwrap();
+    link("file".as_ref(), "beneath");
+    link("../file".as_ref(), "sub/up");
+    link("sub".as_ref(), "directory");
+    link(&site.keep.path().join("secret"), "absolute");
+    link("../secret".as_ref(), "relative");
+    link("../private".as_ref(), "through");
+    link("../../secret".as_ref(), "sub/deep");
+    link("loop".as_ref(), "loop");
+    site
+}
+
+const INSIDE: [&str; 3] = ["/beneath", "/sub/up", "/directory/file"];
+const OUTSIDE: [&str; 5] = ["/absolute", "/relative", "/through/secret", "/sub/deep", "/directory/deep"];
+
+#[test]
+fn beneath_the_root_they_are_followed() {
+    let mut site = site(Symlinks::Beneath);
+    for target in INSIDE {
+        assert_eq!(site.get(target).text(), "inside", "{target}");
+    }
+    for target in OUTSIDE {
+        assert_eq!(site.status(target), 404, "{target}");
+    }
+    assert_eq!(site.status("/loop"), 404);
+    assert_eq!(site.status("/through"), 404, "not even a redirect");
+    assert_eq!(site.status("/directory"), 301);
+}
+
+#[test]
+fn none_or_any() {
+    let mut none = site(Symlinks::None);
+    for target in INSIDE.iter().chain(&OUTSIDE) {
+        assert_eq!(none.status(target), 404, "{target}");
+    }
+    assert_eq!(none.get("/sub/file").text(), "inside");
+    let mut any = site(Symlinks::Any);
+    for target in INSIDE {
+        assert_eq!(any.get(target).text(), "inside", "{target}");
+    }
+    for target in OUTSIDE {
+        assert_eq!(any.get(target).text(), "secret", "{target}");
+    }
+    assert_eq!(any.status("/../secret"), 400, "paths can't climb all the same");
+}
+
+#[test]
+fn a_link_that_is_turned_outwards_is_noticed() {
+    let mut site = site(Symlinks::Beneath);
+    assert_eq!(site.get("/beneath").text(), "inside");
+    fs::remove_file(site.path("beneath")).unwrap();
+    symlink("../secret", site.path("beneath")).unwrap();
+    site.later();
+    assert_eq!(site.status("/beneath"), 404);
+}

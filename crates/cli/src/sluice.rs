@@ -69,7 +69,7 @@ const USUAL_STATUS: &str = "127.0.0.1:8081";
 
 fn main() -> ExitCode {
     let result = match Sluice::parse().command {
-        Command::Serve(options) => serve(&options.source()),
+        Command::Serve(options) => serve(options.source()),
         Command::Check(options) => check(&options.source()),
         Command::Status { address, config, json, watch } => status(address, config, json, watch),
         Command::Architectures => architectures(),
@@ -86,9 +86,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn serve(source: &Source) -> anyhow::Result<()> {
-    source.load()?;
-    anyhow::bail!("this build has no event loop yet")
+fn serve(source: Source) -> anyhow::Result<()> {
+    Ok(server::run(source)?)
 }
 
 fn check(source: &Source) -> anyhow::Result<()> {

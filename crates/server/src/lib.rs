@@ -1,8 +1,23 @@
-//! The server.
+//! The server: everything between settings and sockets.
+//!
+//! [`run`] opens sockets and logs, drops privileges, and hands a [`service`] and the listeners to an [`architecture`],
+//! which lets [`conversation`]s (a socket and an `http1::Connection` each) answer from [`content`].
 
+pub mod accept;
 pub mod access_log;
+pub mod architecture;
+pub mod buffers;
 pub mod config;
 pub mod content;
+pub mod conversation;
 pub mod counters;
 pub mod error_log;
+pub mod listeners;
+pub mod service;
+pub mod shutdown;
+pub mod slab;
 pub mod status;
+pub mod supervisor;
+pub mod timers;
+
+pub use supervisor::{RunError, run};

@@ -110,6 +110,12 @@ pub fn listen_unix(path: &Path, mode: Option<u32>, backlog: u32) -> io::Result<O
     Ok(socket)
 }
 
+/// Whether an error of [`accept`] says that descriptors or memory ran out, here or in the whole system: trying again at
+/// once is useless. accept(2), "Errors".
+pub fn is_exhaustion(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
 /// Takes the first connection of the accept queue. accept4(2).
 ///
 /// Besides `WouldBlock`: `EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM` leave the connection in the queue; `ECONNABORTED` and

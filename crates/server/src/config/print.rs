@@ -70,6 +70,10 @@ fn event_and_tcp(page: &mut Page, settings: &Settings) {
         Some(bytes) => page.size("send_buffer", u64::from(bytes)),
         None => page.line_or("send_buffer", None::<NonZeroU32>, "what the kernel adapts it to"),
     }
+    match settings.connections.defer_accept {
+        Some(time) => page.time("defer_accept", time),
+        None => page.line_or("defer_accept", None::<NonZeroU32>, "accepted when established"),
+    }
 }
 
 fn limits_and_timeouts(page: &mut Page, settings: &Settings) {

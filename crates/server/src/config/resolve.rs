@@ -89,8 +89,10 @@ fn connections(keys: &mut Keys<'_>, requests: NonZeroU32) -> ConnectionSettings 
     let mut tcp = keys.table("tcp");
     let nodelay = tcp.take("nodelay", default.nodelay, keys::flag);
     let send_buffer = tcp.take_opt("send_buffer", keys::size(4 * KIB..=GIB));
+    let defer_accept =
+        tcp.take_opt("defer_accept", keys::time(Duration::from_secs(1)..=Duration::from_mins(1)));
     tcp.end();
-    ConnectionSettings { backlog, max, requests, send_buffer, nodelay }
+    ConnectionSettings { backlog, max, requests, send_buffer, nodelay, defer_accept }
 }
 
 /// The limits of one request, and the number of requests on a connection.

@@ -141,6 +141,9 @@ pub struct ConnectionSettings {
     pub requests: NonZeroU32,
     /// A fixed send buffer in bytes (`SO_SNDBUF`, socket(7)); `None`: the kernel adapts it.
     pub send_buffer: Option<u32>,
+    /// A connection is handed to the server when its request has begun to arrive, or after about this long
+    /// (`TCP_DEFER_ACCEPT`, tcp(7)). Not set: as soon as it is established.
+    pub defer_accept: Option<Duration>,
     /// Small segments are sent at once (`TCP_NODELAY`, tcp(7)).
     pub nodelay: bool,
 }
@@ -301,6 +304,7 @@ impl Default for ConnectionSettings {
             max: None,
             requests: const { NonZeroU32::new(1_000_000).unwrap() },
             send_buffer: None,
+            defer_accept: None,
             nodelay: true,
         }
     }

@@ -1,0 +1,79 @@
+//! When accepting is possible, and how much of it.
+//!
+//! The accept limit (`config::AcceptLimit`) is the 2004 paper's (Brecht, Pariag, Gammo, "accept()able strategies"): an
+//! upper bound on connections accepted consecutively before the server turns to its work phase. The gate is what
+//! bounds connections altogether.
+
+use http1::Tick;
+
+use crate::config::AcceptLimit;
+
+impl AcceptLimit {
+    /// How many connections one accept phase may take.
+    pub fn budget(self) -> u32 {
+        match self {
+            Self::Limit(limit) => limit.get(),
+            Self::Unlimited => u32::MAX,
+        }
+    }
+}
+
+/// When accepting is possible: below the bound on connections, and not just after descriptors ran out.
+///
+/// At the bound the server stops accepting; the kernel's accept queue holds the clients, and its backlog bounds them.
+/// Accepting only to close again would cost more and tell them less.
+#[derive(Debug)]
+pub struct Gate {
+    max_connections: u32,
+    paused_until: Option<Tick>,
+}
+
+/// After descriptors ran out: long enough that trying again costs nothing, short enough that nobody notices.
+const BACK_OFF_TICKS: u32 = 100 / Tick::MS;
+
+impl Gate {
+    /// A gate that lets `max_connections` be open at once.
+    pub fn new(max_connections: u32) -> Self {
+        Self { max_connections, paused_until: None }
+    }
+
+    /// Changes the bound. Connections above it are not closed; they are just not replaced.
+    pub fn set_max_connections(&mut self, max_connections: u32) {
+        self.max_connections = max_connections;
+    }
+
+    /// Descriptors (or memory) ran out: no accepting for a while.
+    pub fn back_off(&mut self, now: Tick) {
+        self.paused_until = Some(now.after(BACK_OFF_TICKS));
+    }
+
+    /// How many more connections there is room for.
+    pub fn room(&mut self, open: u32, now: Tick) -> u32 {
+        if self.paused_until.is_some_and(|until| until.reached(now)) {
+            self.paused_until = None;
+        }
+        if self.paused_until.is_some() { 0 } else { self.max_connections.saturating_sub(open) }
+    }
+
+    /// When a pause ends, if there is one.
+    pub fn paused_until(&self) -> Option<Tick> {
+        self.paused_until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_ends_by_itself_and_the_bound_holds() {
+        let mut gate = Gate::new(10);
+        assert_eq!(gate.room(7, Tick(0)), 3);
+        assert_eq!(gate.room(12, Tick(0)), 0);
+        gate.back_off(Tick(0));
+        assert_eq!(gate.room(0, Tick(BACK_OFF_TICKS - 1)), 0);
+        assert_eq!(gate.paused_until(), Some(Tick(BACK_OFF_TICKS)));
+        assert_eq!(gate.room(0, Tick(BACK_OFF_TICKS)), 10);
+        assert_eq!(gate.paused_until(), None);
+    }
+}

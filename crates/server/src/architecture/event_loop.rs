@@ -1,0 +1,555 @@
+//! The event loop of the event-driven architectures: get-events phase, accept phase, work phase, over and over
+//! (Brecht et al. 2004, section 3.1; Pariag et al. 2007, section 3).
+//!
+//! The get-events phase gathers which sockets can go on. The accept phase takes connections out of the accept queue,
+//! as many as the accept limit allows. The work phase lets every connection that can go on read, answer and write for
+//! its share of the turn. Timers are looked at last. Nothing blocks but the get-events phase, and the disk.
+//!
+//! What is left undone is remembered, not waited for: a connection that used up its share and a listener that an
+//! accept limit left non-empty are both come back to after a get-events phase that does not wait. (An edge trigger
+//! will not repeat itself for either.)
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use http1::{End, Tick};
+use sys::event::Events;
+use sys::socket::{self, PeerAddress};
+
+use super::events::{EventMechanism, Registration};
+use crate::accept::Gate;
+use crate::config::{AcceptLimit, Settings};
+use crate::conversation::{Conversation, Turn};
+use crate::counters::{ConnectionState, Failure, Reset};
+use crate::error_log::Limited;
+use crate::listeners::{Listener, Listeners};
+use crate::service::Service;
+use crate::shutdown::{Phase, Shutdown};
+use crate::slab::Slab;
+use crate::supervisor;
+use crate::timers::Timers;
+
+/// One event loop and everything it serves.
+pub struct EventLoop {
+    service: Service,
+    events: EventMechanism,
+    /// What the last get-events phase brought.
+    ready: Events,
+    connections: Slab<Registered>,
+    timers: Timers,
+    ports: Vec<Port>,
+    gate: Gate,
+    accept_limit: AcceptLimit,
+    work_phase_skips_new: bool,
+    /// Connections for the coming work phase.
+    work: Vec<u32>,
+    /// Connections that have used up their share of this turn.
+    unfinished: Vec<u32>,
+    drain: Option<Drain>,
+    drain_timeout_ticks: u32,
+    shutdown: Arc<Shutdown>,
+    /// Where the search for an idle connection goes on.
+    pressure_hand: u32,
+    complaints: Limited,
+}
+
+/// A connection and what its socket is registered for.
+struct Registered {
+    conversation: Conversation,
+    registration: Registration,
+    /// When the timer wheel will have it looked at.
+    wake_up: Tick,
+}
+
+/// A listener in the loop.
+struct Port {
+    listener: Arc<Listener>,
+    registration: Registration,
+    /// It may have connections waiting.
+    pending: bool,
+    /// It takes no new handshakes any more and is closed once it has been empty this long.
+    retiring: Option<Tick>,
+}
+
+/// A drain under way.
+struct Drain {
+    /// Before this, idle connections are left open for a request that may be on its way.
+    idle_until: Tick,
+    /// At this, what is left is cut off.
+    give_up: Tick,
+}
+
+/// Tokens of listeners and of the supervisor lie above those of connections.
+const LISTENERS: u64 = 1 << 32;
+const SUPERVISOR: u64 = 1 << 33;
+
+/// How long a closing listener goes on accepting after it has refused new handshakes, for those under way to finish.
+const RETIRE_TICKS: u32 = 100 / Tick::MS;
+/// How long a drain leaves idle connections open, so that a request that is on its way finds somebody.
+const DRAIN_IDLE_TICKS: u32 = 500 / Tick::MS;
+/// Under pressure, how many connections are looked at for one that is idle.
+const PRESSURE_LOOKS: u32 = 64;
+
+impl EventLoop {
+    /// Sets up the event mechanism and registers the listeners.
+    ///
+    /// # Errors
+    ///
+    /// The mechanism can't be set up.
+    pub fn new(
+        service: Service,
+        listeners: Listeners,
+        settings: &Settings,
+        shutdown: Arc<Shutdown>,
+    ) -> io::Result<Self> {
+        let mut events = EventMechanism::new(settings.event.mechanism)?;
+        events.watch(shutdown.as_fd(), SUPERVISOR)?;
+        let now = service.clock.tick;
+        let mut this = Self {
+            service,
+            events,
+            ready: Events::with_capacity(Events::DEFAULT_CAPACITY),
+            connections: Slab::new(),
+            timers: Timers::new(now),
+            ports: Vec::new(),
+            gate: Gate::new(supervisor::max_connections(settings)),
+            accept_limit: settings.event.accept_limit,
+            work_phase_skips_new: settings.event.work_phase_skips_new,
+            work: Vec::new(),
+            unfinished: Vec::new(),
+            drain: None,
+            drain_timeout_ticks: http1::Timeouts::ticks(settings.drain_timeout.as_millis() as u64),
+            shutdown,
+            pressure_hand: 0,
+            complaints: Limited::default(),
+        };
+        this.set_listeners(listeners)?;
+        Ok(this)
+    }
+
+    /// Serves until drained or stopped.
+    ///
+    /// # Errors
+    ///
+    /// The event mechanism stops working.
+    pub fn run(mut self) -> io::Result<()> {
+        while self.shutdown.phase() != Phase::Stop {
+            self.get_events_phase()?;
+            self.accept_phase()?;
+            self.work_phase();
+            self.timers_phase();
+            if self.drain_phase() {
+                break;
+            }
+            self.service.counters.phases.add(1);
+        }
+        self.close_all();
+        Ok(())
+    }
+
+    /// Waits until a socket can go on, a timer comes up or the supervisor calls, and sorts what came.
+    fn get_events_phase(&mut self) -> io::Result<()> {
+        let timeout_ms = self.wait_at_most_ms();
+        let count = self.events.get(&mut self.ready, timeout_ms)?;
+        self.service.counters.event_waits.add(1);
+        self.service.begin_turn();
+        std::mem::swap(&mut self.work, &mut self.unfinished);
+        for at in 0..count {
+            let Some(event) = self.ready.get(at) else { break };
+            if event.token < LISTENERS {
+                let index = event.token as u32;
+                if let Some(registered) = self.connections.get_mut(index) {
+                    let gone = event.hang_up || event.error;
+                    registered.conversation.note(event.readable, event.writable, gone);
+                    self.work.push(index);
+                }
+            } else if event.token < SUPERVISOR {
+                if let Some(port) = self.ports.get_mut((event.token - LISTENERS) as usize) {
+                    port.pending = true;
+                }
+            } else {
+                self.heed_supervisor()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes connections out of the accept queues, at most as many as the accept limit says.
+    fn accept_phase(&mut self) -> io::Result<()> {
+        if !self.ports.iter().any(|port| port.pending) {
+            return Ok(());
+        }
+        let mut budget = self.accept_limit.budget();
+        let mut accepted = 0;
+        for at in 0..self.ports.len() {
+            while self.ports[at].pending && budget > 0 {
+                if !self.has_room() {
+                    break;
+                }
+                match socket::accept_from(&*self.ports[at].listener) {
+                    Ok((socket, peer)) => {
+                        budget -= 1;
+                        accepted += 1;
+                        self.open(socket, peer)?;
+                    }
+                    Err(error) => self.accept_failed(at, &error),
+                }
+            }
+        }
+        self.service.counters.accept_phase(accepted);
+        self.watch_listeners()
+    }
+
+    /// Lets every connection that can go on do so.
+    fn work_phase(&mut self) {
+        let mut work = std::mem::take(&mut self.work);
+        for index in work.drain(..) {
+            let Some(registered) = self.connections.get_mut(index) else { continue };
+            let turn = registered.conversation.work(&mut self.service);
+            self.settle(index, turn);
+        }
+        self.work = work;
+    }
+
+    /// Looks at the connections whose wake-up has come.
+    fn timers_phase(&mut self) {
+        let now = self.service.clock.tick;
+        while let Some(index) = self.timers.expired(now) {
+            let Some(registered) = self.connections.get_mut(index) else { continue };
+            let due =
+                registered.conversation.machine().deadline().is_some_and(|deadline| deadline.reached(now));
+            let turn = if due { registered.conversation.timeout(&mut self.service) } else { None };
+            match turn {
+                Some(turn) => self.settle(index, turn),
+                None => self.schedule(index, true),
+            }
+        }
+    }
+
+    /// Goes on with a drain; says whether it is complete.
+    fn drain_phase(&mut self) -> bool {
+        let now = self.service.clock.tick;
+        self.retire_listeners(now);
+        let Some(drain) = &self.drain else { return false };
+        if drain.give_up.reached(now) {
+            tracing::warn!("{} connections cut off: the drain timeout is over", self.connections.len());
+            return true;
+        }
+        if self.ports.is_empty() && drain.idle_until.reached(now) {
+            // Idle connections go last: as long as others are served, a request may still come on one of them.
+            let busy = self.connections.iter_mut().any(|(_, registered)| {
+                let machine = registered.conversation.machine();
+                !machine.is_idle() && !machine.is_lingering()
+            });
+            if !busy {
+                for index in 0..self.connections.slots() {
+                    let Some(registered) = self.connections.get_mut(index) else { continue };
+                    if registered.conversation.machine().close_if_idle() {
+                        let turn = registered.conversation.work(&mut self.service);
+                        self.settle(index, turn);
+                    }
+                }
+            }
+        }
+        self.ports.is_empty() && self.connections.is_empty()
+    }
+
+    /// What the supervisor wants: a census, changed settings, a drain.
+    fn heed_supervisor(&mut self) -> io::Result<()> {
+        self.shutdown.clear();
+        self.service.publish();
+        let connections = &mut self.connections;
+        self.service.counters.answer_census(|| census(connections));
+        if let Some(changes) = self.shutdown.take_changes() {
+            match self.service.reconfigure(&changes.settings) {
+                Ok(()) => {
+                    let settings = &changes.settings;
+                    self.gate.set_max_connections(supervisor::max_connections(settings));
+                    self.accept_limit = settings.event.accept_limit;
+                    self.work_phase_skips_new = settings.event.work_phase_skips_new;
+                    self.drain_timeout_ticks =
+                        http1::Timeouts::ticks(settings.drain_timeout.as_millis() as u64);
+                    self.set_listeners(changes.listeners)?;
+                    tracing::info!("settings reloaded");
+                }
+                Err(error) => tracing::error!("settings not reloaded: {error}"),
+            }
+        }
+        if self.shutdown.phase() == Phase::Drain && self.drain.is_none() {
+            let now = self.service.clock.tick;
+            self.drain = Some(Drain {
+                idle_until: now.after(DRAIN_IDLE_TICKS),
+                give_up: now.after(self.drain_timeout_ticks),
+            });
+            for port in &mut self.ports {
+                port.retire(now);
+            }
+            for (_, registered) in self.connections.iter_mut() {
+                registered.conversation.machine().drain();
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a new connection into service.
+    fn open(&mut self, socket: OwnedFd, peer: PeerAddress) -> io::Result<()> {
+        let mut conversation = Conversation::new(socket, peer, &self.service);
+        if self.drain.is_some() {
+            conversation.machine().drain();
+        }
+        self.service.counters.connections_opened.add(1);
+        let wake_up = self.service.clock.tick;
+        let index =
+            self.connections.insert(Registered { conversation, registration: Registration::None, wake_up });
+        self.schedule(index, true);
+        if self.work_phase_skips_new {
+            self.settle(index, Turn::Blocked);
+        } else {
+            self.work.push(index);
+        }
+        Ok(())
+    }
+
+    /// Sees to a connection after its turn: waits for its socket, comes back to it, or ends it.
+    fn settle(&mut self, index: u32, turn: Turn) {
+        let Some(registered) = self.connections.get_mut(index) else { return };
+        match turn {
+            Turn::Blocked => {
+                let Registered { conversation, registration, .. } = registered;
+                let waits = conversation.waits_for();
+                match self.events.await_events(conversation.as_fd(), u64::from(index), *registration, waits) {
+                    Ok(new) => *registration = new,
+                    Err(error) => {
+                        self.complain(&format!("cannot wait for a connection: {error}"));
+                        return self.close(index, true);
+                    }
+                }
+                self.schedule(index, false);
+            }
+            Turn::Unfinished => {
+                self.unfinished.push(index);
+                self.schedule(index, false);
+            }
+            Turn::Close => self.close(index, false),
+            Turn::Reset => self.close(index, true),
+        }
+    }
+
+    /// Has the timer wheel look at a connection no later than its deadline. A wake-up that is too early does no harm
+    /// and costs nothing now; `anew`: there is none.
+    fn schedule(&mut self, index: u32, anew: bool) {
+        let Some(registered) = self.connections.get_mut(index) else { return };
+        let now = self.service.clock.tick;
+        if let Some(deadline) = registered.conversation.machine().deadline() {
+            if anew || !registered.wake_up.reached(deadline) {
+                registered.wake_up = deadline;
+                self.timers.schedule(index, deadline);
+            }
+        } else if anew {
+            // It waits for the server alone; ask again later.
+            registered.wake_up = now.after(100);
+            self.timers.schedule(index, registered.wake_up);
+        }
+    }
+
+    fn close(&mut self, index: u32, reset: bool) {
+        self.timers.cancel(index);
+        let Some(registered) = self.connections.remove(index) else { return };
+        self.events.forget_closing(registered.conversation.as_fd(), registered.registration);
+        let socket = registered.conversation.end(&mut self.service);
+        self.service.counters.connections_closed.add(1);
+        if reset {
+            self.service.counters.reset(Reset::Local);
+            // A socket that can't be reset is closed by being dropped.
+            let _ = socket::reset(socket);
+        }
+    }
+
+    /// Whether another connection may be opened, making room at the expense of an idle one if need be.
+    fn has_room(&mut self) -> bool {
+        let now = self.service.clock.tick;
+        if self.gate.room(self.connections.len(), now) > 0 {
+            return true;
+        }
+        self.gate.paused_until().is_none()
+            && self.close_an_idle_one()
+            && self.gate.room(self.connections.len(), now) > 0
+    }
+
+    /// Closes a connection that has been idle for a while, if one is found quickly.
+    fn close_an_idle_one(&mut self) -> bool {
+        let slots = self.connections.slots();
+        for _ in 0..PRESSURE_LOOKS.min(slots) {
+            self.pressure_hand = (self.pressure_hand + 1) % slots;
+            let now = self.service.clock.tick;
+            let Some(registered) = self.connections.get_mut(self.pressure_hand) else { continue };
+            if registered.conversation.has_idled(now) && registered.conversation.machine().close_if_idle() {
+                self.service.counters.connections_closed_under_pressure.add(1);
+                self.close(self.pressure_hand, false);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn accept_failed(&mut self, at: usize, error: &io::Error) {
+        match error.kind() {
+            io::ErrorKind::WouldBlock => self.ports[at].pending = false,
+            _ if socket::is_exhaustion(error) => {
+                self.service.counters.error(Failure::AcceptExhausted);
+                self.gate.back_off(self.service.clock.tick);
+                self.complain(&format!("accepting pauses: {error}"));
+            }
+            // The client is gone already, or the network says so (accept(2), "Error handling").
+            _ => self.service.counters.error(Failure::Accept),
+        }
+    }
+
+    /// Level-triggered mechanisms report a listener for as long as it is non-empty: it is taken out while nothing can
+    /// be accepted, or the loop would spin.
+    fn watch_listeners(&mut self) -> io::Result<()> {
+        let now = self.service.clock.tick;
+        let room = self.gate.room(self.connections.len(), now) > 0;
+        for (at, port) in self.ports.iter_mut().enumerate() {
+            let wanted = room || !port.pending;
+            port.registration = match (port.registration, wanted) {
+                (Registration::None, true) => self.events.await_events(
+                    port.listener.as_fd(),
+                    LISTENERS + at as u64,
+                    Registration::None,
+                    (true, false),
+                )?,
+                (Registration::Level { .. }, false) => {
+                    self.events.remove(port.listener.as_fd());
+                    Registration::None
+                }
+                (unchanged, _) => unchanged,
+            };
+        }
+        Ok(())
+    }
+
+    /// How long the get-events phase may wait.
+    fn wait_at_most_ms(&mut self) -> Option<u32> {
+        let now = self.service.clock.tick;
+        if !self.unfinished.is_empty() || !self.work.is_empty() {
+            return Some(0);
+        }
+        let pending = self.ports.iter().any(|port| port.pending);
+        let open = self.connections.len();
+        if pending && self.gate.room(open, now) > 0 {
+            return Some(0);
+        }
+        let timers = self.timers.ticks_to_next();
+        let pause = self.gate.paused_until().filter(|_| pending).map(|until| until.remaining(now).max(1));
+        // At the bound, come back to see whether a connection has become idle.
+        let pressure = (pending && pause.is_none()).then_some(100 / Tick::MS);
+        let drain =
+            (self.drain.is_some() || self.ports.iter().any(|port| port.retiring.is_some())).then_some(1);
+        let ticks = [timers, pause, pressure, drain].into_iter().flatten().min();
+        let log = self.service.log.as_ref().and_then(|log| log.wait_at_most_ms(self.service.clock.ms));
+        let ms = ticks.map(|ticks| u64::from(ticks) * u64::from(Tick::MS));
+        [ms, log].into_iter().flatten().min().map(|ms| ms.min(u64::from(u32::MAX)) as u32)
+    }
+
+    /// Takes over a set of listeners: new ones are watched, missing ones retire.
+    fn set_listeners(&mut self, listeners: Listeners) -> io::Result<()> {
+        let now = self.service.clock.tick;
+        for port in &mut self.ports {
+            if !listeners.iter().any(|listener| Arc::ptr_eq(listener, &port.listener)) {
+                port.retire(now);
+            }
+        }
+        for listener in listeners {
+            if !self.ports.iter().any(|port| Arc::ptr_eq(&listener, &port.listener)) {
+                // Whatever was queued before it was registered is found by trying.
+                self.ports.push(Port {
+                    listener,
+                    registration: Registration::None,
+                    pending: true,
+                    retiring: None,
+                });
+            }
+        }
+        self.watch_listeners()
+    }
+
+    /// Closes listeners that have refused new handshakes for long enough and are empty.
+    fn retire_listeners(&mut self, now: Tick) {
+        let mut at = 0;
+        while at < self.ports.len() {
+            let port = &mut self.ports[at];
+            if port.retiring.is_some_and(|until| until.reached(now)) && !port.pending {
+                // Tokens are places: the last listener moves to this one's place and is registered anew.
+                let gone = self.ports.swap_remove(at);
+                self.events.remove_if(gone.listener.as_fd(), gone.registration);
+                if let Some(moved) = self.ports.get_mut(at) {
+                    self.events.remove_if(moved.listener.as_fd(), moved.registration);
+                    moved.registration = Registration::None;
+                    moved.pending = true;
+                    let token = LISTENERS + at as u64;
+                    let registered = self.events.await_events(
+                        moved.listener.as_fd(),
+                        token,
+                        Registration::None,
+                        (true, false),
+                    );
+                    moved.registration = registered.unwrap_or_default();
+                }
+                continue;
+            }
+            if port.retiring.is_some() {
+                // Empty now does not mean empty at the end: look again until then.
+                port.pending = true;
+            }
+            at += 1;
+        }
+    }
+
+    fn close_all(&mut self) {
+        for index in 0..self.connections.slots() {
+            self.close(index, false);
+        }
+        self.service.publish();
+    }
+
+    fn complain(&mut self, message: &str) {
+        if let Some(suppressed) = self.complaints.permit(self.service.clock.ms) {
+            tracing::warn!(suppressed, "{message}");
+        }
+    }
+}
+
+impl Port {
+    fn retire(&mut self, now: Tick) {
+        if self.retiring.is_none() {
+            // From here on a client's handshake is not answered, so that none is completed only to be reset. Unix
+            // sockets have no handshake and need no such thing.
+            let _ = socket::refuse_new_handshakes(&*self.listener);
+            self.retiring = Some(now.after(RETIRE_TICKS));
+            self.pending = true;
+        }
+    }
+}
+
+/// Connections by state, in the order of [`ConnectionState`].
+fn census(connections: &mut Slab<Registered>) -> [u64; ConnectionState::NAMES.len()] {
+    let mut counts = [0; ConnectionState::NAMES.len()];
+    for (_, registered) in connections.iter_mut() {
+        let machine = registered.conversation.machine();
+        let state = if machine.is_lingering() || machine.wants().end != End::Open {
+            ConnectionState::Lingering
+        } else if machine.is_replying() {
+            ConnectionState::Writing
+        } else if machine.is_reading_body() {
+            ConnectionState::ReadingBody
+        } else if machine.is_idle() && machine.requests() > 0 {
+            ConnectionState::Idle
+        } else {
+            ConnectionState::ReadingHead
+        };
+        counts[state as usize] += 1;
+    }
+    counts
+}

@@ -1,0 +1,136 @@
+//! The event mechanisms of the get-events phase behind one face: edge-triggered epoll, level-triggered epoll, poll and
+//! select.
+//!
+//! With edge triggers a connection is registered once, for everything, and the loop acts on what it wants *and* the
+//! ready bits it has gathered; the others are told what to wait for whenever that changes.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use sys::epoll::Epoll;
+use sys::event::{Events, Interest};
+use sys::poll::PollSet;
+use sys::select::SelectSet;
+
+use crate::config;
+
+/// One of the mechanisms.
+#[derive(Debug)]
+pub(super) enum EventMechanism {
+    Epoll { epoll: Epoll, edge: bool },
+    Poll(PollSet),
+    Select(SelectSet),
+}
+
+/// What a descriptor is registered for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Registration {
+    /// Not at all.
+    #[default]
+    None,
+    /// For everything, by edges.
+    Edge,
+    /// For these conditions, by levels.
+    Level {
+        /// Input.
+        readable: bool,
+        /// Room for output.
+        writable: bool,
+    },
+}
+
+impl EventMechanism {
+    pub(super) fn new(events: config::Events) -> io::Result<Self> {
+        Ok(match events {
+            config::Events::Epoll => Self::Epoll { epoll: Epoll::new()?, edge: true },
+            config::Events::EpollLevel => Self::Epoll { epoll: Epoll::new()?, edge: false },
+            config::Events::Poll => Self::Poll(PollSet::new()),
+            config::Events::Select => Self::Select(SelectSet::new()),
+        })
+    }
+
+    /// Whether events are told once, when they come up, and not for as long as they last.
+    pub(super) fn is_edge_triggered(&self) -> bool {
+        matches!(self, Self::Epoll { edge: true, .. })
+    }
+
+    /// Sees to it that a descriptor that waits for input and output as said will be reported.
+    pub(super) fn await_events(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        token: u64,
+        now: Registration,
+        (readable, writable): (bool, bool),
+    ) -> io::Result<Registration> {
+        if self.is_edge_triggered() {
+            if now == Registration::None {
+                self.add(fd, token, Interest::BOTH.on_edge())?;
+            }
+            return Ok(Registration::Edge);
+        }
+        let wanted = Registration::Level { readable, writable };
+        if now != wanted {
+            let interest = Interest { readable, writable, ..Interest::NONE };
+            if now == Registration::None {
+                self.add(fd, token, interest)?
+            } else {
+                self.modify(fd, token, interest)?
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// Forgets a descriptor that is about to be closed. (epoll forgets by itself.)
+    pub(super) fn forget_closing(&mut self, fd: BorrowedFd<'_>, now: Registration) {
+        if now != Registration::None && !matches!(self, Self::Epoll { .. }) {
+            self.remove(fd);
+        }
+    }
+
+    /// Watches for input on a descriptor for as long as the loop lives.
+    pub(super) fn watch(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        self.add(fd, token, Interest::READABLE)
+    }
+
+    /// Forgets a descriptor that stays open, if it is registered.
+    pub(super) fn remove_if(&mut self, fd: BorrowedFd<'_>, now: Registration) {
+        if now != Registration::None {
+            self.remove(fd);
+        }
+    }
+
+    /// Forgets a descriptor that stays open.
+    pub(super) fn remove(&mut self, fd: BorrowedFd<'_>) {
+        // Removing what is registered cannot fail.
+        let _ = match self {
+            Self::Epoll { epoll, .. } => epoll.remove(fd),
+            Self::Poll(set) => set.remove(fd),
+            Self::Select(set) => set.remove(fd),
+        };
+    }
+
+    /// The get-events phase: waits for events, at most `timeout_ms` (none: for ever).
+    pub(super) fn get(&mut self, events: &mut Events, timeout_ms: Option<u32>) -> io::Result<usize> {
+        match self {
+            Self::Epoll { epoll, .. } => epoll.wait(events, timeout_ms),
+            Self::Poll(set) => set.wait(events, timeout_ms),
+            Self::Select(set) => set.wait(events, timeout_ms),
+        }
+    }
+
+    fn add(&mut self, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
+        match self {
+            Self::Epoll { epoll, .. } => epoll.add(fd, token, interest),
+            Self::Poll(set) => set.add(fd, token, interest),
+            Self::Select(set) => set.add(fd, token, interest),
+        }
+    }
+
+    fn modify(&mut self, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
+        match self {
+            Self::Epoll { epoll, .. } => epoll.modify(fd, token, interest),
+            Self::Poll(set) => set.modify(fd, token, interest),
+            Self::Select(set) => set.modify(fd, token, interest),
+        }
+    }
+}

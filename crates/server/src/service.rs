@@ -1,0 +1,155 @@
+//! What the connections of one worker share: content, limits, the clock of the turn, buffers, counters and the log.
+//!
+//! A worker is one process or thread with one of these; nothing in it is shared with another worker but the counters,
+//! which other processes only read.
+
+use std::sync::Arc;
+
+use http1::{Ended, Head, Limits, Plan, ProtocolError, Stamp, Terms, Tick};
+
+use crate::access_log::AccessLog;
+use crate::buffers::Buffers;
+use crate::config::{Coalesce, Settings};
+use crate::content::{Content, ContentError, Pin};
+use crate::conversation::Conversation;
+use crate::counters::Counters;
+
+/// The name that replies carry in their Server line.
+const SERVER: &str = "sluice";
+
+/// Input taken from a socket at a time, at least; more where the limits let a head be larger.
+const SCRATCH: usize = 64 << 10;
+
+/// A worker's share of everything but sockets.
+pub struct Service {
+    /// The document root.
+    pub content: Content,
+    /// Bounds on requests and clients.
+    pub limits: Limits,
+    /// What this worker counts.
+    pub counters: Arc<Counters>,
+    /// The access log, if one is kept.
+    pub log: Option<AccessLog>,
+    /// The time of this turn.
+    pub clock: Clock,
+    /// Buffers for replies and leftover input.
+    pub buffers: Buffers,
+    /// Where input is received; taken out while a conversation works on it.
+    pub scratch: Box<[u8]>,
+    /// Bytes that one connection may send in a turn.
+    pub quantum: u64,
+    /// How a head and the file behind it share packets.
+    pub coalesce: Coalesce,
+    stamp: Stamp,
+}
+
+/// The time, read once per turn and again after a call that blocked.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    /// For timeouts.
+    pub tick: Tick,
+    /// Monotonic milliseconds.
+    pub ms: u64,
+    /// Seconds since the Unix epoch.
+    pub unix_secs: u64,
+}
+
+impl Clock {
+    /// Reads the clocks.
+    pub fn now() -> Self {
+        let ms = sys::clock::monotonic_ms();
+        Self { tick: Tick::from_ms(ms), ms, unix_secs: sys::clock::realtime_secs() }
+    }
+}
+
+impl Service {
+    /// A worker's service.
+    ///
+    /// # Errors
+    ///
+    /// The document root can't be opened, or a setting of the content is impossible.
+    pub fn new(
+        settings: &Settings,
+        counters: Arc<Counters>,
+        log: Option<AccessLog>,
+    ) -> Result<Self, ContentError> {
+        let clock = Clock::now();
+        let limits = settings.limits();
+        Ok(Self {
+            content: Content::new(&settings.files, settings.limits.ranges)?,
+            counters,
+            log,
+            clock,
+            buffers: Buffers::default(),
+            scratch: vec![0; SCRATCH.max(2 * limits.head as usize)].into(),
+            limits,
+            quantum: settings.event.quantum,
+            coalesce: settings.event.coalesce,
+            stamp: Stamp::new(SERVER, clock.unix_secs),
+        })
+    }
+
+    /// Takes over changed settings. Replies under way keep what they have pinned.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new); nothing has changed then.
+    pub fn reconfigure(&mut self, settings: &Settings) -> Result<(), ContentError> {
+        self.content.reconfigure(&settings.files, settings.limits.ranges)?;
+        self.limits = settings.limits();
+        self.quantum = settings.event.quantum;
+        self.coalesce = settings.event.coalesce;
+        self.scratch = vec![0; SCRATCH.max(2 * self.limits.head as usize)].into();
+        Ok(())
+    }
+
+    /// Begins a turn: reads the clock, and does what is done once a second.
+    pub fn begin_turn(&mut self) {
+        self.clock = Clock::now();
+        self.stamp.update(self.clock.unix_secs);
+        if let Some(log) = &mut self.log {
+            log.tick(self.clock.ms);
+        }
+    }
+
+    /// Copies what the open-file table counts to where others can read it.
+    pub fn publish(&self) {
+        let (counts, size) = (self.content.table_counts(), self.content.table_size());
+        self.counters.file_table_hits.set(counts.hits);
+        self.counters.file_table_misses.set(counts.misses);
+        self.counters.file_table_evictions.set(counts.evictions);
+        self.counters.file_table_entries.set(size.entries as u64);
+        self.counters.file_table_descriptors.set(size.descriptors as u64);
+        self.counters.file_table_memory_bytes.set(size.memory_bytes as u64);
+    }
+
+    /// Answers a request.
+    pub fn answer(&mut self, head: &Head<'_>) -> Plan<Pin> {
+        self.counters.requests.add(1);
+        let own = self.buffers.take();
+        self.content.answer(head, self.clock.ms, self.clock.unix_secs, own, &self.stamp)
+    }
+
+    /// Answers a breach of the protocol.
+    pub fn refuse(&mut self, error: ProtocolError, terms: Terms) -> Plan<Pin> {
+        let own = self.buffers.take();
+        self.content.error(error.status(), terms, self.clock.ms, own, &self.stamp)
+    }
+
+    /// Takes back what a reply held, and counts it.
+    pub fn release(&mut self, reply: Ended<Pin>, conversation: &mut Conversation) {
+        self.buffers.give(reply.own);
+        if let Some(pin) = reply.pin {
+            self.content.unpin(pin);
+        }
+        self.counters.reply(reply.status.0);
+        if let Some(log) = &mut self.log {
+            let line = conversation.take_log_line();
+            if !line.is_empty() {
+                let duration_ms = self.clock.ms.saturating_sub(conversation.request_began_ms());
+                log.end(&line, reply.status.0, reply.body_sent, duration_ms);
+            }
+            self.buffers.give(line);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Wake-ups of connections: a two-level timing wheel (Varghese and Lauck, 1987).
+//!
+//! Each connection has at most one wake-up, and it is only a promise to be looked at: deadlines move with every
+//! request, so the wheel is told of the first one and the connection is asked again when it comes up. That keeps
+//! timers out of the path of a request altogether.
+//!
+//! The near wheel has a slot for each of the next 256 ticks, the far wheel a slot for each of the next 256 rounds of
+//! the near one. What lies in a far slot comes up when its round begins, early, and is scheduled again more exactly.
+
+use http1::Tick;
+
+const SLOTS: usize = 256;
+const NONE: u32 = u32::MAX;
+
+/// The wheel. Connections are named by their slab index.
+#[derive(Debug)]
+pub struct Timers {
+    /// The last tick that has been looked at.
+    now: Tick,
+    /// First member of each slot's list: near slots, then far slots.
+    heads: Box<[u32; 2 * SLOTS]>,
+    /// Which slots have members.
+    occupied: [u64; 2 * SLOTS / 64],
+    links: Vec<Link>,
+}
+
+/// A connection's place in the list of a slot.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    next: u32,
+    previous: u32,
+    slot: u16,
+}
+
+const UNLINKED: Link = Link { next: NONE, previous: NONE, slot: u16::MAX };
+
+impl Timers {
+    /// An empty wheel that starts at `now`.
+    pub fn new(now: Tick) -> Self {
+        Self { now, heads: Box::new([NONE; 2 * SLOTS]), occupied: [0; 2 * SLOTS / 64], links: Vec::new() }
+    }
+
+    /// Wakes `id` at `at` (at the next tick if that has passed), instead of when it was to be woken before.
+    pub fn schedule(&mut self, id: u32, at: Tick) {
+        self.cancel(id);
+        let ticks = at.remaining(self.now).max(1);
+        let slot = if (ticks as usize) < SLOTS {
+            self.now.after(ticks).0 as usize % SLOTS
+        } else {
+            let rounds = (ticks as usize / SLOTS).min(SLOTS - 1);
+            SLOTS + (self.now.0 as usize / SLOTS + rounds) % SLOTS
+        };
+        if id as usize >= self.links.len() {
+            // Room for a slab's chunk at a time, not twice of what there is.
+            self.links.reserve_exact(id as usize + 1 - self.links.len());
+            self.links.resize(id as usize + 1, UNLINKED);
+        }
+        let next = self.heads[slot];
+        self.links[id as usize] = Link { next, previous: NONE, slot: slot as u16 };
+        if let Some(link) = self.links.get_mut(next as usize) {
+            link.previous = id;
+        }
+        self.heads[slot] = id;
+        self.occupied[slot / 64] |= 1 << (slot % 64);
+    }
+
+    /// Forgets the wake-up of `id`, if it has one.
+    pub fn cancel(&mut self, id: u32) {
+        let Some(link) = self.links.get_mut(id as usize) else { return };
+        let Link { next, previous, slot } = std::mem::replace(link, UNLINKED);
+        if slot == UNLINKED.slot {
+            return;
+        }
+        if let Some(link) = self.links.get_mut(next as usize) {
+            link.previous = previous;
+        }
+        match self.links.get_mut(previous as usize) {
+            Some(link) => link.next = next,
+            None => self.set_head(usize::from(slot), next),
+        }
+    }
+
+    /// Moves on towards `now` and takes out one connection whose wake-up has come, if there is any.
+    pub fn expired(&mut self, now: Tick) -> Option<u32> {
+        loop {
+            // A near slot is filled less than a turn ahead and a far one less than a turn of rounds: what lies in
+            // the slots of this tick and of its round is due.
+            let near = self.now.0 as usize % SLOTS;
+            let far = SLOTS + self.now.0 as usize / SLOTS % SLOTS;
+            if let Some(id) = [self.heads[near], self.heads[far]].into_iter().find(|&id| id != NONE) {
+                self.cancel(id);
+                return Some(id);
+            }
+            let left = now.remaining(self.now);
+            if left == 0 {
+                return None;
+            }
+            self.now = self.now.after(self.ticks_to_next().map_or(left, |next| next.min(left)));
+        }
+    }
+
+    /// Ticks until something comes up, if anything will.
+    pub fn ticks_to_next(&self) -> Option<u32> {
+        let at = self.now.0 as usize;
+        let (near, far) = self.occupied.split_at(SLOTS / 64);
+        let near = distance(near, at % SLOTS);
+        let far = distance(far, at / SLOTS % SLOTS).map(|rounds| rounds * SLOTS - at % SLOTS);
+        let ticks = match (near, far) {
+            (Some(near), Some(far)) => near.min(far),
+            (near, far) => near.or(far)?,
+        };
+        Some(ticks as u32)
+    }
+
+    fn set_head(&mut self, slot: usize, id: u32) {
+        self.heads[slot] = id;
+        if id == NONE {
+            self.occupied[slot / 64] &= !(1 << (slot % 64));
+        }
+    }
+}
+
+/// Slots from `from` to the next one that is occupied, `from` itself coming last.
+fn distance(occupied: &[u64], from: usize) -> Option<usize> {
+    let start = (from + 1) % SLOTS;
+    let (words, shift) = (occupied.len(), start % 64);
+    // The first word is looked at twice: its bits from `start` on first, those below it last.
+    (0..=words).find_map(|i| {
+        let word = (start / 64 + i) % words;
+        let mask = if i == 0 { u64::MAX << shift } else { u64::MAX };
+        let bits = occupied[word] & mask;
+        (bits != 0).then(|| (word * 64 + bits.trailing_zeros() as usize + SLOTS - start) % SLOTS + 1)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    proptest! {
+        /// Nothing comes up late, and what comes up early is within its round.
+        #[test]
+        fn wakes_what_is_due(
+            start in prop_oneof![Just(0_u32), Just(u32::MAX - 300), any::<u32>()],
+            steps in prop::collection::vec((0_u32..50, 1_u32..70_000, 1_u32..1000), 1..80),
+        ) {
+            let mut now = Tick(start);
+            let mut timers = Timers::new(now);
+            let mut due: HashMap<u32, Tick> = HashMap::new();
+            for (id, wait, step) in steps {
+                timers.schedule(id, now.after(wait));
+                due.insert(id, now.after(wait));
+                let to = now.after(step);
+                while let Some(id) = timers.expired(to) {
+                    let at = due[&id];
+                    if at.reached(to) {
+                        due.remove(&id);
+                    } else {
+                        timers.schedule(id, at);
+                    }
+                }
+                now = to;
+                for (id, at) in &due {
+                    prop_assert!(!at.reached(now), "{id} was due at {at:?}, now {now:?}");
+                }
+                if let Some(first) = due.values().map(|at| at.remaining(now)).min() {
+                    prop_assert!(timers.ticks_to_next().unwrap() <= first);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn cancelled_wake_ups_do_not_come() {
+        let mut timers = Timers::new(Tick(0));
+        for id in 0..4 {
+            timers.schedule(id, Tick(10));
+        }
+        timers.cancel(1);
+        timers.cancel(3);
+        timers.cancel(3);
+        timers.cancel(77);
+        let mut woken = Vec::new();
+        while let Some(id) = timers.expired(Tick(10)) {
+            woken.push(id);
+        }
+        woken.sort_unstable();
+        assert_eq!(woken, [0, 2]);
+        assert_eq!(timers.ticks_to_next(), None);
+    }
+}

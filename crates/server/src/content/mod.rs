@@ -37,6 +37,7 @@ use http1::{Head, Method, Plan, Stamp, Status};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use sys::file::{FileStat, OpenFailure};
 
+use self::entry::Entry;
 use self::error_page::ErrorPages;
 use self::load::{Load, Loader, Now, Opened};
 use self::path::Path;
@@ -200,11 +201,7 @@ impl Content {
     /// Whether a pinned file still is what was promised: not truncated, extended or written to since it was opened.
     /// A file that was removed or replaced under its name is intact, as its bytes are still there.
     pub fn intact(&self, pin: &Pin) -> bool {
-        let entry = self.table.pinned(pin);
-        entry
-            .file
-            .as_ref()
-            .is_none_or(|file| sys::file::stat(file).is_ok_and(|now| load::is_intact(&entry.stat, &now)))
+        is_intact(self.table.pinned(pin))
     }
 
     /// Takes a pin back when its reply is over.
@@ -235,11 +232,17 @@ impl Content {
     }
 
     fn serve(&mut self, path: Path<'_>, request: &Request<'_>, own: Vec<u8>) -> Plan<Pin> {
-        match self.find(path, request.now) {
-            Ok(Found::Entry(place)) => {
-                let place = self.negotiate(place, path, request);
-                self.reply(place, request, own)
-            }
+        let mut found = self.select(path, request);
+        // A part is joined to what the client has by the tag alone, which must not be of bytes that are no more.
+        if request.head.fields.range.is_some()
+            && let Ok(Found::Entry(place)) = found
+            && !is_intact(self.table.entry(place))
+        {
+            self.table.forget(place);
+            found = self.select(path, request);
+        }
+        match found {
+            Ok(Found::Entry(place)) => self.reply(place, request, own),
             Ok(Found::NoSlash) => redirect(path, request, own),
             Ok(Found::Listable(directory)) => self.list(path, &directory, request, own),
             Err(status) => self.refuse(status, request, own),
@@ -263,6 +266,16 @@ impl Content {
         }
     }
 
+    /// The file to answer with, in the coding that the client likes best.
+    #[inline]
+    fn select(&mut self, path: Path<'_>, request: &Request<'_>) -> Result<Found, Status> {
+        let found = self.find(path, request.now)?;
+        Ok(match found {
+            Found::Entry(place) => Found::Entry(self.negotiate(place, path, request)),
+            other => other,
+        })
+    }
+
     /// The file that a path names, from the table if it is there and was looked at lately.
     #[inline]
     fn find(&mut self, path: Path<'_>, now: Now) -> Result<Found, Status> {
@@ -275,15 +288,16 @@ impl Content {
         }
     }
 
-    /// Looks for a file where it should be, and forgets what the table has under its name if it is gone.
+    /// Looks for a file where it should be, and forgets what the table has under its name if it is gone. Where there
+    /// is no room to look, what the table has is as good as it was.
     #[cold]
     fn look(&mut self, path: Path<'_>, now: Now) -> Result<Found, Status> {
         self.table.counts.misses += 1;
         let found = self.look_for(path, now);
-        if !matches!(found, Ok(Found::Entry(_)))
-            && let Some(gone) = self.table.find(path.bytes(), None)
-        {
-            self.table.forget(gone);
+        match (&found, self.table.find(path.bytes(), None)) {
+            (Err(Status::SERVICE_UNAVAILABLE), Some(known)) => return Ok(Found::Entry(known)),
+            (Ok(Found::NoSlash | Found::Listable(_)) | Err(_), Some(gone)) => self.table.forget(gone),
+            _ => {}
         }
         found
     }
@@ -371,6 +385,7 @@ impl Content {
         path: Path<'_>,
         now: Now,
     ) -> Result<Place, Status> {
+        self.table.counts.misses += 1;
         let entry = self.table.entry(original);
         let (original_stat, index) = (entry.stat, entry.index);
         let name = index.map_or("", |index| &self.index[index]);
@@ -451,6 +466,12 @@ impl Content {
     ) -> Plan<Pin> {
         self.error_with(status, field, request.head.terms, request.now, own, request.stamp)
     }
+}
+
+/// Whether an entry's body is what it was when the entry was made.
+fn is_intact(entry: &Entry) -> bool {
+    let is_file_intact = |file| sys::file::stat(file).is_ok_and(|now| load::is_intact(&entry.stat, &now));
+    entry.file.as_ref().is_none_or(is_file_intact)
 }
 
 /// 301 to the same path with a slash at its end, so that relative links in the directory's pages lead into it.

@@ -54,16 +54,8 @@ impl<'a> Path<'a> {
     /// The path as it stands, if it needs neither decoding nor a closer look: no escape, no empty segment, no segment
     /// that begins with a dot, no NUL.
     #[inline]
-    #[expect(clippy::needless_bitwise_bool, reason = "a loop without branches takes many bytes at a time")]
     pub(super) fn plain(raw: &'a [u8]) -> Option<Self> {
-        if raw.first() != Some(&b'/') || raw.len() > LONGEST {
-            return None;
-        }
-        let special = raw.windows(2).fold(false, |special, pair| {
-            let after_slash = (pair[0] == b'/') & ((pair[1] == b'/') | (pair[1] == b'.'));
-            special | after_slash | (pair[1] == b'%') | (pair[1] == 0)
-        });
-        (!special).then_some(Self(raw))
+        (raw.first() == Some(&b'/') && raw.len() <= LONGEST && !is_special(raw)).then_some(Self(raw))
     }
 
     /// The path that the escapes of `raw` stand for, written into `buffer`.
@@ -121,6 +113,37 @@ impl<'a> Path<'a> {
             path => path,
         }
     }
+}
+
+/// Whether a path has an escape, a NUL, or a slash or dot that follows a slash. Eight bytes are looked at together.
+#[inline]
+fn is_special(path: &[u8]) -> bool {
+    let (words, rest) = path.as_chunks();
+    let mut last = [b'x'; 8];
+    last[..rest.len()].copy_from_slice(rest);
+
+    let mut special = 0;
+    let mut after_slash = 0;
+    for word in words.iter().chain([&last]) {
+        let word = u64::from_le_bytes(*word);
+        let slashes = bytes_equal_to(b'/', word);
+        // The dot differs from the slash in the lowest bit alone.
+        let slashes_and_dots = bytes_equal_to(b'/', word | EACH);
+        special |= bytes_equal_to(b'%', word) | bytes_equal_to(0, word);
+        special |= slashes_and_dots & (slashes << 8 | after_slash);
+        after_slash = slashes >> 56;
+    }
+    special != 0
+}
+
+/// The lowest bit of each byte of a word.
+const EACH: u64 = u64::from_le_bytes([1; 8]);
+
+/// The highest bit of each byte of a word that equals `byte` (Warren, "Hacker's Delight", section 6-1).
+fn bytes_equal_to(byte: u8, word: u64) -> u64 {
+    const LOW_BITS: u64 = EACH * 0x7f;
+    let differences = word ^ (EACH * u64::from(byte));
+    !(((differences & LOW_BITS) + LOW_BITS) | differences | LOW_BITS)
 }
 
 /// Appends what a segment stands for.
@@ -240,6 +263,13 @@ mod tests {
     const NEEDFUL: &AsciiSet = &CONTROLS.add(b'%');
 
     proptest! {
+        #[test]
+        fn every_place_in_a_path_is_looked_at(before in "/?[a-z/.]{0,17}", odd in "%|\0|//|/\\.|-|x|\\.", after in "[a-z]{0,9}") {
+            let raw = format!("/{before}{odd}{after}");
+            let expected = raw.contains(['%', '\0']) || raw.contains("//") || raw.contains("/.");
+            prop_assert_eq!(Path::plain(raw.as_bytes()).is_none(), expected, "{:?}", raw);
+        }
+
         #[test]
         fn whatever_comes_out_is_safe(raw in "(/|%2e|%2F|\\.|%|%00|[a-z]|\\PC){0,24}", dotfiles: bool) {
             if let Ok(path) = normalised(format!("/{raw}").as_bytes(), dotfiles) {

@@ -124,18 +124,21 @@ impl Table {
         self.slot_mut(place).entry.trusted_until_ms = until_ms;
     }
 
-    /// Puts in an entry under a name, in place of the one that had it.
+    /// Puts in an entry under a name, in place of the one that had it. That one stays if there is no room.
     pub(super) fn insert(
         &mut self,
         path: &[u8],
         coding: Option<Coding>,
         entry: Entry,
     ) -> Result<Place, Full> {
-        if let Some(old) = self.find(path, coding) {
+        if let Some(old) = self.find(path, coding).filter(|&old| self.slot(old).pins == 0) {
             self.forget(old);
         }
         while self.size.entries >= u64::from(self.bounds.entries) {
             self.evict(|_| true)?;
+        }
+        if let Some(pinned) = self.find(path, coding) {
+            self.forget(pinned);
         }
         let hash = self.hash(path, coding);
         self.size.entries += 1;
@@ -439,7 +442,6 @@ mod tests {
                         } else {
                             // Only what is pinned can be in the way.
                             prop_assert!(pins.len() >= BOUNDS.entries as usize);
-                            model.remove(&name);
                         }
                     }
                     Op::Pin(name) => {

@@ -18,16 +18,16 @@ fn a_file_replaced_by_rename_is_served_old_or_new_and_never_mixed() {
         let mut received = download.take(&site.content, len / 2);
         site.write("b", &new);
         fs::rename(site.path("b"), site.path("a")).unwrap();
-        assert_eq!(site.get("/a").body, old, "believed for a while");
+        assert!(site.get("/a").body == old, "believed for a while");
         site.later();
-        assert_eq!(site.get("/a").body, new);
+        assert!(site.get("/a").body == new);
         assert!(site.content.intact(download.pin()), "the old file is still there to be sent");
         received.extend(download.take(&site.content, usize::MAX));
-        assert_eq!(Reply::parse(&received).body, old);
+        assert!(Reply::parse(&received).body == old);
         assert_eq!(site.content.table_size().entries, 2);
         download.end(&mut site.content);
         assert_eq!(site.content.table_size().entries, 1);
-        assert_eq!(site.get("/a").body, new);
+        assert!(site.get("/a").body == new);
     }
 }
 
@@ -43,7 +43,7 @@ fn a_file_removed_is_sent_to_its_end_and_then_gone() {
         assert_eq!(site.status("/a"), 404);
         assert!(site.content.intact(download.pin()));
         received.extend(download.take(&site.content, usize::MAX));
-        assert_eq!(Reply::parse(&received).body, pattern(len));
+        assert!(Reply::parse(&received).body == pattern(len));
         download.end(&mut site.content);
         assert_eq!(site.content.table_size(), TableSize::default());
     }
@@ -103,6 +103,6 @@ fn other_settings_reach_the_next_request_and_not_the_one_under_way() {
     site.reconfigure(|settings| settings.root = other);
     assert_eq!(site.get("/a").text(), "other");
     received.extend(download.take(&site.content, usize::MAX));
-    assert_eq!(Reply::parse(&received).body, pattern(100_000));
+    assert!(Reply::parse(&received).body == pattern(100_000));
     download.end(&mut site.content);
 }

@@ -13,7 +13,7 @@ fn small_and_large_files_come_whole() {
         for _ in 0..2 {
             let reply = site.get("/file.bin");
             assert_eq!(reply.status, 200);
-            assert_eq!(reply.body, body);
+            assert!(reply.body == body);
             assert_eq!(reply.field("content-type"), Some("application/octet-stream"));
             assert_eq!(reply.field("accept-ranges"), Some("bytes"));
             assert_eq!(reply.field("last-modified"), Some("Fri, 14 Jul 2017 02:40:00 GMT"));
@@ -31,8 +31,8 @@ fn a_second_request_is_a_hit() {
     let mut site = Site::new();
     site.write("a.html", "x");
     Site::settle();
-    assert_eq!(site.get("/a.html").body, b"x");
-    assert_eq!(site.get("//a.htm%6c").body, b"x");
+    assert!(site.get("/a.html").body == b"x");
+    assert!(site.get("//a.htm%6c").body == b"x");
     let counts = site.content.table_counts();
     assert_eq!((counts.hits, counts.misses), (1, 1));
     site.later();

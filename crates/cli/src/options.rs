@@ -58,7 +58,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SIZE", help_heading = "Files")]
     small_file: Option<String>,
 
-    /// What keeps head and file together in packets: more (a flag of send), cork (a socket option) or none [default: more]
+    /// What keeps head and file together in packets: auto, more (a flag of send), cork (a socket option) or none [default: auto]
     #[arg(long, value_name = "HOW", help_heading = "Files")]
     coalesce: Option<String>,
 

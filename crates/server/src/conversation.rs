@@ -378,9 +378,13 @@ impl Conversation {
         let socket = self.socket.as_fd();
         let slices = &slices[..count];
         match file {
+            // Nothing follows but the end, which takes these bytes along in one packet.
+            None if !more && self.machine.closes_after_reply() => {
+                Ok(sys::socket::send_more(socket, slices)? as u64)
+            }
             None => Ok(sys::socket::write_vectored(socket, slices)? as u64),
             Some(_) if count > 0 => match service.coalesce {
-                Coalesce::More => Ok(sys::socket::send_more(socket, slices)? as u64),
+                Coalesce::More | Coalesce::Auto => Ok(sys::socket::send_more(socket, slices)? as u64),
                 Coalesce::None => Ok(sys::socket::write_vectored(socket, slices)? as u64),
                 Coalesce::Cork => {
                     sys::socket::set_cork(socket, true)?;

@@ -84,7 +84,7 @@ impl Service {
             scratch: vec![0; SCRATCH.max(2 * limits.head as usize)].into(),
             limits,
             quantum: settings.event.quantum,
-            coalesce: settings.event.coalesce,
+            coalesce: resolved(settings.event.coalesce),
             stamp: Stamp::new(SERVER, clock.unix_secs),
         })
     }
@@ -98,7 +98,7 @@ impl Service {
         self.content.reconfigure(&settings.files, settings.limits.ranges)?;
         self.limits = settings.limits();
         self.quantum = settings.event.quantum;
-        self.coalesce = settings.event.coalesce;
+        self.coalesce = resolved(settings.event.coalesce);
         self.scratch = vec![0; SCRATCH.max(2 * self.limits.head as usize)].into();
         Ok(())
     }
@@ -151,5 +151,18 @@ impl Service {
             }
             self.buffers.give(line);
         }
+    }
+}
+
+/// What `auto` means here. Measured on loopback with 100 KB replies: under BBR a head held back by `MSG_MORE` makes the
+/// kernel pace the reply and costs a third more; under others it saves a packet and costs nothing.
+fn resolved(coalesce: Coalesce) -> Coalesce {
+    const CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+    match coalesce {
+        Coalesce::Auto if std::fs::read_to_string(CONTROL).is_ok_and(|name| name.starts_with("bbr")) => {
+            Coalesce::None
+        }
+        Coalesce::Auto => Coalesce::More,
+        chosen => chosen,
     }
 }

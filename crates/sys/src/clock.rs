@@ -2,45 +2,55 @@
 //!
 //! The coarse clocks tick with the kernel's timer (every 1 to 10 ms) and cost a few nanoseconds: an event loop reads
 //! them once per turn. See `clock_gettime(2)`.
-
-use rustix::time::{ClockId, Timespec, clock_gettime};
+//!
+//! The C library is asked, not rustix: rustix looks for the vDSO itself and does not survive being run under valgrind,
+//! which is how instructions per request are counted.
 
 const NANOS_PER_MS: u64 = 1_000_000;
 
 /// Milliseconds of the monotonic clock, to the nearest timer tick below (`CLOCK_MONOTONIC_COARSE`, `clock_gettime(2)`).
 #[inline]
 pub fn monotonic_ms() -> u64 {
-    let now = clock_gettime(ClockId::MonotonicCoarse);
+    let now = clock_gettime(libc::CLOCK_MONOTONIC_COARSE);
     seconds(&now) * 1_000 + nanos(&now) / NANOS_PER_MS
 }
 
 /// Nanoseconds of the monotonic clock, exact (`CLOCK_MONOTONIC`, `clock_gettime(2)`).
 #[inline]
 pub fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
+    let now = clock_gettime(libc::CLOCK_MONOTONIC);
     seconds(&now) * 1_000_000_000 + nanos(&now)
 }
 
 /// Whole seconds since 1970-01-01 UTC, to the nearest timer tick below (`CLOCK_REALTIME_COARSE`, `clock_gettime(2)`).
 #[inline]
 pub fn realtime_secs() -> u64 {
-    seconds(&clock_gettime(ClockId::RealtimeCoarse))
+    seconds(&clock_gettime(libc::CLOCK_REALTIME_COARSE))
 }
 
 /// Seconds since 1970-01-01 UTC and the milliseconds (0 to 999) beyond them, to the nearest timer tick below
 /// (`CLOCK_REALTIME_COARSE`, `clock_gettime(2)`).
 #[inline]
 pub fn realtime() -> (u64, u16) {
-    let now = clock_gettime(ClockId::RealtimeCoarse);
+    let now = clock_gettime(libc::CLOCK_REALTIME_COARSE);
     (seconds(&now), (nanos(&now) / NANOS_PER_MS) as u16)
 }
 
+#[inline]
+fn clock_gettime(clock: libc::clockid_t) -> libc::timespec {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a valid place for the result. The clocks asked for exist on every Linux, so that the call
+    // cannot fail.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
+    now
+}
+
 /// A clock set before 1970 reads as 1970.
-fn seconds(time: &Timespec) -> u64 {
+fn seconds(time: &libc::timespec) -> u64 {
     u64::try_from(time.tv_sec).unwrap_or(0)
 }
 
-fn nanos(time: &Timespec) -> u64 {
+fn nanos(time: &libc::timespec) -> u64 {
     time.tv_nsec as u64
 }
 

@@ -260,6 +260,11 @@ impl<P> Connection<P> {
         .flatten()
     }
 
+    /// Whether the connection is to be closed outright when the reply under way is sent.
+    pub fn closes_after_reply(&self) -> bool {
+        self.last && (self.eof || self.client_closes) && !self.is_reading_body()
+    }
+
     /// Whether a reply is on its way.
     pub fn is_replying(&self) -> bool {
         matches!(self.writing, Writing::Reply(_))

@@ -36,7 +36,7 @@ impl Named for Events {
 
 impl Named for Coalesce {
     const NAMES: &[(&'static str, Self)] =
-        &[("more", Self::More), ("cork", Self::Cork), ("none", Self::None)];
+        &[("auto", Self::Auto), ("more", Self::More), ("cork", Self::Cork), ("none", Self::None)];
 }
 
 impl Named for LogLevel {

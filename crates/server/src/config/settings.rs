@@ -122,6 +122,8 @@ pub enum AcceptLimit {
 /// How a reply's head and a file's bytes are kept together in packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coalesce {
+    /// `More`, but nothing where the kernel's congestion control is BBR: its pacing makes held-back heads dear.
+    Auto,
     /// `MSG_MORE` on the head, send(2).
     More,
     /// `TCP_CORK` around the reply, tcp(7).
@@ -292,7 +294,7 @@ impl Default for EventSettings {
             accept_limit: AcceptLimit::Unlimited,
             work_phase_skips_new: false,
             quantum: 256 << 10,
-            coalesce: Coalesce::More,
+            coalesce: Coalesce::Auto,
         }
     }
 }

@@ -25,17 +25,17 @@ pub enum Method {
 
 impl Method {
     /// The method of that name, or none when HTTP does not define it.
-    pub fn from_name(name: &str) -> Option<Self> {
+    pub fn from_name(name: &[u8]) -> Option<Self> {
         Some(match name {
-            "GET" => Self::Get,
-            "HEAD" => Self::Head,
-            "POST" => Self::Post,
-            "PUT" => Self::Put,
-            "DELETE" => Self::Delete,
-            "CONNECT" => Self::Connect,
-            "OPTIONS" => Self::Options,
-            "TRACE" => Self::Trace,
-            "PATCH" => Self::Patch,
+            b"GET" => Self::Get,
+            b"HEAD" => Self::Head,
+            b"POST" => Self::Post,
+            b"PUT" => Self::Put,
+            b"DELETE" => Self::Delete,
+            b"CONNECT" => Self::Connect,
+            b"OPTIONS" => Self::Options,
+            b"TRACE" => Self::Trace,
+            b"PATCH" => Self::Patch,
             _ => return None,
         })
     }

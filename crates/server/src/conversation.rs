@@ -22,6 +22,7 @@ use crate::service::Service;
 
 /// A client being served.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about the socket, a byte each")]
 pub struct Conversation {
     machine: Connection<Pin>,
     socket: OwnedFd,
@@ -175,11 +176,10 @@ impl Conversation {
         loop {
             if self.machine.is_replying() {
                 match self.write(service, share) {
-                    Written::All => {}
                     Written::ShareUsed => return Turn::Unfinished,
                     // A body may still be read behind a reply that would block.
                     Written::Blocked if !self.machine.is_reading_body() => return Turn::Blocked,
-                    Written::Blocked => {}
+                    Written::All | Written::Blocked => {}
                 }
             }
             match self.machine.wants().end {

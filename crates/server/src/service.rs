@@ -118,9 +118,9 @@ impl Service {
         self.counters.file_table_hits.set(counts.hits);
         self.counters.file_table_misses.set(counts.misses);
         self.counters.file_table_evictions.set(counts.evictions);
-        self.counters.file_table_entries.set(size.entries as u64);
-        self.counters.file_table_descriptors.set(size.descriptors as u64);
-        self.counters.file_table_memory_bytes.set(size.memory_bytes as u64);
+        self.counters.file_table_entries.set(size.entries);
+        self.counters.file_table_descriptors.set(size.descriptors);
+        self.counters.file_table_memory_bytes.set(size.memory_bytes);
     }
 
     /// Answers a request.

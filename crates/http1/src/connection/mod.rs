@@ -208,6 +208,7 @@ impl<P> Connection<P> {
     /// A breach of the protocol, given once; later calls say [`Closed`](Step::Closed). Where the connection
     /// [owes an answer](Self::owes_answer), it is given with [`respond`](Self::respond) on the terms of
     /// [`error_terms`](Self::error_terms), which ends the connection.
+    #[inline]
     pub fn receive<'a>(
         &mut self,
         limits: &Limits,
@@ -428,6 +429,7 @@ impl<P> Connection<P> {
         }
     }
 
+    #[inline]
     fn receive_head<'a>(
         &mut self,
         limits: &Limits,
@@ -460,7 +462,7 @@ impl<P> Connection<P> {
             }
             Err(kind) => return Err(self.fail(kind)),
         };
-        let parsed = match head::parse(&input[..end], limits) {
+        let parsed = match head::parse(&input[..end]) {
             Ok(parsed) => parsed,
             Err(kind) => return Err(self.fail(kind)),
         };

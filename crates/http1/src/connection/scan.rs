@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use crate::{ErrorKind, Limits, head};
+use crate::{ErrorKind, Limits, syntax};
 
 /// How far a head has been scanned. Positions are relative to the head's first byte.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ impl Scan {
     /// The length of the head, blank line included, once it is complete. `input` starts with the head's first byte
     /// and holds at least what it held at the last call.
     pub(super) fn find_end(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, ErrorKind> {
-        if !self.begun() && input.first().is_some_and(|&byte| !head::may_begin(byte)) {
+        if !self.begun() && input.first().is_some_and(|&byte| !syntax::is(byte, syntax::BEGINS)) {
             return Err(ErrorKind::RequestLine);
         }
         let mut from = self.scanned as usize;

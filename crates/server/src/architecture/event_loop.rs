@@ -191,7 +191,7 @@ impl EventLoop {
                     Ok((socket, peer)) => {
                         budget -= 1;
                         accepted += 1;
-                        self.open(socket, peer)?;
+                        self.open(socket, peer);
                     }
                     Err(error) => self.accept_failed(at, &error),
                 }
@@ -293,7 +293,7 @@ impl EventLoop {
     }
 
     /// Takes a new connection into service.
-    fn open(&mut self, socket: OwnedFd, peer: PeerAddress) -> io::Result<()> {
+    fn open(&mut self, socket: OwnedFd, peer: PeerAddress) {
         let mut conversation = Conversation::new(socket, peer, &self.service);
         if self.drain.is_some() {
             conversation.machine().drain();
@@ -308,7 +308,6 @@ impl EventLoop {
         } else {
             self.work.push(index);
         }
-        Ok(())
     }
 
     /// Sees to a connection after its turn: waits for its socket, comes back to it, or ends it.

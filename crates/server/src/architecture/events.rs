@@ -72,9 +72,9 @@ impl EventMechanism {
         if now != wanted {
             let interest = Interest { readable, writable, ..Interest::NONE };
             if now == Registration::None {
-                self.add(fd, token, interest)?
+                self.add(fd, token, interest)?;
             } else {
-                self.modify(fd, token, interest)?
+                self.modify(fd, token, interest)?;
             }
         }
         Ok(wanted)

@@ -92,7 +92,7 @@ fn connections(keys: &mut Keys<'_>, requests: NonZeroU32) -> ConnectionSettings 
     let defer_accept =
         tcp.take_opt("defer_accept", keys::time(Duration::from_secs(1)..=Duration::from_mins(1)));
     tcp.end();
-    ConnectionSettings { backlog, max, requests, send_buffer, nodelay, defer_accept }
+    ConnectionSettings { backlog, max, requests, send_buffer, defer_accept, nodelay }
 }
 
 /// The limits of one request, and the number of requests on a connection.

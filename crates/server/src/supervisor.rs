@@ -7,6 +7,7 @@
 use std::io;
 use std::sync::{Arc, Weak};
 use std::thread;
+use std::time::Duration;
 
 use sys::signal::{self, Signal, SignalSet};
 
@@ -54,6 +55,12 @@ pub enum RunError {
 
 /// Descriptors set aside for what is neither a connection nor a cached file.
 const RESERVED_DESCRIPTORS: u64 = 64;
+
+/// How long the access log's last lines may take to be written.
+const LAST_LINES: Duration = Duration::from_secs(2);
+
+/// How long stopping at once may take, before it is done without anybody's help.
+const AT_ONCE: Duration = Duration::from_secs(3);
 
 /// Serves until told to stop.
 ///
@@ -121,8 +128,10 @@ pub fn run(source: Source) -> Result<(), RunError> {
     }
     if let Some(writer) = writer {
         // The signal thread holds it weakly; the service, whose log has been flushed into it, is gone.
-        if let Some(writer) = Arc::into_inner(writer) {
-            writer.finish();
+        if let Some(writer) = Arc::into_inner(writer)
+            && !writer.finish(LAST_LINES)
+        {
+            tracing::error!("the access log's last lines were not written within {LAST_LINES:?}");
         }
     }
     result.map_err(failed("go on serving"))
@@ -174,6 +183,12 @@ impl Attendant {
         // The architecture owns its listeners from here on: what it closes must be closed.
         self.listeners.clear();
         self.shutdown.enter(next);
+        if next == Phase::Stop {
+            // Whoever should stop may hang in a disk that stands still.
+            thread::sleep(AT_ONCE);
+            tracing::error!("not stopped after {AT_ONCE:?}: giving up");
+            std::process::exit(1);
+        }
     }
 
     /// Checks the settings and, if they are good, hands them over.

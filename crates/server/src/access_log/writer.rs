@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::line::TimeText;
 use super::{AccessLog, BUFFER_SIZE, BUFFERS, Format, WhenBehind, count_lines};
@@ -101,12 +101,16 @@ impl Writer {
         let _ = self.messages.try_send(Message::Nudge);
     }
 
-    /// Waits until everything has been written. All [`AccessLog`]s must have been dropped, or be about to be
-    /// by another thread.
-    pub fn finish(self) {
+    /// Waits until everything has been written, and says whether it has been: a disk that stands still is given
+    /// up after `patience`. All [`AccessLog`]s must have been dropped, or be about to be by another thread.
+    pub fn finish(self, patience: Duration) -> bool {
         drop(self.messages);
-        // A panic in the thread has been reported by its hook.
-        let _ = self.thread.join();
+        let began = Instant::now();
+        // Joining would wait for ever.
+        while !self.thread.is_finished() && began.elapsed() < patience {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.thread.is_finished()
     }
 }
 

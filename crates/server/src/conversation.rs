@@ -103,6 +103,11 @@ impl Conversation {
         self.hung_up |= hung_up;
     }
 
+    /// Leaves it to an event to say that there is input.
+    pub fn await_input(&mut self) {
+        self.readable = false;
+    }
+
     /// Reads, answers and writes until the socket blocks, the conversation ends, or its share of the turn is used.
     pub fn work(&mut self, service: &mut Service) -> Turn {
         let mut scratch = std::mem::take(&mut service.scratch);

@@ -295,6 +295,9 @@ impl EventLoop {
     /// Takes a new connection into service.
     fn open(&mut self, socket: OwnedFd, peer: PeerAddress) {
         let mut conversation = Conversation::new(socket, peer, &self.service);
+        if self.work_phase_skips_new {
+            conversation.await_input();
+        }
         if self.drain.is_some() {
             conversation.machine().drain();
         }

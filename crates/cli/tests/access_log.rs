@@ -1,0 +1,256 @@
+//! The access log: what its lines say, and that a disk that stands still does not stop the server.
+
+mod support;
+
+use std::fs::{self, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use support::client::{Client, request};
+use support::eventually;
+use support::server::{Server, Setup};
+use support::site::{HELLO, LARGE, pattern};
+use support::variant::{Test, Variant, tests};
+
+const TESTS: &[Test] = tests![
+    combined_lines,
+    json_lines,
+    standard_output,
+    cut_replies,
+    hostile_values,
+    disk_that_stands_still,
+    waiting_for_the_disk,
+    waiting_can_be_stopped,
+];
+
+fn main() -> ExitCode {
+    support::variant::run(&[("access_log", TESTS)])
+}
+
+fn logging(variant: &Variant, format: &str, config: &str) -> (Server, PathBuf) {
+    let setup = Setup::new(variant).config(config);
+    let log = setup.directory().join("access.log");
+    let setup = setup.argument(format!("--access-log={}", log.display()));
+    (setup.argument(format!("--log-format={format}")).start(), log)
+}
+
+/// The lines of the log, once there are so many.
+fn lines(log: &std::path::Path, count: usize) -> Vec<String> {
+    let read = || fs::read_to_string(log).unwrap_or_default();
+    eventually(&format!("{count} lines"), || read().lines().count() >= count);
+    let text = read();
+    assert!(text.ends_with('\n'));
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    assert_eq!(lines.len(), count, "{lines:#?}");
+    lines
+}
+
+/// Requests of every kind on one connection, and what each came to: status and bytes of body.
+fn ask_everything(server: &Server) -> Vec<(u16, usize)> {
+    let mut client = server.connect();
+    let etag = client.get("/hello.txt?a=b").need("ETag").to_owned();
+    let mut outcomes = vec![(200, HELLO.len())];
+    let not_found = client.get("/nothing").body.len();
+    outcomes.push((404, not_found));
+    for (method, target, fields, outcome) in [
+        ("HEAD", "/large.bin", &[][..], (200, 0)),
+        ("GET", "/large.bin", &[("User-Agent", "test/1"), ("Referer", "http://x/")], (200, LARGE)),
+        ("GET", "/large.bin", &[("Range", "bytes=10-19")], (206, 10)),
+        ("GET", "/hello.txt", &[("If-None-Match", etag.as_str())], (304, 0)),
+    ] {
+        assert_eq!(client.fetch(method, target, fields).status, outcome.0);
+        outcomes.push(outcome);
+    }
+    client.send("POST /form HTTP/1.0\r\nContent-Length: 3\r\n\r\nabc");
+    outcomes.push((405, client.reply().body.len()));
+    let unreadable = server.one("BAD\r\n\r\n");
+    outcomes.push((400, unreadable.body.len()));
+    outcomes
+}
+
+/// The request lines of [`ask_everything`].
+const ASKED: [&str; 7] = [
+    "GET /hello.txt?a=b HTTP/1.1",
+    "GET /nothing HTTP/1.1",
+    "HEAD /large.bin HTTP/1.1",
+    "GET /large.bin HTTP/1.1",
+    "GET /large.bin HTTP/1.1",
+    "GET /hello.txt HTTP/1.1",
+    "POST /form HTTP/1.0",
+];
+
+fn combined_lines(variant: &Variant) {
+    let (server, log) = logging(variant, "combined", "");
+    let outcomes = ask_everything(&server);
+    let lines = lines(&log, outcomes.len());
+    for (number, (line, (status, bytes))) in lines.iter().zip(&outcomes).enumerate() {
+        let rest = line.strip_prefix("127.0.0.1 - - [").unwrap_or_else(|| panic!("{line}"));
+        let (time, rest) = rest.split_once("] ").expect("a time");
+        let is_like = |like: &str| {
+            like.len() == time.len()
+                && like.bytes().zip(time.bytes()).all(|(like, byte)| match like {
+                    b'9' => byte.is_ascii_digit(),
+                    b'A' => byte.is_ascii_alphabetic(),
+                    other => byte == other,
+                })
+        };
+        assert!(is_like("99/AAA/9999:99:99:99 +0000"), "{time}");
+        let asked = ASKED.get(number).unwrap_or(&"-");
+        let agent = if number == 3 { "\"http://x/\" \"test/1\"" } else { "\"-\" \"-\"" };
+        assert_eq!(rest, format!("\"{asked}\" {status} {bytes} {agent}"));
+    }
+}
+
+fn json_lines(variant: &Variant) {
+    let (server, log) = logging(variant, "json", "");
+    let outcomes = ask_everything(&server);
+    for (number, (line, (status, bytes))) in lines(&log, outcomes.len()).iter().zip(&outcomes).enumerate() {
+        let value: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let told = (value["status"].as_u64(), value["bytes"].as_u64(), value["remote"].as_str());
+        assert_eq!(told, (Some((*status).into()), Some(*bytes as u64), Some("127.0.0.1")), "{line}");
+        assert!(value["duration_ms"].as_u64().is_some_and(|ms| ms < 15_000), "{line}");
+        assert!(value["time"].as_str().is_some_and(|time| time.len() == 20 && time.ends_with('Z')), "{line}");
+        let asked: Vec<Value> = ASKED
+            .get(number)
+            .map_or_else(|| vec![Value::Null; 3], |line| line.split(' ').map(Value::from).collect());
+        assert_eq!(
+            [&value["method"], &value["target"], &value["version"]],
+            [&asked[0], &asked[1], &asked[2]],
+            "{line}"
+        );
+        let agent = if number == 3 { Value::from("test/1") } else { Value::Null };
+        assert_eq!(value["user_agent"], agent, "{line}");
+    }
+}
+
+/// What is in memory is written when the server ends.
+fn standard_output(variant: &Variant) {
+    let mut server = Setup::new(variant).argument("--access-log=-").start();
+    for _ in 0..100 {
+        assert_eq!(server.get("/hello.txt").status, 200);
+    }
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit_code(), Some(0));
+    assert_eq!(
+        server.stdout().lines().filter(|line| line.contains("\"GET /hello.txt HTTP/1.1\" 200 13 ")).count(),
+        100
+    );
+}
+
+/// The size is that of the body as sent, which may be less than was promised.
+fn cut_replies(variant: &Variant) {
+    let (server, log) = logging(variant, "json", "[tcp]\nsend_buffer = \"64 KiB\"");
+    server.write("big.bin", pattern(5, 4 << 20));
+    let mut client = Client::connect_narrow(server.address);
+    client.ask("GET", "/big.bin", &[]);
+    assert_eq!(client.read_raw(10_000).expect("a beginning").len(), 10_000);
+    client.reset();
+    let value: Value = serde_json::from_str(&lines(&log, 1)[0]).expect("JSON");
+    let bytes = value["bytes"].as_u64().expect("a number");
+    assert!((5_000..4 << 20).contains(&bytes), "{value}");
+}
+
+/// No client can make a line that is not its own, or one that cannot be read.
+fn hostile_values(variant: &Variant) {
+    for format in ["combined", "json"] {
+        let (server, log) = logging(variant, format, "");
+        let hostile = b"GET /%22%0a?\"\\ HTTP/1.1\r\nHost: x\r\nUser-Agent: a\"b\\c\td\xff\x1b[31m\r\nReferer: \"\r\n\r\n";
+        // An escape character is refused; without it the line is for the log to bear.
+        assert_eq!(server.one(hostile).status, 400);
+        let hostile: Vec<u8> = hostile.iter().copied().filter(|&byte| byte != 0x1b).collect();
+        assert!(server.one(hostile).status >= 400);
+        let lines = lines(&log, 2);
+        if format == "json" {
+            let value: Value = serde_json::from_str(&lines[1]).expect("JSON");
+            assert_eq!(value["target"], "/%22%0a?\"\\");
+            assert_eq!(value["user_agent"], "a\"b\\c\td\u{fffd}[31m");
+        } else {
+            let end = r#""\x22" "a\x22b\x5Cc\x09d\xFF[31m""#;
+            assert!(
+                lines[1].ends_with(end) && lines[1].contains(r#""GET /%22%0a?\x22\x5C HTTP/1.1""#),
+                "{}",
+                lines[1]
+            );
+        }
+    }
+}
+
+/// A log that goes into a FIFO which is open, but that nobody reads.
+fn into_a_fifo(variant: &Variant, when_full: &str) -> (Server, fs::File) {
+    let setup = Setup::new(variant);
+    let path = setup.directory().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).expect("a FIFO");
+    // Opened for reading and writing, so that neither side has to wait for the other to open it.
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let mut options = OpenOptions::new();
+    let fifo = options.read(true).write(true).custom_flags(nonblocking).open(&path).expect("a FIFO");
+    let setup = setup.argument(format!("--access-log={}", path.display()));
+    (setup.argument(format!("--log-when-full={when_full}")).config("drain_timeout = \"1 s\"").start(), fifo)
+}
+
+/// Four megabytes of lines: more than the FIFO and the server's memory for lines hold.
+const MANY: usize = 1000;
+
+fn log_much(client: &mut Client) {
+    let agent = "x".repeat(4000);
+    for _ in 0..MANY / 50 {
+        client.send(request("GET", "/hello.txt", &[("User-Agent", &agent)]).repeat(50));
+        for _ in 0..50 {
+            assert_eq!(client.reply().text(), HELLO);
+        }
+    }
+}
+
+fn disk_that_stands_still(variant: &Variant) {
+    let (mut server, fifo) = into_a_fifo(variant, "drop");
+    log_much(&mut server.connect());
+    let dropped = server.count("access_log_dropped/behind");
+    assert!(dropped > 0 && dropped < MANY as u64, "{dropped} lines dropped");
+    assert_eq!(server.get("/hello.txt").status, 200);
+    server.signal(Signal::TERM);
+    assert_eq!(
+        server.exit_code(),
+        Some(0),
+        "a log that can't be written does not keep the server from ending"
+    );
+    drop(fifo);
+}
+
+/// Who waits for the disk can still be stopped, if not in good order.
+fn waiting_can_be_stopped(variant: &Variant) {
+    let (mut server, _fifo) = into_a_fifo(variant, "wait");
+    let address = server.address;
+    let asking = thread::spawn(move || {
+        let mut client = Client::connect(address);
+        let agent = "x".repeat(4000);
+        let _ = client.try_send(request("GET", "/hello.txt", &[("User-Agent", &agent)]).repeat(MANY));
+        client.replies_until_end().0.len()
+    });
+    support::sleep_ms(500);
+    server.signal(Signal::TERM);
+    support::sleep_ms(200);
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit_code(), Some(1));
+    assert!(asking.join().expect("replies") > 0);
+}
+
+/// No line is lost when the operator says so, at the price of waiting.
+fn waiting_for_the_disk(variant: &Variant) {
+    let (server, mut fifo) = into_a_fifo(variant, "wait");
+    let address = server.address;
+    let asking = thread::spawn(move || log_much(&mut Client::connect(address)));
+    support::sleep_ms(500);
+    assert!(!asking.is_finished(), "it waits");
+    let mut text = Vec::new();
+    eventually("all lines come", || {
+        let _ = fifo.read_to_end(&mut text);
+        text.split(|&byte| byte == b'\n').count() == MANY + 1
+    });
+    asking.join().expect("every request was answered");
+    assert_eq!(server.count("access_log_dropped/behind"), 0);
+}

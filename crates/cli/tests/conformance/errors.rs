@@ -1,0 +1,88 @@
+//! What a client is told when it gets no file.
+
+use crate::support::server::{Server, Setup};
+use crate::support::variant::{Test, Variant, tests};
+
+pub(crate) const TESTS: &[Test] =
+    tests![every_error_is_well_framed, own_pages, pages_that_change, pages_that_are_missing, no_echo];
+
+fn every_error_is_well_framed(variant: &Variant) {
+    let server = Server::start(variant);
+    for (head, status) in [
+        ("GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        ("GET / HTTP/1.1\r\n\r\n", 400),
+        ("POST / HTTP/1.1\r\nHost: x\r\n\r\n", 405),
+        ("FOO / HTTP/1.1\r\nHost: x\r\n\r\n", 501),
+        ("GET / HTTP/2.0\r\nHost: x\r\n\r\n", 505),
+        ("GET /hello.txt HTTP/1.1\r\nHost: x\r\nRange: bytes=1000-\r\n\r\n", 416),
+    ] {
+        let reply = server.one(head);
+        assert_eq!(reply.status, status);
+        assert!(!reply.reason.is_empty(), "{reply:?}");
+        assert!(!reply.body.is_empty() && reply.field("Content-Type").is_some(), "{reply:?}");
+        for name in ["ETag", "Last-Modified", "Accept-Ranges"] {
+            assert!(status == 416 || reply.field(name).is_none(), "an error is no file: {reply:?}");
+        }
+    }
+    // The reply to a head that could not be read has to stay short of content only where HEAD is understood.
+    let mut client = server.connect();
+    assert_eq!(client.fetch("HEAD", "/nothing", &[]).status, 404);
+    assert_eq!(client.get("/hello.txt").status, 200);
+}
+
+fn own_pages(variant: &Variant) {
+    let page = "<!DOCTYPE html><title>not here</title>\n";
+    let config =
+        "[error_pages]\n404 = \"/errors/404.html\"\n405 = \"/errors/big.txt\"\n400 = \"/errors/400.html\"";
+    let big = "big ".repeat(50_000);
+    let setup = Setup::new(variant).config(config).file("errors/404.html", page).file("errors/big.txt", &big);
+    let server = setup.file("errors/400.html", "bad").start();
+    let mut client = server.connect();
+    for _ in 0..2 {
+        let reply = client.get("/nothing/at/all");
+        assert_eq!((reply.status, reply.text().as_str()), (404, page));
+        assert!(reply.need("Content-Type").starts_with("text/html"));
+        let head = client.fetch("HEAD", "/nothing", &[]);
+        assert_eq!((head.status, head.need("Content-Length")), (404, page.len().to_string().as_str()));
+        let reply = client.fetch("POST", "/", &[]);
+        assert_eq!((reply.status, reply.list("Allow").len()), (405, 3));
+        assert!(reply.text() == big);
+        // Its own range and validators are the page's, not those of what was asked for.
+        let fields = [("Range", "bytes=0-1"), ("If-None-Match", "*"), ("Accept-Encoding", "gzip")];
+        let reply = client.fetch("GET", "/nothing", &fields);
+        assert_eq!((reply.status, reply.text().as_str()), (404, page));
+    }
+    let reply = server.one("GET / HTTP/1.1\r\n\r\n");
+    assert_eq!((reply.status, reply.text().as_str(), reply.closes()), (400, "bad", true));
+    // By its own address a page is a file.
+    assert_eq!(server.get("/errors/404.html").status, 200);
+}
+
+fn pages_that_change(variant: &Variant) {
+    let setup = Setup::new(variant).config("[files]\nvalidity = \"0 s\"\n[error_pages]\n404 = \"/404.html\"");
+    let server = setup.file("404.html", "first").start();
+    assert_eq!(server.get("/nothing").text(), "first");
+    server.replace("404.html", "second, and longer");
+    assert_eq!(server.get("/nothing").text(), "second, and longer");
+}
+
+/// An error page that is not there is no reason for another error.
+fn pages_that_are_missing(variant: &Variant) {
+    let setup = Setup::new(variant).config("[files]\nvalidity = \"0 s\"\n[error_pages]\n404 = \"/404.html\"");
+    let server = setup.file("404.html", "first").start();
+    std::fs::remove_file(server.root().join("404.html")).expect("a file");
+    let reply = server.get("/nothing");
+    assert_eq!(reply.status, 404);
+    assert!(reply.text() != "first" && !reply.body.is_empty(), "{reply:?}");
+}
+
+/// A page that repeats what it was asked for can be made to say anything.
+fn no_echo(variant: &Variant) {
+    let server = Server::start(variant);
+    for target in
+        ["/<script>alert(1)</script>", "/%3Cscript%3Ealert(1)%3C/script%3E", "/x?<script>alert(1)</script>"]
+    {
+        let text = server.get(target).text();
+        assert!(!text.contains("<script>"), "{text}");
+    }
+}

@@ -1,0 +1,59 @@
+//! Expectations (RFC 9110 section 10.1.1).
+
+use crate::support::server::Server;
+use crate::support::site::HELLO;
+use crate::support::variant::{Test, Variant, tests};
+
+pub(crate) const TESTS: &[Test] =
+    tests![final_status_at_once, without_a_body, unknown_expectation, old_clients, body_anyway];
+
+/// Nobody wants the body, so the client is told so instead of `100 (Continue)`. As it may or may not send the body then,
+/// the connection ends.
+fn final_status_at_once(variant: &Variant) {
+    let server = Server::start(variant);
+    for framing in ["Content-Length: 1000000", "Transfer-Encoding: chunked"] {
+        for expect in ["100-continue", "100-Continue"] {
+            let mut client = server.connect();
+            client
+                .send(format!("PUT /hello.txt HTTP/1.1\r\nHost: x\r\n{framing}\r\nExpect: {expect}\r\n\r\n"));
+            let reply = client.reply();
+            assert_eq!((reply.status, reply.closes()), (405, true), "{framing}, {expect}");
+            client.expect_close();
+        }
+    }
+}
+
+fn without_a_body(variant: &Variant) {
+    let server = Server::start(variant);
+    let mut client = server.connect();
+    for _ in 0..2 {
+        let reply = client.fetch("GET", "/hello.txt", &[("Expect", "100-continue")]);
+        assert_eq!((reply.status, reply.closes(), reply.text().as_str()), (200, false, HELLO));
+    }
+}
+
+fn unknown_expectation(variant: &Variant) {
+    let server = Server::start(variant);
+    let reply = server.fetch("GET", "/hello.txt", &[("Expect", "something-else")]);
+    assert_eq!(reply.status, 417);
+}
+
+/// A client of 1.0 does not know interim replies.
+fn old_clients(variant: &Variant) {
+    let server = Server::start(variant);
+    let reply = server.one("POST / HTTP/1.0\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");
+    assert_eq!(reply.status, 405);
+}
+
+/// A client that got tired of waiting, or never waited.
+fn body_anyway(variant: &Variant) {
+    let server = Server::start(variant);
+    let mut client = server.connect();
+    let body = "x".repeat(100_000);
+    client.send(format!(
+        "PUT / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    ));
+    assert_eq!(client.reply().status, 405);
+    client.expect_close();
+}

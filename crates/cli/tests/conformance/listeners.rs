@@ -1,0 +1,89 @@
+//! Where clients connect: several addresses, IPv6, Unix sockets, and sockets that somebody else has opened.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+
+use crate::support::PATIENCE;
+use crate::support::client::{one, request};
+use crate::support::server::{Setup, parse_address};
+use crate::support::site::HELLO;
+use crate::support::variant::{Test, Variant, tests};
+
+pub(crate) const TESTS: &[Test] =
+    tests![what_is_said, several_addresses, unix_socket, stale_unix_socket, inherited];
+
+/// `listening on http://127.0.0.1:40113/ (n-copy, 2 workers, /srv/www)`
+fn what_is_said(variant: &Variant) {
+    let server = Setup::new(variant).start();
+    let line = server.wait_for_line(|line| line.starts_with("listening on http://"));
+    let architecture = variant.options[0].trim_start_matches("--architecture=");
+    let start = format!("listening on http://{}/ ({architecture}", server.address);
+    assert!(line.starts_with(&start) && line.ends_with(&format!("{})", server.root().display())), "{line}");
+}
+
+fn several_addresses(variant: &Variant) {
+    let setup = Setup::new(variant).argument("--listen=127.0.0.1:0").argument("--listen=127.0.0.2:0");
+    let server = setup.argument("--listen=[::1]:0").start();
+    for address in ["127.0.0.1:", "127.0.0.2:", "[::1]:"] {
+        let line = server.wait_for_line(|line| line.starts_with(&format!("listening on http://{address}")));
+        let address = parse_address(&line).expect("an address");
+        assert_eq!(one(address, request("GET", "/hello.txt", &[])).text(), HELLO, "{address}");
+    }
+}
+
+fn fetch_unix(path: &std::path::Path) -> String {
+    let mut stream = UnixStream::connect(path).expect("a socket");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream
+        .write_all(request("GET", "/hello.txt", &[("Connection", "close")]).as_bytes())
+        .expect("it takes requests");
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).expect("text");
+    reply
+}
+
+fn unix_socket(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let path = setup.directory().join("socket");
+    let listen = format!("--listen=unix:{}", path.display());
+    let server = setup.argument("--listen=127.0.0.1:0").argument(&listen).start();
+    server.wait_for_line(|line| line.starts_with("listening on ") && line.contains("socket"));
+    let reply = fetch_unix(&path);
+    assert!(reply.starts_with("HTTP/1.1 200 ") && reply.ends_with(HELLO), "{reply}");
+    assert_eq!(server.get("/hello.txt").status, 200);
+}
+
+/// What a server that was killed has left behind does not keep the next from starting; a living one does.
+fn stale_unix_socket(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let path = setup.directory().join("socket");
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
+    assert!(path.metadata().expect("it is left behind").file_type().is_socket());
+    let listen = format!("--listen=unix:{}", path.display());
+    let server = setup.argument("--listen=127.0.0.1:0").argument(&listen).start();
+    server.wait_for_line(|line| line.starts_with("listening on ") && line.contains("socket"));
+    assert!(fetch_unix(&path).ends_with(HELLO));
+    let second = Setup::new(variant).argument(&listen).command().output().expect("sluice runs");
+    let told = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(second.status.code() == Some(1) && told.contains("socket"), "{told}");
+    assert!(fetch_unix(&path).ends_with(HELLO), "the first one goes on");
+}
+
+/// As systemd does it: descriptors from 3 on, for the process that `LISTEN_PID` names.
+fn inherited(variant: &Variant) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    let setup = Setup::new(variant);
+    let usual = setup.command();
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\" 3<&0 0</dev/null"]);
+    command.arg(usual.get_program()).args(usual.get_args());
+    command.stdin(Stdio::from(OwnedFd::from(listener))).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let server = setup.start_as(command);
+    assert_eq!(server.address, address);
+    assert_eq!(server.get("/hello.txt").text(), HELLO);
+}

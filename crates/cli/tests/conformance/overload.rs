@@ -1,0 +1,256 @@
+//! More clients than there is room for: nobody is turned away, and everybody is served in the end.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
+
+use crate::support::client::{Broken, Client, request};
+use crate::support::server::{Server, Setup, parse_address};
+use crate::support::site::HELLO;
+use crate::support::variant::{Test, Variant, tests};
+use crate::support::{eventually, sleep_ms};
+
+pub(crate) const TESTS: &[Test] = tests![
+    connections_beyond_the_limit_wait,
+    burst_then_silence_limit_1,
+    burst_then_silence_limit_2,
+    burst_then_silence_no_limit,
+    burst_then_silence_skipping_new,
+    burst_at_two_listeners,
+    burst_beyond_the_limit,
+    small_backlog,
+    few_descriptors,
+    descriptors_run_out,
+    large_replies_do_not_starve_others,
+    request_hogs_do_not_starve_others,
+];
+
+fn connections_beyond_the_limit_wait(variant: &Variant) {
+    let server = Setup::new(variant).argument("--max-connections=4").start();
+    let mut inside: Vec<Client> = (0..4).map(|_| server.connect()).collect();
+    for client in &mut inside {
+        assert_eq!(client.get("/hello.txt").status, 200);
+    }
+    let mut outside: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+    for client in &mut outside {
+        client.ask("GET", "/hello.txt", &[("Connection", "close")]);
+    }
+    for client in &mut inside {
+        assert_eq!(client.get("/hello.txt").status, 200, "who is in, is served");
+    }
+    // Those are idle now: the server may close them to make room, or wait until they go.
+    drop(inside);
+    for client in &mut outside {
+        assert_eq!(client.reply().text(), HELLO);
+        client.expect_close();
+    }
+}
+
+/// Many connections and their requests are there at once, and after that nothing happens that could wake the server.
+fn burst(server: &Server, count: usize) -> Vec<Client> {
+    assert_eq!(server.get("/hello.txt").status, 200);
+    server.signal(Signal::STOP);
+    let mut clients: Vec<Client> = (0..count).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.ask("GET", "/hello.txt", &[]);
+    }
+    server.signal(Signal::CONT);
+    clients
+}
+
+fn all_served(mut clients: Vec<Client>) {
+    for (number, client) in clients.iter_mut().enumerate() {
+        match client.try_reply() {
+            Ok(reply) => assert_eq!(reply.text(), HELLO),
+            Err(broken) => panic!("number {number} of the burst: {broken:?}"),
+        }
+    }
+}
+
+fn burst_with(variant: &Variant, limit: &str, config: &str) {
+    let server = Setup::new(variant).argument(format!("--accept-limit={limit}")).config(config).start();
+    all_served(burst(&server, 60));
+    let most = server.count("accepts_per_phase_max");
+    let limit: u64 = limit.parse().unwrap_or(u64::MAX);
+    assert!(most >= 1 && most <= limit, "{most} accepts in one phase");
+    assert_eq!(server.count("accepts"), 61);
+}
+
+fn burst_then_silence_limit_1(variant: &Variant) {
+    burst_with(variant, "1", "");
+}
+
+fn burst_then_silence_limit_2(variant: &Variant) {
+    burst_with(variant, "2", "");
+}
+
+fn burst_then_silence_no_limit(variant: &Variant) {
+    burst_with(variant, "inf", "");
+}
+
+fn burst_then_silence_skipping_new(variant: &Variant) {
+    for limit in ["1", "inf"] {
+        burst_with(variant, limit, "[event]\nwork_phase_skips_new = true");
+    }
+}
+
+fn burst_at_two_listeners(variant: &Variant) {
+    let setup = Setup::new(variant).argument("--accept-limit=1");
+    let server = setup.argument("--listen=127.0.0.1:0").argument("--listen=127.0.0.2:0").start();
+    let line = server.wait_for_line(|line| line.starts_with("listening on http://127.0.0.2:"));
+    let second = parse_address(&line).expect("an address");
+    server.signal(Signal::STOP);
+    let mut clients = Vec::new();
+    for _ in 0..30 {
+        clients.push(server.connect());
+        clients.push(Client::connect(second));
+    }
+    for client in &mut clients {
+        client.ask("GET", "/hello.txt", &[]);
+    }
+    server.signal(Signal::CONT);
+    all_served(clients);
+}
+
+/// Accepting pauses again and again, and goes on each time that somebody leaves.
+fn burst_beyond_the_limit(variant: &Variant) {
+    for limit in ["1", "inf"] {
+        let setup = Setup::new(variant).argument("--max-connections=5");
+        let server = setup.argument(format!("--accept-limit={limit}")).start();
+        server.signal(Signal::STOP);
+        let mut clients: Vec<Client> = (0..60).map(|_| server.connect()).collect();
+        for client in &mut clients {
+            client.ask("GET", "/hello.txt", &[("Connection", "close")]);
+        }
+        server.signal(Signal::CONT);
+        all_served(clients);
+    }
+}
+
+/// The kernel lets clients wait that are beyond the backlog: they are late, not lost.
+fn small_backlog(variant: &Variant) {
+    let server = Setup::new(variant).argument("--backlog=2").argument("--accept-limit=1").start();
+    let address = server.address;
+    let clients: Vec<_> = (0..30)
+        .map(|_| {
+            thread::spawn(move || {
+                let mut client = Client::connect(address);
+                client.fetch("GET", "/hello.txt", &[("Connection", "close")]).status
+            })
+        })
+        .collect();
+    for client in clients {
+        assert_eq!(client.join().expect("a reply"), 200);
+    }
+}
+
+/// The server knows how many descriptors it has, and takes no more clients than they serve.
+fn few_descriptors(variant: &Variant) {
+    let server = Setup::new(variant).descriptor_limit(256).start();
+    // Those that were served make room for the others as they leave.
+    for (number, mut client) in burst(&server, 400).into_iter().enumerate() {
+        assert_eq!(client.reply().text(), HELLO, "number {number}");
+        assert!(server.descriptors() <= 256);
+    }
+    assert_eq!(server.count("errors/accept_exhausted"), 0);
+    assert_eq!(server.get("/large.bin").status, 200);
+}
+
+/// Descriptors run out although the server thought that it had many more: it waits without spinning, serves those who
+/// are in, and goes on when it can.
+fn descriptors_run_out(variant: &Variant) {
+    let server = Server::start(variant);
+    let pid = Pid::from_raw(server.pid() as i32).expect("a process");
+    let mut inside = server.connect();
+    assert_eq!(inside.get("/hello.txt").status, 200);
+    let few = server.descriptors() as u64 + 5;
+    let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
+    let limits = prlimit(Some(pid), Resource::Nofile, Rlimit { current: Some(few), maximum });
+    let limits = limits.expect("a limit can be lowered");
+    let mut clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.ask("GET", "/hello.txt", &[]);
+    }
+    sleep_ms(100);
+    let before = server.cpu_ticks();
+    sleep_ms(1000);
+    let spent = server.cpu_ticks() - before;
+    assert!(spent < 50, "{spent} ticks of 10 ms in a second of waiting: it spins");
+    assert_eq!(inside.get("/hello.txt").status, 200, "who is in, is served");
+    // The first to come are in, and make room by leaving.
+    for (number, mut client) in clients.into_iter().enumerate() {
+        assert_eq!(client.reply().text(), HELLO, "number {number}");
+    }
+    prlimit(Some(pid), Resource::Nofile, limits).expect("a limit can be raised");
+    assert!(server.count("errors/accept_exhausted") > 0);
+    assert_eq!(server.get("/hello.txt").status, 200);
+}
+
+fn large_replies_do_not_starve_others(variant: &Variant) {
+    let server = Server::start(variant);
+    // Sparse: it takes no room, but time to send.
+    File::create(server.root().join("huge.bin")).and_then(|file| file.set_len(8 << 30)).expect("a file");
+    let done = Arc::new(AtomicBool::new(false));
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let (address, done) = (server.address, Arc::clone(&done));
+            thread::spawn(move || {
+                let mut client = Client::connect(address);
+                client.ask("GET", "/huge.bin", &[]);
+                while !done.load(Ordering::Relaxed) {
+                    assert!(
+                        !client.read_raw(1 << 20).expect("more").is_empty(),
+                        "the whole file has come before"
+                    );
+                }
+            })
+        })
+        .collect();
+    sleep_ms(50);
+    let mut client = server.connect();
+    for _ in 0..20 {
+        assert_eq!(client.get("/hello.txt").text(), HELLO);
+        assert_eq!(server.get("/large.bin").status, 200);
+    }
+    done.store(true, Ordering::Relaxed);
+    for reader in readers {
+        reader.join().expect("it was still reading");
+    }
+}
+
+/// A client that sends requests without end gets its turn, and no more.
+fn request_hogs_do_not_starve_others(variant: &Variant) {
+    let server = Server::start(variant);
+    let mut hog = server.connect();
+    let mut reading = Client::over(hog.stream.try_clone().expect("a descriptor"));
+    let done = Arc::new(AtomicBool::new(false));
+    let stop = Arc::clone(&done);
+    let writer = thread::spawn(move || {
+        let many = request("GET", "/hello.txt", &[]).repeat(1000);
+        while !stop.load(Ordering::Relaxed) && hog.try_send(&many) {}
+        hog
+    });
+    let reader = thread::spawn(move || {
+        let mut count = 0;
+        while reading.try_reply().is_ok() {
+            count += 1;
+        }
+        count
+    });
+    sleep_ms(50);
+    let mut client = server.connect();
+    for _ in 0..20 {
+        assert_eq!(client.get("/hello.txt").text(), HELLO);
+        assert_eq!(server.get("/hello.txt").text(), HELLO);
+    }
+    done.store(true, Ordering::Relaxed);
+    let mut hog = writer.join().expect("a writer");
+    hog.half_close();
+    assert!(reader.join().expect("a reader") >= 1000);
+    let end = hog.try_reply();
+    assert!(matches!(end, Err(Broken::Closed | Broken::Reset)), "{end:?}");
+    eventually("it is forgotten", || server.count("connections/writing") == 0);
+}

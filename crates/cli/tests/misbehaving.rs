@@ -1,0 +1,387 @@
+//! Clients that do what they should not, by the hundreds and thousands, while another one keeps being served; afterwards
+//! the server holds no more descriptors and memory than before.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, SockAddr, SockRef, Socket, Type};
+use support::client::{Client, request};
+use support::server::{Server, Setup};
+use support::site::{HELLO, LARGE, pattern};
+use support::variant::{Test, Variant, tests};
+use support::{PATIENCE, Random, eventually, sleep_ms};
+
+const TESTS: &[Test] = tests![
+    header_dribblers,
+    body_dribblers,
+    slow_readers,
+    crowd_without_a_request,
+    random_bytes,
+    broken_requests,
+    half_closed,
+    resets_in_mid_reply,
+    resets_at_once,
+];
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() == Some(HOLD) {
+        hold(arguments);
+        return ExitCode::SUCCESS;
+    }
+    support::variant::run(&[("misbehaving", TESTS)])
+}
+
+const CONFIG: &str = "
+    [tcp]
+    send_buffer = \"64 KiB\"
+    [timeouts]
+    header = \"1 s\"
+    body = \"1 s\"
+    write = \"1 s\"
+    idle = \"2 s\"
+    linger = \"1 s\"
+";
+
+/// Memory that a server may keep for its next crowd, and what it may differ by after that.
+const KEPT: u64 = 32 << 20;
+const NOISE: u64 = 2 << 20;
+
+/// Has clients misbehave twice, the first time with another client beside them, and checks that nothing is left of them.
+fn unharmed(variant: &Variant, setup: Setup, misbehave: impl Fn(&Server)) {
+    let server = setup.start();
+    serve_everything(&server);
+    let (descriptors, memory) = (server.descriptors(), server.memory());
+    let bystander = Bystander::start(&server);
+    misbehave(&server);
+    bystander.stop();
+    let is_back = |when: &str| {
+        eventually(&format!("{variant:?} has its descriptors back {when}"), || {
+            server.descriptors() <= descriptors
+        });
+        eventually(&format!("{variant:?} has no connections {when}"), || open_connections(&server) == 0);
+        serve_everything(&server);
+    };
+    is_back("once");
+    let once = server.memory();
+    assert!(once < memory + KEPT, "{memory} bytes before, {once} after");
+    misbehave(&server);
+    is_back("twice");
+    let twice = server.memory();
+    assert!(
+        twice < once + NOISE,
+        "{memory} bytes before, {once} after the first time, {twice} after the second"
+    );
+}
+
+fn open_connections(server: &Server) -> u64 {
+    server.count("connections_opened") - server.count("connections_closed")
+}
+
+/// Has the server use all that it will ever need: descriptors for files, buffers.
+fn serve_everything(server: &Server) {
+    let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        // Whether there is a big file or not.
+        client.fetch("HEAD", "/big.bin", &[]);
+        client.send(request("GET", "/large.bin", &[]) + &request("GET", "/nothing", &[]));
+    }
+    for client in &mut clients {
+        client.send(request("GET", "/hello.txt", &[("Connection", "close")]));
+        assert_eq!(client.reply().body.len(), LARGE);
+        assert_eq!((client.reply().status, client.reply().text().as_str()), (404, HELLO));
+        client.expect_close();
+    }
+}
+
+/// A client that behaves, and is served all the time.
+struct Bystander {
+    stop: Arc<AtomicBool>,
+    /// How often it was served.
+    rounds: Arc<AtomicUsize>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Bystander {
+    fn start(server: &Server) -> Self {
+        let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let address = server.address;
+        let (told, count) = (Arc::clone(&stop), Arc::clone(&rounds));
+        let thread = thread::spawn(move || {
+            let mut client = Client::connect(address);
+            while !told.load(Ordering::Relaxed) {
+                assert_eq!(client.get("/hello.txt").text(), HELLO);
+                assert_eq!(client.get("/large.bin").body.len(), LARGE);
+                count.fetch_add(1, Ordering::Relaxed);
+                sleep_ms(5);
+            }
+        });
+        let bystander = Self { stop, rounds, thread };
+        bystander.more();
+        bystander
+    }
+
+    /// It is served a few more times.
+    fn more(&self) {
+        let before = self.rounds.load(Ordering::Relaxed);
+        eventually("the bystander is served", || {
+            assert!(!self.thread.is_finished(), "the bystander failed");
+            self.rounds.load(Ordering::Relaxed) >= before + 3
+        });
+    }
+
+    fn stop(self) {
+        self.more();
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("the bystander was served to the end");
+    }
+}
+
+fn setup(variant: &Variant) -> Setup {
+    Setup::new(variant).config(CONFIG)
+}
+
+fn connect_many(server: &Server, count: usize) -> Vec<TcpStream> {
+    (0..count).map(|_| Client::connect(server.address).stream).collect()
+}
+
+fn send(mut stream: &TcpStream, bytes: &[u8]) -> bool {
+    stream.write_all(bytes).is_ok()
+}
+
+fn reset(stream: TcpStream) {
+    SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("an option of sockets");
+    drop(stream);
+}
+
+/// Reads until the end, however it comes; it must come.
+fn drain(mut stream: &TcpStream) -> Vec<u8> {
+    let mut got = Vec::new();
+    let mut piece = vec![0; 64 << 10];
+    loop {
+        match stream.read(&mut piece) {
+            Ok(0) => return got,
+            Ok(count) => got.extend_from_slice(&piece[..count]),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return got,
+            Err(error) => panic!("the connection does not end: {error}"),
+        }
+    }
+}
+
+/// Slowloris: heads that never end.
+fn header_dribblers(variant: &Variant) {
+    unharmed(variant, setup(variant), |server| {
+        let clients = connect_many(server, 500);
+        let head = b"GET /hello.txt HTTP/1.1\r\nHost: x\r\nX-Slow: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+        for byte in head.chunks(1).take(60) {
+            for client in &clients {
+                send(client, byte);
+            }
+            sleep_ms(20);
+        }
+        for client in &clients {
+            let end = String::from_utf8_lossy(&drain(client)).into_owned();
+            assert!(end.is_empty() || end.starts_with("HTTP/1.1 408 "), "{end}");
+        }
+    });
+}
+
+fn body_dribblers(variant: &Variant) {
+    unharmed(variant, setup(variant), |server| {
+        let clients = connect_many(server, 300);
+        for client in &clients {
+            send(client, b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n");
+        }
+        for _ in 0..60 {
+            for client in &clients {
+                send(client, b"x");
+            }
+            sleep_ms(20);
+        }
+        for client in &clients {
+            let end = String::from_utf8_lossy(&drain(client)).into_owned();
+            assert!(end.starts_with("HTTP/1.1 405 "), "{end}");
+        }
+    });
+}
+
+/// They ask for much and take nothing.
+fn slow_readers(variant: &Variant) {
+    let setup = setup(variant).file("big.bin", pattern(5, 4 << 20));
+    unharmed(variant, setup, |server| {
+        let mut clients: Vec<Client> = (0..200).map(|_| Client::connect_narrow(server.address)).collect();
+        for client in &mut clients {
+            client.send(request("GET", "/big.bin", &[]).repeat(3));
+        }
+        eventually("they are given up", || server.count("connections/writing") <= 1);
+        for client in &clients {
+            assert!(drain(&client.stream).len() < 3 * (4 << 20));
+        }
+    });
+}
+
+/// What tells the program that it is a process of clients: the server's address and a number follow.
+const HOLD: &str = "hold-connections";
+
+/// As many connections as one process of clients holds. There are two such processes, since one alone may not have all.
+const HELD: usize = 10_000;
+
+/// 20,000 connects and not one request.
+fn crowd_without_a_request(variant: &Variant) {
+    let limit = support::variant::raise_descriptor_limit();
+    let held = HELD.min(usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(100));
+    unharmed(variant, setup(variant), |server| {
+        let mut crowds: Vec<Child> =
+            (1..=2).map(|number| spawn_crowd(server.address, held, number)).collect();
+        for crowd in &mut crowds {
+            let mut said = String::new();
+            BufReader::new(crowd.stdout.take().expect("a pipe")).read_line(&mut said).expect("text");
+            assert_eq!(said, "connected\n");
+        }
+        // All are connected, and stay so until they are found to be silent for too long.
+        sleep_ms(300);
+        for crowd in &mut crowds {
+            drop(crowd.stdin.take());
+            assert!(crowd.wait().expect("a child").success());
+        }
+    });
+}
+
+fn spawn_crowd(address: SocketAddr, held: usize, number: u8) -> Child {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args([HOLD, &address.to_string(), &held.to_string(), &number.to_string()]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts")
+}
+
+/// A process of clients: connects, says so, and leaves when it is told to.
+fn hold(mut arguments: impl Iterator<Item = String>) {
+    support::variant::raise_descriptor_limit();
+    let mut next = || arguments.next().expect("another argument");
+    let address: SocketAddr = next().parse().expect("an address");
+    let held: usize = next().parse().expect("a number");
+    let number: u8 = next().parse().expect("a small number");
+    // Ports of their own for every process: a pair of addresses has less than 30,000.
+    let from = SocketAddr::from((Ipv4Addr::new(127, 0, 1, number), 0));
+    let connections: Vec<Socket> = (0..held)
+        .map(|_| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+            socket.set_linger(Some(Duration::ZERO)).expect("an option of sockets");
+            socket.bind(&SockAddr::from(from)).expect("an address");
+            socket.connect_timeout(&address.into(), PATIENCE).expect("the server takes connections");
+            socket
+        })
+        .collect();
+    println!("connected");
+    let mut rest = String::new();
+    std::io::stdin().read_to_string(&mut rest).expect("an end");
+    drop(connections);
+}
+
+fn random_bytes(variant: &Variant) {
+    unharmed(variant, setup(variant), |server| {
+        let mut random = Random(42);
+        for _ in 0..400 {
+            let mut stream = Client::connect(server.address).stream;
+            let count = 1 + random.below(3000);
+            let mut bytes = random.bytes(count);
+            if random.below(3) == 0 {
+                bytes.splice(..0, *b"GET / HTTP/1.1\r\n");
+            }
+            for piece in bytes.chunks(1 + random.below(1000)) {
+                send(&stream, piece);
+            }
+            match random.below(4) {
+                0 => reset(stream),
+                1 => drop(stream),
+                _ => {
+                    stream.shutdown(Shutdown::Write).ok();
+                    drain(&stream);
+                    stream.flush().ok();
+                }
+            }
+        }
+    });
+}
+
+/// Requests that were right until a few of their bytes were changed, doubled or left out.
+fn broken_requests(variant: &Variant) {
+    let good = "GET /large.bin HTTP/1.1\r\nHost: x\r\nRange: bytes=0-99,200-\r\nIf-None-Match: \"a\"\r\n\r\n\
+        POST /x?y HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nabcde\r\n0\r\nT: u\r\n\r\n\
+        GET /dir/../%2e%2e/hello.txt HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nConnection: keep-alive\r\n\r\nabc";
+    unharmed(variant, setup(variant), |server| {
+        let mut random = Random(43);
+        for _ in 0..400 {
+            let mut bytes = good.as_bytes().to_vec();
+            for _ in 0..=random.below(4) {
+                let at = random.below(bytes.len());
+                match random.below(3) {
+                    0 => bytes[at] = random.next() as u8,
+                    1 => drop(bytes.remove(at)),
+                    _ => bytes.insert(at, b"\r\n\0 :,;%/.0A"[random.below(12)]),
+                }
+            }
+            let stream = Client::connect(server.address).stream;
+            send(&stream, &bytes);
+            stream.shutdown(Shutdown::Write).ok();
+            drain(&stream);
+        }
+    });
+}
+
+fn half_closed(variant: &Variant) {
+    unharmed(variant, setup(variant), |server| {
+        let requests = request("GET", "/large.bin", &[]) + &request("GET", "/hello.txt", &[]);
+        let clients = connect_many(server, 300);
+        for (number, client) in clients.iter().enumerate() {
+            let sent = [0, 10, requests.len() / 2 + 5, requests.len()][number % 4];
+            send(client, &requests.as_bytes()[..sent]);
+            client.shutdown(Shutdown::Write).expect("a connection that can be half-closed");
+        }
+        for (number, client) in clients.iter().enumerate() {
+            let got = drain(client);
+            assert!(
+                number % 4 != 3 || got.len() > LARGE && got.ends_with(HELLO.as_bytes()),
+                "{number} got {}",
+                got.len()
+            );
+        }
+    });
+}
+
+fn resets_in_mid_reply(variant: &Variant) {
+    let setup = setup(variant).file("big.bin", pattern(5, 4 << 20));
+    unharmed(variant, setup, |server| {
+        for _ in 0..10 {
+            let mut clients: Vec<Client> = (0..30).map(|_| Client::connect_narrow(server.address)).collect();
+            for client in &mut clients {
+                client.send(request("GET", "/big.bin", &[]).repeat(2));
+            }
+            for mut client in clients {
+                assert_eq!(client.read_raw(10_000).expect("a beginning").len(), 10_000);
+                client.reset();
+            }
+        }
+    });
+}
+
+/// Some are gone before they are accepted, others with their request.
+fn resets_at_once(variant: &Variant) {
+    unharmed(variant, setup(variant), |server| {
+        let began = Instant::now();
+        for number in 0..1000 {
+            let mut client = server.connect();
+            if number % 2 == 0 {
+                client.send(request("GET", "/large.bin", &[]).repeat(number % 5));
+            }
+            client.reset();
+        }
+        assert!(began.elapsed() < 4 * PATIENCE, "connecting hangs");
+    });
+}

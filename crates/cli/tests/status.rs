@@ -1,0 +1,240 @@
+//! The status endpoint: text, JSON and Prometheus metrics that say what was done.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::process::{Command, ExitCode};
+
+use serde_json::Value;
+use support::client::request;
+use support::server::{Server, Setup};
+use support::site::{HELLO, LARGE};
+use support::variant::{Test, Variant, tests};
+use support::{eventually, sleep_ms};
+
+const TESTS: &[Test] = tests![
+    json_counts,
+    connections_by_state,
+    accept_queue,
+    text,
+    prometheus,
+    health,
+    other_pages,
+    command,
+    off_by_default
+];
+
+fn main() -> ExitCode {
+    support::variant::run(&[("status", TESTS)])
+}
+
+/// Does this and that on three connections.
+fn do_something(server: &Server) {
+    let mut client = server.connect();
+    for _ in 0..10 {
+        assert_eq!(client.get("/hello.txt").text(), HELLO);
+    }
+    assert_eq!(client.get("/nothing").status, 404);
+    assert_eq!(client.fetch("GET", "/large.bin", &[("Range", "bytes=0-9")]).status, 206);
+    assert_eq!(client.get("/large.bin").status, 200);
+    assert_eq!(client.get("/dir").status, 301);
+    assert_eq!(server.one("GET / HTTP/1.1\r\n\r\n").status, 400);
+    assert_eq!(server.one(request("FOO", "/", &[])).status, 501);
+    drop(client);
+    eventually("all are gone", || server.count("connections_closed") == 3);
+}
+
+fn json_counts(variant: &Variant) {
+    let server = Server::start(variant);
+    do_something(&server);
+    let status = server.status();
+    let total = &status["total"];
+    let count = |path: &str| {
+        total.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {path}: {total:#}"))
+    };
+    for (path, expected) in [
+        ("/accepts", 3),
+        ("/connections_opened", 3),
+        ("/connections_closed", 3),
+        ("/replies/2xx", 12),
+        ("/replies/3xx", 1),
+        ("/replies/4xx", 2),
+        ("/replies/5xx", 1),
+        ("/replies_by_code/200", 11),
+        ("/replies_by_code/206", 1),
+        ("/replies_by_code/404", 1),
+        ("/refusals/host", 1),
+        ("/refusals/unknown_method", 1),
+        ("/resets/local", 0),
+    ] {
+        assert_eq!(count(path), expected, "{path}: {total:#}");
+    }
+    assert!((14..=16).contains(&count("/requests")), "{total:#}");
+    assert!(count("/bytes_sent") > LARGE as u64 + 10 * HELLO.len() as u64);
+    assert!(count("/bytes_received") > 500);
+    assert!(count("/file_table_hits") >= 9 && count("/file_table_misses") >= 2, "{total:#}");
+    assert!(count("/accept_phases") >= 1 && count("/phases") >= 3 && count("/event_waits") >= 3);
+    let phases: u64 =
+        total["accepts_per_phase"].as_object().expect("a histogram").values().filter_map(Value::as_u64).sum();
+    assert_eq!(phases, count("/accept_phases"));
+    assert_eq!(status["schema"], 1);
+    assert_eq!(status["pid"].as_u64(), Some(server.pid().into()));
+    assert_eq!(
+        Some(status["architecture"].as_str().expect("a name")),
+        variant.options[0].strip_prefix("--architecture=")
+    );
+    assert!(
+        status["workers"]
+            .as_array()
+            .is_some_and(|workers| workers.iter().all(|worker| worker["responsive"] == true))
+    );
+    assert!(status["process"]["open_fds"].as_u64().is_some_and(|open| open >= 3));
+    assert!(status["kernel"]["listen_overflows"].is_u64() && status["kernel"]["listen_drops"].is_u64());
+}
+
+fn connections_by_state(variant: &Variant) {
+    let setup =
+        Setup::new(variant).config("[tcp]\nsend_buffer = \"64 KiB\"").file("big.bin", vec![b'x'; 4 << 20]);
+    let server = setup.start();
+    let mut idle: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    for client in &mut idle {
+        assert_eq!(client.get("/hello.txt").status, 200);
+    }
+    let silent = server.connect();
+    let mut halfway = server.connect();
+    halfway.send("GET / HTTP/1.1\r\n");
+    let mut body = server.connect();
+    body.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n");
+    assert_eq!(body.reply().status, 405);
+    let mut slow = support::client::Client::connect_narrow(server.address);
+    slow.ask("GET", "/big.bin", &[]);
+    let state = |name: &str| server.count(&format!("connections/{name}"));
+    let expected = [("idle", 3), ("reading_head", 2), ("reading_body", 1), ("writing", 1), ("lingering", 0)];
+    eventually("each is in its state", || expected.iter().all(|(name, count)| state(name) == *count));
+    drop((idle, silent, halfway, body, slow));
+    eventually("all are gone", || expected.iter().all(|(name, _)| state(name) == 0));
+}
+
+fn accept_queue(variant: &Variant) {
+    let server = Setup::new(variant).argument("--max-connections=2").argument("--backlog=7").start();
+    let mut inside: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    // Not idle, so that nothing can be made of them but wait.
+    for client in &mut inside {
+        client.send("GET / HTTP/1.1\r\n");
+    }
+    eventually("both are in", || server.count("accepts") == 2);
+    let waiting: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    eventually("three wait", || server.status()["listeners"][0]["accept_queue_length"] == 3);
+    let listener = &server.status()["listeners"][0];
+    assert_eq!(listener["accept_queue_limit"], 7);
+    assert!(
+        listener["address"].as_str().is_some_and(|text| text.contains(&server.address.to_string())),
+        "{listener}"
+    );
+    drop(waiting);
+}
+
+fn text(variant: &Variant) {
+    let server = Server::start(variant);
+    do_something(&server);
+    for path in ["/", "/?format=text"] {
+        let (code, text) = server.status_page(path);
+        assert!(code == 200 && text.lines().count() > 10, "{text}");
+        assert!(text.contains(&server.address.to_string()), "{text}");
+        let line = text.lines().find(|line| line.starts_with("accepts ")).expect("a line");
+        assert_eq!(line.split_whitespace().nth(1), Some("3"), "{line}");
+    }
+}
+
+/// Every sample by its name and labels. The syntax is checked on the way.
+fn samples(text: &str) -> BTreeMap<String, f64> {
+    let mut samples = BTreeMap::new();
+    let mut described: Vec<&str> = Vec::new();
+    let body = text.strip_suffix("# EOF\n").expect("OpenMetrics ends so");
+    for line in body.lines() {
+        if let Some(comment) = line.strip_prefix("# ") {
+            let mut words = comment.splitn(3, ' ');
+            let (keyword, name) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            assert!(["TYPE", "HELP", "UNIT"].contains(&keyword) && words.next().is_some(), "{line}");
+            described.push(name);
+            continue;
+        }
+        let (name, value) = line.rsplit_once(' ').expect("a value");
+        let family = name.split('{').next().unwrap_or_default();
+        assert!(family.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'), "{line}");
+        assert!(
+            described.last().is_some_and(|described| family.starts_with(described)),
+            "{line} has no TYPE before it"
+        );
+        assert!(!name.contains('{') || name.ends_with('}') && name.matches('"').count() % 2 == 0, "{line}");
+        let value: f64 = value.parse().unwrap_or_else(|_| panic!("{line}"));
+        assert_eq!(samples.insert(name.to_owned(), value), None, "{line} is there twice");
+    }
+    samples
+}
+
+fn prometheus(variant: &Variant) {
+    let server = Server::start(variant);
+    do_something(&server);
+    let (code, text) = server.status_page("/metrics");
+    assert_eq!(code, 200);
+    let samples = samples(&text);
+    // The sum over all workers, however many there are.
+    let sum = |family: &str, label: &str| -> f64 {
+        let is_it = |name: &str| name.split('{').next() == Some(family) && name.contains(label);
+        samples.iter().filter(|(name, _)| is_it(name)).map(|(_, value)| value).sum()
+    };
+    for (family, label, expected) in [
+        ("sluice_accepts_total", "", 3.0),
+        ("sluice_replies_total", "class=\"2xx\"", 12.0),
+        ("sluice_replies_by_code_total", "code=\"404\"", 1.0),
+        ("sluice_refusals_total", "cause=\"host\"", 1.0),
+        ("sluice_connections_closed_total", "", 3.0),
+        ("sluice_connections", "state=\"idle\"", 0.0),
+    ] {
+        assert!((sum(family, label) - expected).abs() < 0.5, "{family} {label}: {}", sum(family, label));
+    }
+    let buckets = sum("sluice_accepts_per_phase_bucket", "le=\"+Inf\"");
+    assert!(buckets >= 1.0 && (buckets - sum("sluice_accepts_per_phase_count", "")).abs() < 0.5);
+    assert_eq!(server.status_page("/?format=prometheus").0, 200);
+}
+
+fn health(variant: &Variant) {
+    let server = Server::start(variant);
+    let (code, text) = server.status_page("/health");
+    assert_eq!((code, text.trim()), (200, "ok"));
+}
+
+fn other_pages(variant: &Variant) {
+    let server = Server::start(variant);
+    assert_eq!(server.status_page("/nothing").0, 404);
+    assert_eq!(server.status_page("/../../etc/passwd").0, 404);
+    // The public side knows nothing of it.
+    for path in ["/json", "/metrics", "/health", "/status"] {
+        assert_eq!(server.get(path).status, 404, "{path}");
+    }
+}
+
+fn command(variant: &Variant) {
+    let server = Server::start(variant);
+    do_something(&server);
+    let address = format!("unix:{}", server.directory().join("status").display());
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+        let output = command.arg("status").arg(&address).args(arguments).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    assert!(run(&[]).contains("\naccepts "));
+    let value: Value = serde_json::from_str(&run(&["--json"])).expect("JSON");
+    assert_eq!(value["total"]["accepts"], 3);
+}
+
+fn off_by_default(variant: &Variant) {
+    let setup = Setup::new(variant).argument("--status=off");
+    let endpoint = setup.directory().join("status");
+    let server = setup.start();
+    sleep_ms(20);
+    assert_eq!(server.get("/hello.txt").status, 200);
+    assert!(!endpoint.exists());
+}

@@ -1,0 +1,352 @@
+//! A client that shares no code with the server, sends whatever bytes it is told to, and checks of every reply that its
+//! syntax and framing are flawless.
+
+use std::fmt;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::{Duration, Instant, SystemTime};
+
+use socket2::{Domain, SockRef, Socket, Type};
+
+use super::PATIENCE;
+
+/// A connection to a server, and what has arrived on it but not been read as a reply yet.
+pub struct Client {
+    pub stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+/// A complete reply.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Reply {
+    pub status: u16,
+    pub reason: String,
+    pub fields: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+/// Why there is no reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// The server closed the connection without a byte of it.
+    Closed,
+    /// The server closed the connection in its midst, after that many bytes.
+    CutShort(usize),
+    /// The connection was reset.
+    Reset,
+    /// Nothing came for [`PATIENCE`].
+    Silent,
+    /// The reply breaks the rules of HTTP.
+    Malformed(String),
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> Self {
+        Self::over(TcpStream::connect_timeout(&address, PATIENCE).expect("the server takes connections"))
+    }
+
+    /// A connection that takes in no more than a few kilobytes that its owner does not read.
+    pub fn connect_narrow(address: SocketAddr) -> Self {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).expect("a socket");
+        socket.set_recv_buffer_size(4096).expect("a receive buffer may be small");
+        socket.connect_timeout(&address.into(), PATIENCE).expect("the server takes connections");
+        Self::over(socket.into())
+    }
+
+    /// On a connection that is there already.
+    pub fn over(stream: TcpStream) -> Self {
+        stream.set_nodelay(true).expect("an option of TCP");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        Self { stream, buffer: Vec::new() }
+    }
+
+    /// Sends bytes as they are.
+    #[track_caller]
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).expect("the server takes bytes");
+    }
+
+    /// Sends bytes to a server that may have gone; says whether it took them.
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.write_all(bytes.as_ref()).is_ok()
+    }
+
+    /// Sends a request without a body.
+    #[track_caller]
+    pub fn ask(&mut self, method: &str, target: &str, fields: &[(&str, &str)]) {
+        self.send(request(method, target, fields));
+    }
+
+    /// Sends a request and reads its reply.
+    #[track_caller]
+    pub fn fetch(&mut self, method: &str, target: &str, fields: &[(&str, &str)]) -> Reply {
+        self.ask(method, target, fields);
+        self.reply_to(method)
+    }
+
+    #[track_caller]
+    pub fn get(&mut self, target: &str) -> Reply {
+        self.fetch("GET", target, &[])
+    }
+
+    /// Reads the reply to a request of any method but HEAD.
+    #[track_caller]
+    pub fn reply(&mut self) -> Reply {
+        self.reply_to("GET")
+    }
+
+    #[track_caller]
+    pub fn reply_to(&mut self, method: &str) -> Reply {
+        match self.try_reply_to(method) {
+            Ok(reply) => reply,
+            Err(broken) => panic!("no reply: {broken:?}; {:?}", String::from_utf8_lossy(&self.buffer)),
+        }
+    }
+
+    pub fn try_reply(&mut self) -> Result<Reply, Broken> {
+        self.try_reply_to("GET")
+    }
+
+    pub fn try_reply_to(&mut self, method: &str) -> Result<Reply, Broken> {
+        let head_len = loop {
+            if let Some(at) = self.buffer.windows(4).position(|four| four == b"\r\n\r\n") {
+                break at + 4;
+            }
+            if self.fill()? == 0 {
+                return Err(self.ended());
+            }
+        };
+        let mut reply = parse_head(&self.buffer[..head_len]).map_err(Broken::Malformed)?;
+        let length = reply.body_length(method).map_err(Broken::Malformed)?;
+        while self.buffer.len() < head_len + length {
+            if self.fill()? == 0 {
+                return Err(self.ended());
+            }
+        }
+        reply.body = self.buffer[head_len..head_len + length].to_vec();
+        self.buffer.drain(..head_len + length);
+        Ok(reply)
+    }
+
+    /// Reads replies until the connection ends, however it does.
+    pub fn replies_until_end(&mut self) -> (Vec<Reply>, Broken) {
+        let mut replies = Vec::new();
+        loop {
+            match self.try_reply() {
+                Ok(reply) => replies.push(reply),
+                Err(broken) => return (replies, broken),
+            }
+        }
+    }
+
+    /// The server closes the connection in good order, and nothing comes before that.
+    #[track_caller]
+    pub fn expect_close(&mut self) {
+        assert_eq!(self.try_reply(), Err(Broken::Closed));
+    }
+
+    /// The server ends the connection, be it by a reset, and nothing comes before that.
+    #[track_caller]
+    pub fn expect_end(&mut self) {
+        let end = self.try_reply();
+        assert!(matches!(end, Err(Broken::Closed | Broken::Reset)), "{end:?}");
+    }
+
+    /// Nothing comes for a while, not even the end.
+    #[track_caller]
+    pub fn expect_silence(&mut self, ms: u64) {
+        assert_eq!(self.try_reply_within(Duration::from_millis(ms)), Err(Broken::Silent));
+    }
+
+    pub fn try_reply_within(&mut self, time: Duration) -> Result<Reply, Broken> {
+        self.stream.set_read_timeout(Some(time)).expect("a timeout");
+        let reply = self.try_reply();
+        self.stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        reply
+    }
+
+    /// Reads bytes as they are, until the end or `most`; fewer at the connection's end.
+    pub fn read_raw(&mut self, most: usize) -> Result<Vec<u8>, Broken> {
+        while self.buffer.len() < most && self.fill()? > 0 {}
+        let taken = self.buffer.len().min(most);
+        Ok(self.buffer.drain(..taken).collect())
+    }
+
+    /// Gives back bytes that were read raw, to be read again.
+    pub fn unread(&mut self, bytes: Vec<u8>) {
+        self.buffer.splice(..0, bytes);
+    }
+
+    /// Says that nothing more will be sent, and goes on reading.
+    pub fn half_close(&mut self) {
+        self.stream.shutdown(Shutdown::Write).expect("a connection that can be half-closed");
+    }
+
+    /// Ends the connection by a reset.
+    pub fn reset(self) {
+        SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).expect("an option of sockets");
+    }
+
+    fn fill(&mut self) -> Result<usize, Broken> {
+        let mut piece = [0; 16 << 10];
+        loop {
+            match self.stream.read(&mut piece) {
+                Ok(count) => {
+                    self.buffer.extend_from_slice(&piece[..count]);
+                    return Ok(count);
+                }
+                Err(error) => match error.kind() {
+                    ErrorKind::Interrupted => {}
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut => return Err(Broken::Silent),
+                    ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => return Err(Broken::Reset),
+                    _ => panic!("reading from the server: {error}"),
+                },
+            }
+        }
+    }
+
+    fn ended(&self) -> Broken {
+        if self.buffer.is_empty() { Broken::Closed } else { Broken::CutShort(self.buffer.len()) }
+    }
+}
+
+impl Reply {
+    /// The value of a field that stands there once or not at all.
+    #[track_caller]
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let mut values = self.fields.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
+        let value = values.next();
+        assert_eq!(values.next(), None, "{name} is repeated");
+        value.map(|(_, value)| value.as_str())
+    }
+
+    /// The value of a field that must be there.
+    #[track_caller]
+    pub fn need(&self, name: &str) -> &str {
+        self.field(name).unwrap_or_else(|| panic!("no {name} in {self:?}"))
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// Whether it says that the connection ends with it.
+    pub fn closes(&self) -> bool {
+        self.field("Connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
+    }
+
+    /// The elements of a field whose value is a list, in lower case.
+    pub fn list(&self, name: &str) -> Vec<String> {
+        let value = self.field(name).unwrap_or_default().to_ascii_lowercase();
+        value.split(',').map(|element| element.trim().to_owned()).collect()
+    }
+
+    /// The length of the body that follows (RFC 9112 section 6.3). A server of files knows all lengths beforehand.
+    fn body_length(&self, method: &str) -> Result<usize, String> {
+        let length = match self.field("Content-Length") {
+            Some(text) if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) => {
+                Some(text.parse().map_err(|_| format!("Content-Length {text:?}"))?)
+            }
+            Some(text) => return Err(format!("Content-Length {text:?}")),
+            None => None,
+        };
+        if self.field("Transfer-Encoding").is_some() {
+            return Err("a file's length is known, and yet it is chunked".to_owned());
+        }
+        match (self.status, length) {
+            (100..=199 | 204, Some(_)) => Err(format!("Content-Length in a {}", self.status)),
+            (100..=199 | 204 | 304, _) => Ok(0),
+            (_, length) if method == "HEAD" => {
+                length.map(|_| 0).ok_or_else(|| "no Content-Length".to_owned())
+            }
+            (_, length) => length.ok_or_else(|| "no Content-Length".to_owned()),
+        }
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.body.len().min(200);
+        write!(f, "{} {} {:?} ", self.status, self.reason, self.fields)?;
+        write!(f, "{} bytes {:?}", self.body.len(), String::from_utf8_lossy(&self.body[..shown]))
+    }
+}
+
+/// A request without a body.
+pub fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> String {
+    let mut text = format!("{method} {target} HTTP/1.1\r\nHost: test\r\n");
+    for (name, value) in fields {
+        for part in [name, ": ", value, "\r\n"] {
+            text.push_str(part);
+        }
+    }
+    text + "\r\n"
+}
+
+/// Sends bytes on a connection of their own and reads one reply.
+#[track_caller]
+pub fn one(address: SocketAddr, bytes: impl AsRef<[u8]>) -> Reply {
+    let mut client = Client::connect(address);
+    client.send(bytes);
+    client.reply()
+}
+
+/// Fields that may be sent on several lines.
+const LISTS: [&str; 6] = ["allow", "cache-control", "connection", "content-encoding", "link", "vary"];
+
+fn parse_head(head: &[u8]) -> Result<Reply, String> {
+    let text = std::str::from_utf8(head).map_err(|_| "a head that is not UTF-8")?;
+    let mut lines = text.strip_suffix("\r\n\r\n").expect("ends so").split("\r\n");
+    let line = lines.next().unwrap_or_default();
+    let (status, reason) = parse_status_line(line).ok_or_else(|| format!("status line {line:?}"))?;
+    let mut fields: Vec<(String, String)> = Vec::new();
+    for line in lines {
+        let (name, value) = line.split_once(": ").ok_or_else(|| format!("field line {line:?}"))?;
+        let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+        let is_text = |b: u8| matches!(b, b'\t' | b' '..=b'~' | 0x80..);
+        if name.is_empty()
+            || !name.bytes().all(is_token)
+            || !value.bytes().all(is_text)
+            || value.trim() != value
+        {
+            return Err(format!("field line {line:?}"));
+        }
+        if fields.iter().any(|(other, _)| other.eq_ignore_ascii_case(name))
+            && !LISTS.contains(&name.to_ascii_lowercase().as_str())
+        {
+            return Err(format!("{name} is repeated"));
+        }
+        fields.push((name.to_owned(), value.to_owned()));
+    }
+    let reply = Reply { status, reason, fields, body: Vec::new() };
+    if status >= 200 {
+        check_date(&reply)?;
+    }
+    Ok(reply)
+}
+
+/// Every final reply says when it was made (RFC 9110 section 6.6.1).
+fn check_date(reply: &Reply) -> Result<(), String> {
+    let date = reply.field("Date").ok_or("no Date")?;
+    let time = httpdate::parse_http_date(date).map_err(|_| format!("Date {date:?}"))?;
+    let now = SystemTime::now();
+    let off = now.duration_since(time).or_else(|_| time.duration_since(now)).expect("one of them is earlier");
+    if off > Duration::from_secs(5) {
+        return Err(format!("Date {date:?} is off by {off:?}"));
+    }
+    Ok(())
+}
+
+fn parse_status_line(line: &str) -> Option<(u16, String)> {
+    let (code, reason) = line.strip_prefix("HTTP/1.1 ")?.split_once(' ')?;
+    let good = code.len() == 3 && code.bytes().all(|b| b.is_ascii_digit());
+    good.then(|| (code.parse().expect("three digits"), reason.to_owned()))
+}
+
+/// How long `act` takes.
+pub fn time(act: impl FnOnce()) -> Duration {
+    let began = Instant::now();
+    act();
+    began.elapsed()
+}

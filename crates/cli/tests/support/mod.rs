@@ -1,0 +1,54 @@
+//! What the tests of the whole program share: the real `sluice` started on a directory of its own ([`server`]), the files
+//! in it ([`site`]), a client that shares no code with it and takes nothing on trust ([`client`]), and the variants of the
+//! server that each test runs for ([`variant`]).
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(unused_macros, unused_imports, reason = "each test program uses a part of it")]
+#![allow(unreachable_pub, reason = "a module that is compiled into several programs")]
+
+pub mod client;
+pub mod server;
+pub mod site;
+pub mod variant;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long anything may take that should happen at once: long enough for a busy machine, and the end of a test that hangs.
+pub const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Waits until `happened`, and panics with `what` if it never does.
+#[track_caller]
+pub fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !happened() {
+        assert!(began.elapsed() < PATIENCE, "still not so after {PATIENCE:?}: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+pub fn sleep_ms(ms: u64) {
+    thread::sleep(Duration::from_millis(ms));
+}
+
+/// Numbers that look random and are the same in every run (splitmix64).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.next() as u8).collect()
+    }
+}

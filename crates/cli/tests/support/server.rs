@@ -1,0 +1,388 @@
+//! The real `sluice serve`, started on files of its own, watched through `/proc` and its standard error, and stopped when
+//! the test is over.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::client::{Client, Reply, one, request};
+use super::variant::Variant;
+use super::{PATIENCE, site, sleep_ms};
+
+/// A server to be started.
+pub struct Setup {
+    directory: TempDir,
+    arguments: Vec<String>,
+    config: String,
+    descriptor_limit: Option<u32>,
+}
+
+/// A server that runs.
+pub struct Server {
+    child: Child,
+    /// The address of the first listener.
+    pub address: SocketAddr,
+    directory: TempDir,
+    stderr: Arc<Lines>,
+    ended: Option<ExitStatus>,
+}
+
+/// What the server has said so far.
+#[derive(Default)]
+struct Lines {
+    said: Mutex<(Vec<String>, bool)>,
+    more: Condvar,
+}
+
+impl Setup {
+    /// A server of the standard site on a free port.
+    pub fn new(variant: &Variant) -> Self {
+        let directory = tempfile::Builder::new().prefix("sluice-").tempdir().expect("a directory");
+        site::make(directory.path());
+        let mut setup =
+            Self { directory, arguments: Vec::new(), config: String::new(), descriptor_limit: None };
+        setup.arguments.extend(variant.options.iter().map(|&option| option.to_owned()));
+        setup
+    }
+
+    /// Sets keys of the TOML file. Each call adds to the text: keys of the top go before tables.
+    pub fn config(mut self, text: &str) -> Self {
+        self.config.push_str(text);
+        self.config.push('\n');
+        self
+    }
+
+    /// Gives `sluice serve` one more argument.
+    pub fn argument(mut self, text: impl Into<String>) -> Self {
+        self.arguments.push(text.into());
+        self
+    }
+
+    /// Lets the server have no more descriptors than that.
+    pub fn descriptor_limit(mut self, limit: u32) -> Self {
+        self.descriptor_limit = Some(limit);
+        self
+    }
+
+    /// A file in the root.
+    pub fn file(self, path: &str, content: impl AsRef<[u8]>) -> Self {
+        let path = self.root().join(path);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+        fs::write(path, content).expect("a file");
+        self
+    }
+
+    /// Where the files are.
+    pub fn root(&self) -> PathBuf {
+        self.directory.path().join("root")
+    }
+
+    /// The directory that the root and all else of this server is in.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The command that starts it, on a free port unless told otherwise.
+    pub fn command(&self) -> Command {
+        let directory = self.directory.path();
+        let config = directory.join("sluice.toml");
+        fs::write(&config, config_text(directory, &self.config)).expect("a file");
+        let mut command = match self.descriptor_limit {
+            None => Command::new(env!("CARGO_BIN_EXE_sluice")),
+            Some(limit) => {
+                let mut shell = Command::new("/bin/sh");
+                shell.args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\"")]);
+                shell.arg(env!("CARGO_BIN_EXE_sluice"));
+                shell
+            }
+        };
+        command.arg("serve").arg(self.root()).arg("--config").arg(config);
+        if !self.arguments.iter().any(|argument| argument.starts_with("--listen")) {
+            command.arg("--listen=127.0.0.1:0");
+        }
+        command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Starts it and waits until it listens.
+    #[track_caller]
+    pub fn start(self) -> Server {
+        let command = self.command();
+        self.start_as(command)
+    }
+
+    /// Starts it by another command than its own, and waits until it listens.
+    #[track_caller]
+    pub fn start_as(self, mut command: Command) -> Server {
+        settle();
+        let mut child = command.spawn().expect("sluice starts");
+        let stderr = Lines::of(child.stderr.take().expect("a pipe"));
+        let mut server = Server {
+            child,
+            address: ([127, 0, 0, 1], 0).into(),
+            directory: self.directory,
+            stderr,
+            ended: None,
+        };
+        // A message of the error log carries a time, this line does not.
+        let line = server.wait_for_line(|line| line.starts_with("listening on http://"));
+        server.address = parse_address(&line).unwrap_or_else(|| panic!("no address in {line:?}"));
+        server
+    }
+}
+
+impl Server {
+    /// A server of the standard site with no more settings.
+    #[track_caller]
+    pub fn start(variant: &Variant) -> Self {
+        Setup::new(variant).start()
+    }
+
+    /// A server of the standard site with keys of the TOML file.
+    #[track_caller]
+    pub fn with(variant: &Variant, config: &str) -> Self {
+        Setup::new(variant).config(config).start()
+    }
+
+    pub fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// GET on a connection of its own.
+    #[track_caller]
+    pub fn get(&self, target: &str) -> Reply {
+        self.fetch("GET", target, &[])
+    }
+
+    /// A request on a connection of its own.
+    #[track_caller]
+    pub fn fetch(&self, method: &str, target: &str, fields: &[(&str, &str)]) -> Reply {
+        self.connect().fetch(method, target, fields)
+    }
+
+    /// Sends bytes on a connection of their own and reads one reply.
+    #[track_caller]
+    pub fn one(&self, bytes: impl AsRef<[u8]>) -> Reply {
+        one(self.address, bytes)
+    }
+
+    pub fn root(&self) -> PathBuf {
+        self.directory.path().join("root")
+    }
+
+    /// The directory that the root and all else of this server is in.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Writes a file into the root, and waits until it is one like the others.
+    pub fn write(&self, path: &str, content: impl AsRef<[u8]>) {
+        fs::write(self.root().join(path), content).expect("a file");
+        settle();
+    }
+
+    /// Puts a file into the place of another in one step. It may have no validators yet.
+    pub fn replace(&self, path: &str, content: impl AsRef<[u8]>) {
+        let fresh = self.directory.path().join("fresh");
+        fs::write(&fresh, content).expect("a file");
+        fs::rename(fresh, self.root().join(path)).expect("a file can be moved");
+    }
+
+    /// Gives it another TOML file, for a reload.
+    pub fn rewrite_config(&self, text: &str) {
+        let directory = self.directory.path();
+        fs::write(directory.join("sluice.toml"), config_text(directory, text)).expect("a file");
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("the server is there");
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().expect("a child can be waited for");
+        }
+        self.ended.is_some()
+    }
+
+    /// Waits for its end, and tells the exit code; `None` is the end by a signal.
+    #[track_caller]
+    pub fn exit_code(&mut self) -> Option<i32> {
+        let began = Instant::now();
+        while !self.has_ended() {
+            assert!(began.elapsed() < PATIENCE, "the server has not ended after {PATIENCE:?}");
+            thread::sleep(Duration::from_millis(5));
+        }
+        self.ended.and_then(|status| status.code())
+    }
+
+    /// The first line of standard error, be it said already or yet to come, that is like this.
+    #[track_caller]
+    pub fn wait_for_line(&self, like: impl Fn(&str) -> bool) -> String {
+        self.stderr.wait_for(like).unwrap_or_else(|| panic!("no such line in: {:#?}", self.stderr()))
+    }
+
+    /// The lines of standard error so far.
+    pub fn stderr(&self) -> Vec<String> {
+        self.stderr.said.lock().expect("no reader panics").0.clone()
+    }
+
+    /// All that it has written to standard output; only when it has ended.
+    pub fn stdout(&mut self) -> String {
+        let mut text = String::new();
+        self.child.stdout.take().expect("asked once").read_to_string(&mut text).expect("text");
+        text
+    }
+
+    /// A page of the status endpoint: status code, and text.
+    pub fn status_page(&self, path: &str) -> (u16, String) {
+        let mut stream = UnixStream::connect(self.directory.path().join("status")).expect("an endpoint");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream
+            .write_all(request("GET", path, &[("Connection", "close")]).as_bytes())
+            .expect("it takes requests");
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).expect("text");
+        let (head, body) = reply.split_once("\r\n\r\n").expect("a head and a body");
+        (head[9..12].parse().expect("a status code"), body.to_owned())
+    }
+
+    /// The status as JSON.
+    pub fn status(&self) -> Value {
+        let (code, text) = self.status_page("/json");
+        assert_eq!(code, 200, "{text}");
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    /// A number of the status's total, by its path such as `replies/2xx`.
+    #[track_caller]
+    pub fn count(&self, path: &str) -> u64 {
+        let status = self.status();
+        let value = status.pointer(&format!("/total/{path}"));
+        value.and_then(Value::as_u64).unwrap_or_else(|| panic!("no {path} in {status:#}"))
+    }
+
+    /// Descriptors that it has open, all of its processes taken together.
+    pub fn descriptors(&self) -> usize {
+        let open = |pid: u32| fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
+        self.processes().into_iter().map(open).sum()
+    }
+
+    /// Bytes of memory of its own that are in use, all of its processes taken together.
+    pub fn memory(&self) -> u64 {
+        let anonymous = |pid| proc_field(pid, "RssAnon:") + proc_field(pid, "RssShmem:");
+        self.processes().into_iter().map(anonymous).sum()
+    }
+
+    /// Time that it has spent on the CPU so far, in clock ticks of 10 ms.
+    pub fn cpu_ticks(&self) -> u64 {
+        self.processes().into_iter().map(cpu_ticks).sum()
+    }
+
+    /// Its process, and those that it has made.
+    pub fn processes(&self) -> Vec<u32> {
+        let mut found = vec![self.pid()];
+        let mut looked_at = 0;
+        while let Some(&pid) = found.get(looked_at) {
+            looked_at += 1;
+            let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
+            for thread in threads.flatten() {
+                let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+                found.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+            }
+        }
+        found
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("the server said: {:#?}", self.stderr());
+        }
+        if !self.has_ended() {
+            // It may be stopped by the test.
+            let _ = kill_process(Pid::from_child(&self.child), Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl Lines {
+    fn of(stream: impl Read + Send + 'static) -> Arc<Self> {
+        let lines = Arc::new(Self::default());
+        let said = Arc::clone(&lines);
+        thread::spawn(move || {
+            for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                said.said.lock().expect("no reader panics").0.push(line);
+                said.more.notify_all();
+            }
+            said.said.lock().expect("no reader panics").1 = true;
+            said.more.notify_all();
+        });
+        lines
+    }
+
+    fn wait_for(&self, like: impl Fn(&str) -> bool) -> Option<String> {
+        let began = Instant::now();
+        let mut said = self.said.lock().expect("no reader panics");
+        loop {
+            if let Some(line) = said.0.iter().find(|line| like(line)) {
+                return Some(line.clone());
+            }
+            let left = PATIENCE.checked_sub(began.elapsed())?;
+            if said.1 {
+                return None;
+            }
+            said = self.more.wait_timeout(said, left).expect("no reader panics").0;
+        }
+    }
+}
+
+/// A file that was changed a moment ago may be changed again without a trace in its times: until then it is served without
+/// validators.
+pub fn settle() {
+    sleep_ms(25);
+}
+
+/// Every server counts, at a Unix socket of its own.
+fn config_text(directory: &Path, text: &str) -> String {
+    format!("status = \"unix:{}\"\n{text}", directory.join("status").display())
+}
+
+/// The address in `listening on http://ADDRESS/ (...)`.
+pub fn parse_address(line: &str) -> Option<SocketAddr> {
+    line.strip_prefix("listening on http://")?.split('/').next()?.parse().ok()
+}
+
+/// A value of `/proc/PID/status` in kilobytes, as bytes.
+fn proc_field(pid: u32, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+    line.split_whitespace().next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+fn cpu_ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name may hold blanks, and ends with the last bracket.
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let number = |place: usize| -> u64 {
+        after_name.split_whitespace().nth(place).and_then(|text| text.parse().ok()).unwrap_or(0)
+    };
+    number(11) + number(12)
+}

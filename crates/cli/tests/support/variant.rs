@@ -1,0 +1,63 @@
+//! The variants of the server that every test runs for, and the harness that names each such run `variant::topic::test`.
+//!
+//! A new architecture is one more line in [`VARIANTS`].
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+/// One way in which the server can work.
+#[derive(Clone, Copy, Debug)]
+pub struct Variant {
+    /// First part of the test's name.
+    pub name: &'static str,
+    /// What `sluice serve` is given for it.
+    pub options: &'static [&'static str],
+}
+
+pub const VARIANTS: &[Variant] = &[
+    Variant { name: "sped_epoll", options: &["--architecture=sped", "--events=epoll"] },
+    Variant { name: "sped_epoll_level", options: &["--architecture=sped", "--events=epoll-level"] },
+    Variant { name: "sped_poll", options: &["--architecture=sped", "--events=poll"] },
+    Variant { name: "sped_select", options: &["--architecture=sped", "--events=select"] },
+];
+
+/// A test, to be run for each variant.
+#[derive(Clone, Copy)]
+pub struct Test {
+    pub name: &'static str,
+    pub run: fn(&Variant),
+}
+
+/// The functions named, as a list of [`Test`]s of the same names. One that is left out is dead code to the compiler.
+macro_rules! tests {
+    ($($name:ident),+ $(,)?) => {
+        &[$($crate::support::variant::Test { name: stringify!($name), run: $name }),+]
+    };
+}
+pub(crate) use tests;
+
+/// Runs the tests of each topic for every variant, as the command line asks.
+pub fn run(topics: &[(&'static str, &'static [Test])]) -> ExitCode {
+    raise_descriptor_limit();
+    let arguments = Arguments::from_args();
+    let trials = VARIANTS.iter().flat_map(|variant| {
+        topics.iter().flat_map(move |(topic, tests)| {
+            tests.iter().map(move |test| {
+                Trial::test(format!("{}::{topic}::{}", variant.name, test.name), move || {
+                    (test.run)(variant);
+                    Ok(())
+                })
+            })
+        })
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}
+
+/// As far as one may without being root. Servers inherit it.
+pub fn raise_descriptor_limit() -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).expect("the soft limit may be raised");
+    maximum.unwrap_or(u64::MAX)
+}

@@ -61,6 +61,7 @@ fn every_key_can_be_typed() {
     assert_eq!(settings.cpus.map(|cpus| cpus.len()), Some(1));
     assert_eq!(settings.event.accept_limit, AcceptLimit::Limit(64.try_into().expect("not 0")));
     assert_eq!(settings.connections.send_buffer, Some(128 << 10));
+    assert_eq!(settings.connections.defer_accept, Some(Duration::from_secs(5)));
     assert_eq!(settings.timeouts.header, Duration::from_millis(1500));
     assert_eq!(settings.files.error_pages, [(404, "/404.html".to_owned())].into());
     assert_eq!(settings.files.charset, None);
@@ -382,6 +383,7 @@ quantum = "1 MB"
 [tcp]
 nodelay = false
 send_buffer = "128 KiB"
+defer_accept = "5 s"
 
 [limits]
 requests_per_connection = 1000

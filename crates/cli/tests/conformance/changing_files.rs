@@ -45,7 +45,7 @@ fn start(variant: &Variant) -> Server {
 fn changed_while_sent(server: &Server, change: impl FnOnce(&Server)) -> Result<Reply, Broken> {
     // Known to the table, as it would be on any other day.
     assert_eq!(server.fetch("HEAD", "/big.bin", &[]).status, 200);
-    sleep_ms(20);
+    sleep_ms(40);
     let mut client = Client::connect_narrow(server.address);
     client.ask("GET", "/big.bin", &[]);
     let beginning = client.read_raw(100_000).expect("a beginning");
@@ -72,7 +72,7 @@ fn replaced_again_and_again(variant: &Variant) {
                     let known = seen.entry(tag.to_owned()).or_insert_with(|| reply.body.clone());
                     assert!(*known == reply.body, "one tag for two contents");
                 }
-                sleep_ms(round as u64 % 13);
+                sleep_ms(if round % 10 == 0 { 50 } else { round as u64 % 7 });
             }
         }
         assert!(seen.len() > 2, "changes were never noticed");
@@ -98,7 +98,7 @@ fn replaced_between_ranges(variant: &Variant) {
             _ => second.body,
         };
         assert!(contents.contains(&whole), "round {round}: a mixture");
-        sleep_ms(round as u64 % 4 * 10);
+        sleep_ms(round as u64 % 4 * 15);
     }
 }
 

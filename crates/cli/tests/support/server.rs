@@ -357,7 +357,7 @@ impl Lines {
 /// A file that was changed a moment ago may be changed again without a trace in its times: until then it is served without
 /// validators.
 pub fn settle() {
-    sleep_ms(25);
+    sleep_ms(40);
 }
 
 /// Every server counts, at a Unix socket of its own.

@@ -148,6 +148,7 @@ fn drain_empties_the_accept_queue(variant: &Variant) {
             }
             client.expect_close();
         }
+        drop(clients);
         assert_eq!(server.exit_code(), Some(0));
     }
 }
@@ -172,6 +173,7 @@ fn drain_finishes_replies_and_refuses_connections(variant: &Variant) {
     assert!(!server.has_ended());
     assert!(slow.reply().body == pattern(6, BIG));
     slow.expect_close();
+    drop(slow);
     assert_eq!(server.exit_code(), Some(0));
 }
 
@@ -194,6 +196,7 @@ fn drain_answers_pipelined_requests(variant: &Variant) {
             && replies.last().is_some_and(|reply| reply.text() == HELLO && reply.closes())
     );
     assert_eq!(end, Broken::Closed);
+    drop((slow, other));
     assert_eq!(server.exit_code(), Some(0));
 }
 
@@ -209,6 +212,7 @@ fn drain_finishes_requests_that_arrive(variant: &Variant) {
     let reply = client.reply();
     assert_eq!((reply.text().as_str(), reply.closes()), (HELLO, true));
     client.expect_close();
+    drop(client);
     assert_eq!(server.exit_code(), Some(0));
 }
 

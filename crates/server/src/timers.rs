@@ -11,6 +11,8 @@ use http1::Tick;
 
 const SLOTS: usize = 256;
 const NONE: u32 = u32::MAX;
+/// Connections that room is made for at a time.
+const STEP: usize = 2048;
 
 /// The wheel. Connections are named by their slab index.
 #[derive(Debug)]
@@ -51,9 +53,10 @@ impl Timers {
             SLOTS + (self.now.0 as usize / SLOTS + rounds) % SLOTS
         };
         if id as usize >= self.links.len() {
-            // Room for a slab's chunk at a time, not twice of what there is.
-            self.links.reserve_exact(id as usize + 1 - self.links.len());
-            self.links.resize(id as usize + 1, UNLINKED);
+            // In steps of a few slab chunks: not twice of what there is, and not a move for each connection.
+            let links = (id as usize + 1).next_multiple_of(STEP);
+            self.links.reserve_exact(links - self.links.len());
+            self.links.resize(links, UNLINKED);
         }
         let next = self.heads[slot];
         self.links[id as usize] = Link { next, previous: NONE, slot: slot as u16 };

@@ -3,10 +3,8 @@
 mod support;
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use rustix::process::Signal;
@@ -62,7 +60,7 @@ struct Seen {
 }
 
 /// Asks again and again on one connection, as soon as an answer has come.
-fn keep_asking(address: std::net::SocketAddr, target: &'static str, body: usize) -> Seen {
+fn keep_asking(address: SocketAddr, target: &'static str, body: usize) -> Seen {
     let mut client = Client::connect(address);
     let mut answered = 0;
     let mut told = false;
@@ -82,6 +80,21 @@ fn keep_asking(address: std::net::SocketAddr, target: &'static str, body: usize)
     Seen { answered, told, end: format!("{:?}", client.try_reply()) }
 }
 
+/// Asks on one connection after another, and is served on each until there is nobody to connect to; says how often.
+fn come_anew(address: SocketAddr) -> usize {
+    let mut count = 0;
+    while let Ok(stream) = TcpStream::connect(address) {
+        let mut client = Client::over(stream);
+        assert!(client.try_send(request("GET", "/hello.txt", &[])), "let in, and reset before the request");
+        match client.try_reply() {
+            Ok(reply) => assert_eq!(reply.text(), HELLO),
+            Err(broken) => panic!("let in, and then: {broken:?}"),
+        }
+        count += 1;
+    }
+    count
+}
+
 /// Every client is answered whatever it asks, until an answer says that the connection ends with it; then it does, in good
 /// order.
 fn drain_under_load(variant: &Variant) {
@@ -94,23 +107,7 @@ fn drain_under_load(variant: &Variant) {
             thread::spawn(move || keep_asking(address, target, body))
         })
         .collect();
-    // And others that come anew each time: until the listener closes, they are served.
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopped = Arc::clone(&stop);
-    let newcomer = thread::spawn(move || {
-        let mut count = 0;
-        while !stopped.load(Ordering::Relaxed) {
-            let Ok(stream) = std::net::TcpStream::connect(address) else { return count };
-            let mut client = Client::over(stream);
-            assert!(client.try_send(request("GET", "/hello.txt", &[])), "reset before the request");
-            match client.try_reply() {
-                Ok(reply) => assert_eq!(reply.text(), HELLO),
-                Err(broken) => panic!("a newcomer that was let in: {broken:?}"),
-            }
-            count += 1;
-        }
-        count
-    });
+    let newcomers: Vec<_> = (0..8).map(|_| thread::spawn(move || come_anew(address))).collect();
     sleep_ms(300);
     server.signal(Signal::TERM);
     for client in clients {
@@ -124,8 +121,9 @@ fn drain_under_load(variant: &Variant) {
             seen.answered
         );
     }
-    stop.store(true, Ordering::Relaxed);
-    assert!(newcomer.join().expect("a newcomer") > 0);
+    for newcomer in newcomers {
+        assert!(newcomer.join().expect("a newcomer") > 0);
+    }
     assert_eq!(server.exit_code(), Some(0));
 }
 
@@ -169,7 +167,7 @@ fn with_a_slow_client(variant: &Variant, config: &str) -> (Server, Client) {
 fn drain_finishes_replies_and_refuses_connections(variant: &Variant) {
     let (mut server, mut slow) = with_a_slow_client(variant, "");
     server.signal(Signal::TERM);
-    eventually("the listener is closed", || std::net::TcpStream::connect(server.address).is_err());
+    eventually("the listener is closed", || TcpStream::connect(server.address).is_err());
     assert!(!server.has_ended());
     assert!(slow.reply().body == pattern(6, BIG));
     slow.expect_close();

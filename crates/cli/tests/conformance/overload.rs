@@ -25,6 +25,7 @@ pub(crate) const TESTS: &[Test] = tests![
     few_descriptors,
     descriptors_run_out,
     large_replies_do_not_starve_others,
+    large_replies_take_many_turns,
     request_hogs_do_not_starve_others,
 ];
 
@@ -41,7 +42,9 @@ fn connections_beyond_the_limit_wait(variant: &Variant) {
     for client in &mut inside {
         assert_eq!(client.get("/hello.txt").status, 200, "who is in, is served");
     }
-    // Those are idle now: the server may close them to make room, or wait until they go.
+    outside[0].expect_silence(200);
+    assert_eq!(server.count("accepts"), 4);
+    // When those inside have been idle for long enough, the server may close them to make room; here they go by themselves.
     drop(inside);
     for client in &mut outside {
         assert_eq!(client.reply().text(), HELLO);
@@ -220,6 +223,17 @@ fn large_replies_do_not_starve_others(variant: &Variant) {
     for reader in readers {
         reader.join().expect("it was still reading");
     }
+}
+
+/// No connection is sent more than its share in one turn, however fast its client is.
+fn large_replies_take_many_turns(variant: &Variant) {
+    const SIZE: usize = 4 << 20;
+    let setup = Setup::new(variant).config("[event]\nquantum = \"4 KiB\"").file("big.bin", vec![b'x'; SIZE]);
+    let server = setup.start();
+    let before = server.count("phases");
+    assert_eq!(server.get("/big.bin").body.len(), SIZE);
+    let turns = server.count("phases") - before;
+    assert!(turns >= SIZE as u64 / (4 << 10), "{turns} turns");
 }
 
 /// A client that sends requests without end gets its turn, and no more.

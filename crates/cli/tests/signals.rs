@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::thread;
 
 use rustix::process::Signal;
-use support::client::{Broken, Client, request};
+use support::client::{Broken, Client, one, request};
 use support::server::{Server, Setup};
 use support::site::{HELLO, LARGE, large, pattern};
 use support::variant::{Test, Variant, tests};
@@ -26,6 +26,7 @@ const TESTS: &[Test] = tests![
     reload,
     reload_of_what_is_wrong,
     reload_keeps_connections,
+    reload_of_listeners,
     reopened_logs,
     port_in_use,
     wrong_configuration,
@@ -275,6 +276,39 @@ fn reload_keeps_connections(variant: &Variant) {
     eventually("the new settings hold", || server.get("/hello.txt").field("X-New") == Some("yes"));
     assert_eq!(idle.get("/hello.txt").status, 200);
     assert!(slow.reply().body == pattern(6, BIG));
+}
+
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
+}
+
+/// Addresses come and go while connections stay; where one cannot be had, everything stays as it was.
+fn reload_of_listeners(variant: &Variant) {
+    let (first, second) = (free_address(), free_address());
+    let server = Server::with(variant, &format!("listen = \"{first}\""));
+    assert_eq!(server.address, first);
+    let mut old = server.connect();
+    assert_eq!(old.get("/hello.txt").status, 200);
+
+    server.rewrite_config(&format!("listen = [\"{first}\", \"{second}\"]"));
+    server.signal(Signal::HUP);
+    eventually("the second address answers", || TcpStream::connect(second).is_ok());
+    assert_eq!(one(second, request("GET", "/hello.txt", &[])).text(), HELLO);
+    assert_eq!(server.get("/hello.txt").text(), HELLO);
+
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let taken = (taken.local_addr().expect("an address"), taken);
+    server.rewrite_config(&format!("listen = [\"{second}\", \"{}\"]\nlisting = true", taken.0));
+    server.signal(Signal::HUP);
+    server.wait_for_line(|line| line.contains(&taken.0.to_string()) && line.contains("not reloaded"));
+    assert_eq!(server.get("/hello.txt").text(), HELLO);
+    assert!(server.get("/bare/").status >= 400);
+
+    server.rewrite_config(&format!("listen = \"{second}\""));
+    server.signal(Signal::HUP);
+    eventually("the first address is closed", || TcpStream::connect(first).is_err());
+    assert_eq!(one(second, request("GET", "/hello.txt", &[])).text(), HELLO);
+    assert_eq!(old.get("/hello.txt").text(), HELLO);
 }
 
 /// As logrotate does it.

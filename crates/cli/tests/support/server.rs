@@ -92,7 +92,7 @@ impl Setup {
         self.directory.path()
     }
 
-    /// The command that starts it, on a free port unless told otherwise.
+    /// The command that starts it, on a free port unless arguments or the configuration's first line say otherwise.
     pub fn command(&self) -> Command {
         let directory = self.directory.path();
         let config = directory.join("sluice.toml");
@@ -107,7 +107,8 @@ impl Setup {
             }
         };
         command.arg("serve").arg(self.root()).arg("--config").arg(config);
-        if !self.arguments.iter().any(|argument| argument.starts_with("--listen")) {
+        let told = |argument: &String| argument.starts_with("--listen");
+        if !self.arguments.iter().any(told) && !self.config.starts_with("listen =") {
             command.arg("--listen=127.0.0.1:0");
         }
         command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

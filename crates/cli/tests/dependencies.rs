@@ -41,6 +41,20 @@ const CRATES: &[Crate] = &[
         banned: &[],
     },
     Crate {
+        name: "workload",
+        ours: &[],
+        foreign: Foreign::AllBut(&["anyhow", "libc", "nix", "rustix"]),
+        unsafe_code: false,
+        banned: &[&["std", "net"]],
+    },
+    Crate {
+        name: "load",
+        ours: &["http1", "sys", "workload"],
+        foreign: Foreign::AllBut(&["anyhow", "libc", "nix", "rustix"]),
+        unsafe_code: false,
+        banned: &[],
+    },
+    Crate {
         name: "server",
         ours: &["http1", "sys"],
         foreign: Foreign::AllBut(&["anyhow", "libc", "nix", "rustix"]),
@@ -49,8 +63,8 @@ const CRATES: &[Crate] = &[
     },
     Crate {
         name: "sluicegate",
-        ours: &["server"],
-        foreign: Foreign::Only(&["anyhow", "clap"]),
+        ours: &["workload", "load", "server"],
+        foreign: Foreign::Only(&["anyhow", "clap", "indicatif"]),
         unsafe_code: false,
         banned: &[],
     },

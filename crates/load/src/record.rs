@@ -1,0 +1,125 @@
+//! What the engine tells the measures: one record for each call, connection and session when it is over.
+//!
+//! Times are in nanoseconds of the monotonic clock since the run began, 0 at its start. They are the facts; what is made of
+//! them (httperf's definitions, correction for intended starts, histograms) is the measures' affair.
+
+use workload::session::RequestId;
+
+/// Nanoseconds since the run began.
+pub type Nanos = u64;
+
+/// One request and what came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Which request of the log.
+    pub request: RequestId,
+    /// Which session of the run, counted from 0 over all threads in order of intended arrival.
+    pub session: u32,
+    /// Which call of its session, from 0.
+    pub position: u32,
+    /// Which connection carried it, counted from 0 for each thread.
+    pub connection: u32,
+    /// The client's port on that connection, to join this record with the server's own; 0 when it had none.
+    pub client_port: u16,
+    /// When it should have been issued: a session's first call when the session was due to arrive (also when the generator was
+    /// late), every other call when it was in fact issued, because it depends on a reply.
+    pub intended: Nanos,
+    /// When it was issued: its connection started, or, on an open connection, its turn to be sent came.
+    pub issued: Nanos,
+    /// When the connection that was opened for it was up; `None` when it was sent on one that was up already, or never up.
+    pub connected: Option<Nanos>,
+    /// When the first of its bytes was handed to the kernel.
+    pub send_started: Option<Nanos>,
+    /// When the last of its bytes was handed to the kernel.
+    pub sent: Option<Nanos>,
+    /// When the first bytes of the reply were read.
+    pub first_byte: Option<Nanos>,
+    /// When it was over: the reply's last byte read, or the failure noticed.
+    pub ended: Nanos,
+    /// The reply's status; 0 when its head did not come.
+    pub status: u16,
+    /// Bytes of the request that were sent.
+    pub request_bytes: u32,
+    /// Bytes of the reply's head that were read.
+    pub head_bytes: u32,
+    /// Bytes of the reply's body that were read (of its content: chunk framing is left out).
+    pub body_bytes: u64,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of a call. Each failure has its own name; none is "other".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// A whole reply, of whatever status.
+    Reply,
+    /// Its connection was not up within the connect timeout.
+    ConnectTimeout,
+    /// Its reply was not whole within the timeout.
+    ReplyTimeout,
+    /// The server, or its host, refused the connection.
+    Refused,
+    /// No way to the host, or the host does not answer for it.
+    Unreachable,
+    /// The server reset the connection.
+    Reset,
+    /// The server closed the connection before the first byte of the reply.
+    Closed,
+    /// The server closed the connection in the middle of the reply.
+    CutShort,
+    /// The reply's length is not its file's.
+    WrongLength,
+    /// The reply's bytes are not its file's.
+    WrongBytes,
+    /// The reply was not HTTP.
+    Malformed,
+    /// No local port was free for a connection.
+    NoPort,
+    /// No descriptor was free for a connection.
+    NoDescriptor,
+    /// Another call of the same connection failed, and this one with it.
+    Abandoned,
+    /// The run ended first.
+    Unfinished,
+}
+
+/// One connection, when it is closed or could not be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionEnd {
+    /// When connecting began.
+    pub started: Nanos,
+    /// When it was up.
+    pub connected: Option<Nanos>,
+    /// When it was over.
+    pub ended: Nanos,
+    /// Replies that came over it.
+    pub replies: u32,
+}
+
+/// One session, when it is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionEnd {
+    /// When it was due to arrive.
+    pub intended: Nanos,
+    /// When it did arrive.
+    pub started: Nanos,
+    /// When it was over.
+    pub ended: Nanos,
+    /// Replies that it got.
+    pub replies: u32,
+    /// How many connections it opened.
+    pub connections: u32,
+    /// How it ended.
+    pub outcome: SessionOutcome,
+}
+
+/// How a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SessionOutcome {
+    /// Every call was answered.
+    Completed,
+    /// A call failed, and the session with it.
+    Failed,
+    /// The run ended first.
+    Unfinished,
+}

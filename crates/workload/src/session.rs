@@ -1,0 +1,199 @@
+//! A session log in memory: sessions of bursts of requests, as httperf's `wsesslog` files describe them.
+//!
+//! A *session* is one client's visit. It is a row of *bursts*: the first request of a burst goes alone, and when its reply
+//! is whole the rest are sent together; after the burst's last reply the client thinks, then begins the next burst.
+//!
+//! Logs hold hundreds of thousands of sessions but few different requests, so each different request is kept once and
+//! calls refer to it by number. A generator can prepare every request's bytes before it starts.
+
+use std::{collections::HashMap, ops::Range, time::Duration};
+
+/// The methods that session files may name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// Fetch the reply with its body.
+    #[default]
+    Get,
+    /// Fetch the reply's head only.
+    Head,
+    /// Send contents.
+    Post,
+    /// Store contents.
+    Put,
+    /// Remove.
+    Delete,
+    /// Ask what is allowed.
+    Options,
+    /// Have the request sent back.
+    Trace,
+}
+
+/// One request as a client sends it, whenever and however often it does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Request {
+    /// The method.
+    pub method: Method,
+    /// The request target, sent as it stands: `/dir00001/class1_3`, with the query if there is one.
+    pub uri: Box<str>,
+    /// More header lines, each ended by CRLF; empty for none.
+    pub headers: Box<str>,
+    /// The body; `None` sends no Content-Length.
+    pub contents: Option<Box<[u8]>>,
+    /// How long the whole reply may take; `None` leaves it to the run.
+    pub timeout: Option<Duration>,
+}
+
+/// Which of a log's different requests: an index into [`SessionLog::requests`].
+pub type RequestId = u32;
+
+/// Sessions of bursts of requests.
+#[derive(Clone, Debug, Default)]
+pub struct SessionLog {
+    requests: Vec<Request>,
+    calls: Vec<RequestId>,
+    bursts: Vec<BurstEnd>,
+    /// Where each session's bursts end in `bursts`.
+    sessions: Vec<u32>,
+}
+
+/// Where a burst ends in the calls, and the thinking after it.
+#[derive(Clone, Copy, Debug)]
+struct BurstEnd {
+    calls: u32,
+    think: Option<Duration>,
+}
+
+/// One burst of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Burst<'a> {
+    /// The requests: the first goes alone, the rest together.
+    pub calls: &'a [RequestId],
+    /// The pause after the last reply; `None` leaves it to the run. It means nothing after a session's last burst.
+    pub think: Option<Duration>,
+}
+
+impl SessionLog {
+    /// The different requests, in order of first use.
+    pub fn requests(&self) -> &[Request] {
+        &self.requests
+    }
+
+    /// How many sessions there are.
+    pub fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Whether there is no session.
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    /// How many calls all sessions make.
+    pub fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Session `index`'s bursts, of which there is at least one.
+    ///
+    /// # Panics
+    /// When there are not so many sessions.
+    pub fn session(&self, index: usize) -> impl ExactSizeIterator<Item = Burst<'_>> + Clone {
+        self.session_bursts(index).map(|burst| self.burst(burst))
+    }
+
+    /// The numbers of session `index`'s bursts, for [`SessionLog::burst`]: what a player keeps of where it is.
+    ///
+    /// # Panics
+    /// When there are not so many sessions.
+    pub fn session_bursts(&self, index: usize) -> Range<usize> {
+        let first = if index == 0 { 0 } else { self.sessions[index - 1] as usize };
+        first..self.sessions[index] as usize
+    }
+
+    /// The burst of that number, counted over all sessions.
+    ///
+    /// # Panics
+    /// When there are not so many bursts.
+    pub fn burst(&self, number: usize) -> Burst<'_> {
+        let first = if number == 0 { 0 } else { self.bursts[number - 1].calls as usize };
+        let end = self.bursts[number];
+        Burst { calls: &self.calls[first..end.calls as usize], think: end.think }
+    }
+}
+
+/// Builds a [`SessionLog`]: requests, then the end of their burst, then the end of the session.
+#[derive(Debug, Default)]
+pub struct Builder {
+    log: SessionLog,
+    known: HashMap<Request, RequestId>,
+}
+
+impl Builder {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// One more call in the present burst.
+    pub fn call(&mut self, request: Request) {
+        let next = self.log.requests.len() as RequestId;
+        let id = *self.known.entry(request).or_insert_with_key(|request| {
+            self.log.requests.push(request.clone());
+            next
+        });
+        self.log.calls.push(id);
+    }
+
+    /// Ends the present burst, with the thinking after it. A burst without calls is none.
+    pub fn end_of_burst(&mut self, think: Option<Duration>) {
+        let calls = self.log.calls.len() as u32;
+        if calls > self.log.bursts.last().map_or(0, |burst| burst.calls) {
+            self.log.bursts.push(BurstEnd { calls, think });
+        }
+    }
+
+    /// Ends the session, and its last burst when that is still open. A session without calls is none.
+    pub fn end_of_session(&mut self) {
+        self.end_of_burst(None);
+        let bursts = self.log.bursts.len() as u32;
+        if bursts > self.log.sessions.last().copied().unwrap_or(0) {
+            self.log.sessions.push(bursts);
+        }
+    }
+
+    /// The log, the open session ended.
+    pub fn finish(mut self) -> SessionLog {
+        self.end_of_session();
+        self.log
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn get(uri: &str) -> Request {
+        Request { uri: uri.into(), ..Request::default() }
+    }
+
+    #[test]
+    fn sessions_come_out_as_they_were_built_and_requests_are_kept_once() {
+        let pause = Some(Duration::from_secs(3));
+        let mut log = Builder::new();
+        log.call(get("/a"));
+        log.call(get("/b"));
+        log.end_of_burst(pause);
+        log.call(get("/a"));
+        log.end_of_session();
+        log.end_of_session();
+        log.call(get("/b"));
+        let log = log.finish();
+
+        assert_eq!(log.requests(), [get("/a"), get("/b")]);
+        assert_eq!((log.len(), log.calls()), (2, 4));
+        let first: Vec<_> = log.session(0).collect();
+        assert_eq!(first, [Burst { calls: &[0, 1], think: pause }, Burst { calls: &[0], think: None }]);
+        let second: Vec<_> = log.session(1).collect();
+        assert_eq!(second, [Burst { calls: &[1], think: None }]);
+    }
+}

@@ -4,7 +4,7 @@
 #![no_main]
 
 use http1::{
-    Connection, End, ErrorKind, Head, Limits, Method, Plan, Stamp, Status, Step, Terms, Tick, Timeout,
+    Connection, End, ErrorKind, Field, Head, Limits, Method, Plan, Stamp, Status, Step, Terms, Tick, Timeout,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -89,7 +89,8 @@ fn exchange(input: &[u8], limits: &Limits, answer: Answer, piece: usize) -> Vec<
                 assert!((400..600).contains(&error.status().0));
                 events.push(Event::Refused(error.kind, std::mem::take(&mut body)));
                 if connection.owes_answer() {
-                    reply(&mut connection, limits, now, error.status(), Connection::<()>::error_terms());
+                    let terms = connection.error_terms();
+                    reply(&mut connection, limits, now, error.status(), terms);
                 }
             }
         }
@@ -116,8 +117,8 @@ fn check(head: &Head<'_>, limits: &Limits) {
     assert!(head.target.iter().all(|&byte| byte > b' ' && byte != 0x7f), "{:?}", head.target);
     assert_eq!(head.terms.body, head.method != Method::Head);
     let fields = &head.fields;
-    let values = [fields.range, fields.referer, fields.user_agent, fields.if_match, head.host];
-    for value in values.into_iter().flatten() {
+    let values = Field::ALL.into_iter().flat_map(|field| fields.all(field));
+    for value in values.chain(head.host) {
         assert!(!value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)), "{value:?}");
     }
 }
@@ -158,7 +159,8 @@ fn run_down(mut connection: Connection<()>, limits: &Limits, now: Tick) {
         assert!(!deadline.reached(now) || deadline == now, "a deadline was left in the past");
         now = deadline;
         if let Timeout::Answer(_, error) = connection.timeout(limits, now) {
-            reply(&mut connection, limits, now, error.status(), Connection::<()>::error_terms());
+            let terms = connection.error_terms();
+            reply(&mut connection, limits, now, error.status(), terms);
         }
     }
     panic!("the connection never ends: {connection:?}");

@@ -91,16 +91,15 @@ impl Accepted {
     }
 }
 
-/// Reads the value of an Accept-Encoding field.
+/// Reads the values of the Accept-Encoding lines, which are one list.
 ///
 /// Without the field anything is acceptable by the RFC, but such clients commonly can't decode anything: they get the
 /// uncoded file. Elements that can't be read, and codings not known here, are skipped.
-pub fn accepted(value: Option<&[u8]>) -> Accepted {
-    let Some(value) = value else { return Accepted::NOTHING };
+pub fn accepted<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Accepted {
     let mut accepted = Accepted::NOTHING;
     let mut named = CodingSet::EMPTY;
     let mut others = 0;
-    for element in value.split(|&b| b == b',') {
+    for element in values.into_iter().flat_map(|value| value.split(|&b| b == b',')) {
         let Some((name, weight)) = element_weight(element) else { continue };
         let coding = match name {
             b"*" => {

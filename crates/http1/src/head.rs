@@ -1,9 +1,10 @@
 //! The head of a request: parsed, checked, and borrowed from the input.
 //!
-//! The scanner of `connection` finds where a head ends; [`parse`] then reads it in one pass and takes note of the
-//! few fields that the server acts on. (`httparse` is what the tests compare it with: it costs half as much again.) Everything that could let two parties disagree on where a message
-//! ends (request smuggling, RFC 9112 section 11.2) is refused here.
+//! [`parse`] reads a head in one pass and takes note of the few fields that the server acts on. (`httparse` is what
+//! the tests compare it with: it costs more.) Everything that could let two parties disagree on where
+//! a message ends (request smuggling, RFC 9112 section 11.2) is refused here.
 
+use crate::fields::{Field, Fields, is_name};
 use crate::{ErrorKind, Method, syntax};
 
 /// A request's head. It borrows from the input and is meant to be used up before the next call.
@@ -64,22 +65,6 @@ impl Terms {
     }
 }
 
-/// Field values that a content service looks at, white space trimmed. Of a field sent on several lines the first
-/// line counts: ignoring the others can make a conditional request unconditional or a range whole, never wrong bytes.
-#[derive(Clone, Copy, Debug, Default)]
-#[expect(missing_docs, reason = "each member is the field of that name (RFC 9110)")]
-pub struct Fields<'a> {
-    pub accept_encoding: Option<&'a [u8]>,
-    pub if_match: Option<&'a [u8]>,
-    pub if_none_match: Option<&'a [u8]>,
-    pub if_modified_since: Option<&'a [u8]>,
-    pub if_unmodified_since: Option<&'a [u8]>,
-    pub if_range: Option<&'a [u8]>,
-    pub range: Option<&'a [u8]>,
-    pub referer: Option<&'a [u8]>,
-    pub user_agent: Option<&'a [u8]>,
-}
-
 /// How the body of a request is framed (RFC 9112 section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
@@ -93,22 +78,42 @@ pub(crate) struct Parsed<'a> {
     pub(crate) head: Head<'a>,
     pub(crate) framing: Framing,
     pub(crate) expects_continue: bool,
+    pub(crate) extent: Extent,
 }
 
-/// Parses a complete head, blank line included, in which every line feed follows a carriage return (the scanner has
-/// seen to both). `terms.persistent` says what the client asks for.
-#[inline]
+/// How large a head is, for the limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Bytes of the request line, its end included.
+    pub(crate) request_line: usize,
+    /// Lines after it, the blank one not counted.
+    pub(crate) fields: usize,
+    /// Bytes in all, the blank line included.
+    pub(crate) head: usize,
+}
+
+/// Parses the head that `input` begins with; what follows its blank line is left alone. `terms.persistent` says what
+/// the client asks for.
+///
+/// # Errors
+///
+/// The first thing that is wrong. Of a head that is not complete this means nothing: more of it may put that right.
 pub(crate) fn parse(input: &[u8]) -> Result<Parsed<'_>, ErrorKind> {
-    let (method, target, version, mut rest) = request_line(input)?;
+    let RequestLine { method, target, path_len, version, mut rest } = request_line(input)?;
+    let mut extent = Extent { request_line: input.len() - rest.len(), fields: 0, head: 0 };
     let mut seen = Seen::default();
+    let lines = rest;
     let mut fields = Fields::default();
-    while rest != b"\r\n" {
+    while !rest.starts_with(b"\r\n") {
         let (name, value, next) = field_line(rest)?;
         seen.note(&mut fields, name, value)?;
+        extent.fields += 1;
         rest = next;
     }
+    let fields = fields.in_lines(&lines[..lines.len() - rest.len()]);
+    extent.head = input.len() - rest.len() + b"\r\n".len();
 
-    let (path, query, authority) = split_target(target, method)?;
+    let (path, query, authority) = split_target(target, path_len, method)?;
     let host = match seen.host {
         Some(host) if !is_authority(host) => return Err(ErrorKind::Host),
         None if version == Version::Http11 => return Err(ErrorKind::Host),
@@ -123,21 +128,33 @@ pub(crate) fn parse(input: &[u8]) -> Result<Parsed<'_>, ErrorKind> {
     let head = Head { method, target, path, query, version, host, fields, terms };
     // RFC 9110 section 10.1.1: an expectation in HTTP/1.0 is ignored.
     let expects_continue = seen.expect && version == Version::Http11 && framing != Framing::None;
-    Ok(Parsed { head, framing, expects_continue })
+    Ok(Parsed { head, framing, expects_continue, extent })
 }
 
-/// Method, target, version, and what follows the line.
-type RequestLine<'a> = (Method, &'a [u8], Version, &'a [u8]);
+/// A request line, and what follows it.
+struct RequestLine<'a> {
+    method: Method,
+    target: &'a [u8],
+    /// Bytes of the target before a question mark.
+    path_len: usize,
+    version: Version,
+    rest: &'a [u8],
+}
+
 /// Name, value, and what follows the line.
 type FieldLine<'a> = (&'a [u8], &'a [u8], &'a [u8]);
 
-/// Method, target and version of a request line (RFC 9112 section 3), and what follows it. One blank separates them.
+/// Reads a request line (RFC 9112 section 3). One blank separates its three parts.
+#[inline]
 fn request_line(input: &[u8]) -> Result<RequestLine<'_>, ErrorKind> {
-    let end = token_length(input);
-    let (name, rest) = input.split_at(end);
+    let (name, rest) = input.split_at(syntax::length(input, syntax::TOKEN));
     let Some((b' ', rest)) = rest.split_first() else { return Err(ErrorKind::RequestLine) };
     let method = Method::from_name(name);
-    let end = rest.iter().position(|&byte| !syntax::is(byte, syntax::TARGET)).unwrap_or(rest.len());
+    let path_len = syntax::length(rest, syntax::PATH);
+    let end = match rest.get(path_len) {
+        Some(b'?') => path_len + syntax::length(&rest[path_len..], syntax::TARGET),
+        _ => path_len,
+    };
     let (target, rest) = rest.split_at(end);
     match rest.first() {
         Some(b' ') if !target.is_empty() => {}
@@ -150,29 +167,22 @@ fn request_line(input: &[u8]) -> Result<RequestLine<'_>, ErrorKind> {
         Some((b" HTTP/1.0\r\n", rest)) => (Version::Http10, rest),
         _ => return Err(version_error(input)),
     };
-    Ok((method.ok_or(ErrorKind::UnknownMethod)?, target, version, rest))
+    let method = method.ok_or(ErrorKind::UnknownMethod)?;
+    Ok(RequestLine { method, target, path_len, version, rest })
 }
 
 /// Name and value of a field line (RFC 9112 section 5), and what follows it. No blank may stand before the colon, a
 /// line that begins with one (folding) has no name, and no control characters are in the value.
+#[inline]
 fn field_line(input: &[u8]) -> Result<FieldLine<'_>, ErrorKind> {
-    let (name, rest) = input.split_at(token_length(input));
+    let (name, rest) = input.split_at(syntax::length(input, syntax::TOKEN));
     let Some((b':', rest)) = rest.split_first() else { return Err(ErrorKind::Field) };
     if name.is_empty() {
         return Err(ErrorKind::Field);
     }
-    let end = memchr::memchr(b'\r', rest).ok_or(ErrorKind::Field)?;
-    let (value, rest) = rest.split_at(end);
+    let (value, rest) = rest.split_at(syntax::text_length(rest));
     let Some(rest) = rest.strip_prefix(b"\r\n") else { return Err(ErrorKind::Field) };
-    // Without an early end, so that it is done for many bytes at a time.
-    if !value.iter().fold(true, |good, &byte| good & syntax::is_text(byte)) {
-        return Err(ErrorKind::Field);
-    }
     Ok((name, value.trim_ascii(), rest))
-}
-
-fn token_length(input: &[u8]) -> usize {
-    input.iter().position(|&byte| !syntax::is(byte, syntax::TOKEN)).unwrap_or(input.len())
 }
 
 /// What the fields say of the message itself, as against of what is asked for.
@@ -194,38 +204,38 @@ enum Coding {
 
 impl<'a> Seen<'a> {
     /// Takes note of one field. Field names are case-insensitive, and most lengths belong to one name at most.
-    fn note(&mut self, fields: &mut Fields<'a>, name: &[u8], value: &'a [u8]) -> Result<(), ErrorKind> {
-        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+    fn note(&mut self, fields: &mut Fields<'_>, name: &[u8], value: &'a [u8]) -> Result<(), ErrorKind> {
+        let is = |known: &str| is_name(name, known);
         match name.len() {
             4 if is("host") => set_once(&mut self.host, value, ErrorKind::Host)?,
-            5 if is("range") => first(&mut fields.range, value),
+            5 if is("range") => fields.note(Field::Range),
             6 if is("expect") => {
                 if !value.eq_ignore_ascii_case(b"100-continue") {
                     return Err(ErrorKind::Expectation);
                 }
                 self.expect = true;
             }
-            7 if is("referer") => first(&mut fields.referer, value),
-            8 if is("if-match") => first(&mut fields.if_match, value),
-            8 if is("if-range") => first(&mut fields.if_range, value),
-            10 if is("user-agent") => first(&mut fields.user_agent, value),
+            7 if is("referer") => fields.note(Field::Referer),
+            8 if is("if-match") => fields.note(Field::IfMatch),
+            8 if is("if-range") => fields.note(Field::IfRange),
+            10 if is("user-agent") => fields.note(Field::UserAgent),
             10 if is("connection") => {
                 for option in value.split(|&b| b == b',').map(<[u8]>::trim_ascii) {
                     self.close |= option.eq_ignore_ascii_case(b"close");
                     self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
                 }
             }
-            13 if is("if-none-match") => first(&mut fields.if_none_match, value),
+            13 if is("if-none-match") => fields.note(Field::IfNoneMatch),
             14 if is("content-length") => {
                 let length = parse_length(value).ok_or(ErrorKind::ContentLength)?;
                 set_once(&mut self.length, length, ErrorKind::ContentLength)?;
             }
-            15 if is("accept-encoding") => first(&mut fields.accept_encoding, value),
-            17 if is("if-modified-since") => first(&mut fields.if_modified_since, value),
+            15 if is("accept-encoding") => fields.note(Field::AcceptEncoding),
+            17 if is("if-modified-since") => fields.note(Field::IfModifiedSince),
             17 if is("transfer-encoding") => {
                 set_once(&mut self.transfer_encoding, transfer_coding(value)?, ErrorKind::Framing)?;
             }
-            19 if is("if-unmodified-since") => first(&mut fields.if_unmodified_since, value),
+            19 if is("if-unmodified-since") => fields.note(Field::IfUnmodifiedSince),
             _ => {}
         }
         Ok(())
@@ -241,10 +251,6 @@ impl<'a> Seen<'a> {
             (Some(Coding::Unknown), None) => Err(ErrorKind::TransferCoding),
         }
     }
-}
-
-fn first<'a>(slot: &mut Option<&'a [u8]>, value: &'a [u8]) {
-    slot.get_or_insert(value);
 }
 
 fn set_once<T>(slot: &mut Option<T>, value: T, repeated: ErrorKind) -> Result<(), ErrorKind> {
@@ -277,29 +283,25 @@ fn transfer_coding(value: &[u8]) -> Result<Coding, ErrorKind> {
 type Target<'a> = (&'a [u8], Option<&'a [u8]>, Option<&'a [u8]>);
 
 /// Path, query and authority of a target in origin, absolute, authority or asterisk form (RFC 9112 section 3.2).
-fn split_target(target: &[u8], method: Method) -> Result<Target<'_>, ErrorKind> {
+#[inline]
+fn split_target(target: &[u8], path_len: usize, method: Method) -> Result<Target<'_>, ErrorKind> {
     if method == Method::Connect {
         return Ok((b"*", None, Some(target)));
     }
-    let (rest, authority) = match target.first() {
-        Some(b'/') => (target, None),
-        Some(b'*') if target.len() == 1 && method == Method::Options => return Ok((target, None, None)),
+    let (path, query) = (&target[..path_len], target.get(path_len + 1..));
+    match path.first() {
+        Some(b'/') => Ok((path, query, None)),
+        Some(b'*') if target.len() == 1 && method == Method::Options => Ok((path, None, None)),
         _ => {
-            let after_scheme = strip_scheme(target).ok_or(ErrorKind::Target)?;
-            let end = memchr::memchr2(b'/', b'?', after_scheme).unwrap_or(after_scheme.len());
-            let (authority, rest) = after_scheme.split_at(end);
+            let after_scheme = strip_scheme(path).ok_or(ErrorKind::Target)?;
+            let end = memchr::memchr(b'/', after_scheme).unwrap_or(after_scheme.len());
+            let (authority, path) = after_scheme.split_at(end);
             if authority.is_empty() || !is_authority(authority) {
                 return Err(ErrorKind::Target);
             }
-            (rest, Some(authority))
+            Ok((if path.is_empty() { b"/" } else { path }, query, Some(authority)))
         }
-    };
-    let question = memchr::memchr(b'?', rest);
-    let (path, query) = match question {
-        Some(at) => (&rest[..at], Some(&rest[at + 1..])),
-        None => (rest, None),
-    };
-    Ok((if path.is_empty() { b"/" } else { path }, query, authority))
+    }
 }
 
 fn strip_scheme(target: &[u8]) -> Option<&[u8]> {
@@ -311,7 +313,7 @@ fn strip_scheme(target: &[u8]) -> Option<&[u8]> {
 
 /// Whether the bytes can be a host with an optional port (RFC 9110 section 7.2): no user information, no path.
 fn is_authority(bytes: &[u8]) -> bool {
-    bytes.iter().all(|&byte| syntax::is(byte, syntax::AUTHORITY))
+    syntax::length(bytes, syntax::AUTHORITY) == bytes.len()
 }
 
 /// An HTTP version that is well-formed but not 1.x is 505, anything else in its place a malformed line.
@@ -376,7 +378,7 @@ mod tests {
                 proptest::prop_assert_eq!(theirs.method, Some(ours.head.method.name()));
                 proptest::prop_assert_eq!(theirs.path.unwrap().as_bytes(), ours.head.target);
                 let range = theirs.headers.iter().find(|field| field.name.eq_ignore_ascii_case("range"));
-                proptest::prop_assert_eq!(range.map(|field| field.value), ours.head.fields.range);
+                proptest::prop_assert_eq!(range.map(|field| field.value), ours.head.fields.get(Field::Range));
             }
         }
     }

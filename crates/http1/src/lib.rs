@@ -16,6 +16,7 @@ pub mod conditional;
 mod connection;
 pub mod date;
 mod error;
+mod fields;
 mod head;
 mod limits;
 mod method;
@@ -28,7 +29,8 @@ mod tick;
 
 pub use connection::{Connection, End, Ended, Step, Timeout, TimerKind, Wants};
 pub use error::{ErrorKind, ProtocolError};
-pub use head::{Fields, Head, Terms, Version};
+pub use fields::{Field, Fields};
+pub use head::{Head, Terms, Version};
 pub use limits::{Limits, Timeouts};
 pub use method::Method;
 pub use plan::{Plan, Segment};

@@ -73,7 +73,7 @@ impl Peer {
     }
 
     fn answers(&mut self, status: Status) {
-        let terms = Connection::<()>::error_terms();
+        let terms = self.connection.error_terms();
         let mut plan = Plan::new(Vec::new(), status, terms, &Stamp::new("", 0));
         plan.text("text/plain", b"no");
         self.connection.respond(&self.limits, self.now, plan);
@@ -292,6 +292,18 @@ fn a_dribbled_head_is_timed_from_its_first_byte() {
     peer.answers(ErrorKind::HeaderTimeout.status());
     assert_eq!(peer.replies(), "408");
     assert_eq!(peer.end(), End::ShutDown);
+}
+
+#[test]
+fn content_answers_no_head_even_when_it_is_refused() {
+    for refused in ["HEAD / HTTP/1.1\r\n\r\n", "HEAD  / HTTP/1.1\r\n\r\n"] {
+        let mut peer = Peer::new();
+        peer.receives(refused);
+        assert!(!peer.connection.error_terms().body, "{refused}");
+    }
+    let mut peer = Peer::new();
+    peer.receives("GET / HTTP/1.1\r\n\r\n");
+    assert!(peer.connection.error_terms().body);
 }
 
 #[test]

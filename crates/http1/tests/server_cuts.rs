@@ -12,7 +12,8 @@ enum Told {
     Request(Method, String),
     Body(Vec<u8>),
     EndOfRequest,
-    Error(ErrorKind),
+    /// And whether content may be in the answer.
+    Error(ErrorKind, bool),
 }
 
 /// When replies are sent.
@@ -79,9 +80,9 @@ fn replay(stream: &[u8], cuts: impl IntoIterator<Item = usize>, sending: Sending
                 }
             }
             Err(error) => {
-                outcome.told.push(Told::Error(error.kind));
+                outcome.told.push(Told::Error(error.kind, connection.error_terms().body));
                 if connection.owes_answer() {
-                    connection.respond(&limits, NOW, answer(error.status(), Connection::<()>::error_terms()));
+                    connection.respond(&limits, NOW, answer(error.status(), connection.error_terms()));
                 }
                 may_send = true;
             }
@@ -191,7 +192,8 @@ fn statuses(outcome: &Outcome) -> Vec<u16> {
     for told in &outcome.told {
         match told {
             Told::Request(method, _) => client.sent_request(*method).unwrap(),
-            Told::Error(_) => client.sent_request(Method::Get).unwrap(),
+            Told::Error(_, true) => client.sent_request(Method::Get).unwrap(),
+            Told::Error(_, false) => client.sent_request(Method::Head).unwrap(),
             _ => {}
         }
     }

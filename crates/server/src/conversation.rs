@@ -308,7 +308,7 @@ impl Conversation {
                 self.log_line = line;
                 self.request_began_ms = service.clock.ms;
             }
-            let plan = service.refuse(error, Connection::<Pin>::error_terms());
+            let plan = service.refuse(error, self.machine.error_terms());
             self.machine.respond(&service.limits, service.clock.tick, plan);
         }
     }

@@ -18,10 +18,11 @@ fn goaccess_understands_every_combined_line() {
     let path = dir.path().join("access.log");
     let writer = Writer::start(&Target::File(path.clone()), 1).unwrap();
     let mut log = writer.worker(Format::Combined, WhenBehind::Wait, Arc::default());
-    let agent = b"Mozilla/5.0 (X11; Linux x86_64; rv:109.0) Gecko/20100101 Firefox/115.0";
-    let usual =
-        Fields { user_agent: Some(agent), referer: Some(b"http://example.org/"), ..Fields::default() };
-    let hostile = Fields { user_agent: Some(b"\" 200 1 \"\\\n\x00\xff"), ..Fields::default() };
+    let usual = Fields::new(
+        b"User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:109.0) Gecko/20100101 Firefox/115.0\r\n\
+          Referer: http://example.org/\r\n",
+    );
+    let hostile = Fields::new(b"User-Agent: \" 200 1 \"\\\n\x00\xff\r\n");
     for n in 0..50 {
         log_one(&mut log, format!("/page-{}.html?q=%22", n % 5).as_bytes(), usual);
     }

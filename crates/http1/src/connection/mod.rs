@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use crate::chunked::{ChunkDecoder, Chunked};
 use crate::error::{ErrorKind, ProtocolError};
-use crate::head::{self, Framing, Head, Terms, Version};
+use crate::head::{self, Framing, Head, Parsed, Terms, Version};
 use crate::limits::{Limits, Timeouts};
 use crate::plan::{Plan, Reply, Segment};
 use crate::{Status, Tick};
@@ -111,7 +111,9 @@ pub struct Ended<P> {
 )]
 pub struct Connection<P> {
     reading: Reading,
-    writing: Writing<P>,
+    writing: Writing,
+    /// The reply under way, or over and to be released.
+    reply: Option<Reply<P>>,
     ending: Ending,
     /// Requests announced so far.
     requests: u32,
@@ -129,6 +131,8 @@ pub struct Connection<P> {
     client_closes: bool,
     /// The next request is to be the last.
     draining: bool,
+    /// The request under way, or what should have become one, is HEAD, which is never answered with content.
+    is_head: bool,
 }
 
 /// What input is taken for.
@@ -160,16 +164,16 @@ enum BodyFraming {
 }
 
 /// What there is to send.
-#[derive(Debug)]
-enum Writing<P> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writing {
     /// No request, no reply.
     Idle,
     /// A request (or an error) that has not been answered.
     Due,
-    /// A reply on its way.
-    Reply(Reply<P>),
-    /// A reply that is over, one way or the other, to be released.
-    Over(Reply<P>, bool),
+    /// The reply is on its way.
+    Reply,
+    /// The reply is over, one way or the other, and to be released.
+    Over { complete: bool },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,6 +191,7 @@ impl<P> Connection<P> {
         Self {
             reading: Reading::Head(Scan::default()),
             writing: Writing::Idle,
+            reply: None,
             ending: Ending::Open,
             requests: 0,
             read_deadline: now.after(limits.timeouts.header),
@@ -196,6 +201,7 @@ impl<P> Connection<P> {
             last: false,
             client_closes: false,
             draining: false,
+            is_head: false,
         }
     }
 
@@ -219,7 +225,7 @@ impl<P> Connection<P> {
         self.eof |= eof;
         match &mut self.reading {
             // A reply that has not been released yet has no room for the next one.
-            Reading::Head(_) if !matches!(self.writing, Writing::Idle) => Ok((0, Step::Paused)),
+            Reading::Head(_) if self.writing != Writing::Idle => Ok((0, Step::Paused)),
             Reading::Head(_) => self.receive_head(limits, now, input),
             Reading::Body(_) => self.receive_body(limits, now, input),
             Reading::Waiting => Ok((0, Step::Paused)),
@@ -234,31 +240,27 @@ impl<P> Connection<P> {
 
     /// Answers the request (or error) announced last.
     pub fn respond(&mut self, limits: &Limits, now: Tick, plan: Plan<P>) {
-        debug_assert!(matches!(self.writing, Writing::Due));
+        debug_assert_eq!(self.writing, Writing::Due);
         self.last |= !plan.persistent();
         self.write_deadline = now.after(limits.timeouts.write);
         self.write_mark = 0;
-        self.writing = Writing::Reply(Reply::new(plan));
+        self.writing = Writing::Reply;
+        self.reply = Some(Reply::new(plan));
     }
 
     /// Whether a request or an error has been announced and not been answered.
     pub fn owes_answer(&self) -> bool {
-        matches!(self.writing, Writing::Due)
+        self.writing == Writing::Due
     }
 
-    /// The terms of an answer to an error: HTTP/1.1, closing, with content.
-    pub fn error_terms() -> Terms {
-        Terms { version: Version::Http11, persistent: false, body: true }
+    /// The terms of an answer to an error: HTTP/1.1, closing, with content unless the request was for a head.
+    pub fn error_terms(&self) -> Terms {
+        Terms { version: Version::Http11, persistent: false, body: !self.is_head }
     }
 
     /// What is to be sent next, in order; empty when nothing is. Lent until [`sent`](Self::sent).
     pub fn output(&self) -> impl Iterator<Item = Segment<'_, P>> {
-        match &self.writing {
-            Writing::Reply(reply) => Some(reply.segments()),
-            _ => None,
-        }
-        .into_iter()
-        .flatten()
+        self.reply.iter().filter(|_| self.is_replying()).flat_map(Reply::segments)
     }
 
     /// Whether the connection is to be closed outright when the reply under way is sent.
@@ -268,12 +270,14 @@ impl<P> Connection<P> {
 
     /// Whether a reply is on its way.
     pub fn is_replying(&self) -> bool {
-        matches!(self.writing, Writing::Reply(_))
+        self.writing == Writing::Reply
     }
 
     /// `n` more bytes of the output are gone.
     pub fn sent(&mut self, limits: &Limits, now: Tick, n: u64) {
-        if let Writing::Reply(reply) = &mut self.writing {
+        if self.writing == Writing::Reply
+            && let Some(reply) = &mut self.reply
+        {
             reply.advance(n);
             if reply.is_complete() {
                 self.end_reply(true);
@@ -298,17 +302,12 @@ impl<P> Connection<P> {
 
     /// Gives back what a reply held, once it is over and its bytes are no longer in use by the kernel.
     pub fn release(&mut self) -> Option<Ended<P>> {
-        match std::mem::replace(&mut self.writing, Writing::Idle) {
-            Writing::Over(reply, complete) => {
-                let (status, body_sent) = (reply.status(), reply.body_sent());
-                let (own, pin) = reply.into_parts();
-                Some(Ended { own, pin, status, body_sent, complete })
-            }
-            other => {
-                self.writing = other;
-                None
-            }
-        }
+        let Writing::Over { complete } = self.writing else { return None };
+        self.writing = Writing::Idle;
+        let reply = self.reply.take()?;
+        let (status, body_sent) = (reply.status(), reply.body_sent());
+        let (own, pin) = reply.into_parts();
+        Some(Ended { own, pin, status, body_sent, complete })
     }
 
     /// What the connection waits for, from its state alone.
@@ -324,7 +323,7 @@ impl<P> Connection<P> {
             Reading::Waiting => false,
             Reading::Over => self.ending == Ending::Draining,
         };
-        Wants { read, write: matches!(self.writing, Writing::Reply(_)), end }
+        Wants { read, write: self.is_replying(), end }
     }
 
     /// Writing has been shut down, as [`End::ShutDown`] asked.
@@ -351,7 +350,7 @@ impl<P> Connection<P> {
 
     /// Whether the connection is between requests, not a byte of the next one seen.
     pub fn is_idle(&self) -> bool {
-        matches!(&self.reading, Reading::Head(scan) if !scan.begun()) && matches!(self.writing, Writing::Idle)
+        matches!(&self.reading, Reading::Head(scan) if !scan.begun()) && self.writing == Writing::Idle
     }
 
     /// Whether the last byte has been exchanged and only the client's end is awaited.
@@ -382,7 +381,7 @@ impl<P> Connection<P> {
             Reading::Over if self.ending == Ending::Draining => Some(self.read_deadline),
             Reading::Waiting | Reading::Over => None,
         };
-        let write = matches!(self.writing, Writing::Reply(_)).then_some(self.write_deadline);
+        let write = self.is_replying().then_some(self.write_deadline);
         match (read, write) {
             (Some(read), Some(write)) => Some(read.earlier(write)),
             (read, write) => read.or(write),
@@ -392,7 +391,8 @@ impl<P> Connection<P> {
     /// Judges the deadlines that have come by `now`.
     pub fn timeout(&mut self, limits: &Limits, now: Tick) -> Timeout {
         let timeouts = &limits.timeouts;
-        if let Writing::Reply(reply) = &self.writing
+        if self.writing == Writing::Reply
+            && let Some(reply) = &self.reply
             && self.write_deadline.reached(now)
         {
             if reply.sent - self.write_mark < Timeouts::progress(timeouts.write, timeouts.write_rate) {
@@ -436,10 +436,35 @@ impl<P> Connection<P> {
         now: Tick,
         input: &'a [u8],
     ) -> Result<(usize, Step<'a>), ProtocolError> {
+        if input.is_empty() && !self.eof {
+            return Ok((0, Step::NeedInput));
+        }
         let Reading::Head(scan) = &mut self.reading else { unreachable!("called in this state only") };
+        let begun = scan.begun();
         // A client may send empty lines before a request (RFC 9112 section 2.2).
-        let blank = if scan.begun() { 0 } else { scan::leading_blank(input) };
+        let blank = if begun { 0 } else { scan::leading_blank(input) };
+        // Nearly every head comes whole. If this is not one, the scanner tells whether it goes on or is wrong, and how.
+        if !begun
+            && let Ok(parsed) = head::parse(&input[blank..])
+            && scan::is_within(parsed.extent, limits)
+        {
+            return self.begin_request(limits, now, blank, parsed);
+        }
+        self.receive_part_of_head(limits, now, input, blank)
+    }
+
+    /// Goes on with a head that does not come whole, or ends in an error.
+    #[cold]
+    fn receive_part_of_head<'a>(
+        &mut self,
+        limits: &Limits,
+        now: Tick,
+        input: &'a [u8],
+        blank: usize,
+    ) -> Result<(usize, Step<'a>), ProtocolError> {
+        let Reading::Head(scan) = &mut self.reading else { unreachable!("called in this state only") };
         let (was_begun, input) = (scan.begun(), &input[blank..]);
+        self.is_head = input.starts_with(b"HEAD ");
         if !was_begun && input == b"\r" && !self.eof {
             // The first half of another empty line, or of nothing good.
             return Ok((blank, Step::NeedInput));
@@ -462,12 +487,25 @@ impl<P> Connection<P> {
             }
             Err(kind) => return Err(self.fail(kind)),
         };
-        let parsed = match head::parse(&input[..end]) {
-            Ok(parsed) => parsed,
-            Err(kind) => return Err(self.fail(kind)),
-        };
+        match head::parse(&input[..end]) {
+            Ok(parsed) => self.begin_request(limits, now, blank, parsed),
+            Err(kind) => Err(self.fail(kind)),
+        }
+    }
+
+    /// Announces the request whose head follows `blank` bytes of empty lines.
+    #[inline]
+    fn begin_request<'a>(
+        &mut self,
+        limits: &Limits,
+        now: Tick,
+        blank: usize,
+        parsed: Parsed<'a>,
+    ) -> Result<(usize, Step<'a>), ProtocolError> {
+        let end = parsed.extent.head;
         let mut head = parsed.head;
         self.requests += 1;
+        self.is_head = !head.terms.body;
         self.client_closes = !head.terms.persistent;
         let framing = match parsed.framing {
             Framing::None | Framing::Length(0) => None,
@@ -525,7 +563,7 @@ impl<P> Connection<P> {
     /// The one place where reading and writing meet: an exchange whose reply is sent either ends the connection or,
     /// its request being complete too, makes room for the next one.
     fn turn(&mut self, limits: &Limits, now: Tick) {
-        if !matches!(self.writing, Writing::Over(_, true) | Writing::Idle) {
+        if !matches!(self.writing, Writing::Over { complete: true } | Writing::Idle) {
             return;
         }
         if self.last {
@@ -547,8 +585,8 @@ impl<P> Connection<P> {
         self.client_closes = false;
         match self.writing {
             Writing::Idle if in_head => self.writing = Writing::Due,
-            Writing::Idle | Writing::Over(..) => self.ending = Ending::ShutDown,
-            Writing::Due | Writing::Reply(_) => {}
+            Writing::Idle | Writing::Over { .. } => self.ending = Ending::ShutDown,
+            Writing::Due | Writing::Reply => {}
         }
         kind.into()
     }
@@ -559,11 +597,11 @@ impl<P> Connection<P> {
     }
 
     fn end_reply(&mut self, complete: bool) {
-        match std::mem::replace(&mut self.writing, Writing::Idle) {
-            Writing::Reply(reply) => self.writing = Writing::Over(reply, complete),
-            Writing::Over(reply, was_complete) => self.writing = Writing::Over(reply, was_complete),
-            Writing::Idle | Writing::Due => {}
-        }
+        self.writing = match self.writing {
+            Writing::Reply => Writing::Over { complete },
+            Writing::Over { complete } => Writing::Over { complete },
+            Writing::Idle | Writing::Due => Writing::Idle,
+        };
     }
 }
 

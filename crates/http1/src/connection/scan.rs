@@ -1,7 +1,8 @@
-//! Finding the end of a head in input that arrives in any pieces, looking at each byte once.
+//! Finding the end of a head that arrives in pieces, looking at each byte once.
 
 use memchr::memchr;
 
+use crate::head::Extent;
 use crate::{ErrorKind, Limits, syntax};
 
 /// How far a head has been scanned. Positions are relative to the head's first byte.
@@ -58,6 +59,13 @@ impl Scan {
         }
         Ok(())
     }
+}
+
+/// Whether a whole head keeps to the limits that [`Scan::find_end`] enforces on its pieces.
+pub(super) fn is_within(extent: Extent, limits: &Limits) -> bool {
+    extent.request_line <= limits.request_line as usize
+        && extent.head <= limits.head as usize
+        && extent.fields <= limits.fields as usize
 }
 
 /// The length of the empty lines that `input` starts with.

@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::net::IpAddr;
 use std::time::{Duration, UNIX_EPOCH};
 
-use http1::{Fields, Head};
+use http1::{Field, Fields, Head};
 use sys::socket::PeerAddress;
 
 /// How requests are written down.
@@ -60,9 +60,9 @@ pub(super) fn begin(
             line.extend_from_slice(b"\" ");
             let split = line.len();
             line.extend_from_slice(b" \"");
-            push_escaped(line, fields.referer.unwrap_or(b"-"));
+            push_escaped(line, fields.get(Field::Referer).unwrap_or(b"-"));
             line.extend_from_slice(b"\" \"");
-            push_escaped(line, fields.user_agent.unwrap_or(b"-"));
+            push_escaped(line, fields.get(Field::UserAgent).unwrap_or(b"-"));
             line.extend_from_slice(b"\"\n");
             split
         }
@@ -84,7 +84,9 @@ pub(super) fn begin(
                 line.extend_from_slice(b",\"method\":null,\"target\":null,\"version\":null");
             }
             let split = line.len();
-            for (name, value) in [("referer", fields.referer), ("user_agent", fields.user_agent)] {
+            for (name, value) in
+                [("referer", fields.get(Field::Referer)), ("user_agent", fields.get(Field::UserAgent))]
+            {
                 line.extend_from_slice(b",\"");
                 line.extend_from_slice(name.as_bytes());
                 line.extend_from_slice(b"\":");

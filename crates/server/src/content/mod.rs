@@ -33,7 +33,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use http1::coding::{self, Coding, CodingSet};
-use http1::{Head, Method, Plan, Stamp, Status};
+use http1::{Field, Head, Method, Plan, Stamp, Status};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use sys::file::{FileStat, OpenFailure};
 
@@ -234,7 +234,7 @@ impl Content {
     fn serve(&mut self, path: Path<'_>, request: &Request<'_>, own: Vec<u8>) -> Plan<Pin> {
         let mut found = self.select(path, request);
         // A part is joined to what the client has by the tag alone, which must not be of bytes that are no more.
-        if request.head.fields.range.is_some()
+        if request.head.fields.any_of(&[Field::Range])
             && let Ok(Found::Entry(place)) = found
             && !is_intact(self.table.entry(place))
         {
@@ -358,7 +358,7 @@ impl Content {
         if siblings.is_empty() {
             return place;
         }
-        match coding::accepted(request.head.fields.accept_encoding).best(siblings) {
+        match coding::accepted(request.head.fields.all(Field::AcceptEncoding)).best(siblings) {
             Some(coding) => self.find_sibling(coding, place, path, request.now),
             None => place,
         }

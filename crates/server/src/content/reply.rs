@@ -3,7 +3,7 @@
 
 use http1::conditional::{self, Outcome};
 use http1::range::{self, ByteRange, Ranges};
-use http1::{Fields, Plan, Status};
+use http1::{Field, Fields, Plan, Status};
 
 use super::Request;
 use super::entry::Entry;
@@ -11,6 +11,10 @@ use super::table::{Pin, Place, Table};
 
 /// Digits of a multipart boundary.
 const BOUNDARY_LEN: usize = 32;
+
+/// The fields that make a request another one than for the whole file.
+const JUDGED: &[Field] =
+    &[Field::IfNoneMatch, Field::IfModifiedSince, Field::Range, Field::IfMatch, Field::IfUnmodifiedSince];
 
 /// What a request comes to.
 pub(super) enum Verdict {
@@ -27,12 +31,11 @@ pub(super) enum Verdict {
 #[inline]
 pub(super) fn judge(request: &Request<'_>, entry: &Entry, max_ranges: usize) -> Verdict {
     let fields = &request.head.fields;
-    let is_plain = fields.if_none_match.is_none()
-        && fields.if_modified_since.is_none()
-        && fields.range.is_none()
-        && fields.if_match.is_none()
-        && fields.if_unmodified_since.is_none();
-    if is_plain { Verdict::Whole } else { judge_fields(fields, request.head.terms.body, entry, max_ranges) }
+    if fields.any_of(JUDGED) {
+        judge_fields(fields, request.head.terms.body, entry, max_ranges)
+    } else {
+        Verdict::Whole
+    }
 }
 
 fn judge_fields(fields: &Fields<'_>, is_get: bool, entry: &Entry, max_ranges: usize) -> Verdict {
@@ -43,7 +46,8 @@ fn judge_fields(fields: &Fields<'_>, is_get: bool, entry: &Entry, max_ranges: us
         Outcome::Proceed => {}
     }
     // Only GET knows ranges (section 14.2).
-    let Some(value) = fields.range.filter(|_| is_get && conditional::range_applies(fields, &validators))
+    let Some(value) =
+        fields.get(Field::Range).filter(|_| is_get && conditional::range_applies(fields, &validators))
     else {
         return Verdict::Whole;
     };

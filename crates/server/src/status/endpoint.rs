@@ -178,10 +178,9 @@ fn serve_one(socket: OwnedFd, sources: &Sources) -> io::Result<()> {
             Ok((used, Step::Request(head))) => (used, Some(answer(&head, sources))),
             Ok((used, Step::Closed)) => (used.max(input.len()), None),
             Ok((used, _)) => (used, None),
-            Err(error) if machine.owes_answer() => (
-                input.len(),
-                Some(short(error.status(), Connection::<()>::error_terms(), &error.to_string())),
-            ),
+            Err(error) if machine.owes_answer() => {
+                (input.len(), Some(short(error.status(), machine.error_terms(), &error.to_string())))
+            }
             Err(_) => return Ok(()),
         };
         input.drain(..used);

@@ -46,12 +46,11 @@ fn our_own_where_there_is_none() {
 #[test]
 fn errors_that_were_no_request() {
     let mut site = site();
-    let terms = Connection::<Pin>::error_terms();
     let stamp = Stamp::new("", 0);
     let limits = Limits::default();
     let mut connection = Connection::new(Tick(0), &limits);
     assert!(connection.receive(&limits, Tick(0), b"nonsense\r\n\r\n", false).is_err());
-    let plan = site.content.error(Status::NOT_FOUND, terms, 0, Vec::new(), &stamp);
+    let plan = site.content.error(Status::NOT_FOUND, connection.error_terms(), 0, Vec::new(), &stamp);
     connection.respond(&limits, Tick(0), plan);
     let mut download = Download { connection, limits };
     let reply = Reply::parse(&download.take(&site.content, usize::MAX));

@@ -15,6 +15,7 @@ use crate::lineup::Lineup;
 use crate::proc;
 use crate::servers::{Environment, Server};
 use crate::site::{CASES, Case};
+use crate::spinner::Spinners;
 use crate::statistics::Spread;
 use crate::table;
 use crate::wrk::Wrk;
@@ -132,8 +133,8 @@ fn start_all(
 
 /// A run of its own, since counting costs time; it warms the servers as well.
 ///
-/// wrk shares the server's CPU here: while it runs, requests pile up for the server, which so is as saturated as it can be.
-/// (A wrk with a CPU of its own is slower than the ceiling, which would then wait for events more often than under load.)
+/// Spinners leave the server a quarter of its CPU: wrk, which is no faster than the servers, could not saturate it otherwise,
+/// and a server that is waited for less than it waits asks for events more often than one under load.
 fn count_system_calls(
     settings: &Settings,
     environment: &Environment<'_>,
@@ -148,7 +149,8 @@ fn count_system_calls(
             "perf cannot count raw_syscalls:sys_enter (Debian package linux-perf; root): no system calls in the table"
         );
     }
-    let wrk = Wrk { duration: Duration::from_secs(1), cpu: environment.cpu, ..settings.wrk };
+    let wrk = Wrk { duration: Duration::from_secs(1), ..settings.wrk };
+    let _spinners = Spinners::start(environment.cpu, 3)?;
     let mut results = Vec::new();
     for Field { case, contenders, .. } in fields {
         eprintln!("counting system calls: {}", case.name);

@@ -12,6 +12,7 @@ mod machine;
 mod proc;
 mod servers;
 mod site;
+mod spinner;
 mod statistics;
 mod table;
 mod wrk;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
-use crate::servers::{CeilingVariant, Kind, NginxSettings};
+use crate::servers::{CeilingVariant, Kind, NginxSettings, SluiceConfig};
 use crate::site::{CASES, Case};
 
 /// The servers to be measured, as the command line names them.
@@ -75,7 +75,7 @@ impl Lineup {
         for who in &self.servers {
             match who {
                 Who::Ceiling => {}
-                Who::Sluice => named.extend(self.sluice()?),
+                Who::Sluice => named.extend(self.sluice(case.close)?),
                 Who::Nginx => named.extend(nginx(case)),
                 Who::Lighttpd => named.extend(lighttpd(case)),
             }
@@ -89,7 +89,7 @@ impl Lineup {
         for who in &self.servers {
             match who {
                 Who::Ceiling => named.extend(self.ceilings(&CASES[0], None)?.into_iter().take(1)),
-                Who::Sluice => named.extend(self.sluice()?),
+                Who::Sluice => named.extend(self.sluice(false)?),
                 Who::Nginx => named.push(("nginx".to_owned(), Kind::Nginx(NGINX))),
                 Who::Lighttpd => named.extend(lighttpd(&CASES[0]).into_iter().take(1)),
             }
@@ -113,8 +113,9 @@ impl Lineup {
         Ok(path)
     }
 
-    /// Every executable with every configuration, named by what distinguishes it.
-    fn sluice(&self) -> Result<Vec<Named>> {
+    /// Every executable with every configuration, named by what distinguishes it; with the generated one also with accepts
+    /// deferred where connections are short.
+    fn sluice(&self, short_connections: bool) -> Result<Vec<Named>> {
         let mut named = Vec::new();
         for path in &self.sluice {
             let executable = path
@@ -125,7 +126,14 @@ impl Lineup {
                 _ => format!("sluice, {}", path.display()),
             };
             if self.sluice_config.is_empty() {
-                named.push((name.clone(), Kind::Sluice { executable: executable.clone(), config: None }));
+                let generated = |defer_accept| Kind::Sluice {
+                    executable: executable.clone(),
+                    config: SluiceConfig::Generated { defer_accept },
+                };
+                named.push((name.clone(), generated(false)));
+                if short_connections {
+                    named.push((format!("{name}, defer_accept"), generated(true)));
+                }
             }
             for config in &self.sluice_config {
                 let file = config.canonicalize().with_context(|| format!("no file {}", config.display()))?;
@@ -133,7 +141,8 @@ impl Lineup {
                     1 => name.clone(),
                     _ => format!("{name}, {}", config.display()),
                 };
-                named.push((name, Kind::Sluice { executable: executable.clone(), config: Some(file) }));
+                let config = SluiceConfig::File(file);
+                named.push((name, Kind::Sluice { executable: executable.clone(), config }));
             }
         }
         Ok(named)

@@ -68,11 +68,21 @@ pub(crate) enum Kind {
         defer_accept: bool,
     },
     /// Ours.
-    Sluice { executable: PathBuf, config: Option<PathBuf> },
+    Sluice { executable: PathBuf, config: SluiceConfig },
     /// nginx with one worker, an open-file cache and no access log.
     Nginx(NginxSettings),
     /// lighttpd with one worker and no access log.
     Lighttpd { backend: &'static str, defer_accept: bool },
+}
+
+/// What ours is configured with.
+#[derive(Clone, Debug)]
+pub(crate) enum SluiceConfig {
+    /// Patience and room for the measurement; all else as it comes, but for accepts.
+    Generated {
+        defer_accept: bool,
+    },
+    File(PathBuf),
 }
 
 /// Those switches of nginx that might make it faster or slower, as its manual names them.
@@ -207,8 +217,11 @@ fn command_line(
         }
         Kind::Sluice { executable, config } => {
             let config = match config {
-                Some(file) => file.clone(),
-                None => generated(directory, "sluice.toml", &sluice_config(environment.capacity))?,
+                SluiceConfig::File(file) => file.clone(),
+                SluiceConfig::Generated { defer_accept } => {
+                    let text = sluice_config(environment.capacity, *defer_accept);
+                    generated(directory, "sluice.toml", &text)?
+                }
             };
             let mut words =
                 vec![executable.display().to_string(), "serve".to_owned(), site.display().to_string()];
@@ -242,9 +255,10 @@ fn generated(directory: &Path, name: &str, text: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-fn sluice_config(capacity: usize) -> String {
+fn sluice_config(capacity: usize, defer_accept: bool) -> String {
+    let tcp = if defer_accept { "\n[tcp]\ndefer_accept = \"5 s\"\n" } else { "" };
     format!(
-        "max_connections = {capacity}\naccess_log = \"off\"\n\n[timeouts]\nidle = \"1 h\"\nheader = \"1 h\"\nwrite = \"1 h\"\n"
+        "max_connections = {capacity}\naccess_log = \"off\"\n\n[timeouts]\nidle = \"1 h\"\nheader = \"1 h\"\nwrite = \"1 h\"\n{tcp}"
     )
 }
 

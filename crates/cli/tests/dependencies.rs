@@ -19,7 +19,7 @@ const CRATES: &[Crate] = &[
     Crate {
         name: "http1",
         ours: &[],
-        foreign: Foreign::Only(&["httparse", "httpdate", "memchr", "smallvec", "thiserror"]),
+        foreign: Foreign::Only(&["httparse", "httpdate", "itoa", "memchr", "smallvec", "thiserror"]),
         unsafe_code: false,
         banned: &[
             &["std", "env"],

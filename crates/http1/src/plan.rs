@@ -115,7 +115,7 @@ impl<P> Plan<P> {
     pub fn text(&mut self, content_type: &str, body: &[u8]) {
         self.field("Content-Type", content_type.as_bytes());
         if !self.status.is_bodiless() {
-            self.field("Content-Length", body.len().to_string().as_bytes());
+            self.field("Content-Length", itoa::Buffer::new().format(body.len()).as_bytes());
         }
         self.bytes(b"\r\n");
         self.end_of_head();

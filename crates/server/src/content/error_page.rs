@@ -5,6 +5,7 @@
 //! header fields.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 
 use http1::{Plan, Stamp, Status, Terms};
 
@@ -95,13 +96,21 @@ impl Content {
     }
 }
 
+/// Room for the page of the longest reason phrase, twice over.
+const LONGEST_PAGE: usize = 256;
+
 /// Completes a reply with a page that says its status.
 pub(super) fn default_page(plan: &mut Plan<Pin>) {
     let status = plan.status();
     let (code, reason) = (status.0, status.reason());
-    let page = format!(
+    let mut page = [0; LONGEST_PAGE];
+    let mut room = page.as_mut_slice();
+    let written = write!(
+        room,
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{code} {reason}</title>\n\
          <h1>{code} {reason}</h1>\n"
     );
-    plan.text("text/html; charset=utf-8", page.as_bytes());
+    debug_assert!(written.is_ok(), "LONGEST_PAGE is too short");
+    let len = LONGEST_PAGE - room.len();
+    plan.text("text/html; charset=utf-8", &page[..len]);
 }

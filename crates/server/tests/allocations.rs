@@ -1,0 +1,176 @@
+//! After the first requests of their kind, keep-alive requests allocate nothing: counted by an allocator that the whole
+//! program uses, for each event mechanism, with and without an access log. (Left out are requests for several ranges, whose
+//! replies of many pieces need lists that are too rare to be kept.)
+//!
+//! The event loop runs in a thread, its client in another, which between two readings of the allocator's count writes what it
+//! prepared and reads into what it has. Everything counted is the server's.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use server::access_log::{AccessLog, Format, Target, WhenBehind, Writer};
+use server::architecture::sped;
+use server::config::{Events, ListenAddress, Settings};
+use server::counters::Counters;
+use server::listeners::Listener;
+use server::service::Service;
+use server::shutdown::{Phase, Shutdown};
+
+#[global_allocator]
+static ALLOCATOR: dhat::Alloc = dhat::Alloc;
+
+/// Requests of each kind between two readings.
+const REQUESTS: usize = 2_000;
+
+/// The access log makes so many buffers when its writer falls behind, and then keeps them.
+const LOG_BUFFERS: u64 = 16;
+
+/// What is asked for: a name, the request, and how often it stands in one message.
+const KINDS: [(&str, &str, usize); 10] = [
+    ("a file in memory", "GET /small.html HTTP/1.1\r\nHost: x\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n", 1),
+    ("a file by sendfile", "GET /large.bin HTTP/1.1\r\nHost: x\r\n\r\n", 1),
+    ("an index file", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", 1),
+    ("HEAD", "HEAD /small.html HTTP/1.1\r\nHost: x\r\n\r\n", 1),
+    ("OPTIONS", "OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 1),
+    (
+        "a precompressed sibling",
+        "GET /small.html HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip, br\r\n\r\n",
+        1,
+    ),
+    (
+        "304",
+        "GET /small.html HTTP/1.1\r\nHost: x\r\nIf-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT\r\n\r\n",
+        1,
+    ),
+    ("a range", "GET /large.bin HTTP/1.1\r\nHost: x\r\nRange: bytes=100-299\r\n\r\n", 1),
+    ("404", "GET /absent HTTP/1.1\r\nHost: x\r\n\r\n", 1),
+    ("pipelined requests", "GET /small.html HTTP/1.1\r\nHost: x\r\n\r\n", 8),
+];
+
+/// One test: others would be counted with it.
+#[test]
+fn keep_alive_requests_allocate_nothing() {
+    let _profiler = dhat::Profiler::builder().testing().build();
+    let site = tempfile::tempdir().unwrap();
+    let root = site.path().join("root");
+    fs::create_dir(&root).unwrap();
+    for (name, bytes) in
+        [("small.html", 1_000), ("small.html.gz", 300), ("index.html", 2_000), ("large.bin", 200_000)]
+    {
+        fs::write(root.join(name), vec![b'x'; bytes]).unwrap();
+    }
+    // A file that has just changed is not believed, and read anew.
+    thread::sleep(Duration::from_millis(100));
+    for mechanism in [Events::Epoll, Events::EpollLevel, Events::Poll, Events::Select] {
+        for logged in [false, true] {
+            let log = logged.then(|| site.path().join("access.log"));
+            count(mechanism, &root, log.as_deref());
+        }
+    }
+}
+
+/// Starts an event loop, asks for everything until it has settled, and then counts.
+fn count(mechanism: Events, root: &Path, log: Option<&Path>) {
+    let mut settings = Settings::new(root.to_owned());
+    settings.listen = vec![ListenAddress::Tcp(([127, 0, 0, 1], 0).into())];
+    settings.event.mechanism = mechanism;
+    settings.connections.requests = u32::MAX.try_into().unwrap();
+    settings.files.precompressed = true;
+    // Within this time, what is on the disk is not looked at again.
+    settings.files.validity = Duration::from_hours(1);
+
+    let counters: Arc<Counters> = Arc::default();
+    let writer = log.map(|path| Writer::start(&Target::File(path.to_owned()), 1).unwrap());
+    let access_log = |writer: &Writer| -> AccessLog {
+        writer.worker(Format::Combined, WhenBehind::Wait, Arc::clone(&counters))
+    };
+    let access_log = writer.as_ref().map(access_log);
+    let listener = Listener::open(&settings.listen[0], &settings).unwrap();
+    let ListenAddress::Tcp(address) = listener.address else { panic!("opened as TCP") };
+    let shutdown = Arc::new(Shutdown::new().unwrap());
+    let server = thread::spawn({
+        let (settings, shutdown) = (settings.clone(), Arc::clone(&shutdown));
+        move || {
+            let service = Service::new(&settings, counters, access_log).unwrap();
+            sped::run(service, vec![Arc::new(listener)], &settings, shutdown).unwrap();
+        }
+    });
+
+    for (name, request, pipelined) in KINDS {
+        let mut client = Client::new(address, request, pipelined);
+        client.ask(REQUESTS / pipelined);
+        let before = dhat::HeapStats::get().total_blocks;
+        client.ask(REQUESTS / pipelined);
+        let allocated = dhat::HeapStats::get().total_blocks - before;
+        let allowed = if log.is_some() { LOG_BUFFERS } else { 0 };
+        let logged = if log.is_some() { ", logged" } else { "" };
+        assert!(
+            allocated <= allowed,
+            "{mechanism:?}, {name}{logged}: {allocated} allocations in {REQUESTS} requests"
+        );
+    }
+    shutdown.enter(Phase::Stop);
+    server.join().unwrap();
+    if let Some(writer) = writer {
+        assert!(writer.finish(Duration::from_secs(10)));
+    }
+}
+
+/// A connection that asks for the same again and again.
+struct Client {
+    stream: TcpStream,
+    message: Vec<u8>,
+    /// Bytes of all replies to one message.
+    expected: usize,
+    room: Box<[u8]>,
+}
+
+impl Client {
+    /// Connects, and asks once for a reply's length.
+    fn new(address: SocketAddr, request: &str, pipelined: usize) -> Self {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut reply = vec![0; 1 << 20];
+        let mut received = 0;
+        let length = loop {
+            let n = stream.read(&mut reply[received..]).unwrap();
+            assert!(n > 0, "the server closed the connection");
+            received += n;
+            let Some(end) = reply[..received].windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
+                continue;
+            };
+            let head = String::from_utf8(reply[..end].to_ascii_lowercase()).unwrap();
+            let bodiless = request.starts_with("HEAD") || head.contains(" 304 ") || head.contains(" 204 ");
+            let body = match head.split("content-length: ").nth(1) {
+                Some(rest) if !bodiless => rest.lines().next().unwrap().parse().unwrap(),
+                _ => 0,
+            };
+            break end + 4 + body;
+        };
+        while received < length {
+            received += stream.read(&mut reply[received..]).unwrap();
+        }
+        assert_eq!(received, length);
+        let message = request.repeat(pipelined).into_bytes();
+        Self { stream, message, expected: length * pipelined, room: reply.into() }
+    }
+
+    fn ask(&mut self, messages: usize) {
+        for _ in 0..messages {
+            self.stream.write_all(&self.message).unwrap();
+            let mut left = self.expected;
+            while left > 0 {
+                let n = self.stream.read(&mut self.room).unwrap();
+                assert!(n > 0 && n <= left, "{n} bytes, {left} expected");
+                left -= n;
+            }
+        }
+    }
+}

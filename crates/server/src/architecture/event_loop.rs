@@ -60,6 +60,8 @@ struct Registered {
     registration: Registration,
     /// When the timer wheel will have it looked at.
     wake_up: Tick,
+    /// It is due for a turn already: it gets one, however many reasons there are.
+    due: bool,
 }
 
 /// A listener in the loop.
@@ -162,7 +164,9 @@ impl EventLoop {
                 if let Some(registered) = self.connections.get_mut(index) {
                     let gone = event.hang_up || event.error;
                     registered.conversation.note(event.readable, event.writable, gone);
-                    self.work.push(index);
+                    if !std::mem::replace(&mut registered.due, true) {
+                        self.work.push(index);
+                    }
                 }
             } else if event.token < SUPERVISOR {
                 if let Some(port) = self.ports.get_mut((event.token - LISTENERS) as usize) {
@@ -206,6 +210,7 @@ impl EventLoop {
         let mut work = std::mem::take(&mut self.work);
         for index in work.drain(..) {
             let Some(registered) = self.connections.get_mut(index) else { continue };
+            registered.due = false;
             let turn = registered.conversation.work(&mut self.service);
             self.settle(index, turn);
         }
@@ -303,8 +308,9 @@ impl EventLoop {
         }
         self.service.counters.connections_opened.add(1);
         let wake_up = self.service.clock.tick;
-        let index =
-            self.connections.insert(Registered { conversation, registration: Registration::None, wake_up });
+        let registration = Registration::None;
+        let due = !self.work_phase_skips_new;
+        let index = self.connections.insert(Registered { conversation, registration, wake_up, due });
         self.schedule(index, true);
         if self.work_phase_skips_new {
             self.settle(index, Turn::Blocked);
@@ -330,7 +336,9 @@ impl EventLoop {
                 self.schedule(index, false);
             }
             Turn::Unfinished => {
-                self.unfinished.push(index);
+                if !std::mem::replace(&mut registered.due, true) {
+                    self.unfinished.push(index);
+                }
                 self.schedule(index, false);
             }
             Turn::Close => self.close(index, false),

@@ -3,4 +3,6 @@
 //! Its load is *partially open*, as httperf's is: sessions arrive at a set rate whatever the server does, requests
 //! inside a session follow replies and thinking, and every request has a timeout after which the client gives up.
 
+pub mod doctor;
+pub mod machine;
 pub mod record;

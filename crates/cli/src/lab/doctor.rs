@@ -1,0 +1,33 @@
+//! `sluicelab doctor`.
+
+use std::io::{self, Write as _};
+
+use clap::Args;
+use load::doctor;
+use load::machine::Machine;
+
+/// Looks at descriptors, ports, queues, processors, clocks, kernel, memory, network and tools; watches for a second how much time is
+/// stolen and what else runs; and spins for half a second to see how punctual a generator could be.
+#[derive(Args)]
+#[command(
+    after_help = "good: as it should be; note: to be known when results are read; WARN: results will suffer; BLIND: can't be \
+    measured here. Exit code 0 whatever is found."
+)]
+pub(crate) struct Doctor {
+    /// As JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+impl Doctor {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let diagnosis = doctor::examine(&Machine::this());
+        let mut out = io::stdout().lock();
+        if self.json {
+            writeln!(out, "{}", diagnosis.to_json())?;
+        } else {
+            write!(out, "{}", diagnosis.to_text())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,3 @@
+//! The subcommands of sluicelab, a file for each.
+
+pub(crate) mod doctor;

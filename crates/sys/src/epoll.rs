@@ -1,7 +1,7 @@
 //! Waiting for events with epoll(7): the kernel keeps the set, and a wait costs what is ready, not what is watched.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::event::epoll::{self, CreateFlags, EventData};
 
@@ -57,6 +57,42 @@ impl Epoll {
     }
 }
 
+impl Epoll {
+    /// The same with a timeout to the nanosecond, `epoll_pwait2(2)` (Linux 5.11): how soon it returns after that is a
+    /// matter of the thread's timer slack, prctl(2).
+    #[inline]
+    pub fn wait_ns(&self, events: &mut Events, timeout_ns: u64) -> io::Result<usize> {
+        let (records, capacity) = events.records();
+        let timeout = libc::timespec {
+            tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
+            tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
+        };
+        // SAFETY: rustix's `Event` is the kernel's `epoll_event`; there is room for `capacity` of them behind the pointer, and
+        // the timeout lives through the call. No signal mask is given.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                self.descriptor.as_raw_fd(),
+                records.as_mut_ptr(),
+                capacity as libc::c_int,
+                &raw const timeout,
+                std::ptr::null::<libc::sigset_t>(),
+                0_usize,
+            )
+        };
+        let count = match usize::try_from(count) {
+            Ok(count) => count,
+            Err(_) => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => 0,
+                error => return Err(error),
+            },
+        };
+        // SAFETY: the kernel has initialised the first `count` records.
+        unsafe { records.set_len(count) };
+        Ok(count)
+    }
+}
+
 impl AsFd for Epoll {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
@@ -70,6 +106,19 @@ mod tests {
     use std::io::Write;
 
     crate::event::tests::mechanism_tests!(Epoll::new().unwrap());
+
+    #[test]
+    fn waits_for_fractions_of_a_millisecond() {
+        let (epoll, mut events) = (Epoll::new().unwrap(), Events::default());
+        let before = crate::clock::monotonic_ns();
+        assert_eq!(epoll.wait_ns(&mut events, 300_000).unwrap(), 0);
+        assert!(crate::clock::monotonic_ns() - before >= 300_000);
+        let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
+        epoll.add(&near, 7, Interest::READABLE).unwrap();
+        far.write_all(b"x").unwrap();
+        assert_eq!(epoll.wait_ns(&mut events, 5_000_000_000).unwrap(), 1);
+        assert_eq!(events.get(0).unwrap().token, 7);
+    }
 
     #[test]
     fn tells_an_edge_once_and_again_after_modify() {

@@ -8,11 +8,12 @@
 //! | what for | modules |
 //! |---|---|
 //! | waiting for events | [`event`], and its three mechanisms [`epoll`], [`poll`], [`select`]; [`wake`] |
-//! | sockets | [`socket`], [`tcp_info`], [`inherited`] |
+//! | sockets | [`socket`], [`client`], [`tcp_info`], [`inherited`] |
 //! | files | [`mod@file`] |
 //! | process | [`process`], [`signal`], [`shared`] |
 //! | time | [`clock`] |
 
+pub mod client;
 pub mod clock;
 pub mod epoll;
 pub mod event;

@@ -1,0 +1,132 @@
+//! The client's end of TCP: connecting from a chosen address, and receiving without looking.
+//!
+//! Sockets made here are non-blocking and closed on exec.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::ptr;
+
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
+
+/// Begins to connect to `target`, from `source` if given, and says whether the connection is up already. If it is not, wait
+/// until the socket is writable and ask [`outcome`].
+///
+/// With a source, the port is chosen when it is known where the connection goes (`IP_BIND_ADDRESS_NO_PORT`, ip(7)), so
+/// that a port can serve connections to several targets. Small requests leave at once (`TCP_NODELAY`, tcp(7)).
+///
+/// # Errors
+///
+/// `EMFILE`, `ENFILE`: no descriptor; `EADDRNOTAVAIL`: no free port, or no such source address; `ECONNREFUSED` and those of
+/// the network, where they are known at once. socket(2), connect(2).
+pub fn connect(source: Option<IpAddr>, target: SocketAddr) -> io::Result<(OwnedFd, bool)> {
+    let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    if let Some(source) = source {
+        bind_without_port(&socket)?;
+        net::bind(&socket, &SocketAddr::new(source, 0))?;
+    }
+    match net::connect(&socket, &target) {
+        Ok(()) => Ok((socket, true)),
+        Err(Errno::INPROGRESS) => Ok((socket, false)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What came of [`connect`], once the socket is writable: nothing, or the error. `SO_ERROR`, socket(7).
+pub fn outcome(socket: impl AsFd) -> io::Result<()> {
+    sockopt::socket_error(socket)?.map_err(io::Error::from)
+}
+
+/// Receives up to `count` bytes and drops them inside the kernel; 0 is the end of what the peer sends. recv(2) with
+/// `MSG_TRUNC`, tcp(7).
+#[inline]
+pub fn discard(socket: impl AsFd, count: usize) -> io::Result<usize> {
+    let descriptor = socket.as_fd().as_raw_fd();
+    // SAFETY: with MSG_TRUNC, TCP drops the bytes instead of writing them anywhere: no buffer is needed.
+    let dropped = unsafe { libc::recv(descriptor, ptr::null_mut(), count, libc::MSG_TRUNC) };
+    usize::try_from(dropped).map_err(|_| io::Error::last_os_error())
+}
+
+fn bind_without_port(socket: &OwnedFd) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    let length = size_of_val(&on) as libc::socklen_t;
+    // SAFETY: the option takes an int, which lives through the call.
+    let code = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            (&raw const on).cast(),
+            length,
+        )
+    };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+    use crate::epoll::Epoll;
+    use crate::event::{Events, Interest};
+    use crate::socket;
+
+    fn await_connection(socket: &OwnedFd) -> io::Result<()> {
+        let (epoll, mut events) = (Epoll::new().unwrap(), Events::default());
+        epoll.add(socket, 0, Interest::WRITABLE).unwrap();
+        epoll.wait(&mut events, Some(5_000)).unwrap();
+        outcome(socket)
+    }
+
+    #[test]
+    fn connects_from_the_address_that_is_asked_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = listener.local_addr().unwrap();
+        let source = Ipv4Addr::new(127, 0, 7, 7);
+        let (socket, up) = connect(Some(source.into()), target).unwrap();
+        assert!(up || await_connection(&socket).is_ok());
+        let (_, peer) = listener.accept().unwrap();
+        assert_eq!(peer.ip(), source);
+        assert_ne!(peer.port(), 0);
+    }
+
+    #[test]
+    fn a_refusal_is_told() {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let error = match connect(None, free) {
+            Ok((socket, _)) => await_connection(&socket).unwrap_err(),
+            Err(error) => error,
+        };
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        let nowhere = connect(Some(Ipv4Addr::new(192, 0, 2, 1).into()), free).unwrap_err();
+        assert_eq!(nowhere.kind(), io::ErrorKind::AddrNotAvailable);
+    }
+
+    #[test]
+    fn drops_as_many_bytes_as_there_are_and_no_more() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (socket, up) = connect(None, listener.local_addr().unwrap()).unwrap();
+        assert!(up || await_connection(&socket).is_ok());
+        let (mut peer, _) = listener.accept().unwrap();
+        assert_eq!(discard(&socket, 10).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        peer.write_all(b"dropped, kept").unwrap();
+        while socket::unread_bytes(&socket).unwrap() < 13 {
+            std::thread::yield_now();
+        }
+        assert_eq!(discard(&socket, 9).unwrap(), 9);
+        let mut rest = [0; 100];
+        let count = socket::recv(&socket, &mut rest).unwrap();
+        assert_eq!(&rest[..count], b"kept");
+        drop(peer);
+        while discard(&socket, 100).is_err() {
+            std::thread::yield_now();
+        }
+        assert_eq!(discard(&socket, 100).unwrap(), 0);
+    }
+}

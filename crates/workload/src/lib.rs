@@ -4,3 +4,4 @@
 //! generator plays what this crate writes, and so does httperf.
 
 pub mod session;
+pub mod wsesslog;

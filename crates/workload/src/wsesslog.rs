@@ -1,0 +1,473 @@
+//! Session files in the syntax of httperf's `--wsesslog` (httperf(1)): read, and written.
+//!
+//! ```text
+//! # A line that begins with # is a comment, an empty one ends a session.
+//! /index.html think=2.0
+//!     /style.css
+//!     /logo.png
+//! /form method=POST contents="name=value"
+//!
+//! /another/session timeout=5
+//! ```
+//!
+//! A line that begins at the margin begins a burst; those that are indented belong to it. `think=` is in seconds, belongs to
+//! the burst whichever of its lines says it, and is the pause after the burst's last reply. `contents=` is a word, or text in
+//! single or double quotes in which `\n`, `\r`, `\t`, `\\`, `\"` and `\'` stand for what they do in C, and a backslash at
+//! the end of a line goes on with the next. From the fork of the University of Waterloo come `timeout=` (seconds for the whole
+//! reply), `headers=` (more header lines, quoted like contents) and `size=` (of the reply; read and not used). There is no
+//! limit on sessions, where httperf's is 1,000.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use crate::session::{Builder, Method, Request, SessionLog};
+
+/// A session file has a mistake.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {reason}")]
+pub struct Mistake {
+    /// Counted from 1.
+    pub line: usize,
+    /// What is wrong with it, and what is allowed.
+    pub reason: String,
+}
+
+/// Seconds of the longest pause or timeout; up to here a number of seconds is exact to the nanosecond.
+const LONGEST: f64 = 1e6;
+
+/// Reads a session file.
+///
+/// # Errors
+///
+/// The first mistake.
+pub fn parse(text: &[u8]) -> Result<SessionLog, Mistake> {
+    let mut lines = Lines { rest: text, number: 0 };
+    let mut log = Builder::new();
+    let mut burst = Burst::default();
+    while let Some(line) = lines.next_line() {
+        if line.starts_with(b"#") {
+            continue;
+        }
+        if line.trim_ascii().is_empty() {
+            burst.end(&mut log);
+            log.end_of_session();
+            continue;
+        }
+        if !line[0].is_ascii_whitespace() {
+            burst.end(&mut log);
+        } else if burst.calls.is_empty() {
+            let reason =
+                "an indented line belongs to a burst, and none has begun; begin it at the margin".to_owned();
+            return Err(Mistake { line: lines.number, reason });
+        }
+        let number = lines.number;
+        let mistake = |reason| Mistake { line: number, reason };
+        let (request, think) = call(line, &mut lines).map_err(mistake)?;
+        burst.calls.push(request);
+        burst.think = think.or(burst.think);
+    }
+    burst.end(&mut log);
+    Ok(log.finish())
+}
+
+/// Writes a session file. What is read from it again is the same log.
+///
+/// # Errors
+///
+/// Writing failed.
+pub fn write(to: &mut impl Write, log: &SessionLog) -> io::Result<()> {
+    for session in 0..log.len() {
+        if session > 0 {
+            writeln!(to)?;
+        }
+        for burst in log.session(session) {
+            for (place, &call) in burst.calls.iter().enumerate() {
+                let indent = if place == 0 { "" } else { "    " };
+                write_call(to, indent, &log.requests()[call as usize])?;
+                if place == 0
+                    && let Some(think) = burst.think
+                {
+                    write!(to, " think={}", think.as_secs_f64())?;
+                }
+                writeln!(to)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The lines that are left.
+struct Lines<'a> {
+    rest: &'a [u8],
+    /// Of the line last taken, from 1.
+    number: usize,
+}
+
+impl<'a> Lines<'a> {
+    fn next_line(&mut self) -> Option<&'a [u8]> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        self.number += 1;
+        let end = self.rest.iter().position(|byte| *byte == b'\n').unwrap_or(self.rest.len());
+        let line = &self.rest[..end];
+        self.rest = self.rest.get(end + 1..).unwrap_or_default();
+        Some(line.strip_suffix(b"\r").unwrap_or(line))
+    }
+}
+
+#[derive(Default)]
+struct Burst {
+    calls: Vec<Request>,
+    think: Option<Duration>,
+}
+
+impl Burst {
+    fn end(&mut self, log: &mut Builder) {
+        let Self { calls, think } = std::mem::take(self);
+        if !calls.is_empty() {
+            for request in calls {
+                log.call(request);
+            }
+            log.end_of_burst(think);
+        }
+    }
+}
+
+/// A request with the thinking that its line asks for.
+fn call<'a>(line: &'a [u8], lines: &mut Lines<'a>) -> Result<(Request, Option<Duration>), String> {
+    let mut words = Words { line, at: 0 };
+    let uri = words.plain_word();
+    let uri = std::str::from_utf8(uri).ok().filter(|uri| uri.bytes().all(|byte| byte.is_ascii_graphic()));
+    let uri = uri.ok_or("the URI has characters that must be percent-encoded")?;
+    let mut request = Request { uri: uri.into(), ..Request::default() };
+    let mut think = None;
+    while let Some(name) = words.name()? {
+        match name {
+            "method" => request.method = method(words.plain_word())?,
+            "think" => think = Some(seconds("think", words.plain_word(), 0.0)?),
+            "timeout" => request.timeout = Some(seconds("timeout", words.plain_word(), 0.001)?),
+            "contents" => {
+                let contents = words.quoted_word(lines)?;
+                if contents.is_empty() {
+                    return Err("contents= is empty; leave it out for a request without a body".to_owned());
+                }
+                request.contents = Some(contents.into());
+            }
+            "headers" => {
+                let headers = words.quoted_word(lines)?;
+                request.headers = header_lines(&headers)?.into();
+            }
+            "size" => drop(words.plain_word()),
+            _ => {
+                return Err(format!(
+                    "unknown {name}=; allowed: method, think, contents, timeout, headers, size"
+                ));
+            }
+        }
+    }
+    Ok((request, think))
+}
+
+/// The words of a line.
+struct Words<'a> {
+    line: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Words<'a> {
+    fn skip_space(&mut self) {
+        self.at += self.line[self.at..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+    }
+
+    /// What goes to the next blank.
+    fn plain_word(&mut self) -> &'a [u8] {
+        if self.at == 0 {
+            self.skip_space();
+        }
+        let rest = &self.line[self.at..];
+        let length = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
+        self.at += length;
+        &rest[..length]
+    }
+
+    /// The name before the next `=`; none at the end of the line.
+    fn name(&mut self) -> Result<Option<&'a str>, String> {
+        self.skip_space();
+        let rest = &self.line[self.at..];
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        let length =
+            rest.iter().position(|byte| *byte == b'=' || byte.is_ascii_whitespace()).unwrap_or(rest.len());
+        let name = String::from_utf8_lossy(&rest[..length]);
+        if rest.get(length) != Some(&b'=') {
+            return Err(format!("{name} is no argument; allowed: name=value"));
+        }
+        self.at += length + 1;
+        std::str::from_utf8(&rest[..length]).map(Some).map_err(|_| format!("unknown {name}="))
+    }
+
+    /// A word, or text in quotes, which may go on in the lines that follow.
+    fn quoted_word(&mut self, lines: &mut Lines<'a>) -> Result<Vec<u8>, String> {
+        let Some(&quote @ (b'"' | b'\'')) = self.line.get(self.at) else {
+            return Ok(self.plain_word().to_vec());
+        };
+        self.at += 1;
+        let mut text = Vec::new();
+        loop {
+            let Some(&byte) = self.line.get(self.at) else {
+                return Err(format!("the quote {} is not closed on this line", char::from(quote)));
+            };
+            self.at += 1;
+            if byte == quote {
+                break;
+            }
+            if byte != b'\\' {
+                text.push(byte);
+                continue;
+            }
+            let Some(&escaped) = self.line.get(self.at) else {
+                self.line = lines.next_line().ok_or("the file ends in quotes")?;
+                self.at = 0;
+                continue;
+            };
+            self.at += 1;
+            match escaped {
+                b'n' => text.push(b'\n'),
+                b'r' => text.push(b'\r'),
+                b't' => text.push(b'\t'),
+                other => text.push(other),
+            }
+        }
+        match self.line.get(self.at) {
+            None => Ok(text),
+            Some(byte) if byte.is_ascii_whitespace() => Ok(text),
+            Some(_) => Err("text follows closing quotes without a blank".to_owned()),
+        }
+    }
+}
+
+fn method(word: &[u8]) -> Result<Method, String> {
+    let found = METHODS.iter().find(|(name, _)| name.as_bytes() == word);
+    found.map(|(_, method)| *method).ok_or_else(|| {
+        let allowed = METHODS.map(|(name, _)| name).join(", ");
+        format!("unknown method {}; allowed: {allowed}", String::from_utf8_lossy(word))
+    })
+}
+
+const METHODS: [(&str, Method); 7] = [
+    ("DELETE", Method::Delete),
+    ("GET", Method::Get),
+    ("HEAD", Method::Head),
+    ("OPTIONS", Method::Options),
+    ("POST", Method::Post),
+    ("PUT", Method::Put),
+    ("TRACE", Method::Trace),
+];
+
+fn seconds(name: &str, word: &[u8], least: f64) -> Result<Duration, String> {
+    let number = std::str::from_utf8(word).ok().and_then(|text| text.parse::<f64>().ok());
+    let number = number.filter(|number| (least..=LONGEST).contains(number)).ok_or_else(|| {
+        format!(
+            "{name}={} is no time; allowed: seconds from {least} to {LONGEST}",
+            String::from_utf8_lossy(word)
+        )
+    })?;
+    Ok(Duration::from_secs_f64(number))
+}
+
+/// Header lines, the last of which need not be ended.
+fn header_lines(text: &[u8]) -> Result<String, String> {
+    let text = String::from_utf8(text.to_vec()).map_err(|_| "headers= is not UTF-8".to_owned())?;
+    let mut lines = String::new();
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        let name = line.split_once(':').map_or("", |(name, _)| name);
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if name.is_empty() || !name.bytes().all(is_token) || line.bytes().any(|byte| byte.is_ascii_control())
+        {
+            return Err(format!("headers= has {line:?}, which is no header line; allowed: Name: value"));
+        }
+        lines.push_str(line);
+        lines.push_str("\r\n");
+    }
+    Ok(lines)
+}
+
+fn write_call(to: &mut impl Write, indent: &str, request: &Request) -> io::Result<()> {
+    write!(to, "{indent}{}", request.uri)?;
+    if request.method != Method::Get {
+        let name =
+            METHODS.iter().find(|(_, method)| *method == request.method).map_or("GET", |(name, _)| name);
+        write!(to, " method={name}")?;
+    }
+    if let Some(timeout) = request.timeout {
+        write!(to, " timeout={}", timeout.as_secs_f64())?;
+    }
+    if !request.headers.is_empty() {
+        write_quoted(to, "headers", request.headers.as_bytes())?;
+    }
+    if let Some(contents) = &request.contents {
+        write_quoted(to, "contents", contents)?;
+    }
+    Ok(())
+}
+
+fn write_quoted(to: &mut impl Write, name: &str, text: &[u8]) -> io::Result<()> {
+    write!(to, " {name}=\"")?;
+    for &byte in text {
+        match byte {
+            b'\n' => to.write_all(b"\\n")?,
+            b'\r' => to.write_all(b"\\r")?,
+            b'\t' => to.write_all(b"\\t")?,
+            b'\\' => to.write_all(b"\\\\")?,
+            b'"' => to.write_all(b"\\\"")?,
+            _ => to.write_all(&[byte])?,
+        }
+    }
+    to.write_all(b"\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Sessions as text: calls of a burst with blanks between, bursts by `|` with their thinking, sessions by lines.
+    fn told(text: &str) -> Result<String, String> {
+        let log = parse(text.as_bytes()).map_err(|mistake| mistake.to_string())?;
+        let sessions = (0..log.len()).map(|session| {
+            let bursts = log.session(session).map(|burst| {
+                let calls = burst.calls.iter().map(|&call| log.requests()[call as usize].uri.to_string());
+                let think = burst.think.map_or(String::new(), |think| format!(" ~{}", think.as_secs_f64()));
+                calls.collect::<Vec<_>>().join(" ") + &think
+            });
+            bursts.collect::<Vec<_>>().join(" | ")
+        });
+        Ok(sessions.collect::<Vec<_>>().join("\n"))
+    }
+
+    #[test]
+    fn httperfs_own_example() {
+        let text = "# Comment lines start with a # in column 0\n# session definition\n/foo.html think=2.0\n\
+                    \t/pict1.gif\n\t/pict2.gif\n/foo2.html method=POST contents='Post data'\n\t/pict3.gif\n\t/pict4.gif\n\n\
+                    # another\n/foo3.html method=POST contents=\"Multiline\\\ndata\"\n/foo4.html method=HEAD\n";
+        let expected =
+            "/foo.html /pict1.gif /pict2.gif ~2 | /foo2.html /pict3.gif /pict4.gif\n/foo3.html | /foo4.html";
+        assert_eq!(told(text).unwrap(), expected);
+        let log = parse(text.as_bytes()).unwrap();
+        let find = |uri: &str| log.requests().iter().find(|request| &*request.uri == uri).unwrap().clone();
+        assert_eq!(find("/foo2.html").contents.as_deref(), Some(b"Post data".as_slice()));
+        assert_eq!(find("/foo3.html").contents.as_deref(), Some(b"Multilinedata".as_slice()));
+        assert_eq!(find("/foo4.html").method, Method::Head);
+    }
+
+    #[test]
+    fn the_last_think_of_a_burst_holds_wherever_it_stands() {
+        assert_eq!(told("/a think=1\n /b think=2\n /c\n/d").unwrap(), "/a /b /c ~2 | /d");
+        assert_eq!(
+            told("/a\n \n/b\n\n\n\n#x\n/c\r\n").unwrap(),
+            "/a\n/b\n/c",
+            "blanks end a session, however many"
+        );
+    }
+
+    #[test]
+    fn an_indented_hash_is_a_request() {
+        assert_eq!(told("/a\n #x\n").unwrap(), "/a #x");
+    }
+
+    #[test]
+    fn escapes_headers_and_timeouts() {
+        let text =
+            "/a contents='it\\'s \\\\ \\\"x\\\"\\t\\r\\n' headers=\"X-A: 1\\r\\nX-B: 2\" timeout=2.5 size=17";
+        let log = parse(text.as_bytes()).unwrap();
+        let request = &log.requests()[0];
+        assert_eq!(request.contents.as_deref(), Some(b"it's \\ \"x\"\t\r\n".as_slice()));
+        assert_eq!(&*request.headers, "X-A: 1\r\nX-B: 2\r\n");
+        assert_eq!(request.timeout, Some(Duration::from_millis(2500)));
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_line() {
+        for (text, mistake) in [
+            ("\n  /a", "line 2: an indented line belongs to a burst"),
+            ("/a\n/b method=BREW", "line 2: unknown method BREW; allowed: DELETE, GET"),
+            ("/a think=soon", "line 1: think=soon is no time; allowed: seconds from 0"),
+            ("/a think=-1", "line 1: think=-1 is no time"),
+            ("/a timeout=0", "line 1: timeout=0 is no time"),
+            ("/a think=inf", "line 1: think=inf is no time"),
+            ("/a contents=", "line 1: contents= is empty"),
+            ("/a contents='x", "line 1: the quote ' is not closed"),
+            ("/a contents='x\\", "line 1: the file ends in quotes"),
+            ("/a contents='x'y", "line 1: text follows closing quotes"),
+            ("/a pace_time=3", "line 1: unknown pace_time=; allowed: method, think"),
+            ("/a b", "line 1: b is no argument"),
+            ("/\u{e9}", "line 1: the URI has characters"),
+            ("/a headers='no colon'", "line 1: headers= has \"no colon\""),
+            ("/a headers='A: b\\0c' contents='x\\", "line 1: the file ends in quotes"),
+        ] {
+            let told = told(text).unwrap_err();
+            assert!(told.starts_with(mistake), "{text:?}: {told}");
+        }
+    }
+
+    fn request() -> impl Strategy<Value = Request> {
+        let headers = proptest::option::of("[A-Za-z-]{1,9}: [ -~]{0,20}");
+        let contents = proptest::option::of(proptest::collection::vec(any::<u8>(), 1..40));
+        let timeout = proptest::option::of(1_u32..10_000_000);
+        ("/[!-~]{0,20}", 0..METHODS.len(), headers, contents, timeout).prop_map(
+            |(uri, method, headers, contents, timeout)| Request {
+                method: METHODS[method].1,
+                uri: uri.into(),
+                headers: headers.map_or(String::new(), |line| line.trim_end().to_owned() + "\r\n").into(),
+                contents: contents.map(Into::into),
+                timeout: timeout.map(|ms| Duration::from_millis(ms.into())),
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_again(
+            sessions in proptest::collection::vec(
+                proptest::collection::vec(
+                    (proptest::collection::vec(request(), 1..4), proptest::option::of(0_u32..100_000_000)),
+                    1..4,
+                ),
+                0..6,
+            )
+        ) {
+            let mut log = Builder::new();
+            for bursts in &sessions {
+                for (calls, think) in bursts {
+                    for request in calls {
+                        log.call(request.clone());
+                    }
+                    log.end_of_burst(think.map(|us| Duration::from_micros(us.into())));
+                }
+                log.end_of_session();
+            }
+            let log = log.finish();
+            let mut text = Vec::new();
+            write(&mut text, &log).unwrap();
+            let again = parse(&text).unwrap();
+            prop_assert_eq!(again.requests(), log.requests());
+            prop_assert_eq!(again.len(), log.len());
+            for session in 0..log.len() {
+                prop_assert!(again.session(session).eq(log.session(session)));
+            }
+        }
+
+        #[test]
+        fn nothing_panics(text in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = parse(&text);
+        }
+
+        #[test]
+        fn nothing_alike_panics(text in "([/ab#\\\\'\"=\n\r\t ]|think=|contents=|method=|1){0,40}") {
+            let _ = parse(text.as_bytes());
+        }
+    }
+}

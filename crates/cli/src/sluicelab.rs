@@ -1,6 +1,6 @@
 //! The sluicelab command: parse, call, print. Each subcommand has its file in `lab/`.
 //!
-//! Exit codes: 0 clean, 1 failure while running, 2 bad usage.
+//! Exit codes: 0 clean, 1 failure while running, 2 bad usage or input, 3 a run whose figures are not valid.
 
 mod lab;
 
@@ -9,10 +9,12 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Makes workloads, puts servers under load, and measures them.
+/// The lab: makes workloads, loads web servers with them, and says what came of it.
 #[derive(Parser)]
 #[command(name = "sluicelab", version, max_term_width = 110)]
-#[command(after_help = "Try `sluicelab doctor` first: it tells what this machine can measure.")]
+#[command(after_help = "Try `sluicelab doctor` first: it tells what this machine can measure.\n\
+    Sizes take KB, MB, KiB, MiB; times take ms, s, min.\n\
+    Exit codes: 0 clean, 1 failure while running, 2 bad usage or input, 3 a run whose figures are not valid.")]
 struct Sluicelab {
     #[command(subcommand)]
     command: Command,
@@ -20,20 +22,25 @@ struct Sluicelab {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Load servers, and measure what they do
+    Load(Box<lab::load::Options>),
     /// Tell what this machine can and cannot measure, and what to do about it
     Doctor(lab::doctor::Doctor),
 }
 
 fn main() -> ExitCode {
     let result = match Sluicelab::parse().command {
-        Command::Doctor(command) => command.run(),
+        Command::Load(options) => lab::load::run(&options),
+        Command::Doctor(command) => command.run().map(|()| ExitCode::SUCCESS),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("sluicelab: {error:#}");
-            ExitCode::FAILURE
+            for line in format!("{error:#}").lines() {
+                eprintln!("sluicelab: {line}");
+            }
+            ExitCode::from(if error.is::<lab::BadInput>() { 2 } else { 1 })
         }
     }
 }

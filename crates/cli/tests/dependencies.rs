@@ -64,7 +64,7 @@ const CRATES: &[Crate] = &[
     Crate {
         name: "sluicegate",
         ours: &["workload", "load", "server"],
-        foreign: Foreign::Only(&["anyhow", "clap", "indicatif"]),
+        foreign: Foreign::Only(&["anyhow", "clap", "ctrlc", "indicatif"]),
         unsafe_code: false,
         banned: &[],
     },

@@ -83,6 +83,53 @@ pub enum Outcome {
     Unfinished,
 }
 
+impl Outcome {
+    /// All of them, in the order in which people should read them.
+    pub const ALL: [Self; 15] = [
+        Self::Reply,
+        Self::ConnectTimeout,
+        Self::ReplyTimeout,
+        Self::Refused,
+        Self::Unreachable,
+        Self::Reset,
+        Self::Closed,
+        Self::CutShort,
+        Self::WrongLength,
+        Self::WrongBytes,
+        Self::Malformed,
+        Self::NoPort,
+        Self::NoDescriptor,
+        Self::Abandoned,
+        Self::Unfinished,
+    ];
+
+    /// For programs and people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reply => "reply",
+            Self::ConnectTimeout => "connect_timeout",
+            Self::ReplyTimeout => "reply_timeout",
+            Self::Refused => "refused",
+            Self::Unreachable => "unreachable",
+            Self::Reset => "reset",
+            Self::Closed => "closed",
+            Self::CutShort => "cut_short",
+            Self::WrongLength => "wrong_length",
+            Self::WrongBytes => "wrong_bytes",
+            Self::Malformed => "malformed",
+            Self::NoPort => "no_port",
+            Self::NoDescriptor => "no_descriptor",
+            Self::Abandoned => "abandoned",
+            Self::Unfinished => "unfinished",
+        }
+    }
+
+    /// Whether it is a failure of its own: not a reply, not cut off by the end of the run, and not down with another call.
+    pub const fn is_error(self) -> bool {
+        !matches!(self, Self::Reply | Self::Abandoned | Self::Unfinished)
+    }
+}
+
 /// One connection, when it is closed or could not be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionEnd {
@@ -122,4 +169,16 @@ pub enum SessionOutcome {
     Failed,
     /// The run ended first.
     Unfinished,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_stand_in_their_order() {
+        for (place, outcome) in Outcome::ALL.into_iter().enumerate() {
+            assert_eq!(outcome as usize, place);
+        }
+    }
 }

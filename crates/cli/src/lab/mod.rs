@@ -1,3 +1,18 @@
-//! The subcommands of sluicelab, a file for each.
+//! The subcommands of sluicelab, a file for each, and what they share.
 
 pub(crate) mod doctor;
+pub(crate) mod load;
+mod progress;
+mod units;
+
+/// What was typed, or a file that was named, is not acceptable.
+#[derive(Debug)]
+pub(crate) struct BadInput(pub(crate) String);
+
+impl std::fmt::Display for BadInput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadInput {}

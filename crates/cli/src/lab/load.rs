@@ -1,0 +1,445 @@
+//! `sluicelab load`: from options to a run, and from its measures to reports.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write as _};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, bail};
+use clap::{ArgGroup, Args, ValueEnum};
+use load::engine::{self, Finished, Keep, RunError};
+use load::measures::CallWriter;
+use load::preflight::Shortage;
+use load::report::{self, Facts, Joined, Machine, RunOutcome, ServerLog, Steal, verification};
+use load::run::{AfterTimeout, Load, Patience, Run};
+use load::schedule::{Arrivals, Rate, Schedule};
+use workload::session::{Builder, Request, SessionLog};
+use workload::wsesslog;
+
+use super::BadInput;
+use super::progress::Watcher;
+use super::units::{self, Several, Target};
+
+/// What is asked of the generator.
+#[derive(Args)]
+#[command(group(ArgGroup::new("how").required(true).multiple(false).args(["rate", "session_rate", "connections"])))]
+#[command(after_help = "Load comes in three kinds:\n  \
+    --sessions FILE --rate R         partially open: sessions arrive whatever the server does, and play out\n  \
+    --target URL --rate R            open: requests for one URL arrive\n  \
+    --target URL --connections N     closed: N connections ask again when they are answered\n\n\
+    Ctrl-C ends a run and reports what was measured so far.")]
+pub(crate) struct Options {
+    /// Where to: <http://127.0.0.1:8080/index.html>; several take turns. With --sessions the path is not used
+    #[arg(long, value_name = "URL", required = true, value_parser = units::target)]
+    target: Vec<Target>,
+
+    /// Sessions to play, in the syntax of httperf's --wsesslog; they come round again
+    #[arg(long, value_name = "FILE")]
+    sessions: Option<PathBuf>,
+
+    /// Arrivals in requests per second: 250, or steps such as 0-500:30s,500:1min,100
+    #[arg(long, value_name = "R", value_parser = units::rate, help_heading = "How load comes")]
+    rate: Option<Rate>,
+
+    /// Arrivals in sessions per second, written like --rate
+    #[arg(long, value_name = "R", value_parser = units::rate, help_heading = "How load comes")]
+    session_rate: Option<Rate>,
+
+    /// A closed loop of so many connections, 1 to 1000000
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "How load comes")]
+    connections: Option<u32>,
+
+    /// How arrivals are spread around their rate
+    #[arg(long, value_enum, default_value = "exponential", help_heading = "How load comes")]
+    arrivals: ArrivalsName,
+
+    /// What arrivals are drawn from
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "How load comes")]
+    seed: u64,
+
+    /// End when so many sessions are over [default: when --duration is]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "How load comes")]
+    session_count: Option<u64>,
+
+    /// Requests on each connection without --sessions [default: 1 at a rate, 1000 in a closed loop]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with = "sessions",
+          help_heading = "How load comes")]
+    requests_per_connection: Option<u32>,
+
+    /// Requests sent in a row without --sessions; the first of a connection goes alone
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=32),
+          conflicts_with = "sessions", help_heading = "How load comes")]
+    burst: u32,
+
+    /// How long the run takes [default: 10s, unless --session-count is given]
+    #[arg(long, value_name = "TIME", value_parser = units::time, help_heading = "How load comes")]
+    duration: Option<Duration>,
+
+    /// Leave out of the measures what was issued in the first part of the run
+    #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "0s", help_heading = "How load comes")]
+    warm_up: Duration,
+
+    /// How long a client waits for a connection, and then for each whole reply
+    #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "10s", help_heading = "Clients")]
+    timeout: Duration,
+
+    /// How long a client waits for a connection [default: as --timeout]
+    #[arg(long, value_name = "TIME", value_parser = units::time, help_heading = "Clients")]
+    connect_timeout: Option<Duration>,
+
+    /// What a client does after a timeout: give up its session, or ask again on another connection
+    #[arg(long, value_enum, default_value = "fail", help_heading = "Clients")]
+    on_timeout: OnTimeout,
+
+    /// The pause after a burst whose session file does not say
+    #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "0s", help_heading = "Clients")]
+    think: Duration,
+
+    /// Another header line for every request; may be repeated
+    #[arg(long, value_name = "NAME: VALUE", value_parser = header, help_heading = "Clients")]
+    header: Vec<String>,
+
+    /// What the Host line says [default: host and port of the first target]
+    #[arg(long, value_name = "HOST", help_heading = "Clients")]
+    host: Option<String>,
+
+    /// Connect from these local addresses in turn, such as 127.0.0.2-127.0.0.9; may be repeated
+    #[arg(long, value_name = "ADDRESSES", value_parser = units::sources, help_heading = "Clients")]
+    source: Vec<Several<IpAddr>>,
+
+    /// CPUs to run on, one thread for each, such as 1 or 2-3 [default: the last that is allowed]
+    #[arg(long, value_name = "LIST", value_parser = units::cpus, help_heading = "Clients")]
+    cpus: Option<Several<usize>>,
+
+    /// Compare every byte of every 200 reply to a GET with the file of its name in this directory
+    #[arg(long, value_name = "DIR", help_heading = "Results")]
+    verify: Option<PathBuf>,
+
+    /// How to print results: for people, as JSON, or as httperf does
+    #[arg(long, value_enum, default_value = "table", help_heading = "Results")]
+    format: Format,
+
+    /// Write results as JSON to this file as well (docs/lab-results.md)
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    json: Option<PathBuf>,
+
+    /// Write histograms of each second to this file, as an HDR interval log
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    hdr: Option<PathBuf>,
+
+    /// Write every call to this file, as CSV
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    calls: Option<PathBuf>,
+
+    /// The server's access log (combined, or JSON lines), to tell requests that it never read from those it was too slow for
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    server_log: Option<PathBuf>,
+
+    /// Hold the run against the papers' rules on timeouts and fairness
+    #[arg(long, help_heading = "Results")]
+    rules: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ArrivalsName {
+    Exponential,
+    Uniform,
+    Fixed,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum OnTimeout {
+    Fail,
+    Retry,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Table,
+    Json,
+    Httperf,
+}
+
+/// Plays it, reports, and says whether the figures are valid.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let log = session_log(options)?;
+    let (run, mut facts) = plan(options, log)?;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let handler = Arc::clone(&interrupted);
+    ctrlc::set_handler(move || handler.store(true, Ordering::Relaxed)).context("cannot attend to Ctrl-C")?;
+
+    let calls =
+        options.calls.as_ref().map(|path| CallWriter::create(path).with_context(|| cannot_write(path)));
+    let keep = Keep { warm_up: options.warm_up, intervals: options.hdr.is_some(), calls: calls.transpose()? };
+    let server_log = match &options.server_log {
+        Some(path) => Some(
+            ServerLog::begin(path)
+                .map_err(|error| BadInput(format!("--server-log {}: {error}", path.display())))?,
+        ),
+        None => None,
+    };
+    let cpus = run.cpus.clone();
+    let (duration, rate) = (run.duration, rate_of(&run.load));
+    let log = run.log.clone();
+    let before = Steal::of(&cpus);
+    let began = SystemTime::now();
+    let running = engine::start(run, keep).map_err(unusable)?;
+    let mut watcher = Watcher::new(duration, facts.asked_sessions_per_s);
+    while !running.is_over() {
+        thread::sleep(Duration::from_millis(50));
+        watcher.show(running.progress());
+        if interrupted.load(Ordering::Relaxed) {
+            running.stop();
+        }
+    }
+    watcher.end();
+    let finished = running.finish()?;
+
+    let interrupted = interrupted.load(Ordering::Relaxed);
+    facts.began_unix_s = began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    facts.outcome = outcome(&finished, options, rate, interrupted, Steal::of(&cpus).since(before));
+    let joined = server_log.map(|server| server.join(&log, &finished.measures)).transpose();
+    let joined = joined.context("cannot read the server's log")?;
+    write_reports(options, &finished, &facts, began)?;
+    print(options, &finished, &facts, joined);
+    let valid = facts.reasons_against(&finished.measures).is_empty();
+    Ok(if valid { ExitCode::SUCCESS } else { ExitCode::from(3) })
+}
+
+/// The sessions of the file, or such as ask for the target's path.
+fn session_log(options: &Options) -> Result<SessionLog> {
+    if let Some(path) = &options.sessions {
+        let bad = |what: String| BadInput(format!("--sessions {}: {what}", path.display()));
+        let text = fs::read(path).map_err(|error| bad(error.to_string()))?;
+        let log = wsesslog::parse(&text).map_err(|mistake| bad(mistake.to_string()))?;
+        if log.is_empty() {
+            bail!(bad("there is no session in it".to_owned()));
+        }
+        return Ok(log);
+    }
+    let usual = if options.connections.is_some() { 1000 } else { 1 };
+    let requests = options.requests_per_connection.unwrap_or(usual);
+    let mut log = Builder::new();
+    for target in &options.target {
+        let request = Request { uri: target.path.as_str().into(), ..Request::default() };
+        // A burst's first call goes alone, and the others together: to keep so many in a row, each burst has one more.
+        let burst = if options.burst == 1 { 1 } else { options.burst + 1 };
+        for number in 1..=requests {
+            log.call(request.clone());
+            if number % burst == 0 {
+                log.end_of_burst(Some(Duration::ZERO));
+            }
+        }
+        log.end_of_session();
+    }
+    Ok(log.finish())
+}
+
+/// The run, and what is known of it before it begins.
+fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
+    let calls_per_session = log.calls() as f64 / log.len() as f64;
+    let load = match (&options.connections, &options.session_rate, &options.rate) {
+        (Some(connections), ..) => Load::Closed { connections: *connections, count: options.session_count },
+        (None, Some(rate), _) => arriving(options, rate.clone()),
+        (None, None, Some(rate)) => arriving(options, rate.times(1.0 / calls_per_session)),
+        (None, None, None) => {
+            bail!(BadInput("one of --rate, --session-rate and --connections is needed".to_owned()))
+        }
+    };
+    let unbounded = options.session_count.is_none();
+    let duration = options.duration.or(unbounded.then_some(Duration::from_secs(10)));
+    if duration.is_some_and(|duration| duration <= options.warm_up) {
+        bail!(BadInput(format!("--warm-up {:?}: must be shorter than --duration", options.warm_up)));
+    }
+    for (name, time) in [("--timeout", Some(options.timeout)), ("--connect-timeout", options.connect_timeout)]
+    {
+        if time.is_some_and(|time| time.is_zero()) {
+            bail!(BadInput(format!("{name} 0s: allowed: from 1ms")));
+        }
+    }
+    let cpus = match &options.cpus {
+        Some(Several(cpus)) => cpus.clone(),
+        None => engine::usual_cpus(),
+    };
+    let sources: Vec<_> = options.source.iter().flat_map(|several| &several.0).copied().collect();
+    let mixed =
+        sources.iter().any(|source| options.target.iter().any(|to| to.address.is_ipv4() != source.is_ipv4()));
+    if mixed {
+        bail!(BadInput("--source: its addresses and the targets' must all be IPv4, or all IPv6".to_owned()));
+    }
+    let sessions = options.sessions.is_some();
+    let average = |rate: &Rate| {
+        let end = duration.unwrap_or(options.warm_up + Duration::from_secs(1));
+        (rate.due_by(end) - rate.due_by(options.warm_up)) / end.saturating_sub(options.warm_up).as_secs_f64()
+    };
+    let asked = match &load {
+        Load::Arriving { rate, .. } => Some(average(rate)),
+        Load::Closed { .. } => None,
+    };
+    let closed = options.connections.is_some();
+    let facts = Facts {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: std::env::args().collect(),
+        began_unix_s: 0,
+        targets: options.target.iter().map(|target| format!("http://{}", target.address)).collect(),
+        model: if closed {
+            "closed"
+        } else if sessions {
+            "sessions"
+        } else {
+            "open"
+        },
+        arrivals: (!closed).then_some(match options.arrivals {
+            ArrivalsName::Exponential => "exponential",
+            ArrivalsName::Uniform => "uniform",
+            ArrivalsName::Fixed => "fixed",
+        }),
+        asked_sessions_per_s: asked,
+        asked_requests_per_s: asked.map(|rate| rate * calls_per_session),
+        connections: options.connections,
+        seed: (!closed).then_some(options.seed),
+        log_sessions: log.len() as u64,
+        log_requests: log.calls() as u64,
+        warm_up_s: options.warm_up.as_secs_f64(),
+        connect_timeout_s: options.connect_timeout.unwrap_or(options.timeout).as_secs_f64(),
+        reply_timeout_s: options.timeout.as_secs_f64(),
+        verified: options.verify.is_some(),
+        cpus: cpus.clone(),
+        machine: Machine::this(),
+        outcome: RunOutcome::default(),
+    };
+    let run = Run {
+        log,
+        targets: options.target.iter().map(|target| target.address).collect(),
+        host: options.host.clone().unwrap_or_else(|| options.target[0].host.clone()),
+        headers: options.header.iter().flat_map(|line| [line, "\r\n"]).collect(),
+        sources,
+        load,
+        duration,
+        patience: Patience {
+            connect: options.connect_timeout.unwrap_or(options.timeout),
+            reply: options.timeout,
+            think: options.think,
+            then: match options.on_timeout {
+                OnTimeout::Fail => AfterTimeout::Fail,
+                OnTimeout::Retry => AfterTimeout::Retry,
+            },
+        },
+        verify: options.verify.clone(),
+        cpus,
+    };
+    Ok((run, facts))
+}
+
+fn arriving(options: &Options, rate: Rate) -> Load {
+    let arrivals = match options.arrivals {
+        ArrivalsName::Exponential => Arrivals::Exponential,
+        ArrivalsName::Uniform => Arrivals::Uniform,
+        ArrivalsName::Fixed => Arrivals::Fixed,
+    };
+    Load::Arriving { rate, arrivals, seed: options.seed, count: options.session_count }
+}
+
+/// The schedule of a load, if it has one.
+fn rate_of(load: &Load) -> Option<(Schedule, Option<u64>)> {
+    match load {
+        Load::Arriving { rate, arrivals, seed, count } => {
+            Some((Schedule::new(rate.clone(), *arrivals, *seed), *count))
+        }
+        Load::Closed { .. } => None,
+    }
+}
+
+fn outcome(
+    finished: &Finished,
+    options: &Options,
+    schedule: Option<(Schedule, Option<u64>)>,
+    interrupted: bool,
+    stolen_s: f64,
+) -> RunOutcome {
+    let warm_up = options.warm_up.as_nanos() as u64;
+    let due = schedule.map(|(schedule, count)| {
+        let first = schedule.take(count.map_or(usize::MAX, |count| count as usize));
+        first.take_while(|at| *at < finished.ended).filter(|at| *at >= warm_up).count() as u64
+    });
+    RunOutcome {
+        duration_s: Duration::from_nanos(finished.ended).as_secs_f64(),
+        interrupted,
+        due_sessions: due,
+        cpu_s: finished.cpu.iter().map(|(user, system)| (user.as_secs_f64(), system.as_secs_f64())).collect(),
+        stolen_s,
+    }
+}
+
+fn write_reports(options: &Options, finished: &Finished, facts: &Facts, began: SystemTime) -> Result<()> {
+    if let Some(path) = &options.json {
+        fs::write(path, report::json(&finished.measures, facts)).with_context(|| cannot_write(path))?;
+    }
+    if let Some(path) = &options.hdr {
+        let mut file = BufWriter::new(File::create(path).with_context(|| cannot_write(path))?);
+        report::write_intervals(&mut file, &finished.measures, began)
+            .and_then(|()| file.flush())
+            .with_context(|| cannot_write(path))?;
+    }
+    Ok(())
+}
+
+fn print(options: &Options, finished: &Finished, facts: &Facts, joined: Option<Joined>) {
+    let measures = &finished.measures;
+    match options.format {
+        Format::Table => print!("{}", report::table(measures, facts)),
+        Format::Json => print!("{}", report::json(measures, facts)),
+        Format::Httperf => print!("{}", report::httperf(measures, facts)),
+    }
+    // What scripts read stays as it is; these lines are for people.
+    let say =
+        |line: String| if options.format == Format::Table { println!("{line}") } else { eprintln!("{line}") };
+    if let Some(Joined { issued, read, never_read, too_slow, odd_lines }) = joined {
+        say(format!(
+            "server's log  read {read} of {issued} calls; never read {never_read}, read and too slow {too_slow}, odd lines {odd_lines}"
+        ));
+    }
+    if options.rules {
+        for check in verification::check(measures, joined, verification::Rules::default()) {
+            let verdict = if check.holds() { "holds" } else { "BROKEN" };
+            let (found, allowed) = (check.found * 100.0, check.allowed * 100.0);
+            say(format!(
+                "rule          {verdict}: {} {found:.2}% of {allowed:.0}% ({})",
+                check.rule, check.remark
+            ));
+        }
+    }
+    if options.format != Format::Table {
+        for reason in facts.reasons_against(measures) {
+            eprintln!("INVALID: {reason}");
+        }
+    }
+}
+
+/// What was asked for can't be had here: the input is to blame, not the run.
+fn unusable(error: RunError) -> anyhow::Error {
+    match error {
+        RunError::Shortage(Shortage::Descriptors { .. } | Shortage::Ports { .. })
+        | RunError::NoFile(_)
+        | RunError::Empty => BadInput(error.to_string()).into(),
+        RunError::System { .. } => error.into(),
+    }
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
+}
+
+fn header(text: &str) -> Result<String, String> {
+    let name = text.split_once(':').map_or("", |(name, _)| name);
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_token) || text.bytes().any(|byte| byte.is_ascii_control()) {
+        return Err("allowed: a header line such as \"Accept-Encoding: gzip\"".to_owned());
+    }
+    Ok(text.to_owned())
+}

@@ -1,0 +1,79 @@
+//! A run as it goes on: a line that changes on a terminal, a line every few seconds elsewhere.
+
+use std::io::{IsTerminal as _, stderr};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use load::engine::Progress;
+
+/// Who watches a run.
+pub(super) struct Watcher {
+    bar: Option<ProgressBar>,
+    /// Of the run, if it is known.
+    duration: Option<Duration>,
+    asked: Option<f64>,
+    before: Option<Progress>,
+    said: Instant,
+}
+
+/// How often a line is said where there is no terminal.
+const EVERY: Duration = Duration::from_secs(5);
+
+impl Watcher {
+    /// `asked`: sessions per second.
+    pub(super) fn new(duration: Option<Duration>, asked: Option<f64>) -> Self {
+        let bar = stderr().is_terminal().then(|| match duration {
+            Some(duration) => {
+                ProgressBar::new(duration.as_millis() as u64).with_style(style("{bar:20} {msg}, {eta} left"))
+            }
+            None => ProgressBar::new_spinner().with_style(style("{spinner} {msg}")),
+        });
+        Self { bar, duration, asked, before: None, said: Instant::now() }
+    }
+
+    /// Shows how far it is.
+    pub(super) fn show(&mut self, now: Progress) {
+        if self.bar.is_none() && self.said.elapsed() < EVERY {
+            return;
+        }
+        let before = self.before.unwrap_or_default();
+        let seconds = now.elapsed.saturating_sub(before.elapsed).as_secs_f64().max(1e-3);
+        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+        let asked = self.asked.map_or_else(String::new, |asked| format!(" of {asked:.0} asked"));
+        let message = format!(
+            "{:.0} sessions/s{asked}, {:.0} replies/s, {:.1} Mbps, p50 {:.2} ms, p99 {:.2} ms, {} errors, {} open",
+            rate(now.arrived, before.arrived),
+            rate(now.shown.replies, before.shown.replies),
+            rate(now.shown.bytes, before.shown.bytes) * 8.0 / 1e6,
+            now.p50_ms,
+            now.p99_ms,
+            now.shown.errors,
+            now.open
+        );
+        if let Some(bar) = &self.bar {
+            bar.set_position(now.elapsed.as_millis() as u64);
+            bar.set_message(message);
+        } else {
+            let left = self.duration.map_or_else(String::new, |duration| {
+                format!(", {:.0} s left", duration.saturating_sub(now.elapsed).as_secs_f64())
+            });
+            eprintln!("{:.0} s: {message}{left}", now.elapsed.as_secs_f64());
+        }
+        // On a terminal rates are over the last seconds as well, not over a blink.
+        if self.said.elapsed() >= EVERY / 5 {
+            self.said = Instant::now();
+            self.before = Some(now);
+        }
+    }
+
+    /// Clears the line.
+    pub(super) fn end(self) {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}

@@ -1,0 +1,147 @@
+//! Values with units, as options take them.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
+use std::time::Duration;
+
+use load::schedule::{Rate, Step};
+
+/// A time such as `500ms`, `20 s`, `5min`; a number alone is seconds.
+pub(super) fn time(text: &str) -> Result<Duration, String> {
+    let allowed = "allowed: times such as 500ms, 2.5s, 20s, 5min";
+    let (number, unit) = split(text);
+    let factor = match unit {
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(allowed.to_owned()),
+    };
+    let seconds = number.parse::<f64>().ok().map(|number| number * factor);
+    let seconds = seconds.filter(|seconds| (0.0..=1e6).contains(seconds)).ok_or(allowed)?;
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// A rate: `250`, or steps such as `0-500:30s,500:1min,100` (from and to, for a time; the last may go on).
+pub(super) fn rate(text: &str) -> Result<Rate, String> {
+    let allowed = "allowed: a number above 0 such as 250, or steps such as 0-500:30s,500:1min,100 (from-to:time; the last goes on)";
+    let step = |text: &str| -> Option<Step> {
+        let (values, duration) = match text.split_once(':') {
+            Some((values, duration)) => (values, Some(time(duration).ok()?)),
+            None => (text, None),
+        };
+        let (from, to) = values.split_once('-').unwrap_or((values, values));
+        Some(Step { from: from.trim().parse().ok()?, to: to.trim().parse().ok()?, duration })
+    };
+    let steps = text.split(',').map(|text| step(text.trim())).collect::<Option<Vec<_>>>().ok_or(allowed)?;
+    Rate::steps(steps).map_err(|error| format!("{error}; {allowed}"))
+}
+
+/// Several values in one option.
+#[derive(Clone, Debug)]
+pub(super) struct Several<T>(pub(super) Vec<T>);
+
+/// CPUs such as `0-3,8`.
+pub(super) fn cpus(text: &str) -> Result<Several<usize>, String> {
+    let allowed = "allowed: numbers and ranges such as 0-3,8";
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.trim().parse::<usize>().ok().filter(|cpu| *cpu < 4096);
+        let (first, last) =
+            number(first).zip(number(last)).filter(|(first, last)| first <= last).ok_or(allowed)?;
+        cpus.extend(first..=last);
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    Ok(Several(cpus))
+}
+
+/// Local addresses such as `127.0.0.2`, `127.0.0.2-127.0.0.9`.
+pub(super) fn sources(text: &str) -> Result<Several<IpAddr>, String> {
+    let allowed = "allowed: an address or a range of them, such as 127.0.0.2 or 127.0.0.2-127.0.0.9";
+    let Some((first, last)) = text.split_once('-') else {
+        return text.parse().map(|address| Several(vec![address])).map_err(|_| allowed.to_owned());
+    };
+    let number = |text: &str| text.trim().parse::<Ipv4Addr>().ok().map(u32::from);
+    let (first, last) = number(first)
+        .zip(number(last))
+        .filter(|(first, last)| first <= last && last - first < 65_536)
+        .ok_or(allowed)?;
+    Ok(Several((first..=last).map(|address| Ipv4Addr::from(address).into()).collect()))
+}
+
+/// A target.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    pub(super) address: SocketAddr,
+    /// What the Host line says.
+    pub(super) host: String,
+    /// The path with its query; `/` where there is none.
+    pub(super) path: String,
+}
+
+/// A target such as `http://127.0.0.1:8080/index.html`.
+pub(super) fn target(text: &str) -> Result<Target, String> {
+    let allowed = "allowed: addresses such as http://127.0.0.1:8080/ (no https)";
+    let rest = text.strip_prefix("http://").or((!text.contains("://")).then_some(text)).ok_or(allowed)?;
+    let (host, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let full = if has_port { host.to_owned() } else { format!("{host}:80") };
+    let address = full.to_socket_addrs().ok().and_then(|mut found| found.next());
+    let address = address.ok_or_else(|| format!("no such host; {allowed}"))?;
+    if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(format!("the path has characters that must be percent-encoded; {allowed}"));
+    }
+    Ok(Target { address, host: host.to_owned(), path: path.to_owned() })
+}
+
+fn split(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    (text[..end].trim(), text[end..].trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_mean_what_they_say() {
+        let times = ["500ms", "2.5 s", "20", "5min", "0"].map(|text| time(text).unwrap().as_millis());
+        assert_eq!(times, [500, 2_500, 20_000, 300_000, 0]);
+        assert_eq!(cpus("0-2,5,1").unwrap().0, [0, 1, 2, 5]);
+        assert_eq!(sources("127.0.0.254-127.0.1.1").unwrap().0.len(), 4);
+        for wrong in ["", "x", "-1s", "5 days", "nan", "inf"] {
+            assert!(time(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["", "a", "3-1", "5000", "1-"] {
+            assert!(cpus(wrong).is_err(), "{wrong}");
+        }
+        assert!(sources("127.0.0.9-127.0.0.2").is_err() && sources("localhost").is_err());
+    }
+
+    #[test]
+    fn rates_have_steps() {
+        let at = |text: &str, seconds| rate(text).unwrap().at(Duration::from_secs(seconds));
+        assert_eq!((at("250", 0), at("250", 100)), (250.0, 250.0));
+        let ramp = "0-500:10s,500:1min,100";
+        assert_eq!((at(ramp, 5), at(ramp, 30), at(ramp, 90)), (250.0, 500.0, 100.0));
+        for wrong in ["", "0", "-5", "5,6", "1-2", "a:3s", "nan"] {
+            assert!(rate(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn targets_have_an_address_and_a_path() {
+        let of =
+            |text: &str| target(text).map(|target| (target.address.to_string(), target.host, target.path));
+        let expected = ("127.0.0.1:8080".to_owned(), "127.0.0.1:8080".to_owned(), "/a?b".to_owned());
+        assert_eq!(of("http://127.0.0.1:8080/a?b"), Ok(expected));
+        let (address, host, path) = of("127.0.0.1").unwrap();
+        assert_eq!((address.as_str(), host.as_str(), path.as_str()), ("127.0.0.1:80", "127.0.0.1", "/"));
+        assert_eq!(of("http://[::1]:80").unwrap().0, "[::1]:80");
+        for wrong in ["https://127.0.0.1/", "http://", "http://127.0.0.1:x/", "http://127.0.0.1/a b"] {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
+    }
+}

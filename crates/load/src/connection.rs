@@ -1,0 +1,228 @@
+//! One connection of a client: its socket, and the calls that are on it.
+//!
+//! It sends what it is given and says what came; what follows from that is the [session](crate::session)'s decision.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use http1::client::{self, ReplyError};
+use sys::{client as socket_client, socket};
+use workload::session::RequestId;
+
+use crate::record::{ConnectionEnd, Nanos, Outcome};
+use crate::request::Prepared;
+use crate::verify::Comparison;
+
+/// A call on its way.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub(crate) request: RequestId,
+    pub(crate) position: u32,
+    pub(crate) intended: Nanos,
+    pub(crate) issued: Nanos,
+    pub(crate) connected: Option<Nanos>,
+    pub(crate) send_started: Option<Nanos>,
+    pub(crate) sent: Option<Nanos>,
+    pub(crate) first_byte: Option<Nanos>,
+    /// When the client's patience ends.
+    pub(crate) deadline: Nanos,
+    pub(crate) status: u16,
+    pub(crate) request_bytes: u32,
+    pub(crate) head_bytes: u32,
+    pub(crate) body_bytes: u64,
+    /// The file that the reply is compared with.
+    pub(crate) comparison: Option<Comparison>,
+}
+
+impl Flight {
+    pub(crate) fn new(
+        request: RequestId,
+        position: u32,
+        intended: Nanos,
+        issued: Nanos,
+        deadline: Nanos,
+    ) -> Self {
+        Self {
+            request,
+            position,
+            intended,
+            issued,
+            connected: None,
+            send_started: None,
+            sent: None,
+            first_byte: None,
+            deadline,
+            status: 0,
+            request_bytes: 0,
+            head_bytes: 0,
+            body_bytes: 0,
+            comparison: None,
+        }
+    }
+
+    /// The same call again, from its beginning, on another connection.
+    pub(crate) fn send_again(&mut self, now: Nanos, deadline: Nanos) {
+        let Self { request, position, intended, issued, .. } = *self;
+        *self = Self { issued: issued.min(now), ..Self::new(request, position, intended, issued, deadline) };
+    }
+}
+
+/// A connection, up or coming up.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) socket: OwnedFd,
+    pub(crate) http: client::Connection,
+    /// Among those of its thread.
+    pub(crate) number: u32,
+    /// Its local port.
+    pub(crate) port: u16,
+    pub(crate) started: Nanos,
+    pub(crate) connected: Option<Nanos>,
+    pub(crate) replies: u32,
+    /// The server sends no more: what is there is read to its end.
+    pub(crate) hung_up: bool,
+    /// Input that is not understood yet.
+    pub(crate) rest: Vec<u8>,
+    /// Of the calls in flight, how many have been sent whole.
+    sent: usize,
+    /// Bytes of the next one that have been sent.
+    sent_bytes: usize,
+}
+
+impl Connection {
+    pub(crate) fn new(socket: OwnedFd, number: u32, started: Nanos, rest: Vec<u8>) -> Self {
+        Self {
+            socket,
+            http: client::Connection::new(),
+            number,
+            port: 0,
+            started,
+            connected: None,
+            replies: 0,
+            hung_up: false,
+            rest,
+            sent: 0,
+            sent_bytes: 0,
+        }
+    }
+
+    /// Whether calls wait to be sent.
+    pub(crate) fn has_unsent(&self, flights: &VecDeque<Flight>) -> bool {
+        self.sent < flights.len()
+    }
+
+    /// Sends calls as far as there is room.
+    pub(crate) fn send(
+        &mut self,
+        flights: &mut VecDeque<Flight>,
+        requests: &[Prepared],
+        now: Nanos,
+    ) -> Result<(), Outcome> {
+        while let Some(flight) = flights.get_mut(self.sent) {
+            let request = &requests[flight.request as usize];
+            if flight.send_started.is_none() {
+                // There are never more in flight than it can await.
+                let _ = self.http.sent_request(request.method);
+                flight.send_started = Some(now);
+            }
+            match socket::send(&self.socket, &request.bytes[self.sent_bytes..]) {
+                Ok(count) => {
+                    self.sent_bytes += count;
+                    flight.request_bytes += count as u32;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(outcome_of(&error)),
+            }
+            if self.sent_bytes < request.bytes.len() {
+                return Ok(());
+            }
+            flight.sent = Some(now);
+            self.sent += 1;
+            self.sent_bytes = 0;
+        }
+        Ok(())
+    }
+
+    /// The first call in flight has been answered.
+    pub(crate) fn answered(&mut self) {
+        self.replies += 1;
+        if let Some(sent) = self.sent.checked_sub(1) {
+            self.sent = sent;
+        } else {
+            // Answered before it was sent to its end: what is left of it is not sent any more.
+            self.sent_bytes = 0;
+        }
+    }
+
+    /// Receives into `room`, behind what is not understood yet, and says how many bytes there are then.
+    pub(crate) fn receive(&mut self, room: &mut [u8]) -> io::Result<Received> {
+        let before = self.rest.len();
+        room[..before].copy_from_slice(&self.rest);
+        self.rest.clear();
+        let count = match socket::recv(&self.socket, &mut room[before..]) {
+            Ok(count) => count,
+            Err(error) => {
+                self.rest.extend_from_slice(&room[..before]);
+                return Err(error);
+            }
+        };
+        let drained = count < room.len() - before && !self.hung_up;
+        Ok(Received { count: before + count, end: count == 0, drained })
+    }
+
+    /// Drops up to `count` bytes of a body inside the kernel.
+    pub(crate) fn discard(&mut self, count: u64) -> io::Result<Received> {
+        /// More than any receive buffer holds at a time.
+        const MOST: u64 = 64 << 20;
+        let asked = count.min(MOST) as usize;
+        let count = socket_client::discard(&self.socket, asked)?;
+        self.http.skipped(count as u64);
+        Ok(Received { count, end: count == 0, drained: count < asked && !self.hung_up })
+    }
+
+    pub(crate) fn end(&self, now: Nanos) -> ConnectionEnd {
+        ConnectionEnd { started: self.started, connected: self.connected, ended: now, replies: self.replies }
+    }
+}
+
+/// What a receiving call brought.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Received {
+    /// Bytes.
+    pub(crate) count: usize,
+    /// The server has closed its side.
+    pub(crate) end: bool,
+    /// The socket is empty: the next event tells when there is more.
+    pub(crate) drained: bool,
+}
+
+/// What a failed system call on a connection comes to.
+pub(crate) fn outcome_of(error: &io::Error) -> Outcome {
+    use io::ErrorKind as Kind;
+    match error.kind() {
+        Kind::ConnectionRefused => Outcome::Refused,
+        Kind::TimedOut => Outcome::ConnectTimeout,
+        Kind::HostUnreachable | Kind::NetworkUnreachable | Kind::NetworkDown | Kind::PermissionDenied => {
+            Outcome::Unreachable
+        }
+        Kind::AddrNotAvailable | Kind::AddrInUse => Outcome::NoPort,
+        _ if socket::is_exhaustion(error) => Outcome::NoDescriptor,
+        // ECONNRESET, EPIPE, and whatever else ends an open connection.
+        _ => Outcome::Reset,
+    }
+}
+
+/// What a breach of the protocol comes to.
+pub(crate) fn outcome_of_reply(error: ReplyError) -> Outcome {
+    match error {
+        ReplyError::NoReply => Outcome::Closed,
+        ReplyError::CutShort => Outcome::CutShort,
+        ReplyError::Malformed
+        | ReplyError::HeadTooLarge
+        | ReplyError::Framing
+        | ReplyError::Chunk(_)
+        | ReplyError::Unexpected
+        | ReplyError::Switched => Outcome::Malformed,
+    }
+}

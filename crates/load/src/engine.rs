@@ -1,0 +1,204 @@
+//! Starting a run, watching it, stopping it, and putting together what its threads measured.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use sys::{clock, process};
+
+use crate::NoFile;
+use crate::kit::Kit;
+use crate::measures::{CallWriter, Kinds, Live, Measures, Recorder, Scope, Shown, Snapshot};
+use crate::preflight::{self, Means, Shortage};
+use crate::record::Nanos;
+use crate::request;
+use crate::run::Run;
+use crate::verify::Files;
+use crate::worker::{Report, Signals, Worker};
+
+/// A run can't be started, or a thread of it failed.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// There is nothing to play.
+    #[error("there are no sessions to play")]
+    Empty,
+    /// Descriptors or ports don't suffice.
+    #[error(transparent)]
+    Shortage(#[from] Shortage),
+    /// There is nothing to compare a reply with.
+    #[error(transparent)]
+    NoFile(#[from] NoFile),
+    /// A step that needs the kernel's consent failed.
+    #[error("cannot {step}: {source}")]
+    System {
+        /// What was tried.
+        step: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+/// What is to be kept beside the measures.
+#[derive(Debug, Default)]
+pub struct Keep {
+    /// What was issued before this is left out of the measures.
+    pub warm_up: Duration,
+    /// A histogram for each second.
+    pub intervals: bool,
+    /// Every call.
+    pub calls: Option<CallWriter>,
+}
+
+/// A run that goes on.
+#[derive(Debug)]
+pub struct Running {
+    signals: Arc<Signals>,
+    threads: Vec<JoinHandle<io::Result<Report>>>,
+    began: u64,
+    calls: Option<CallWriter>,
+    live: Vec<Arc<Live>>,
+}
+
+/// A run that is over.
+#[derive(Debug)]
+pub struct Finished {
+    /// What was measured.
+    pub measures: Measures,
+    /// When the last thread ended.
+    pub ended: Nanos,
+    /// Each thread's CPU time, in user mode and in the kernel.
+    pub cpu: Vec<(Duration, Duration)>,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Since it began.
+    pub elapsed: Duration,
+    /// Sessions that have arrived.
+    pub arrived: u64,
+    /// Sessions that go on.
+    pub open: u64,
+    /// Replies, bytes and errors so far.
+    pub shown: Shown,
+    /// Reply times so far in milliseconds, as the last thread to tell has them.
+    pub p50_ms: f64,
+    /// See above.
+    pub p99_ms: f64,
+}
+
+/// The CPUs of a run that nobody chose any for: the last one that this process may use, as servers tend to be on the first.
+pub fn usual_cpus() -> Vec<usize> {
+    let allowed = process::allowed_cpus().unwrap_or_default();
+    vec![allowed.last().copied().unwrap_or(0)]
+}
+
+/// Checks that the machine suffices, and begins.
+///
+/// # Errors
+///
+/// It does not; there is nothing to play; a file is missing that replies should be compared with.
+pub fn start(run: Run, keep: Keep) -> Result<Running, RunError> {
+    if run.log.is_empty() {
+        return Err(RunError::Empty);
+    }
+    preflight::check(&run, Means::of_this_machine())?;
+    let run = Arc::new(run);
+    let requests = Arc::new(request::prepare(&run.log, &run.host, &run.headers));
+    let scope = Scope {
+        warm_up: keep.warm_up.as_nanos() as Nanos,
+        requests: run.log.requests().len(),
+        intervals: keep.intervals,
+    };
+    let signals = Arc::new(Signals::default());
+    let kinds = Arc::new(Kinds::of(&run.log));
+    let mut prepared = Vec::new();
+    let mut live = Vec::new();
+    for _ in &run.cpus {
+        let files = run.verify.as_ref().map(|root| Files::new(root, &run.log)).transpose()?;
+        let calls = keep.calls.as_ref().map(CallWriter::log);
+        let recorder = Recorder::new(scope, calls).with_kinds(&kinds);
+        live.push(recorder.live());
+        prepared.push((files, recorder));
+    }
+    let began = clock::monotonic_ns();
+    let mut threads = Vec::new();
+    for (number, (files, recorder)) in prepared.into_iter().enumerate() {
+        let (run, requests, signals) = (Arc::clone(&run), Arc::clone(&requests), Arc::clone(&signals));
+        let thread = thread::Builder::new().name(format!("load-{number}")).spawn(move || {
+            process::pin_to_cpus(&[run.cpus[number]])?;
+            process::set_timer_slack_ns(1)?;
+            let kit = Kit::new(&run, &requests, files, recorder, began)?;
+            Worker::new(kit, &signals, number, run.cpus.len()).run()
+        });
+        threads.push(thread.map_err(|source| RunError::System { step: "start a thread", source })?);
+    }
+    Ok(Running { signals, threads, began, calls: keep.calls, live })
+}
+
+impl Running {
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        let read = |value: &std::sync::atomic::AtomicU64| value.load(Ordering::Relaxed);
+        Progress {
+            elapsed: Duration::from_nanos(clock::monotonic_ns() - self.began),
+            arrived: read(&self.signals.arrived),
+            open: read(&self.signals.open),
+            shown: Shown {
+                replies: read(&self.signals.replies),
+                bytes: read(&self.signals.bytes),
+                errors: read(&self.signals.errors),
+            },
+            p50_ms: read(&self.signals.p50_us) as f64 / 1e3,
+            p99_ms: read(&self.signals.p99_us) as f64 / 1e3,
+        }
+    }
+
+    /// Reply times so far, coarsely.
+    pub fn reply_times(&self) -> Snapshot {
+        Snapshot::of(self.live.iter().map(Arc::as_ref))
+    }
+
+    /// Whether all threads are done.
+    pub fn is_over(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Ends it now; what was measured stays.
+    pub fn stop(&self) {
+        self.signals.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits for its end and puts everything together.
+    ///
+    /// # Errors
+    ///
+    /// A thread's event mechanism failed, or the file of calls could not be written.
+    ///
+    /// # Panics
+    ///
+    /// When a thread did.
+    pub fn finish(self) -> Result<Finished, RunError> {
+        let mut recorders = Vec::new();
+        let mut cpu = Vec::new();
+        let (mut ended, mut most_open) = (0, 0);
+        for thread in self.threads {
+            let report = thread.join().expect("a thread of the generator panicked");
+            let report =
+                report.map_err(|source| RunError::System { step: "go on generating load", source })?;
+            recorders.push(report.recorder);
+            cpu.push(report.cpu);
+            ended = ended.max(report.ended);
+            most_open += report.most_open;
+        }
+        let mut measures = Measures::merge(recorders);
+        // Not at the same moment, perhaps: an upper bound, as httperf's is.
+        measures.most_open = most_open;
+        if let Some(calls) = self.calls {
+            calls.finish().map_err(|source| RunError::System { step: "write the calls", source })?;
+        }
+        Ok(Finished { measures, ended, cpu })
+    }
+}

@@ -1,0 +1,100 @@
+//! What the sessions of one thread share: the run, the clock, events, measures, room to receive into.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+
+use sys::clock;
+use sys::epoll::Epoll;
+use sys::socket::{self, LocalAddress};
+use workload::session::RequestId;
+
+use crate::measures::Recorder;
+use crate::record::Nanos;
+use crate::request::Prepared;
+use crate::run::Run;
+use crate::verify::Files;
+
+/// Bytes received at a time. Bodies larger than this are dropped in the kernel, unless they are compared.
+const ROOM: usize = 16 << 10;
+const ROOM_TO_COMPARE: usize = 256 << 10;
+/// What is not understood yet must fit in as well: a head at most.
+const ROOM_FOR_HEADS: usize = http1::client::MAX_HEAD_BYTES;
+
+pub(crate) struct Kit<'a> {
+    pub(crate) run: &'a Run,
+    /// By their numbers in the log.
+    pub(crate) requests: &'a [Prepared],
+    /// To compare replies with, if they are.
+    pub(crate) files: Option<Files>,
+    pub(crate) epoll: Epoll,
+    pub(crate) recorder: Recorder,
+    /// Where input is received; taken out while a session goes through it.
+    pub(crate) room: Vec<u8>,
+    /// What the events of the session at work carry.
+    pub(crate) token: u64,
+    /// Whether records say which port a connection had, which costs a system call for each.
+    pub(crate) wants_ports: bool,
+    /// The monotonic clock when the run began.
+    began: u64,
+    connections: u32,
+}
+
+impl<'a> Kit<'a> {
+    pub(crate) fn new(
+        run: &'a Run,
+        requests: &'a [Prepared],
+        files: Option<Files>,
+        recorder: Recorder,
+        began: u64,
+    ) -> std::io::Result<Self> {
+        let room = ROOM_FOR_HEADS + if files.is_some() { ROOM_TO_COMPARE } else { ROOM };
+        Ok(Self {
+            run,
+            requests,
+            files,
+            epoll: Epoll::new()?,
+            wants_ports: recorder.wants_ports(),
+            recorder,
+            room: vec![0; room],
+            token: 0,
+            began,
+            connections: 0,
+        })
+    }
+
+    /// Nanoseconds since the run began.
+    #[inline]
+    pub(crate) fn now(&self) -> Nanos {
+        clock::monotonic_ns().saturating_sub(self.began)
+    }
+
+    pub(crate) fn connect_patience(&self) -> Nanos {
+        self.run.patience.connect.as_nanos() as Nanos
+    }
+
+    pub(crate) fn reply_patience(&self, request: RequestId) -> Nanos {
+        let own = self.requests[request as usize].timeout;
+        own.unwrap_or(self.run.patience.reply).as_nanos() as Nanos
+    }
+
+    /// From where to where the connections of a session go.
+    pub(crate) fn way(&self, session: u32) -> (Option<IpAddr>, SocketAddr) {
+        let (targets, sources) = (&self.run.targets, &self.run.sources);
+        let target = targets[session as usize % targets.len()];
+        let source = (!sources.is_empty()).then(|| sources[session as usize / targets.len() % sources.len()]);
+        (source, target)
+    }
+
+    pub(crate) fn number_connection(&mut self) -> u32 {
+        self.connections += 1;
+        self.connections - 1
+    }
+}
+
+/// The port that a connection comes from.
+pub(crate) fn local_port(socket: impl AsFd) -> u16 {
+    match socket::local_address(socket) {
+        Ok(LocalAddress::Inet(address)) => address.port(),
+        _ => 0,
+    }
+}

@@ -1,0 +1,167 @@
+//! Every call as a line of CSV, written by a thread of its own so that no call waits for a disk.
+//!
+//! A recorder gathers calls, hands them over by the thousand, and gets the emptied buffer back. When all its buffers are with
+//! the writer it waits: a log with holes could not be joined with the server's.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
+
+use crate::record::{Call, Nanos};
+
+/// Calls that are handed over at once.
+const BATCH: usize = 4096;
+/// Batches of a recorder.
+const BATCHES: usize = 4;
+
+/// The columns, in their order. Times are in nanoseconds since the run began; a time that never came is empty.
+const COLUMNS: &str = "session,position,request,connection,client_port,intended,issued,connected,send_started,sent,first_byte,\
+                       ended,status,request_bytes,head_bytes,body_bytes,outcome";
+
+/// A recorder's end.
+#[derive(Debug)]
+pub struct CallLog {
+    batch: Vec<Call>,
+    to_writer: SyncSender<Batch>,
+    from_writer: Receiver<Vec<Call>>,
+    home: Sender<Vec<Call>>,
+}
+
+/// A batch, and where its buffer goes.
+type Batch = (Vec<Call>, Sender<Vec<Call>>);
+
+/// The file and the thread that writes it.
+#[derive(Debug)]
+pub struct CallWriter {
+    path: PathBuf,
+    thread: JoinHandle<io::Result<()>>,
+    to_writer: SyncSender<Batch>,
+}
+
+impl CallWriter {
+    /// Makes the file, with its line of names.
+    ///
+    /// # Errors
+    ///
+    /// It can't be made.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+        writeln!(file, "{COLUMNS}")?;
+        let (to_writer, batches) = sync_channel::<Batch>(64);
+        let thread = std::thread::Builder::new().name("calls".into()).spawn(move || {
+            for (mut batch, home) in batches {
+                for call in &batch {
+                    write_line(&mut file, call)?;
+                }
+                batch.clear();
+                // The recorder may be gone.
+                let _ = home.send(batch);
+            }
+            file.flush()
+        })?;
+        Ok(Self { path: path.to_owned(), thread, to_writer })
+    }
+
+    /// A recorder's end.
+    pub fn log(&self) -> CallLog {
+        let (home, from_writer) = channel();
+        for _ in 1..BATCHES {
+            // The receiver is here.
+            let _ = home.send(Vec::with_capacity(BATCH));
+        }
+        CallLog { batch: Vec::with_capacity(BATCH), to_writer: self.to_writer.clone(), from_writer, home }
+    }
+
+    /// Waits until everything is written. All logs must have been dropped.
+    ///
+    /// # Errors
+    ///
+    /// Writing failed; the file ends where it did.
+    pub fn finish(self) -> io::Result<PathBuf> {
+        drop(self.to_writer);
+        self.thread.join().map_err(|_| io::Error::other("the thread that writes calls has panicked"))??;
+        Ok(self.path)
+    }
+}
+
+impl CallLog {
+    pub(super) fn take(&mut self, call: &Call) {
+        self.batch.push(*call);
+        if self.batch.len() == BATCH {
+            self.hand_over();
+        }
+    }
+
+    pub(super) fn tick(&mut self) {
+        if !self.batch.is_empty() {
+            self.hand_over();
+        }
+    }
+
+    fn hand_over(&mut self) {
+        // Both ends fail only when the writer has, which finishing will tell.
+        let Ok(empty) = self.from_writer.recv() else { return self.batch.clear() };
+        let batch = std::mem::replace(&mut self.batch, empty);
+        let _ = self.to_writer.send((batch, self.home.clone()));
+    }
+}
+
+impl Drop for CallLog {
+    fn drop(&mut self) {
+        let batch = std::mem::take(&mut self.batch);
+        let _ = self.to_writer.send((batch, self.home.clone()));
+    }
+}
+
+fn write_line(to: &mut impl Write, call: &Call) -> io::Result<()> {
+    let time = |time: Option<Nanos>| time.map_or_else(String::new, |time| time.to_string());
+    writeln!(
+        to,
+        "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+        call.session,
+        call.position,
+        call.request,
+        call.connection,
+        call.client_port,
+        call.intended,
+        call.issued,
+        time(call.connected),
+        time(call.send_started),
+        time(call.sent),
+        time(call.first_byte),
+        call.ended,
+        call.status,
+        call.request_bytes,
+        call.head_bytes,
+        call.body_bytes,
+        call.outcome.name(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::call;
+    use super::*;
+    use crate::record::Outcome;
+
+    #[test]
+    fn every_call_becomes_a_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("calls.csv");
+        let writer = CallWriter::create(&path).unwrap();
+        let mut log = writer.log();
+        for number in 0..10_000 {
+            log.take(&Call { session: number, ..call(Outcome::Reply, 5, 100_000_005) });
+        }
+        drop(log);
+        assert_eq!(writer.finish().unwrap(), path);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!((lines.len(), lines[0]), (10_001, COLUMNS));
+        assert_eq!(lines[1], "0,0,0,0,0,0,5,,100005,100005,50050005,100000005,200,60,200,1000,reply");
+        assert!(lines[10_000].starts_with("9999,"));
+        assert!(lines.iter().all(|line| line.split(',').count() == COLUMNS.split(',').count()));
+    }
+}

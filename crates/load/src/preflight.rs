@@ -1,0 +1,194 @@
+//! Before the start: whether descriptors and ports suffice for what is asked, so that a run does not measure their lack.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::run::{Load, Run};
+
+/// Descriptors that are used for something else than connections, for each thread and in all.
+const OTHER_DESCRIPTORS: u64 = 32;
+
+/// How long a port stays taken after its connection was closed (`TCP_TIMEWAIT_LEN`, include/net/tcp.h).
+const TIME_WAIT: Duration = Duration::from_mins(1);
+/// On loopback a port is free again after a second (`tcp_tw_reuse` 2, the default; ip-sysctl.rst in the kernel's documentation).
+const TIME_WAIT_LOOPBACK: Duration = Duration::from_secs(1);
+
+/// What a run needs is not to be had here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Shortage {
+    /// Descriptors.
+    #[error(
+        "{needed} connections at a time need as many descriptors, and {limit} are allowed (ulimit -n); ask for fewer, \
+         shorten the timeout, or raise the limit"
+    )]
+    Descriptors {
+        /// Connections that may be open at the same time.
+        needed: u64,
+        /// `RLIMIT_NOFILE`.
+        limit: u64,
+    },
+    /// Local ports.
+    #[error(
+        "{needed} ports are needed at a time, and {available} are there: {per_pair} for each of {pairs} pairs of a source address \
+         and a target (net.ipv4.ip_local_port_range); name more addresses with --source, such as 127.0.0.2-127.0.0.9"
+    )]
+    Ports {
+        /// Ports in use and waiting at the same time.
+        needed: u64,
+        /// Ports that there are.
+        available: u64,
+        /// Ports of the range.
+        per_pair: u64,
+        /// Pairs of a source and a target.
+        pairs: u64,
+    },
+}
+
+/// What the machine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Means {
+    /// Descriptors that this process may have open.
+    pub descriptors: u64,
+    /// Ports of the local range.
+    pub ports: u64,
+    /// Whether loopback's ports are used again after a second.
+    pub reuses_loopback_ports: bool,
+}
+
+impl Means {
+    /// Those of this machine, after the limit of descriptors has been raised as far as it goes.
+    pub fn of_this_machine() -> Self {
+        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let descriptors =
+            sys::process::raise_descriptor_limit().unwrap_or_else(|_| sys::process::descriptor_limit());
+        let range = text("/proc/sys/net/ipv4/ip_local_port_range");
+        let mut ends = range.split_ascii_whitespace().filter_map(|end| end.parse::<u64>().ok());
+        let ports = match (ends.next(), ends.next()) {
+            (Some(first), Some(last)) if first <= last => last - first + 1,
+            // The kernel's default.
+            _ => 28_232,
+        };
+        let reuse = text("/proc/sys/net/ipv4/tcp_tw_reuse");
+        Self { descriptors, ports, reuses_loopback_ports: reuse.trim() != "0" }
+    }
+}
+
+/// Compares what a run needs at least, when the server does not answer at all, with what there is.
+///
+/// # Errors
+///
+/// What is short, with the figures and the way out.
+pub fn check(run: &Run, means: Means) -> Result<(), Shortage> {
+    let open = most_open(run);
+    if open + OTHER_DESCRIPTORS * (1 + run.cpus.len() as u64) > means.descriptors {
+        return Err(Shortage::Descriptors { needed: open, limit: means.descriptors });
+    }
+    let pairs = (run.targets.len() * run.sources.len().max(1)) as u64;
+    let available = means.ports * pairs;
+    let local = run.targets.iter().all(|target: &SocketAddr| target.ip().is_loopback());
+    let wait = if local && means.reuses_loopback_ports { TIME_WAIT_LOOPBACK } else { TIME_WAIT };
+    let needed = open + waiting(run, wait);
+    if needed > available {
+        return Err(Shortage::Ports { needed, available, per_pair: means.ports, pairs });
+    }
+    Ok(())
+}
+
+/// Connections that are open when nothing is ever answered: arrivals of the time that a client waits.
+fn most_open(run: &Run) -> u64 {
+    match &run.load {
+        Load::Closed { connections, .. } => u64::from(*connections),
+        Load::Arriving { rate, count, .. } => {
+            let patience = run.patience.connect.max(run.patience.reply);
+            let end = run.duration.unwrap_or(Duration::MAX).min(Duration::from_hours(24));
+            let peak = peak(end, |time| rate.due_by(time + patience) - rate.due_by(time));
+            ((peak - 1e-6).ceil() as u64).min(count.unwrap_or(u64::MAX))
+        }
+    }
+}
+
+/// Ports that wait after their connection: at least one connection for each session, closed by the client.
+fn waiting(run: &Run, wait: Duration) -> u64 {
+    match &run.load {
+        // How often they connect is up to the server's speed.
+        Load::Closed { .. } => 0,
+        Load::Arriving { rate, count, .. } => {
+            let end = run.duration.unwrap_or(Duration::MAX).min(Duration::from_hours(24));
+            let peak = peak(end, |time| rate.due_by(time + wait.min(end)) - rate.due_by(time));
+            ((peak - 1e-6).ceil() as u64).min(count.unwrap_or(u64::MAX))
+        }
+    }
+}
+
+/// The largest value over a run, looked at a thousand times.
+fn peak(end: Duration, value: impl Fn(Duration) -> f64) -> f64 {
+    (0..1000).map(|part| value(end * part / 1000)).fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use workload::session::SessionLog;
+
+    use super::*;
+    use crate::run::{AfterTimeout, Patience};
+    use crate::schedule::{Arrivals, Rate};
+
+    fn run(per_second: f64, sources: usize) -> Run {
+        let second = Duration::from_secs(1);
+        Run {
+            log: SessionLog::default(),
+            targets: vec![([127, 0, 0, 1], 80).into()],
+            host: "localhost".into(),
+            headers: String::new(),
+            sources: (0..sources).map(|n| [127, 0, 0, n as u8 + 2].into()).collect(),
+            load: Load::Arriving {
+                rate: Rate::constant(per_second).unwrap(),
+                arrivals: Arrivals::Exponential,
+                seed: 1,
+                count: None,
+            },
+            duration: Some(60 * second),
+            patience: Patience {
+                connect: 10 * second,
+                reply: 10 * second,
+                think: second,
+                then: AfterTimeout::Fail,
+            },
+            verify: None,
+            cpus: vec![0],
+        }
+    }
+
+    const MEANS: Means = Means { descriptors: 20_000, ports: 28_232, reuses_loopback_ports: true };
+
+    #[test]
+    fn what_suffices_passes_and_what_is_short_is_named() {
+        assert_eq!(check(&run(1_900.0, 0), MEANS), Ok(()));
+        let error = check(&run(2_000.0, 0), MEANS).unwrap_err();
+        assert_eq!(error, Shortage::Descriptors { needed: 20_000, limit: 20_000 });
+        assert!(error.to_string().contains("ulimit -n"));
+        let many = Means { descriptors: 1 << 20, ..MEANS };
+        assert!(matches!(check(&run(3_000.0, 0), many), Err(Shortage::Ports { needed: 33_000, .. })));
+        assert_eq!(check(&run(3_000.0, 2), many), Ok(()));
+        let slow = Means { reuses_loopback_ports: false, ..many };
+        assert!(matches!(check(&run(3_000.0, 2), slow), Err(Shortage::Ports { .. })));
+    }
+
+    #[test]
+    fn a_bounded_number_of_sessions_needs_no_more_than_that() {
+        let mut bounded = run(1e6, 0);
+        if let Load::Arriving { count, .. } = &mut bounded.load {
+            *count = Some(5_000);
+        }
+        assert_eq!(check(&bounded, MEANS), Ok(()));
+        bounded.load = Load::Closed { connections: 19_990, count: None };
+        assert!(check(&bounded, MEANS).is_err());
+    }
+
+    #[test]
+    fn this_machine_has_something() {
+        let means = Means::of_this_machine();
+        assert!(means.descriptors >= 64 && means.ports > 0);
+    }
+}

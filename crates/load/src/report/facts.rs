@@ -1,0 +1,173 @@
+//! What was asked of a run, on which machine, and whether the generator was up to it.
+
+use std::fs;
+
+use serde::Serialize;
+
+use crate::measures::Measures;
+use crate::record::Outcome as CallOutcome;
+
+/// What was asked, and what the run itself used.
+#[derive(Clone, Debug, Serialize)]
+pub struct Facts {
+    /// Version of the program.
+    pub version: String,
+    /// The command line.
+    pub command: Vec<String>,
+    /// When it began, in seconds since the Unix epoch.
+    pub began_unix_s: u64,
+    /// Where to.
+    pub targets: Vec<String>,
+    /// How load was made: `sessions`, `open` or `closed`.
+    pub model: &'static str,
+    /// Arrivals asked for: `exponential`, `uniform` or `fixed`; none in a closed loop.
+    pub arrivals: Option<&'static str>,
+    /// Sessions per second asked for, on average over the measured time; none in a closed loop.
+    pub asked_sessions_per_s: Option<f64>,
+    /// The same in requests per second.
+    pub asked_requests_per_s: Option<f64>,
+    /// Sessions at a time, in a closed loop.
+    pub connections: Option<u32>,
+    /// What arrivals were drawn from.
+    pub seed: Option<u64>,
+    /// Sessions and requests of the log.
+    pub log_sessions: u64,
+    /// See above.
+    pub log_requests: u64,
+    /// Seconds that were left out at the start.
+    pub warm_up_s: f64,
+    /// Seconds that a client waits for a connection.
+    pub connect_timeout_s: f64,
+    /// Seconds that a client waits for a whole reply.
+    pub reply_timeout_s: f64,
+    /// Whether replies were compared with files.
+    pub verified: bool,
+    /// Where the threads ran.
+    pub cpus: Vec<usize>,
+    /// The machine.
+    pub machine: Machine,
+    /// How it went.
+    pub outcome: Outcome,
+}
+
+/// How a run went.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Outcome {
+    /// Seconds that it took, warm-up included.
+    pub duration_s: f64,
+    /// Somebody stopped it before its time.
+    pub interrupted: bool,
+    /// Sessions that were due to arrive after the warm-up; none in a closed loop.
+    pub due_sessions: Option<u64>,
+    /// CPU seconds of each thread in user mode and in the kernel.
+    pub cpu_s: Vec<(f64, f64)>,
+    /// Seconds that the hypervisor took from the threads' CPUs.
+    pub stolen_s: f64,
+}
+
+/// What figures can't be read without.
+#[derive(Clone, Debug, Serialize)]
+pub struct Machine {
+    /// As the processor calls itself.
+    pub processor: String,
+    /// Its cores.
+    pub cores: usize,
+    /// The kernel's release.
+    pub kernel: String,
+    /// How connections share the network.
+    pub congestion_control: String,
+    /// Local ports, first and last.
+    pub port_range: String,
+}
+
+/// Lateness from which the generator is to blame for what it measured.
+const LATE_MS: f64 = 5.0;
+/// Part of its time that a thread may be busy before its core is short.
+const BUSY: f64 = 0.97;
+/// Part of the arrivals that may be missing.
+const MISSING: f64 = 0.01;
+/// Part of the time that may be stolen.
+const STOLEN: f64 = 0.05;
+
+impl Facts {
+    /// Seconds that were measured.
+    pub fn measured_s(&self) -> f64 {
+        (self.outcome.duration_s - self.warm_up_s).max(f64::MIN_POSITIVE)
+    }
+
+    /// Why the figures tell of the generator rather than of the server; empty if they don't.
+    pub fn reasons_against(&self, measures: &Measures) -> Vec<String> {
+        let mut reasons = Vec::new();
+        let Outcome { duration_s, due_sessions, cpu_s, stolen_s, .. } = &self.outcome;
+        for ((user, system), cpu) in cpu_s.iter().zip(&self.cpus) {
+            let busy = (user + system) / duration_s;
+            if busy > BUSY {
+                reasons.push(format!("the generator's CPU {cpu} was saturated ({:.0}% busy)", busy * 100.0));
+            }
+        }
+        let late = measures.lateness.percentile_ms(99.9);
+        if due_sessions.is_some() && late > LATE_MS {
+            reasons
+                .push(format!("sessions arrived late (99.9% within {late:.1} ms, {LATE_MS} ms are allowed)"));
+        }
+        if let Some(due) = due_sessions {
+            let missing = due.saturating_sub(measures.sessions);
+            if missing as f64 > *due as f64 * MISSING {
+                reasons.push(format!("{missing} of {due} sessions that were due did not arrive"));
+            }
+        }
+        let stolen = stolen_s / (duration_s * self.cpus.len() as f64);
+        if stolen > STOLEN {
+            reasons.push(format!("the hypervisor took {:.0}% of the generator's CPU time", stolen * 100.0));
+        }
+        for (outcome, what) in [(CallOutcome::NoPort, "ports"), (CallOutcome::NoDescriptor, "descriptors")] {
+            let count = measures.outcomes.of(outcome);
+            if count > 0 {
+                reasons.push(format!("the generator ran out of {what} ({count} times)"));
+            }
+        }
+        reasons
+    }
+}
+
+impl Machine {
+    /// This one.
+    pub fn this() -> Self {
+        let text = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+        let cpuinfo = text("/proc/cpuinfo");
+        let processor = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+        Self {
+            processor: processor.map_or_else(String::new, |(_, name)| name.trim().to_owned()),
+            cores: cpuinfo.lines().filter(|line| line.starts_with("processor")).count(),
+            kernel: text("/proc/sys/kernel/osrelease"),
+            congestion_control: text("/proc/sys/net/ipv4/tcp_congestion_control"),
+            port_range: text("/proc/sys/net/ipv4/ip_local_port_range")
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join("-"),
+        }
+    }
+}
+
+/// Time that the hypervisor has taken from some CPUs, proc(5), `/proc/stat`.
+#[derive(Clone, Copy, Debug)]
+pub struct Steal(u64);
+
+impl Steal {
+    /// So far.
+    pub fn of(cpus: &[usize]) -> Self {
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let of_cpu = |cpu: &usize| {
+            let line = stat.lines().find_map(|line| line.strip_prefix(&format!("cpu{cpu} ")))?;
+            // user nice system idle iowait irq softirq steal
+            line.split_ascii_whitespace().nth(7)?.parse::<u64>().ok()
+        };
+        Self(cpus.iter().filter_map(of_cpu).sum())
+    }
+
+    /// Seconds since then.
+    pub fn since(self, before: Self) -> f64 {
+        // Counted in ticks of a hundredth of a second (USER_HZ).
+        self.0.saturating_sub(before.0) as f64 / 100.0
+    }
+}

@@ -1,0 +1,148 @@
+//! Joining the generator's record with the server's own log: a request that the server never read is another matter than one
+//! that it was too slow for.
+//!
+//! For each target, the server's log has a line for each request that it read. What was issued and is not there was never
+//! read: it died in a queue, or was not even connected. This needs no clock and no port in common, and works with the log of
+//! any server that writes the combined format, or JSON lines with a member `target` or `request`.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use workload::session::SessionLog;
+
+use crate::measures::Measures;
+
+/// A server's log, as of the start of a run.
+#[derive(Debug)]
+pub struct ServerLog {
+    path: PathBuf,
+    from: u64,
+}
+
+/// What became of the calls that timed out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Joined {
+    /// Calls of the measured time.
+    pub issued: u64,
+    /// Calls that the server read.
+    pub read: u64,
+    /// Calls that it never read.
+    pub never_read: u64,
+    /// Calls that it read, and that timed out.
+    pub too_slow: u64,
+    /// Lines of the log that could not be understood.
+    pub odd_lines: u64,
+}
+
+impl ServerLog {
+    /// Notes where the log ends now; what the server writes from here on belongs to the run.
+    ///
+    /// # Errors
+    ///
+    /// There is no such file.
+    pub fn begin(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), from: std::fs::metadata(path)?.len() })
+    }
+
+    /// Joins what the server has written since.
+    ///
+    /// # Errors
+    ///
+    /// The file can't be read.
+    pub fn join(&self, log: &SessionLog, measures: &Measures) -> io::Result<Joined> {
+        let mut file = File::open(&self.path)?;
+        file.seek(SeekFrom::Start(self.from))?;
+        let mut joined = Joined::default();
+        let mut read: HashMap<String, u64> = HashMap::new();
+        for line in BufReader::new(file).split(b'\n') {
+            let line = line?;
+            match target(&String::from_utf8_lossy(&line)) {
+                Some(target) => *read.entry(target).or_default() += 1,
+                None => joined.odd_lines += 1,
+            }
+        }
+        // Different requests may have the same target.
+        let mut issued: HashMap<&str, (u64, u64)> = HashMap::new();
+        for (number, request) in log.requests().iter().enumerate() {
+            let Some((calls, timeouts, _)) = measures.by_size.of_request(number as u32) else { continue };
+            let of = issued.entry(&request.uri).or_default();
+            *of = (of.0 + calls, of.1 + timeouts);
+        }
+        for (target, (calls, timeouts)) in issued {
+            let read = read.get(target).copied().unwrap_or(0).min(calls);
+            let never_read = calls - read;
+            joined.issued += calls;
+            joined.read += read;
+            joined.never_read += never_read;
+            joined.too_slow += timeouts.saturating_sub(never_read);
+        }
+        Ok(joined)
+    }
+}
+
+/// The request target of a line.
+fn target(line: &str) -> Option<String> {
+    if line.starts_with('{') {
+        let object: serde_json::Value = serde_json::from_str(line).ok()?;
+        return match (object["target"].as_str(), object["request"].as_str()) {
+            (Some(target), _) => Some(target.to_owned()),
+            (None, Some(request)) => request.split(' ').nth(1).map(str::to_owned),
+            (None, None) => None,
+        };
+    }
+    // addr - user [time] "METHOD target VERSION" ...
+    line.split('"').nth(1)?.split(' ').nth(1).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use workload::session::{Builder, Request};
+
+    use super::*;
+    use crate::measures::{Recorder, Scope};
+    use crate::record::{Call, Outcome};
+    use crate::report::tests::call;
+
+    #[test]
+    fn targets_are_found_in_either_format() {
+        let combined = r#"127.0.0.1 - - [20/Nov/2026:10:00:00 +0000] "GET /a?b HTTP/1.1" 200 5 "-" "x""#;
+        assert_eq!(target(combined).as_deref(), Some("/a?b"));
+        assert_eq!(target(r#"{"method":"GET","target":"/a"}"#).as_deref(), Some("/a"));
+        assert_eq!(target(r#"{"request":"GET /a HTTP/1.1"}"#).as_deref(), Some("/a"));
+        for odd in ["", "x", "{", "{}", r#"127.0.0.1 - - [x] "-" 400 0"#] {
+            assert_eq!(target(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn calls_that_were_never_read_are_told_from_those_that_took_too_long() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("access.log");
+        let line = |target: &str| format!("127.0.0.1 - - [x] \"GET {target} HTTP/1.1\" 200 5 \"-\" \"x\"\n");
+        std::fs::write(&path, line("/a")).unwrap();
+        let server = ServerLog::begin(&path).unwrap();
+        let text = [line("/a"), line("/a"), line("/b"), line("/other"), "odd\n".to_owned()].concat();
+        std::fs::write(&path, line("/a") + &text).unwrap();
+
+        let mut log = Builder::new();
+        for uri in ["/a", "/b"] {
+            log.call(Request { uri: uri.into(), ..Request::default() });
+        }
+        let log = log.finish();
+        let mut recorder = Recorder::new(Scope { warm_up: 0, requests: 2, intervals: false }, None);
+        for (request, outcome) in [
+            (0, Outcome::Reply),
+            (0, Outcome::ReplyTimeout),
+            (0, Outcome::ConnectTimeout),
+            (1, Outcome::Reply),
+            (1, Outcome::ReplyTimeout),
+        ] {
+            recorder.call(&Call { request, ..call(outcome, 0, 1_000_000) });
+        }
+        let joined = server.join(&log, &Measures::merge(vec![recorder])).unwrap();
+        let expected = Joined { issued: 5, read: 3, never_read: 2, too_slow: 1, odd_lines: 1 };
+        assert_eq!(joined, expected);
+    }
+}

@@ -1,0 +1,82 @@
+//! What a run came to, for people and programs: functions of its [measures](crate::measures) and its [facts](Facts).
+
+mod facts;
+mod httperf;
+mod intervals;
+mod joining;
+mod results;
+mod table;
+pub mod verification;
+
+pub use facts::{Facts, Machine, Outcome as RunOutcome, Steal};
+pub use httperf::render as httperf;
+pub use intervals::write as write_intervals;
+pub use joining::{Joined, ServerLog};
+pub use results::{Results, json};
+pub use table::render as table;
+
+#[cfg(test)]
+mod tests {
+    use super::{Facts, Machine, RunOutcome};
+    pub(super) use crate::measures::tests::call;
+    use crate::measures::{Measures, Recorder, Scope};
+    use crate::record::{ConnectionEnd, Outcome, SessionEnd, SessionOutcome};
+
+    /// Ten seconds of ten sessions of one call each, every tenth of which times out.
+    pub(super) fn sample() -> (Measures, Facts) {
+        const MS: u64 = 1_000_000;
+        let mut recorder = Recorder::new(Scope { warm_up: 0, requests: 1, intervals: false }, None);
+        for number in 0..100 {
+            let began = number * 100 * MS;
+            let failed = number % 10 == 9;
+            let (outcome, session) = if failed {
+                (Outcome::ReplyTimeout, SessionOutcome::Failed)
+            } else {
+                (Outcome::Reply, SessionOutcome::Completed)
+            };
+            let ended = began + MS;
+            let replies = u32::from(!failed);
+            recorder.call(&call(outcome, began, ended));
+            recorder.connection(&ConnectionEnd { started: began, connected: Some(began), ended, replies });
+            let (intended, started) = (began, began);
+            recorder.session(&SessionEnd {
+                intended,
+                started,
+                ended,
+                replies,
+                connections: 1,
+                outcome: session,
+            });
+        }
+        let mut measures = Measures::merge(vec![recorder]);
+        measures.most_open = 7;
+        let facts = Facts {
+            version: "1.2.3".into(),
+            command: vec!["sluicelab".into(), "load".into()],
+            began_unix_s: 1_800_000_000,
+            targets: vec!["http://127.0.0.1:80".into()],
+            model: "sessions",
+            arrivals: Some("exponential"),
+            asked_sessions_per_s: Some(10.0),
+            asked_requests_per_s: Some(10.0),
+            connections: None,
+            seed: Some(1),
+            log_sessions: 1,
+            log_requests: 1,
+            warm_up_s: 0.0,
+            connect_timeout_s: 10.0,
+            reply_timeout_s: 10.0,
+            verified: false,
+            cpus: vec![1],
+            machine: Machine::this(),
+            outcome: RunOutcome {
+                duration_s: 10.0,
+                interrupted: false,
+                due_sessions: Some(100),
+                cpu_s: vec![(1.0, 1.0)],
+                stolen_s: 0.0,
+            },
+        };
+        (measures, facts)
+    }
+}

@@ -1,0 +1,279 @@
+//! Results for programs: one JSON object, described in `docs/lab-results.md`.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::Facts;
+use crate::measures::{Measures, Moments, SizeClass, Times};
+use crate::record::Outcome;
+
+/// The version of the schema: changes when something is removed or comes to mean something else.
+const SCHEMA: u32 = 1;
+
+/// Everything, in the form in which it is written.
+#[derive(Debug, Serialize)]
+pub struct Results<'a> {
+    schema: u32,
+    /// False: the figures tell of the generator; `invalid` says why.
+    valid: bool,
+    invalid: Vec<String>,
+    run: &'a Facts,
+    sessions: Sessions,
+    connections: Connections,
+    calls: Calls,
+    replies: Replies,
+    reply_time_ms: Distribution,
+    corrected_reply_time_ms: Distribution,
+    response_time_ms: Distribution,
+    transfer_time_ms: Distribution,
+    timeout_time_ms: Distribution,
+    lateness_ms: Distribution,
+    by_size: Vec<OfSize>,
+}
+
+#[derive(Debug, Serialize)]
+struct Sessions {
+    arrived: u64,
+    arrived_per_s: f64,
+    completed: u64,
+    completed_per_s: f64,
+    failed: u64,
+    unfinished: u64,
+    lifetime_s: Spread,
+    failtime_s: Spread,
+}
+
+#[derive(Debug, Serialize)]
+struct Connections {
+    tried: u64,
+    tried_per_s: f64,
+    connected: u64,
+    connect_time_ms: Distribution,
+    time_ms: Spread,
+    replies_per_connection: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Calls {
+    issued: u64,
+    sent: u64,
+    sent_per_s: f64,
+    request_bytes: u64,
+    errors: u64,
+    timeouts: u64,
+    outcomes: Map<String, Value>,
+}
+
+#[derive(Debug, Serialize)]
+struct Replies {
+    count: u64,
+    per_s: f64,
+    samples_per_s: Spread,
+    head_bytes: u64,
+    body_bytes: u64,
+    body_mbps: f64,
+    statuses: Map<String, Value>,
+}
+
+#[derive(Debug, Serialize)]
+struct OfSize {
+    size: &'static str,
+    calls: u64,
+    replies: u64,
+    timeouts: u64,
+    bytes: u64,
+    reply_time_ms: Distribution,
+}
+
+/// A histogram in a few numbers.
+#[derive(Debug, Serialize)]
+struct Distribution {
+    count: u64,
+    mean: f64,
+    deviation: f64,
+    min: f64,
+    p50: f64,
+    p90: f64,
+    p99: f64,
+    p999: f64,
+    max: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Spread {
+    count: u64,
+    mean: f64,
+    deviation: f64,
+    min: f64,
+    max: f64,
+}
+
+impl From<&Times> for Distribution {
+    fn from(times: &Times) -> Self {
+        let of = |percent| times.percentile_ms(percent);
+        Self {
+            count: times.count(),
+            mean: times.mean_ms(),
+            deviation: times.deviation_ms(),
+            min: of(0.0),
+            p50: of(50.0),
+            p90: of(90.0),
+            p99: of(99.0),
+            p999: of(99.9),
+            max: of(100.0),
+        }
+    }
+}
+
+impl From<&Moments> for Spread {
+    fn from(moments: &Moments) -> Self {
+        Self {
+            count: moments.count(),
+            mean: moments.mean(),
+            deviation: moments.deviation(),
+            min: moments.least(),
+            max: moments.most(),
+        }
+    }
+}
+
+impl<'a> Results<'a> {
+    /// Those of a run.
+    pub fn new(measures: &Measures, run: &'a Facts) -> Self {
+        let invalid = run.reasons_against(measures);
+        let seconds = run.measured_s();
+        let ended = (run.outcome.duration_s * 1e9) as u64;
+        let rate = |count: u64| count as f64 / seconds;
+        let outcomes =
+            Outcome::ALL.map(|outcome| (outcome.name().to_owned(), measures.outcomes.of(outcome).into()));
+        let statuses = measures.statuses.iter().enumerate();
+        Self {
+            schema: SCHEMA,
+            valid: invalid.is_empty(),
+            invalid,
+            run,
+            sessions: Sessions {
+                arrived: measures.sessions,
+                arrived_per_s: rate(measures.sessions),
+                completed: measures.completed,
+                completed_per_s: rate(measures.completed),
+                failed: measures.failed,
+                unfinished: measures.unfinished,
+                lifetime_s: (&measures.lifetime_s).into(),
+                failtime_s: (&measures.failtime_s).into(),
+            },
+            connections: Connections {
+                tried: measures.connections,
+                tried_per_s: rate(measures.connections),
+                connected: measures.connected,
+                connect_time_ms: (&measures.connect_times).into(),
+                time_ms: (&measures.connection_time_ms).into(),
+                replies_per_connection: measures.replies_of_connections as f64
+                    / measures.connection_time_ms.count().max(1) as f64,
+            },
+            calls: Calls {
+                issued: measures.issued,
+                sent: measures.requests,
+                sent_per_s: rate(measures.requests),
+                request_bytes: measures.request_bytes,
+                errors: measures.outcomes.errors(),
+                timeouts: measures.timeouts(),
+                outcomes: outcomes.into_iter().collect(),
+            },
+            replies: Replies {
+                count: measures.replies(),
+                per_s: rate(measures.replies()),
+                samples_per_s: (&measures.reply_rates.per_second(ended)).into(),
+                head_bytes: measures.head_bytes,
+                body_bytes: measures.body_bytes,
+                body_mbps: measures.body_bytes as f64 * 8.0 / 1e6 / seconds,
+                statuses: statuses
+                    .map(|(class, &count)| (format!("{}xx", class + 1), count.into()))
+                    .collect(),
+            },
+            reply_time_ms: (&measures.reply_times).into(),
+            corrected_reply_time_ms: (&measures.corrected_times).into(),
+            response_time_ms: (&measures.response_times).into(),
+            transfer_time_ms: (&measures.transfer_times).into(),
+            timeout_time_ms: (&measures.timeout_times).into(),
+            lateness_ms: (&measures.lateness).into(),
+            by_size: SizeClass::ALL.map(|class| of_size(measures, class)).into(),
+        }
+    }
+}
+
+fn of_size(measures: &Measures, class: SizeClass) -> OfSize {
+    let of = measures.by_size.of(class);
+    OfSize {
+        size: class.name(),
+        calls: of.calls,
+        replies: of.replies,
+        timeouts: of.timeouts,
+        bytes: of.bytes,
+        reply_time_ms: measures.by_size.times(class).into(),
+    }
+}
+
+/// The results as text, indented.
+pub fn json(measures: &Measures, run: &Facts) -> String {
+    // Strings, numbers and lists of them: nothing that JSON can't say.
+    serde_json::to_string_pretty(&Results::new(measures, run)).unwrap_or_default() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::sample;
+
+    /// The paths of all members: those of a list once, without its numbers.
+    fn paths(value: &Value, path: &str, found: &mut Vec<String>) {
+        match value {
+            Value::Object(members) => {
+                for (name, value) in members {
+                    let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                    paths(value, &path, found);
+                }
+            }
+            Value::Array(items) if items.first().is_some_and(Value::is_object) => {
+                items.iter().take(1).for_each(|item| paths(item, path, found));
+            }
+            _ => found.push(path.to_owned()),
+        }
+    }
+
+    #[test]
+    fn every_member_is_documented() {
+        let (measures, facts) = sample();
+        let value: Value = serde_json::from_str(&json(&measures, &facts)).unwrap();
+        let mut found = Vec::new();
+        paths(&value, "", &mut found);
+        let document = include_str!("../../../../docs/lab-results.md");
+        for path in found {
+            let distribution = ["count", "mean", "deviation", "min", "p50", "p90", "p99", "p999", "max"];
+            let last = path.rsplit('.').next().unwrap();
+            let (name, _) = path.rsplit_once('.').unwrap_or((&path, ""));
+            let documented =
+                |name: &str| document.lines().any(|line| line.starts_with(&format!("| `{name}` |")));
+            assert!(
+                documented(&path) || distribution.contains(&last) && documented(name),
+                "{path} is not documented"
+            );
+        }
+    }
+
+    #[test]
+    fn a_run_in_which_the_generator_fell_short_is_invalid() {
+        let (measures, mut facts) = sample();
+        let valid =
+            |facts: &Facts| serde_json::from_str::<Value>(&json(&measures, facts)).unwrap()["valid"].clone();
+        assert_eq!(valid(&facts), true);
+        facts.outcome.cpu_s = vec![(6.0, 3.9)];
+        assert_eq!(valid(&facts), false);
+        facts.outcome.cpu_s = vec![(1.0, 1.0)];
+        facts.outcome.due_sessions = Some(200);
+        assert_eq!(valid(&facts), false);
+        facts.outcome.due_sessions = None;
+        facts.outcome.stolen_s = 1.0;
+        assert_eq!(valid(&facts), false);
+    }
+}

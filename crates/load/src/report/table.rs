@@ -1,0 +1,140 @@
+//! Results for people.
+
+use std::fmt::Write as _;
+
+use super::{Facts, RunOutcome};
+use crate::measures::{Measures, SizeClass, Times};
+use crate::record::Outcome;
+
+/// A few lines on what happened, then a table of times.
+pub fn render(measures: &Measures, facts: &Facts) -> String {
+    let mut text = String::new();
+    // Writing to a String can't fail.
+    let _ = write_all(&mut text, measures, facts);
+    text
+}
+
+fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt::Result {
+    let seconds = facts.measured_s();
+    let per_s = |count: u64| count as f64 / seconds;
+    let RunOutcome { interrupted, cpu_s, stolen_s, .. } = &facts.outcome;
+    writeln!(text, "{} to {}", facts.model, facts.targets.join(", "))?;
+    let warm_up = if facts.warm_up_s > 0.0 {
+        format!(" after {} s of warm-up", facts.warm_up_s)
+    } else {
+        String::new()
+    };
+    let end = if *interrupted { ", interrupted" } else { "" };
+    writeln!(text, "{seconds:.2} s measured{warm_up}{end}\n")?;
+
+    let asked = facts.asked_sessions_per_s.map_or_else(String::new, |rate| format!(", {rate:.2}/s asked"));
+    writeln!(
+        text,
+        "sessions     {} arrived ({:.2}/s{asked}): {} completed, {} failed, {} cut off by the end",
+        measures.sessions,
+        per_s(measures.sessions),
+        measures.completed,
+        measures.failed,
+        measures.unfinished
+    )?;
+    writeln!(
+        text,
+        "connections  {} tried ({:.2}/s), {} connected",
+        measures.connections,
+        per_s(measures.connections),
+        measures.connected
+    )?;
+    writeln!(text, "requests     {} sent ({:.2}/s)", measures.requests, per_s(measures.requests))?;
+    let mbps = measures.body_bytes as f64 * 8.0 / 1e6 / seconds;
+    writeln!(
+        text,
+        "replies      {} ({:.2}/s), {mbps:.2} Mbps of bodies",
+        measures.replies(),
+        per_s(measures.replies())
+    )?;
+    for (class, count) in
+        measures.statuses.iter().enumerate().filter(|(class, count)| **count > 0 && *class != 1)
+    {
+        writeln!(text, "  {}xx        {count}", class + 1)?;
+    }
+    let issued = measures.issued.max(1) as f64;
+    for outcome in Outcome::ALL {
+        let count = measures.outcomes.of(outcome);
+        if outcome != Outcome::Reply && count > 0 {
+            writeln!(text, "  {:<16} {count} ({:.2}%)", outcome.name(), count as f64 / issued * 100.0)?;
+        }
+    }
+
+    writeln!(text, "\n{:<22}{}", "ms", COLUMNS.map(|column| format!("{column:>10}")).concat())?;
+    row(text, "reply time", &measures.reply_times)?;
+    if facts.model != "closed" {
+        row(text, "  from intended start", &measures.corrected_times)?;
+    }
+    row(text, "  response", &measures.response_times)?;
+    row(text, "  transfer", &measures.transfer_times)?;
+    row(text, "connect", &measures.connect_times)?;
+    if measures.timeout_times.count() > 0 {
+        row(text, "timeouts", &measures.timeout_times)?;
+    }
+    let sizes: Vec<_> =
+        SizeClass::ALL.into_iter().filter(|class| measures.by_size.of(*class).calls > 0).collect();
+    if sizes.len() > 1 {
+        for class in sizes {
+            let of = measures.by_size.of(class);
+            let share = of.timeouts as f64 / of.calls as f64 * 100.0;
+            row(text, &format!("{}, {share:.1}% late", class.name()), measures.by_size.times(class))?;
+        }
+    }
+
+    let cpu: f64 = cpu_s.iter().map(|(user, system)| user + system).sum();
+    let busy = cpu / facts.outcome.duration_s.max(f64::MIN_POSITIVE) / facts.cpus.len() as f64 * 100.0;
+    let per_reply = cpu * 1e6 / (measures.replies().max(1) as f64);
+    let late = measures.lateness.percentile_ms(99.9);
+    let late = if facts.model == "closed" {
+        String::new()
+    } else {
+        format!(", sessions late by {late:.2} ms (99.9%)")
+    };
+    let cpus = facts.cpus.len();
+    writeln!(
+        text,
+        "\ngenerator    {busy:.0}% of {cpus} CPU, {per_reply:.2} us per reply, stolen {stolen_s:.2} s{late}"
+    )?;
+    for reason in facts.reasons_against(measures) {
+        writeln!(text, "INVALID: {reason}")?;
+    }
+    Ok(())
+}
+
+const COLUMNS: [&str; 7] = ["count", "mean", "p50", "p90", "p99", "p99.9", "max"];
+
+fn row(text: &mut String, name: &str, times: &Times) -> std::fmt::Result {
+    write!(text, "{name:<22}{:>10}{:>10.3}", times.count(), times.mean_ms())?;
+    for percent in [50.0, 90.0, 99.0, 99.9, 100.0] {
+        write!(text, "{:>10.3}", times.percentile_ms(percent))?;
+    }
+    writeln!(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::sample;
+
+    #[test]
+    fn people_find_what_they_look_for() {
+        let (measures, facts) = sample();
+        let text = render(&measures, &facts);
+        for words in [
+            "10.00 s measured",
+            "100 arrived (10.00/s, 10.00/s asked): 90 completed, 10 failed",
+            "90 (9.00/s)",
+            "reply_timeout    10 (10.00%)",
+            "reply time                    90     1.000",
+            "generator    20% of 1 CPU",
+        ] {
+            assert!(text.contains(words), "{words}\n{text}");
+        }
+        assert!(!text.contains("INVALID"), "{text}");
+    }
+}

@@ -1,0 +1,182 @@
+//! Whether a run may be compared with others, by the rules of the papers: few enough timeouts, of all sizes alike, and means
+//! that are sure enough.
+//!
+//! A server that answers small files and lets large ones time out looks faster than one that is fair (Pariag et al. 2007,
+//! section 4.2; Harji et al. 2012, section 4).
+
+use super::Joined;
+use crate::measures::{CLIENTS, Measures};
+
+/// What is allowed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    /// Part of the calls that the server read that may time out.
+    pub timeouts: f64,
+    /// Part of the calls for any one size that may time out.
+    pub timeouts_of_a_size: f64,
+    /// The same for a single client: a shard of the sessions, where a size may be unlucky.
+    pub timeouts_of_a_size_at_a_client: f64,
+    /// How far the part of any one size may lie above that of all.
+    pub unfairness: f64,
+    /// Half the width of the mean reply time's 95% confidence interval, as a part of the mean.
+    pub uncertainty: f64,
+}
+
+impl Default for Rules {
+    /// Those of Harji et al. 2012, and of Hashemian et al. 2014 for the mean.
+    fn default() -> Self {
+        Self {
+            timeouts: 0.10,
+            timeouts_of_a_size: 0.02,
+            timeouts_of_a_size_at_a_client: 0.05,
+            unfairness: 0.05,
+            uncertainty: 0.01,
+        }
+    }
+}
+
+impl Rules {
+    /// Those of Pariag et al. 2007, which are stricter about fairness.
+    pub fn of_2007() -> Self {
+        Self { unfairness: 0.02, ..Self::default() }
+    }
+}
+
+/// One rule and what was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Check {
+    /// What was looked at.
+    pub rule: &'static str,
+    /// What was found, as a part of one.
+    pub found: f64,
+    /// What is allowed.
+    pub allowed: f64,
+    /// More about it.
+    pub remark: String,
+}
+
+impl Check {
+    /// Whether the rule is kept.
+    pub fn holds(&self) -> bool {
+        self.found <= self.allowed
+    }
+}
+
+/// Holds a run against the rules. With the server's log joined, calls that it never read are left out of the first; without it,
+/// calls that were not connected in time are.
+pub fn check(measures: &Measures, joined: Option<Joined>, rules: Rules) -> Vec<Check> {
+    use crate::record::Outcome;
+    let part = |of: u64, all: u64| if all == 0 { 0.0 } else { of as f64 / all as f64 };
+    let (late, read, remark) = if let Some(joined) = joined {
+        (joined.too_slow, joined.read, "of what the server read, by its log".to_owned())
+    } else {
+        let unconnected = measures.outcomes.of(Outcome::ConnectTimeout);
+        let read = measures.issued.saturating_sub(unconnected);
+        (
+            measures.outcomes.of(Outcome::ReplyTimeout),
+            read,
+            "of what was connected; no server's log".to_owned(),
+        )
+    };
+    let sizes = measures.by_size.each_size();
+    let (calls, timeouts) =
+        sizes.values().fold((0, 0), |(calls, timeouts), of| (calls + of.calls, timeouts + of.timeouts));
+    let mean = part(timeouts, calls);
+    let worst =
+        sizes.iter().max_by(|a, b| part(a.1.timeouts, a.1.calls).total_cmp(&part(b.1.timeouts, b.1.calls)));
+    let (size, worst) = worst.map_or((0, 0.0), |(size, of)| (*size, part(of.timeouts, of.calls)));
+    let times = &measures.reply_times;
+    let error = 1.96 * times.deviation_ms() / (times.count().max(1) as f64).sqrt();
+    let uncertainty = if times.mean_ms() > 0.0 { error / times.mean_ms() } else { 0.0 };
+    vec![
+        Check { rule: "timeouts", found: part(late, read), allowed: rules.timeouts, remark },
+        Check {
+            rule: "timeouts of a size",
+            found: worst,
+            allowed: rules.timeouts_of_a_size,
+            remark: format!("the worst is {size} bytes"),
+        },
+        of_clients(measures, rules),
+        Check {
+            rule: "unfairness",
+            found: (worst - mean).max(0.0),
+            allowed: rules.unfairness,
+            remark: format!("{size} bytes against {:.2}% of all", mean * 100.0),
+        },
+        Check {
+            rule: "uncertainty of the mean",
+            found: uncertainty,
+            allowed: rules.uncertainty,
+            remark: format!("{:.3} ms +- {error:.3} ms, if replies are independent", times.mean_ms()),
+        },
+    ]
+}
+
+/// The fewest calls of a client for a size of which a part can be told.
+const LEAST_CALLS: u64 = 20;
+
+fn of_clients(measures: &Measures, rules: Rules) -> Check {
+    let (found, remark) = match measures.by_client.worst(LEAST_CALLS) {
+        Some((size, client, tally)) => {
+            let remark = format!(
+                "the worst of {CLIENTS} is client {client}: {} of {} calls for {size} bytes",
+                tally.timeouts, tally.calls
+            );
+            (tally.part(), remark)
+        }
+        None => (0.0, format!("none of {CLIENTS} has made {LEAST_CALLS} calls for a size")),
+    };
+    Check {
+        rule: "timeouts of a size at a client",
+        found,
+        allowed: rules.timeouts_of_a_size_at_a_client,
+        remark,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measures::{Recorder, Scope};
+    use crate::record::{Call, Outcome};
+    use crate::report::tests::call;
+
+    fn found(calls: &[(u32, u64, Outcome, u32)], joined: Option<Joined>) -> Vec<(f64, bool)> {
+        let mut recorder = Recorder::new(Scope { warm_up: 0, requests: 10, intervals: false }, None);
+        for &(request, body_bytes, outcome, count) in calls {
+            for _ in 0..count {
+                recorder.call(&Call { request, body_bytes, ..call(outcome, 0, 1_000_000) });
+            }
+        }
+        let checks = check(&Measures::merge(vec![recorder]), joined, Rules::default());
+        checks.iter().map(|check| ((check.found * 1000.0).round() / 1000.0, check.holds())).collect()
+    }
+
+    #[test]
+    fn a_fair_run_passes() {
+        let calls = [
+            (0, 1000, Outcome::Reply, 99),
+            (0, 0, Outcome::ReplyTimeout, 1),
+            (1, 9000, Outcome::Reply, 99),
+            (1, 0, Outcome::ReplyTimeout, 1),
+        ];
+        assert_eq!(found(&calls, None), [(0.01, true), (0.01, true), (0.01, true), (0.0, true), (0.0, true)]);
+    }
+
+    #[test]
+    fn large_files_that_starve_are_found() {
+        let calls =
+            [(0, 1000, Outcome::Reply, 90), (1, 9000, Outcome::Reply, 5), (1, 0, Outcome::ReplyTimeout, 5)];
+        assert_eq!(found(&calls, None)[..4], [(0.05, true), (0.5, false), (0.0, true), (0.45, false)]);
+    }
+
+    #[test]
+    fn what_was_never_read_does_not_count() {
+        let calls = [(0, 1000, Outcome::Reply, 50), (0, 0, Outcome::ReplyTimeout, 50)];
+        assert_eq!(found(&calls, None)[0], (0.5, false));
+        let joined = Joined { issued: 100, read: 50, never_read: 50, too_slow: 0, odd_lines: 0 };
+        assert_eq!(found(&calls, Some(joined))[0], (0.0, true));
+        let unconnected = [(0, 1000, Outcome::Reply, 50), (0, 0, Outcome::ConnectTimeout, 50)];
+        assert_eq!(found(&unconnected, None)[0], (0.0, true));
+    }
+}

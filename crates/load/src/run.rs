@@ -1,0 +1,80 @@
+//! What a run is: sessions, where to, how they arrive, how long clients wait.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use workload::session::SessionLog;
+
+use crate::schedule::{Arrivals, Rate};
+
+/// All that is asked of the generator.
+#[derive(Debug)]
+pub struct Run {
+    /// The sessions that are played; when there are more to play than these, they come round again.
+    pub log: SessionLog,
+    /// Where to, taken in turn by one session after the other. Not empty.
+    pub targets: Vec<SocketAddr>,
+    /// What the Host line says.
+    pub host: String,
+    /// More header lines for every request, each ended by CRLF; empty for none.
+    pub headers: String,
+    /// Local addresses to connect from, taken in turn; empty leaves that to the kernel.
+    pub sources: Vec<IpAddr>,
+    /// How sessions come.
+    pub load: Load,
+    /// When the run ends at the latest; `None`: with its last session.
+    pub duration: Option<Duration>,
+    /// How clients behave.
+    pub patience: Patience,
+    /// Compare every reply to a GET with the file of that name below this directory.
+    pub verify: Option<PathBuf>,
+    /// One thread for each of these CPUs, pinned to it. Not empty.
+    pub cpus: Vec<usize>,
+}
+
+/// How sessions come.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Load {
+    /// At a rate, whatever the server does: partially open, or open where a session is a single request.
+    Arriving {
+        /// Sessions per second.
+        rate: Rate,
+        /// How they are spread around it.
+        arrivals: Arrivals,
+        /// What the arrivals are drawn from.
+        seed: u64,
+        /// No more after so many; `None`: until the run ends.
+        count: Option<u64>,
+    },
+    /// So many at a time, the next one when one ends: closed.
+    Closed {
+        /// Sessions, each with a connection of its own.
+        connections: u32,
+        /// No more after so many sessions; `None`: until the run ends.
+        count: Option<u64>,
+    },
+}
+
+/// How long clients wait, and think.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// For a connection.
+    pub connect: Duration,
+    /// For a whole reply, from the moment when its request is sent; a request of the log may say otherwise.
+    pub reply: Duration,
+    /// Between bursts whose log leaves it to the run.
+    pub think: Duration,
+    /// What follows when it is at an end.
+    pub then: AfterTimeout,
+}
+
+/// What a client does whose patience is at an end. The connection is closed in any case, and the server left to find out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AfterTimeout {
+    /// Gives up: the session has failed. httperf's way.
+    #[default]
+    Fail,
+    /// Tries the same request again on another connection, until it is answered (Brecht et al. 2004, section 4).
+    Retry,
+}

@@ -1,0 +1,482 @@
+//! One client's session: bursts of calls, thinking between them, and its end.
+//!
+//! A session that has arrived connects, sends the first request of a burst, and when its reply is whole the rest of the
+//! burst in a row. After the last reply it thinks. Its connection stays open from burst to burst; where the server
+//! closes it, another one is opened for what is left. A call that fails, or takes longer than the client's patience, is
+//! the end of the session.
+//!
+//! Whatever happens (an event of the socket, a time that has come) leads to [`Session::go_on`], which does all that can be done
+//! now, and leaves in [`Session::deadline`] when to look again at the latest.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+
+use http1::client::Event;
+use sys::client;
+use sys::event::{Interest, Ready};
+
+use crate::connection::{Connection, Flight, outcome_of, outcome_of_reply};
+use crate::kit::{self, Kit};
+use crate::record::{Call, Nanos, Outcome, SessionEnd, SessionOutcome};
+use crate::run::AfterTimeout;
+
+/// The most calls in flight on a connection: httperf's `--max-piped-calls`, which is 32 there.
+const MAX_PIPELINED: usize = 32;
+
+/// A place for a session, used by one after the other.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// Among all of the run.
+    pub(crate) number: u32,
+    /// When it was due to arrive.
+    intended: Nanos,
+    started: Nanos,
+    state: State,
+    /// The numbers of the bursts after the present one.
+    bursts: Range<usize>,
+    /// The present burst.
+    burst: usize,
+    /// Calls of the burst that were issued, and answered.
+    issued: usize,
+    answered: usize,
+    /// Calls of the session that were issued.
+    position: u32,
+    replies: u32,
+    connections: u32,
+    /// A call failed in a way that let the session go on.
+    failed: bool,
+    connection: Option<Connection>,
+    flights: VecDeque<Flight>,
+    /// Room for input of the next connection.
+    room: Vec<u8>,
+    /// When [`Session::due`] has something to do.
+    pub(crate) deadline: Nanos,
+    /// When the timers will have it looked at; [`Nanos::MAX`] if never.
+    pub(crate) wake_up: Nanos,
+    /// Tells this session's events from those of the one before it in the same place.
+    pub(crate) generation: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nobody is here.
+    Vacant,
+    /// Until then.
+    Thinking(Nanos),
+    /// Calls are on their way or about to be.
+    Calling,
+    /// It is over.
+    Over(SessionOutcome),
+}
+
+impl Session {
+    pub(crate) fn vacant() -> Self {
+        Self {
+            number: 0,
+            intended: 0,
+            started: 0,
+            state: State::Vacant,
+            bursts: 0..0,
+            burst: 0,
+            issued: 0,
+            answered: 0,
+            position: 0,
+            replies: 0,
+            connections: 0,
+            failed: false,
+            connection: None,
+            flights: VecDeque::new(),
+            room: Vec::new(),
+            deadline: Nanos::MAX,
+            wake_up: Nanos::MAX,
+            generation: 0,
+        }
+    }
+
+    /// Has session `number` arrive that was due at `intended`; before that it waits.
+    pub(crate) fn arrive(&mut self, kit: &mut Kit<'_>, number: u32, intended: Nanos) {
+        let now = kit.now();
+        let template = number as usize % kit.run.log.len();
+        self.bursts = kit.run.log.session_bursts(template);
+        (self.number, self.intended, self.started) = (number, intended, now.max(intended));
+        (self.position, self.replies, self.connections, self.failed) = (0, 0, 0, false);
+        if intended > now {
+            self.burst = usize::MAX;
+            self.think(intended);
+        } else {
+            self.begin_burst();
+            self.go_on(kit);
+        }
+    }
+
+    /// Takes notice of what happened on the socket.
+    pub(crate) fn ready(&mut self, kit: &mut Kit<'_>, event: Ready) {
+        let Some(connection) = &mut self.connection else { return };
+        if connection.connected.is_none() {
+            if let Err(error) = client::outcome(&connection.socket) {
+                return self.fail(kit, outcome_of(&error));
+            }
+            if !event.writable {
+                return;
+            }
+            self.note_connected(kit);
+        }
+        if let Some(connection) = &mut self.connection {
+            connection.hung_up |= event.hang_up || event.error;
+        }
+        if event.readable || event.hang_up || event.error {
+            self.receive(kit);
+        }
+        self.go_on(kit);
+    }
+
+    /// Takes notice of the time.
+    pub(crate) fn due(&mut self, kit: &mut Kit<'_>) {
+        let now = kit.now();
+        match self.state {
+            State::Thinking(until) if until <= now => {
+                self.begin_burst();
+                self.go_on(kit);
+            }
+            State::Calling if self.deadline <= now => {
+                let up = self.connection.as_ref().is_some_and(|connection| connection.connected.is_some());
+                let outcome = if up { Outcome::ReplyTimeout } else { Outcome::ConnectTimeout };
+                self.fail(kit, outcome);
+                self.go_on(kit);
+            }
+            _ => {}
+        }
+    }
+
+    /// What it came to, once it is over.
+    pub(crate) fn end(&self, now: Nanos) -> Option<SessionEnd> {
+        let State::Over(outcome) = self.state else { return None };
+        let Self { intended, started, replies, connections, .. } = *self;
+        Some(SessionEnd { intended, started, ended: now, replies, connections, outcome })
+    }
+
+    /// Makes room for the next one.
+    pub(crate) fn leave(&mut self) {
+        self.state = State::Vacant;
+        self.deadline = Nanos::MAX;
+        self.generation = self.generation.wrapping_add(1);
+    }
+
+    /// Ends it where it is, because the run has ended. One that has not arrived yet never was.
+    pub(crate) fn cut_off(&mut self, kit: &mut Kit<'_>) {
+        let arrived = self.connections > 0 || self.position > 0;
+        match self.state {
+            State::Thinking(_) | State::Calling if arrived => {
+                self.give_up(kit, Outcome::Unfinished);
+                self.state = State::Over(SessionOutcome::Unfinished);
+            }
+            State::Thinking(_) | State::Calling => self.leave(),
+            State::Vacant | State::Over(_) => {}
+        }
+    }
+
+    /// Does all that can be done now.
+    fn go_on(&mut self, kit: &mut Kit<'_>) {
+        while self.state == State::Calling {
+            self.issue(kit);
+            if self.flights.is_empty() {
+                self.end_burst(kit);
+                continue;
+            }
+            if self.connection.is_none() {
+                self.connect(kit);
+                continue;
+            }
+            let now = kit.now();
+            if let Some(connection) = &mut self.connection
+                && connection.connected.is_some()
+                && connection.has_unsent(&self.flights)
+                && let Err(outcome) = connection.send(&mut self.flights, kit.requests, now)
+            {
+                self.broken(kit, outcome);
+                continue;
+            }
+            self.deadline = self.flights.iter().map(|flight| flight.deadline).min().unwrap_or(Nanos::MAX);
+            return;
+        }
+    }
+
+    fn begin_burst(&mut self) {
+        self.state = State::Calling;
+        (self.issued, self.answered) = (0, 0);
+        self.burst = self.bursts.next().unwrap_or(self.burst);
+    }
+
+    /// The burst has been answered: thinks, goes on with the next one, or is over.
+    fn end_burst(&mut self, kit: &mut Kit<'_>) {
+        if self.bursts.is_empty() {
+            self.close(kit);
+            self.state =
+                State::Over(if self.failed { SessionOutcome::Failed } else { SessionOutcome::Completed });
+            return;
+        }
+        let think = kit.run.log.burst(self.burst).think.unwrap_or(kit.run.patience.think);
+        if think.is_zero() {
+            self.begin_burst();
+        } else {
+            self.think(kit.now() + think.as_nanos() as Nanos);
+        }
+    }
+
+    fn think(&mut self, until: Nanos) {
+        self.state = State::Thinking(until);
+        self.deadline = until;
+    }
+
+    /// Issues calls of the burst: the first alone, the rest in a row.
+    fn issue(&mut self, kit: &mut Kit<'_>) {
+        let calls = kit.run.log.burst(self.burst).calls;
+        let room = if self.answered == 0 { 1 } else { MAX_PIPELINED };
+        if self.issued == calls.len() || self.flights.len() >= room {
+            return;
+        }
+        let now = kit.now();
+        while self.issued < calls.len() && self.flights.len() < room {
+            let request = calls[self.issued];
+            let intended = if self.position == 0 { self.intended } else { now };
+            let deadline = now + kit.reply_patience(request);
+            self.flights.push_back(Flight::new(request, self.position, intended, now, deadline));
+            self.issued += 1;
+            self.position += 1;
+        }
+    }
+
+    fn connect(&mut self, kit: &mut Kit<'_>) {
+        let now = kit.now();
+        self.connections += 1;
+        let (source, target) = kit.way(self.number);
+        let connected = client::connect(source, target).and_then(|(socket, up)| {
+            kit.epoll.add(&socket, kit.token, Interest::BOTH.on_edge())?;
+            Ok((socket, up))
+        });
+        match connected {
+            Ok((socket, up)) => {
+                let number = kit.number_connection();
+                self.connection = Some(Connection::new(socket, number, now, std::mem::take(&mut self.room)));
+                if let Some(first) = self.flights.front_mut() {
+                    first.deadline = now + kit.connect_patience();
+                }
+                if up {
+                    self.note_connected(kit);
+                }
+            }
+            Err(error) => self.fail(kit, outcome_of(&error)),
+        }
+    }
+
+    fn note_connected(&mut self, kit: &mut Kit<'_>) {
+        let now = kit.now();
+        let Some(connection) = &mut self.connection else { return };
+        connection.connected = Some(now);
+        if kit.wants_ports {
+            connection.port = kit::local_port(&connection.socket);
+        }
+        for flight in &mut self.flights {
+            flight.deadline = now + kit.reply_patience(flight.request);
+        }
+        if let Some(first) = self.flights.front_mut() {
+            first.connected = Some(now);
+        }
+    }
+
+    /// Reads what there is.
+    fn receive(&mut self, kit: &mut Kit<'_>) {
+        let mut room = std::mem::take(&mut kit.room);
+        while let Some(connection) = &mut self.connection {
+            let skippable = if kit.files.is_none() { connection.http.skip_body_hint() } else { 0 };
+            // A body without a known end is read to see the end.
+            let skip = skippable > 0 && skippable < u64::MAX && connection.rest.is_empty();
+            let received = if skip { connection.discard(skippable) } else { connection.receive(&mut room) };
+            let received = match received {
+                Ok(received) => received,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    self.broken(kit, outcome_of(&error));
+                    break;
+                }
+            };
+            let input = if skip {
+                if let Some(first) = self.flights.front_mut() {
+                    first.body_bytes += received.count as u64;
+                }
+                &[]
+            } else {
+                &room[..received.count]
+            };
+            self.understand(kit, input, received.end);
+            if received.drained || received.end {
+                break;
+            }
+        }
+        kit.room = room;
+    }
+
+    /// Goes through input.
+    fn understand(&mut self, kit: &mut Kit<'_>, input: &[u8], end: bool) {
+        let now = kit.now();
+        let mut at = 0;
+        while let Some(connection) = &mut self.connection {
+            let (used, event) = match connection.http.receive(&input[at..], end) {
+                Ok(understood) => understood,
+                Err(error) => {
+                    if let Some(first) = self.flights.front_mut()
+                        && at < input.len()
+                    {
+                        first.first_byte.get_or_insert(now);
+                    }
+                    return self.broken(kit, outcome_of_reply(error));
+                }
+            };
+            let piece = &input[at..at + used];
+            let Some(first) = self.flights.front_mut() else {
+                match event {
+                    // Nothing is awaited, so this is the server's end.
+                    Event::NeedInput => return,
+                    _ => return self.close(kit),
+                }
+            };
+            if at < input.len() {
+                first.first_byte.get_or_insert(now);
+            }
+            at += used;
+            match event {
+                Event::NeedInput => {
+                    connection.rest.extend_from_slice(&input[at..]);
+                    return;
+                }
+                Event::Head(head) => {
+                    first.status = head.status.0;
+                    first.head_bytes += used as u32;
+                    if head.status.0 == 200
+                        && let Some(files) = &kit.files
+                    {
+                        first.comparison = files.begin(first.request);
+                    }
+                }
+                Event::Body(range) => {
+                    if let (Some(files), Some(comparison)) = (&mut kit.files, &mut first.comparison) {
+                        files.compare(comparison, first.body_bytes, &piece[range.clone()]);
+                    }
+                    first.body_bytes += range.len() as u64;
+                }
+                Event::EndOfReply { keep_alive } => {
+                    let more = at < input.len() && (connection.http.awaited() == 0 || !keep_alive);
+                    let outcome = match &first.comparison {
+                        _ if more => Outcome::WrongLength,
+                        Some(comparison) => comparison.end(first.body_bytes).unwrap_or(Outcome::Reply),
+                        None => Outcome::Reply,
+                    };
+                    self.answer(kit, outcome, now);
+                    if more || !keep_alive {
+                        // Calls behind it, if there are any, go to the next connection.
+                        return self.close(kit);
+                    }
+                }
+                Event::Closed => return self.close(kit),
+            }
+        }
+    }
+
+    /// The first call in flight is over, with a whole reply.
+    fn answer(&mut self, kit: &mut Kit<'_>, outcome: Outcome, now: Nanos) {
+        let (Some(connection), Some(flight)) = (&mut self.connection, self.flights.pop_front()) else {
+            return;
+        };
+        connection.answered();
+        self.answered += 1;
+        self.replies += 1;
+        self.failed |= outcome != Outcome::Reply;
+        let call = self.call(&flight, outcome, now);
+        kit.recorder.call(&call);
+    }
+
+    /// The connection is of no more use, for this reason.
+    fn broken(&mut self, kit: &mut Kit<'_>, outcome: Outcome) {
+        let Some(first) = self.flights.front() else { return self.close(kit) };
+        let served = self.connection.as_ref().is_some_and(|connection| connection.replies > 0);
+        let untouched = first.first_byte.is_none();
+        if served && untouched && matches!(outcome, Outcome::Closed | Outcome::Reset) {
+            // The server may end a connection between replies at any time (RFC 9112 section 9.3.1).
+            self.close(kit);
+        } else {
+            self.fail(kit, outcome);
+        }
+    }
+
+    /// The first call in flight has failed.
+    fn fail(&mut self, kit: &mut Kit<'_>, outcome: Outcome) {
+        let timeout = matches!(outcome, Outcome::ConnectTimeout | Outcome::ReplyTimeout);
+        if timeout && kit.run.patience.then == AfterTimeout::Retry {
+            let now = kit.now();
+            self.failed = true;
+            if let Some(first) = self.flights.front() {
+                let call = self.call(first, outcome, now);
+                kit.recorder.call(&call);
+            }
+            self.close(kit);
+            if let Some(first) = self.flights.front_mut() {
+                // Another attempt is another call: nobody intended it earlier.
+                (first.intended, first.issued) = (now, now);
+            }
+        } else {
+            self.give_up(kit, outcome);
+            self.state = State::Over(SessionOutcome::Failed);
+        }
+    }
+
+    /// Records all calls in flight as failed, and closes the connection.
+    fn give_up(&mut self, kit: &mut Kit<'_>, outcome: Outcome) {
+        let now = kit.now();
+        let mut outcome = outcome;
+        while let Some(flight) = self.flights.pop_front() {
+            let call = self.call(&flight, outcome, now);
+            kit.recorder.call(&call);
+            if outcome != Outcome::Unfinished {
+                outcome = Outcome::Abandoned;
+            }
+        }
+        self.close(kit);
+    }
+
+    /// Closes the connection, if there is one. Calls in flight wait for the next.
+    fn close(&mut self, kit: &mut Kit<'_>) {
+        let Some(mut connection) = self.connection.take() else { return };
+        let now = kit.now();
+        kit.recorder.connection(&connection.end(now));
+        connection.rest.clear();
+        self.room = connection.rest;
+        for flight in &mut self.flights {
+            let deadline = now + kit.reply_patience(flight.request);
+            flight.send_again(now, deadline);
+        }
+    }
+
+    fn call(&self, flight: &Flight, outcome: Outcome, now: Nanos) -> Call {
+        let connection = self.connection.as_ref();
+        Call {
+            request: flight.request,
+            session: self.number,
+            position: flight.position,
+            connection: connection.map_or(u32::MAX, |connection| connection.number),
+            client_port: connection.map_or(0, |connection| connection.port),
+            intended: flight.intended,
+            issued: flight.issued,
+            connected: flight.connected,
+            send_started: flight.send_started,
+            sent: flight.sent,
+            first_byte: flight.first_byte,
+            ended: now,
+            status: flight.status,
+            request_bytes: flight.request_bytes,
+            head_bytes: flight.head_bytes,
+            body_bytes: flight.body_bytes,
+            outcome,
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Wake-ups of thousands of sessions, to the millisecond: a wheel of slots, one for each millisecond of the next few seconds.
+//!
+//! A wake-up is a promise to look, not a deadline: who is woken too early, because its deadline has moved on or lies beyond
+//! the wheel, is put in again. So a deadline that moves with each request costs nothing.
+
+use crate::record::Nanos;
+
+/// Milliseconds that the wheel spans; a power of two.
+const SLOTS: u64 = 8192;
+const NANOS_PER_SLOT: Nanos = 1_000_000;
+
+/// Which sessions are to be looked at when.
+#[derive(Debug)]
+pub(crate) struct Timers {
+    slots: Vec<Vec<u32>>,
+    /// A bit for each slot that holds something.
+    occupied: Vec<u64>,
+    /// The first slot that has not been emptied, counted from the beginning of the run.
+    next: u64,
+    /// What [`expired`](Self::expired) is handing out.
+    due: Vec<u32>,
+}
+
+impl Timers {
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: (0..SLOTS).map(|_| Vec::new()).collect(),
+            occupied: vec![0; (SLOTS / 64) as usize],
+            next: 0,
+            due: Vec::new(),
+        }
+    }
+
+    /// Has a session looked at when a time has passed, or when the wheel ends before that. Says when that will be.
+    pub(crate) fn schedule(&mut self, session: u32, at: Nanos) -> Nanos {
+        // Rounded up: nobody is woken before its time.
+        let slot = at.div_ceil(NANOS_PER_SLOT).clamp(self.next, self.next + SLOTS - 1);
+        let place = slot % SLOTS;
+        self.slots[place as usize].push(session);
+        self.occupied[(place / 64) as usize] |= 1 << (place % 64);
+        slot * NANOS_PER_SLOT
+    }
+
+    /// A session whose wake-up has come, one at a time.
+    pub(crate) fn expired(&mut self, now: Nanos) -> Option<u32> {
+        loop {
+            if let Some(session) = self.due.pop() {
+                return Some(session);
+            }
+            let present = now / NANOS_PER_SLOT + 1;
+            let Some(slot) = self.next_occupied().filter(|&slot| slot < present) else {
+                // Whatever lies in between is empty: the wheel's span begins now.
+                self.next = self.next.max(present);
+                return None;
+            };
+            self.next = slot + 1;
+            let place = (slot % SLOTS) as usize;
+            self.occupied[place / 64] &= !(1 << (place % 64));
+            // The slot gets the emptied vector, so that neither is ever allocated anew.
+            std::mem::swap(&mut self.slots[place], &mut self.due);
+        }
+    }
+
+    /// When the next wake-up comes, if there is one.
+    pub(crate) fn next(&self) -> Option<Nanos> {
+        self.next_occupied().map(|slot| slot * NANOS_PER_SLOT)
+    }
+
+    fn next_occupied(&self) -> Option<u64> {
+        let start = self.next % SLOTS;
+        let words = SLOTS / 64;
+        for step in 0..=words {
+            let word = (start / 64 + step) % words;
+            let mut bits = self.occupied[word as usize];
+            if step == 0 {
+                bits &= u64::MAX << (start % 64);
+            } else if step == words {
+                bits &= !(u64::MAX << (start % 64));
+            }
+            if bits != 0 {
+                let place = word * 64 + u64::from(bits.trailing_zeros());
+                return Some(self.next + (place + SLOTS - start) % SLOTS);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MS: Nanos = 1_000_000;
+
+    #[test]
+    fn nobody_is_woken_early_and_nobody_forgotten() {
+        let mut timers = Timers::new();
+        assert_eq!(timers.next(), None);
+        assert_eq!(timers.schedule(1, 5 * MS + 1), 6 * MS);
+        assert_eq!(timers.schedule(2, 3 * MS), 3 * MS);
+        assert_eq!(timers.next(), Some(3 * MS));
+        assert_eq!(timers.expired(3 * MS - 1), None);
+        assert_eq!(timers.expired(3 * MS), Some(2));
+        assert_eq!(timers.expired(5 * MS + 1), None);
+        assert_eq!(timers.expired(60 * MS), Some(1));
+        assert_eq!(timers.expired(60 * MS), None);
+    }
+
+    #[test]
+    fn what_lies_beyond_the_wheel_comes_up_at_its_end() {
+        let mut timers = Timers::new();
+        let at = timers.schedule(1, u64::MAX);
+        assert_eq!(at, (SLOTS - 1) * MS);
+        assert_eq!(timers.expired(at), Some(1));
+        assert_eq!(timers.schedule(1, 0), SLOTS * MS, "time that has passed comes up in the next slot");
+    }
+
+    proptest! {
+        #[test]
+        fn wakes_in_order_of_time(times in proptest::collection::vec(0_u64..20_000, 1..200), step in 1_u64..3_000) {
+            let mut timers = Timers::new();
+            let mut left: Vec<u64> = times.clone();
+            for (session, at) in times.iter().enumerate() {
+                timers.schedule(session as u32, at * MS);
+            }
+            let mut now = 0;
+            while !left.iter().all(|&at| at == u64::MAX) {
+                now += step;
+                prop_assert!(timers.next().is_some());
+                while let Some(session) = timers.expired(now * MS) {
+                    let at = times[session as usize];
+                    if at > now {
+                        timers.schedule(session, at * MS);
+                    } else {
+                        prop_assert!(at + step >= now || at + step >= now - now % step, "{at} woken at {now}");
+                        left[session as usize] = u64::MAX;
+                    }
+                }
+                for at in left.iter().filter(|&&at| at != u64::MAX) {
+                    prop_assert!(*at > now, "{at} was not woken by {now}");
+                }
+            }
+        }
+    }
+}

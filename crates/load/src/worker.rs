@@ -1,0 +1,297 @@
+//! One thread of the generator: arrivals, events and timers of its share of the sessions.
+//!
+//! A turn of its loop: the sessions whose time has come arrive; events are gathered, without waiting while an arrival is overdue;
+//! sessions whose sockets are ready go on; timers are looked at. Session `n` of the run belongs to thread `n mod threads`.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use sys::event::Events;
+use sys::process;
+
+use crate::kit::Kit;
+use crate::measures::Recorder;
+use crate::record::{Nanos, SessionOutcome};
+use crate::run::{Load, Run};
+use crate::schedule::Schedule;
+use crate::session::Session;
+use crate::timers::Timers;
+
+/// The longest wait: the word to stop is heard after it.
+const LONGEST_WAIT: Nanos = 50_000_000;
+/// After a session that failed, the next of a closed loop waits this long, or a server that is down would be asked without end.
+const PAUSE_AFTER_FAILURE: Nanos = 10_000_000;
+/// How often measures are told of the time.
+const TICK: Nanos = 100_000_000;
+
+/// What threads and their master tell each other while a run goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    /// Set to end the run now.
+    pub(crate) stop: AtomicBool,
+    /// Sessions that have arrived.
+    pub(crate) arrived: AtomicU64,
+    /// Sessions that go on.
+    pub(crate) open: AtomicU64,
+    /// Whole replies.
+    pub(crate) replies: AtomicU64,
+    /// Bytes of replies.
+    pub(crate) bytes: AtomicU64,
+    /// Calls that failed.
+    pub(crate) errors: AtomicU64,
+    /// Reply times of the last thread to tell.
+    pub(crate) p50_us: AtomicU64,
+    pub(crate) p99_us: AtomicU64,
+}
+
+/// What a thread has done.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// Its measures.
+    pub(crate) recorder: Recorder,
+    /// When it ended.
+    pub(crate) ended: Nanos,
+    /// The most sessions at a time.
+    pub(crate) most_open: u64,
+    /// CPU time in user mode and in the kernel.
+    pub(crate) cpu: (Duration, Duration),
+}
+
+/// Sessions to come.
+struct Arrivals {
+    kind: Kind,
+    /// The number of the next session.
+    number: u64,
+    step: u64,
+    count: u64,
+}
+
+enum Kind {
+    /// By a schedule; the time of the next one.
+    Scheduled(Schedule, Nanos),
+    /// As one leaves.
+    AsOneLeaves,
+}
+
+pub(crate) struct Worker<'a> {
+    kit: Kit<'a>,
+    sessions: Vec<Session>,
+    vacant: Vec<u32>,
+    timers: Timers,
+    arrivals: Arrivals,
+    signals: &'a Signals,
+    arrived: u64,
+    /// What the master has been told.
+    told: [u64; 5],
+    end: Nanos,
+    next_tick: Nanos,
+    next_percentiles: Nanos,
+}
+
+impl<'a> Worker<'a> {
+    /// Thread `number` of `threads`.
+    pub(crate) fn new(kit: Kit<'a>, signals: &'a Signals, number: usize, threads: usize) -> Self {
+        let run: &Run = kit.run;
+        let (first, step) = (number as u64, threads as u64);
+        let end = run.duration.map_or(Nanos::MAX, |duration| duration.as_nanos() as Nanos);
+        let arrivals = match &run.load {
+            Load::Arriving { rate, arrivals, seed, count } => {
+                let mut schedule = Schedule::new(rate.clone(), *arrivals, *seed);
+                let at = schedule.nth(number).unwrap_or(Nanos::MAX);
+                let kind = Kind::Scheduled(schedule, at);
+                Arrivals { kind, number: first, step, count: count.unwrap_or(u64::MAX) }
+            }
+            Load::Closed { count, .. } => {
+                Arrivals { kind: Kind::AsOneLeaves, number: first, step, count: count.unwrap_or(u64::MAX) }
+            }
+        };
+        Self {
+            kit,
+            sessions: Vec::new(),
+            vacant: Vec::new(),
+            timers: Timers::new(),
+            arrivals,
+            signals,
+            arrived: 0,
+            told: [0; 5],
+            end,
+            next_tick: TICK,
+            next_percentiles: 10 * TICK,
+        }
+    }
+
+    /// Plays until the last session is over, the time is, or somebody says so.
+    pub(crate) fn run(mut self) -> std::io::Result<Report> {
+        let mut events = Events::with_capacity(512);
+        let run: &Run = self.kit.run;
+        if let Load::Closed { connections, .. } = run.load {
+            let share = share(connections, self.arrivals.number, self.arrivals.step);
+            for _ in 0..share {
+                self.next_of_the_loop(0);
+            }
+        }
+        loop {
+            let now = self.kit.now();
+            if now >= self.end || self.signals.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            self.arrivals_due(now);
+            if self.open() == 0 && self.arrivals.over() {
+                break;
+            }
+            let wait = self.wait_at_most();
+            self.kit.epoll.wait_ns(&mut events, wait)?;
+            for at in 0..events.len() {
+                let Some(event) = events.get(at) else { break };
+                let (place, generation) = (event.token as u32, (event.token >> 32) as u32);
+                if self.sessions[place as usize].generation == generation {
+                    self.with(place, |session, kit| session.ready(kit, event));
+                }
+            }
+            let now = self.kit.now();
+            while let Some(place) = self.timers.expired(now) {
+                self.sessions[place as usize].wake_up = Nanos::MAX;
+                self.with(place, Session::due);
+            }
+            if now >= self.next_tick {
+                self.next_tick = now + TICK;
+                self.kit.recorder.tick(now);
+                self.tell();
+            }
+        }
+        for place in 0..self.sessions.len() {
+            self.kit.token = u64::MAX;
+            self.sessions[place].cut_off(&mut self.kit);
+            self.settle(place as u32);
+        }
+        let ended = self.kit.now().min(self.end);
+        self.kit.recorder.tick(ended);
+        self.tell();
+        let most_open = self.sessions.len() as u64;
+        Ok(Report { recorder: self.kit.recorder, ended, most_open, cpu: process::thread_cpu_time()? })
+    }
+
+    /// Has all sessions arrive whose time has come; those that are late come at once, one after the other.
+    fn arrivals_due(&mut self, now: Nanos) {
+        let before = self.arrived;
+        while let Kind::Scheduled(schedule, at) = &mut self.arrivals.kind
+            && *at <= now
+            && self.arrivals.number < self.arrivals.count
+        {
+            let intended = *at;
+            *at = schedule.nth(self.arrivals.step as usize - 1).unwrap_or(Nanos::MAX);
+            let number = self.arrivals.take();
+            self.arrive(number, intended);
+        }
+        self.kit.recorder.arrivals(self.arrived - before);
+    }
+
+    /// The next session of a closed loop.
+    fn next_of_the_loop(&mut self, intended: Nanos) {
+        if self.arrivals.number < self.arrivals.count {
+            let number = self.arrivals.take();
+            self.arrive(number, intended);
+        }
+    }
+
+    fn arrive(&mut self, number: u64, intended: Nanos) {
+        let place = self.vacant.pop().unwrap_or_else(|| {
+            self.sessions.push(Session::vacant());
+            self.sessions.len() as u32 - 1
+        });
+        self.arrived += 1;
+        self.with(place, |session, kit| session.arrive(kit, number as u32, intended));
+    }
+
+    /// Lets a session do something, and sees to what it waits for then.
+    fn with(&mut self, place: u32, work: impl FnOnce(&mut Session, &mut Kit<'a>)) {
+        let session = &mut self.sessions[place as usize];
+        self.kit.token = u64::from(session.generation) << 32 | u64::from(place);
+        work(session, &mut self.kit);
+        self.settle(place);
+    }
+
+    fn settle(&mut self, place: u32) {
+        let session = &mut self.sessions[place as usize];
+        let now = self.kit.now();
+        if let Some(end) = session.end(now) {
+            self.kit.recorder.session(&end);
+            session.leave();
+            self.vacant.push(place);
+            if matches!(self.arrivals.kind, Kind::AsOneLeaves) && end.outcome != SessionOutcome::Unfinished {
+                let pause = if end.outcome == SessionOutcome::Failed { PAUSE_AFTER_FAILURE } else { 0 };
+                self.next_of_the_loop(now + pause);
+            }
+        } else if session.deadline < session.wake_up {
+            session.wake_up = self.timers.schedule(place, session.deadline);
+        }
+    }
+
+    fn open(&self) -> u64 {
+        (self.sessions.len() - self.vacant.len()) as u64
+    }
+
+    /// How long nothing is due, in nanoseconds.
+    fn wait_at_most(&self) -> Nanos {
+        let arrival = match &self.arrivals.kind {
+            Kind::Scheduled(_, at) if self.arrivals.number < self.arrivals.count => *at,
+            _ => Nanos::MAX,
+        };
+        let timer = self.timers.next().unwrap_or(Nanos::MAX);
+        let next = arrival.min(timer).min(self.next_tick).min(self.end);
+        next.saturating_sub(self.kit.now()).min(LONGEST_WAIT)
+    }
+
+    /// Tells the master what has changed.
+    fn tell(&mut self) {
+        let shown = self.kit.recorder.shown();
+        let now = [self.arrived, self.open(), shown.replies, shown.bytes, shown.errors];
+        let Signals { arrived, open, replies, bytes, errors, .. } = self.signals;
+        for ((signal, now), told) in
+            [arrived, open, replies, bytes, errors].into_iter().zip(now).zip(self.told)
+        {
+            // Wraps around where the number has gone down, and is right again in the sum.
+            signal.fetch_add(now.wrapping_sub(told), Ordering::Relaxed);
+        }
+        self.told = now;
+        // Going through a histogram takes a while: once a second.
+        let time = self.kit.now();
+        if time >= self.next_percentiles {
+            self.next_percentiles = time + 10 * TICK;
+            let (p50, p99) = self.kit.recorder.shown_percentiles_us();
+            self.signals.p50_us.store(p50, Ordering::Relaxed);
+            self.signals.p99_us.store(p99, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Arrivals {
+    fn take(&mut self) -> u64 {
+        let number = self.number;
+        self.number += self.step;
+        number
+    }
+
+    fn over(&self) -> bool {
+        self.number >= self.count
+    }
+}
+
+/// How many of `all` fall to a thread.
+fn share(all: u32, thread: u64, threads: u64) -> u64 {
+    (u64::from(all) + threads - 1 - thread) / threads
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up() {
+        for (all, threads) in [(1, 1), (7, 3), (64, 2), (2, 5), (15_000, 4)] {
+            let sum: u64 = (0..threads).map(|thread| share(all, thread, threads)).sum();
+            assert_eq!(sum, u64::from(all));
+            assert!(share(all, 0, threads) - share(all, threads - 1, threads) <= 1);
+        }
+    }
+}

@@ -22,7 +22,7 @@ pub use clients::{ByClient, CLIENTS, Tally};
 pub use kinds::{ByKind, Kind, Kinds, OfKind};
 pub use live::{Live, Snapshot};
 pub use rates::{Rates, SAMPLE};
-pub use sizes::{BySize, SizeClass};
+pub use sizes::{BySize, OfClass, SizeClass};
 pub use times::{Interval, Moments, Times};
 
 /// What a recorder has to know beforehand.

@@ -17,15 +17,23 @@ pub use table::render as table;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use workload::session::{Builder, Request};
+
     use super::{Facts, Machine, RunOutcome};
     pub(super) use crate::measures::tests::call;
-    use crate::measures::{Measures, Recorder, Scope};
+    use crate::measures::{Kinds, Measures, Recorder, Scope};
     use crate::record::{ConnectionEnd, Outcome, SessionEnd, SessionOutcome};
 
     /// Ten seconds of ten sessions of one call each, every tenth of which times out.
     pub(super) fn sample() -> (Measures, Facts) {
         const MS: u64 = 1_000_000;
-        let mut recorder = Recorder::new(Scope { warm_up: 0, requests: 1, intervals: false }, None);
+        let mut log = Builder::new();
+        log.call(Request::default());
+        let kinds = Arc::new(Kinds::of(&log.finish()));
+        let scope = Scope { warm_up: 0, requests: 1, intervals: false };
+        let mut recorder = Recorder::new(scope, None).with_kinds(&kinds);
         for number in 0..100 {
             let began = number * 100 * MS;
             let failed = number % 10 == 9;

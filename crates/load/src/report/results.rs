@@ -4,7 +4,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::Facts;
-use crate::measures::{Measures, Moments, SizeClass, Times};
+use super::verification::{self, Check, Rules};
+use crate::measures::{self, Kind, Measures, Moments, OfClass, SizeClass, Times};
 use crate::record::Outcome;
 
 /// The version of the schema: changes when something is removed or comes to mean something else.
@@ -29,6 +30,9 @@ pub struct Results<'a> {
     timeout_time_ms: Distribution,
     lateness_ms: Distribution,
     by_size: Vec<OfSize>,
+    sizes: Vec<OfExactSize>,
+    by_kind: Vec<OfKind>,
+    checks: Vec<Checked>,
 }
 
 #[derive(Debug, Serialize)]
@@ -83,6 +87,33 @@ struct OfSize {
     timeouts: u64,
     bytes: u64,
     reply_time_ms: Distribution,
+}
+
+#[derive(Debug, Serialize)]
+struct OfExactSize {
+    bytes: u64,
+    calls: u64,
+    replies: u64,
+    timeouts: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct OfKind {
+    method: &'static str,
+    dynamic: bool,
+    calls: u64,
+    timeouts: u64,
+    statuses: Map<String, Value>,
+    reply_time_ms: Distribution,
+}
+
+#[derive(Debug, Serialize)]
+struct Checked {
+    rule: &'static str,
+    holds: bool,
+    found: f64,
+    allowed: f64,
+    remark: String,
 }
 
 /// A histogram in a few numbers.
@@ -146,7 +177,6 @@ impl<'a> Results<'a> {
         let rate = |count: u64| count as f64 / seconds;
         let outcomes =
             Outcome::ALL.map(|outcome| (outcome.name().to_owned(), measures.outcomes.of(outcome).into()));
-        let statuses = measures.statuses.iter().enumerate();
         Self {
             schema: SCHEMA,
             valid: invalid.is_empty(),
@@ -187,9 +217,7 @@ impl<'a> Results<'a> {
                 head_bytes: measures.head_bytes,
                 body_bytes: measures.body_bytes,
                 body_mbps: measures.body_bytes as f64 * 8.0 / 1e6 / seconds,
-                statuses: statuses
-                    .map(|(class, &count)| (format!("{}xx", class + 1), count.into()))
-                    .collect(),
+                statuses: by_class(&measures.statuses),
             },
             reply_time_ms: (&measures.reply_times).into(),
             corrected_reply_time_ms: (&measures.corrected_times).into(),
@@ -198,6 +226,9 @@ impl<'a> Results<'a> {
             timeout_time_ms: (&measures.timeout_times).into(),
             lateness_ms: (&measures.lateness).into(),
             by_size: SizeClass::ALL.map(|class| of_size(measures, class)).into(),
+            sizes: sizes(measures),
+            by_kind: measures.by_kind.each().map(of_kind).collect(),
+            checks: checks(measures),
         }
     }
 }
@@ -212,6 +243,51 @@ fn of_size(measures: &Measures, class: SizeClass) -> OfSize {
         bytes: of.bytes,
         reply_time_ms: measures.by_size.times(class).into(),
     }
+}
+
+/// Sizes beyond this many say nothing that their classes don't.
+const MOST_SIZES: usize = 256;
+
+fn sizes(measures: &Measures) -> Vec<OfExactSize> {
+    let sizes = measures.by_size.each_size();
+    if sizes.len() > MOST_SIZES {
+        return Vec::new();
+    }
+    let of = |(bytes, of): (u64, OfClass)| OfExactSize {
+        bytes,
+        calls: of.calls,
+        replies: of.replies,
+        timeouts: of.timeouts,
+    };
+    sizes.into_iter().map(of).collect()
+}
+
+fn of_kind((kind, of): (Kind, &measures::OfKind)) -> OfKind {
+    OfKind {
+        method: kind.method_name(),
+        dynamic: kind.dynamic,
+        calls: of.calls,
+        timeouts: of.timeouts,
+        statuses: by_class(&of.statuses),
+        reply_time_ms: (&of.times).into(),
+    }
+}
+
+fn checks(measures: &Measures) -> Vec<Checked> {
+    let checks = verification::check(measures, None, Rules::default());
+    let checked = |check: Check| Checked {
+        rule: check.rule,
+        holds: check.holds(),
+        found: check.found,
+        allowed: check.allowed,
+        remark: check.remark,
+    };
+    checks.into_iter().map(checked).collect()
+}
+
+fn by_class(statuses: &[u64; 5]) -> Map<String, Value> {
+    let statuses = statuses.iter().enumerate();
+    statuses.map(|(class, &count)| (format!("{}xx", class + 1), count.into())).collect()
 }
 
 /// The results as text, indented.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::verification::{self, Rules};
 use super::{Facts, RunOutcome};
 use crate::measures::{Measures, SizeClass, Times};
 use crate::record::Outcome;
@@ -86,6 +87,13 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt:
         }
     }
 
+    if measures.by_kind.each().count() > 1 {
+        for (kind, of) in measures.by_kind.each().filter(|(_, of)| of.calls > 0) {
+            let made = if kind.dynamic { "dynamic" } else { "static" };
+            row(text, &format!("{} {made}", kind.method_name()), &of.times)?;
+        }
+    }
+
     let cpu: f64 = cpu_s.iter().map(|(user, system)| user + system).sum();
     let busy = cpu / facts.outcome.duration_s.max(f64::MIN_POSITIVE) / facts.cpus.len() as f64 * 100.0;
     let per_reply = cpu * 1e6 / (measures.replies().max(1) as f64);
@@ -102,6 +110,14 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt:
     )?;
     for reason in facts.reasons_against(measures) {
         writeln!(text, "INVALID: {reason}")?;
+    }
+    for check in verification::check(measures, None, Rules::default()).iter().filter(|check| !check.holds()) {
+        let (found, allowed) = (check.found * 100.0, check.allowed * 100.0);
+        writeln!(
+            text,
+            "BREAKS A RULE: {}, {found:.2}% where {allowed:.0}% are allowed ({})",
+            check.rule, check.remark
+        )?;
     }
     Ok(())
 }

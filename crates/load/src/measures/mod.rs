@@ -11,6 +11,7 @@ mod clients;
 mod kinds;
 mod live;
 mod rates;
+mod seconds;
 mod sizes;
 mod times;
 
@@ -22,6 +23,7 @@ pub use clients::{ByClient, CLIENTS, Tally};
 pub use kinds::{ByKind, Kind, Kinds, OfKind};
 pub use live::{Live, Snapshot};
 pub use rates::{Rates, SAMPLE};
+pub use seconds::{Confidence, Second, Seconds};
 pub use sizes::{BySize, OfClass, SizeClass};
 pub use times::{Interval, Moments, Times};
 
@@ -105,6 +107,8 @@ pub struct Measures {
     pub transfer_times: Times,
     /// Timeouts, from issue to when the client gave up.
     pub timeout_times: Times,
+    /// What happened in each second of the run, the warm-up left out.
+    pub seconds: Seconds,
     /// Calls, replies and times by the size of what was asked for.
     pub by_size: BySize,
     /// The same by size and client.
@@ -282,6 +286,7 @@ impl Measures {
             response_times: Times::new(),
             transfer_times: Times::new(),
             timeout_times: Times::new(),
+            seconds: Seconds::new(),
             by_size: BySize::new(requests),
             by_client: ByClient::new(requests),
             by_kind: ByKind::default(),
@@ -364,6 +369,7 @@ impl Measures {
             Outcome::ConnectTimeout | Outcome::ReplyTimeout => self.timeout_times.record(since(call.issued)),
             _ => {}
         }
+        self.seconds.call(call);
         self.by_size.take(call);
         self.by_client.take(call);
         self.by_kind.take(call);
@@ -385,6 +391,7 @@ impl Measures {
 
     fn session(&mut self, session: &SessionEnd) {
         self.sessions += 1;
+        self.seconds.session(session);
         self.lateness.record(session.started.saturating_sub(session.intended));
         let seconds = session.ended.saturating_sub(session.started) as f64 / 1e9;
         match session.outcome {
@@ -429,6 +436,7 @@ impl Measures {
         add_all(&mut self.session_lengths, &other.session_lengths);
         self.reply_rates.take_in(&other.reply_rates);
         self.session_rates.take_in(&other.session_rates);
+        self.seconds.take_in(&other.seconds);
         self.by_size.take_in(&other.by_size);
         self.by_client.take_in(&other.by_client);
         self.by_kind.take_in(&other.by_kind);

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::Facts;
 use super::verification::{self, Check, Rules};
-use crate::measures::{self, Kind, Measures, Moments, OfClass, SizeClass, Times};
+use crate::measures::{self, Kind, Measures, Moments, OfClass, Second, SizeClass, Times};
 use crate::record::Outcome;
 
 /// The version of the schema: changes when something is removed or comes to mean something else.
@@ -33,6 +33,7 @@ pub struct Results<'a> {
     sizes: Vec<OfExactSize>,
     by_kind: Vec<OfKind>,
     checks: Vec<Checked>,
+    seconds: Vec<OfSecond>,
 }
 
 #[derive(Debug, Serialize)]
@@ -114,6 +115,24 @@ struct Checked {
     found: f64,
     allowed: f64,
     remark: String,
+}
+
+#[derive(Debug, Serialize)]
+struct OfSecond {
+    arrived: u64,
+    replies: u64,
+    timeouts: u64,
+    errors: u64,
+    bytes: u64,
+    mean_reply_time_ms: f64,
+}
+
+impl From<&Second> for OfSecond {
+    fn from(second: &Second) -> Self {
+        let Second { arrived, replies, timeouts, errors, bytes, reply_time } = *second;
+        let mean_reply_time_ms = reply_time as f64 / 1e6 / replies.max(1) as f64;
+        Self { arrived, replies, timeouts, errors, bytes, mean_reply_time_ms }
+    }
 }
 
 /// A histogram in a few numbers.
@@ -229,6 +248,7 @@ impl<'a> Results<'a> {
             sizes: sizes(measures),
             by_kind: measures.by_kind.each().map(of_kind).collect(),
             checks: checks(measures),
+            seconds: measures.seconds.each().iter().map(Into::into).collect(),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! section 4.2; Harji et al. 2012, section 4).
 
 use super::Joined;
-use crate::measures::{CLIENTS, Measures};
+use crate::measures::{CLIENTS, Confidence, Measures};
 
 /// What is allowed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,10 +85,7 @@ pub fn check(measures: &Measures, joined: Option<Joined>, rules: Rules) -> Vec<C
     let worst =
         sizes.iter().max_by(|a, b| part(a.1.timeouts, a.1.calls).total_cmp(&part(b.1.timeouts, b.1.calls)));
     let (size, worst) = worst.map_or((0, 0.0), |(size, of)| (*size, part(of.timeouts, of.calls)));
-    let times = &measures.reply_times;
-    let error = 1.96 * times.deviation_ms() / (times.count().max(1) as f64).sqrt();
-    let uncertainty = if times.mean_ms() > 0.0 { error / times.mean_ms() } else { 0.0 };
-    vec![
+    let mut checks = vec![
         Check { rule: "timeouts", found: part(late, read), allowed: rules.timeouts, remark },
         Check {
             rule: "timeouts of a size",
@@ -103,13 +100,20 @@ pub fn check(measures: &Measures, joined: Option<Joined>, rules: Rules) -> Vec<C
             allowed: rules.unfairness,
             remark: format!("{size} bytes against {:.2}% of all", mean * 100.0),
         },
-        Check {
-            rule: "uncertainty of the mean",
-            found: uncertainty,
-            allowed: rules.uncertainty,
-            remark: format!("{:.3} ms +- {error:.3} ms, if replies are independent", times.mean_ms()),
-        },
-    ]
+    ];
+    checks.extend(of_the_mean(measures, rules));
+    checks
+}
+
+/// Nothing can be told of a run with replies in few seconds only.
+fn of_the_mean(measures: &Measures, rules: Rules) -> Option<Check> {
+    let Confidence { mean_ms, error_ms } = measures.seconds.confidence()?;
+    Some(Check {
+        rule: "uncertainty of the mean",
+        found: error_ms / mean_ms,
+        allowed: rules.uncertainty,
+        remark: format!("{mean_ms:.3} ms +- {error_ms:.3} ms with 95% confidence"),
+    })
 }
 
 /// The fewest calls of a client for a size of which a part can be told.
@@ -160,7 +164,25 @@ mod tests {
             (1, 9000, Outcome::Reply, 99),
             (1, 0, Outcome::ReplyTimeout, 1),
         ];
-        assert_eq!(found(&calls, None), [(0.01, true), (0.01, true), (0.01, true), (0.0, true), (0.0, true)]);
+        assert_eq!(found(&calls, None), [(0.01, true), (0.01, true), (0.01, true), (0.0, true)]);
+    }
+
+    #[test]
+    fn a_mean_is_uncertain_while_it_moves() {
+        let mut recorder = Recorder::new(Scope { warm_up: 0, requests: 1, intervals: false }, None);
+        for second in 0..30 {
+            recorder.call(&call(
+                Outcome::Reply,
+                second * 1_000_000_000,
+                second * 1_000_000_000 + 1_000_000 + second,
+            ));
+        }
+        let steady = |recorder| {
+            let checks = check(&Measures::merge(vec![recorder]), None, Rules::default());
+            checks.iter().find(|check| check.rule == "uncertainty of the mean").map(Check::holds)
+        };
+        let few = Recorder::new(Scope { warm_up: 0, requests: 1, intervals: false }, None);
+        assert_eq!((steady(recorder), steady(few)), (Some(true), None));
     }
 
     #[test]

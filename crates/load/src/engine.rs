@@ -73,7 +73,7 @@ pub struct Finished {
 }
 
 /// How far a run is.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Since it began.
     pub elapsed: Duration,
@@ -83,10 +83,8 @@ pub struct Progress {
     pub open: u64,
     /// Replies, bytes and errors so far.
     pub shown: Shown,
-    /// Reply times so far in milliseconds, as the last thread to tell has them.
-    pub p50_ms: f64,
-    /// See above.
-    pub p99_ms: f64,
+    /// Reply times so far.
+    pub reply_times: Snapshot,
 }
 
 /// The CPUs of a run that nobody chose any for: the last one that this process may use, as servers tend to be on the first.
@@ -151,14 +149,8 @@ impl Running {
                 bytes: read(&self.signals.bytes),
                 errors: read(&self.signals.errors),
             },
-            p50_ms: read(&self.signals.p50_us) as f64 / 1e3,
-            p99_ms: read(&self.signals.p99_us) as f64 / 1e3,
+            reply_times: Snapshot::of(self.live.iter().map(Arc::as_ref)),
         }
-    }
-
-    /// Reply times so far, coarsely.
-    pub fn reply_times(&self) -> Snapshot {
-        Snapshot::of(self.live.iter().map(Arc::as_ref))
     }
 
     /// Whether all threads are done.

@@ -39,9 +39,6 @@ pub(crate) struct Signals {
     pub(crate) bytes: AtomicU64,
     /// Calls that failed.
     pub(crate) errors: AtomicU64,
-    /// Reply times of the last thread to tell.
-    pub(crate) p50_us: AtomicU64,
-    pub(crate) p99_us: AtomicU64,
 }
 
 /// What a thread has done.
@@ -85,7 +82,6 @@ pub(crate) struct Worker<'a> {
     told: [u64; 5],
     end: Nanos,
     next_tick: Nanos,
-    next_percentiles: Nanos,
 }
 
 impl<'a> Worker<'a> {
@@ -116,7 +112,6 @@ impl<'a> Worker<'a> {
             told: [0; 5],
             end,
             next_tick: TICK,
-            next_percentiles: 10 * TICK,
         }
     }
 
@@ -254,14 +249,6 @@ impl<'a> Worker<'a> {
             signal.fetch_add(now.wrapping_sub(told), Ordering::Relaxed);
         }
         self.told = now;
-        // Going through a histogram takes a while: once a second.
-        let time = self.kit.now();
-        if time >= self.next_percentiles {
-            self.next_percentiles = time + 10 * TICK;
-            let (p50, p99) = self.kit.recorder.shown_percentiles_us();
-            self.signals.p50_us.store(p50, Ordering::Relaxed);
-            self.signals.p99_us.store(p99, Ordering::Relaxed);
-        }
     }
 }
 

@@ -163,6 +163,7 @@ fn ours(server: SocketAddr) -> String {
                 .map(|(user, system)| (user.as_secs_f64(), system.as_secs_f64()))
                 .collect(),
             stolen_s: 0.0,
+            server_log: None,
         },
     };
     report::httperf(&finished.measures, &facts)

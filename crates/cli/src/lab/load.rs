@@ -176,7 +176,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let calls =
         options.calls.as_ref().map(|path| CallWriter::create(path).with_context(|| cannot_write(path)));
     let keep = Keep { warm_up: options.warm_up, intervals: options.hdr.is_some(), calls: calls.transpose()? };
-    let server_log = match &options.server_log {
+    let mut server_log = match &options.server_log {
         Some(path) => Some(
             ServerLog::begin(path)
                 .map_err(|error| BadInput(format!("--server-log {}: {error}", path.display())))?,
@@ -190,9 +190,18 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let began = SystemTime::now();
     let running = engine::start(run, keep).map_err(unusable)?;
     let mut watcher = Watcher::new(duration, facts.asked_sessions_per_s);
+    let mut before_measuring = true;
     while !running.is_over() {
         thread::sleep(Duration::from_millis(50));
-        watcher.show(running.progress());
+        let progress = running.progress();
+        if let Some(server) = &mut server_log
+            && before_measuring
+            && progress.elapsed >= options.warm_up
+        {
+            server.skip_to_end().context("cannot read the server's log")?;
+            before_measuring = false;
+        }
+        watcher.show(progress);
         if interrupted.load(Ordering::Relaxed) {
             running.stop();
         }
@@ -204,9 +213,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     facts.began_unix_s = began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     facts.outcome = outcome(&finished, options, rate, interrupted, Steal::of(&cpus).since(before));
     let joined = server_log.map(|server| server.join(&log, &finished.measures)).transpose();
-    let joined = joined.context("cannot read the server's log")?;
+    facts.outcome.server_log = joined.context("cannot read the server's log")?;
     write_reports(options, &finished, &facts, began)?;
-    print(options, &finished, &facts, joined);
+    print(options, &finished, &facts);
     let valid = facts.reasons_against(&finished.measures).is_empty();
     Ok(if valid { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }
@@ -373,6 +382,7 @@ fn outcome(
         due_sessions: due,
         cpu_s: finished.cpu.iter().map(|(user, system)| (user.as_secs_f64(), system.as_secs_f64())).collect(),
         stolen_s,
+        server_log: None,
     }
 }
 
@@ -389,7 +399,7 @@ fn write_reports(options: &Options, finished: &Finished, facts: &Facts, began: S
     Ok(())
 }
 
-fn print(options: &Options, finished: &Finished, facts: &Facts, joined: Option<Joined>) {
+fn print(options: &Options, finished: &Finished, facts: &Facts) {
     let measures = &finished.measures;
     match options.format {
         Format::Table => print!("{}", report::table(measures, facts)),
@@ -399,6 +409,7 @@ fn print(options: &Options, finished: &Finished, facts: &Facts, joined: Option<J
     // What scripts read stays as it is; these lines are for people.
     let say =
         |line: String| if options.format == Format::Table { println!("{line}") } else { eprintln!("{line}") };
+    let joined = facts.outcome.server_log;
     if let Some(Joined { issued, read, never_read, too_slow, odd_lines }) = joined {
         say(format!(
             "server's log  read {read} of {issued} calls; never read {never_read}, read and too slow {too_slow}, odd lines {odd_lines}"

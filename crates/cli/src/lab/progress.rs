@@ -36,17 +36,18 @@ impl Watcher {
         if self.bar.is_none() && self.said.elapsed() < EVERY {
             return;
         }
-        let before = self.before.unwrap_or_default();
+        let before = self.before.clone().unwrap_or_default();
         let seconds = now.elapsed.saturating_sub(before.elapsed).as_secs_f64().max(1e-3);
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+        let time = |percent| now.reply_times.percentile_ms_since(&before.reply_times, percent).unwrap_or(0.0);
         let asked = self.asked.map_or_else(String::new, |asked| format!(" of {asked:.0} asked"));
         let message = format!(
             "{:.0} sessions/s{asked}, {:.0} replies/s, {:.1} Mbps, p50 {:.2} ms, p99 {:.2} ms, {} errors, {} open",
             rate(now.arrived, before.arrived),
             rate(now.shown.replies, before.shown.replies),
             rate(now.shown.bytes, before.shown.bytes) * 8.0 / 1e6,
-            now.p50_ms,
-            now.p99_ms,
+            time(50.0),
+            time(99.0),
             now.shown.errors,
             now.open
         );

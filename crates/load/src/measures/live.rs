@@ -3,6 +3,7 @@
 //! A recorder is the only writer of its counts, so that it neither locks nor waits: plain loads and stores of relaxed atomics.
 //! Whoever reads them sees some moment or other of each, which is good enough for a line on a terminal.
 
+use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::record::Nanos;
@@ -18,8 +19,8 @@ pub struct Live {
     counts: Box<[AtomicU64; PLACES]>,
 }
 
-/// Reply times of all recorders at a moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Reply times of all recorders at a moment; before the first there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     counts: Vec<u64>,
 }
@@ -53,7 +54,8 @@ impl Snapshot {
     /// The time in milliseconds that so many percent (0 to 100) of the replies since an earlier moment did not exceed; `None` if
     /// there was none.
     pub fn percentile_ms_since(&self, before: &Self, percent: f64) -> Option<f64> {
-        let new = || self.counts.iter().zip(&before.counts).map(|(now, then)| now.saturating_sub(*then));
+        let earlier = || before.counts.iter().copied().chain(iter::repeat(0));
+        let new = || self.counts.iter().zip(earlier()).map(|(now, then)| now.saturating_sub(then));
         let all: u64 = new().sum();
         let wanted = ((percent / 100.0 * all as f64).ceil() as u64).max(1);
         let mut sum = 0;
@@ -95,6 +97,7 @@ mod tests {
         let (one, other) = (Live::default(), Live::default());
         let before = Snapshot::of([&one, &other]);
         assert_eq!(before.percentile_ms_since(&before, 50.0), None);
+        assert_eq!(before.percentile_ms_since(&Snapshot::default(), 50.0), None);
         for _ in 0..99 {
             one.record(1_000_000);
         }

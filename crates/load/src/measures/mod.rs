@@ -251,12 +251,6 @@ impl Recorder {
         }
     }
 
-    /// The 50th and the 99th percentile of reply times so far, in microseconds.
-    pub fn shown_percentiles_us(&self) -> (u64, u64) {
-        let times = &self.measures.reply_times;
-        ((times.percentile_ms(50.0) * 1e3) as u64, (times.percentile_ms(99.0) * 1e3) as u64)
-    }
-
     /// Counts so far.
     pub fn shown(&self) -> Shown {
         self.shown

@@ -4,6 +4,7 @@ use std::fs;
 
 use serde::Serialize;
 
+use super::Joined;
 use crate::measures::Measures;
 use crate::record::Outcome as CallOutcome;
 
@@ -63,6 +64,8 @@ pub struct Outcome {
     pub cpu_s: Vec<(f64, f64)>,
     /// Seconds that the hypervisor took from the threads' CPUs.
     pub stolen_s: f64,
+    /// What the server's log says about the calls, if it was given.
+    pub server_log: Option<Joined>,
 }
 
 /// What figures can't be read without.

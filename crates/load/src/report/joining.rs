@@ -10,11 +10,12 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use workload::session::SessionLog;
 
 use crate::measures::Measures;
 
-/// A server's log, as of the start of a run.
+/// A server's log, as of the start of the time that is measured.
 #[derive(Debug)]
 pub struct ServerLog {
     path: PathBuf,
@@ -22,7 +23,7 @@ pub struct ServerLog {
 }
 
 /// What became of the calls that timed out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Joined {
     /// Calls of the measured time.
     pub issued: u64,
@@ -44,6 +45,16 @@ impl ServerLog {
     /// There is no such file.
     pub fn begin(path: &Path) -> io::Result<Self> {
         Ok(Self { path: path.to_owned(), from: std::fs::metadata(path)?.len() })
+    }
+
+    /// Notes its end anew: the warm-up is over.
+    ///
+    /// # Errors
+    ///
+    /// The file is there no more.
+    pub fn skip_to_end(&mut self) -> io::Result<()> {
+        self.from = std::fs::metadata(&self.path)?.len();
+        Ok(())
     }
 
     /// Joins what the server has written since.
@@ -122,9 +133,11 @@ mod tests {
         let path = directory.path().join("access.log");
         let line = |target: &str| format!("127.0.0.1 - - [x] \"GET {target} HTTP/1.1\" 200 5 \"-\" \"x\"\n");
         std::fs::write(&path, line("/a")).unwrap();
-        let server = ServerLog::begin(&path).unwrap();
+        let mut server = ServerLog::begin(&path).unwrap();
+        std::fs::write(&path, line("/a") + &line("/a")).unwrap();
+        server.skip_to_end().unwrap();
         let text = [line("/a"), line("/a"), line("/b"), line("/other"), "odd\n".to_owned()].concat();
-        std::fs::write(&path, line("/a") + &text).unwrap();
+        std::fs::write(&path, line("/a") + &line("/a") + &text).unwrap();
 
         let mut log = Builder::new();
         for uri in ["/a", "/b"] {

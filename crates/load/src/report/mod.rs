@@ -21,7 +21,7 @@ mod tests {
 
     use workload::session::{Builder, Request};
 
-    use super::{Facts, Machine, RunOutcome};
+    use super::{Facts, Joined, Machine, RunOutcome};
     pub(super) use crate::measures::tests::call;
     use crate::measures::{Kinds, Measures, Recorder, Scope};
     use crate::record::{ConnectionEnd, Outcome, SessionEnd, SessionOutcome};
@@ -83,6 +83,7 @@ mod tests {
                 due_sessions: Some(100),
                 cpu_s: vec![(1.0, 1.0)],
                 stolen_s: 0.0,
+                server_log: Some(Joined::default()),
             },
         };
         (measures, facts)

@@ -247,7 +247,7 @@ impl<'a> Results<'a> {
             by_size: SizeClass::ALL.map(|class| of_size(measures, class)).into(),
             sizes: sizes(measures),
             by_kind: measures.by_kind.each().map(of_kind).collect(),
-            checks: checks(measures),
+            checks: checks(measures, run),
             seconds: measures.seconds.each().iter().map(Into::into).collect(),
         }
     }
@@ -293,8 +293,8 @@ fn of_kind((kind, of): (Kind, &measures::OfKind)) -> OfKind {
     }
 }
 
-fn checks(measures: &Measures) -> Vec<Checked> {
-    let checks = verification::check(measures, None, Rules::default());
+fn checks(measures: &Measures, run: &Facts) -> Vec<Checked> {
+    let checks = verification::check(measures, run.outcome.server_log, Rules::default());
     let checked = |check: Check| Checked {
         rule: check.rule,
         holds: check.holds(),

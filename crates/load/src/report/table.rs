@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use super::verification::{self, Rules};
 use super::{Facts, RunOutcome};
 use crate::measures::{Measures, SizeClass, Times};
 use crate::record::Outcome;
@@ -110,14 +109,6 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt:
     )?;
     for reason in facts.reasons_against(measures) {
         writeln!(text, "INVALID: {reason}")?;
-    }
-    for check in verification::check(measures, None, Rules::default()).iter().filter(|check| !check.holds()) {
-        let (found, allowed) = (check.found * 100.0, check.allowed * 100.0);
-        writeln!(
-            text,
-            "BREAKS A RULE: {}, {found:.2}% where {allowed:.0}% are allowed ({})",
-            check.rule, check.remark
-        )?;
     }
     Ok(())
 }

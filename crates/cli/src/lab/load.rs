@@ -212,7 +212,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let interrupted = interrupted.load(Ordering::Relaxed);
     facts.began_unix_s = began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     facts.outcome = outcome(&finished, options, rate, interrupted, Steal::of(&cpus).since(before));
-    let joined = server_log.map(|server| server.join(&log, &finished.measures)).transpose();
+    let joined =
+        server_log.map(|server| server.settle().and_then(|()| server.join(&log, &finished.measures)));
+    let joined = joined.transpose();
     facts.outcome.server_log = joined.context("cannot read the server's log")?;
     write_reports(options, &finished, &facts, began)?;
     print(options, &finished, &facts);

@@ -10,6 +10,7 @@ mod calls;
 mod clients;
 mod kinds;
 mod live;
+mod pressure;
 mod rates;
 mod seconds;
 mod sizes;
@@ -17,11 +18,14 @@ mod times;
 
 use std::sync::Arc;
 
+use pressure::Account;
+
 use crate::record::{Call, ConnectionEnd, Nanos, Outcome, SessionEnd, SessionOutcome};
 pub use calls::{CallLog, CallWriter};
 pub use clients::{ByClient, CLIENTS, Tally};
 pub use kinds::{ByKind, Kind, Kinds, OfKind};
 pub use live::{Live, Snapshot};
+pub use pressure::Pressure;
 pub use rates::{Rates, SAMPLE};
 pub use seconds::{Confidence, Second, Seconds};
 pub use sizes::{BySize, OfClass, SizeClass};
@@ -49,6 +53,9 @@ pub struct Recorder {
     /// Replies and bytes so far, for those who watch.
     shown: Shown,
     live: Arc<Live>,
+    /// This thread's account at the last whole second.
+    account: Option<Account>,
+    next_second: Nanos,
 }
 
 /// Counts that are shown while a run goes on.
@@ -138,6 +145,8 @@ pub struct Measures {
     pub lateness: Times,
     /// The most sessions that one thread had arrive at once, because they were overdue: httperf's burst length.
     pub longest_burst: u64,
+    /// Whether threads had the CPU time that they wanted.
+    pub pressure: Pressure,
     /// Histograms of corrected times, for each second and thread.
     pub intervals: Vec<Interval>,
 }
@@ -177,6 +186,8 @@ impl Recorder {
             interval_began: 0,
             shown: Shown::default(),
             live: Arc::default(),
+            account: None,
+            next_second: scope.warm_up,
         }
     }
 
@@ -238,13 +249,21 @@ impl Recorder {
     /// Told about ten times a second what time it is.
     pub fn tick(&mut self, now: Nanos) {
         const SECOND: Nanos = 1_000_000_000;
+        if now >= self.next_second {
+            self.next_second = now + SECOND;
+            let account = Account::of_this_thread(now);
+            if let (Some(before), Some(account)) = (self.account, account) {
+                self.measures.pressure.add(before, account);
+            }
+            self.account = account;
+        }
         if let Some(calls) = &mut self.calls {
             calls.tick();
         }
         if let Some(times) = &mut self.interval
             && now / SECOND > self.interval_began / SECOND
         {
-            // Once a second, not for each call: the one place that allocates.
+            // Once a second, not for each call: here it may allocate.
             let times = std::mem::take(times);
             self.measures.intervals.push(Interval { began: self.interval_began, ended: now, times });
             self.interval_began = now;
@@ -295,6 +314,7 @@ impl Measures {
             session_lengths: vec![0; LONGEST_SESSION + 1],
             lateness: Times::new(),
             longest_burst: 0,
+            pressure: Pressure::default(),
             intervals: Vec::new(),
         }
     }
@@ -418,6 +438,7 @@ impl Measures {
         self.head_bytes += other.head_bytes;
         self.body_bytes += other.body_bytes;
         self.sessions += other.sessions;
+        self.pressure.take_in(&other.pressure);
         self.longest_burst = self.longest_burst.max(other.longest_burst);
         self.completed += other.completed;
         self.failed += other.failed;

@@ -87,6 +87,8 @@ pub struct Machine {
 const LATE_MS: f64 = 5.0;
 /// Part of its time that a thread may be busy before its core is short.
 const BUSY: f64 = 0.97;
+/// Part of the seconds in which a thread may want its core all the time, to run or because somebody else does.
+const SATURATED: f64 = 0.05;
 /// Part of the arrivals that may be missing.
 const MISSING: f64 = 0.01;
 /// Part of the time that may be stolen.
@@ -107,6 +109,16 @@ impl Facts {
             if busy > BUSY {
                 reasons.push(format!("the generator's CPU {cpu} was saturated ({:.0}% busy)", busy * 100.0));
             }
+        }
+        let pressure = &measures.pressure;
+        if reasons.is_empty() && pressure.saturated_part() > SATURATED {
+            reasons.push(format!(
+                "the generator's CPU was saturated in {} of {} seconds (it ran for {:.1} s and waited for {:.1} s)",
+                pressure.saturated,
+                pressure.seconds,
+                pressure.ran as f64 / 1e9,
+                pressure.waited as f64 / 1e9
+            ));
         }
         let late = measures.lateness.percentile_ms(99.9);
         if due_sessions.is_some() && late > LATE_MS {

@@ -9,11 +9,18 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use workload::session::SessionLog;
 
 use crate::measures::Measures;
+
+/// A log that has not grown for so long is complete.
+const QUIET: Duration = Duration::from_millis(1500);
+/// Somebody else may use the server, too.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// A server's log, as of the start of the time that is measured.
 #[derive(Debug)]
@@ -54,6 +61,24 @@ impl ServerLog {
     /// The file is there no more.
     pub fn skip_to_end(&mut self) -> io::Result<()> {
         self.from = std::fs::metadata(&self.path)?.len();
+        Ok(())
+    }
+
+    /// Waits until the server has written what it keeps back: servers gather lines for about a second.
+    ///
+    /// # Errors
+    ///
+    /// The file is there no more.
+    pub fn settle(&self) -> io::Result<()> {
+        let began = Instant::now();
+        let (mut length, mut changed) = (std::fs::metadata(&self.path)?.len(), began);
+        while changed.elapsed() < QUIET && began.elapsed() < LONGEST_WAIT {
+            thread::sleep(QUIET / 10);
+            let now = std::fs::metadata(&self.path)?.len();
+            if now != length {
+                (length, changed) = (now, Instant::now());
+            }
+        }
         Ok(())
     }
 

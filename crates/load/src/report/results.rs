@@ -29,6 +29,7 @@ pub struct Results<'a> {
     transfer_time_ms: Distribution,
     timeout_time_ms: Distribution,
     lateness_ms: Distribution,
+    generator: Generator,
     by_size: Vec<OfSize>,
     sizes: Vec<OfExactSize>,
     by_kind: Vec<OfKind>,
@@ -88,6 +89,17 @@ struct OfSize {
     timeouts: u64,
     bytes: u64,
     reply_time_ms: Distribution,
+}
+
+#[derive(Debug, Serialize)]
+struct Generator {
+    cpu_us_per_call: f64,
+    seconds: u64,
+    saturated_seconds: u64,
+    waited_s: f64,
+    most_wanted: f64,
+    longest_burst: u64,
+    most_open_connections: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -244,6 +256,7 @@ impl<'a> Results<'a> {
             transfer_time_ms: (&measures.transfer_times).into(),
             timeout_time_ms: (&measures.timeout_times).into(),
             lateness_ms: (&measures.lateness).into(),
+            generator: generator(measures, run),
             by_size: SizeClass::ALL.map(|class| of_size(measures, class)).into(),
             sizes: sizes(measures),
             by_kind: measures.by_kind.each().map(of_kind).collect(),
@@ -290,6 +303,23 @@ fn of_kind((kind, of): (Kind, &measures::OfKind)) -> OfKind {
         timeouts: of.timeouts,
         statuses: by_class(&of.statuses),
         reply_time_ms: (&of.times).into(),
+    }
+}
+
+fn generator(measures: &Measures, run: &Facts) -> Generator {
+    let pressure = &measures.pressure;
+    // CPU time is known of the whole run, calls of the measured time.
+    let cpu_s: f64 = run.outcome.cpu_s.iter().map(|(user, system)| user + system).sum();
+    let per_s = cpu_s / run.outcome.duration_s.max(f64::MIN_POSITIVE);
+    let calls_per_s = measures.issued as f64 / run.measured_s();
+    Generator {
+        cpu_us_per_call: if measures.issued == 0 { 0.0 } else { per_s * 1e6 / calls_per_s },
+        seconds: pressure.seconds,
+        saturated_seconds: pressure.saturated,
+        waited_s: pressure.waited as f64 / 1e9,
+        most_wanted: pressure.most,
+        longest_burst: measures.longest_burst,
+        most_open_connections: measures.most_open,
     }
 }
 

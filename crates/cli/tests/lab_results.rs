@@ -1,0 +1,234 @@
+//! `sluicelab load` against a real `sluice serve`: what is written agrees with itself, and with what the server says.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Two sessions, one of them with a file that is not there.
+const SESSIONS: &str = "/a\n/b\n\n/a think=0.01\n/none\n/a?dynamic\n";
+
+struct Server {
+    child: Child,
+    url: String,
+    directory: TempDir,
+}
+
+impl Server {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = directory.path().join("root");
+        fs::create_dir(&root).expect("a directory");
+        fs::write(root.join("a"), [b'a'; 1000]).expect("a file");
+        fs::write(root.join("b"), "b".repeat(20_000)).expect("a file");
+        fs::write(directory.path().join("sessions"), SESSIONS).expect("a file");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_sluice"))
+            .current_dir(directory.path())
+            .args([
+                "serve",
+                "root",
+                "--listen",
+                "127.0.0.1:0",
+                "--status",
+                "off",
+                "--access-log",
+                "access.log",
+            ])
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
+        let mut line = String::new();
+        BufReader::new(child.stderr.as_mut().expect("a pipe")).read_line(&mut line).expect("a line");
+        let url =
+            line.split_whitespace().find(|word| word.starts_with("http://")).expect("an address").to_owned();
+        Self { child, url, directory }
+    }
+
+    fn load(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluicelab"));
+        command.current_dir(self.directory.path()).args(["load", "--target", &self.url]).args(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn json(&self, name: &str) -> Value {
+        serde_json::from_slice(&fs::read(self.path(name)).expect("a file")).expect("JSON")
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.directory.path().join(name)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn every_form_of_the_results_says_the_same() {
+    let server = Server::start();
+    let output = server
+        .load(&[
+            "--sessions",
+            "sessions",
+            "--session-rate",
+            "200",
+            "--session-count",
+            "200",
+            "--timeout",
+            "5s",
+        ])
+        .args([
+            "--json",
+            "results.json",
+            "--calls",
+            "calls.csv",
+            "--hdr",
+            "log.hdr",
+            "--server-log",
+            "access.log",
+        ])
+        .output()
+        .expect("the generator runs");
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
+
+    let results = server.json("results.json");
+    // Half of the sessions have two calls, the other half three.
+    assert_eq!(results["calls"]["issued"], 500, "{results:#}");
+    assert_eq!(results["replies"]["count"], 500);
+    assert_eq!(results["replies"]["statuses"]["4xx"], 100);
+    assert_eq!(results["sessions"]["completed"], 200);
+    assert_eq!(results["reply_time_ms"]["count"], 500);
+    let kinds = results["by_kind"].as_array().expect("an array");
+    let kinds: Vec<_> =
+        kinds.iter().map(|kind| (kind["dynamic"].as_bool(), kind["calls"].as_u64())).collect();
+    assert_eq!(kinds, [(Some(false), Some(400)), (Some(true), Some(100))]);
+    let of_size = |bytes: u64| {
+        let sizes = results["sizes"].as_array().expect("an array");
+        sizes.iter().find(|size| size["bytes"] == bytes).map(|size| size["calls"].as_u64().expect("a number"))
+    };
+    assert_eq!((of_size(1000), of_size(20_000)), (Some(300), Some(100)));
+    let seconds = results["seconds"].as_array().expect("an array");
+    let sum = |name: &str| seconds.iter().map(|second| second[name].as_u64().expect("a number")).sum::<u64>();
+    assert_eq!((sum("arrived"), sum("replies"), sum("timeouts")), (200, 500, 0));
+    let log = &results["run"]["outcome"]["server_log"];
+    assert_eq!(
+        (log["read"].as_u64(), log["never_read"].as_u64(), log["odd_lines"].as_u64()),
+        (Some(500), Some(0), Some(0))
+    );
+
+    let calls = fs::read_to_string(server.path("calls.csv")).expect("a file");
+    let (names, calls) = calls.split_once('\n').expect("lines");
+    let column = |name: &str| names.split(',').position(|found| found == name).expect("a column");
+    let rows: Vec<Vec<&str>> = calls.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows.len(), 500);
+    let sum =
+        |name: &str| rows.iter().map(|row| row[column(name)].parse::<u64>().expect("a number")).sum::<u64>();
+    assert_eq!(Some(sum("body_bytes")), results["replies"]["body_bytes"].as_u64());
+    assert_eq!(Some(sum("head_bytes")), results["replies"]["head_bytes"].as_u64());
+    assert!(rows.iter().all(|row| row[column("outcome")] == "reply" && row[column("client_port")] != "0"));
+
+    let intervals = fs::read_to_string(server.path("log.hdr")).expect("a file");
+    assert!(intervals.lines().filter(|line| !line.starts_with('#')).count() >= 1, "{intervals}");
+
+    let text = String::from_utf8(output.stdout).expect("text");
+    for words in ["sessions     200 arrived", "requests     500 sent", "server's log  read 500 of 500 calls"]
+    {
+        assert!(text.contains(words), "{words}\n{text}");
+    }
+}
+
+#[test]
+fn an_interrupted_run_reports_what_it_has() {
+    let server = Server::start();
+    let child = server
+        .load(&[
+            "--connections",
+            "4",
+            "--duration",
+            "10min",
+            "--json",
+            "results.json",
+            "--calls",
+            "calls.csv",
+        ])
+        .spawn()
+        .expect("the generator starts");
+    let calls = server.path("calls.csv");
+    wait_for(&calls, 100_000);
+    kill_process(Pid::from_child(&child), Signal::INT).expect("a signal");
+    let output = child.wait_with_output().expect("the generator ends");
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
+    let results = server.json("results.json");
+    assert_eq!(results["run"]["outcome"]["interrupted"], true);
+    let issued = results["calls"]["issued"].as_u64().expect("a number");
+    assert!(issued > 1000, "{issued}");
+    let lines = fs::read_to_string(calls).expect("a file").lines().count() as u64;
+    assert_eq!(lines, issued + 1);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("interrupted"), "{output:?}");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told_by_every_form() {
+    let server = Server::start();
+    let formats = |format: &str| {
+        // Port 1 of loopback: nobody listens there.
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluicelab"));
+        command.args([
+            "load",
+            "--target",
+            "http://127.0.0.1:1",
+            "--rate",
+            "100",
+            "--duration",
+            "1s",
+            "--arrivals",
+            "fixed",
+        ]);
+        let output: Output = command.args(["--format", format]).output().expect("the generator runs");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    drop(server);
+    let results: Value = serde_json::from_str(&formats("json")).expect("JSON");
+    let refused = results["calls"]["outcomes"]["refused"].as_u64().expect("a number");
+    assert!((99..=101).contains(&refused), "{results:#}");
+    assert_eq!(results["calls"]["errors"].as_u64(), Some(refused));
+    assert!(formats("httperf").contains("connrefused 1"), "{}", formats("httperf"));
+    assert!(formats("table").contains("refused"), "{}", formats("table"));
+}
+
+#[test]
+fn the_doctor_looks_at_the_machine() {
+    let run = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_sluicelab")).arg("doctor").args(arguments).output();
+        let output = output.expect("the doctor comes");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let findings: Value = serde_json::from_str(&run(&["--json"])).expect("JSON");
+    for name in ["descriptors", "local ports", "backlog", "kernel", "stolen time", "lateness"] {
+        let found = findings["findings"].as_array().expect("an array");
+        assert!(found.iter().any(|finding| finding["name"] == name), "{name}: {findings:#}");
+    }
+    assert!(run(&[]).contains("lateness"));
+}
+
+fn wait_for(path: &Path, bytes: u64) {
+    for _ in 0..600 {
+        if fs::metadata(path).is_ok_and(|file| file.len() >= bytes) {
+            return;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    panic!("{} does not grow to {bytes} bytes", path.display());
+}

@@ -1,0 +1,118 @@
+//! Whether the generator had the CPU time that it wanted, second by second.
+//!
+//! A thread that is busy all the time, or that stands in line for its core behind others, issues requests late and notices
+//! replies late: what is measured then is the generator. An average over the run would hide the seconds in which that was so.
+
+use std::fs;
+
+use crate::record::Nanos;
+
+/// Part of a second that a thread may want its core for.
+const SATURATED: f64 = 0.97;
+/// What is shorter than this is not judged.
+const SHORTEST: Nanos = 900_000_000;
+
+/// Seconds of all threads, after the warm-up.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pressure {
+    /// Seconds that were looked at.
+    pub seconds: u64,
+    /// Seconds in which a thread ran, or waited for its core, all the time.
+    pub saturated: u64,
+    /// Time spent running.
+    pub ran: Nanos,
+    /// Time spent waiting for the core although there was something to do.
+    pub waited: Nanos,
+    /// The largest part of a second for which a thread wanted its core.
+    pub most: f64,
+}
+
+/// A thread's account as of some moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Account {
+    at: Nanos,
+    ran: Nanos,
+    waited: Nanos,
+}
+
+impl Account {
+    /// That of the calling thread (`/proc/thread-self/schedstat`, proc(5)); `None` where the kernel keeps none.
+    pub(super) fn of_this_thread(now: Nanos) -> Option<Self> {
+        Self::parse(now, &fs::read_to_string("/proc/thread-self/schedstat").ok()?)
+    }
+
+    fn parse(at: Nanos, text: &str) -> Option<Self> {
+        let mut fields = text.split_ascii_whitespace().map(str::parse);
+        Some(Self { at, ran: fields.next()?.ok()?, waited: fields.next()?.ok()? })
+    }
+}
+
+impl Pressure {
+    /// Takes in what a thread did from one moment to another.
+    pub(super) fn add(&mut self, from: Account, to: Account) {
+        let time = to.at.saturating_sub(from.at);
+        if time < SHORTEST {
+            return;
+        }
+        let (ran, waited) = (to.ran.saturating_sub(from.ran), to.waited.saturating_sub(from.waited));
+        let part = (ran + waited) as f64 / time as f64;
+        self.seconds += 1;
+        self.saturated += u64::from(part > SATURATED);
+        self.ran += ran;
+        self.waited += waited;
+        self.most = self.most.max(part.min(1.0));
+    }
+
+    pub(super) fn take_in(&mut self, other: &Self) {
+        self.seconds += other.seconds;
+        self.saturated += other.saturated;
+        self.ran += other.ran;
+        self.waited += other.waited;
+        self.most = self.most.max(other.most);
+    }
+
+    /// The part of the seconds that were saturated.
+    pub fn saturated_part(&self) -> f64 {
+        if self.seconds == 0 { 0.0 } else { self.saturated as f64 / self.seconds as f64 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Nanos = 1_000_000;
+
+    #[test]
+    fn waiting_for_the_core_is_pressure_as_well() {
+        let at = |at: u64, ran: u64, waited: u64| Account { at: at * MS, ran: ran * MS, waited: waited * MS };
+        let mut pressure = Pressure::default();
+        pressure.add(at(0, 0, 0), at(1000, 400, 100));
+        pressure.add(at(1000, 400, 100), at(2000, 900, 590));
+        pressure.add(at(2000, 900, 590), at(2100, 1000, 590));
+        let expected = Pressure { seconds: 2, saturated: 1, ran: 900 * MS, waited: 590 * MS, most: 0.99 };
+        assert_eq!(pressure, expected);
+        let mut both = Pressure::default();
+        both.take_in(&pressure);
+        both.take_in(&pressure);
+        assert_eq!((both.seconds, both.saturated_part()), (4, 0.5));
+    }
+
+    #[test]
+    fn accounts_are_read_as_the_kernel_writes_them() {
+        assert_eq!(Account::parse(7, "123 45 6\n"), Some(Account { at: 7, ran: 123, waited: 45 }));
+        assert_eq!(Account::parse(7, "123"), None);
+        assert_eq!(Account::parse(7, "x y"), None);
+    }
+
+    #[test]
+    fn computing_is_accounted_for() {
+        let Some(before) = Account::of_this_thread(0) else { return };
+        let began = std::time::Instant::now();
+        while began.elapsed().as_millis() < 30 {
+            std::hint::black_box(0);
+        }
+        let after = Account::of_this_thread(30 * MS).unwrap();
+        assert!(after.ran > before.ran, "{before:?} {after:?}");
+    }
+}

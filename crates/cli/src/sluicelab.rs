@@ -22,6 +22,11 @@ struct Sluicelab {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Write the files that a server is to serve
+    Fileset(lab::fileset::Options),
+    /// Write session files for httperf and for `sluicelab load`
+    #[command(subcommand)]
+    Sessions(lab::sessions::Options),
     /// Load servers, and measure what they do
     Load(Box<lab::load::Options>),
     /// Tell what this machine can and cannot measure, and what to do about it
@@ -30,6 +35,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Sluicelab::parse().command {
+        Command::Fileset(options) => lab::fileset::run(&options),
+        Command::Sessions(options) => lab::sessions::run(&options),
         Command::Load(options) => lab::load::run(&options),
         Command::Doctor(command) => command.run().map(|()| ExitCode::SUCCESS),
     };

@@ -1,8 +1,10 @@
 //! The subcommands of sluicelab, a file for each, and what they share.
 
 pub(crate) mod doctor;
+pub(crate) mod fileset;
 pub(crate) mod load;
 mod progress;
+pub(crate) mod sessions;
 mod units;
 
 /// What was typed, or a file that was named, is not acceptable.

@@ -78,3 +78,37 @@ impl Watcher {
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
+
+/// Long work with a known end, counted in bytes.
+pub(super) struct Bar {
+    shown: Option<ProgressBar>,
+    all: u64,
+    began: Instant,
+    said: Instant,
+}
+
+impl Bar {
+    pub(super) fn bytes(all: u64) -> Self {
+        let template = "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+        let shown = stderr().is_terminal().then(|| ProgressBar::new(all).with_style(style(template)));
+        Self { shown, all, began: Instant::now(), said: Instant::now() }
+    }
+
+    pub(super) fn show(&mut self, done: u64) {
+        if let Some(bar) = &self.shown {
+            bar.set_position(done);
+        } else if self.said.elapsed() >= EVERY {
+            self.said = Instant::now();
+            let rate = done as f64 / self.began.elapsed().as_secs_f64();
+            let left = (self.all - done) as f64 / rate.max(1.0);
+            let (done, all) = (done as f64 / 1e6, self.all as f64 / 1e6);
+            eprintln!("{done:.0} of {all:.0} MB, {:.0} MB/s, {left:.0} s left", rate / 1e6);
+        }
+    }
+
+    pub(super) fn end(self) {
+        if let Some(bar) = self.shown {
+            bar.finish_and_clear();
+        }
+    }
+}

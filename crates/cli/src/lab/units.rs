@@ -21,6 +21,24 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+/// A size such as `4096`, `16KiB`, `1 MB`.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let allowed = "allowed: sizes such as 4096, 16KiB, 1MB, 3.2GB";
+    let (number, unit) = split(text);
+    let factor = match unit {
+        "" | "B" => 1.0,
+        "KB" | "kB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        "KiB" => 1024.0,
+        "MiB" => 1_048_576.0,
+        "GiB" => 1_073_741_824.0,
+        _ => return Err(allowed.to_owned()),
+    };
+    let bytes = number.parse::<f64>().ok().map(|number| number * factor);
+    bytes.filter(|bytes| (0.0..=1e15).contains(bytes)).map(|bytes| bytes as u64).ok_or(allowed.to_owned())
+}
+
 /// A rate: `250`, or steps such as `0-500:30s,500:1min,100` (from and to, for a time; the last may go on).
 pub(super) fn rate(text: &str) -> Result<Rate, String> {
     let allowed = "allowed: a number above 0 such as 250, or steps such as 0-500:30s,500:1min,100 (from-to:time; the last goes on)";
@@ -109,10 +127,12 @@ mod tests {
     fn units_mean_what_they_say() {
         let times = ["500ms", "2.5 s", "20", "5min", "0"].map(|text| time(text).unwrap().as_millis());
         assert_eq!(times, [500, 2_500, 20_000, 300_000, 0]);
+        let sizes = ["4096", "16KiB", "1 MB", "3.2GB"].map(|text| size(text).unwrap());
+        assert_eq!(sizes, [4096, 16_384, 1_000_000, 3_200_000_000]);
         assert_eq!(cpus("0-2,5,1").unwrap().0, [0, 1, 2, 5]);
         assert_eq!(sources("127.0.0.254-127.0.1.1").unwrap().0.len(), 4);
         for wrong in ["", "x", "-1s", "5 days", "nan", "inf"] {
-            assert!(time(wrong).is_err(), "{wrong}");
+            assert!(time(wrong).is_err() && size(wrong).is_err(), "{wrong}");
         }
         for wrong in ["", "a", "3-1", "5000", "1-"] {
             assert!(cpus(wrong).is_err(), "{wrong}");

@@ -1,0 +1,145 @@
+//! `sluicelab fileset`: writes the files that a server is to serve.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, Result};
+use clap::{Args, ValueEnum};
+use workload::fileset::FileSet;
+use workload::manifest::FileSetManifest;
+use workload::specweb99::{DIRECTORY_BYTES, PRESETS};
+use workload::support;
+use workload::writer::{self, WriteError};
+
+use super::BadInput;
+use super::progress::Bar;
+use super::units;
+
+/// What is to be written.
+#[derive(Args)]
+#[command(after_help = presets())]
+pub(crate) struct Options {
+    /// The kind of files
+    #[arg(value_enum)]
+    kind: Kind,
+
+    /// The directory to write to, a server's document root; made if it is missing
+    #[arg(long, value_name = "DIR")]
+    root: PathBuf,
+
+    /// Directories: of specweb99, of 36 files and 5,119,484 bytes each; of support's downloads, of 16 files and 68 MB
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = ["total", "preset"])]
+    directories: Option<u32>,
+
+    /// As many directories as fit into so much, such as 500MB
+    #[arg(long, value_name = "SIZE", value_parser = units::size, conflicts_with = "preset")]
+    total: Option<u64>,
+
+    /// A set of the papers, by the name below
+    #[arg(long, value_name = "NAME")]
+    preset: Option<String>,
+
+    /// What the bytes of the files are made from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Compare the files that are there with what they should be, and write nothing
+    #[arg(long)]
+    check: bool,
+}
+
+/// What files are like.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Kind {
+    /// SPECweb99's static files: 36 sizes from 102 to 921,600 bytes in each directory
+    Specweb99,
+    /// The static files of SPECweb2009's Support workload: images, and downloads up to 38 MB
+    Support,
+    /// One file of 1,024 bytes, which fits into a packet with its head
+    OnePacket,
+    /// One file of 1 KiB
+    Single,
+    /// 32 KiB to 4 MiB, each twice the one before
+    Fixed,
+}
+
+/// Writes them, or goes on with it.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let manifest = FileSetManifest::new(set(options)?, options.seed);
+    if options.check {
+        let wrong = writer::compare(&options.root, &manifest);
+        for path in wrong.iter().take(20) {
+            eprintln!("sluicelab: {path} is not what it should be");
+        }
+        println!("{} files, {} wrong", manifest.files, wrong.len());
+        return Ok(ExitCode::from(u8::from(!wrong.is_empty())));
+    }
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let handler = Arc::clone(&interrupted);
+    ctrlc::set_handler(move || handler.store(true, Ordering::Relaxed)).context("cannot attend to Ctrl-C")?;
+    let mut bar = Bar::bytes(manifest.bytes);
+    let written = writer::write(&options.root, &manifest, |written| {
+        bar.show(written.bytes);
+        !interrupted.load(Ordering::Relaxed)
+    });
+    bar.end();
+    match written {
+        Ok(written) => {
+            let root = options.root.display();
+            println!(
+                "{root}: {} files, {} bytes ({} were there)",
+                written.files, written.bytes, written.kept
+            );
+            println!("sha256 {}", manifest.sha256);
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error @ WriteError::Another(_)) => Err(BadInput(format!("--root: {error}")).into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn set(options: &Options) -> Result<FileSet> {
+    let sized = matches!(options.kind, Kind::Specweb99 | Kind::Support);
+    if !sized && (options.directories.is_some() || options.total.is_some()) {
+        let what = "--directories and --total: only specweb99 and support have directories";
+        return Err(BadInput(what.to_owned()).into());
+    }
+    if options.preset.is_some() && options.kind != Kind::Specweb99 {
+        return Err(BadInput("--preset: only specweb99 has presets".to_owned()).into());
+    }
+    let directories = |bytes: u64, usual: u32| match (options.directories, options.total) {
+        (Some(directories), _) => Ok(directories),
+        (None, Some(total)) if total >= bytes => Ok((total / bytes) as u32),
+        (None, Some(total)) => Err(BadInput(format!("--total {total}: a directory alone has {bytes} bytes"))),
+        (None, None) => Ok(usual),
+    };
+    Ok(match options.kind {
+        Kind::Specweb99 => match &options.preset {
+            Some(name) => FileSet::Specweb99 { directories: preset(name)? },
+            None => FileSet::Specweb99 { directories: directories(DIRECTORY_BYTES, 32)? },
+        },
+        Kind::Support => FileSet::Support { directories: directories(support::DIRECTORY_BYTES, 4)? },
+        Kind::OnePacket => FileSet::OnePacket,
+        Kind::Single => FileSet::Single,
+        Kind::Fixed => FileSet::fixed(),
+    })
+}
+
+fn preset(name: &str) -> Result<u32, BadInput> {
+    let found = PRESETS.iter().find(|preset| preset.name == name);
+    found.map(|preset| preset.directories).ok_or_else(|| {
+        let allowed = PRESETS.map(|preset| preset.name).join(", ");
+        BadInput(format!("--preset {name}: allowed: {allowed}"))
+    })
+}
+
+fn presets() -> String {
+    let lines = PRESETS.iter().map(|preset| format!("  {:<12} {}\n", preset.name, preset.source));
+    let lines: String = lines.collect();
+    format!(
+        "Presets of specweb99:\n{lines}\nWriting can be interrupted; the same command goes on with it. DIR/.sluicelab.json then says \
+         what the set is."
+    )
+}

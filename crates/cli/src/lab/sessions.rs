@@ -1,0 +1,221 @@
+//! `sluicelab sessions`: writes session files, drawn for a file set or taken from an access log.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, Subcommand, ValueEnum};
+use workload::check::Check;
+use workload::fileset::FileSet;
+use workload::manifest::{FileSetManifest, SessionsManifest};
+use workload::offtimes::OffTimes;
+use workload::session::SessionLog;
+use workload::{replay, simple, specweb99, support, wsesslog};
+
+use super::{BadInput, units};
+
+/// What sessions are like.
+#[derive(Subcommand)]
+#[command(
+    after_help = "The files are in the syntax of httperf's --wsesslog. FILE.manifest.json says what is in them."
+)]
+pub(crate) enum Options {
+    /// SPECweb99's: 30% of one request, the others of 5 to 15, for files by Zipf's law
+    Specweb99(Specweb99),
+    /// People who look for a driver, page by page with images, and some download one
+    Support(Support),
+    /// One request for the file of one packet
+    OnePacket(Plain),
+    /// One request for the file of 1 KiB
+    Single(Plain),
+    /// One request for each of the sizes
+    Fixed(Plain),
+    /// What clients did by an access log, so that a server can be loaded with yesterday's traffic
+    Replay(Replay),
+}
+
+/// Which files, how many sessions, where to.
+#[derive(Args)]
+pub(crate) struct Draw {
+    /// The root of a set of this kind that `sluicelab fileset` has written
+    #[arg(long, value_name = "DIR")]
+    fileset: PathBuf,
+
+    /// How many sessions
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    count: u32,
+
+    /// What they are drawn from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+#[derive(Args)]
+pub(crate) struct Specweb99 {
+    #[command(flatten)]
+    draw: Draw,
+
+    /// Pauses within sessions: none, those of the 2007 paper (3 s and 0.343 s), or SURGE's distributions
+    #[arg(long, value_enum, value_name = "SPEC", default_value = "none")]
+    off_times: OffTimesName,
+}
+
+#[derive(Args)]
+pub(crate) struct Support {
+    #[command(flatten)]
+    draw: Draw,
+
+    /// The part of the dynamic requests that static files of the same size replace, 0 to 1 (Hashemian 2014: 0.2, 0.4, 0.6)
+    #[arg(long, value_name = "PART", default_value_t = 0.0, value_parser = part)]
+    replaced: f64,
+}
+
+#[derive(Args)]
+pub(crate) struct Plain {
+    /// The root of a set of this kind that `sluicelab fileset` has written
+    #[arg(long, value_name = "DIR")]
+    fileset: PathBuf,
+
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+#[derive(Args)]
+pub(crate) struct Replay {
+    /// An access log in the combined format (Apache, nginx, ours)
+    #[arg(value_name = "LOG")]
+    log: PathBuf,
+
+    /// After such a pause a client's next request begins another session
+    #[arg(long, value_name = "TIME", default_value = "30min", value_parser = units::time)]
+    gap: Duration,
+
+    /// Play pauses so many times as fast, 0.01 to 1000
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = factor)]
+    speed_up: f64,
+
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum OffTimesName {
+    None,
+    Fixed,
+    Surge,
+}
+
+/// Writes them, with a manifest.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    match options {
+        Options::Specweb99(options) => run_specweb99(options),
+        Options::Support(options) => run_support(options),
+        Options::OnePacket(options) => run_plain(options, "one-packet"),
+        Options::Single(options) => run_plain(options, "single"),
+        Options::Fixed(options) => run_plain(options, "fixed"),
+        Options::Replay(replay) => run_replay(replay),
+    }
+}
+
+fn run_specweb99(options: &Specweb99) -> Result<ExitCode> {
+    let FileSet::Specweb99 { directories } = file_set(&options.draw.fileset, "specweb99")? else {
+        return Err(another_set(&options.draw.fileset, "specweb99"));
+    };
+    let off_times = match options.off_times {
+        OffTimesName::None => OffTimes::None,
+        OffTimesName::Fixed => OffTimes::Fixed,
+        OffTimesName::Surge => OffTimes::Surge,
+    };
+    let Draw { count, seed, ref out, .. } = options.draw;
+    let (log, checks) = specweb99::sessions(specweb99::Sessions { directories, count, seed, off_times });
+    write(out, "specweb99", Some(seed), &log, checks)
+}
+
+fn run_support(options: &Support) -> Result<ExitCode> {
+    let FileSet::Support { directories } = file_set(&options.draw.fileset, "support")? else {
+        return Err(another_set(&options.draw.fileset, "support"));
+    };
+    let Draw { count, seed, ref out, .. } = options.draw;
+    let replaced = options.replaced;
+    let (log, checks) = support::sessions(support::Sessions { directories, count, seed, replaced });
+    write(out, "support", Some(seed), &log, checks)
+}
+
+fn run_plain(options: &Plain, kind: &str) -> Result<ExitCode> {
+    let set = file_set(&options.fileset, kind)?;
+    write(&options.out, kind, None, &simple::sessions(&set), Vec::new())
+}
+
+/// The set in a directory, which must be of that kind.
+fn file_set(root: &Path, kind: &str) -> Result<FileSet> {
+    let set = FileSetManifest::read(root).map_err(|error| BadInput(format!("--fileset: {error}")))?.set;
+    if set.name() == kind { Ok(set) } else { Err(another_set(root, kind)) }
+}
+
+fn another_set(root: &Path, kind: &str) -> anyhow::Error {
+    BadInput(format!("--fileset {}: holds no set of the kind {kind}", root.display())).into()
+}
+
+fn run_replay(options: &Replay) -> Result<ExitCode> {
+    let name = options.log.display();
+    let text = fs::read(&options.log).map_err(|error| BadInput(format!("{name}: {error}")))?;
+    let replayed = replay::sessions(&text, options.gap, options.speed_up);
+    for (line, reason) in replayed.odd.iter().take(10) {
+        eprintln!("sluicelab: {name}: line {line}: {reason}");
+    }
+    if !replayed.odd.is_empty() {
+        eprintln!("sluicelab: {name}: {} lines left out", replayed.odd.len());
+    }
+    if replayed.log.is_empty() {
+        return Err(BadInput(format!("{name}: there is no request in it that can be played again")).into());
+    }
+    write(&options.out, "replay", None, &replayed.log, Vec::new())
+}
+
+fn write(
+    out: &Path,
+    kind: &str,
+    seed: Option<u64>,
+    log: &SessionLog,
+    checks: Vec<Check>,
+) -> Result<ExitCode> {
+    let mut text = Vec::new();
+    wsesslog::write(&mut text, log)?;
+    let cannot = || format!("cannot write {}", out.display());
+    fs::write(out, &text).with_context(cannot)?;
+    let broken: Vec<_> = checks.iter().filter(|check| !check.holds()).cloned().collect();
+    let manifest = SessionsManifest::new(kind, seed, log, &text, checks);
+    manifest.write(out).with_context(cannot)?;
+    println!(
+        "{}: {} sessions, {} calls of {} different requests, {} frequencies checked",
+        out.display(),
+        manifest.sessions,
+        manifest.calls,
+        manifest.requests,
+        manifest.checks.len()
+    );
+    for Check { what, asked, got, tolerance } in &broken {
+        eprintln!(
+            "sluicelab: {what}: {asked:.4} asked, {got:.4} got, {tolerance:.4} allowed; try another seed"
+        );
+    }
+    Ok(ExitCode::from(u8::from(!broken.is_empty())))
+}
+
+fn part(text: &str) -> Result<f64, String> {
+    let part = text.parse().ok().filter(|part| (0.0..=1.0).contains(part));
+    part.ok_or_else(|| "allowed: a number from 0 to 1".to_owned())
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok().filter(|factor| (0.01..=1000.0).contains(factor));
+    factor.ok_or_else(|| "allowed: a number from 0.01 to 1000".to_owned())
+}

@@ -30,6 +30,9 @@ pub enum RunError {
     /// There is nothing to compare a reply with.
     #[error(transparent)]
     NoFile(#[from] NoFile),
+    /// The priority is not to be had.
+    #[error("real-time priority is not allowed: {0}; it needs CAP_SYS_NICE, or ulimit -r above 0")]
+    NoRealTime(io::Error),
     /// A step that needs the kernel's consent failed.
     #[error("cannot {step}: {source}")]
     System {
@@ -121,6 +124,9 @@ pub fn start(run: Run, keep: Keep) -> Result<Running, RunError> {
         live.push(recorder.live());
         prepared.push((files, recorder));
     }
+    if run.realtime {
+        may_run_in_real_time()?;
+    }
     let began = clock::monotonic_ns();
     let mut threads = Vec::new();
     for (number, (files, recorder)) in prepared.into_iter().enumerate() {
@@ -128,12 +134,21 @@ pub fn start(run: Run, keep: Keep) -> Result<Running, RunError> {
         let thread = thread::Builder::new().name(format!("load-{number}")).spawn(move || {
             process::pin_to_cpus(&[run.cpus[number]])?;
             process::set_timer_slack_ns(1)?;
+            if run.realtime {
+                process::run_in_real_time()?;
+            }
             let kit = Kit::new(&run, &requests, files, recorder, began)?;
             Worker::new(kit, &signals, number, run.cpus.len()).run()
         });
         threads.push(thread.map_err(|source| RunError::System { step: "start a thread", source })?);
     }
     Ok(Running { signals, threads, began, calls: keep.calls, live })
+}
+
+/// Tries it on a thread of its own, which the run is not worse for.
+fn may_run_in_real_time() -> Result<(), RunError> {
+    let tried = thread::spawn(process::run_in_real_time).join();
+    tried.expect("asking for a priority does not panic").map_err(RunError::NoRealTime)
 }
 
 impl Running {

@@ -157,6 +157,7 @@ mod tests {
             },
             verify: None,
             cpus: vec![0],
+            realtime: false,
         }
     }
 

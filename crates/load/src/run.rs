@@ -31,6 +31,8 @@ pub struct Run {
     pub verify: Option<PathBuf>,
     /// One thread for each of these CPUs, pinned to it. Not empty.
     pub cpus: Vec<usize>,
+    /// Have the threads run before all others of their cores, so that kernels that are slow to switch do not make them late.
+    pub realtime: bool,
 }
 
 /// How sessions come.

@@ -132,6 +132,7 @@ fn ours(server: SocketAddr) -> String {
         patience,
         verify: None,
         cpus: vec![sys::process::allowed_cpus().unwrap()[0]],
+        realtime: false,
     };
     let finished = engine::start(run, Keep::default()).unwrap().finish().unwrap();
     let facts = Facts {
@@ -152,6 +153,7 @@ fn ours(server: SocketAddr) -> String {
         reply_timeout_s: PATIENCE.as_secs_f64(),
         verified: false,
         cpus: vec![0],
+        realtime: false,
         machine: Machine::this(),
         outcome: RunOutcome {
             duration_s: finished.ended as f64 / 1e9,

@@ -116,6 +116,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "LIST", value_parser = units::cpus, help_heading = "Clients")]
     cpus: Option<Several<usize>>,
 
+    /// Run before all others of these CPUs, to be punctual on kernels that are slow to switch; not on the server's CPUs. Needs
+    /// root, or ulimit -r
+    #[arg(long, help_heading = "Clients")]
+    realtime: bool,
+
     /// Compare every byte of every 200 reply to a GET with the file of its name in this directory
     #[arg(long, value_name = "DIR", help_heading = "Results")]
     verify: Option<PathBuf>,
@@ -321,6 +326,7 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
         reply_timeout_s: options.timeout.as_secs_f64(),
         verified: options.verify.is_some(),
         cpus: cpus.clone(),
+        realtime: options.realtime,
         machine: Machine::this(),
         outcome: RunOutcome::default(),
     };
@@ -343,6 +349,7 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
         },
         verify: options.verify.clone(),
         cpus,
+        realtime: options.realtime,
     };
     Ok((run, facts))
 }
@@ -439,6 +446,7 @@ fn unusable(error: RunError) -> anyhow::Error {
     match error {
         RunError::Shortage(Shortage::Descriptors { .. } | Shortage::Ports { .. })
         | RunError::NoFile(_)
+        | RunError::NoRealTime(_)
         | RunError::Empty => BadInput(error.to_string()).into(),
         RunError::System { .. } => error.into(),
     }

@@ -12,7 +12,7 @@ const TIME_WAIT_S: u64 = 60;
 
 /// Puts all of them to the machine.
 pub(super) fn all(machine: &Machine, watched: &Watched) -> Vec<Finding> {
-    let maybe: [fn(&Machine) -> Option<Finding>; 18] = [
+    let maybe: [fn(&Machine) -> Option<Finding>; 19] = [
         descriptors,
         files_of_the_system,
         ports,
@@ -28,6 +28,7 @@ pub(super) fn all(machine: &Machine, watched: &Watched) -> Vec<Finding> {
         sibling_threads,
         clock,
         kernel,
+        preemption,
         rings,
         counters,
         memory,
@@ -275,6 +276,24 @@ fn kernel(machine: &Machine) -> Option<Finding> {
         )
     } else {
         Finding::new("kernel", Warning, release).advise("5.15 is the oldest that this is made for")
+    })
+}
+
+/// Debugging files tell what is in force, and are root's; the build's configuration is the next best.
+fn preemption(machine: &Machine) -> Option<Finding> {
+    let in_force = machine.text("/sys/kernel/debug/sched/preempt").and_then(|models| {
+        let (_, model) = models.split_once('(')?;
+        Some(model.split_once(')')?.0.to_owned())
+    });
+    let version = machine.setting("kernel.version").unwrap_or_default();
+    let built =
+        ["PREEMPT_RT", "PREEMPT_DYNAMIC", "PREEMPT"].into_iter().find(|model| version.contains(model));
+    let model = in_force.or_else(|| built.map(str::to_lowercase))?;
+    let advice = "other work of the core keeps a thread that has just become ready waiting until the next timer tick (up to 4 ms): \
+                  give load --realtime, or boot with preempt=full";
+    Some(match model.as_str() {
+        "full" | "preempt" | "preempt_rt" => Finding::new("preemption", Good, model),
+        _ => Finding::new("preemption", Note, model).advise(advice),
     })
 }
 
@@ -526,6 +545,16 @@ mod tests {
         assert_eq!(
             (release("6.18.1-cloud"), release("5.15.0"), release("5.10.0-28")),
             (Some(Good), Some(Good), Some(Warning))
+        );
+        let models = |text| verdict(preemption, &[("/sys/kernel/debug/sched/preempt", text)]);
+        assert_eq!(
+            (models("(none) voluntary full lazy"), models("none voluntary (full)")),
+            (Some(Note), Some(Good))
+        );
+        let version = |text| verdict(preemption, &[("/proc/sys/kernel/version", text)]);
+        assert_eq!(
+            (version("#1 SMP PREEMPT_DYNAMIC Debian"), version("#1 SMP PREEMPT_RT"), version("#1 SMP")),
+            (Some(Note), Some(Good), None)
         );
         let ring = |value| verdict(rings, &[("/proc/sys/kernel/io_uring_disabled", value)]);
         assert_eq!((ring("0"), ring("2"), verdict(rings, &[])), (Some(Good), Some(Blind), None));

@@ -45,6 +45,8 @@ pub struct Facts {
     pub verified: bool,
     /// Where the threads ran.
     pub cpus: Vec<usize>,
+    /// Whether they ran before all others of their cores.
+    pub realtime: bool,
     /// The machine.
     pub machine: Machine,
     /// How it went.
@@ -122,8 +124,10 @@ impl Facts {
         }
         let late = measures.lateness.percentile_ms(99.9);
         if due_sessions.is_some() && late > LATE_MS {
-            reasons
-                .push(format!("sessions arrived late (99.9% within {late:.1} ms, {LATE_MS} ms are allowed)"));
+            let hint = if self.realtime { "" } else { "; --realtime may help" };
+            reasons.push(format!(
+                "sessions arrived late (99.9% within {late:.1} ms, {LATE_MS} ms are allowed{hint})"
+            ));
         }
         if let Some(due) = due_sessions {
             let missing = due.saturating_sub(measures.sessions);

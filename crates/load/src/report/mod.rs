@@ -76,6 +76,7 @@ mod tests {
             reply_timeout_s: 10.0,
             verified: false,
             cpus: vec![1],
+            realtime: false,
             machine: Machine::this(),
             outcome: RunOutcome {
                 duration_s: 10.0,

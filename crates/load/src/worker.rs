@@ -147,11 +147,13 @@ impl<'a> Worker<'a> {
                 if self.sessions[place as usize].generation == generation {
                     self.with(place, |session, kit| session.ready(kit, event));
                 }
+                self.arrivals_due_now();
             }
             let now = self.kit.now();
             while let Some(place) = self.timers.expired(now) {
                 self.sessions[place as usize].wake_up = Nanos::MAX;
                 self.with(place, Session::due);
+                self.arrivals_due_now();
             }
             if now >= self.next_tick {
                 self.next_tick = now + TICK;
@@ -169,6 +171,13 @@ impl<'a> Worker<'a> {
         self.tell();
         let most_open = self.sessions.len() as u64;
         Ok(Report { recorder: self.kit.recorder, ended, most_open, cpu: process::thread_cpu_time()? })
+    }
+
+    /// Nobody has to wait until hundreds of others have been seen to.
+    fn arrivals_due_now(&mut self) {
+        if matches!(self.arrivals.kind, Kind::Scheduled(..)) {
+            self.arrivals_due(self.kit.now());
+        }
     }
 
     /// Has all sessions arrive whose time has come; those that are late come at once, one after the other.

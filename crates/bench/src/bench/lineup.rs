@@ -39,8 +39,9 @@ pub(crate) type Named = (String, Kind);
 /// Bodies up to this size are sent from memory by every server that does so at all.
 const SMALL_BODY_BYTES: usize = 16 << 10;
 
-const NGINX: NginxSettings =
-    NginxSettings { sendfile: true, tcp_nopush: false, multi_accept: false, deferred: false };
+/// As it comes.
+pub(crate) const NGINX: NginxSettings =
+    NginxSettings { sendfile: true, tcp_nopush: false, multi_accept: false, deferred: false, limit_rate: 0 };
 
 impl Lineup {
     /// The ceilings of a case, in the ways in which a server could reply to it.
@@ -95,6 +96,12 @@ impl Lineup {
             }
         }
         Ok(named)
+    }
+
+    /// The first executable of ours, with a generated configuration.
+    pub(crate) fn ours(&self) -> Result<Kind> {
+        let named = self.sluice(false)?.into_iter().next();
+        named.map(|(_, kind)| kind).context("no sluice is named")
     }
 
     /// The first executable of ours, if ours takes part.

@@ -1,15 +1,21 @@
 //! `bench`: compares servers with each other and with the ceiling, on this machine, and prints tables in Markdown.
 //!
 //! It drives executables ([`servers`]) on generated files ([`site`]) and looks at them from outside ([`proc`]):
-//! [`compare`] with wrk, [`callgrind`] with valgrind, [`connections`] with connections of its own. README.md explains the columns.
+//! [`compare`] with wrk, [`callgrind`] with valgrind, [`connections`] with connections of its own. And it looks at our load
+//! generator: [`agreement`] beside httperf, [`clients`] beside wrk, [`overload`] by itself. README.md explains the columns.
 
+mod agreement;
 mod callgrind;
 mod client;
+mod clients;
 mod compare;
 mod connections;
 mod lineup;
 mod machine;
+mod overload;
 mod proc;
+#[path = "../scripted.rs"]
+mod scripted;
 mod servers;
 mod site;
 mod spinner;
@@ -47,6 +53,12 @@ enum Measurement {
     Callgrind(Callgrind),
     /// Memory per connection that is held open
     Connections(Connections),
+    /// Whether sluicelab load measures what the real httperf measures
+    Agreement(Agreement),
+    /// CPU time of load generators per request: sluicelab load beside wrk
+    Clients(Clients),
+    /// Whether sluicelab load holds many connections, and its rate when the server can't keep up
+    Overload(Overload),
 }
 
 #[derive(Debug, Args)]
@@ -109,6 +121,63 @@ struct Connections {
     states: Vec<State>,
 }
 
+#[derive(Debug, Args)]
+struct Lab {
+    #[command(flatten)]
+    common: Common,
+    /// Our load generator
+    #[arg(long, value_name = "FILE", default_value = "target/release/sluicelab")]
+    sluicelab: PathBuf,
+    /// The CPU that load generators run on
+    #[arg(long, default_value_t = 1)]
+    client_cpu: usize,
+}
+
+#[derive(Debug, Args)]
+struct Agreement {
+    #[command(flatten)]
+    lab: Lab,
+    /// How often each pair is run
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Sessions of each run
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    sessions: u32,
+    /// Sessions per second
+    #[arg(long, default_value_t = 20.0)]
+    rate: f64,
+}
+
+#[derive(Debug, Args)]
+struct Clients {
+    #[command(flatten)]
+    lab: Lab,
+    /// How often each is run
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Length of one run in seconds
+    #[arg(long, default_value_t = 3)]
+    seconds: u64,
+    /// Connections that are kept busy
+    #[arg(long, default_value_t = 64)]
+    connections: usize,
+}
+
+#[derive(Debug, Args)]
+struct Overload {
+    #[command(flatten)]
+    lab: Lab,
+    /// Connections to be held at once
+    #[arg(long, default_value_t = 15_000)]
+    held: u32,
+    /// Requests per second, each on a connection of its own
+    #[arg(long, default_value_t = 6_000)]
+    rate: u32,
+    /// Length of the overload in seconds
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct SendBuffer(Option<usize>);
 
@@ -127,6 +196,9 @@ fn main() -> Result<()> {
         Measurement::Compare(options) => options.run(),
         Measurement::Callgrind(options) => options.run(),
         Measurement::Connections(options) => options.run(),
+        Measurement::Agreement(options) => options.run(),
+        Measurement::Clients(options) => options.run(),
+        Measurement::Overload(options) => options.run(),
     }
 }
 
@@ -201,6 +273,78 @@ impl Connections {
         self.common.write_json(&json!({ "machine": machine, "connections": results }))?;
         ensure!(failures.is_empty(), "not measured:\n{}", failures.join("\n"));
         Ok(())
+    }
+}
+
+impl Agreement {
+    fn run(self) -> Result<()> {
+        let scratch = tempfile::tempdir()?;
+        let site = site::write(scratch.path())?;
+        let environment = self.lab.common.environment(&site, scratch.path());
+        let settings = agreement::Settings {
+            sluicelab: self.lab.executable()?,
+            rounds: self.rounds,
+            sessions: self.sessions,
+            rate: self.rate,
+            cpu: self.lab.client_cpu,
+        };
+        let results = agreement::run(&settings, &environment)?;
+        let machine = self.lab.common.machine();
+        println!("{}\n", machine.line());
+        println!(
+            "{} rounds of {} sessions at {} per second, in turn; medians (quartiles).\n",
+            self.rounds, self.sessions, self.rate
+        );
+        print!("{}", agreement::markdown(&results));
+        self.lab.common.write_json(&json!({ "machine": machine, "agreement": results }))?;
+        ensure!(agreement::all_agree(&results), "some figures do not agree");
+        Ok(())
+    }
+}
+
+impl Clients {
+    fn run(self) -> Result<()> {
+        let scratch = tempfile::tempdir()?;
+        let site = site::write(scratch.path())?;
+        let environment = self.lab.common.environment(&site, scratch.path());
+        let duration = Duration::from_secs(self.seconds);
+        let wrk = Wrk { connections: self.connections, duration, cpu: self.lab.client_cpu };
+        let settings = clients::Settings { sluicelab: self.lab.executable()?, rounds: self.rounds, wrk };
+        let results = clients::run(&settings, &self.lab.common.lineup.ours()?, &environment)?;
+        let machine = self.lab.common.machine();
+        println!("{}\n", machine.line());
+        println!("{} rounds of {} s for each, in turn; medians (quartiles).\n", self.rounds, self.seconds);
+        print!("{}", clients::markdown(&results));
+        self.lab.common.write_json(&json!({ "machine": machine, "clients": results }))
+    }
+}
+
+impl Overload {
+    fn run(self) -> Result<()> {
+        let scratch = tempfile::tempdir()?;
+        let site = site::write(scratch.path())?;
+        let capacity = self.held as usize + 1_000;
+        let environment = Environment { capacity, ..self.lab.common.environment(&site, scratch.path()) };
+        let settings = overload::Settings {
+            sluicelab: self.lab.executable()?,
+            held: self.held,
+            rate: self.rate,
+            seconds: self.seconds,
+            cpu: self.lab.client_cpu,
+        };
+        let results = overload::run(&settings, &self.lab.common.lineup.ours()?, &environment)?;
+        let machine = self.lab.common.machine();
+        println!("{}\n", machine.line());
+        print!("{}", overload::markdown(&results));
+        self.lab.common.write_json(&json!({ "machine": machine, "overload": results }))
+    }
+}
+
+impl Lab {
+    fn executable(&self) -> Result<PathBuf> {
+        let path = &self.sluicelab;
+        path.canonicalize()
+            .with_context(|| format!("no sluicelab at {} (cargo build --release)", path.display()))
     }
 }
 

@@ -93,6 +93,8 @@ pub(crate) struct NginxSettings {
     pub(crate) tcp_nopush: bool,
     pub(crate) multi_accept: bool,
     pub(crate) deferred: bool,
+    /// Bytes per second for each reply; 0 for as many as can be.
+    pub(crate) limit_rate: u32,
 }
 
 /// A running server. Dropping it kills the process; [`Server::stop`] asks it to leave.
@@ -304,6 +306,7 @@ http {{
     server {{
         listen {address} backlog=4096{deferred};
         root {site};
+        limit_rate {limit_rate};
     }}
 }}
 ",
@@ -313,6 +316,7 @@ http {{
         sendfile = switch(settings.sendfile),
         tcp_nopush = switch(settings.tcp_nopush),
         multi_accept = switch(settings.multi_accept),
+        limit_rate = settings.limit_rate,
         deferred = if settings.deferred { " deferred" } else { "" },
     )
 }

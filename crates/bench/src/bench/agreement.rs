@@ -1,0 +1,227 @@
+//! Does `sluicelab load` measure what the real httperf measures? Both play the same session files at the same rate against the
+//! same servers, in turn, and their reports (of one format) are laid side by side.
+//!
+//! Rates are far below httperf's own limits. One server is nginx, which sends at a limited rate so that times are long
+//! enough to be compared in a report of one decimal; the other is the [scripted](crate::scripted) one, with known delays, of which
+//! some are longer than the clients' patience.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Serialize;
+
+use crate::lineup::NGINX;
+use crate::scripted;
+use crate::servers::{Environment, Kind, NginxSettings, Server};
+use crate::statistics::Spread;
+use crate::table;
+
+/// How both are run.
+pub(crate) struct Settings {
+    pub(crate) sluicelab: PathBuf,
+    pub(crate) rounds: usize,
+    pub(crate) sessions: u32,
+    /// Sessions per second.
+    pub(crate) rate: f64,
+    pub(crate) cpu: usize,
+}
+
+/// How far apart two figures may be.
+const ALLOWED: f64 = 0.02;
+
+/// A figure that both reports have: its name, the words before it in the report, and what its last digit means.
+const FIGURES: [(&str, &str, f64); 11] = [
+    ("connections", "Total: connections ", 1.0),
+    ("requests", " requests ", 1.0),
+    ("replies", " replies ", 1.0),
+    ("test duration, s", "test-duration ", 0.001),
+    ("reply rate, samples/s", "Reply rate [replies/s]: min # avg ", 0.1),
+    ("reply content, bytes", "content ", 1.0),
+    ("connection time, ms", "Connection time [ms]: min # avg ", 0.1),
+    ("reply time, response, ms", "response ", 0.1),
+    ("reply time, transfer, ms", "transfer ", 0.1),
+    ("timeouts", "client-timo ", 1.0),
+    ("sessions completed", "Session rate [sess/s]: min # avg # max # stddev # (", 1.0),
+];
+
+/// One figure as both have it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Agreement {
+    server: &'static str,
+    figure: &'static str,
+    httperf: Spread,
+    sluicelab: Spread,
+    /// Medians: ours over httperf's.
+    ratio: f64,
+    agrees: bool,
+}
+
+pub(crate) fn run(settings: &Settings, environment: &Environment<'_>) -> Result<Vec<Agreement>> {
+    let mut results = Vec::new();
+    let nginx = Server::start(&Kind::Nginx(NginxSettings { limit_rate: 60_000, ..NGINX }), environment)?;
+    let nginx_sessions = environment.scratch.join("nginx.sessions");
+    fs::write(&nginx_sessions, nginx_log())?;
+    let bout = Bout { name: "nginx", server: nginx.address, log: &nginx_sessions, timeout_s: 10 };
+    results.extend(compare(settings, &bout)?);
+    nginx.stop()?;
+
+    let slow = scripted::start().context("cannot start the scripted server")?;
+    let slow_sessions = environment.scratch.join("slow.sessions");
+    fs::write(&slow_sessions, slow_log())?;
+    let bout = Bout { name: "scripted, slow", server: slow, log: &slow_sessions, timeout_s: 1 };
+    results.extend(compare(settings, &bout)?);
+    Ok(results)
+}
+
+/// Sessions of files of several sizes, with bursts and thinking.
+fn nginx_log() -> String {
+    let session = |small: &str, large: &str| format!("{small} think=0.1\n  {large}\n  {small}\n{large}\n\n");
+    [session("/10k.html", "/100k.html"), session("/1k.html", "/100k.html"), "/100k.html\n\n".to_owned()]
+        .concat()
+}
+
+/// Delays before the head and in the body, one in ten sessions beyond the timeout.
+fn slow_log() -> String {
+    let session = |number: u32| {
+        let delay = 40 + 20 * number;
+        let last = if number == 3 { "/delay/1500/500".to_owned() } else { format!("/slow/{delay}/4000") };
+        format!("/delay/{delay}/1000 think=0.05\n  /ok/300\n  /ok/5000\n{last}\n\n")
+    };
+    (0..10).map(session).collect::<Vec<_>>().concat()
+}
+
+/// A server, what is played against it, and how many seconds clients wait.
+struct Bout<'a> {
+    name: &'static str,
+    server: SocketAddr,
+    log: &'a Path,
+    timeout_s: u32,
+}
+
+fn compare(settings: &Settings, bout: &Bout<'_>) -> Result<Vec<Agreement>> {
+    let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+    for round in 1..=settings.rounds {
+        eprintln!("{}: round {round} of {}", bout.name, settings.rounds);
+        theirs.push(figures(&httperf(settings, bout)?)?);
+        ours.push(figures(&sluicelab(settings, bout)?)?);
+    }
+    let spread = |rounds: &[Vec<f64>], place: usize| {
+        Spread::of(rounds.iter().map(|figures| figures[place])).context("no rounds")
+    };
+    let mut results = Vec::new();
+    for (place, (figure, _, digit)) in FIGURES.iter().enumerate() {
+        let (httperf, sluicelab) = (spread(&theirs, place)?, spread(&ours, place)?);
+        let (a, b) = (httperf.median, sluicelab.median);
+        // Where the last digit is more than 2%, it decides.
+        let agrees = (a - b).abs() <= (a.abs() * ALLOWED).max(*digit);
+        let ratio = if a.abs() < f64::EPSILON && b.abs() < f64::EPSILON { 1.0 } else { b / a };
+        results.push(Agreement { server: bout.name, figure, httperf, sluicelab, ratio, agrees });
+    }
+    Ok(results)
+}
+
+fn httperf(settings: &Settings, bout: &Bout<'_>) -> Result<String> {
+    let Bout { server, log, timeout_s, .. } = *bout;
+    let words = [
+        "httperf".to_owned(),
+        "--hog".to_owned(),
+        format!("--server={}", server.ip()),
+        format!("--port={}", server.port()),
+        format!("--wsesslog={},0,{}", settings.sessions, log.display()),
+        format!("--rate={}", settings.rate),
+        format!("--timeout={timeout_s}"),
+    ];
+    run_pinned(settings.cpu, &words)
+}
+
+fn sluicelab(settings: &Settings, bout: &Bout<'_>) -> Result<String> {
+    let Bout { server, log, timeout_s, .. } = *bout;
+    let words = [
+        settings.sluicelab.display().to_string(),
+        "load".to_owned(),
+        format!("--target=http://{server}"),
+        format!("--sessions={}", log.display()),
+        format!("--session-rate={}", settings.rate),
+        format!("--session-count={}", settings.sessions),
+        "--arrivals=fixed".to_owned(),
+        format!("--timeout={timeout_s}s"),
+        format!("--cpus={}", settings.cpu),
+        "--format=httperf".to_owned(),
+    ];
+    run_pinned(settings.cpu, &words)
+}
+
+fn run_pinned(cpu: usize, words: &[String]) -> Result<String> {
+    let output = Command::new("taskset").args(["-c", &cpu.to_string()]).args(words).output();
+    let output =
+        output.with_context(|| format!("cannot run {} (Debian packages util-linux, httperf)", words[0]))?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{} ended with {}: {told}{said}", words.join(" "), output.status);
+    Ok(said)
+}
+
+/// The numbers of a report, in the order of [`FIGURES`].
+fn figures(report: &str) -> Result<Vec<f64>> {
+    FIGURES
+        .iter()
+        .map(|(name, words, _)| find(report, words).with_context(|| format!("no {name} in: {report}")))
+        .collect()
+}
+
+/// The number behind some words; `#` among them stands for any number.
+fn find(report: &str, words: &str) -> Result<f64> {
+    let mut parts = words.split('#');
+    let first = parts.next().unwrap_or_default();
+    let mut rest = report.split_once(first).context("not there")?.1;
+    for part in parts {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').context("no number")?;
+        let Some(behind) = rest[end..].strip_prefix(part) else { bail!("another word behind a number") };
+        rest = behind;
+    }
+    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+    rest[..end].parse().context("no number")
+}
+
+pub(crate) fn markdown(results: &[Agreement]) -> String {
+    let headings = ["server, figure", "httperf", "sluicelab load", "ratio", "within 2%"];
+    let rows = results.iter().map(|of| {
+        let verdict = if of.agrees { "yes" } else { "NO" };
+        vec![
+            format!("{}: {}", of.server, of.figure),
+            format!("{:.1}", of.httperf),
+            format!("{:.1}", of.sluicelab),
+            format!("{:.3}", of.ratio),
+            verdict.to_owned(),
+        ]
+    });
+    table::markdown(&headings, rows)
+}
+
+/// Whether all figures agree.
+pub(crate) fn all_agree(results: &[Agreement]) -> bool {
+    results.iter().all(|of| of.agrees)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: &str = "Total: connections 30 requests 90 replies 88 test-duration 6.330 s\n\n\
+        Connection time [ms]: min 0.1 avg 25.6 max 51.9 median 0.4 stddev 25.4\n\
+        Reply rate [replies/s]: min 235.6 avg 236.1 max 236.6 stddev 0.5 (2 samples)\n\
+        Reply time [ms]: response 0.1 transfer 0.2\n\
+        Reply size [B]: header 234.0 content 80614.0 footer 0.0 (total 80848.0)\n\
+        Errors: total 2 client-timo 2 socket-timo 0 connrefused 0 connreset 0\n\
+        Session rate [sess/s]: min 94.00 avg 94.78 max 94.00 stddev 0.00 (28/30)\n";
+
+    #[test]
+    fn figures_are_found_behind_their_words() {
+        let expected = [30.0, 90.0, 88.0, 6.33, 236.1, 80614.0, 25.6, 0.1, 0.2, 2.0, 28.0];
+        assert_eq!(figures(REPORT).unwrap(), expected);
+        assert!(figures("nothing").is_err());
+    }
+}

@@ -1,0 +1,101 @@
+//! What load generators themselves cost: CPU time for each request of a closed loop on 1 KB files, ours beside wrk, against the
+//! same server.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde::Serialize;
+
+use crate::proc;
+use crate::servers::{Environment, Kind, Server};
+use crate::statistics::Spread;
+use crate::table;
+use crate::wrk::Wrk;
+
+/// How both are run.
+pub(crate) struct Settings {
+    pub(crate) sluicelab: PathBuf,
+    pub(crate) rounds: usize,
+    pub(crate) wrk: Wrk,
+}
+
+/// One generator.
+#[derive(Debug, Serialize)]
+pub(crate) struct Cost {
+    client: &'static str,
+    cpu_us_per_request: Spread,
+    requests_per_second: Spread,
+    /// Against wrk of the same round.
+    ratio: Spread,
+}
+
+pub(crate) fn run(settings: &Settings, server: &Kind, environment: &Environment<'_>) -> Result<Vec<Cost>> {
+    let server = Server::start(server, environment)?;
+    let url = format!("http://{}/1k.html", server.address);
+    let (mut of_wrk, mut of_ours) = (Vec::new(), Vec::new());
+    // One more, which warms up and does not count.
+    for round in 0..=settings.rounds {
+        eprintln!("round {round} of {}", settings.rounds);
+        let wrk = cost_of(|| settings.wrk.run(&[], &url, false).map(|counted| counted.requests))?;
+        let ours = cost_of(|| sluicelab(&settings.sluicelab, &settings.wrk, &url))?;
+        if round > 0 {
+            of_wrk.push(wrk);
+            of_ours.push(ours);
+        }
+    }
+    server.stop()?;
+    let seconds = settings.wrk.duration.as_secs_f64();
+    let cost = |client, rounds: &[(f64, u64)]| -> Result<Cost> {
+        let spread =
+            |value: &dyn Fn(usize) -> f64| Spread::of((0..rounds.len()).map(value)).context("no rounds");
+        Ok(Cost {
+            client,
+            cpu_us_per_request: spread(&|round| rounds[round].0)?,
+            requests_per_second: spread(&|round| rounds[round].1 as f64 / seconds)?,
+            ratio: spread(&|round| rounds[round].0 / of_wrk[round].0)?,
+        })
+    };
+    Ok(vec![cost("wrk", &of_wrk)?, cost("sluicelab load", &of_ours)?])
+}
+
+/// CPU microseconds per request of a child that counts its requests, and their number.
+fn cost_of(run: impl FnOnce() -> Result<u64>) -> Result<(f64, u64)> {
+    let before = proc::waited_children_cpu_ns()?;
+    let requests = run()?;
+    let used = proc::waited_children_cpu_ns()? - before;
+    ensure!(requests > 0, "no request was answered");
+    Ok((used as f64 / 1e3 / requests as f64, requests))
+}
+
+fn sluicelab(executable: &Path, like: &Wrk, url: &str) -> Result<u64> {
+    let Wrk { connections, duration, cpu } = *like;
+    let output = Command::new(executable)
+        .args(["load", "--format=json", "--requests-per-connection=1000000"])
+        .arg(format!("--target={url}"))
+        .arg(format!("--connections={connections}"))
+        .arg(format!("--duration={}s", Duration::as_secs(&duration).max(1)))
+        .arg(format!("--cpus={cpu}"))
+        .output()
+        .with_context(|| format!("cannot run {}", executable.display()))?;
+    // A closed loop saturates its generator, which makes the figures invalid as measures of the server: exit code 3.
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(matches!(output.status.code(), Some(0 | 3)), "sluicelab ended with {}: {told}", output.status);
+    let results: serde_json::Value =
+        serde_json::from_slice(&output.stdout).context("no JSON from sluicelab")?;
+    results["replies"]["count"].as_u64().context("no replies in sluicelab's results")
+}
+
+pub(crate) fn markdown(results: &[Cost]) -> String {
+    let headings = ["client", "CPU per request, us", "times wrk", "requests/s"];
+    let rows = results.iter().map(|of| {
+        vec![
+            of.client.to_owned(),
+            of.cpu_us_per_request.to_string(),
+            of.ratio.to_string(),
+            format!("{:.0}", of.requests_per_second.median),
+        ]
+    });
+    table::markdown(&headings, rows)
+}

@@ -479,6 +479,7 @@ fn add_all(mine: &mut [u64], theirs: &[u64]) {
 #[cfg(test)]
 pub(crate) mod tests {
     use proptest::prelude::*;
+    use workload::session::{Builder, Request};
 
     use super::*;
 
@@ -569,8 +570,12 @@ pub(crate) mod tests {
                 .iter()
                 .map(|&(issued, took, outcome)| call(Outcome::ALL[outcome], issued * MS, issued * MS + took * 1000))
                 .collect();
-            let mut alone = Recorder::new(SCOPE, None);
-            let mut shared: Vec<_> = (0..threads).map(|_| Recorder::new(SCOPE, None)).collect();
+            let mut log = Builder::new();
+            log.call(Request::default());
+            let kinds = Arc::new(Kinds::of(&log.finish()));
+            let new = || Recorder::new(SCOPE, None).with_kinds(&kinds);
+            let mut alone = new();
+            let mut shared: Vec<_> = (0..threads).map(|_| new()).collect();
             for (number, call) in calls.iter().enumerate() {
                 alone.call(call);
                 shared[number % threads].call(call);
@@ -583,6 +588,18 @@ pub(crate) mod tests {
             prop_assert_eq!(&alone.timeout_times, &shared.timeout_times);
             prop_assert_eq!(&alone.reply_rates, &shared.reply_rates);
             prop_assert_eq!(alone.bytes(), shared.bytes());
+            prop_assert_eq!(&alone.response_times, &shared.response_times);
+            prop_assert_eq!(&alone.seconds, &shared.seconds);
+            let classes = |measures: &Measures| SizeClass::ALL.map(|class| measures.by_size.of(class));
+            prop_assert_eq!(classes(&alone), classes(&shared));
+            let kinds = |measures: &Measures| measures.by_kind.each().map(|(kind, of)| (kind, of.clone())).collect::<Vec<_>>();
+            prop_assert_eq!(kinds(&alone), kinds(&shared));
+            // A timeout before the first reply that a thread sees is of no size there.
+            let replies = |measures: &Measures| -> u64 {
+                let tallies = measures.by_client.each().flat_map(|(_, clients)| clients.iter());
+                tallies.map(|tally| tally.calls - tally.timeouts).sum()
+            };
+            prop_assert_eq!(replies(&alone), replies(&shared));
         }
     }
 }

@@ -156,6 +156,8 @@ impl Moments {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -173,6 +175,25 @@ mod tests {
         times.record(u64::MAX / 2);
         assert!(times.most_ms() >= 3_600_000.0 * 0.999);
         assert!(Times::new().percentile_ms(99.0) < f64::MIN_POSITIVE);
+    }
+
+    proptest! {
+        #[test]
+        fn percentiles_are_those_of_the_sorted_times(
+            mut all in proptest::collection::vec(1_u64..10_000_000_000, 1..500),
+            percent in 0.1_f64..100.0,
+        ) {
+            let mut times = Times::new();
+            for time in &all {
+                times.record(*time);
+            }
+            all.sort_unstable();
+            let rank = ((percent / 100.0 * all.len() as f64).ceil() as usize).clamp(1, all.len());
+            let expected = all[rank - 1] as f64 / 1e6;
+            let found = times.percentile_ms(percent);
+            // Three digits, and a microsecond at least.
+            prop_assert!((found - expected).abs() <= expected * 0.001 + 0.001, "{} for {}", found, expected);
+        }
     }
 
     #[test]

@@ -102,6 +102,13 @@ impl Facts {
         (self.outcome.duration_s - self.warm_up_s).max(f64::MIN_POSITIVE)
     }
 
+    /// CPU microseconds that the generator used for each of so many in the measured time, as if it had been as busy in the warm-up.
+    pub fn cpu_us_per(&self, count: u64) -> f64 {
+        let cpu_s: f64 = self.outcome.cpu_s.iter().map(|(user, system)| user + system).sum();
+        let measured = self.measured_s() / self.outcome.duration_s.max(f64::MIN_POSITIVE);
+        if count == 0 { 0.0 } else { cpu_s * measured * 1e6 / count as f64 }
+    }
+
     /// Why the figures tell of the generator rather than of the server; empty if they don't.
     pub fn reasons_against(&self, measures: &Measures) -> Vec<String> {
         let mut reasons = Vec::new();

@@ -308,12 +308,8 @@ fn of_kind((kind, of): (Kind, &measures::OfKind)) -> OfKind {
 
 fn generator(measures: &Measures, run: &Facts) -> Generator {
     let pressure = &measures.pressure;
-    // CPU time is known of the whole run, calls of the measured time.
-    let cpu_s: f64 = run.outcome.cpu_s.iter().map(|(user, system)| user + system).sum();
-    let per_s = cpu_s / run.outcome.duration_s.max(f64::MIN_POSITIVE);
-    let calls_per_s = measures.issued as f64 / run.measured_s();
     Generator {
-        cpu_us_per_call: if measures.issued == 0 { 0.0 } else { per_s * 1e6 / calls_per_s },
+        cpu_us_per_call: run.cpu_us_per(measures.issued),
         seconds: pressure.seconds,
         saturated_seconds: pressure.saturated,
         waited_s: pressure.waited as f64 / 1e9,

@@ -95,7 +95,7 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt:
 
     let cpu: f64 = cpu_s.iter().map(|(user, system)| user + system).sum();
     let busy = cpu / facts.outcome.duration_s.max(f64::MIN_POSITIVE) / facts.cpus.len() as f64 * 100.0;
-    let per_reply = cpu * 1e6 / (measures.replies().max(1) as f64);
+    let per_reply = facts.cpu_us_per(measures.replies());
     let late = measures.lateness.percentile_ms(99.9);
     let late = if facts.model == "closed" {
         String::new()

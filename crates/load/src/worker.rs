@@ -21,8 +21,6 @@ use crate::timers::Timers;
 const LONGEST_WAIT: Nanos = 50_000_000;
 /// After a session that failed, the next of a closed loop waits this long, or a server that is down would be asked without end.
 const PAUSE_AFTER_FAILURE: Nanos = 10_000_000;
-/// Arrivals are not kept waiting by more events than this: each may bring a megabyte.
-const EVENTS_BEFORE_ARRIVALS: usize = 4;
 /// How often measures are told of the time.
 const TICK: Nanos = 100_000_000;
 
@@ -139,9 +137,6 @@ impl<'a> Worker<'a> {
             let wait = self.wait_at_most();
             self.kit.epoll.wait_ns(&mut events, wait)?;
             for at in 0..events.len() {
-                if at % EVENTS_BEFORE_ARRIVALS == EVENTS_BEFORE_ARRIVALS - 1 {
-                    self.arrivals_due(self.kit.now());
-                }
                 let Some(event) = events.get(at) else { break };
                 let (place, generation) = (event.token as u32, (event.token >> 32) as u32);
                 if self.sessions[place as usize].generation == generation {

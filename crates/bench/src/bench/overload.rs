@@ -72,6 +72,8 @@ pub(crate) fn run(settings: &Settings, ours: &Kind, environment: &Environment<'_
             format!("--duration={}s", settings.seconds),
             "--timeout=500ms".to_owned(),
             "--source=127.0.0.2-127.0.0.33".to_owned(),
+            // Or a woken thread waits for the others of its core until the next tick.
+            "--realtime".to_owned(),
         ],
     );
     drop(spinners);

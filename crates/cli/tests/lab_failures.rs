@@ -1,0 +1,220 @@
+//! `sluicelab load` against servers that fail in every way there is: each failure has a counter of its own.
+
+#[path = "../../bench/src/scripted.rs"]
+mod scripted;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// Runs `sluicelab load` and reads its results.
+fn load(arguments: &[&str]) -> Value {
+    let output = run(arguments);
+    let told = String::from_utf8_lossy(&output.stderr);
+    // 3: played, but the machine was too busy for the figures to be trusted.
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}: {told}", output.status);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {told}"))
+}
+
+fn run(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluicelab"));
+    command.args(["load", "--format=json"]).args(arguments).output().expect("sluicelab runs")
+}
+
+/// Twenty requests for one path.
+fn ask(server: SocketAddr, path: &str, more: &[&str]) -> Value {
+    let target = format!("--target=http://{server}{path}");
+    let mut arguments =
+        vec![target.as_str(), "--rate=200", "--session-count=20", "--arrivals=fixed", "--timeout=400ms"];
+    arguments.extend(more);
+    load(&arguments)
+}
+
+/// The outcomes that were counted, without those that never happened.
+fn outcomes(results: &Value) -> BTreeMap<String, u64> {
+    let all = results["calls"]["outcomes"].as_object().expect("outcomes");
+    all.iter()
+        .map(|(name, count)| (name.clone(), count.as_u64().expect("a count")))
+        .filter(|(_, n)| *n > 0)
+        .collect()
+}
+
+fn only(name: &str, count: u64) -> BTreeMap<String, u64> {
+    [(name.to_owned(), count)].into()
+}
+
+#[test]
+fn each_failure_has_its_own_counter() {
+    let server = scripted::start().expect("a server");
+    for (path, outcome) in [
+        ("/ok/1000", "reply"),
+        ("/last/1000", "reply"),
+        ("/slow/50/1000", "reply"),
+        ("/delay/2000/1000", "reply_timeout"),
+        ("/slow/2000/1000", "reply_timeout"),
+        ("/silent", "reply_timeout"),
+        ("/cut/500/1000", "cut_short"),
+        ("/cut/0/1000", "cut_short"),
+        ("/more/5/1000", "wrong_length"),
+        ("/garbage", "malformed"),
+        ("/close", "closed"),
+        ("/reset", "reset"),
+    ] {
+        let results = ask(server, path, &[]);
+        assert_eq!(outcomes(&results), only(outcome, 20), "{path}");
+        let sessions = &results["sessions"];
+        let (ended, other) =
+            if outcome == "reply" { ("completed", "failed") } else { ("failed", "completed") };
+        assert_eq!(
+            (sessions[ended].as_u64(), sessions[other].as_u64()),
+            (Some(20), Some(0)),
+            "{path}: {sessions}"
+        );
+        let errors = if outcome == "reply" { 0 } else { 20 };
+        assert_eq!(results["calls"]["errors"], errors, "{path}");
+    }
+}
+
+#[test]
+fn nobody_listens() {
+    let free =
+        TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
+    assert_eq!(outcomes(&ask(free, "/", &[])), only("refused", 20));
+}
+
+/// A listener whose queue is full does not answer handshakes.
+#[test]
+fn nobody_accepts() {
+    let listener =
+        socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+    listener.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("an address");
+    listener.listen(1).expect("a listener");
+    let address = listener.local_addr().ok().and_then(|address| address.as_socket()).expect("an address");
+    let found = outcomes(&ask(address, "/", &[]));
+    // As many as the queue holds are connected by the kernel, and wait for a reply.
+    let (connected, not) = (found.get("reply_timeout").copied(), found.get("connect_timeout").copied());
+    assert!(connected.is_some_and(|count| count <= 4), "{found:?}");
+    assert_eq!(connected.unwrap_or(0) + not.unwrap_or(0), 20, "{found:?}");
+}
+
+/// A real server, killed in the middle of a run: what was open is cut, what comes after is refused.
+#[test]
+fn a_server_is_killed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::write(directory.path().join("big"), vec![b'x'; 8 << 20]).expect("a file");
+    let mut server = sluice(directory.path());
+    let address = address_of(&mut server);
+    let killer = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(700));
+        server.kill().expect("a server");
+        server.wait().expect("a server");
+    });
+    let target = format!("--target=http://{address}/big");
+    let results = load(&[&target, "--connections=8", "--duration=1500ms", "--timeout=5s"]);
+    killer.join().expect("the killer");
+    let found = outcomes(&results);
+    assert!(found.get("reply").is_some_and(|count| *count > 0), "{found:?}");
+    assert!(found.get("refused").is_some_and(|count| *count > 0), "{found:?}");
+    let cut: u64 = ["cut_short", "reset", "closed"].iter().filter_map(|name| found.get(*name)).sum();
+    assert!(cut > 0 && cut <= 8, "{found:?}");
+}
+
+#[test]
+fn wrong_bytes_and_wrong_lengths_are_found() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let root = directory.path().join("root");
+    for name in ["ok/100", "ok/200", "ok/300"] {
+        fs::create_dir_all(root.join(name).parent().expect("a parent")).expect("a directory");
+        let length: usize = name[3..].parse().expect("a length");
+        fs::write(root.join(name), vec![b'x'; length]).expect("a file");
+    }
+    let mut wrong = vec![b'x'; 200];
+    wrong[199] = b'y';
+    fs::write(root.join("ok/200"), wrong).expect("a file");
+    fs::write(root.join("ok/300"), vec![b'x'; 299]).expect("a file");
+    let server = scripted::start().expect("a server");
+    let verify = format!("--verify={}", root.display());
+    for (path, outcome) in [("/ok/100", "reply"), ("/ok/200", "wrong_bytes"), ("/ok/300", "wrong_length")] {
+        assert_eq!(outcomes(&ask(server, path, &[&verify])), only(outcome, 20), "{path}");
+    }
+    let target = format!("--target=http://{server}/absent");
+    let output = run(&[&target, "--rate=10", &verify]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && told.contains("no file to compare /absent with"), "{told}");
+}
+
+/// Descriptors and ports are counted before anything begins.
+#[test]
+fn what_the_machine_lacks_is_told_before_the_start() {
+    let output = Command::new("/bin/sh")
+        .args(["-c", "ulimit -n 200; exec \"$0\" load --target=http://127.0.0.1:1/ --connections=190"])
+        .arg(env!("CARGO_BIN_EXE_sluicelab"))
+        .output()
+        .expect("sluicelab runs");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && told.contains("ulimit -n"), "{told}");
+    let output = run(&["--target=http://127.0.0.1:1/", "--rate=40000", "--duration=5s", "--timeout=100ms"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.code() == Some(2) && told.contains("ports are needed") && told.contains("--source"),
+        "{told}"
+    );
+}
+
+/// Where a client asks again, the session goes on until it is answered.
+#[test]
+fn a_client_that_asks_again() {
+    let server = scripted::start().expect("a server");
+    let target = format!("--target=http://{server}/silent");
+    let results =
+        load(&[&target, "--connections=3", "--duration=1500ms", "--timeout=300ms", "--on-timeout=retry"]);
+    let found = outcomes(&results);
+    assert!(found.get("reply_timeout").is_some_and(|count| (9..=15).contains(count)), "{found:?}");
+    assert_eq!(results["sessions"]["arrived"], 3, "they are still the same clients");
+}
+
+#[test]
+fn bad_options_name_themselves() {
+    for (arguments, words) in [
+        (["--rate=0", "--duration=1s"].as_slice(), "--rate"),
+        (&["--rate=5-9"], "from-to:time"),
+        (&["--connections=0"], "--connections"),
+        (&["--rate=5", "--timeout=soon"], "allowed: times such as"),
+        (&["--rate=5", "--cpus=9-1"], "--cpus"),
+        (&["--rate=5", "--duration=1s", "--warm-up=2s"], "--warm-up"),
+        (&["--rate=5", "--sessions=/nonexistent"], "/nonexistent"),
+        (&["--rate=5", "--source=::1"], "--source"),
+        (&["--rate=5", "--connections=5"], "cannot be used with"),
+        (&[], "--rate"),
+    ] {
+        let target = "--target=http://127.0.0.1:1/";
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_sluicelab")).args(["load", target]).args(arguments).output();
+        let output = output.expect("sluicelab runs");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
+        assert!(told.contains(words), "{arguments:?}: {told}");
+    }
+}
+
+fn sluice(root: &Path) -> std::process::Child {
+    Command::new(env!("CARGO_BIN_EXE_sluice"))
+        .args(["serve", "--listen=127.0.0.1:0"])
+        .arg(root)
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the server starts")
+}
+
+fn address_of(server: &mut std::process::Child) -> String {
+    use std::io::BufRead as _;
+    let mut line = String::new();
+    std::io::BufReader::new(server.stderr.as_mut().expect("a pipe")).read_line(&mut line).expect("a line");
+    line.split('/').nth(2).expect("an address").to_owned()
+}

@@ -1,5 +1,5 @@
-//! What load generators themselves cost: CPU time for each request of a closed loop on 1 KB files, ours beside wrk, against the
-//! same server.
+//! What load generators themselves cost: CPU time for each request of a closed loop on 1 KB files, ours beside wrk and httperf,
+//! against the same server.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,7 +26,6 @@ pub(crate) struct Settings {
 pub(crate) struct Cost {
     client: &'static str,
     cpu_us_per_request: Spread,
-    requests_per_second: Spread,
     /// Against wrk of the same round.
     ratio: Spread,
 }
@@ -34,30 +33,31 @@ pub(crate) struct Cost {
 pub(crate) fn run(settings: &Settings, server: &Kind, environment: &Environment<'_>) -> Result<Vec<Cost>> {
     let server = Server::start(server, environment)?;
     let url = format!("http://{}/1k.html", server.address);
-    let (mut of_wrk, mut of_ours) = (Vec::new(), Vec::new());
+    let (mut of_wrk, mut of_ours, mut of_httperf) = (Vec::new(), Vec::new(), Vec::new());
     // One more, which warms up and does not count.
     for round in 0..=settings.rounds {
         eprintln!("round {round} of {}", settings.rounds);
         let wrk = cost_of(|| settings.wrk.run(&[], &url, false).map(|counted| counted.requests))?;
         let ours = cost_of(|| sluicelab(&settings.sluicelab, &settings.wrk, &url))?;
+        // It can't be told a time, so it gets as many requests as wrk made.
+        let httperf = cost_of(|| httperf(&settings.wrk, &server, wrk.1))?;
         if round > 0 {
             of_wrk.push(wrk);
             of_ours.push(ours);
+            of_httperf.push(httperf);
         }
     }
     server.stop()?;
-    let seconds = settings.wrk.duration.as_secs_f64();
     let cost = |client, rounds: &[(f64, u64)]| -> Result<Cost> {
         let spread =
             |value: &dyn Fn(usize) -> f64| Spread::of((0..rounds.len()).map(value)).context("no rounds");
         Ok(Cost {
             client,
             cpu_us_per_request: spread(&|round| rounds[round].0)?,
-            requests_per_second: spread(&|round| rounds[round].1 as f64 / seconds)?,
             ratio: spread(&|round| rounds[round].0 / of_wrk[round].0)?,
         })
     };
-    Ok(vec![cost("wrk", &of_wrk)?, cost("sluicelab load", &of_ours)?])
+    Ok(vec![cost("wrk", &of_wrk)?, cost("sluicelab load", &of_ours)?, cost("httperf", &of_httperf)?])
 }
 
 /// CPU microseconds per request of a child that counts its requests, and their number.
@@ -87,15 +87,26 @@ fn sluicelab(executable: &Path, like: &Wrk, url: &str) -> Result<u64> {
     results["replies"]["count"].as_u64().context("no replies in sluicelab's results")
 }
 
+/// As many connections at once as wrk has, each with its part of the requests.
+fn httperf(like: &Wrk, server: &Server, requests: u64) -> Result<u64> {
+    let connections = like.connections as u64;
+    let output = Command::new("taskset")
+        .args(["-c", &like.cpu.to_string(), "httperf", "--hog", "--uri=/1k.html", "--rate=100000"])
+        .arg(format!("--server={}", server.address.ip()))
+        .arg(format!("--port={}", server.address.port()))
+        .arg(format!("--num-conns={connections}"))
+        .arg(format!("--num-calls={}", requests / connections))
+        .output()
+        .context("cannot run httperf (Debian packages util-linux, httperf)")?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let replies = said.split_once(" replies ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+    replies.with_context(|| format!("no replies in httperf's report: {said}"))
+}
+
 pub(crate) fn markdown(results: &[Cost]) -> String {
-    let headings = ["client", "CPU per request, us", "times wrk", "requests/s"];
-    let rows = results.iter().map(|of| {
-        vec![
-            of.client.to_owned(),
-            of.cpu_us_per_request.to_string(),
-            of.ratio.to_string(),
-            format!("{:.0}", of.requests_per_second.median),
-        ]
-    });
+    let headings = ["client", "CPU per request, us", "times wrk"];
+    let rows = results
+        .iter()
+        .map(|of| vec![of.client.to_owned(), of.cpu_us_per_request.to_string(), of.ratio.to_string()]);
     table::markdown(&headings, rows)
 }

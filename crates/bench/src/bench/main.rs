@@ -55,7 +55,7 @@ enum Measurement {
     Connections(Connections),
     /// Whether sluicelab load measures what the real httperf measures
     Agreement(Agreement),
-    /// CPU time of load generators per request: sluicelab load beside wrk
+    /// CPU time of load generators per request: sluicelab load beside wrk and httperf
     Clients(Clients),
     /// Whether sluicelab load holds many connections, and its rate when the server can't keep up
     Overload(Overload),

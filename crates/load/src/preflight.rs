@@ -1,7 +1,9 @@
-//! Before the start: whether descriptors and ports suffice for what is asked, so that a run does not measure their lack.
+//! Before the start: whether source addresses are there, and descriptors and ports suffice for what is asked, so that a run does
+//! not measure their lack.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use crate::run::{Load, Run};
@@ -43,6 +45,16 @@ pub enum Shortage {
         /// Pairs of a source and a target.
         pairs: u64,
     },
+    /// A source address that is none of this machine's.
+    #[error(
+        "cannot connect from {address}: {reason}; --source takes addresses of this machine (ip address), and all of 127.0.0.0/8"
+    )]
+    Source {
+        /// The address.
+        address: IpAddr,
+        /// What the kernel says.
+        reason: io::ErrorKind,
+    },
 }
 
 /// What the machine has.
@@ -80,6 +92,12 @@ impl Means {
 ///
 /// What is short, with the figures and the way out.
 pub fn check(run: &Run, means: Means) -> Result<(), Shortage> {
+    for &address in &run.sources {
+        // A datagram socket takes no port that connections could use.
+        if let Err(error) = UdpSocket::bind(SocketAddr::new(address, 0)) {
+            return Err(Shortage::Source { address, reason: error.kind() });
+        }
+    }
     let open = most_open(run);
     if open + OTHER_DESCRIPTORS * (1 + run.cpus.len() as u64) > means.descriptors {
         return Err(Shortage::Descriptors { needed: open, limit: means.descriptors });
@@ -185,6 +203,21 @@ mod tests {
         assert_eq!(check(&bounded, MEANS), Ok(()));
         bounded.load = Load::Closed { connections: 19_990, count: None };
         assert!(check(&bounded, MEANS).is_err());
+    }
+
+    #[test]
+    fn a_source_that_is_not_here_is_named() {
+        let mut stranger = run(1.0, 1);
+        // Set aside for documentation, RFC 5737.
+        stranger.sources.push([192, 0, 2, 1].into());
+        let error = check(&stranger, MEANS).unwrap_err();
+        assert_eq!(
+            error,
+            Shortage::Source { address: [192, 0, 2, 1].into(), reason: io::ErrorKind::AddrNotAvailable }
+        );
+        assert!(
+            error.to_string().starts_with("cannot connect from 192.0.2.1: address not available; --source")
+        );
     }
 
     #[test]

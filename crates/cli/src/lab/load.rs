@@ -14,7 +14,6 @@ use anyhow::{Context as _, Result, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use load::engine::{self, Finished, Keep, RunError};
 use load::measures::CallWriter;
-use load::preflight::Shortage;
 use load::report::{self, Facts, Joined, Machine, RunOutcome, ServerLog, Steal, verification};
 use load::run::{AfterTimeout, Load, Patience, Run};
 use load::schedule::{Arrivals, Rate, Schedule};
@@ -444,10 +443,9 @@ fn print(options: &Options, finished: &Finished, facts: &Facts) {
 /// What was asked for can't be had here: the input is to blame, not the run.
 fn unusable(error: RunError) -> anyhow::Error {
     match error {
-        RunError::Shortage(Shortage::Descriptors { .. } | Shortage::Ports { .. })
-        | RunError::NoFile(_)
-        | RunError::NoRealTime(_)
-        | RunError::Empty => BadInput(error.to_string()).into(),
+        RunError::Shortage(_) | RunError::NoFile(_) | RunError::NoRealTime(_) | RunError::Empty => {
+            BadInput(error.to_string()).into()
+        }
         RunError::System { .. } => error.into(),
     }
 }

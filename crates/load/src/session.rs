@@ -52,8 +52,6 @@ pub(crate) struct Session {
     room: Vec<u8>,
     /// When [`Session::due`] has something to do.
     pub(crate) deadline: Nanos,
-    /// When the timers will have it looked at; [`Nanos::MAX`] if never.
-    pub(crate) wake_up: Nanos,
     /// Tells this session's events from those of the one before it in the same place.
     pub(crate) generation: u32,
 }
@@ -89,7 +87,6 @@ impl Session {
             flights: VecDeque::new(),
             room: Vec::new(),
             deadline: Nanos::MAX,
-            wake_up: Nanos::MAX,
             generation: 0,
         }
     }

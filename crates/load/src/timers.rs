@@ -1,7 +1,8 @@
 //! Wake-ups of thousands of sessions, to the millisecond: a wheel of slots, one for each millisecond of the next few seconds.
 //!
 //! A wake-up is a promise to look, not a deadline: who is woken too early, because its deadline has moved on or lies beyond
-//! the wheel, is put in again. So a deadline that moves with each request costs nothing.
+//! the wheel, is put in again. So a deadline that moves with each request costs nothing. Where a nearer wake-up overtakes one,
+//! the later one stays in its slot, and is dropped when its time comes.
 
 use crate::record::Nanos;
 
@@ -17,6 +18,8 @@ pub(crate) struct Timers {
     occupied: Vec<u64>,
     /// The first slot that has not been emptied, counted from the beginning of the run.
     next: u64,
+    /// For each session the nearest wake-up, the only one that counts; [`Nanos::MAX`] if it has none.
+    wake_ups: Vec<Nanos>,
     /// What [`expired`](Self::expired) is handing out.
     due: Vec<u32>,
 }
@@ -27,25 +30,37 @@ impl Timers {
             slots: (0..SLOTS).map(|_| Vec::new()).collect(),
             occupied: vec![0; (SLOTS / 64) as usize],
             next: 0,
+            wake_ups: Vec::new(),
             due: Vec::new(),
         }
     }
 
-    /// Has a session looked at when a time has passed, or when the wheel ends before that. Says when that will be.
-    pub(crate) fn schedule(&mut self, session: u32, at: Nanos) -> Nanos {
+    /// Has a session looked at when a time has passed, or when the wheel ends before that; sooner, if it was going to be.
+    pub(crate) fn schedule(&mut self, session: u32, at: Nanos) {
         // Rounded up: nobody is woken before its time.
         let slot = at.div_ceil(NANOS_PER_SLOT).clamp(self.next, self.next + SLOTS - 1);
+        let session_at = session as usize;
+        if self.wake_ups.len() <= session_at {
+            self.wake_ups.resize(session_at + 1, Nanos::MAX);
+        }
+        if self.wake_ups[session_at] <= slot * NANOS_PER_SLOT {
+            return;
+        }
+        self.wake_ups[session_at] = slot * NANOS_PER_SLOT;
         let place = slot % SLOTS;
         self.slots[place as usize].push(session);
         self.occupied[(place / 64) as usize] |= 1 << (place % 64);
-        slot * NANOS_PER_SLOT
     }
 
     /// A session whose wake-up has come, one at a time.
     pub(crate) fn expired(&mut self, now: Nanos) -> Option<u32> {
         loop {
-            if let Some(session) = self.due.pop() {
-                return Some(session);
+            while let Some(session) = self.due.pop() {
+                let wake_up = &mut self.wake_ups[session as usize];
+                if *wake_up <= now {
+                    *wake_up = Nanos::MAX;
+                    return Some(session);
+                }
             }
             let present = now / NANOS_PER_SLOT + 1;
             let Some(slot) = self.next_occupied().filter(|&slot| slot < present) else {
@@ -98,8 +113,9 @@ mod tests {
     fn nobody_is_woken_early_and_nobody_forgotten() {
         let mut timers = Timers::new();
         assert_eq!(timers.next(), None);
-        assert_eq!(timers.schedule(1, 5 * MS + 1), 6 * MS);
-        assert_eq!(timers.schedule(2, 3 * MS), 3 * MS);
+        timers.schedule(1, 5 * MS + 1);
+        assert_eq!(timers.next(), Some(6 * MS));
+        timers.schedule(2, 3 * MS);
         assert_eq!(timers.next(), Some(3 * MS));
         assert_eq!(timers.expired(3 * MS - 1), None);
         assert_eq!(timers.expired(3 * MS), Some(2));
@@ -111,10 +127,28 @@ mod tests {
     #[test]
     fn what_lies_beyond_the_wheel_comes_up_at_its_end() {
         let mut timers = Timers::new();
-        let at = timers.schedule(1, u64::MAX);
-        assert_eq!(at, (SLOTS - 1) * MS);
-        assert_eq!(timers.expired(at), Some(1));
-        assert_eq!(timers.schedule(1, 0), SLOTS * MS, "time that has passed comes up in the next slot");
+        timers.schedule(1, u64::MAX);
+        assert_eq!(timers.next(), Some((SLOTS - 1) * MS));
+        assert_eq!(timers.expired((SLOTS - 1) * MS), Some(1));
+        timers.schedule(1, 0);
+        assert_eq!(timers.next(), Some(SLOTS * MS), "time that has passed comes up in the next slot");
+    }
+
+    #[test]
+    fn wake_ups_that_were_overtaken_do_not_pile_up() {
+        // A client that waits for replies, with seconds of patience, and thinks for a millisecond after each.
+        let mut timers = Timers::new();
+        let mut woken = 0;
+        for now in 0..100_000 {
+            while timers.expired(now * MS).is_some() {
+                woken += 1;
+            }
+            timers.schedule(7, (now + 5_000) * MS);
+            timers.schedule(7, (now + 1) * MS);
+        }
+        assert_eq!(woken, 99_999, "once for each thought");
+        let waiting: usize = timers.slots.iter().map(Vec::len).sum();
+        assert!(waiting <= 5_002, "{waiting}");
     }
 
     proptest! {

@@ -146,7 +146,6 @@ impl<'a> Worker<'a> {
             }
             let now = self.kit.now();
             while let Some(place) = self.timers.expired(now) {
-                self.sessions[place as usize].wake_up = Nanos::MAX;
                 self.with(place, Session::due);
                 self.arrivals_due_now();
             }
@@ -226,8 +225,8 @@ impl<'a> Worker<'a> {
                 let pause = if end.outcome == SessionOutcome::Failed { PAUSE_AFTER_FAILURE } else { 0 };
                 self.next_of_the_loop(now + pause);
             }
-        } else if session.deadline < session.wake_up {
-            session.wake_up = self.timers.schedule(place, session.deadline);
+        } else if session.deadline < Nanos::MAX {
+            self.timers.schedule(place, session.deadline);
         }
     }
 

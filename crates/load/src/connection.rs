@@ -112,6 +112,11 @@ impl Connection {
         self.sent < flights.len()
     }
 
+    /// Whether the first of the calls has been sent to its end.
+    pub(crate) fn has_sent_first(&self) -> bool {
+        self.sent > 0
+    }
+
     /// Sends calls as far as there is room.
     pub(crate) fn send(
         &mut self,
@@ -147,17 +152,14 @@ impl Connection {
     /// The first call in flight has been answered.
     pub(crate) fn answered(&mut self) {
         self.replies += 1;
-        if let Some(sent) = self.sent.checked_sub(1) {
-            self.sent = sent;
-        } else {
-            // Answered before it was sent to its end: what is left of it is not sent any more.
-            self.sent_bytes = 0;
-        }
+        // One that was answered before it was sent to its end is the connection's last.
+        self.sent = self.sent.saturating_sub(1);
     }
 
-    /// Receives into `room`, behind what is not understood yet, and says how many bytes there are then.
-    pub(crate) fn receive(&mut self, room: &mut [u8]) -> io::Result<Received> {
+    /// Receives up to `most` bytes into `room`, behind what is not understood yet, and says how many bytes there are then.
+    pub(crate) fn receive(&mut self, room: &mut [u8], most: usize) -> io::Result<Received> {
         let before = self.rest.len();
+        let room = &mut room[..before + most];
         room[..before].copy_from_slice(&self.rest);
         self.rest.clear();
         let count = match socket::recv(&self.socket, &mut room[before..]) {

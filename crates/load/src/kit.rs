@@ -30,6 +30,8 @@ pub(crate) struct Kit<'a> {
     pub(crate) recorder: Recorder,
     /// Where input is received; taken out while a session goes through it.
     pub(crate) room: Vec<u8>,
+    /// Bytes received at a time.
+    pub(crate) at_a_time: usize,
     /// What the events of the session at work carry.
     pub(crate) token: u64,
     /// Whether records say which port a connection had, which costs a system call for each.
@@ -47,7 +49,7 @@ impl<'a> Kit<'a> {
         recorder: Recorder,
         began: u64,
     ) -> std::io::Result<Self> {
-        let room = ROOM_FOR_HEADS + if files.is_some() { ROOM_TO_COMPARE } else { ROOM };
+        let at_a_time = if files.is_some() { ROOM_TO_COMPARE } else { ROOM };
         Ok(Self {
             run,
             requests,
@@ -55,7 +57,8 @@ impl<'a> Kit<'a> {
             epoll: Epoll::new()?,
             wants_ports: recorder.wants_ports(),
             recorder,
-            room: vec![0; room],
+            room: vec![0; ROOM_FOR_HEADS + at_a_time],
+            at_a_time,
             token: 0,
             began,
             connections: 0,

@@ -112,7 +112,8 @@ impl Session {
         let Some(connection) = &mut self.connection else { return };
         if connection.connected.is_none() {
             if let Err(error) = client::outcome(&connection.socket) {
-                return self.fail(kit, outcome_of(&error));
+                self.fail(kit, outcome_of(&error));
+                return self.go_on(kit);
             }
             if !event.writable {
                 return;
@@ -289,7 +290,11 @@ impl Session {
             let skippable = if kit.files.is_none() { connection.http.skip_body_hint() } else { 0 };
             // A body without a known end is read to see the end.
             let skip = skippable > 0 && skippable < u64::MAX && connection.rest.is_empty();
-            let received = if skip { connection.discard(skippable) } else { connection.receive(&mut room) };
+            let received = if skip {
+                connection.discard(skippable)
+            } else {
+                connection.receive(&mut room, kit.at_a_time)
+            };
             let received = match received {
                 Ok(received) => received,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -344,6 +349,10 @@ impl Session {
             at += used;
             match event {
                 Event::NeedInput => {
+                    if first.status == 0 {
+                        // Interim heads, which count as part of the head that follows them.
+                        first.head_bytes += used as u32;
+                    }
                     connection.rest.extend_from_slice(&input[at..]);
                     return;
                 }
@@ -363,6 +372,8 @@ impl Session {
                     first.body_bytes += range.len() as u64;
                 }
                 Event::EndOfReply { keep_alive } => {
+                    // What is left of a request that was answered early would be taken for the next one.
+                    let keep_alive = keep_alive && connection.has_sent_first();
                     let more = at < input.len() && (connection.http.awaited() == 0 || !keep_alive);
                     let outcome = match &first.comparison {
                         _ if more => Outcome::WrongLength,

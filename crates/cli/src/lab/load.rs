@@ -107,7 +107,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "HOST", help_heading = "Clients")]
     host: Option<String>,
 
-    /// Connect from these local addresses in turn, such as 127.0.0.2-127.0.0.9; may be repeated
+    /// Connect from these local addresses in turn, such as 127.0.0.2-127.0.0.9; may be repeated. Name several for more than some
+    /// 14000 connections at a time: once half of an address's ports are taken, the kernel is slow to find another
     #[arg(long, value_name = "ADDRESSES", value_parser = units::sources, help_heading = "Clients")]
     source: Vec<Several<IpAddr>>,
 
@@ -268,6 +269,9 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
     };
     let unbounded = options.session_count.is_none();
     let duration = options.duration.or(unbounded.then_some(Duration::from_secs(10)));
+    if duration.is_some_and(|duration| duration.is_zero()) {
+        bail!(BadInput("--duration 0s: allowed: from 1ms".to_owned()));
+    }
     if duration.is_some_and(|duration| duration <= options.warm_up) {
         bail!(BadInput(format!("--warm-up {:?}: must be shorter than --duration", options.warm_up)));
     }
@@ -443,9 +447,11 @@ fn print(options: &Options, finished: &Finished, facts: &Facts) {
 /// What was asked for can't be had here: the input is to blame, not the run.
 fn unusable(error: RunError) -> anyhow::Error {
     match error {
-        RunError::Shortage(_) | RunError::NoFile(_) | RunError::NoRealTime(_) | RunError::Empty => {
-            BadInput(error.to_string()).into()
-        }
+        RunError::Shortage(_)
+        | RunError::NoFile(_)
+        | RunError::NoRealTime(_)
+        | RunError::NoCpu { .. }
+        | RunError::Empty => BadInput(error.to_string()).into(),
         RunError::System { .. } => error.into(),
     }
 }

@@ -3,13 +3,14 @@
 mod support;
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
 use std::thread;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use support::client::{Broken, Client, one, request};
-use support::server::{Server, Setup};
+use support::server::{Server, Setup, parse_address};
 use support::site::{HELLO, LARGE, large, pattern};
 use support::variant::{Test, Variant, tests};
 use support::{eventually, sleep_ms};
@@ -27,6 +28,7 @@ const TESTS: &[Test] = tests![
     reload_of_what_is_wrong,
     reload_keeps_connections,
     reload_of_listeners,
+    nobody_reads_what_it_says,
     reopened_logs,
     port_in_use,
     wrong_configuration,
@@ -309,6 +311,31 @@ fn reload_of_listeners(variant: &Variant) {
     eventually("the first address is closed", || TcpStream::connect(first).is_err());
     assert_eq!(one(second, request("GET", "/hello.txt", &[])).text(), HELLO);
     assert_eq!(old.get("/hello.txt").text(), HELLO);
+}
+
+/// Whoever started it has closed the other end of its standard error.
+fn nobody_reads_what_it_says(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let mut command = setup.command();
+    let mut child = command.spawn().expect("sluice starts");
+    let mut line = String::new();
+    let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+    stderr.read_line(&mut line).expect("a line");
+    let address = parse_address(&line).expect("an address");
+    drop(stderr);
+    let pid = Pid::from_child(&child);
+    for signal in [Signal::HUP, Signal::USR1] {
+        kill_process(pid, signal).expect("the server is there");
+        sleep_ms(100);
+        assert_eq!(one(address, request("GET", "/hello.txt", &[])).text(), HELLO);
+    }
+    kill_process(pid, Signal::TERM).expect("the server is there");
+    let mut ended = None;
+    eventually("the server has ended", || {
+        ended = child.try_wait().expect("a child can be waited for");
+        ended.is_some()
+    });
+    assert_eq!(ended.and_then(|status| status.code()), Some(0));
 }
 
 /// As logrotate does it.

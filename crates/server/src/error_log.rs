@@ -44,7 +44,7 @@ pub struct ErrorLog {
 /// The file can't be opened, or this has been called before.
 pub fn init(target: &config::ErrorLog, level: LogLevel) -> Result<ErrorLog, InitError> {
     let config::ErrorLog::File(path) = target else {
-        set_global(subscriber(io::stderr, level))?;
+        set_global(subscriber(|| StandardError, level))?;
         return Ok(ErrorLog { file: None });
     };
     let path = path.clone();
@@ -68,6 +68,21 @@ impl ErrorLog {
         if let Some((path, file)) = &self.file {
             file.swap(open(path)?);
         }
+        Ok(())
+    }
+}
+
+/// Standard error as long as somebody reads it. Once nobody does, messages are lost: a server must not fail for lack of a
+/// reader, and the subscriber would report its own failure there, too.
+struct StandardError;
+
+impl io::Write for StandardError {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = io::stderr().write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }

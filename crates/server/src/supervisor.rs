@@ -4,7 +4,7 @@
 //! only then come threads (so that all of them have dropped them), and the line that says the server listens is
 //! printed when nothing can fail any more.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
@@ -247,12 +247,17 @@ fn announce(settings: &Settings, listeners: &Listeners, serving: Option<&Serving
         if settings.workers == 1 { "1 worker".into() } else { format!("{} workers", settings.workers) };
     let what = format!("{}, {workers}, {}", name(settings.architecture), settings.files.root.display());
     for listener in listeners {
-        eprintln!("listening on {} ({what})", url(&listener.address));
+        say(&format!("listening on {} ({what})", url(&listener.address)));
     }
     if let Some(serving) = serving {
-        eprintln!("status on {}", url(serving.address()));
+        say(&format!("status on {}", url(serving.address())));
     }
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+}
+
+/// A line on standard error, if anybody reads it.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 fn url(address: &ListenAddress) -> String {

@@ -134,13 +134,13 @@ fn drain_under_load(variant: &Variant) {
 fn drain_empties_the_accept_queue(variant: &Variant) {
     for limit in ["1", "inf"] {
         let mut server = Setup::new(variant).argument(format!("--accept-limit={limit}")).start();
-        server.signal(Signal::STOP);
+        server.signal_all(Signal::STOP);
         let mut clients: Vec<Client> = (0..50).map(|_| server.connect()).collect();
         for client in &mut clients {
             client.ask("GET", "/hello.txt", &[]);
         }
         server.signal(Signal::TERM);
-        server.signal(Signal::CONT);
+        server.signal_all(Signal::CONT);
         for (number, client) in clients.iter_mut().enumerate() {
             match client.try_reply() {
                 // Whether the signal or the queue is noticed first is a matter of luck.

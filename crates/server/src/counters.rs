@@ -57,6 +57,8 @@ sys::shareable! {
     #[derive(Debug, Default)]
     #[repr(C, align(128))]
     pub struct Counters {
+        /// Times that the supervisor started the worker again after it died. It adds while there is no worker.
+        pub restarts: Counter,
         /// Connections accepted.
         pub accepts: Counter,
         /// Accept phases, including those that accepted nothing.
@@ -116,10 +118,35 @@ sys::shareable! {
         pub connections: [Counter; ConnectionState::NAMES.len()],
         /// The request for a census and its answer.
         pub census: Census,
+        /// The worker's process; 0 while there is none. The supervisor writes it.
+        pub pid: AtomicU32,
     }
 }
 
 impl Counters {
+    /// Where a worker's process has ended: what it had open is closed. Only when there is no worker.
+    pub fn settle(&self) {
+        self.pid.store(0, Ordering::Relaxed);
+        self.connections_closed.set(self.connections_opened.get());
+        for metric in METRICS.iter().filter(|metric| metric.kind == Kind::Gauge) {
+            metric.read(self).iter().for_each(|gauge| gauge.set(0));
+        }
+    }
+
+    /// Moves what was counted here to `past`. Only when there is no worker.
+    pub fn retire_to(&self, past: &Self) {
+        self.settle();
+        for metric in METRICS {
+            for (here, there) in metric.read(self).iter().zip(metric.read(past)) {
+                match metric.kind {
+                    Kind::Peak => there.raise_to(here.get()),
+                    Kind::Counter | Kind::Histogram | Kind::Gauge => there.add(here.get()),
+                }
+                here.set(0);
+            }
+        }
+    }
+
     /// Counts one accept phase that took `accepted` connections out of the accept queue.
     pub fn accept_phase(&self, accepted: u64) {
         self.accepts.add(accepted);
@@ -387,6 +414,7 @@ impl Metric {
 
 /// Every value of [`Counters`], in the order in which people see them.
 pub static METRICS: &[Metric] = &[
+    one(Kind::Counter, "restarts", "Times that the worker was started again after it died", |w| &w.restarts),
     one(Kind::Counter, "accepts", "Connections accepted", |w| &w.accepts),
     one(Kind::Counter, "accept_phases", "Accept phases", |w| &w.accept_phases),
     by(
@@ -567,6 +595,29 @@ mod tests {
         }
         assert_eq!((block.accepts.get(), block.accept_phases.get()), (12, 4));
         assert_eq!(block.accepts_per_phase_max.get(), 7);
+    }
+
+    #[test]
+    fn what_a_worker_that_is_gone_had_counted_is_kept() {
+        let (block, past) = (Counters::default(), Counters::default());
+        for round in 1..=2 {
+            block.accept_phase(5);
+            block.connections_opened.add(5);
+            block.connections_closed.add(1);
+            block.connections[ConnectionState::Idle as usize].set(4);
+            block.pid.store(17, Ordering::Relaxed);
+            block.retire_to(&past);
+            assert_eq!((past.accepts.get(), past.accepts_per_phase_max.get()), (5 * round, 5));
+            assert_eq!(
+                (past.connections_opened.get(), past.connections_closed.get()),
+                (5 * round, 5 * round)
+            );
+            assert!(METRICS.iter().flat_map(|m| m.read(&block)).all(|counter| counter.get() == 0));
+            assert_eq!(
+                (block.pid.load(Ordering::Relaxed), past.connections[ConnectionState::Idle as usize].get()),
+                (0, 0)
+            );
+        }
     }
 
     #[test]

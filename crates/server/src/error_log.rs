@@ -7,7 +7,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
@@ -31,43 +31,46 @@ pub enum InitError {
     Again,
 }
 
-/// The error log of this process, for reopening it.
-#[derive(Debug)]
-pub struct ErrorLog {
-    file: Option<(PathBuf, Swappable)>,
-}
+/// The file that this process logs to, if it is one.
+static LOG: OnceLock<LogFile> = OnceLock::new();
 
-/// Sends the events of this process that are at least as severe as `level` to `target`.
+/// Sends the events of this process, and of those that it forks, that are at least as severe as `level` to `target`.
 ///
 /// # Errors
 ///
 /// The file can't be opened, or this has been called before.
-pub fn init(target: &config::ErrorLog, level: LogLevel) -> Result<ErrorLog, InitError> {
+pub fn init(target: &config::ErrorLog, level: LogLevel) -> Result<(), InitError> {
     let config::ErrorLog::File(path) = target else {
-        set_global(subscriber(|| StandardError, level))?;
-        return Ok(ErrorLog { file: None });
+        return set_global(subscriber(|| StandardError, level));
     };
-    let path = path.clone();
-    match open(&path) {
-        Ok(file) => {
-            let file = Swappable::new(file);
-            set_global(subscriber(file.writer(), level))?;
-            Ok(ErrorLog { file: Some((path, file)) })
-        }
-        Err(source) => Err(InitError::Open { path, source }),
-    }
+    let log = LogFile::open(path).map_err(|source| InitError::Open { path: path.clone(), source })?;
+    set_global(subscriber(log.file.writer(), level))?;
+    LOG.set(log).map_err(|_| InitError::Again)
 }
 
-impl ErrorLog {
-    /// Opens the file anew by its name, as after it was renamed. If that fails, the old one stays in use.
-    ///
-    /// # Errors
-    ///
-    /// The file can't be opened for appending.
-    pub fn reopen(&self) -> io::Result<()> {
-        if let Some((path, file)) = &self.file {
-            file.swap(open(path)?);
-        }
+/// Opens the file of this process's log anew by its name, as after it was renamed. If that fails, the old one stays in use.
+///
+/// # Errors
+///
+/// The file can't be opened for appending.
+pub fn reopen() -> io::Result<()> {
+    LOG.get().map_or(Ok(()), LogFile::reopen)
+}
+
+/// A log file with its name.
+#[derive(Debug)]
+struct LogFile {
+    path: PathBuf,
+    file: Swappable,
+}
+
+impl LogFile {
+    fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), file: Swappable::new(open(path)?) })
+    }
+
+    fn reopen(&self) -> io::Result<()> {
+        self.file.swap(open(&self.path)?);
         Ok(())
     }
 }
@@ -174,9 +177,8 @@ mod tests {
     fn lines_go_to_the_file_and_after_a_rotation_to_the_new_one() {
         let dir = tempfile::tempdir().unwrap();
         let (path, old) = (dir.path().join("error.log"), dir.path().join("error.log.1"));
-        let file = Swappable::new(open(&path).unwrap());
-        let log = ErrorLog { file: Some((path.clone(), file.clone())) };
-        tracing::subscriber::with_default(subscriber(file.writer(), LogLevel::Info), || {
+        let log = LogFile::open(&path).unwrap();
+        tracing::subscriber::with_default(subscriber(log.file.writer(), LogLevel::Info), || {
             tracing::warn!(suppressed = 3, "disk is slow");
             tracing::debug!("not severe enough");
             std::fs::rename(&path, &old).unwrap();

@@ -9,12 +9,13 @@ pub mod architecture;
 pub mod buffers;
 pub mod config;
 pub mod content;
+pub mod control;
 pub mod conversation;
 pub mod counters;
 pub mod error_log;
 pub mod listeners;
 pub mod service;
-pub mod shutdown;
+
 pub mod slab;
 pub mod status;
 pub mod supervisor;

@@ -8,13 +8,24 @@ use sys::socket::{self, ListenOptions, LocalAddress};
 
 use crate::config::{ListenAddress, Settings};
 
-/// All listeners of a server. They are shared with the status endpoint, which reads their queues.
+/// All listeners of a server. Supervisor, workers and the status endpoint each have descriptors of their own for them.
 pub type Listeners = Vec<Arc<Listener>>;
+
+/// What one worker accepts from.
+#[derive(Clone, Debug, Default)]
+pub struct Share {
+    /// To be served until the end.
+    pub serving: Listeners,
+    /// That a reload has removed: to be emptied and closed.
+    pub retiring: Listeners,
+}
 
 /// One listening socket.
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
+    /// The process that opened it.
+    owner: u32,
     /// The address that was asked for; `None` where the socket was inherited.
     pub asked: Option<ListenAddress>,
     /// The address that it got (port 0 picks one).
@@ -66,7 +77,7 @@ impl Listener {
         }
         .map_err(wrong)?;
         let address = local_address(&socket).map_err(wrong)?;
-        Ok(Self { socket, asked: Some(address.clone()), address })
+        Ok(Self { socket, owner: std::process::id(), asked: Some(address.clone()), address })
     }
 
     /// Takes over a socket that listens already.
@@ -80,7 +91,7 @@ impl Listener {
         }
         socket::set_nonblocking(&given.descriptor, true).map_err(|error| wrong(error.to_string()))?;
         let address = local_address(&given.descriptor).map_err(|error| wrong(error.to_string()))?;
-        Ok(Self { socket: given.descriptor, asked: None, address })
+        Ok(Self { socket: given.descriptor, owner: std::process::id(), asked: None, address })
     }
 }
 
@@ -92,8 +103,10 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Whoever made a socket file removes it; systemd keeps its own.
-        if let (Some(_), ListenAddress::Unix(path)) = (&self.asked, &self.address) {
+        // Whoever made a socket file removes it: workers don't, and systemd keeps its own.
+        if let (Some(_), ListenAddress::Unix(path)) = (&self.asked, &self.address)
+            && self.owner == std::process::id()
+        {
             let _ = std::fs::remove_file(path);
         }
     }

@@ -3,8 +3,6 @@
 //! A worker is one process or thread with one of these; nothing in it is shared with another worker but the counters,
 //! which other processes only read.
 
-use std::sync::Arc;
-
 use http1::{Ended, Head, Limits, Plan, ProtocolError, Stamp, Terms, Tick};
 
 use crate::access_log::AccessLog;
@@ -13,6 +11,7 @@ use crate::config::{Coalesce, Settings};
 use crate::content::{Content, ContentError, Pin};
 use crate::conversation::Conversation;
 use crate::counters::Counters;
+use crate::error_log;
 
 /// The name that replies carry in their Server line.
 const SERVER: &str = "sluice";
@@ -27,7 +26,7 @@ pub struct Service {
     /// Bounds on requests and clients.
     pub limits: Limits,
     /// What this worker counts.
-    pub counters: Arc<Counters>,
+    pub counters: &'static Counters,
     /// The access log, if one is kept.
     pub log: Option<AccessLog>,
     /// The time of this turn.
@@ -70,7 +69,7 @@ impl Service {
     /// The document root can't be opened, or a setting of the content is impossible.
     pub fn new(
         settings: &Settings,
-        counters: Arc<Counters>,
+        counters: &'static Counters,
         log: Option<AccessLog>,
     ) -> Result<Self, ContentError> {
         let clock = Clock::now();
@@ -87,20 +86,6 @@ impl Service {
             coalesce: resolved(settings.event.coalesce),
             stamp: Stamp::new(SERVER, clock.unix_secs),
         })
-    }
-
-    /// Takes over changed settings. Replies under way keep what they have pinned.
-    ///
-    /// # Errors
-    ///
-    /// As [`new`](Self::new); nothing has changed then.
-    pub fn reconfigure(&mut self, settings: &Settings) -> Result<(), ContentError> {
-        self.content.reconfigure(&settings.files, settings.limits.ranges)?;
-        self.limits = settings.limits();
-        self.quantum = settings.event.quantum;
-        self.coalesce = resolved(settings.event.coalesce);
-        self.scratch = vec![0; SCRATCH.max(2 * self.limits.head as usize)].into();
-        Ok(())
     }
 
     /// Begins a turn: reads the clock, and does what is done once a second.
@@ -121,6 +106,16 @@ impl Service {
         self.counters.file_table_entries.set(size.entries);
         self.counters.file_table_descriptors.set(size.descriptors);
         self.counters.file_table_memory_bytes.set(size.memory_bytes);
+    }
+
+    /// Opens the logs anew by their names, as after they were renamed.
+    pub fn reopen_logs(&self) {
+        if let Some(log) = &self.log {
+            log.reopen();
+        }
+        if let Err(error) = error_log::reopen() {
+            tracing::error!("cannot reopen the error log: {error}");
+        }
     }
 
     /// Answers a request.

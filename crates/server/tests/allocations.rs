@@ -16,10 +16,10 @@ use std::time::Duration;
 use server::access_log::{AccessLog, Format, Target, WhenBehind, Writer};
 use server::architecture::sped;
 use server::config::{Events, ListenAddress, Settings};
+use server::control::{Control, Phase};
 use server::counters::Counters;
-use server::listeners::Listener;
+use server::listeners::{Listener, Share};
 use server::service::Service;
-use server::shutdown::{Phase, Shutdown};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -84,20 +84,20 @@ fn count(mechanism: Events, root: &Path, log: Option<&Path>) {
     // Within this time, what is on the disk is not looked at again.
     settings.files.validity = Duration::from_hours(1);
 
-    let counters: Arc<Counters> = Arc::default();
+    let counters: &'static Counters = Box::leak(Box::default());
     let writer = log.map(|path| Writer::start(&Target::File(path.to_owned()), 1).unwrap());
-    let access_log = |writer: &Writer| -> AccessLog {
-        writer.worker(Format::Combined, WhenBehind::Wait, Arc::clone(&counters))
-    };
+    let access_log =
+        |writer: &Writer| -> AccessLog { writer.worker(Format::Combined, WhenBehind::Wait, counters) };
     let access_log = writer.as_ref().map(access_log);
     let listener = Listener::open(&settings.listen[0], &settings).unwrap();
     let ListenAddress::Tcp(address) = listener.address else { panic!("opened as TCP") };
-    let shutdown = Arc::new(Shutdown::new().unwrap());
+    let control = Arc::new(Control::new().unwrap());
     let server = thread::spawn({
-        let (settings, shutdown) = (settings.clone(), Arc::clone(&shutdown));
+        let (settings, control) = (settings.clone(), Arc::clone(&control));
         move || {
             let service = Service::new(&settings, counters, access_log).unwrap();
-            sped::run(service, vec![Arc::new(listener)], &settings, shutdown).unwrap();
+            let share = Share { serving: vec![Arc::new(listener)], retiring: Vec::new() };
+            sped::run(service, share, &settings, control).unwrap();
         }
     });
 
@@ -114,7 +114,7 @@ fn count(mechanism: Events, root: &Path, log: Option<&Path>) {
             "{mechanism:?}, {name}{logged}: {allocated} allocations in {REQUESTS} requests"
         );
     }
-    shutdown.enter(Phase::Stop);
+    control.enter(Phase::Stop);
     server.join().unwrap();
     if let Some(writer) = writer {
         assert!(writer.finish(Duration::from_secs(10)));

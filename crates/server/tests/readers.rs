@@ -4,7 +4,6 @@
 use std::io::Write as _;
 use std::net::Ipv4Addr;
 use std::process::{Command, Output, Stdio};
-use std::sync::Arc;
 
 use http1::{Fields, Head, Method, Terms, Version};
 use server::access_log::{AccessLog, Format, Target, WhenBehind, Writer};
@@ -17,7 +16,7 @@ fn goaccess_understands_every_combined_line() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("access.log");
     let writer = Writer::start(&Target::File(path.clone()), 1).unwrap();
-    let mut log = writer.worker(Format::Combined, WhenBehind::Wait, Arc::default());
+    let mut log = writer.worker(Format::Combined, WhenBehind::Wait, Box::leak(Box::default()));
     let usual = Fields::new(
         b"User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:109.0) Gecko/20100101 Firefox/115.0\r\n\
           Referer: http://example.org/\r\n",
@@ -47,12 +46,13 @@ fn goaccess_understands_every_combined_line() {
 
 #[test]
 fn prometheus_understands_the_metrics() {
-    let counters: Arc<Counters> = Arc::default();
+    let counters: &'static Counters = Box::leak(Box::default());
     counters.accept_phase(3);
     counters.reply(200);
-    let worker = |counters| WorkerSource { counters, wake: Box::new(|| {}) };
-    let workers = vec![worker(counters), worker(Arc::default())];
-    let sources = Sources::new("quoted \"name\" \\", workers, Vec::new());
+    let worker = |counters: &'static Counters| WorkerSource { counters, wake: Box::new(|| {}) };
+    let workers = vec![worker(counters), worker(Box::leak(Box::default()))];
+    let sources =
+        Sources::new("quoted \"name\" \\", std::time::SystemTime::now(), workers, Vec::new(), Vec::new());
     // The parser checks names, types, suffixes, the order of lines and the buckets of histograms.
     let script = "
 import sys

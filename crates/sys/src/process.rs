@@ -1,4 +1,4 @@
-//! What a process may use and who it is: descriptor limit, CPUs, user and group.
+//! What a process may use and who it is: descriptor limit, CPUs, user and group; and the processes that it forks.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -106,6 +106,85 @@ pub fn drop_privileges(user: &str, group: Option<&str>) -> io::Result<()> {
         return Err(io::Error::other("root could be regained after giving it up"));
     }
     Ok(())
+}
+
+/// Runs `child` in a child process, which ends with the exit code that it returns (101 after a panic), and gives the
+/// child's id. fork(2).
+///
+/// The child goes on with a copy of everything. Destructors of what the caller holds don't run in it, but for what is
+/// moved into `child`.
+///
+/// # Errors
+///
+/// `WouldBlock` where there may be no more processes; `InvalidInput` in a process with several threads: the others would
+/// not be there in the child, but the locks that they hold would.
+pub fn fork(child: impl FnOnce() -> u8) -> io::Result<u32> {
+    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(invalid("a process with several threads can't be forked".to_owned()));
+    }
+    // SAFETY: the only thread makes the call, so that the child finds no lock held by anybody and no data half changed.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            // Unwinding must not get past this frame, where the parent's code begins.
+            let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(101);
+            // SAFETY: ends the process at once, without the parent's destructors and exit handlers.
+            unsafe { libc::_exit(code.into()) }
+        }
+        pid => Ok(pid as u32),
+    }
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// By itself, with this exit code.
+    Code(i32),
+    /// By a signal with this number, signal(7).
+    Signal(i32),
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Code(code) => write!(formatter, "exit code {code}"),
+            Self::Signal(number) => write!(formatter, "signal {number}"),
+        }
+    }
+}
+
+/// Takes notice of one child that has ended: its id and how. `None`: there is none at the moment. waitpid(2).
+pub fn reap() -> io::Result<Option<(u32, Ended)>> {
+    let mut status = 0;
+    // SAFETY: the pointer is valid for the call.
+    match unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) } {
+        0 => Ok(None),
+        -1 => match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
+            error => Err(error),
+        },
+        pid if libc::WIFSIGNALED(status) => Ok(Some((pid as u32, Ended::Signal(libc::WTERMSIG(status))))),
+        pid => Ok(Some((pid as u32, Ended::Code(libc::WEXITSTATUS(status))))),
+    }
+}
+
+/// Ends a child for good, `SIGKILL`. One that has ended and not been [`reap`]ed yet takes no harm. kill(2).
+pub fn kill(child: u32) -> io::Result<()> {
+    // SAFETY: takes numbers only.
+    check(unsafe { libc::kill(child as libc::pid_t, libc::SIGKILL) })
+}
+
+/// Has the kernel send a signal to this process when its parent ends. prctl(2), `PR_SET_PDEATHSIG`.
+///
+/// A parent that has ended already is not noticed: compare [`parent`] with what it was.
+pub fn signal_at_end_of_parent(signal: crate::signal::Signal) -> io::Result<()> {
+    // SAFETY: this option takes a number.
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal.number()) })
+}
+
+/// The id of the parent. getppid(2).
+pub fn parent() -> u32 {
+    std::os::unix::process::parent_id()
 }
 
 #[derive(Debug)]
@@ -226,6 +305,15 @@ mod tests {
         }
         let (user, system) = thread_cpu_time().unwrap();
         assert!(user + system > before);
+    }
+
+    #[test]
+    fn tells_how_children_end() {
+        own_process::run("process::tests::tells_how_children_end", || {
+            // libtest's own threads are in the way of a fork.
+            assert_eq!(fork(|| 0).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+            assert_eq!(reap().unwrap(), None);
+        });
     }
 
     #[test]

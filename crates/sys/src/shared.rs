@@ -122,6 +122,12 @@ impl<T: Shareable> Shared<T> {
         Ok(Self { memory, owns: PhantomData })
     }
 
+    /// Gives it to this process, and to those forked later, for as long as they live.
+    pub fn leak(self) -> &'static T {
+        // SAFETY: as for `deref`; the mapping is never undone, as `self` is never dropped.
+        unsafe { std::mem::ManuallyDrop::new(self).memory.as_ref() }
+    }
+
     /// A mapping cannot be empty.
     const LENGTH: usize = if size_of::<T>() == 0 { 1 } else { size_of::<T>() };
 }

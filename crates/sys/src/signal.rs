@@ -1,12 +1,16 @@
 //! Signals taken in turn by a thread that waits for them, rather than by handlers.
 //!
-//! The first thread blocks the set before it starts others (which inherit that) and then waits; no code ever runs in
-//! a signal handler. A process that is to be executed must have its set unblocked first.
+//! The first thread blocks the set before it starts others (which inherit that) and then waits. The one handler there is
+//! wakes an event loop, which looks for the reason itself. A process that is to be executed must have its set unblocked first.
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, IntoRawFd};
 use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
+
+use crate::wake::Wake;
 
 /// The signals that a server takes notice of, signal(7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -137,6 +141,35 @@ pub fn ignore_broken_pipe() -> io::Result<()> {
     Ok(())
 }
 
+/// Wakes `wake` whenever `signal` arrives from now on, and lets the signal through to the calling thread. sigaction(2).
+///
+/// There is one such signal in a process; the last call holds.
+pub fn wake_on(signal: Signal, wake: &Wake) -> io::Result<()> {
+    // A duplicate that is never closed: the handler may run at any time.
+    let descriptor = wake.as_fd().try_clone_to_owned()?.into_raw_fd();
+    WOKEN.store(descriptor, Ordering::Release);
+    let handler: extern "C" fn(libc::c_int) = write_to_woken;
+    // SAFETY: the handler makes one async-signal-safe call (signal-safety(7)) and leaves errno as it was.
+    if unsafe { libc::signal(signal.number(), handler as libc::sighandler_t) } == libc::SIG_ERR {
+        return Err(io::Error::last_os_error());
+    }
+    SignalSet::new(&[signal]).unblock()
+}
+
+static WOKEN: AtomicI32 = AtomicI32::new(-1);
+
+extern "C" fn write_to_woken(_: libc::c_int) {
+    let one = 1_u64.to_ne_bytes();
+    // SAFETY: the place of this thread's errno; writing takes bytes that live through the call. A number that is no
+    // descriptor is an error that concerns nobody.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        libc::write(WOKEN.load(Ordering::Acquire), one.as_ptr().cast(), one.len());
+        *errno = before;
+    }
+}
+
 fn known(number: i32) -> io::Result<Signal> {
     Signal::from_number(number).ok_or_else(|| io::Error::other(format!("unexpected signal {number}")))
 }
@@ -167,6 +200,18 @@ mod tests {
     fn names_its_members() {
         let set = SignalSet::new(&[Signal::Hangup, Signal::Child]);
         assert_eq!(format!("{set:?}"), "{Hangup, Child}");
+    }
+
+    #[test]
+    fn wakes_a_loop() {
+        let wake = Wake::new().unwrap();
+        SignalSet::new(&[Signal::User2]).block().unwrap();
+        raise(Signal::User2);
+        assert!(!wake.clear().unwrap());
+        wake_on(Signal::User2, &wake).unwrap();
+        assert!(wake.clear().unwrap(), "one that was pending");
+        raise(Signal::User2);
+        assert!(wake.clear().unwrap());
     }
 
     #[test]

@@ -213,6 +213,14 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).expect("the server is there");
     }
 
+    /// To all of its processes.
+    pub fn signal_all(&self, signal: Signal) {
+        for pid in self.processes() {
+            let pid = Pid::from_raw(pid as i32).expect("a process");
+            kill_process(pid, signal).expect("the process is there");
+        }
+    }
+
     /// Whether it has ended.
     pub fn has_ended(&mut self) -> bool {
         if self.ended.is_none() {

@@ -19,6 +19,7 @@ pub const VARIANTS: &[Variant] = &[
     Variant { name: "sped_epoll", options: &["--architecture=sped", "--events=epoll"] },
     Variant { name: "sped_epoll_level", options: &["--architecture=sped", "--events=epoll-level"] },
     Variant { name: "sped_poll", options: &["--architecture=sped", "--events=poll"] },
+    Variant { name: "symped_epoll", options: &["--architecture=symped", "--workers=2", "--events=epoll"] },
     Variant { name: "sped_select", options: &["--architecture=sped", "--events=select"] },
 ];
 

@@ -11,6 +11,7 @@ mod line;
 mod writer;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 
 use http1::Head;
@@ -36,7 +37,9 @@ pub struct AccessLog {
     worker: usize,
     to_writer: SyncSender<Message>,
     from_writer: Receiver<Returned>,
-    counters: Arc<Counters>,
+    /// Asks the writer to open its file anew.
+    reopen: Arc<AtomicBool>,
+    counters: &'static Counters,
 }
 
 /// What to do with lines when the writer has fallen behind.
@@ -96,6 +99,13 @@ impl AccessLog {
     /// How long a worker with nothing else to do may sleep, if lines wait to be handed over.
     pub fn wait_at_most_ms(&self, now_ms: u64) -> Option<u64> {
         (!self.buffer.is_empty()).then(|| (self.fresh_ms + FLUSH_AFTER_MS).saturating_sub(now_ms))
+    }
+
+    /// Has the file opened anew by its name, as after it was renamed. Returns at once.
+    pub fn reopen(&self) {
+        self.reopen.store(true, Ordering::Release);
+        // If there is no room, messages are waiting, and the flag is looked at before each.
+        let _ = self.to_writer.try_send(Message::Nudge);
     }
 
     /// Gives the buffer to the writer and takes an empty one. False: there is none, so the writer has fallen

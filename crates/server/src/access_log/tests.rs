@@ -94,12 +94,12 @@ fn the_time_is_right_in_every_month() {
 
 struct Setup {
     dir: tempfile::TempDir,
-    counters: Arc<Counters>,
+    counters: &'static Counters,
 }
 
 impl Setup {
     fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap(), counters: Arc::default() }
+        Self { dir: tempfile::tempdir().unwrap(), counters: Box::leak(Box::default()) }
     }
 
     fn path(&self) -> std::path::PathBuf {
@@ -108,7 +108,7 @@ impl Setup {
 
     fn start(&self, target: &Target, when_behind: WhenBehind) -> (Writer, AccessLog) {
         let writer = Writer::start(target, 1).unwrap();
-        let log = writer.worker(Format::Combined, when_behind, Arc::clone(&self.counters));
+        let log = writer.worker(Format::Combined, when_behind, self.counters);
         (writer, log)
     }
 
@@ -154,7 +154,7 @@ fn lines_appear_after_a_second_and_after_a_rotation_in_the_new_file() {
     wait_for(|| fs::read_to_string(setup.path()).unwrap().contains("/one"));
     let old = setup.dir.path().join("access.log.1");
     fs::rename(setup.path(), &old).unwrap();
-    writer.reopen();
+    log.reopen();
     wait_for(|| setup.path().exists());
     log_one(&mut log, "/two");
     drop(log);

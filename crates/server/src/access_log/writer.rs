@@ -48,6 +48,15 @@ pub struct Writer {
 }
 
 impl Writer {
+    /// Sees whether the target can be opened, as it will have to be in every worker.
+    ///
+    /// # Errors
+    ///
+    /// It can't be opened for appending.
+    pub fn check(target: &Target) -> Result<(), OpenError> {
+        target.open().map(drop).map_err(|source| OpenError { path: target.to_string(), source })
+    }
+
     /// Opens the target and starts the thread, for `workers` workers.
     ///
     /// # Errors
@@ -76,7 +85,7 @@ impl Writer {
     }
 
     /// A worker's end. Lines that are lost are counted in its `counters`.
-    pub fn worker(&self, format: Format, when_behind: WhenBehind, counters: Arc<Counters>) -> AccessLog {
+    pub fn worker(&self, format: Format, when_behind: WhenBehind, counters: &'static Counters) -> AccessLog {
         // A buffer always finds room on its way back, as there are no more of them.
         let (home, from_writer) = sync_channel(BUFFERS);
         let _ = self.messages.send(Message::Worker(home));
@@ -90,15 +99,9 @@ impl Writer {
             worker: self.workers.fetch_add(1, Ordering::Relaxed),
             to_writer: self.messages.clone(),
             from_writer,
+            reopen: Arc::clone(&self.reopen),
             counters,
         }
-    }
-
-    /// Has the file opened anew by its name, as after it was renamed. Returns at once.
-    pub fn reopen(&self) {
-        self.reopen.store(true, Ordering::Release);
-        // If there is no room, messages are waiting, and the flag is looked at before each.
-        let _ = self.messages.try_send(Message::Nudge);
     }
 
     /// Waits until everything has been written, and says whether it has been: a disk that stands still is given
@@ -114,7 +117,7 @@ impl Writer {
     }
 }
 
-/// What workers and [`Writer`] tell the thread.
+/// What workers tell the thread, and [`Writer`] of them.
 #[derive(Debug)]
 pub(super) enum Message {
     /// The next worker's way to get buffers back. Workers are numbered in this order.

@@ -20,12 +20,12 @@ use sys::socket::{self, PeerAddress};
 use super::events::{EventMechanism, Registration};
 use crate::accept::Gate;
 use crate::config::{AcceptLimit, Settings};
+use crate::control::{Control, Phase};
 use crate::conversation::{Conversation, Turn};
 use crate::counters::{ConnectionState, Failure, Reset};
 use crate::error_log::Limited;
-use crate::listeners::{Listener, Listeners};
+use crate::listeners::{Listener, Share};
 use crate::service::Service;
-use crate::shutdown::{Phase, Shutdown};
 use crate::slab::Slab;
 use crate::supervisor;
 use crate::timers::Timers;
@@ -46,9 +46,11 @@ pub struct EventLoop {
     work: Vec<u32>,
     /// Connections that have used up their share of this turn.
     unfinished: Vec<u32>,
-    drain: Option<Drain>,
+    ending: Ending,
     drain_timeout_ticks: u32,
-    shutdown: Arc<Shutdown>,
+    control: Arc<Control>,
+    /// How often the logs have been opened anew.
+    reopenings: u32,
     /// Where the search for an idle connection goes on.
     pressure_hand: u32,
     complaints: Limited,
@@ -74,12 +76,18 @@ struct Port {
     retiring: Option<Tick>,
 }
 
-/// A drain under way.
-struct Drain {
-    /// Before this, idle connections are left open for a request that may be on its way.
-    idle_until: Tick,
-    /// At this, what is left is cut off.
-    give_up: Tick,
+/// How far the end of service has come.
+#[derive(Clone, Copy)]
+enum Ending {
+    NotYet,
+    /// Others accept now; connections live on, each to its next reply.
+    Retired,
+    Drain {
+        /// Before this, idle connections are left open for a request that may be on its way.
+        idle_until: Tick,
+        /// At this, what is left is cut off.
+        give_up: Tick,
+    },
 }
 
 /// Tokens of listeners and of the supervisor lie above those of connections.
@@ -101,12 +109,12 @@ impl EventLoop {
     /// The mechanism can't be set up.
     pub fn new(
         service: Service,
-        listeners: Listeners,
+        listeners: Share,
         settings: &Settings,
-        shutdown: Arc<Shutdown>,
+        control: Arc<Control>,
     ) -> io::Result<Self> {
         let mut events = EventMechanism::new(settings.event.mechanism)?;
-        events.watch(shutdown.as_fd(), SUPERVISOR)?;
+        events.watch(control.as_fd(), SUPERVISOR)?;
         let now = service.clock.tick;
         let mut this = Self {
             service,
@@ -120,13 +128,14 @@ impl EventLoop {
             work_phase_skips_new: settings.event.work_phase_skips_new,
             work: Vec::new(),
             unfinished: Vec::new(),
-            drain: None,
+            ending: Ending::NotYet,
             drain_timeout_ticks: http1::Timeouts::ticks(settings.drain_timeout.as_millis() as u64),
-            shutdown,
+            reopenings: control.reopenings(),
+            control,
             pressure_hand: 0,
             complaints: Limited::default(),
         };
-        this.set_listeners(listeners)?;
+        this.take_listeners(listeners)?;
         Ok(this)
     }
 
@@ -136,12 +145,12 @@ impl EventLoop {
     ///
     /// The event mechanism stops working.
     pub fn run(mut self) -> io::Result<()> {
-        while self.shutdown.phase() != Phase::Stop {
+        while self.control.phase() != Phase::Stop {
             self.get_events_phase()?;
             self.accept_phase()?;
             self.work_phase();
             self.timers_phase();
-            if self.drain_phase() {
+            if self.has_ended() {
                 break;
             }
             self.service.counters.phases.add(1);
@@ -173,7 +182,7 @@ impl EventLoop {
                     port.pending = true;
                 }
             } else {
-                self.heed_supervisor()?;
+                self.heed_supervisor();
             }
         }
         Ok(())
@@ -232,69 +241,92 @@ impl EventLoop {
         }
     }
 
-    /// Goes on with a drain; says whether it is complete.
-    fn drain_phase(&mut self) -> bool {
+    /// Goes on with ending; says whether it is complete.
+    fn has_ended(&mut self) -> bool {
         let now = self.service.clock.tick;
         self.retire_listeners(now);
-        let Some(drain) = &self.drain else { return false };
-        if drain.give_up.reached(now) {
-            tracing::warn!("{} connections cut off: the drain timeout is over", self.connections.len());
-            return true;
-        }
-        if self.ports.is_empty() && drain.idle_until.reached(now) {
-            // Idle connections go last: as long as others are served, a request may still come on one of them.
-            let busy = self.connections.iter_mut().any(|(_, registered)| {
-                let machine = registered.conversation.machine();
-                !machine.is_idle() && !machine.is_lingering()
-            });
-            if !busy {
-                for index in 0..self.connections.slots() {
-                    let Some(registered) = self.connections.get_mut(index) else { continue };
-                    if registered.conversation.machine().close_if_idle() {
-                        let turn = registered.conversation.work(&mut self.service);
-                        self.settle(index, turn);
-                    }
-                }
+        match self.ending {
+            Ending::NotYet => return false,
+            Ending::Retired => {}
+            Ending::Drain { give_up, .. } if give_up.reached(now) => {
+                tracing::warn!("{} connections cut off: the drain timeout is over", self.connections.len());
+                return true;
             }
+            Ending::Drain { idle_until, .. } if self.ports.is_empty() && idle_until.reached(now) => {
+                self.close_idle_ones_if_all_are();
+            }
+            Ending::Drain { .. } => {}
         }
         self.ports.is_empty() && self.connections.is_empty()
     }
 
-    /// What the supervisor wants: a census, changed settings, a drain.
-    fn heed_supervisor(&mut self) -> io::Result<()> {
-        self.shutdown.clear();
+    /// Idle connections go last: as long as others are served, a request may still come on one of them.
+    fn close_idle_ones_if_all_are(&mut self) {
+        let busy = self.connections.iter_mut().any(|(_, registered)| {
+            let machine = registered.conversation.machine();
+            !machine.is_idle() && !machine.is_lingering()
+        });
+        if busy {
+            return;
+        }
+        for index in 0..self.connections.slots() {
+            let Some(registered) = self.connections.get_mut(index) else { continue };
+            if registered.conversation.machine().close_if_idle() {
+                let turn = registered.conversation.work(&mut self.service);
+                self.settle(index, turn);
+            }
+        }
+    }
+
+    /// What the supervisor wants: a census, logs opened anew, an end. A worker without room may have called as well, for
+    /// somebody else to look at the listeners.
+    fn heed_supervisor(&mut self) {
+        self.control.heed();
         self.service.publish();
         let connections = &mut self.connections;
         self.service.counters.answer_census(|| census(connections));
-        if let Some(changes) = self.shutdown.take_changes() {
-            match self.service.reconfigure(&changes.settings) {
-                Ok(()) => {
-                    let settings = &changes.settings;
-                    self.gate.set_max_connections(supervisor::max_connections(settings));
-                    self.accept_limit = settings.event.accept_limit;
-                    self.work_phase_skips_new = settings.event.work_phase_skips_new;
-                    self.drain_timeout_ticks =
-                        http1::Timeouts::ticks(settings.drain_timeout.as_millis() as u64);
-                    self.set_listeners(changes.listeners)?;
-                    tracing::info!("settings reloaded");
-                }
-                Err(error) => tracing::error!("settings not reloaded: {error}"),
-            }
+        if self.control.reopenings() != self.reopenings {
+            self.reopenings = self.control.reopenings();
+            self.service.reopen_logs();
         }
-        if self.shutdown.phase() == Phase::Drain && self.drain.is_none() {
-            let now = self.service.clock.tick;
-            self.drain = Some(Drain {
-                idle_until: now.after(DRAIN_IDLE_TICKS),
-                give_up: now.after(self.drain_timeout_ticks),
-            });
-            for port in &mut self.ports {
-                port.retire(now);
-            }
-            for (_, registered) in self.connections.iter_mut() {
-                registered.conversation.machine().drain();
-            }
+        for port in &mut self.ports {
+            port.pending = true;
         }
-        Ok(())
+        match (self.control.phase(), self.ending) {
+            (Phase::Retire, Ending::NotYet) => self.retire(),
+            (Phase::Drain, Ending::NotYet | Ending::Retired) => self.drain(),
+            _ => {}
+        }
+    }
+
+    /// Leaves the listeners to others. Idle connections stay until their next request or their timeout, so that no request
+    /// is ever sent to a connection that closes.
+    fn retire(&mut self) {
+        self.ending = Ending::Retired;
+        for port in self.ports.drain(..) {
+            // Others have the same socket open, so closing it here would not end its registration.
+            self.events.remove_if(port.listener.as_fd(), port.registration);
+        }
+        self.say_close_from_now_on();
+    }
+
+    /// Has the listeners refuse handshakes and accepts what is there.
+    fn drain(&mut self) {
+        let now = self.service.clock.tick;
+        self.ending = Ending::Drain {
+            idle_until: now.after(DRAIN_IDLE_TICKS),
+            give_up: now.after(self.drain_timeout_ticks),
+        };
+        for port in &mut self.ports {
+            port.retire(now);
+        }
+        self.say_close_from_now_on();
+    }
+
+    fn say_close_from_now_on(&mut self) {
+        for (_, registered) in self.connections.iter_mut() {
+            registered.conversation.machine().drain();
+        }
     }
 
     /// Takes a new connection into service.
@@ -303,7 +335,7 @@ impl EventLoop {
         if self.work_phase_skips_new {
             conversation.await_input();
         }
-        if self.drain.is_some() {
+        if !matches!(self.ending, Ending::NotYet) {
             conversation.machine().drain();
         }
         self.service.counters.connections_opened.add(1);
@@ -455,33 +487,25 @@ impl EventLoop {
         let pause = self.gate.paused_until().filter(|_| pending).map(|until| until.remaining(now).max(1));
         // At the bound, come back to see whether a connection has become idle.
         let pressure = (pending && pause.is_none()).then_some(100 / Tick::MS);
-        let drain =
-            (self.drain.is_some() || self.ports.iter().any(|port| port.retiring.is_some())).then_some(1);
+        let draining = matches!(self.ending, Ending::Drain { .. });
+        let drain = (draining || self.ports.iter().any(|port| port.retiring.is_some())).then_some(1);
         let ticks = [timers, pause, pressure, drain].into_iter().flatten().min();
         let log = self.service.log.as_ref().and_then(|log| log.wait_at_most_ms(self.service.clock.ms));
         let ms = ticks.map(|ticks| u64::from(ticks) * u64::from(Tick::MS));
         [ms, log].into_iter().flatten().min().map(|ms| ms.min(u64::from(u32::MAX)) as u32)
     }
 
-    /// Takes over a set of listeners: new ones are watched, missing ones retire.
-    fn set_listeners(&mut self, listeners: Listeners) -> io::Result<()> {
+    /// Takes over the listeners. Whatever was queued before they were registered is found by trying.
+    fn take_listeners(&mut self, share: Share) -> io::Result<()> {
         let now = self.service.clock.tick;
-        for port in &mut self.ports {
-            if !listeners.iter().any(|listener| Arc::ptr_eq(listener, &port.listener)) {
-                port.retire(now);
-            }
-        }
-        for listener in listeners {
-            if !self.ports.iter().any(|port| Arc::ptr_eq(&listener, &port.listener)) {
-                // Whatever was queued before it was registered is found by trying.
-                self.ports.push(Port {
-                    listener,
-                    registration: Registration::None,
-                    pending: true,
-                    retiring: None,
-                });
-            }
-        }
+        let port =
+            |listener| Port { listener, registration: Registration::None, pending: true, retiring: None };
+        self.ports.extend(share.serving.into_iter().map(port));
+        self.ports.extend(share.retiring.into_iter().map(|listener| {
+            let mut port = port(listener);
+            port.retire(now);
+            port
+        }));
         self.watch_listeners()
     }
 

@@ -63,7 +63,7 @@ impl Named for WhenBehind {
 }
 
 impl Named for Architecture {
-    const NAMES: &[(&'static str, Self)] = &[("sped", Self::Sped)];
+    const NAMES: &[(&'static str, Self)] = &[("sped", Self::Sped), ("symped", Self::Symped)];
 
     fn parse(name: &str) -> Result<Self, String> {
         let known = Self::NAMES.iter().find(|(known, _)| *known == name);
@@ -99,7 +99,7 @@ impl Design {
     pub fn runs_here(&self) -> Result<(), String> {
         match self.built {
             None => Err("not in this build yet".to_owned()),
-            Some(Architecture::Sped) => sys::epoll::Epoll::new()
+            Some(Architecture::Sped | Architecture::Symped) => sys::epoll::Epoll::new()
                 .map(drop)
                 .map_err(|error| format!("this kernel gives no epoll ({error}); choose other events")),
         }
@@ -108,6 +108,9 @@ impl Design {
 
 /// The options of all architectures that run an event loop.
 const EVENT: &[&str] = &["events", "accept_limit", "event.work_phase_skips_new", "event.quantum"];
+/// The same, and how many processes there are.
+const SEVERAL: &[&str] =
+    &["workers", "events", "accept_limit", "event.work_phase_skips_new", "event.quantum"];
 
 /// Every architecture of the design, built or not.
 pub const DESIGNED: [Design; 10] = [
@@ -117,7 +120,12 @@ pub const DESIGNED: [Design; 10] = [
         options: EVENT,
         built: Some(Architecture::Sped),
     },
-    planned("symped", "several SPED processes: while one blocks on the disk, another runs"),
+    Design {
+        name: "symped",
+        purpose: "several SPED processes: while one blocks on the disk, another runs",
+        options: SEVERAL,
+        built: Some(Architecture::Symped),
+    },
     planned("shared-symped", "SYMPED with one open-file table in shared memory"),
     planned("n-copy", "pinned copies of SPED, one for each CPU"),
     planned("amped", "one event loop, and helpers that wait for the disk in its place"),
@@ -163,7 +171,7 @@ mod tests {
                 Some(architecture) => assert_eq!(Architecture::parse(design.name), Ok(architecture)),
                 None => assert_eq!(
                     Architecture::parse(design.name).unwrap_err(),
-                    format!("this build does not have {} yet; it has: sped", design.name)
+                    format!("this build does not have {} yet; it has: sped, symped", design.name)
                 ),
             }
         }

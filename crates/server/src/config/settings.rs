@@ -56,6 +56,8 @@ pub struct Settings {
 pub enum Architecture {
     /// Single process, event-driven (Pariag et al. 2007, section 3).
     Sped,
+    /// Symmetric multiple processes, event-driven (Pariag et al. 2007, section 5).
+    Symped,
 }
 
 /// Where errors are reported.

@@ -134,22 +134,6 @@ impl Content {
         })
     }
 
-    /// Takes over other settings. All files are forgotten; those that replies use live on until these are done.
-    ///
-    /// # Errors
-    ///
-    /// As for [`new`](Self::new). Nothing has changed then.
-    pub fn reconfigure(&mut self, settings: &FileSettings, max_ranges: u16) -> Result<(), ContentError> {
-        self.loader = loader(settings)?;
-        self.table.forget_all(bounds(settings));
-        self.index.clone_from(&settings.index);
-        self.listing = settings.listing;
-        self.dotfiles = settings.dotfiles;
-        self.max_ranges = max_ranges.into();
-        self.error_pages = ErrorPages::new(settings);
-        Ok(())
-    }
-
     /// Decides the reply to a request. `now_ms` is monotonic; `own` is a buffer for the plan to build in.
     pub fn answer(
         &mut self,

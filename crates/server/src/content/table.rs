@@ -189,16 +189,6 @@ impl Table {
         }
     }
 
-    /// Removes all names, and keeps to other bounds from now on.
-    pub(super) fn forget_all(&mut self, bounds: Bounds) {
-        self.bounds = bounds;
-        for place in 0..self.slots.len() as Place {
-            if self.slots[place as usize].as_ref().is_some_and(|slot| slot.named) {
-                self.forget(place);
-            }
-        }
-    }
-
     /// Pins a found entry, and takes note that it was asked for.
     #[inline]
     pub(super) fn pin(&mut self, place: Place) -> Pin {
@@ -423,6 +413,14 @@ mod tests {
         table.pinned(pin).file.as_ref().map(AsRawFd::as_raw_fd)
     }
 
+    fn forget_all(table: &mut Table) {
+        for place in 0..table.slots.len() as Place {
+            if table.slots[place as usize].as_ref().is_some_and(|slot| slot.named) {
+                table.forget(place);
+            }
+        }
+    }
+
     proptest! {
         /// Against a map that never evicts: what the table still finds is what was put in last, what is pinned stays
         /// as it was, and the bounds hold.
@@ -464,7 +462,7 @@ mod tests {
                         model.remove(&name);
                     }
                     Op::ForgetAll => {
-                        table.forget_all(BOUNDS);
+                        forget_all(&mut table);
                         model.clear();
                     }
                     Op::MakeRoom(len) => {
@@ -499,7 +497,7 @@ mod tests {
             for (pin, ..) in pins {
                 table.unpin(pin);
             }
-            table.forget_all(BOUNDS);
+            forget_all(&mut table);
             prop_assert_eq!(table.size(), TableSize::default());
             prop_assert!(table.slots.iter().all(Option::is_none));
         }

@@ -57,7 +57,8 @@ pub struct Endpoint {
 pub struct Serving {
     address: StatusAddress,
     stop: Arc<Stop>,
-    thread: JoinHandle<()>,
+    /// Gives what its connections hold.
+    thread: JoinHandle<Arc<()>>,
 }
 
 impl Endpoint {
@@ -88,18 +89,26 @@ impl Endpoint {
         &self.address
     }
 
-    /// Starts to answer, with what `sources` tell.
+    /// Starts to answer in this process, with what `sources` tell.
     ///
     /// # Errors
     ///
     /// There is no thread or no descriptor to be had.
-    pub fn serve(self, sources: Arc<Sources>) -> io::Result<Serving> {
+    pub fn serve(&self, sources: Arc<Sources>) -> io::Result<Serving> {
         let stop = Arc::new(Stop { asked: AtomicBool::new(false), wake: Wake::new()? });
-        let (listener, stopping) = (self.listener, Arc::clone(&stop));
+        let (listener, stopping) = (self.listener.try_clone()?, Arc::clone(&stop));
         let thread = std::thread::Builder::new()
             .name("status".into())
             .spawn(move || accept_until(&stopping, &listener, &sources))?;
-        Ok(Serving { address: self.address, stop, thread })
+        Ok(Serving { address: self.address.clone(), stop, thread })
+    }
+
+    /// Removes its socket file, if it is a Unix socket. Nobody can ask any more.
+    pub fn remove_socket_file(&self) {
+        if let StatusAddress::Unix(path) = &self.address {
+            // If it is gone already, so much the better.
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 
@@ -109,16 +118,16 @@ impl Serving {
         &self.address
     }
 
-    /// Ends it: closes the listener and removes its socket file. Answers under way may go on for a moment.
-    pub fn stop(self) {
+    /// Ends it. Answers under way may take until `last`.
+    pub fn stop(self, last: Instant) {
         self.stop.asked.store(true, Ordering::Release);
         // An eventfd that is too full to be written to wakes as well.
         let _ = self.stop.wake.wake();
         // A panic in the thread has been reported by its hook.
-        let _ = self.thread.join();
-        if let StatusAddress::Unix(path) = &self.address {
-            // If it is gone already, so much the better.
-            let _ = std::fs::remove_file(path);
+        if let Ok(connections) = self.thread.join() {
+            while Arc::strong_count(&connections) > 1 && Instant::now() < last {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
     }
 }
@@ -129,16 +138,17 @@ struct Stop {
     wake: Wake,
 }
 
-fn accept_until(stop: &Stop, listener: &OwnedFd, sources: &Arc<Sources>) {
+/// Gives what each connection holds while it is served.
+fn accept_until(stop: &Stop, listener: &OwnedFd, sources: &Arc<Sources>) -> Arc<()> {
+    // Its strong count is the number of connections, and one.
+    let connections = Arc::new(());
     let (mut set, mut events) = (PollSet::new(), Events::default());
     if let Err(error) =
         set.add(listener, 0, Interest::READABLE).and_then(|()| set.add(&stop.wake, 1, Interest::READABLE))
     {
         tracing::error!(%error, "cannot serve status requests");
-        return;
+        return connections;
     }
-    // Its strong count is the number of connections, and one.
-    let connections = Arc::new(());
     while !stop.asked.load(Ordering::Acquire) {
         let accepted = match set.wait(&mut events, None) {
             Ok(_) => sys::socket::accept(listener),
@@ -162,6 +172,7 @@ fn accept_until(stop: &Stop, listener: &OwnedFd, sources: &Arc<Sources>) {
             Err(_) => std::thread::sleep(Duration::from_millis(100)),
         }
     }
+    connections
 }
 
 /// Serves one connection: one request, or the answer to a broken one.
@@ -241,6 +252,11 @@ fn answer(head: &Head<'_>, sources: &Sources) -> Plan<()> {
         (b"/", Some(b"json")) | (b"/json", _) => ("application/json", json::render(&sources.snapshot())),
         (b"/", Some(b"prometheus")) | (b"/metrics", _) => {
             (prometheus::CONTENT_TYPE, prometheus::render(sources.snapshot()))
+        }
+        (b"/health", _) if sources.is_draining() => {
+            let mut plan = plan(Status::SERVICE_UNAVAILABLE, head.terms);
+            plan.text("text/plain; charset=utf-8", b"draining\n");
+            return plan;
         }
         (b"/health", _) => ("text/plain; charset=utf-8", "ok\n".to_owned()),
         _ => return short(Status::NOT_FOUND, head.terms, "there are /, /json, /metrics and /health"),

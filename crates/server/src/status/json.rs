@@ -30,6 +30,7 @@ pub fn render(snapshot: &Snapshot) -> String {
     let workers = snapshot.workers.iter().enumerate().map(|(number, worker)| {
         let mut object = Map::new();
         object.insert("worker".into(), number.into());
+        object.insert("pid".into(), worker.pid.into());
         object.insert("responsive".into(), worker.responsive.into());
         object.extend(numbers_to_json(&worker.numbers));
         Value::Object(object)
@@ -56,6 +57,7 @@ pub fn render(snapshot: &Snapshot) -> String {
     }
     object.insert("listeners".into(), listeners.collect());
     object.insert("total".into(), numbers_to_json(&snapshot.total()).into());
+    object.insert("past".into(), numbers_to_json(&snapshot.past).into());
     object.insert("workers".into(), workers.collect());
     format!("{:#}\n", Value::Object(object))
 }
@@ -80,6 +82,7 @@ pub fn read(text: &[u8]) -> Result<Snapshot, ReadError> {
         accept_queue_limit: listener["accept_queue_limit"].as_u64(),
     };
     let worker = |worker: &Value| WorkerSnapshot {
+        pid: worker["pid"].as_u64().and_then(|pid| pid.try_into().ok()).unwrap_or(0),
         responsive: worker["responsive"].as_bool().unwrap_or(true),
         numbers: numbers_from_json(worker),
     };
@@ -92,6 +95,7 @@ pub fn read(text: &[u8]) -> Result<Snapshot, ReadError> {
         system: SYSTEM.iter().map(|metric| value[metric.group.name()][metric.name].as_u64()).collect(),
         listeners: array("listeners")?.iter().map(listener).collect(),
         workers: array("workers")?.iter().map(worker).collect(),
+        past: numbers_from_json(&value["past"]),
     })
 }
 

@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::system;
@@ -16,15 +17,18 @@ const CENSUS_PATIENCE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Sources {
     architecture: String,
+    pid: u32,
     started: SystemTime,
     workers: Vec<WorkerSource>,
+    past: Vec<&'static Counters>,
+    draining: AtomicBool,
     listeners: Mutex<Vec<ListenerSource>>,
 }
 
 /// One worker.
 pub struct WorkerSource {
-    /// What it counts.
-    pub counters: Arc<Counters>,
+    /// What it counts; its process as well.
+    pub counters: &'static Counters,
     /// Makes it look at its census.
     pub wake: Box<dyn Fn() + Send + Sync>,
 }
@@ -33,9 +37,8 @@ pub struct WorkerSource {
 pub struct ListenerSource {
     /// As in `listening on http://127.0.0.1:8080/`.
     pub address: String,
-    /// Its socket, held weakly: a duplicate held by the status thread would keep clients queueing up for a
-    /// server that has stopped to accept.
-    pub socket: Weak<dyn AsFd + Send + Sync>,
+    /// Its socket. It stays open until the sources [drain](Sources::drain).
+    pub socket: Arc<dyn AsFd + Send + Sync>,
 }
 
 /// Everything the status formats show.
@@ -47,7 +50,7 @@ pub struct Snapshot {
     pub version: String,
     /// The architecture's name.
     pub architecture: String,
-    /// The process that answered.
+    /// The supervisor's process.
     pub pid: u32,
     /// When the server began to serve, in milliseconds since the Unix epoch.
     pub started_unix_ms: u64,
@@ -57,6 +60,8 @@ pub struct Snapshot {
     pub listeners: Vec<ListenerSnapshot>,
     /// The workers.
     pub workers: Vec<WorkerSnapshot>,
+    /// What workers before them have counted, and those that finish what they began before a reload.
+    pub past: Numbers,
 }
 
 /// One listener's accept queue. Unix sockets do not tell theirs.
@@ -73,6 +78,8 @@ pub struct ListenerSnapshot {
 /// One worker's values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerSnapshot {
+    /// Its process; 0 while there is none.
+    pub pid: u32,
     /// Whether it answered within 100 ms. If not, it hangs in something, and its connections by state are
     /// old.
     pub responsive: bool,
@@ -85,15 +92,29 @@ pub struct WorkerSnapshot {
 pub struct Numbers(Vec<Vec<u64>>);
 
 impl Sources {
-    /// The sources of a server that begins to serve now. Workers are numbered from 0 in the order given.
-    pub fn new(architecture: &str, workers: Vec<WorkerSource>, listeners: Vec<ListenerSource>) -> Self {
-        let (architecture, started) = (architecture.to_owned(), SystemTime::now());
-        Self { architecture, started, workers, listeners: Mutex::new(listeners) }
+    /// The sources of a server that this process supervises and that `started` then. Workers are numbered from 0 in the
+    /// order given; `past` is what others have counted.
+    pub fn new(
+        architecture: &str,
+        started: SystemTime,
+        workers: Vec<WorkerSource>,
+        past: Vec<&'static Counters>,
+        listeners: Vec<ListenerSource>,
+    ) -> Self {
+        let (architecture, pid) = (architecture.to_owned(), std::process::id());
+        let draining = AtomicBool::new(false);
+        Self { architecture, pid, started, workers, past, draining, listeners: Mutex::new(listeners) }
     }
 
-    /// Changes what it listens on, as after a reload.
-    pub fn set_listeners(&self, listeners: Vec<ListenerSource>) {
-        *self.listeners() = listeners;
+    /// The server drains: lets go of the listeners, so that they can be closed, and is not healthy any more.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+        self.listeners().clear();
+    }
+
+    /// Whether the server drains.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
     }
 
     fn listeners(&self) -> MutexGuard<'_, Vec<ListenerSource>> {
@@ -103,7 +124,9 @@ impl Sources {
     /// Takes a snapshot. It takes a little longer than the slowest worker's turn, at most 100 ms.
     pub fn snapshot(&self) -> Snapshot {
         let responsive = self.take_census();
+        let pid = |source: &WorkerSource| source.counters.pid.load(Ordering::Relaxed);
         let worker = |(source, responsive): (&WorkerSource, bool)| WorkerSnapshot {
+            pid: pid(source),
             responsive,
             numbers: Numbers::read(&source.counters),
         };
@@ -111,12 +134,26 @@ impl Sources {
             time_unix_ms: unix_ms(SystemTime::now()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             architecture: self.architecture.clone(),
-            pid: std::process::id(),
+            pid: self.pid,
             started_unix_ms: unix_ms(self.started),
-            system: system::read(),
-            listeners: self.listeners().iter().filter_map(ListenerSource::snapshot).collect(),
+            system: system::read(&self.processes()),
+            listeners: self.listeners().iter().map(ListenerSource::snapshot).collect(),
             workers: self.workers.iter().zip(responsive).map(worker).collect(),
+            past: self.past.iter().fold(Numbers::zero(), |mut past, block| {
+                past.take_in(&Numbers::read(block));
+                past
+            }),
         }
+    }
+
+    /// The supervisor, the workers and who asks.
+    fn processes(&self) -> Vec<u32> {
+        let workers = self.workers.iter().map(|worker| worker.counters.pid.load(Ordering::Relaxed));
+        let mut processes: Vec<u32> = workers.chain([self.pid, std::process::id()]).collect();
+        processes.sort_unstable();
+        processes.dedup();
+        processes.retain(|&pid| pid != 0);
+        processes
     }
 
     /// Has every worker count its connections, and tells which have done so in time.
@@ -136,22 +173,20 @@ impl Sources {
 }
 
 impl ListenerSource {
-    /// `None` if the listener is closed.
-    fn snapshot(&self) -> Option<ListenerSnapshot> {
-        let socket = self.socket.upgrade()?;
-        let queue = sys::tcp_info::accept_queue(socket.as_fd()).ok();
-        Some(ListenerSnapshot {
+    fn snapshot(&self) -> ListenerSnapshot {
+        let queue = sys::tcp_info::accept_queue(self.socket.as_fd()).ok();
+        ListenerSnapshot {
             address: self.address.clone(),
             accept_queue_length: queue.map(|queue| queue.length.into()),
             accept_queue_limit: queue.map(|queue| queue.limit.into()),
-        })
+        }
     }
 }
 
 impl Snapshot {
-    /// The workers' values taken together.
+    /// The workers' values and those of the past taken together.
     pub fn total(&self) -> Numbers {
-        let mut total = Numbers::zero();
+        let mut total = self.past.clone();
         for worker in &self.workers {
             total.take_in(&worker.numbers);
         }
@@ -222,24 +257,25 @@ mod tests {
     #[test]
     fn workers_are_counted_together_and_a_worker_that_hangs_is_told() {
         let (wake, woken) = mpsc::channel::<()>();
-        let (lively, hanging) = (Arc::new(Counters::default()), Arc::new(Counters::default()));
+        let block = || -> &'static Counters { Box::leak(Box::default()) };
+        let (lively, hanging, past) = (block(), block(), block());
+        past.accept_phase(2);
         lively.accept_phase(3);
         hanging.accept_phase(5);
-        let counters = Arc::clone(&lively);
         let worker = std::thread::spawn(move || {
             while woken.recv().is_ok() {
-                counters.answer_census(|| [0, 0, 7, 0, 0]);
+                lively.answer_census(|| [0, 0, 7, 0, 0]);
             }
         });
         let workers = vec![
             WorkerSource { counters: lively, wake: Box::new(move || wake.send(()).unwrap()) },
             WorkerSource { counters: hanging, wake: Box::new(|| {}) },
         ];
-        let sources = Sources::new("sped", workers, Vec::new());
+        let sources = Sources::new("sped", SystemTime::now(), workers, vec![past], Vec::new());
         let snapshot = sources.snapshot();
         assert!(snapshot.workers[0].responsive && !snapshot.workers[1].responsive);
         let total = snapshot.total();
-        assert_eq!(total.of(place("accepts")), [8]);
+        assert_eq!(total.of(place("accepts")), [10]);
         assert_eq!(total.of(place("accepts_per_phase_max")), [5]);
         assert_eq!(total.of(place("connections"))[ConnectionState::Writing as usize], 7);
         drop(sources);
@@ -250,16 +286,15 @@ mod tests {
     fn accept_queues_are_told_until_the_listener_is_closed() {
         let listener = Arc::new(TcpListener::bind("127.0.0.1:0").unwrap());
         let address = listener.local_addr().unwrap();
-        let unowned: Weak<TcpListener> = Arc::downgrade(&listener);
-        let source = ListenerSource { address: "here".into(), socket: unowned };
         let clients: Vec<_> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
-        let queue = source.snapshot().unwrap();
+        let source = ListenerSource { address: "here".into(), socket: listener };
+        let sources = Sources::new("sped", SystemTime::now(), Vec::new(), Vec::new(), vec![source]);
+        let queue = sources.snapshot().listeners[0].clone();
         assert_eq!(queue.accept_queue_length, Some(3));
         assert!(queue.accept_queue_limit.unwrap() > 0);
-        let sources = Sources::new("sped", Vec::new(), Vec::new());
-        sources.set_listeners(vec![source]);
-        assert_eq!(sources.snapshot().listeners, [queue]);
-        drop((clients, listener));
+        sources.drain();
+        assert!(sources.is_draining());
+        drop(clients);
         assert_eq!(sources.snapshot().listeners, []);
         assert!(TcpStream::connect(address).is_err());
     }

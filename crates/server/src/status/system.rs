@@ -1,4 +1,4 @@
-//! What the kernel tells: of this process (proc(5)) and of all listening TCP sockets of its network
+//! What the kernel tells: of the server's processes (proc(5)) and of all listening TCP sockets of its network
 //! namespace.
 
 use std::fs;
@@ -12,12 +12,12 @@ pub static SYSTEM: &[SystemMetric] = &[
         name: "open_fds",
         help: "Open descriptors",
         kind: Kind::Gauge,
-        find: |files| files.open_descriptors,
+        find: |files| files.sum(|process| process.open_descriptors),
     },
     SystemMetric {
         group: Group::Process,
         name: "max_fds",
-        help: "Most descriptors that may be open",
+        help: "Most descriptors that may be open in one process",
         kind: Kind::Gauge,
         find: |files| column(line(&files.limits, "Max open files")?, 0),
     },
@@ -26,21 +26,21 @@ pub static SYSTEM: &[SystemMetric] = &[
         name: "resident_memory_bytes",
         help: "Memory in use, pages shared with others included",
         kind: Kind::Gauge,
-        find: |files| Some(column(line(&files.status, "VmRSS:")?, 0)? * 1024),
+        find: |files| files.sum(|process| Some(column(line(&process.status, "VmRSS:")?, 0)? * 1024)),
     },
     SystemMetric {
         group: Group::Process,
         name: "shared_memory_bytes",
         help: "The part of it that is shared with other processes",
         kind: Kind::Gauge,
-        find: |files| Some(column(line(&files.status, "RssShmem:")?, 0)? * 1024),
+        find: |files| files.sum(|process| Some(column(line(&process.status, "RssShmem:")?, 0)? * 1024)),
     },
     SystemMetric {
         group: Group::Process,
         name: "threads",
         help: "Threads",
         kind: Kind::Gauge,
-        find: |files| column(line(&files.status, "Threads:")?, 0),
+        find: |files| files.sum(|process| column(line(&process.status, "Threads:")?, 0)),
     },
     SystemMetric {
         group: Group::Kernel,
@@ -90,7 +90,7 @@ pub struct SystemMetric {
 /// What a value belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// The process that answers.
+    /// All processes of the server taken together: supervisor, workers, and the one that answers.
     Process,
     /// All TCP sockets of the network namespace.
     Kernel,
@@ -117,34 +117,51 @@ impl Group {
     }
 }
 
-/// Reads all values now, in the order of [`SYSTEM`].
-pub fn read() -> Vec<Option<u64>> {
-    let files = Files::read();
+/// Reads all values now, in the order of [`SYSTEM`], for the processes with these ids.
+pub fn read(processes: &[u32]) -> Vec<Option<u64>> {
+    let files = Files::read(processes);
     SYSTEM.iter().map(|metric| (metric.find)(&files)).collect()
 }
 
 /// The kernel's files; empty where they can't be read.
 #[derive(Debug)]
 struct Files {
-    status: String,
+    processes: Vec<ProcessFiles>,
     limits: String,
     netstat: String,
+}
+
+#[derive(Debug)]
+struct ProcessFiles {
+    status: String,
     open_descriptors: Option<u64>,
 }
 
 impl Files {
-    fn read() -> Self {
-        let text = |path| fs::read_to_string(path).unwrap_or_default();
+    fn read(processes: &[u32]) -> Self {
+        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let process = |pid: &u32| ProcessFiles {
+            status: text(&format!("/proc/{pid}/status")),
+            open_descriptors: open_descriptors(*pid),
+        };
         Self {
-            status: text("/proc/self/status"),
+            // One that has just ended is not there any more.
+            processes: processes.iter().map(process).filter(|files| !files.status.is_empty()).collect(),
             limits: text("/proc/self/limits"),
             netstat: text("/proc/self/net/netstat"),
-            // The listing itself has one open.
-            open_descriptors: fs::read_dir("/proc/self/fd")
-                .ok()
-                .map(|dir| dir.count().saturating_sub(1) as u64),
         }
     }
+
+    fn sum(&self, value: impl Fn(&ProcessFiles) -> Option<u64>) -> Option<u64> {
+        self.processes.iter().map(value).sum()
+    }
+}
+
+/// `None` where the process belongs to somebody else, or has given up root since it was started.
+fn open_descriptors(pid: u32) -> Option<u64> {
+    let count = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count() as u64;
+    // The listing itself has one open.
+    Some(count.saturating_sub(u64::from(pid == std::process::id())))
 }
 
 /// What follows `name` in the line that begins with it.
@@ -169,7 +186,7 @@ mod tests {
 
     #[test]
     fn this_kernel_tells_every_value() {
-        for (metric, value) in SYSTEM.iter().zip(read()) {
+        for (metric, value) in SYSTEM.iter().zip(read(&[std::process::id()])) {
             assert!(value.is_some(), "{}", metric.name);
         }
     }
@@ -177,10 +194,11 @@ mod tests {
     #[test]
     fn descriptors_are_counted() {
         let open = |values: Vec<Option<u64>>| values[0].unwrap();
-        let before = open(read());
+        let own = || read(&[std::process::id()]);
+        let before = open(own());
         let held: Vec<_> = (0..500).map(|_| fs::File::open("/dev/null").unwrap()).collect();
         // Other tests open and close files meanwhile, but not as many.
-        assert!(open(read()) > before + 300, "{before}");
+        assert!(open(own()) > before + 300, "{before}");
         drop(held);
     }
 

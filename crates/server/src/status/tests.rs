@@ -33,29 +33,33 @@ pub(super) fn sample() -> Snapshot {
             .collect(),
         listeners: vec![listener("http://127.0.0.1:80/", Some((3, 511))), listener("unix:/run/sluice", None)],
         workers: vec![
-            WorkerSnapshot { responsive: true, numbers: Numbers::read(&first) },
-            WorkerSnapshot { responsive: false, numbers: Numbers::read(&second) },
+            WorkerSnapshot { pid: 4712, responsive: true, numbers: Numbers::read(&first) },
+            WorkerSnapshot { pid: 4713, responsive: false, numbers: Numbers::read(&second) },
         ],
+        past: Numbers::zero(),
     }
 }
 
 /// A server with one worker, which answers a census at once, as it is woken.
-fn sources() -> (Arc<Counters>, Arc<Sources>) {
-    let counters: Arc<Counters> = Arc::default();
-    let worker = Arc::clone(&counters);
-    let wake = Box::new(move || worker.answer_census(|| [1, 2, 3, 4, 5]));
-    let workers = vec![WorkerSource { counters: Arc::clone(&counters), wake }];
-    (counters, Arc::new(Sources::new("sped", workers, Vec::new())))
+fn sources() -> (&'static Counters, Arc<Sources>) {
+    let counters: &'static Counters = Box::leak(Box::default());
+    let wake = Box::new(move || counters.answer_census(|| [1, 2, 3, 4, 5]));
+    let workers = vec![WorkerSource { counters, wake }];
+    (counters, Arc::new(Sources::new("sped", std::time::SystemTime::now(), workers, Vec::new(), Vec::new())))
 }
 
-fn start_local() -> (Arc<Counters>, Serving) {
+fn start_local() -> (&'static Counters, Serving) {
     start(&StatusAddress::Tcp(([127, 0, 0, 1], 0).into()))
 }
 
-fn start(address: &StatusAddress) -> (Arc<Counters>, Serving) {
+fn start(address: &StatusAddress) -> (&'static Counters, Serving) {
     let (counters, sources) = sources();
     let endpoint = Endpoint::bind(address).unwrap();
     (counters, endpoint.serve(sources).unwrap())
+}
+
+fn stop(serving: Serving) {
+    serving.stop(std::time::Instant::now() + std::time::Duration::from_secs(1));
 }
 
 fn tcp(serving: &Serving) -> SocketAddr {
@@ -98,7 +102,7 @@ fn every_page_is_served() {
     }
     assert!(get("/other").starts_with("HTTP/1.1 404 "));
     assert!(get("/?format=xml").starts_with("HTTP/1.1 404 "));
-    serving.stop();
+    stop(serving);
 }
 
 #[test]
@@ -121,7 +125,7 @@ fn odd_requests_are_answered_as_http_wants() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.ends_with("ok\n"), "{answer}");
-    serving.stop();
+    stop(serving);
 }
 
 #[test]
@@ -133,7 +137,7 @@ fn silent_clients_take_no_place_of_others_but_are_bounded() {
     let mut more: Vec<_> = (0..2).map(|_| TcpStream::connect(tcp(&serving)).unwrap()).collect();
     assert_eq!(more[1].read(&mut [0]).unwrap_or(0), 0);
     drop((silent, more));
-    serving.stop();
+    stop(serving);
 }
 
 #[test]
@@ -155,8 +159,8 @@ fn a_client_gets_text_json_and_rates() {
     assert_eq!(words[1], "1500");
     assert!(words[2].parse::<u64>().unwrap() > 0, "{requests}");
     let address = serving.address().clone();
-    serving.stop();
-    assert!(!path.exists());
+    stop(serving);
+    std::fs::remove_file(&path).unwrap();
     let error = fetch(&address, Form::Text).unwrap_err().to_string();
     assert!(error.starts_with(&format!("no status from unix:{}: ", path.display())), "{error}");
 }
@@ -193,7 +197,7 @@ fn an_address_in_use_is_named() {
         error.starts_with(&format!("cannot listen for status requests on {}: ", serving.address())),
         "{error}"
     );
-    serving.stop();
+    stop(serving);
 }
 
 #[test]

@@ -71,6 +71,11 @@ fn write_workers(text: &mut String, snapshot: &Snapshot, earlier: Option<&Snapsh
     heads.extend(rates.iter().map(|_| "per second".to_owned()));
     heads.extend((0..workers.len()).map(|number| format!("worker {number}")));
     row(text, "workers", &heads)?;
+    if !workers.is_empty() {
+        let mut cells = vec![String::new(); heads.len() - workers.len()];
+        cells.extend(snapshot.workers.iter().map(|worker| worker.pid.to_string()));
+        row(text, "pid", &cells)?;
+    }
 
     for (place, metric) in METRICS.iter().enumerate() {
         let cells = |value: &dyn Fn(&Numbers) -> u64| {
@@ -139,6 +144,7 @@ mod tests {
         assert!(text.starts_with("sluice 1.2.3, sped, pid 4711, up 1 min 40 s\n"), "{text}");
         for row in [
             ["workers", "total", "worker", "0", "worker", "1"].as_slice(),
+            &["pid", "4712", "4713"],
             &["accepts", "12", "12", "0"],
             &["2xx", "2", "0", "2"],
             &["idle", "4", "4", "0"],

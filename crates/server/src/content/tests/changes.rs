@@ -90,19 +90,3 @@ fn a_small_file_changed_in_place_is_sent_as_it_was() {
     site.later();
     assert_eq!(site.get("/a").text(), "after it");
 }
-
-#[test]
-fn other_settings_reach_the_next_request_and_not_the_one_under_way() {
-    let mut site = Site::new();
-    site.write("a", pattern(100_000));
-    let mut download = site.begin(GET);
-    let mut received = download.take(&site.content, 10);
-    let other = site.keep.path().join("other");
-    fs::create_dir(&other).unwrap();
-    fs::write(other.join("a"), "other").unwrap();
-    site.reconfigure(|settings| settings.root = other);
-    assert_eq!(site.get("/a").text(), "other");
-    received.extend(download.take(&site.content, usize::MAX));
-    assert!(Reply::parse(&received).body == pattern(100_000));
-    download.end(&mut site.content);
-}

@@ -120,8 +120,4 @@ fn a_root_that_is_not_there() {
     let settings = FileSettings::new("/nonexistent/sluice".into());
     let error = Content::new(&settings, 1).unwrap_err().to_string();
     assert!(error.starts_with("can't open the directory /nonexistent/sluice: No such file"), "{error}");
-    let mut site = Site::new();
-    site.write("a", "x");
-    assert!(site.content.reconfigure(&settings, 1).is_err());
-    assert_eq!(site.status("/a"), 200, "nothing has changed");
 }

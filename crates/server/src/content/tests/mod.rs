@@ -199,9 +199,10 @@ impl Site {
         self.get(target).status
     }
 
+    /// Begins anew with other settings, as a reload does.
     fn reconfigure(&mut self, change: impl FnOnce(&mut FileSettings)) {
         change(&mut self.settings);
-        self.content.reconfigure(&self.settings, 8).unwrap();
+        self.content = Content::new(&self.settings, 8).unwrap();
     }
 }
 

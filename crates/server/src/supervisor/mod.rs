@@ -1,0 +1,339 @@
+//! From settings to a running server and back: sockets, privileges, workers, signals.
+//!
+//! The supervisor opens what the server listens on, forks the [workers](workers) and a process for the
+//! [status](status_process), and then waits for signals: it never touches a connection. It has a single thread, so that it
+//! can fork at any time, and starts a worker again that has died. Whatever the architecture, a worker sees only its
+//! [`Control`](crate::control::Control).
+//!
+//! Order matters. Sockets are opened with the privileges that the process was started with, which are then dropped; only
+//! then come workers, and the line that says the server listens is printed when nothing can fail any more.
+//!
+//! A reload starts a new generation of workers, with settings that have been checked and listeners that are open; the old one
+//! leaves the listeners to it and sees its connections to their end. A listener is open in the supervisor as long as it
+//! is wanted, so no client in its queue is ever lost with a worker.
+
+mod status_process;
+mod worker;
+mod workers;
+
+use std::io::{self, Write as _};
+use std::time::{Duration, Instant, SystemTime};
+
+use sys::process;
+use sys::signal::{self, Signal, SignalSet};
+
+use self::status_process::StatusProcess;
+use self::workers::Workers;
+use crate::access_log::Writer;
+use crate::config::{Architecture, ConfigError, ListenAddress, Settings, Source};
+use crate::content::{Content, ContentError};
+use crate::control::Phase;
+use crate::error_log;
+use crate::listeners::{self, Listeners, Share};
+use crate::status::Endpoint;
+
+/// A server could not start, or stopped working.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The settings are not acceptable.
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    /// A listener can't be had.
+    #[error(transparent)]
+    Listen(#[from] listeners::ListenError),
+    /// The status endpoint can't be had.
+    #[error(transparent)]
+    Status(#[from] crate::status::BindError),
+    /// A log can't be opened.
+    #[error(transparent)]
+    AccessLog(#[from] crate::access_log::OpenError),
+    /// A log can't be opened.
+    #[error(transparent)]
+    ErrorLog(#[from] error_log::InitError),
+    /// The document root can't be opened.
+    #[error(transparent)]
+    Content(#[from] ContentError),
+    /// A step that needs the kernel's consent failed.
+    #[error("cannot {step}: {source}")]
+    System {
+        /// What was tried.
+        step: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// There is no worker that lives.
+    #[error("workers die as soon as they are started; the error log says why")]
+    Workers,
+    /// Workers had to be killed in the end.
+    #[error("workers had not ended {0:?} after they should have, and were killed")]
+    Killed(Duration),
+}
+
+/// Descriptors set aside for what is neither a connection nor a cached file.
+const RESERVED_DESCRIPTORS: u64 = 64;
+
+/// How long stopping at once may take, and how long after its drain timeout a worker may linger.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Serves until told to stop.
+///
+/// # Errors
+///
+/// The server can't start, or workers don't live.
+pub fn run(source: Source) -> Result<(), RunError> {
+    let settings = source.load()?;
+    error_log::init(&settings.error_log, settings.log_level)?;
+    signal::ignore_broken_pipe().map_err(failed("ignore SIGPIPE"))?;
+    process::raise_descriptor_limit().map_err(failed("raise the descriptor limit"))?;
+
+    let listeners = listeners::open_all(&settings)?;
+    let endpoint = settings.status.as_ref().map(Endpoint::bind).transpose()?;
+    if let Some(user) = &settings.user {
+        process::drop_privileges(user, settings.group.as_deref())
+            .map_err(failed(&format!("become user {user}")))?;
+    }
+    if let Some(cpus) = &settings.cpus {
+        process::pin_to_cpus(cpus).map_err(failed(&format!("run on CPUs {cpus:?} alone")))?;
+    }
+    try_out(&settings)?;
+
+    let signals = SignalSet::new(&[
+        Signal::Hangup,
+        Signal::Interrupt,
+        Signal::Quit,
+        Signal::Terminate,
+        Signal::User1,
+        Signal::Child,
+    ]);
+    signals.block().map_err(failed("block signals"))?;
+    let workers = Workers::new().map_err(failed("share memory"))?;
+    let mut supervisor = Supervisor {
+        source,
+        settings,
+        listeners,
+        workers,
+        endpoint,
+        status: None,
+        started: SystemTime::now(),
+        phase: Phase::Run,
+        deadline: None,
+        timely: true,
+    };
+    supervisor.start_generation(Listeners::new())?;
+    supervisor.announce();
+    supervisor.supervise(&signals)
+}
+
+/// Connections that one worker may have open at once: its part of the setting, and in any case what the descriptor limit has
+/// room for.
+pub fn max_connections(settings: &Settings) -> u32 {
+    let files = u64::from(settings.files.max_open.get());
+    let limit = process::descriptor_limit();
+    // Half is left to connections even where the table of open files could take it all.
+    let room = limit.saturating_sub(RESERVED_DESCRIPTORS + files.min(limit / 2)).max(1);
+    let asked = settings.connections.max.map_or(u64::MAX, |max| max.get().div_ceil(settings.workers) as u64);
+    asked.min(room).min(u64::from(u32::MAX)) as u32
+}
+
+/// What would keep every worker from starting keeps the server from starting.
+fn try_out(settings: &Settings) -> Result<(), RunError> {
+    Content::new(&settings.files, settings.limits.ranges)?;
+    if let Some(log) = &settings.access_log {
+        Writer::check(&log.target)?;
+    }
+    Ok(())
+}
+
+/// Who starts, watches and ends everything else.
+struct Supervisor {
+    source: Source,
+    settings: Settings,
+    listeners: Listeners,
+    workers: Workers,
+    endpoint: Option<Endpoint>,
+    status: Option<StatusProcess>,
+    started: SystemTime,
+    phase: Phase,
+    /// When workers that have not ended are killed.
+    deadline: Option<Instant>,
+    /// No worker had to be killed.
+    timely: bool,
+}
+
+impl Supervisor {
+    /// Waits for signals and acts on them, until the last worker has ended.
+    fn supervise(mut self, signals: &SignalSet) -> Result<(), RunError> {
+        loop {
+            let wait = [self.workers.restart_due(), self.deadline].into_iter().flatten().min();
+            let signal = match wait {
+                None => signal::wait(signals).map(Some),
+                Some(time) => {
+                    let left = time.saturating_duration_since(Instant::now());
+                    signal::wait_timeout(signals, left.as_millis() as u32 + 1)
+                }
+            };
+            match signal.map_err(failed("wait for signals"))? {
+                Some(Signal::Terminate | Signal::Interrupt | Signal::Quit) => self.end(),
+                Some(Signal::Hangup) => self.reload(),
+                Some(Signal::User1) => self.reopen_logs(),
+                Some(_) | None => {}
+            }
+            self.reap()?;
+            if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                self.deadline = None;
+                self.timely = false;
+                self.workers.kill();
+            }
+            if self.phase == Phase::Run {
+                self.workers.restart(&self.settings, &self.listeners).map_err(failed("start a worker"))?;
+            } else if self.workers.are_gone() {
+                break;
+            }
+        }
+        if let Some(status) = self.status.take() {
+            status.stop();
+        }
+        if let Some(endpoint) = &self.endpoint {
+            endpoint.remove_socket_file();
+        }
+        if self.timely { Ok(()) } else { Err(RunError::Killed(PATIENCE)) }
+    }
+
+    /// Replaces the workers by others, with the settings and listeners of now. `retiring`: what nobody listens on any more.
+    fn start_generation(&mut self, retiring: Listeners) -> Result<(), RunError> {
+        let share = Share { serving: self.listeners.clone(), retiring };
+        self.workers.replace(&self.settings, &share).map_err(failed("start a worker"))?;
+        self.start_status_process()
+    }
+
+    fn start_status_process(&mut self) -> Result<(), RunError> {
+        if let Some(status) = self.status.take() {
+            status.stop();
+        }
+        let Some(endpoint) = &self.endpoint else { return Ok(()) };
+        let name = name(self.settings.architecture);
+        let sources = self.workers.sources(name, self.started, &self.listeners);
+        let status = StatusProcess::start(endpoint, sources).map_err(failed("start the status process"))?;
+        self.status = Some(status);
+        Ok(())
+    }
+
+    /// Takes notice of children that have ended.
+    fn reap(&mut self) -> Result<(), RunError> {
+        while let Some((pid, how)) = process::reap().map_err(failed("wait for a worker"))? {
+            if self.workers.note_end(pid, how, self.phase) {
+                continue;
+            }
+            if self.status.as_ref().is_some_and(|status| status.is(pid)) {
+                tracing::error!("the status process has ended by {how}; it is started again");
+                self.status = None;
+                if self.phase == Phase::Run {
+                    self.start_status_process()?;
+                }
+            }
+        }
+        if self.phase == Phase::Run && self.workers.never_lived() {
+            self.workers.kill();
+            return Err(RunError::Workers);
+        }
+        Ok(())
+    }
+
+    /// The first time drains, the second time stops.
+    fn end(&mut self) {
+        self.phase = if self.phase == Phase::Run { Phase::Drain } else { Phase::Stop };
+        tracing::info!("{}", if self.phase == Phase::Drain { "draining" } else { "stopping at once" });
+        let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+        // Workers own the listeners from here on: what the last of them closes must be closed.
+        self.listeners.clear();
+        if let Some(status) = &self.status {
+            status.tell_draining();
+        }
+        self.workers.enter(self.phase);
+        let drain = if self.phase == Phase::Drain { self.settings.drain_timeout } else { Duration::ZERO };
+        self.deadline = Instant::now().checked_add(drain + PATIENCE);
+    }
+
+    /// Checks the settings and, if they are good, has new workers serve by them.
+    fn reload(&mut self) {
+        if self.phase != Phase::Run {
+            return;
+        }
+        match self.try_reload() {
+            Ok(()) => tracing::info!("settings reloaded"),
+            Err(error) => tracing::error!("settings not reloaded: {error}"),
+        }
+    }
+
+    fn try_reload(&mut self) -> Result<(), RunError> {
+        let settings = self.source.load()?;
+        try_out(&settings)?;
+        let listeners = listeners::reopen(&self.listeners, &self.settings, &settings)?;
+        for key in needs_restart(&self.settings, &settings) {
+            tracing::warn!("`{key}` has changed, which takes a restart; it stays as it is");
+        }
+        let goes_on = |old: &_| listeners.iter().any(|new| std::sync::Arc::ptr_eq(new, old));
+        let retiring = self.listeners.iter().filter(|old| !goes_on(old)).cloned().collect();
+        self.listeners = listeners;
+        self.settings = settings;
+        self.start_generation(retiring)
+    }
+
+    fn reopen_logs(&self) {
+        self.workers.reopen_logs();
+        match error_log::reopen() {
+            Ok(()) => tracing::info!("logs reopened"),
+            Err(error) => tracing::error!("cannot reopen the error log: {error}"),
+        }
+    }
+
+    /// Says where the server listens, one line for each listener, on standard error whatever the log is: scripts that
+    /// asked for port 0 read it.
+    fn announce(&self) {
+        let Settings { workers, architecture, files, .. } = &self.settings;
+        let workers = if *workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
+        let what = format!("{}, {workers}, {}", name(*architecture), files.root.display());
+        for listener in &self.listeners {
+            say(&format!("listening on {} ({what})", url(&listener.address)));
+        }
+        if let Some(endpoint) = &self.endpoint {
+            say(&format!("status on {}", url(endpoint.address())));
+        }
+        let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+    }
+}
+
+/// Keys whose change a reload can't take over.
+fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
+    let changed = [
+        ("cpus", old.cpus != new.cpus),
+        ("user", old.user != new.user || old.group != new.group),
+        ("status", old.status != new.status),
+        ("error_log", old.error_log != new.error_log || old.log_level != new.log_level),
+    ];
+    changed.into_iter().filter_map(|(key, changed)| changed.then_some(key)).collect()
+}
+
+/// A line on standard error, if anybody reads it.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+fn url(address: &ListenAddress) -> String {
+    match address {
+        ListenAddress::Tcp(address) => format!("http://{address}/"),
+        ListenAddress::Unix(path) => format!("unix:{}", path.display()),
+    }
+}
+
+fn name(architecture: Architecture) -> &'static str {
+    match architecture {
+        Architecture::Sped => "sped",
+        Architecture::Symped => "symped",
+    }
+}
+
+fn failed(step: &str) -> impl FnOnce(io::Error) -> RunError {
+    let step = step.to_owned();
+    move |source| RunError::System { step, source }
+}

@@ -1,0 +1,71 @@
+//! The process that answers status requests, so that it needs nothing of workers or supervisor but their counters.
+//!
+//! It is a copy of the supervisor as of the last reload, and does nothing but [`serve`](Endpoint::serve).
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sys::event::{Events, Interest};
+use sys::poll::PollSet;
+use sys::process;
+
+use crate::control::{Control, Phase};
+use crate::status::{Endpoint, Sources};
+
+/// A status process that runs.
+pub(super) struct StatusProcess {
+    pid: u32,
+    control: Control,
+}
+
+/// How long answers under way may take to be finished.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+impl StatusProcess {
+    /// Forks it.
+    pub(super) fn start(endpoint: &Endpoint, sources: Sources) -> io::Result<Self> {
+        let control = Control::new()?;
+        let pid = process::fork(|| match answer(endpoint, Arc::new(sources), &control) {
+            Ok(()) => 0,
+            Err(error) => {
+                tracing::error!("the status process ends: {error}");
+                1
+            }
+        })?;
+        Ok(Self { pid, control })
+    }
+
+    pub(super) fn is(&self, pid: u32) -> bool {
+        self.pid == pid
+    }
+
+    /// Has it let go of the listeners, and say that the server drains.
+    pub(super) fn tell_draining(&self) {
+        self.control.enter(Phase::Drain);
+    }
+
+    /// Has it finish its answers and end.
+    pub(super) fn stop(self) {
+        self.control.enter(Phase::Stop);
+    }
+}
+
+fn answer(endpoint: &Endpoint, sources: Arc<Sources>, control: &Control) -> io::Result<()> {
+    control.attend()?;
+    let (mut set, mut events) = (PollSet::new(), Events::default());
+    set.add(control, 0, Interest::READABLE)?;
+    let serving = endpoint.serve(Arc::clone(&sources))?;
+    while control.phase() != Phase::Stop {
+        set.wait(&mut events, None)?;
+        control.heed();
+        if control.phase() >= Phase::Drain {
+            sources.drain();
+        }
+        if control.is_orphaned() {
+            break;
+        }
+    }
+    serving.stop(Instant::now() + LAST_ANSWERS);
+    Ok(())
+}

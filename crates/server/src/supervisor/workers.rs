@@ -1,0 +1,234 @@
+//! The workers: forking them, starting those again that die, replacing a generation by the next.
+//!
+//! Each worker has a place, with a block of counters that outlives its processes. A worker that died is started again at
+//! once, one that keeps dying after a growing pause. What retired workers have counted goes to a block of the past when they end.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use sys::process::{self, Ended};
+use sys::shared::Shared;
+
+use super::{url, worker};
+use crate::config::Settings;
+use crate::control::{Control, Phase};
+use crate::counters::Counters;
+use crate::listeners::{Listener, Listeners, Share};
+use crate::status::{ListenerSource, Sources, WorkerSource};
+
+/// Every worker there is.
+pub(super) struct Workers {
+    /// Those that serve.
+    serving: Vec<Place>,
+    /// Those that finish what they began before a reload.
+    retired: Vec<Place>,
+    /// What workers that are gone have counted.
+    past: &'static Counters,
+    /// Blocks that nobody counts in.
+    spare: Vec<&'static Counters>,
+    /// A worker has lived for a while.
+    lived: bool,
+}
+
+/// Where a worker is, or will be again.
+struct Place {
+    number: usize,
+    control: Arc<Control>,
+    counters: &'static Counters,
+    state: State,
+    /// Deaths one after another, each soon after the start.
+    quick_deaths: u32,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    Runs { pid: u32, since: Instant },
+    Restarts { at: Instant },
+    Gone,
+}
+
+/// A worker that dies sooner than this after its start will probably do so again.
+const QUICK: Duration = Duration::from_secs(1);
+/// The longest pause before a worker is started again.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// So many quick deaths of a worker, when none has ever lived, mean that none ever will.
+const HOPELESS: u32 = 5;
+
+impl Workers {
+    /// None at first.
+    pub(super) fn new() -> io::Result<Self> {
+        let past = Shared::<Counters>::new()?.leak();
+        Ok(Self { serving: Vec::new(), retired: Vec::new(), past, spare: Vec::new(), lived: false })
+    }
+
+    /// Starts a generation and has the one before it retire.
+    pub(super) fn replace(&mut self, settings: &Settings, share: &Share) -> io::Result<()> {
+        let mut next = Vec::new();
+        for number in 0..settings.workers {
+            let counters = self.spare.pop().map_or_else(|| Shared::new().map(Shared::leak), Ok)?;
+            let control = Arc::new(Control::new()?);
+            next.push(Place { number, control, counters, state: State::Gone, quick_deaths: 0 });
+        }
+        for place in &mut next {
+            place.start(settings, share)?;
+        }
+        for place in &self.serving {
+            place.control.enter(Phase::Retire);
+        }
+        self.retired.append(&mut self.serving);
+        self.serving = next;
+        self.clear_away();
+        Ok(())
+    }
+
+    /// Takes notice of the end of a worker; false if it is none.
+    pub(super) fn note_end(&mut self, pid: u32, how: Ended, phase: Phase) -> bool {
+        let all = self.serving.iter_mut().chain(&mut self.retired);
+        let Some(place) = all.into_iter().find(|place| place.is(pid)) else { return false };
+        let State::Runs { since, .. } = place.state else { return false };
+        let expected = place.control.phase() != Phase::Run && how == Ended::Code(0);
+        if !expected {
+            tracing::error!("worker {} (process {pid}) has ended by {how}", place.number);
+        }
+        place.counters.settle();
+        self.lived |= since.elapsed() >= QUICK;
+        if phase == Phase::Run && place.control.phase() == Phase::Run {
+            place.quick_deaths = if since.elapsed() < QUICK { place.quick_deaths + 1 } else { 0 };
+            place.state = State::Restarts { at: Instant::now() + pause(place.quick_deaths) };
+        } else {
+            place.state = State::Gone;
+        }
+        self.clear_away();
+        true
+    }
+
+    /// When the next worker is to be started again, if one is.
+    pub(super) fn restart_due(&self) -> Option<Instant> {
+        let due = |place: &Place| match place.state {
+            State::Restarts { at } => Some(at),
+            State::Runs { .. } | State::Gone => None,
+        };
+        self.serving.iter().filter_map(due).min()
+    }
+
+    /// Starts those again whose time has come.
+    pub(super) fn restart(&mut self, settings: &Settings, listeners: &Listeners) -> io::Result<()> {
+        let share = Share { serving: listeners.clone(), retiring: Listeners::new() };
+        for place in &mut self.serving {
+            if matches!(place.state, State::Restarts { at } if at <= Instant::now()) {
+                place.counters.restarts.add(1);
+                place.start(settings, &share)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every attempt at starting a worker has failed.
+    pub(super) fn never_lived(&self) -> bool {
+        !self.lived && self.serving.iter().any(|place| place.quick_deaths >= HOPELESS)
+    }
+
+    /// Has all workers move on to a later phase.
+    pub(super) fn enter(&mut self, phase: Phase) {
+        for place in self.all() {
+            place.control.enter(phase);
+        }
+        for place in &mut self.serving {
+            if matches!(place.state, State::Restarts { .. }) {
+                place.state = State::Gone;
+            }
+        }
+    }
+
+    pub(super) fn reopen_logs(&self) {
+        self.all().for_each(|place| place.control.reopen_logs());
+    }
+
+    /// Ends all workers that have not ended.
+    pub(super) fn kill(&self) {
+        for place in self.all() {
+            if let State::Runs { pid, .. } = place.state {
+                tracing::error!("worker {} (process {pid}) does not end, and is killed", place.number);
+                let _ = process::kill(pid);
+            }
+        }
+    }
+
+    /// Whether all have ended.
+    pub(super) fn are_gone(&self) -> bool {
+        self.all().all(|place| matches!(place.state, State::Gone))
+    }
+
+    /// What the status endpoint tells.
+    pub(super) fn sources(&self, architecture: &str, started: SystemTime, listeners: &Listeners) -> Sources {
+        let worker = |place: &Place| {
+            let control = Arc::clone(&place.control);
+            WorkerSource { counters: place.counters, wake: Box::new(move || control.wake()) }
+        };
+        let listener = |listener: &Arc<Listener>| {
+            let socket = Arc::<Listener>::clone(listener);
+            ListenerSource { address: url(&listener.address), socket }
+        };
+        let past = self.retired.iter().map(|place| place.counters).chain([self.past]);
+        Sources::new(
+            architecture,
+            started,
+            self.serving.iter().map(worker).collect(),
+            past.collect(),
+            listeners.iter().map(listener).collect(),
+        )
+    }
+
+    /// Lets go of retired workers that are gone.
+    fn clear_away(&mut self) {
+        let (past, spare) = (self.past, &mut self.spare);
+        self.retired.retain(|place| {
+            let gone = matches!(place.state, State::Gone);
+            if gone {
+                place.counters.retire_to(past);
+                spare.push(place.counters);
+            }
+            !gone
+        });
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Place> {
+        self.serving.iter().chain(&self.retired)
+    }
+}
+
+impl Place {
+    fn start(&mut self, settings: &Settings, share: &Share) -> io::Result<()> {
+        // Its words may say what the worker before it was told.
+        let (counters, control) = (self.counters, Arc::clone(&self.control));
+        let pid = process::fork(|| worker::work(settings, share.clone(), counters, control))?;
+        self.counters.pid.store(pid, std::sync::atomic::Ordering::Relaxed);
+        self.state = State::Runs { pid, since: Instant::now() };
+        Ok(())
+    }
+
+    fn is(&self, pid: u32) -> bool {
+        matches!(self.state, State::Runs { pid: own, .. } if own == pid)
+    }
+}
+
+/// How long to wait before a worker is started again that has died so many times soon after its start.
+fn pause(quick_deaths: u32) -> Duration {
+    match quick_deaths {
+        0 | 1 => Duration::ZERO,
+        n => (Duration::from_millis(25) * 2_u32.saturating_pow(n - 1)).min(LONGEST_PAUSE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_stay_below_a_second() {
+        let pauses: Vec<_> = (0..8).map(|deaths| pause(deaths).as_millis()).collect();
+        assert_eq!(pauses, [0, 0, 50, 100, 200, 400, 500, 500]);
+        assert_eq!(pause(u32::MAX), LONGEST_PAUSE);
+    }
+}

@@ -6,6 +6,7 @@ mod scripted;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::thread;
@@ -112,7 +113,9 @@ fn a_server_is_killed() {
     let address = address_of(&mut server);
     let killer = thread::spawn(move || {
         thread::sleep(Duration::from_secs(1));
-        server.kill().expect("a server");
+        // All of its processes, or the workers would see their connections to the end.
+        let group = rustix::process::Pid::from_child(&server);
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).expect("a server");
         server.wait().expect("a server");
     });
     let target = format!("--target=http://{address}/big");
@@ -208,6 +211,7 @@ fn sluice(root: &Path) -> std::process::Child {
         .args(["serve", "--listen=127.0.0.1:0"])
         .arg(root)
         .stderr(std::process::Stdio::piped())
+        .process_group(0)
         .spawn()
         .expect("the server starts")
 }

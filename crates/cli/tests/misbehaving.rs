@@ -57,7 +57,7 @@ const NOISE: u64 = 2 << 20;
 /// Has clients misbehave twice, the first time with another client beside them, and checks that nothing is left of them.
 fn unharmed(variant: &Variant, setup: Setup, misbehave: impl Fn(&Server)) {
     let server = setup.start();
-    serve_everything(&server);
+    warm_up(&server);
     let (descriptors, memory) = (server.descriptors(), server.memory());
     let bystander = Bystander::start(&server);
     misbehave(&server);
@@ -85,7 +85,18 @@ fn open_connections(server: &Server) -> u64 {
     server.count("connections_opened") - server.count("connections_closed")
 }
 
-/// Has the server use all that it will ever need: descriptors for files, buffers.
+/// Has every worker use all that it will ever need: descriptors for files, buffers.
+fn warm_up(server: &Server) {
+    eventually("every worker has served everything", || {
+        serve_everything(server);
+        let status = server.status();
+        let workers = status["workers"].as_array().expect("workers");
+        let entries: Vec<_> = workers.iter().map(|worker| worker["file_table_entries"].as_u64()).collect();
+        entries.iter().all(|&count| count > Some(0) && count == entries[0])
+    });
+}
+
+/// Asks for everything there is, with many clients at once.
 fn serve_everything(server: &Server) {
     let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
     for client in &mut clients {

@@ -80,6 +80,13 @@ impl Listener {
         Ok(Self { socket, owner: std::process::id(), asked: Some(address.clone()), address })
     }
 
+    /// Closes it in this process, whoever still holds it here. A worker came with copies of all that the supervisor holds.
+    pub fn close(&self) {
+        if let Err(error) = socket::vacate(self) {
+            tracing::error!("cannot close the listener {}: {error}", self.address);
+        }
+    }
+
     /// Takes over a socket that listens already.
     fn inherited(given: sys::inherited::Inherited) -> Result<Self, ListenError> {
         let name = given.name.unwrap_or_else(|| "without a name".into());

@@ -285,6 +285,16 @@ pub fn unread_bytes(fd: impl AsFd) -> io::Result<u64> {
     Ok(rustix::io::ioctl_fionread(fd)?)
 }
 
+/// Closes a socket in this process although somebody may still hold its descriptor, which is at end of file from here on.
+///
+/// For one that came with a fork: what the parent held is still held in the child, where nobody will drop it.
+pub fn vacate(fd: impl AsFd) -> io::Result<()> {
+    let nothing = std::fs::File::open("/dev/null")?;
+    // SAFETY: the descriptor stays open and its owner's; only what it stands for changes, as dup2(2) does in one step.
+    let result = unsafe { libc::dup3(nothing.as_raw_fd(), fd.as_fd().as_raw_fd(), libc::O_CLOEXEC) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Lets a listening TCP socket answer no more connection attempts, while handshakes under way finish and connections
 /// in the accept queue can still be accepted.
 ///

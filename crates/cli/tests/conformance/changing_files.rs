@@ -183,7 +183,8 @@ fn overwritten_between_requests(variant: &Variant) {
         if let Ok(reply) = client.try_reply() {
             let is_old = reply.field("ETag") == Some(&old_tag);
             assert!(reply.body == new || is_old && reply.body == old, "a mixture");
-            assert!(!complete || !is_old, "back to the old");
+            // Each worker trusts what it knows for a second of its own.
+            assert!(!complete || !is_old || began.elapsed() < Duration::from_millis(1200), "back to the old");
             complete |= !is_old;
         }
         sleep_ms(20);

@@ -8,7 +8,7 @@ use std::thread;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 
 use crate::support::client::{Broken, Client, request};
-use crate::support::server::{Server, Setup, parse_address};
+use crate::support::server::{Server, Setup, open_descriptors, parse_address};
 use crate::support::site::HELLO;
 use crate::support::variant::{Test, Variant, tests};
 use crate::support::{eventually, sleep_ms};
@@ -167,13 +167,17 @@ fn few_descriptors(variant: &Variant) {
 /// are in, and goes on when it can.
 fn descriptors_run_out(variant: &Variant) {
     let server = Server::start(variant);
-    let pid = Pid::from_raw(server.pid() as i32).expect("a process");
+    server.warm_up();
     let mut inside = server.connect();
     assert_eq!(inside.get("/hello.txt").status, 200);
-    let few = server.descriptors() as u64 + 5;
-    let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
-    let limits = prlimit(Some(pid), Resource::Nofile, Rlimit { current: Some(few), maximum });
-    let limits = limits.expect("a limit can be lowered");
+    let limit = |worker: u32, current| {
+        let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
+        let pid = Pid::from_raw(worker as i32);
+        prlimit(pid, Resource::Nofile, Rlimit { current, maximum }).expect("a limit can be set").current
+    };
+    let workers = server.workers();
+    let few = |&worker: &u32| limit(worker, Some(open_descriptors(worker) as u64 + 5));
+    let limits: Vec<_> = workers.iter().map(few).collect();
     let mut clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.ask("GET", "/hello.txt", &[]);
@@ -188,7 +192,9 @@ fn descriptors_run_out(variant: &Variant) {
     for (number, mut client) in clients.into_iter().enumerate() {
         assert_eq!(client.reply().text(), HELLO, "number {number}");
     }
-    prlimit(Some(pid), Resource::Nofile, limits).expect("a limit can be raised");
+    for (&worker, before) in workers.iter().zip(limits) {
+        limit(worker, before);
+    }
     assert!(server.count("errors/accept_exhausted") > 0);
     assert_eq!(server.get("/hello.txt").status, 200);
 }

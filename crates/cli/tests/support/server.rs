@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::client::{Client, Reply, one, request};
 use super::variant::Variant;
-use super::{PATIENCE, site, sleep_ms};
+use super::{PATIENCE, eventually, site, sleep_ms};
 
 /// A server to be started.
 pub struct Setup {
@@ -286,10 +286,30 @@ impl Server {
         value.and_then(Value::as_u64).unwrap_or_else(|| panic!("no {path} in {status:#}"))
     }
 
+    /// The processes that serve, by the number of the worker.
+    pub fn workers(&self) -> Vec<u32> {
+        let status = self.status();
+        let workers = status["workers"].as_array().expect("workers");
+        workers.iter().map(|worker| worker["pid"].as_u64().expect("a process") as u32).collect()
+    }
+
+    /// Has every worker answer requests, so that each has started and holds the file.
+    pub fn warm_up(&self) {
+        eventually("every worker has answered", || {
+            let mut clients: Vec<Client> = (0..20).map(|_| self.connect()).collect();
+            for client in &mut clients {
+                client.ask("GET", "/hello.txt", &[]);
+            }
+            assert!(clients.iter_mut().all(|client| client.reply().status == 200));
+            let status = self.status();
+            let mut workers = status["workers"].as_array().expect("workers").iter();
+            workers.all(|worker| worker["requests"].as_u64() > Some(0))
+        });
+    }
+
     /// Descriptors that it has open, all of its processes taken together.
     pub fn descriptors(&self) -> usize {
-        let open = |pid: u32| fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
-        self.processes().into_iter().map(open).sum()
+        self.processes().into_iter().map(open_descriptors).sum()
     }
 
     /// Bytes of memory of its own that are in use, all of its processes taken together.
@@ -317,6 +337,11 @@ impl Server {
         }
         found
     }
+}
+
+/// Descriptors that a process has open; none if there is no such process.
+pub fn open_descriptors(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }
 
 impl Drop for Server {

@@ -247,7 +247,6 @@ impl EventLoop {
         self.retire_listeners(now);
         match self.ending {
             Ending::NotYet => return false,
-            Ending::Retired => {}
             Ending::Drain { give_up, .. } if give_up.reached(now) => {
                 tracing::warn!("{} connections cut off: the drain timeout is over", self.connections.len());
                 return true;
@@ -255,7 +254,7 @@ impl EventLoop {
             Ending::Drain { idle_until, .. } if self.ports.is_empty() && idle_until.reached(now) => {
                 self.close_idle_ones_if_all_are();
             }
-            Ending::Drain { .. } => {}
+            Ending::Retired | Ending::Drain { .. } => {}
         }
         self.ports.is_empty() && self.connections.is_empty()
     }
@@ -306,6 +305,7 @@ impl EventLoop {
         for port in self.ports.drain(..) {
             // Others have the same socket open, so closing it here would not end its registration.
             self.events.remove_if(port.listener.as_fd(), port.registration);
+            port.listener.close();
         }
         self.say_close_from_now_on();
     }
@@ -518,6 +518,7 @@ impl EventLoop {
                 // Tokens are places: the last listener moves to this one's place and is registered anew.
                 let gone = self.ports.swap_remove(at);
                 self.events.remove_if(gone.listener.as_fd(), gone.registration);
+                gone.listener.close();
                 if let Some(moved) = self.ports.get_mut(at) {
                     self.events.remove_if(moved.listener.as_fd(), moved.registration);
                     moved.registration = Registration::None;

@@ -1,13 +1,13 @@
 //! Taking a snapshot: everything the status formats show, as plain values of one moment.
 
 use std::fmt;
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::system;
 use crate::counters::{Counter, Counters, Kind, METRICS};
+use crate::listeners::Listener;
 
 /// How long a worker may take to answer a census before its connections by state are shown as of the last
 /// one.
@@ -38,7 +38,7 @@ pub struct ListenerSource {
     /// As in `listening on http://127.0.0.1:8080/`.
     pub address: String,
     /// Its socket. It stays open until the sources [drain](Sources::drain).
-    pub socket: Arc<dyn AsFd + Send + Sync>,
+    pub socket: Arc<Listener>,
 }
 
 /// Everything the status formats show.
@@ -109,7 +109,7 @@ impl Sources {
     /// The server drains: lets go of the listeners, so that they can be closed, and is not healthy any more.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
-        self.listeners().clear();
+        self.listeners().drain(..).for_each(|listener| listener.socket.close());
     }
 
     /// Whether the server drains.
@@ -128,7 +128,7 @@ impl Sources {
         let worker = |(source, responsive): (&WorkerSource, bool)| WorkerSnapshot {
             pid: pid(source),
             responsive,
-            numbers: Numbers::read(&source.counters),
+            numbers: Numbers::read(source.counters),
         };
         Snapshot {
             time_unix_ms: unix_ms(SystemTime::now()),
@@ -174,7 +174,7 @@ impl Sources {
 
 impl ListenerSource {
     fn snapshot(&self) -> ListenerSnapshot {
-        let queue = sys::tcp_info::accept_queue(self.socket.as_fd()).ok();
+        let queue = sys::tcp_info::accept_queue(&*self.socket).ok();
         ListenerSnapshot {
             address: self.address.clone(),
             accept_queue_length: queue.map(|queue| queue.length.into()),
@@ -246,8 +246,9 @@ fn unix_ms(time: SystemTime) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{ListenAddress, Settings};
     use crate::counters::ConnectionState;
-    use std::net::{TcpListener, TcpStream};
+    use std::net::TcpStream;
     use std::sync::mpsc;
 
     fn place(name: &str) -> usize {
@@ -284,8 +285,9 @@ mod tests {
 
     #[test]
     fn accept_queues_are_told_until_the_listener_is_closed() {
-        let listener = Arc::new(TcpListener::bind("127.0.0.1:0").unwrap());
-        let address = listener.local_addr().unwrap();
+        let here = ListenAddress::Tcp("127.0.0.1:0".parse().unwrap());
+        let listener = Arc::new(Listener::open(&here, &Settings::new("/".into())).unwrap());
+        let ListenAddress::Tcp(address) = listener.address else { panic!("not of TCP") };
         let clients: Vec<_> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
         let source = ListenerSource { address: "here".into(), socket: listener };
         let sources = Sources::new("sped", SystemTime::now(), Vec::new(), Vec::new(), vec![source]);

@@ -203,6 +203,8 @@ impl Supervisor {
     fn start_generation(&mut self, retiring: Listeners) -> Result<(), RunError> {
         let share = Share { serving: self.listeners.clone(), retiring };
         self.workers.replace(&self.settings, &share).map_err(failed("start a worker"))?;
+        // The status process must not come with a listener that it does not know and therefore never closes.
+        drop(share);
         self.start_status_process()
     }
 

@@ -25,8 +25,8 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 impl StatusProcess {
     /// Forks it.
     pub(super) fn start(endpoint: &Endpoint, sources: Sources) -> io::Result<Self> {
-        let control = Control::new()?;
-        let pid = process::fork(|| match answer(endpoint, Arc::new(sources), &control) {
+        let (control, sources) = (Control::new()?, Arc::new(sources));
+        let pid = process::fork(|| match answer(endpoint, &sources, &control) {
             Ok(()) => 0,
             Err(error) => {
                 tracing::error!("the status process ends: {error}");
@@ -51,11 +51,11 @@ impl StatusProcess {
     }
 }
 
-fn answer(endpoint: &Endpoint, sources: Arc<Sources>, control: &Control) -> io::Result<()> {
+fn answer(endpoint: &Endpoint, sources: &Arc<Sources>, control: &Control) -> io::Result<()> {
     control.attend()?;
     let (mut set, mut events) = (PollSet::new(), Events::default());
     set.add(control, 0, Interest::READABLE)?;
-    let serving = endpoint.serve(Arc::clone(&sources))?;
+    let serving = endpoint.serve(Arc::clone(sources))?;
     while control.phase() != Phase::Stop {
         set.wait(&mut events, None)?;
         control.heed();

@@ -166,9 +166,9 @@ impl Workers {
             let control = Arc::clone(&place.control);
             WorkerSource { counters: place.counters, wake: Box::new(move || control.wake()) }
         };
-        let listener = |listener: &Arc<Listener>| {
-            let socket = Arc::<Listener>::clone(listener);
-            ListenerSource { address: url(&listener.address), socket }
+        let listener = |listener: &Arc<Listener>| ListenerSource {
+            address: url(&listener.address),
+            socket: Arc::clone(listener),
         };
         let past = self.retired.iter().map(|place| place.counters).chain([self.past]);
         Sources::new(

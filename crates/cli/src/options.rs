@@ -45,6 +45,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "MECHANISM", help_heading = "Concurrency")]
     events: Option<String>,
 
+    /// Which of several processes at a listener a connection wakes: all, or with epoll exclusive (one) or re-adding
+    /// (one, by turns) [default: all]
+    #[arg(long, value_name = "POLICY", help_heading = "Concurrency")]
+    wake: Option<String>,
+
     /// Most connections accepted before the others are served again: a number, or inf [default: inf]
     #[arg(long, value_name = "N|inf", help_heading = "Concurrency")]
     accept_limit: Option<String>,
@@ -113,6 +118,7 @@ impl Options {
             workers,
             cpus,
             events,
+            wake,
             accept_limit,
             listing,
             small_file,
@@ -137,6 +143,7 @@ impl Options {
             ("workers", workers),
             ("cpus", cpus),
             ("events", events),
+            ("wake", wake),
             ("accept_limit", accept_limit),
             ("listing", listing),
             ("small_file", small_file),
@@ -173,7 +180,7 @@ mod tests {
     }
 
     /// A value for each option, not its default.
-    const VALUES: [(&str, &str); 20] = [
+    const VALUES: [(&str, &str); 21] = [
         ("listen", "127.0.0.1:8000"),
         ("backlog", "511"),
         ("max_connections", "100"),
@@ -181,6 +188,7 @@ mod tests {
         ("workers", "1"),
         ("cpus", "{cpu}"),
         ("events", "poll"),
+        ("wake", "re-adding"),
         ("accept_limit", "7"),
         ("listing", "true"),
         ("small_file", "4 KiB"),

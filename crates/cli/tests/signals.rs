@@ -243,7 +243,8 @@ fn reload(variant: &Variant) {
     let config = "listing = true\n[[headers]]\nset = { X-New = \"yes\" }\n[limits]\nrequest_line = 300\n";
     server.rewrite_config(config);
     server.signal(Signal::HUP);
-    eventually("the new settings hold", || server.get("/bare/").status == 200);
+    // Workers hear of it one after another.
+    eventually("the new settings hold", || (0..20).all(|_| server.get("/bare/").status == 200));
     assert_eq!(server.get("/hello.txt").need("X-New"), "yes");
     assert_eq!(server.get(&format!("/{}", "x".repeat(400))).status, 414);
     assert_eq!(server.get("/large.bin").body.len(), LARGE);

@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{OnceLock, Weak};
 
 use sys::process;
 use sys::shared::Shared;
@@ -18,6 +19,8 @@ pub struct Control {
     words: Shared<Words>,
     wake: Wake,
     supervisor: u32,
+    /// Those of the other workers at the same listeners.
+    others: OnceLock<Vec<Weak<Control>>>,
 }
 
 sys::shareable! {
@@ -48,7 +51,8 @@ impl Control {
     ///
     /// There is no memory or no eventfd to be had.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { words: Shared::new()?, wake: Wake::new()?, supervisor: std::process::id() })
+        let (words, wake, others) = (Shared::new()?, Wake::new()?, OnceLock::new());
+        Ok(Self { words, wake, supervisor: std::process::id(), others })
     }
 
     /// In a worker, after the fork: has the end of the supervisor noticed.
@@ -89,7 +93,20 @@ impl Control {
         self.words.reopenings.load(Ordering::Acquire)
     }
 
-    /// Makes the worker look, here and at the census.
+    /// Before the fork: whom [`call_others`](Self::call_others) calls.
+    pub fn introduce(&self, others: Vec<Weak<Self>>) {
+        // A worker's company is decided once.
+        let _ = self.others.set(others);
+    }
+
+    /// In a worker that was woken for a connection and can't accept it: has the others look.
+    pub fn call_others(&self) {
+        for other in self.others.get().into_iter().flatten().filter_map(Weak::upgrade) {
+            other.wake();
+        }
+    }
+
+    /// Makes the worker look, here, at the census, and at the listeners.
     pub fn wake(&self) {
         // A full eventfd is one that wakes already.
         let _ = self.wake.wake();

@@ -20,6 +20,14 @@ pub const VARIANTS: &[Variant] = &[
     Variant { name: "sped_epoll_level", options: &["--architecture=sped", "--events=epoll-level"] },
     Variant { name: "sped_poll", options: &["--architecture=sped", "--events=poll"] },
     Variant { name: "symped_epoll", options: &["--architecture=symped", "--workers=2", "--events=epoll"] },
+    Variant {
+        name: "symped_exclusive",
+        options: &["--architecture=symped", "--workers=2", "--events=epoll", "--wake=exclusive"],
+    },
+    Variant {
+        name: "symped_level_re_adding",
+        options: &["--architecture=symped", "--workers=2", "--events=epoll-level", "--wake=re-adding"],
+    },
     Variant { name: "sped_select", options: &["--architecture=sped", "--events=select"] },
 ];
 

@@ -19,7 +19,7 @@ use sys::socket::{self, PeerAddress};
 
 use super::events::{EventMechanism, Registration};
 use crate::accept::Gate;
-use crate::config::{AcceptLimit, Settings};
+use crate::config::{AcceptLimit, Settings, Wake};
 use crate::control::{Control, Phase};
 use crate::conversation::{Conversation, Turn};
 use crate::counters::{ConnectionState, Failure, Reset};
@@ -41,6 +41,9 @@ pub struct EventLoop {
     ports: Vec<Port>,
     gate: Gate,
     accept_limit: AcceptLimit,
+    wake: Wake,
+    /// Connections accepted since the listeners were last added.
+    accepted_since_added: u64,
     work_phase_skips_new: bool,
     /// Connections for the coming work phase.
     work: Vec<u32>,
@@ -96,6 +99,8 @@ const SUPERVISOR: u64 = 1 << 33;
 
 /// How long a closing listener goes on accepting after it has refused new handshakes, for those under way to finish.
 const RETIRE_TICKS: u32 = 100 / Tick::MS;
+/// Accepts between two re-addings of the listeners, each of which takes two system calls.
+const RE_ADD_AFTER: u64 = 16;
 /// How long a drain leaves idle connections open, so that a request that is on its way finds somebody.
 const DRAIN_IDLE_TICKS: u32 = 500 / Tick::MS;
 /// Under pressure, how many connections are looked at for one that is idle.
@@ -125,6 +130,8 @@ impl EventLoop {
             ports: Vec::new(),
             gate: Gate::new(supervisor::max_connections(settings)),
             accept_limit: settings.event.accept_limit,
+            wake: settings.event.wake,
+            accepted_since_added: 0,
             work_phase_skips_new: settings.event.work_phase_skips_new,
             work: Vec::new(),
             unfinished: Vec::new(),
@@ -211,7 +218,8 @@ impl EventLoop {
             }
         }
         self.service.counters.accept_phase(accepted);
-        self.watch_listeners()
+        self.watch_listeners()?;
+        self.leave_the_next_to_others(accepted)
     }
 
     /// Lets every connection that can go on do so.
@@ -302,6 +310,13 @@ impl EventLoop {
     /// is ever sent to a connection that closes.
     fn retire(&mut self) {
         self.ending = Ending::Retired;
+        // Where this process alone was woken for what waits, nobody else would look.
+        for at in 0..self.ports.len() {
+            while let Ok((socket, peer)) = socket::accept_from(&*self.ports[at].listener) {
+                self.service.counters.accept_phase(1);
+                self.open(socket, peer);
+            }
+        }
         for port in self.ports.drain(..) {
             // Others have the same socket open, so closing it here would not end its registration.
             self.events.remove_if(port.listener.as_fd(), port.registration);
@@ -449,27 +464,44 @@ impl EventLoop {
     }
 
     /// Level-triggered mechanisms report a listener for as long as it is non-empty: it is taken out while nothing can
-    /// be accepted, or the loop would spin.
+    /// be accepted, or the loop would spin. So it is where only one process is woken, which must not be this one then.
     fn watch_listeners(&mut self) -> io::Result<()> {
         let now = self.service.clock.tick;
         let room = self.gate.room(self.connections.len(), now) > 0;
+        let alone = self.wake != Wake::All;
         for (at, port) in self.ports.iter_mut().enumerate() {
             let wanted = room || !port.pending;
             port.registration = match (port.registration, wanted) {
-                (Registration::None, true) => self.events.await_events(
-                    port.listener.as_fd(),
-                    LISTENERS + at as u64,
-                    Registration::None,
-                    (true, false),
-                )?,
-                (Registration::Level { .. }, false) => {
+                (Registration::None, true) => {
+                    self.events.listen(port.listener.as_fd(), LISTENERS + at as u64, alone)?
+                }
+                (Registration::Edge, false) if !alone => Registration::Edge,
+                (Registration::Level { .. } | Registration::Edge, false) => {
                     self.events.remove(port.listener.as_fd());
+                    if alone {
+                        // Nobody else was woken for what waits there.
+                        self.control.call_others();
+                    }
                     Registration::None
                 }
                 (unchanged, _) => unchanged,
             };
         }
         Ok(())
+    }
+
+    /// The kernel wakes whoever registered first among those that wait; re-adding a listener goes to the end of the line.
+    fn leave_the_next_to_others(&mut self, accepted: u64) -> io::Result<()> {
+        self.accepted_since_added += accepted;
+        if self.wake != Wake::ReAdding || self.accepted_since_added < RE_ADD_AFTER {
+            return Ok(());
+        }
+        self.accepted_since_added = 0;
+        for port in &mut self.ports {
+            self.events.remove_if(port.listener.as_fd(), port.registration);
+            port.registration = Registration::None;
+        }
+        self.watch_listeners()
     }
 
     /// How long the get-events phase may wait.
@@ -523,13 +555,8 @@ impl EventLoop {
                     self.events.remove_if(moved.listener.as_fd(), moved.registration);
                     moved.registration = Registration::None;
                     moved.pending = true;
-                    let token = LISTENERS + at as u64;
-                    let registered = self.events.await_events(
-                        moved.listener.as_fd(),
-                        token,
-                        Registration::None,
-                        (true, false),
-                    );
+                    let alone = self.wake != Wake::All;
+                    let registered = self.events.listen(moved.listener.as_fd(), LISTENERS + at as u64, alone);
                     moved.registration = registered.unwrap_or_default();
                 }
                 continue;

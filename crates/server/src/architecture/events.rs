@@ -54,6 +54,17 @@ impl EventMechanism {
         matches!(self, Self::Epoll { edge: true, .. })
     }
 
+    /// Watches a listener; `alone`: without waking others who watch it for the same connection (epoll only).
+    pub(super) fn listen(&mut self, fd: BorrowedFd<'_>, token: u64, alone: bool) -> io::Result<Registration> {
+        let interest = if alone { Interest::READABLE.alone() } else { Interest::READABLE };
+        if self.is_edge_triggered() {
+            self.add(fd, token, interest.on_edge())?;
+            return Ok(Registration::Edge);
+        }
+        self.add(fd, token, interest)?;
+        Ok(Registration::Level { readable: true, writable: false })
+    }
+
     /// Sees to it that a descriptor that waits for input and output as said will be reported.
     pub(super) fn await_events(
         &mut self,

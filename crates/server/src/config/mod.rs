@@ -29,7 +29,7 @@ pub use error::{ConfigError, Place, Problem};
 pub use names::{DESIGNED, Design};
 pub use settings::{
     AcceptLimit, AccessLogSettings, Architecture, Coalesce, ConnectionSettings, ErrorLog, EventSettings,
-    Events, FileSettings, HeaderRule, Limits, LogLevel, Settings, Symlinks, Timeouts,
+    Events, FileSettings, HeaderRule, Limits, LogLevel, Settings, Symlinks, Timeouts, Wake,
 };
 pub use typed::CommandLine;
 

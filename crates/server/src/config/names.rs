@@ -1,6 +1,6 @@
 //! Settings that are one of a few names, and what to say of a name that is none of them.
 
-use super::settings::{Architecture, Coalesce, Events, LogLevel, Symlinks};
+use super::settings::{Architecture, Coalesce, Events, LogLevel, Symlinks, Wake};
 use crate::access_log::{Format, WhenBehind};
 
 /// A setting that is one of a few names.
@@ -32,6 +32,11 @@ impl Named for Events {
         ("poll", Self::Poll),
         ("select", Self::Select),
     ];
+}
+
+impl Named for Wake {
+    const NAMES: &[(&'static str, Self)] =
+        &[("all", Self::All), ("exclusive", Self::Exclusive), ("re-adding", Self::ReAdding)];
 }
 
 impl Named for Coalesce {
@@ -110,7 +115,7 @@ impl Design {
 const EVENT: &[&str] = &["events", "accept_limit", "event.work_phase_skips_new", "event.quantum"];
 /// The same, and how many processes there are.
 const SEVERAL: &[&str] =
-    &["workers", "events", "accept_limit", "event.work_phase_skips_new", "event.quantum"];
+    &["workers", "events", "wake", "accept_limit", "event.work_phase_skips_new", "event.quantum"];
 
 /// Every architecture of the design, built or not.
 pub const DESIGNED: [Design; 10] = [

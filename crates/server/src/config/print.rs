@@ -28,6 +28,7 @@ fn top(page: &mut Page, settings: &Settings) {
     page.line("workers", settings.workers);
     page.text_or("cpus", settings.cpus.as_deref().map(units::cpus), "whatever the kernel chooses");
     page.text("events", settings.event.mechanism.name());
+    page.text("wake", settings.event.wake.name());
     match settings.event.accept_limit {
         AcceptLimit::Limit(limit) => page.line("accept_limit", limit),
         AcceptLimit::Unlimited => page.text("accept_limit", "inf"),

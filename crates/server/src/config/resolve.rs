@@ -8,9 +8,10 @@ use super::address::ListenAddress;
 use super::error::Problem;
 use super::headers;
 use super::keys::{self, Bases, Keys, Reading};
+use super::names::Named as _;
 use super::settings::{
-    AcceptLimit, AccessLogSettings, Architecture, ConnectionSettings, ErrorLog, EventSettings, FileSettings,
-    Limits, Settings, Timeouts,
+    AcceptLimit, AccessLogSettings, Architecture, ConnectionSettings, ErrorLog, EventSettings, Events,
+    FileSettings, Limits, Settings, Timeouts, Wake,
 };
 use super::typed::{Item, Table, Value};
 use crate::access_log::{Format, Target, WhenBehind};
@@ -74,11 +75,18 @@ fn event(keys: &mut Keys<'_>) -> EventSettings {
     let accept_limit = keys.take("accept_limit", default.accept_limit, accept_limit);
     let coalesce = keys.take("coalesce", default.coalesce, keys::one_of);
 
+    let epoll = matches!(mechanism, Events::Epoll | Events::EpollLevel);
+    let wake = keys.take("wake", if epoll { default.wake } else { Wake::All }, keys::one_of);
+    if !epoll && wake != Wake::All {
+        let why = format!("contradiction: {} wakes all who wait; allowed with it: all", mechanism.name());
+        keys.problem("wake", why);
+    }
+
     let mut table = keys.table("event");
     let work_phase_skips_new = table.take("work_phase_skips_new", default.work_phase_skips_new, keys::flag);
     let quantum = table.take("quantum", default.quantum, keys::size(4 * KIB..=GIB));
     table.end();
-    EventSettings { mechanism, accept_limit, work_phase_skips_new, quantum, coalesce }
+    EventSettings { mechanism, wake, accept_limit, work_phase_skips_new, quantum, coalesce }
 }
 
 fn connections(keys: &mut Keys<'_>, requests: NonZeroU32) -> ConnectionSettings {

@@ -89,6 +89,8 @@ pub enum LogLevel {
 pub struct EventSettings {
     /// How the get-events phase learns what is ready.
     pub mechanism: Events,
+    /// Which of the waiting processes a connection wakes.
+    pub wake: Wake,
     /// Most connections taken from a listener in one accept phase (Brecht et al. 2004, section 4).
     pub accept_limit: AcceptLimit,
     /// Connections accepted in a turn are left out of the work phase of the same turn.
@@ -110,6 +112,17 @@ pub enum Events {
     Poll,
     /// select(2), with sets of any size.
     Select,
+}
+
+/// Which of the processes that wait at the same listener a new connection wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// All of them; most come too late.
+    All,
+    /// One or few, epoll(7) `EPOLLEXCLUSIVE`: of those that wait, the one that was first to register.
+    Exclusive,
+    /// The same, and who has accepted goes to the end of the line from time to time.
+    ReAdding,
 }
 
 /// Most connections taken from a listener in one accept phase.
@@ -293,6 +306,7 @@ impl Default for EventSettings {
     fn default() -> Self {
         Self {
             mechanism: Events::Epoll,
+            wake: Wake::All,
             accept_limit: AcceptLimit::Unlimited,
             work_phase_skips_new: false,
             quantum: 256 << 10,

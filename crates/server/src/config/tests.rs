@@ -213,8 +213,9 @@ fn what_is_wrong_is_told() {
         ("root = ''", "1:8: root = '': must be a path"),
         ("root = 'nowhere'", "1:8: root = 'nowhere': cannot serve"),
         ("root = 'www/404.html'", "is not a directory"),
-        ("architecture = 'symped'", "this build does not have symped yet; it has: sped"),
+        ("architecture = 'uring'", "this build does not have uring yet; it has: sped"),
         ("architecture = 'spde'", "architecture = 'spde': no architecture; allowed: sped"),
+        ("events = 'poll'\nwake = 'exclusive'", "poll wakes all who wait; allowed with it: all"),
         ("workers = 2", "1:11: workers = 2: contradiction: sped is a single process; allowed with it: 1"),
         ("workers = 0", "allowed: a whole number from 1 to 1024"),
         ("workers = -1", "workers = -1: allowed: a whole number"),
@@ -363,6 +364,7 @@ events = "epoll-level"
 accept_limit = 64
 backlog = 511
 max_connections = 15_000
+wake = "exclusive"
 small_file = "8 KiB"
 coalesce = "none"
 listing = true

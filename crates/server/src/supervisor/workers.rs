@@ -70,6 +70,10 @@ impl Workers {
             let control = Arc::new(Control::new()?);
             next.push(Place { number, control, counters, state: State::Gone, quick_deaths: 0 });
         }
+        for place in &next {
+            let others = next.iter().filter(|other| other.number != place.number);
+            place.control.introduce(others.map(|other| Arc::downgrade(&other.control)).collect());
+        }
         for place in &mut next {
             place.start(settings, share)?;
         }
@@ -99,6 +103,8 @@ impl Workers {
         } else {
             place.state = State::Gone;
         }
+        // It may have been the only one that was woken for a connection.
+        self.serving.iter().for_each(|place| place.control.wake());
         self.clear_away();
         true
     }

@@ -3,24 +3,45 @@
 //! It drives executables ([`servers`]) on generated files ([`site`]) and looks at them from outside ([`proc`]):
 //! [`compare`] with wrk, [`callgrind`] with valgrind, [`connections`] with connections of its own. And it looks at our load
 //! generator: [`agreement`] beside httperf, [`clients`] beside wrk, [`overload`] by itself. README.md explains the columns.
+//!
+//! The experiments compare our server with itself, under other settings: [`sweep`] accept limits, [`disk`] ways to wait for a disk,
+//! [`partition`] placements, [`architectures`] all of them. [`experiment`] is what they have in common, [`trial`] one measured run
+//! (server [`subject`], load [`generator`], [`network`], [`cgroup`], [`spinner`]), [`journal`] what has been measured so far, and
+//! [`janitor`] who cleans up.
 
 mod agreement;
+mod architectures;
 mod callgrind;
+mod cgroup;
+mod child;
 mod client;
 mod clients;
 mod compare;
 mod connections;
+mod disk;
+mod experiment;
+mod generator;
+mod interrupt;
+mod janitor;
+mod journal;
 mod lineup;
 mod machine;
+mod network;
 mod overload;
+mod partition;
 mod proc;
 #[path = "../scripted.rs"]
 mod scripted;
+mod series;
 mod servers;
 mod site;
 mod spinner;
 mod statistics;
+mod subject;
+mod sweep;
 mod table;
+mod trial;
+mod workload;
 mod wrk;
 
 use std::fs;
@@ -59,6 +80,17 @@ enum Measurement {
     Clients(Clients),
     /// Whether sluicelab load holds many connections, and its rate when the server can't keep up
     Overload(Overload),
+    /// Accept limits below, at and beyond saturation, in network namespaces made for it
+    Sweep(sweep::Options),
+    /// Processes, helpers and blocking sends where files come from a slow disk, and where they don't
+    Disk(disk::Options),
+    /// Two address groups on two CPUs: served by any worker, by the one that their packets come to, or by the other
+    Partition(partition::Options),
+    /// All architectures, two workloads: the table in docs/architectures.md
+    Architectures(architectures::Options),
+    /// Clean up behind the process with this id once standard input ends
+    #[command(name = janitor::SUBCOMMAND, hide = true)]
+    Janitor { run: u32 },
 }
 
 #[derive(Debug, Args)]
@@ -199,6 +231,11 @@ fn main() -> Result<()> {
         Measurement::Agreement(options) => options.run(),
         Measurement::Clients(options) => options.run(),
         Measurement::Overload(options) => options.run(),
+        Measurement::Sweep(options) => sweep::run(options),
+        Measurement::Disk(options) => disk::run(options),
+        Measurement::Partition(options) => partition::run(options),
+        Measurement::Architectures(options) => architectures::run(options),
+        Measurement::Janitor { run } => janitor::attend(run),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What `/proc` says about a server and the machine: CPU time, memory, stolen time. See proc(5).
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
@@ -20,6 +21,18 @@ pub(crate) fn cpu_time_ns(pids: &[u32]) -> Result<u64> {
             let Ok(text) = fs::read_to_string(&path) else { continue };
             sum += field(&text, 0, &path)?;
         }
+    }
+    Ok(sum)
+}
+
+/// How many bytes all `pids` together have had read from disks, `/proc/PID/io`.
+pub(crate) fn bytes_read(pids: &[u32]) -> Result<u64> {
+    let mut sum = 0;
+    for pid in pids {
+        let path = format!("/proc/{pid}/io");
+        let io = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        let line = io.lines().find_map(|line| line.strip_prefix("read_bytes: "));
+        sum += line.and_then(|bytes| bytes.parse::<u64>().ok()).with_context(|| format!("{path}: {io:?}"))?;
     }
     Ok(sum)
 }
@@ -67,6 +80,48 @@ pub(crate) fn waited_children_cpu_ns() -> Result<u64> {
 pub(crate) fn steal_ticks() -> Result<u64> {
     let path = Path::new("/proc/stat");
     field(&fs::read_to_string(path)?, 8, path)
+}
+
+/// Time that CPUs have spent so far in some ways, in clock ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CpuTicks {
+    pub(crate) idle: u64,
+    pub(crate) io_wait: u64,
+    pub(crate) softirq: u64,
+}
+
+/// What `/proc/stat` says about these CPUs together.
+pub(crate) fn cpu_ticks(cpus: &[usize]) -> Result<CpuTicks> {
+    let path = Path::new("/proc/stat");
+    let stat = fs::read_to_string(path)?;
+    let mut sum = CpuTicks { idle: 0, io_wait: 0, softirq: 0 };
+    for cpu in cpus {
+        let name = format!("cpu{cpu} ");
+        let line = stat.lines().find(|line| line.starts_with(&name));
+        let line = line.with_context(|| format!("no CPU {cpu}"))?;
+        sum.idle += field(line, 4, path)?;
+        sum.io_wait += field(line, 5, path)?;
+        sum.softirq += field(line, 7, path)?;
+    }
+    Ok(sum)
+}
+
+pub(crate) fn ticks_in_seconds(ticks: u64) -> f64 {
+    ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+}
+
+/// The counters of `TcpExt` in `/proc/net/netstat`: a line of names, then one of values.
+pub(crate) fn tcp_extensions(netstat: &str) -> HashMap<&str, u64> {
+    let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("TcpExt: "));
+    let (names, values) = (lines.next().unwrap_or(""), lines.next().unwrap_or(""));
+    let pairs = names.split(' ').zip(values.split(' '));
+    pairs.filter_map(|(name, value)| Some((name, value.parse().ok()?))).collect()
+}
+
+/// Packets dropped as a CPU's backlog was full, all CPUs together: the second column of `/proc/net/softnet_stat`.
+pub(crate) fn softnet_drops(softnet: &str) -> u64 {
+    let drops = softnet.lines().filter_map(|line| line.split_whitespace().nth(1));
+    drops.filter_map(|drops| u64::from_str_radix(drops, 16).ok()).sum()
 }
 
 /// The memory of one or more processes, in bytes.
@@ -134,6 +189,15 @@ mod tests {
         assert!(after.private + after.shared >= before.private + before.shared + (7 << 20));
         assert!(after.writable >= before.writable + (7 << 20));
         drop(filled);
+    }
+
+    #[test]
+    fn the_kernels_counters_are_read() {
+        let netstat = "TcpExt: SyncookiesSent ListenDrops\nTcpExt: 3 12\nIpExt: InOctets\nIpExt: 7\n";
+        assert_eq!(tcp_extensions(netstat), HashMap::from([("SyncookiesSent", 3), ("ListenDrops", 12)]));
+        assert_eq!(softnet_drops("0001 0000000a 00\n0002 00000001 00\n"), 11);
+        assert!(cpu_ticks(&[0]).unwrap().idle > 0);
+        assert!(cpu_ticks(&[0, 9_999]).is_err());
     }
 
     #[test]

@@ -7,14 +7,14 @@
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process};
 
+use crate::child::Process;
 use crate::proc;
 use crate::site::Case;
 
@@ -97,10 +97,10 @@ pub(crate) struct NginxSettings {
     pub(crate) limit_rate: u32,
 }
 
-/// A running server. Dropping it kills the process; [`Server::stop`] asks it to leave.
+/// A running server, which ends when it is dropped; [`Server::stop`] tells whether it did so as asked.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    child: Child,
+    process: Process,
 }
 
 impl Server {
@@ -112,7 +112,7 @@ impl Server {
         let command = command_line(kind, wanted, environment, &directory)?;
 
         let log = directory.join("stderr");
-        let mut child = Command::new("taskset")
+        let child = Command::new("taskset")
             .arg("-c")
             .arg(environment.cpu.to_string())
             .args(&environment.wrapper)
@@ -122,11 +122,11 @@ impl Server {
             .stderr(File::create(&log)?)
             .spawn()
             .context("cannot run taskset (Debian package util-linux)")?;
-        match wait_until_listening(&mut child, wanted, &log) {
-            Ok(address) => Ok(Self { address, child }),
+        let mut process = Process::of(child);
+        match wait_until_listening(&mut process, wanted, &log) {
+            Ok(address) => Ok(Self { address, process }),
             Err(error) => {
-                let _ = child.kill();
-                let _ = child.wait();
+                drop(process);
                 let said = fs::read_to_string(&log).unwrap_or_default();
                 Err(error.context(format!("{} did not start; it said: {}", command.join(" "), said.trim())))
             }
@@ -135,7 +135,7 @@ impl Server {
 
     /// The process that was started; workers descend from it.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.id()
     }
 
     /// `http://ADDR` and `target`.
@@ -158,34 +158,8 @@ impl Server {
     }
 
     /// Asks the server to leave and waits for it, so that tools around it can write their results.
-    pub(crate) fn stop(mut self) -> Result<()> {
-        self.terminate()?;
-        let start = Instant::now();
-        while self.child.try_wait()?.is_none() {
-            ensure!(start.elapsed() < PATIENCE, "the server {} does not react to SIGTERM", self.pid());
-            thread::sleep(Duration::from_millis(10));
-        }
-        Ok(())
-    }
-
-    fn terminate(&self) -> Result<()> {
-        let pid = Pid::from_raw(self.child.id() as i32).context("process id 0")?;
-        Ok(kill_process(pid, Signal::TERM)?)
-    }
-}
-
-impl Drop for Server {
-    /// SIGTERM first: a supervisor that is killed outright would leave its workers behind.
-    fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            let _ = self.terminate();
-            let start = Instant::now();
-            while matches!(self.child.try_wait(), Ok(None)) && start.elapsed() < Duration::from_secs(2) {
-                thread::sleep(Duration::from_millis(5));
-            }
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
+    pub(crate) fn stop(self) -> Result<()> {
+        self.process.stop(PATIENCE)
     }
 }
 
@@ -357,10 +331,10 @@ mimetype.assign = ( \".html\" => \"text/html\" )
     )
 }
 
-fn wait_until_listening(child: &mut Child, wanted: SocketAddr, log: &Path) -> Result<SocketAddr> {
+fn wait_until_listening(process: &mut Process, wanted: SocketAddr, log: &Path) -> Result<SocketAddr> {
     let start = Instant::now();
     loop {
-        if let Some(status) = child.try_wait()? {
+        if let Some(status) = process.ended()? {
             bail!("it ended with {status}");
         }
         let address = match wanted.port() {
@@ -377,6 +351,11 @@ fn wait_until_listening(child: &mut Child, wanted: SocketAddr, log: &Path) -> Re
     }
 }
 
+/// On how many addresses the log of a sluice says that it listens, with their lines whole.
+pub(crate) fn announced_addresses(log: &str) -> usize {
+    log.split_inclusive('\n').filter(|line| line.contains("listening on ") && line.ends_with('\n')).count()
+}
+
 /// The address in the line `listening on http://ADDR/ ...`.
 fn announced_address(log: &str) -> Option<SocketAddr> {
     let (_, rest) = log.split_once("listening on http://")?;
@@ -391,6 +370,7 @@ mod tests {
     #[test]
     fn the_announced_address_is_read_once_it_is_complete() {
         assert_eq!(announced_address("listening on http://127.0.0.1:401"), None);
+        assert_eq!(announced_addresses("note\nlistening on http://127.0.0.1:1/ (sped)\nlistening on htt"), 1);
         assert_eq!(
             announced_address("note\nlistening on http://127.0.0.1:40113/ (sped, /srv/www)\n"),
             Some(SocketAddr::from(([127, 0, 0, 1], 40113)))

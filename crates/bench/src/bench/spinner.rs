@@ -1,10 +1,15 @@
 //! Load that takes a server's CPU away from it, so that the server is what is short.
 
-use std::sync::Arc;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::statistics::quantile;
 
 /// Threads that compute nothing, as fast as they can, until they are dropped.
 pub(crate) struct Spinners {
@@ -38,5 +43,153 @@ impl Drop for Spinners {
             // A spinner that panicked has stopped as well.
             let _ = thread.join();
         }
+    }
+}
+
+/// How long the thread of a [`Slowdown`] computes at a time, and how long it then sleeps.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Duty {
+    pub(crate) busy_us: u32,
+    pub(crate) asleep_us: u32,
+}
+
+/// What a [`Slowdown`] came to: the gaps that others of the CPU saw, and what they were left in between.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Gaps {
+    /// Part of the time in which the spinner slept.
+    pub(crate) left: f64,
+    /// How long others had to wait at a time, in microseconds.
+    pub(crate) gap_us_p50: f64,
+    pub(crate) gap_us_p99: f64,
+    pub(crate) gap_us_max: f64,
+    /// How long they had the CPU at a time, in microseconds.
+    pub(crate) window_us_p50: f64,
+    pub(crate) window_us_p99: f64,
+}
+
+/// Makes a CPU slow, evenly: a real-time thread that computes and sleeps by turns, about twice in a millisecond.
+///
+/// It computes for so much time *of its own*: what interrupts take in the meantime, packets that are received above all, is
+/// no part of it. They take from the CPU's other programs, as they would on a slow CPU, and not from the spinner.
+pub(crate) struct Slowdown {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<io::Result<Vec<Cycle>>>>,
+}
+
+/// Nanoseconds that the spinner held the CPU, and slept.
+type Cycle = (u64, u64);
+
+/// Between two looks at the clock; more is somebody else's time.
+const OWN_STEP_NS: u64 = 2_000;
+
+/// A thread that computes for more than `kernel.sched_rt_runtime_us` (95%) would be stopped for a long while.
+const LONGEST_BUSY: u64 = 3;
+
+impl Slowdown {
+    pub(crate) fn start(cpu: usize, duty: Duty) -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let (ready, started) = mpsc::channel();
+        let spin = move || {
+            let set_up = sys::process::pin_to_cpus(&[cpu]).and_then(|()| sys::process::run_in_real_time());
+            let failed = set_up.is_err();
+            // The other end waits for this.
+            let _ = ready.send(set_up);
+            Ok(if failed { Vec::new() } else { cycles(duty, &told) })
+        };
+        let thread = thread::Builder::new().name("slowdown".to_owned()).spawn(spin)?;
+        let this = Self { stop, thread: Some(thread) };
+        started.recv()?.context("cannot slow a CPU down (SCHED_FIFO needs root, or ulimit -r)")?;
+        Ok(this)
+    }
+
+    pub(crate) fn stop(mut self) -> Result<Gaps> {
+        self.stop.store(true, Ordering::Relaxed);
+        let thread = self.thread.take().context("stopped twice")?;
+        let cycles = thread.join().map_err(|_| anyhow::anyhow!("the spinner panicked"))??;
+        Gaps::of(&cycles).context("the spinner did not spin")
+    }
+}
+
+impl Drop for Slowdown {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A spinner that panicked has stopped as well.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn cycles(duty: Duty, stop: &AtomicBool) -> Vec<Cycle> {
+    let wanted_ns = u64::from(duty.busy_us) * 1_000;
+    let asleep = Duration::from_micros(duty.asleep_us.into());
+    let mut cycles = Vec::with_capacity(1 << 16);
+    let mut woken = sys::clock::monotonic_ns();
+    loop {
+        let (mut own_ns, mut now) = (0, woken);
+        while own_ns < wanted_ns && now - woken < LONGEST_BUSY * wanted_ns {
+            let before = now;
+            now = sys::clock::monotonic_ns();
+            let passed = now - before;
+            own_ns += if passed < OWN_STEP_NS { passed } else { 0 };
+        }
+        thread::sleep(asleep);
+        let busy = now - woken;
+        woken = sys::clock::monotonic_ns();
+        cycles.push((busy, woken - now));
+        if stop.load(Ordering::Relaxed) {
+            return cycles;
+        }
+    }
+}
+
+impl Gaps {
+    fn of(cycles: &[Cycle]) -> Option<Self> {
+        if cycles.is_empty() {
+            return None;
+        }
+        let quantiles = |of: fn(&Cycle) -> u64| {
+            let mut sorted: Vec<f64> = cycles.iter().map(|cycle| of(cycle) as f64 / 1e3).collect();
+            sorted.sort_by(f64::total_cmp);
+            let sum: f64 = sorted.iter().sum();
+            Some((sum, quantile(&sorted, 0.5), quantile(&sorted, 0.99), *sorted.last()?))
+        };
+        let (busy, gap_us_p50, gap_us_p99, gap_us_max) = quantiles(|cycle| cycle.0)?;
+        let (asleep, window_us_p50, window_us_p99, _) = quantiles(|cycle| cycle.1)?;
+        Some(Self {
+            left: asleep / (busy + asleep),
+            gap_us_p50,
+            gap_us_p99,
+            gap_us_max,
+            window_us_p50,
+            window_us_p99,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_what_others_wait() {
+        let cycles: Vec<Cycle> = (1..=100).map(|n| (n * 4_000, n * 1_000)).collect();
+        let gaps = Gaps::of(&cycles).unwrap();
+        assert!((gaps.left - 0.2).abs() < 1e-9);
+        assert!((gaps.gap_us_max - 400.0).abs() < 1e-9 && (gaps.window_us_p50 - 50.5).abs() < 1e-9);
+        assert!(Gaps::of(&[]).is_none());
+    }
+
+    #[test]
+    fn a_spinner_computes_and_sleeps_by_turns() {
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let spinner = thread::spawn(move || cycles(Duty { busy_us: 400, asleep_us: 100 }, &told));
+        thread::sleep(Duration::from_millis(50));
+        stop.store(true, Ordering::Relaxed);
+        let cycles = spinner.join().unwrap();
+        assert!(!cycles.is_empty());
+        assert!(cycles.iter().all(|(busy, asleep)| *busy >= 400_000 && *asleep >= 100_000), "{cycles:?}");
     }
 }

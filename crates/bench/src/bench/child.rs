@@ -1,0 +1,65 @@
+//! A process that this program started, and that does not outlive it.
+
+use std::process::{Child, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A child process. Dropping it asks it to leave, and kills it when it has not done so in two seconds.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+}
+
+impl Process {
+    pub(crate) fn of(child: Child) -> Self {
+        Self { child }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
+    /// Asks it to leave and waits for it.
+    pub(crate) fn stop(mut self, patience: Duration) -> Result<()> {
+        self.terminate()?;
+        ensure!(self.leaves_within(patience)?, "process {} does not react to SIGTERM", self.id());
+        Ok(())
+    }
+
+    fn terminate(&self) -> Result<()> {
+        let pid = Pid::from_raw(self.child.id() as i32).context("process id 0")?;
+        Ok(kill_process(pid, Signal::TERM)?)
+    }
+
+    fn leaves_within(&mut self, patience: Duration) -> Result<bool> {
+        let start = Instant::now();
+        while self.ended()?.is_none() {
+            if start.elapsed() > patience {
+                return Ok(false);
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(true)
+    }
+}
+
+impl Drop for Process {
+    /// SIGTERM first: a supervisor that is killed outright would leave its workers behind.
+    fn drop(&mut self) {
+        if matches!(self.ended(), Ok(None)) {
+            let _ = self.terminate();
+            if !matches!(self.leaves_within(Duration::from_secs(2)), Ok(true)) {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+            }
+        }
+    }
+}

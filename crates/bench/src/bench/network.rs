@@ -1,0 +1,152 @@
+//! Two network namespaces, one for the server and one for its clients, joined by links (veth pairs): a network that nothing else
+//! uses, with counters and sysctls of its own. A fresh one has no connections in `TIME_WAIT`.
+//!
+//! On a veth pair the CPU that sends also does the receiver's work, so that a client pays for the packets that it has the server
+//! drop. Receive packet steering gives it back: each end of a link names the CPUs that receive for it.
+//! See ip-netns(8), veth(4), and "RPS" in the kernel's networking/scaling.rst.
+
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::janitor;
+
+/// Client addresses on each link: so many times 64,000 connections fit into the time that one stays in `TIME_WAIT`.
+const CLIENTS_PER_LINK: u8 = 16;
+
+/// Which CPUs receive at the two ends of a link: several share connections by their hash.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    pub(crate) server_cpus: Vec<usize>,
+    pub(crate) client_cpus: Vec<usize>,
+}
+
+/// The namespaces. Dropping it ends what runs in them and removes them.
+#[derive(Debug)]
+pub(crate) struct Network {
+    server: String,
+    client: String,
+    links: u8,
+}
+
+impl Network {
+    /// Sets up `links` (at most 200), and `sysctls` (`name=value`) in the server's namespace.
+    pub(crate) fn new(links: &[Link], sysctls: &[String]) -> Result<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        ensure!((1..=200).contains(&links.len()), "a network has 1 to 200 links");
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = |end: &str| format!("{}{number}-{end}", janitor::prefix(std::process::id()));
+        let this = Self { server: name("server"), client: name("client"), links: links.len() as u8 };
+        ip(&["netns", "add", &this.server])?;
+        ip(&["netns", "add", &this.client])?;
+
+        let mut server = "set -e; ip link set lo up\n".to_owned();
+        let mut client = "set -e; ip link set lo up; sysctl -qw net.ipv4.ip_local_port_range='1024 65535' \
+            net.ipv4.tcp_tw_reuse=1\n"
+            .to_owned();
+        for (number, link) in links.iter().enumerate() {
+            let device = format!("veth{number}");
+            ip(&[
+                "-n",
+                &this.server,
+                "link",
+                "add",
+                &device,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                &device,
+                "netns",
+                &this.client,
+            ])?;
+            let up = |cpus: &[usize]| {
+                let mask = cpus.iter().fold(0_u64, |mask, cpu| mask | 1 << cpu);
+                format!(
+                    "ip link set {device} up; echo {mask:x} > /sys/class/net/{device}/queues/rx-0/rps_cpus\n"
+                )
+            };
+            server += &up(&link.server_cpus);
+            client += &up(&link.client_cpus);
+            writeln!(server, "ip addr add {}/24 dev {device}", server_ip(number as u8))?;
+            for host in client_hosts() {
+                writeln!(client, "ip addr add {}/24 dev {device}", client_ip(number as u8, host))?;
+            }
+        }
+        for sysctl in sysctls {
+            writeln!(server, "sysctl -qw '{sysctl}'")?;
+        }
+        this.shell(&this.server, &server)?;
+        this.shell(&this.client, &client)?;
+        Ok(this)
+    }
+
+    /// Where the server listens: an address on each link.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        (0..self.links).map(|link| SocketAddr::from((server_ip(link), 8080))).collect()
+    }
+
+    /// The clients' addresses as `sluicelab load --source` takes them, if there is only one link.
+    pub(crate) fn only_sources(&self) -> Option<String> {
+        let hosts = client_hosts();
+        (self.links == 1).then(|| format!("{}-{}", client_ip(0, *hosts.start()), client_ip(0, *hosts.end())))
+    }
+
+    /// Words before a command that has it run in the server's namespace.
+    pub(crate) fn in_server(&self) -> Vec<String> {
+        ["ip", "netns", "exec", &self.server].map(str::to_owned).to_vec()
+    }
+
+    /// Words before a command that has it run in the clients' namespace.
+    pub(crate) fn in_client(&self) -> Vec<String> {
+        ["ip", "netns", "exec", &self.client].map(str::to_owned).to_vec()
+    }
+
+    fn shell(&self, namespace: &str, script: &str) -> Result<()> {
+        let output = Command::new("ip").args(["netns", "exec", namespace, "sh", "-c", script]).output()?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "cannot set up the network {}: {}", self.server, told.trim());
+        Ok(())
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for name in [&self.server, &self.client] {
+            if let Err(error) = janitor::remove_namespace(name) {
+                eprintln!("bench: {error:#}");
+            }
+        }
+    }
+}
+
+fn server_ip(link: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, link, 1)
+}
+
+fn client_ip(link: u8, host: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, link, host)
+}
+
+fn client_hosts() -> std::ops::RangeInclusive<u8> {
+    2..=1 + CLIENTS_PER_LINK
+}
+
+fn ip(words: &[&str]) -> Result<()> {
+    let output = Command::new("ip")
+        .args(words)
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot run ip (Debian package iproute2)")?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "ip {}: {} (network namespaces need root)",
+        words.join(" "),
+        told.trim()
+    );
+    Ok(())
+}

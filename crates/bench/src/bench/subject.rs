@@ -1,0 +1,193 @@
+//! `sluice` as an experiment runs it: some variant of its settings, in a namespace or control group made for it.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::str::FromStr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::child::Process;
+use crate::{interrupt, proc, servers};
+
+/// Settings of the server with a name. As text: `NAME: --option=value ... table.key=value ...`; words with dashes are for the
+/// command line, the others are lines of its TOML file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Variant {
+    pub(crate) name: String,
+    options: Vec<String>,
+    toml: Vec<String>,
+}
+
+impl FromStr for Variant {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let allowed = "allowed: NAME: --option=value ... table.key=value ...";
+        let (name, words) =
+            text.split_once(':').ok_or_else(|| format!("{text:?} has no colon; {allowed}"))?;
+        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        if let Some(word) = words.iter().find(|word| !word.contains('=')) {
+            return Err(format!("{word:?} has no equals sign; {allowed}"));
+        }
+        let (options, toml) = words.into_iter().partition(|word| word.starts_with("--"));
+        Ok(Self { name: name.trim().to_owned(), options, toml })
+    }
+}
+
+/// The settings as they are typed.
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: Vec<&str> = self.options.iter().chain(&self.toml).map(String::as_str).collect();
+        f.write_str(&words.join(" "))
+    }
+}
+
+impl Variant {
+    /// The same with one option more.
+    pub(crate) fn with(&self, option: &str, value: &str) -> Self {
+        let mut this = self.clone();
+        this.options.push(format!("--{option}={value}"));
+        this
+    }
+
+    /// Why this server won't run so, if it won't.
+    pub(crate) fn refusal(&self, sluice: &Path, scratch: &Path) -> Result<Option<String>> {
+        let config = self.write_config(scratch)?;
+        let output = Command::new(sluice)
+            .arg("check")
+            .arg(scratch)
+            .arg(format!("--config={}", config.display()))
+            .args(&self.options)
+            .output()
+            .with_context(|| format!("cannot run {}", sluice.display()))?;
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        match output.status.code() {
+            Some(0) => Ok(None),
+            Some(2) => Ok(Some(said.lines().next().unwrap_or("no reason given").to_owned())),
+            _ => bail!("sluice check ended with {}: {said}", output.status),
+        }
+    }
+
+    fn write_config(&self, directory: &Path) -> Result<PathBuf> {
+        let path = directory.join("sluice.toml");
+        fs::write(&path, format!("drain_timeout = \"200 ms\"\n{}\n", self.toml.join("\n")))?;
+        Ok(path)
+    }
+}
+
+/// Where and how a variant is started.
+#[derive(Debug)]
+pub(crate) struct Launch<'a> {
+    pub(crate) sluice: &'a Path,
+    pub(crate) root: &'a Path,
+    pub(crate) listen: Vec<SocketAddr>,
+    pub(crate) cpus: String,
+    /// Words before the server's own command line.
+    pub(crate) wrapper: Vec<String>,
+    /// For its configuration, log and status socket.
+    pub(crate) directory: &'a Path,
+}
+
+/// A running `sluice`. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Subject {
+    process: Process,
+    sluice: PathBuf,
+    status: String,
+}
+
+impl Subject {
+    /// Starts it, and waits until it listens everywhere.
+    pub(crate) fn start(variant: &Variant, launch: &Launch<'_>) -> Result<Self> {
+        let config = variant.write_config(launch.directory)?;
+        let status = format!("unix:{}", launch.directory.join("status").display());
+        let log = launch.directory.join("stderr");
+        let child = Command::new("taskset")
+            .args(["-c", &launch.cpus])
+            .args(&launch.wrapper)
+            .arg(launch.sluice)
+            .arg("serve")
+            .arg(launch.root)
+            .arg(format!("--config={}", config.display()))
+            .args(launch.listen.iter().map(|address| format!("--listen={address}")))
+            .arg(format!("--status={status}"))
+            .args(&variant.options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(&log)?)
+            .process_group(0)
+            .spawn()
+            .context("cannot run taskset (Debian package util-linux)")?;
+        let mut this = Self { process: Process::of(child), sluice: launch.sluice.to_owned(), status };
+        this.wait_until_listening(launch.listen.len(), &log).with_context(|| {
+            let said = fs::read_to_string(&log).unwrap_or_default();
+            format!("sluice ({variant}) did not start; it said: {}", said.trim())
+        })?;
+        Ok(this)
+    }
+
+    fn wait_until_listening(&mut self, addresses: usize, log: &Path) -> Result<()> {
+        let start = Instant::now();
+        while servers::announced_addresses(&fs::read_to_string(log)?) < addresses {
+            interrupt::check()?;
+            if let Some(status) = self.process.ended()? {
+                bail!("it ended with {status}");
+            }
+            ensure!(start.elapsed() < Duration::from_secs(20), "it does not listen after 20 s");
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// The process that was started; the others descend from it.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// All its processes.
+    pub(crate) fn processes(&self) -> Result<Vec<u32>> {
+        proc::process_tree(self.id())
+    }
+
+    /// Its counters, see docs/status.md.
+    pub(crate) fn status(&self) -> Result<Value> {
+        let output = Command::new(&self.sluice).args(["status", &self.status, "--json"]).output()?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "sluice status ended with {}: {}", output.status, told.trim());
+        serde_json::from_slice(&output.stdout).context("no JSON from sluice status")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variant_is_a_name_options_and_lines_of_toml() {
+        let text = "two, direct: --architecture=symped --workers=2 placement.mapping=\"direct\"";
+        let variant: Variant = text.parse().unwrap();
+        assert_eq!(variant.name, "two, direct");
+        assert_eq!(variant.options, ["--architecture=symped", "--workers=2"]);
+        assert_eq!(variant.toml, ["placement.mapping=\"direct\""]);
+        let limited = variant.with("accept-limit", "10");
+        assert_eq!(
+            limited.to_string(),
+            "--architecture=symped --workers=2 --accept-limit=10 placement.mapping=\"direct\""
+        );
+    }
+
+    #[test]
+    fn a_variant_that_cannot_be_understood_is_refused() {
+        assert!("no colon".parse::<Variant>().is_err());
+        let error = "name: --workers 2".parse::<Variant>().unwrap_err();
+        assert!(error.contains("\"--workers\" has no equals sign"), "{error}");
+    }
+}

@@ -1,0 +1,368 @@
+//! One measured run of one server under one load, in a network of its own; and what was seen from all sides.
+//!
+//! [`Site`] is what all trials of an experiment have in common. A trial makes the namespaces, starts the server on its CPUs and the
+//! spinner that slows the first of them down, then the load; looks at counters when the warm-up ends and again at the end; and takes all of it away.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::cgroup::{Bounds, Group};
+use crate::generator::Generator;
+use crate::network::{Link, Network};
+use crate::spinner::{Duty, Gaps, Slowdown};
+use crate::subject::{Launch, Subject, Variant};
+use crate::workload::Workload;
+use crate::{interrupt, proc};
+
+/// What all trials of an experiment have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    pub(crate) sluice: PathBuf,
+    pub(crate) sluicelab: PathBuf,
+    pub(crate) scratch: PathBuf,
+    pub(crate) server_cpus: Vec<usize>,
+    pub(crate) client_cpus: Vec<usize>,
+    /// The server listens on the address of each.
+    pub(crate) links: Vec<Link>,
+    /// `None`: the server has its CPUs for itself.
+    pub(crate) slowdown: Option<Duty>,
+    /// `None`: the server has the machine's memory and disk.
+    pub(crate) bounds: Option<Bounds>,
+    /// `name=value`, for the server's namespace.
+    pub(crate) sysctls: Vec<String>,
+    pub(crate) warm_up: Duration,
+    /// The measured time, which follows the warm-up.
+    pub(crate) measured: Duration,
+    /// How long a client waits for a connection, and then for each reply.
+    pub(crate) timeout: Duration,
+}
+
+/// How much load there is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Load {
+    /// So many sessions at a time, each followed by another.
+    Closed(u32),
+    /// Sessions arrive so that they ask for so many requests per second, whatever the server does.
+    Open(f64),
+}
+
+/// What came of a trial. Rates are per second of the measured time.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Outcome {
+    /// What the clients were to ask for; `None` in a closed loop.
+    pub(crate) asked_per_s: Option<f64>,
+    pub(crate) replies_per_s: f64,
+    /// 10^6 bits of bodies.
+    pub(crate) body_mbps: f64,
+    /// Part of the calls that clients gave up.
+    pub(crate) timeouts: f64,
+    /// Part of the calls that failed, timeouts included.
+    pub(crate) errors: f64,
+    pub(crate) times: Times,
+    pub(crate) accepting: Accepting,
+    /// The kernel's counters of connections dropped, by name (`/proc/net/netstat` of the server's namespace), and packets
+    /// dropped before a CPU's backlog (`/proc/net/softnet_stat`, of the whole machine).
+    pub(crate) drops_per_s: BTreeMap<String, f64>,
+    pub(crate) cpu: Cpu,
+    pub(crate) gaps: Option<Gaps>,
+    pub(crate) disk: Option<Disk>,
+    /// Why the generator says that its figures don't count; empty if they do.
+    pub(crate) invalid: Vec<String>,
+}
+
+/// Milliseconds from when a call was issued, connecting included, to the last byte of its reply.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct Times {
+    pub(crate) mean: f64,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+}
+
+/// Equation 1 of the 2004 paper: accepts per second are phases per second by accepts per phase.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Accepting {
+    pub(crate) accepts_per_s: f64,
+    /// Phases in which something was accepted or tried to be.
+    pub(crate) accept_phases_per_s: f64,
+    pub(crate) accepts_per_phase: f64,
+    /// Turns of the event loop.
+    pub(crate) phases_per_s: f64,
+    /// System calls that asked for events.
+    pub(crate) event_waits_per_s: f64,
+    /// The part of the accepts that each worker made.
+    pub(crate) shares: Vec<f64>,
+}
+
+/// Where CPU time went, in CPUs (1: a whole one).
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct Cpu {
+    /// The server's processes, with soft interrupts that came while they ran.
+    pub(crate) server: f64,
+    /// Microseconds of that for each reply.
+    pub(crate) server_us_per_reply: f64,
+    /// Soft interrupts on the server's CPUs, whomever they interrupted (sampled at the timer's ticks).
+    pub(crate) server_softirq: f64,
+    /// Waiting for the disk on the server's CPUs while there was nothing else to do.
+    pub(crate) server_io_wait: f64,
+    pub(crate) server_idle: f64,
+    pub(crate) client_softirq: f64,
+    pub(crate) client_idle: f64,
+    /// Microseconds that the generator used for each call.
+    pub(crate) client_us_per_call: f64,
+}
+
+/// Use of memory and disk by a server that is bounded in both, in 10^6 bytes.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct Disk {
+    /// At the end.
+    pub(crate) page_cache_mb: f64,
+    pub(crate) read_mb_per_s: f64,
+}
+
+impl Site {
+    /// Runs one trial.
+    pub(crate) fn run(
+        &self,
+        variant: &Variant,
+        workload: &Workload,
+        load: Load,
+        seed: u64,
+    ) -> Result<Outcome> {
+        interrupt::check()?;
+        let network = Network::new(&self.links, &self.sysctls)?;
+        let new = |bounds| Group::new(bounds, &workload.root, self.client_cpus[0]);
+        let group = self.bounds.map(new).transpose()?;
+        let entering = group.as_ref().map(Group::entering).unwrap_or_default();
+        let launch = Launch {
+            sluice: &self.sluice,
+            root: &workload.root,
+            listen: network.addresses(),
+            cpus: list(&self.server_cpus),
+            wrapper: [entering, network.in_server()].concat(),
+            directory: &self.scratch,
+        };
+        let server = Subject::start(variant, &launch)?;
+        let slowdown = self.slowdown.map(|duty| Slowdown::start(self.server_cpus[0], duty)).transpose()?;
+        let mut options: Vec<String> =
+            network.addresses().iter().map(|address| format!("--target=http://{address}")).collect();
+        // Those of one link have no way to another.
+        options.extend(network.only_sources().map(|sources| format!("--source={sources}")));
+        options.extend(self.load_options(workload, load, seed));
+        let wrapper = network.in_client();
+        let generator = Generator::start(&self.sluicelab, &wrapper, &options, &self.scratch)?;
+        interrupt::sleep_until(Instant::now() + self.warm_up)?;
+        let before = Sight::of(&server, group.as_ref(), self)?;
+        let results = generator.finish(self.measured + Duration::from_secs(20))?;
+        let after = Sight::of(&server, group.as_ref(), self)?;
+        let gaps = slowdown.map(Slowdown::stop).transpose()?;
+        Outcome::of(&results, &before, &after, gaps)
+    }
+
+    fn load_options(&self, workload: &Workload, load: Load, seed: u64) -> Vec<String> {
+        let load = match load {
+            Load::Closed(connections) => format!("--connections={connections}"),
+            Load::Open(rate) => format!("--rate={rate:.3}"),
+        };
+        let ms = |time: Duration| format!("{}ms", time.as_millis());
+        vec![
+            format!("--sessions={}", workload.sessions.display()),
+            load,
+            format!("--seed={seed}"),
+            format!("--duration={}", ms(self.warm_up + self.measured)),
+            format!("--warm-up={}", ms(self.warm_up)),
+            format!("--timeout={}", ms(self.timeout)),
+            format!("--cpus={}", list(&self.client_cpus)),
+            "--realtime".to_owned(),
+        ]
+    }
+}
+
+/// Counters at one moment.
+struct Sight {
+    at: Instant,
+    status: Value,
+    drops: BTreeMap<String, u64>,
+    server_ns: u64,
+    server_cpu: proc::CpuTicks,
+    client_cpu: proc::CpuTicks,
+    page_cache: Option<u64>,
+    read: u64,
+}
+
+impl Sight {
+    fn of(server: &Subject, group: Option<&Group>, site: &Site) -> Result<Self> {
+        let processes = server.processes()?;
+        Ok(Self {
+            at: Instant::now(),
+            drops: drops(server.id())?,
+            server_ns: proc::cpu_time_ns(&processes)?,
+            read: proc::bytes_read(&processes)?,
+            server_cpu: proc::cpu_ticks(&site.server_cpus)?,
+            client_cpu: proc::cpu_ticks(&site.client_cpus)?,
+            page_cache: group.map(Group::page_cache).transpose()?,
+            status: server.status()?,
+        })
+    }
+}
+
+impl Outcome {
+    fn of(results: &Value, before: &Sight, after: &Sight, gaps: Option<Gaps>) -> Result<Self> {
+        let seconds = (after.at - before.at).as_secs_f64();
+        let number =
+            |path: &str| results.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path}"));
+        let issued = number("/calls/issued")?;
+        ensure!(issued > 0.0, "no call was issued in the measured time");
+        let part = |path: &str| Ok::<_, anyhow::Error>(number(path)? / issued);
+        let replies_per_s = number("/replies/per_s")?;
+        let server = (after.server_ns - before.server_ns) as f64 / 1e9 / seconds;
+        let cpu = |after: u64, before: u64| proc::ticks_in_seconds(after - before) / seconds;
+        let drops_per_s = after.drops.iter().map(|(name, count)| {
+            let earlier = before.drops.get(name).copied().unwrap_or(0);
+            (name.clone(), (count - earlier) as f64 / seconds)
+        });
+        let reasons = results["invalid"].as_array().into_iter().flatten();
+        Ok(Self {
+            asked_per_s: results.pointer("/run/asked_requests_per_s").and_then(Value::as_f64),
+            replies_per_s,
+            body_mbps: number("/replies/body_mbps")?,
+            timeouts: part("/calls/timeouts")?,
+            errors: part("/calls/errors")?,
+            times: Times {
+                mean: number("/reply_time_ms/mean")?,
+                p50: number("/reply_time_ms/p50")?,
+                p99: number("/reply_time_ms/p99")?,
+            },
+            accepting: Accepting::between(&before.status, &after.status, seconds)?,
+            drops_per_s: drops_per_s.collect(),
+            cpu: Cpu {
+                server,
+                server_us_per_reply: server * 1e6 / replies_per_s,
+                server_softirq: cpu(after.server_cpu.softirq, before.server_cpu.softirq),
+                server_io_wait: cpu(after.server_cpu.io_wait, before.server_cpu.io_wait),
+                server_idle: cpu(after.server_cpu.idle, before.server_cpu.idle),
+                client_softirq: cpu(after.client_cpu.softirq, before.client_cpu.softirq),
+                client_idle: cpu(after.client_cpu.idle, before.client_cpu.idle),
+                client_us_per_call: number("/generator/cpu_us_per_call")?,
+            },
+            gaps,
+            disk: after.page_cache.map(|page_cache| Disk {
+                page_cache_mb: page_cache as f64 / 1e6,
+                read_mb_per_s: (after.read - before.read) as f64 / 1e6 / seconds,
+            }),
+            invalid: reasons.filter_map(Value::as_str).map(str::to_owned).collect(),
+        })
+    }
+}
+
+impl Accepting {
+    fn between(before: &Value, after: &Value, seconds: f64) -> Result<Self> {
+        let count = |status: &Value, path: &str| {
+            status.pointer(path).and_then(Value::as_f64).with_context(|| format!("the status has no {path}"))
+        };
+        let per_s = |name: &str| {
+            let path = format!("/total/{name}");
+            Ok::<_, anyhow::Error>((count(after, &path)? - count(before, &path)?) / seconds)
+        };
+        let (accepts_per_s, accept_phases_per_s) = (per_s("accepts")?, per_s("accept_phases")?);
+        let workers = after["workers"].as_array().context("the status has no workers")?.len();
+        let shares = (0..workers).map(|worker| {
+            let path = format!("/workers/{worker}/accepts");
+            // A worker that was started meanwhile has nothing before.
+            let accepts = count(after, &path)? - count(before, &path).unwrap_or(0.0);
+            Ok(accepts / seconds / accepts_per_s)
+        });
+        Ok(Self {
+            accepts_per_s,
+            accept_phases_per_s,
+            accepts_per_phase: accepts_per_s / accept_phases_per_s,
+            phases_per_s: per_s("phases")?,
+            event_waits_per_s: per_s("event_waits")?,
+            shares: shares.collect::<Result<_>>()?,
+        })
+    }
+}
+
+/// CPUs as `taskset` and `sluicelab` take them.
+fn list(cpus: &[usize]) -> String {
+    cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// The kernel's counters of `TcpExt` that tell of connections dropped, in the network namespace of process `pid`.
+const DROPS: [&str; 8] = [
+    "ListenOverflows",
+    "ListenDrops",
+    "TCPReqQFullDrop",
+    "TCPReqQFullDoCookies",
+    "SyncookiesSent",
+    "SyncookiesRecv",
+    "SyncookiesFailed",
+    "TCPAbortOnTimeout",
+];
+
+fn drops(pid: u32) -> Result<BTreeMap<String, u64>> {
+    let netstat = fs::read_to_string(format!("/proc/{pid}/net/netstat"))?;
+    let all = proc::tcp_extensions(&netstat);
+    let mut drops: BTreeMap<_, _> =
+        DROPS.iter().filter_map(|name| Some(((*name).to_owned(), *all.get(*name)?))).collect();
+    drops.insert("softnet".to_owned(), proc::softnet_drops(&fs::read_to_string("/proc/net/softnet_stat")?));
+    Ok(drops)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// An outcome of which nothing is known but the rate of replies.
+    pub(crate) fn outcome(replies_per_s: f64) -> Outcome {
+        let status = json!({
+            "total": { "accepts": 0, "accept_phases": 0, "phases": 0, "event_waits": 0 },
+            "workers": []
+        });
+        let ticks = proc::CpuTicks { idle: 0, io_wait: 0, softirq: 0 };
+        let sight = |at, accepts: u64| {
+            let mut status = status.clone();
+            status["total"]["accepts"] = json!(accepts);
+            status["total"]["accept_phases"] = json!(accepts / 2);
+            let drops = BTreeMap::from([("ListenDrops".to_owned(), accepts * 3)]);
+            Sight {
+                at,
+                status,
+                drops,
+                server_ns: accepts,
+                server_cpu: ticks,
+                client_cpu: ticks,
+                page_cache: None,
+                read: 0,
+            }
+        };
+        let begun = Instant::now();
+        let results = json!({
+            "run": { "asked_requests_per_s": 10 },
+            "calls": { "issued": 100, "timeouts": 10, "errors": 20 },
+            "replies": { "per_s": replies_per_s, "body_mbps": 1 },
+            "reply_time_ms": { "mean": 1, "p50": 1, "p99": 1 },
+            "generator": { "cpu_us_per_call": 1 },
+            "invalid": ["late"],
+        });
+        let later = begun + Duration::from_secs(2);
+        Outcome::of(&results, &sight(begun, 100), &sight(later, 300), None).unwrap()
+    }
+
+    #[test]
+    fn rates_are_differences_over_the_measured_time() {
+        let outcome = outcome(5.0);
+        assert!((outcome.accepting.accepts_per_s - 100.0).abs() < 1e-9);
+        assert!((outcome.accepting.accepts_per_phase - 2.0).abs() < 1e-9);
+        assert!((outcome.drops_per_s["ListenDrops"] - 300.0).abs() < 1e-9);
+        assert!((outcome.timeouts - 0.1).abs() < 1e-9 && (outcome.errors - 0.2).abs() < 1e-9);
+        assert_eq!(outcome.invalid, ["late"]);
+    }
+}

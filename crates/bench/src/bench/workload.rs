@@ -1,0 +1,76 @@
+//! What an experiment's clients ask for: a file set and sessions for it, made by `sluicelab` and kept for the next run.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::interrupt;
+
+/// The workloads of the 2004 paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    /// One file of 1,024 bytes, which fits into a packet with its head; a connection for each request.
+    OnePacket,
+    /// The static files of `SPECweb99`; sessions of about 7.3 requests on a connection that is kept.
+    Specweb99,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+/// Files and sessions on the disk.
+#[derive(Clone, Debug)]
+pub(crate) struct Workload {
+    pub(crate) kind: Kind,
+    pub(crate) root: PathBuf,
+    pub(crate) sessions: PathBuf,
+}
+
+impl Workload {
+    /// Makes what is missing of it below `directory`: of `SPECweb99` so many directories of 36 files and 5.1 MB, and so many
+    /// sessions.
+    pub(crate) fn prepare(
+        sluicelab: &Path,
+        kind: Kind,
+        directories: u32,
+        sessions: u32,
+        directory: &Path,
+    ) -> Result<Self> {
+        let name = match kind {
+            Kind::OnePacket => kind.name(),
+            Kind::Specweb99 => format!("{}-{directories}", kind.name()),
+        };
+        let root = directory.join(&name);
+        let file = directory.join(format!("{name}-{sessions}.sessions"));
+        std::fs::create_dir_all(directory)?;
+        eprintln!("files and sessions: {}", root.display());
+        let mut fileset = Command::new(sluicelab);
+        fileset.args(["fileset", &kind.name(), "--root"]).arg(&root);
+        let mut draw = Command::new(sluicelab);
+        draw.args(["sessions", &kind.name(), "--fileset"]).arg(&root).arg("--out").arg(&file);
+        if kind == Kind::Specweb99 {
+            fileset.arg(format!("--directories={directories}"));
+            draw.arg(format!("--count={sessions}"));
+        }
+        run(&mut fileset)?;
+        if !file.is_file() {
+            run(&mut draw)?;
+        }
+        Ok(Self { kind, root, sessions: file })
+    }
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    interrupt::check()?;
+    let output = command.output().context("cannot run sluicelab")?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?} ended with {}: {}", output.status, told.trim());
+    Ok(())
+}

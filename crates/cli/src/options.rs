@@ -37,7 +37,16 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", help_heading = "Concurrency")]
     workers: Option<String>,
 
-    /// Pin workers to these CPUs, such as 0-3,8 [default: not pinned]
+    /// Complete copies of the architecture, each with workers and listeners of its own, pinned [default: 1; with n-copy
+    /// one for each CPU]
+    #[arg(long, value_name = "N", help_heading = "Concurrency")]
+    copies: Option<String>,
+
+    /// How copies come by listeners of their own: address, port, reuseport or cpu [default: reuseport]
+    #[arg(long, value_name = "HOW", help_heading = "Concurrency")]
+    copies_by: Option<String>,
+
+    /// Run on these CPUs alone, such as 0-3,8 [default: not pinned]
     #[arg(long, value_name = "LIST", help_heading = "Concurrency")]
     cpus: Option<String>,
 
@@ -116,6 +125,8 @@ impl Options {
             max_connections,
             architecture,
             workers,
+            copies,
+            copies_by,
             cpus,
             events,
             wake,
@@ -141,6 +152,8 @@ impl Options {
             ("max_connections", max_connections),
             ("architecture", architecture),
             ("workers", workers),
+            ("copies", copies),
+            ("copies_by", copies_by),
             ("cpus", cpus),
             ("events", events),
             ("wake", wake),
@@ -180,12 +193,14 @@ mod tests {
     }
 
     /// A value for each option, not its default.
-    const VALUES: [(&str, &str); 21] = [
+    const VALUES: [(&str, &str); 23] = [
         ("listen", "127.0.0.1:8000"),
         ("backlog", "511"),
         ("max_connections", "100"),
         ("architecture", "sped"),
         ("workers", "1"),
+        ("copies", "2"),
+        ("copies_by", "cpu"),
         ("cpus", "{cpu}"),
         ("events", "poll"),
         ("wake", "re-adding"),
@@ -225,7 +240,8 @@ mod tests {
 
     #[test]
     fn every_option_is_a_key_of_the_file_and_every_key_at_its_top_an_option() {
-        let tables = ["event", "tcp", "limits", "timeouts", "files", "types", "error_pages", "headers"];
+        let tables =
+            ["placement", "event", "tcp", "limits", "timeouts", "files", "types", "error_pages", "headers"];
         let keys = server::config::keys().into_iter();
         let keys = keys.filter(|key| !key.contains('.') && !tables.contains(&key.as_str()) && key != "root");
         assert_eq!(options(), keys.collect());

@@ -14,6 +14,7 @@ pub mod conversation;
 pub mod counters;
 pub mod error_log;
 pub mod listeners;
+pub mod placement;
 pub mod service;
 
 pub mod slab;

@@ -1,4 +1,7 @@
 //! Listening sockets: opened from settings or inherited from systemd, before privileges are dropped.
+//!
+//! Each copy of the server has its own; the [`plan`] says which. Where copies share an address, a member of an
+//! `SO_REUSEPORT` group is opened for each, and the kernel decides whose accept queue a connection enters.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,9 +9,10 @@ use std::sync::Arc;
 
 use sys::socket::{self, ListenOptions, LocalAddress};
 
-use crate::config::{ListenAddress, Settings};
+use crate::config::{CopiesBy, ListenAddress, Settings};
+use crate::placement;
 
-/// All listeners of a server. Supervisor, workers and the status endpoint each have descriptors of their own for them.
+/// Listeners that belong together. Supervisor, workers and the status endpoint each have descriptors of their own for them.
 pub type Listeners = Vec<Arc<Listener>>;
 
 /// What one worker accepts from.
@@ -43,6 +47,17 @@ pub enum ListenError {
         /// Why not.
         source: io::Error,
     },
+    /// Copies can't have listeners of their own in that way.
+    #[error("{0}")]
+    Plan(String),
+    /// Connections can't be led to the copy on their CPU.
+    #[error("cannot steer the connections of {address} by CPU: {source}")]
+    Steer {
+        /// Of what.
+        address: ListenAddress,
+        /// Why not.
+        source: io::Error,
+    },
     /// What systemd handed over is not usable.
     #[error("inherited descriptor {name}: {reason}")]
     Inherited {
@@ -60,12 +75,22 @@ impl Listener {
     ///
     /// The address is in use, not ours, or not permitted.
     pub fn open(address: &ListenAddress, settings: &Settings) -> Result<Self, ListenError> {
+        Self::open_at(address, address, settings)
+    }
+
+    /// Listens at `address`, for a place in the plan that says `asked`: the port of the latter may be 0.
+    fn open_at(
+        asked: &ListenAddress,
+        address: &ListenAddress,
+        settings: &Settings,
+    ) -> Result<Self, ListenError> {
         let wrong = |source| ListenError::Listen { address: address.clone(), source };
         let connections = &settings.connections;
         let socket = match address {
             ListenAddress::Tcp(tcp) => {
                 let options = ListenOptions {
                     backlog: connections.backlog,
+                    reuse_port: settings.copies > 1 && shares_addresses(settings.copies_by),
                     nodelay: connections.nodelay,
                     send_buffer: connections.send_buffer,
                     defer_accept: connections.defer_accept.map(|time| (time.as_secs() as u32).max(1)),
@@ -77,7 +102,7 @@ impl Listener {
         }
         .map_err(wrong)?;
         let address = local_address(&socket).map_err(wrong)?;
-        Ok(Self { socket, owner: std::process::id(), asked: Some(address.clone()), address })
+        Ok(Self { socket, owner: std::process::id(), asked: Some(asked.clone()), address })
     }
 
     /// Closes it in this process, whoever still holds it here. A worker came with copies of all that the supervisor holds.
@@ -119,37 +144,135 @@ impl Drop for Listener {
     }
 }
 
-/// Opens all listeners: those handed over by systemd if there are any, else those of the settings.
+/// The addresses of each copy, in the order in which they are listed.
+///
+/// # Errors
+///
+/// Why there is no such plan, for people.
+pub fn plan(
+    listen: &[ListenAddress],
+    copies: usize,
+    copies_by: CopiesBy,
+) -> Result<Vec<Vec<ListenAddress>>, String> {
+    match copies_by {
+        _ if copies == 1 => Ok(vec![listen.to_vec()]),
+        CopiesBy::Reuseport | CopiesBy::Cpu => Ok(vec![listen.to_vec(); copies]),
+        CopiesBy::Address => {
+            let dealt = dealt(listen, copies);
+            dealt.ok_or_else(|| {
+                format!("{} addresses can't be dealt out evenly to {copies} copies", listen.len())
+            })
+        }
+        CopiesBy::Port => {
+            (0..copies).map(|copy| listen.iter().map(|address| next_port(address, copy)).collect()).collect()
+        }
+    }
+}
+
+/// Opens the listeners of each copy: those handed over by systemd if there are any, else those of the settings.
 ///
 /// # Errors
 ///
 /// The first that can't be had.
-pub fn open_all(settings: &Settings) -> Result<Listeners, ListenError> {
+pub fn open_all(settings: &Settings) -> Result<Vec<Listeners>, ListenError> {
     let given = sys::inherited::take()
         .map_err(|error| ListenError::Inherited { name: "LISTEN_FDS".into(), reason: error.to_string() })?;
-    if !given.is_empty() {
-        return given.into_iter().map(|given| Listener::inherited(given).map(Arc::new)).collect();
+    if given.is_empty() {
+        return reopen(&[], settings);
     }
-    settings.listen.iter().map(|address| Listener::open(address, settings).map(Arc::new)).collect()
+    let given = given.into_iter().map(|given| Listener::inherited(given).map(Arc::new));
+    let given = given.collect::<Result<Listeners, _>>()?;
+    let copies = settings.copies;
+    if shares_addresses(settings.copies_by) {
+        // They can't be opened once more, but shared.
+        return Ok(vec![given; copies]);
+    }
+    dealt(&given, copies).ok_or_else(|| ListenError::Inherited {
+        name: "LISTEN_FDS".into(),
+        reason: format!("{} sockets can't be dealt out evenly to {copies} copies", given.len()),
+    })
 }
 
-/// The listeners that changed settings ask for: those that go on, and new ones.
+/// The listeners that changed settings ask for: those of `current` that go on, and new ones.
 ///
 /// # Errors
 ///
 /// A new one can't be had; nothing has changed then.
-pub fn reopen(current: &Listeners, before: &Settings, settings: &Settings) -> Result<Listeners, ListenError> {
-    if current.iter().any(|listener| listener.asked.is_none()) {
-        return Ok(current.clone());
+pub fn reopen(current: &[Listeners], settings: &Settings) -> Result<Vec<Listeners>, ListenError> {
+    if current.iter().flatten().any(|listener| listener.asked.is_none()) {
+        return Ok(current.to_vec());
     }
-    let open = |address: &ListenAddress| {
-        let at = before.listen.iter().position(|old| old == address);
-        match at.and_then(|at| current.get(at)) {
-            Some(listener) => Ok(Arc::clone(listener)),
-            None => Listener::open(address, settings).map(Arc::new),
+    let plan = plan(&settings.listen, settings.copies, settings.copies_by).map_err(ListenError::Plan)?;
+    let mut copies: Vec<Listeners> = Vec::new();
+    for (copy, addresses) in plan.iter().enumerate() {
+        let mut listeners: Listeners = Vec::new();
+        for (at, asked) in addresses.iter().enumerate() {
+            // A free port may have been asked for more than once.
+            let goes_on = |old: &&Arc<Listener>| {
+                old.asked.as_ref() == Some(asked) && !listeners.iter().any(|taken| Arc::ptr_eq(taken, old))
+            };
+            let old = current.get(copy).and_then(|old| old.iter().find(goes_on));
+            let listener = match (old, copies.first()) {
+                (Some(old), _) => Arc::clone(old),
+                (None, Some(first)) if shares_addresses(settings.copies_by) => {
+                    join(&first[at], asked, settings)?
+                }
+                (None, _) => Arc::new(Listener::open(asked, settings)?),
+            };
+            listeners.push(listener);
         }
-    };
-    settings.listen.iter().map(open).collect()
+        copies.push(listeners);
+    }
+    if settings.copies > 1 && settings.copies_by == CopiesBy::Cpu {
+        steer(&copies[0], settings)?;
+    }
+    Ok(copies)
+}
+
+/// Has connections go to the copy on the CPU where they come in.
+fn steer(first: &Listeners, settings: &Settings) -> Result<(), ListenError> {
+    let usable = sys::process::allowed_cpus().unwrap_or_default();
+    let usable = settings.cpus.as_ref().unwrap_or(&usable);
+    let places = placement::copies_by_cpu(settings, usable);
+    for listener in first.iter().filter(|listener| matches!(listener.address, ListenAddress::Tcp(_))) {
+        socket::steer_by_cpu(listener, &places)
+            .map_err(|source| ListenError::Steer { address: listener.address.clone(), source })?;
+    }
+    Ok(())
+}
+
+/// Another member of the group of `first`; a Unix socket can't have one, and is shared.
+fn join(
+    first: &Arc<Listener>,
+    asked: &ListenAddress,
+    settings: &Settings,
+) -> Result<Arc<Listener>, ListenError> {
+    match first.address {
+        ListenAddress::Tcp(_) => Listener::open_at(asked, &first.address, settings).map(Arc::new),
+        ListenAddress::Unix(_) => Ok(Arc::clone(first)),
+    }
+}
+
+/// Equal parts in order, if there are.
+fn dealt<T: Clone>(all: &[T], parts: usize) -> Option<Vec<Vec<T>>> {
+    let even = !all.is_empty() && all.len().is_multiple_of(parts);
+    even.then(|| all.chunks(all.len() / parts).map(<[T]>::to_vec).collect())
+}
+
+fn next_port(address: &ListenAddress, copy: usize) -> Result<ListenAddress, String> {
+    match address {
+        ListenAddress::Tcp(first) if first.port() == 0 => Ok(address.clone()),
+        ListenAddress::Tcp(first) => {
+            let port = u16::try_from(usize::from(first.port()) + copy);
+            let port = port.map_err(|_| format!("{first} leaves no {copy} ports above it"))?;
+            Ok(ListenAddress::Tcp((first.ip(), port).into()))
+        }
+        ListenAddress::Unix(path) => Err(format!("unix:{} has no port", path.display())),
+    }
+}
+
+fn shares_addresses(copies_by: CopiesBy) -> bool {
+    matches!(copies_by, CopiesBy::Reuseport | CopiesBy::Cpu)
 }
 
 fn local_address(socket: impl AsFd) -> io::Result<ListenAddress> {

@@ -295,6 +295,32 @@ pub fn vacate(fd: impl AsFd) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Has the kernel choose among the sockets of an `SO_REUSEPORT` group by the CPU on which a handshake is received: pairs of a
+/// CPU and the socket's place in the group, which is the order in which they began to listen. For other CPUs the hash decides.
+///
+/// The means is a classic BPF program (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)) that compares the CPU with each, so the list is
+/// bounded by [`MAX_STEERED_CPUS`]; `EINVAL` beyond it. One socket of the group is enough.
+pub fn steer_by_cpu(listener: impl AsFd, places: &[(usize, usize)]) -> io::Result<()> {
+    // Its value is negative: an offset into what the kernel knows of a packet, not into the packet.
+    const CPU: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_CPU) as u32;
+    // A place that no socket has.
+    const NONE: u32 = u32::MAX;
+    if places.len() > MAX_STEERED_CPUS {
+        return Err(rustix::io::Errno::INVAL.into());
+    }
+    let mut program = vec![instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, CPU, 0, 0)];
+    for &(cpu, place) in places {
+        program.push(instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, cpu as u32, 0, 1));
+        program.push(instruction(libc::BPF_RET | libc::BPF_K, place as u32, 0, 0));
+    }
+    program.push(instruction(libc::BPF_RET | libc::BPF_K, NONE, 0, 0));
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    set_option(listener, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
+}
+
+/// A classic BPF program has at most 4,096 instructions.
+pub const MAX_STEERED_CPUS: usize = 2_000;
+
 /// Lets a listening TCP socket answer no more connection attempts, while handshakes under way finish and connections
 /// in the accept queue can still be accepted.
 ///

@@ -286,6 +286,13 @@ impl Server {
         value.and_then(Value::as_u64).unwrap_or_else(|| panic!("no {path} in {status:#}"))
     }
 
+    /// Where it listens over TCP, in the order in which it says so.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        // The line after them.
+        self.wait_for_line(|line| line.starts_with("status on "));
+        self.stderr().iter().filter_map(|line| parse_address(line)).collect()
+    }
+
     /// The processes that serve, by the number of the worker.
     pub fn workers(&self) -> Vec<u32> {
         let status = self.status();

@@ -15,11 +15,19 @@ pub struct Variant {
     pub options: &'static [&'static str],
 }
 
+impl Variant {
+    /// Copies have limits and listeners of their own, and the kernel chooses among them.
+    pub fn has_copies(&self) -> bool {
+        self.options.iter().any(|option| option.starts_with("--copies="))
+    }
+}
+
 pub const VARIANTS: &[Variant] = &[
     Variant { name: "sped_epoll", options: &["--architecture=sped", "--events=epoll"] },
     Variant { name: "sped_epoll_level", options: &["--architecture=sped", "--events=epoll-level"] },
     Variant { name: "sped_poll", options: &["--architecture=sped", "--events=poll"] },
     Variant { name: "symped_epoll", options: &["--architecture=symped", "--workers=2", "--events=epoll"] },
+    Variant { name: "n_copy_epoll", options: &["--architecture=n-copy", "--copies=2", "--events=epoll"] },
     Variant {
         name: "symped_exclusive",
         options: &["--architecture=symped", "--workers=2", "--events=epoll", "--wake=exclusive"],

@@ -25,7 +25,7 @@ pub mod symped;
 /// What the architecture needs of the kernel can't be had, or stops working.
 pub fn run(service: Service, listeners: Share, settings: &Settings, control: Arc<Control>) -> io::Result<()> {
     match settings.architecture {
-        Architecture::Sped => sped::run(service, listeners, settings, control),
+        Architecture::Sped | Architecture::NCopy => sped::run(service, listeners, settings, control),
         Architecture::Symped => symped::run(service, listeners, settings, control),
     }
 }

@@ -28,8 +28,9 @@ pub use address::{ListenAddress, StatusAddress};
 pub use error::{ConfigError, Place, Problem};
 pub use names::{DESIGNED, Design};
 pub use settings::{
-    AcceptLimit, AccessLogSettings, Architecture, Coalesce, ConnectionSettings, ErrorLog, EventSettings,
-    Events, FileSettings, HeaderRule, Limits, LogLevel, Settings, Symlinks, Timeouts, Wake,
+    AcceptLimit, AccessLogSettings, Architecture, Coalesce, ConnectionSettings, CopiesBy, ErrorLog,
+    EventSettings, Events, FileSettings, HeaderRule, Limits, LogLevel, Mapping, PlacementSettings, Settings,
+    Symlinks, Timeouts, Wake,
 };
 pub use typed::CommandLine;
 

@@ -1,6 +1,6 @@
 //! Settings that are one of a few names, and what to say of a name that is none of them.
 
-use super::settings::{Architecture, Coalesce, Events, LogLevel, Symlinks, Wake};
+use super::settings::{Architecture, Coalesce, CopiesBy, Events, LogLevel, Mapping, Symlinks, Wake};
 use crate::access_log::{Format, WhenBehind};
 
 /// A setting that is one of a few names.
@@ -32,6 +32,19 @@ impl Named for Events {
         ("poll", Self::Poll),
         ("select", Self::Select),
     ];
+}
+
+impl Named for CopiesBy {
+    const NAMES: &[(&'static str, Self)] = &[
+        ("address", Self::Address),
+        ("port", Self::Port),
+        ("reuseport", Self::Reuseport),
+        ("cpu", Self::Cpu),
+    ];
+}
+
+impl Named for Mapping {
+    const NAMES: &[(&'static str, Self)] = &[("direct", Self::Direct), ("indirect", Self::Indirect)];
 }
 
 impl Named for Wake {
@@ -68,7 +81,8 @@ impl Named for WhenBehind {
 }
 
 impl Named for Architecture {
-    const NAMES: &[(&'static str, Self)] = &[("sped", Self::Sped), ("symped", Self::Symped)];
+    const NAMES: &[(&'static str, Self)] =
+        &[("sped", Self::Sped), ("symped", Self::Symped), ("n-copy", Self::NCopy)];
 
     fn parse(name: &str) -> Result<Self, String> {
         let known = Self::NAMES.iter().find(|(known, _)| *known == name);
@@ -104,7 +118,7 @@ impl Design {
     pub fn runs_here(&self) -> Result<(), String> {
         match self.built {
             None => Err("not in this build yet".to_owned()),
-            Some(Architecture::Sped | Architecture::Symped) => sys::epoll::Epoll::new()
+            Some(Architecture::Sped | Architecture::Symped | Architecture::NCopy) => sys::epoll::Epoll::new()
                 .map(drop)
                 .map_err(|error| format!("this kernel gives no epoll ({error}); choose other events")),
         }
@@ -113,6 +127,17 @@ impl Design {
 
 /// The options of all architectures that run an event loop.
 const EVENT: &[&str] = &["events", "accept_limit", "event.work_phase_skips_new", "event.quantum"];
+/// The same, and how many copies there are.
+const COPIES: &[&str] = &[
+    "copies",
+    "copies_by",
+    "placement.cpus",
+    "placement.mapping",
+    "events",
+    "accept_limit",
+    "event.work_phase_skips_new",
+    "event.quantum",
+];
 /// The same, and how many processes there are.
 const SEVERAL: &[&str] =
     &["workers", "events", "wake", "accept_limit", "event.work_phase_skips_new", "event.quantum"];
@@ -132,7 +157,12 @@ pub const DESIGNED: [Design; 10] = [
         built: Some(Architecture::Symped),
     },
     planned("shared-symped", "SYMPED with one open-file table in shared memory"),
-    planned("n-copy", "pinned copies of SPED, one for each CPU"),
+    Design {
+        name: "n-copy",
+        purpose: "pinned copies of SPED, each with listeners of its own: symped with one worker for each copy",
+        options: COPIES,
+        built: Some(Architecture::NCopy),
+    },
     planned("amped", "one event loop, and helpers that wait for the disk in its place"),
     planned("processes", "a process for each connection"),
     planned("threads", "a thread for each connection"),
@@ -176,7 +206,7 @@ mod tests {
                 Some(architecture) => assert_eq!(Architecture::parse(design.name), Ok(architecture)),
                 None => assert_eq!(
                     Architecture::parse(design.name).unwrap_err(),
-                    format!("this build does not have {} yet; it has: sped, symped", design.name)
+                    format!("this build does not have {} yet; it has: sped, symped, n-copy", design.name)
                 ),
             }
         }

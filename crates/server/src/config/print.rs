@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::address::ListenAddress;
 use super::names::Named;
-use super::settings::{AcceptLimit, AccessLogSettings, ErrorLog, HeaderRule, Settings};
+use super::settings::{AcceptLimit, AccessLogSettings, ErrorLog, HeaderRule, PlacementSettings, Settings};
 use super::units;
 use crate::access_log::{Format, Target, WhenBehind};
 
@@ -15,6 +15,7 @@ use crate::access_log::{Format, Target, WhenBehind};
 pub(super) fn print(settings: &Settings) -> String {
     let mut page = Page(String::new());
     top(&mut page, settings);
+    placement(&mut page, &settings.placement);
     event_and_tcp(&mut page, settings);
     limits_and_timeouts(&mut page, settings);
     files(&mut page, settings);
@@ -26,6 +27,8 @@ fn top(page: &mut Page, settings: &Settings) {
     page.list("listen", settings.listen.iter().map(address));
     page.text("architecture", settings.architecture.name());
     page.line("workers", settings.workers);
+    page.line("copies", settings.copies);
+    page.text("copies_by", settings.copies_by.name());
     page.text_or("cpus", settings.cpus.as_deref().map(units::cpus), "whatever the kernel chooses");
     page.text("events", settings.event.mechanism.name());
     page.text("wake", settings.event.wake.name());
@@ -59,6 +62,13 @@ fn top(page: &mut Page, settings: &Settings) {
     page.text_or("user", settings.user.clone(), "whoever starts the server");
     page.text_or("group", settings.group.clone(), "that of the user");
     page.time("drain_timeout", settings.drain_timeout);
+}
+
+fn placement(page: &mut Page, placement: &PlacementSettings) {
+    page.table("[placement]");
+    page.list("cpus", placement.cpus.iter().map(|cpus| units::cpus(cpus)));
+    page.text("mapping", placement.mapping.name());
+    page.line("partition", placement.partition);
 }
 
 fn event_and_tcp(page: &mut Page, settings: &Settings) {

@@ -10,11 +10,15 @@ use super::headers;
 use super::keys::{self, Bases, Keys, Reading};
 use super::names::Named as _;
 use super::settings::{
-    AcceptLimit, AccessLogSettings, Architecture, ConnectionSettings, ErrorLog, EventSettings, Events,
-    FileSettings, Limits, Settings, Timeouts, Wake,
+    AcceptLimit, AccessLogSettings, Architecture, ConnectionSettings, CopiesBy, ErrorLog, EventSettings,
+    Events, FileSettings, Limits, Mapping, PlacementSettings, Settings, Timeouts, Wake,
 };
 use super::typed::{Item, Table, Value};
 use crate::access_log::{Format, Target, WhenBehind};
+use crate::listeners;
+
+/// Most workers of all copies together.
+const MOST_PROCESSES: usize = 1024;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -46,11 +50,14 @@ fn top(mut keys: Keys<'_>, bases: &Bases) -> Settings {
     let default = Settings::new(root);
 
     let (limits, requests) = limits(keys.table("limits"));
-    let settings = Settings {
+    let mut settings = Settings {
         listen: keys.take_list("listen", default.listen, address(bases)),
         architecture: keys.take("architecture", default.architecture, keys::one_of),
         workers: keys.take("workers", default.workers, keys::count(1..=1024)),
+        copies: keys.take_opt("copies", keys::count(1..=1024)).unwrap_or(0),
+        copies_by: keys.take("copies_by", default.copies_by, keys::one_of),
         cpus: keys.take_opt("cpus", keys::cpus),
+        placement: placement(keys.table("placement")),
         user: keys.take_opt("user", account),
         group: keys.take_opt("group", account),
         drain_timeout: keys.take("drain_timeout", default.drain_timeout, drain_time),
@@ -64,9 +71,35 @@ fn top(mut keys: Keys<'_>, bases: &Bases) -> Settings {
         timeouts: timeouts(keys.table("timeouts")),
         files: files(&mut keys, default.files),
     };
+    if settings.copies == 0 {
+        settings.copies = usual_copies(&settings);
+    }
     check(&mut keys, &settings);
+    check_processes(&mut keys, &settings);
     keys.end();
     settings
+}
+
+/// One, but of `n-copy` one for each CPU.
+fn usual_copies(settings: &Settings) -> usize {
+    match (settings.architecture, &settings.cpus) {
+        (Architecture::NCopy, Some(cpus)) => cpus.len(),
+        (Architecture::NCopy, None) => sys::process::allowed_cpus().map_or(1, |cpus| cpus.len()),
+        _ => 1,
+    }
+}
+
+fn placement(mut keys: Keys<'_>) -> PlacementSettings {
+    let placement = PlacementSettings {
+        cpus: keys.take_list("cpus", Vec::new(), keys::cpus),
+        mapping: keys.take("mapping", Mapping::default(), keys::one_of),
+        partition: keys.take("partition", false, keys::flag),
+    };
+    for set in &placement.cpus {
+        check_cpus(&mut keys, set);
+    }
+    keys.end();
+    placement
 }
 
 fn event(keys: &mut Keys<'_>) -> EventSettings {
@@ -186,20 +219,45 @@ fn access_log(keys: &mut Keys<'_>, bases: &Bases) -> Option<AccessLogSettings> {
     target.map(|target| AccessLogSettings { target, format, when_full })
 }
 
-/// What must hold between keys, and in the world.
-fn check(keys: &mut Keys<'_>, settings: &Settings) {
-    if settings.architecture == Architecture::Sped && settings.workers != 1 {
-        keys.problem("workers", "contradiction: sped is a single process; allowed with it: 1");
-    }
-    if settings.group.is_some() && settings.user.is_none() {
-        keys.problem("group", "contradiction: a group needs a user; set user as well");
-    }
-    if let Some(cpus) = &settings.cpus
-        && let Ok(allowed) = sys::process::allowed_cpus()
+fn check_cpus(keys: &mut Keys<'_>, cpus: &[usize]) {
+    if let Ok(allowed) = sys::process::allowed_cpus()
         && let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu))
     {
         let allowed = super::units::cpus(&allowed);
         keys.problem("cpus", format!("CPU {cpu} is not available; allowed here: {allowed}"));
+    }
+}
+
+/// What must hold between the numbers of processes and of what is dealt out to them.
+fn check_processes(keys: &mut Keys<'_>, settings: &Settings) {
+    let Settings { architecture, workers, copies, copies_by, listen, placement, .. } = settings;
+    if matches!(architecture, Architecture::Sped | Architecture::NCopy) && *workers != 1 {
+        let name = architecture.name();
+        keys.problem("workers", format!("contradiction: {name} is a single process; allowed with it: 1"));
+    }
+    if copies * workers > MOST_PROCESSES {
+        keys.problem(
+            "copies",
+            format!("at most {MOST_PROCESSES} processes; {copies} copies of {workers} workers are more"),
+        );
+    }
+    if let Err(why) = listeners::plan(listen, *copies, *copies_by) {
+        keys.problem("copies", why);
+    }
+    let addresses = if *copies_by == CopiesBy::Address { listen.len() / copies } else { listen.len() };
+    if placement.partition && addresses % workers != 0 {
+        let why = format!("{addresses} addresses can't be dealt out evenly to {workers} workers");
+        keys.problem("workers", format!("contradiction: {why}, as placement.partition demands"));
+    }
+}
+
+/// What must hold between keys, and in the world.
+fn check(keys: &mut Keys<'_>, settings: &Settings) {
+    if settings.group.is_some() && settings.user.is_none() {
+        keys.problem("group", "contradiction: a group needs a user; set user as well");
+    }
+    if let Some(cpus) = &settings.cpus {
+        check_cpus(keys, cpus);
     }
     check_addresses(keys, settings);
     if let (ErrorLog::File(errors), Some(AccessLogSettings { target: Target::File(accesses), .. })) =

@@ -23,8 +23,14 @@ pub struct Settings {
     pub architecture: Architecture,
     /// What the architecture multiplies. Exactly 1 for SPED.
     pub workers: usize,
-    /// The CPUs that workers are pinned to, ascending; `None` leaves that to the kernel.
+    /// Complete copies of the architecture, each with `workers` and listeners of its own.
+    pub copies: usize,
+    /// How copies come by listeners of their own.
+    pub copies_by: CopiesBy,
+    /// The CPUs that the server runs on, ascending; `None` leaves that to the kernel.
     pub cpus: Option<Vec<usize>>,
+    /// Which of them each copy or worker runs on, and which addresses it serves.
+    pub placement: PlacementSettings,
     /// The user to become after binding, by name.
     pub user: Option<String>,
     /// The group to become after binding, by name; needs `user`, whose login group is the default.
@@ -58,6 +64,42 @@ pub enum Architecture {
     Sped,
     /// Symmetric multiple processes, event-driven (Pariag et al. 2007, section 5).
     Symped,
+    /// SPED processes that share nothing, each with listeners of its own (Harji et al. 2012, section 3.1).
+    NCopy,
+}
+
+/// How copies come by listeners of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopiesBy {
+    /// The addresses are dealt out to them, in order, to each as many as to the others.
+    Address,
+    /// Each has all addresses, with ports that follow one another.
+    Port,
+    /// All have the same addresses and ports, and the kernel spreads connections by a hash (`SO_REUSEPORT`, socket(7)).
+    Reuseport,
+    /// The same, but a connection goes to the copy on the CPU where its handshake is received.
+    Cpu,
+}
+
+/// Where copies and workers run, and what they serve.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlacementSettings {
+    /// CPU sets, for copies (or workers, of one copy) in turn. Empty: copies share out all CPUs, workers run on any.
+    pub cpus: Vec<Vec<usize>>,
+    /// Which set goes with which group of addresses.
+    pub mapping: Mapping,
+    /// The addresses of a copy are dealt out to its workers, in order, to each as many as to the others.
+    pub partition: bool,
+}
+
+/// Which CPU set goes with which group of addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mapping {
+    /// The first with the first, and so on: packets and requests of a group on the same CPUs.
+    #[default]
+    Direct,
+    /// The first with the second, and so on, the last with the first: packets on one CPU, requests on another.
+    Indirect,
 }
 
 /// Where errors are reported.
@@ -263,7 +305,10 @@ impl Settings {
             listen: vec![ListenAddress::Tcp((Ipv4Addr::LOCALHOST, 8080).into())],
             architecture: Architecture::Sped,
             workers: 1,
+            copies: 1,
+            copies_by: CopiesBy::Reuseport,
             cpus: None,
+            placement: PlacementSettings::default(),
             user: None,
             group: None,
             drain_timeout: Duration::from_secs(30),

@@ -79,7 +79,8 @@ fn every_key_makes_a_difference() {
     let settings = source.load().expect("settings");
     let file = source.file.as_ref().expect("a file");
     // Taken away alone these leave something that is wrong or means the same.
-    let cannot_go = ["root = ", "architecture = ", "workers = ", "user = ", "set = ", "expires = \"0 s"];
+    let cannot_go =
+        ["root = ", "listen = ", "architecture = ", "workers = ", "user = ", "set = ", "expires = \"0 s"];
     let lines: Vec<_> = EVERYTHING.lines().collect();
     let cpu = settings.cpus.as_ref().map_or(String::new(), |cpus| cpus[0].to_string());
     for (i, line) in lines.iter().enumerate() {
@@ -190,7 +191,7 @@ fn what_is_wrong_is_told() {
         ("[timeout]", "1:2: timeout: unknown key; allowed: accept_limit"),
         ("[files]\nsmall_file = 1", "2:1: files.small_file: this key belongs to the top of the file, before"),
         ("\nvalidity = '1 s'", "2:1: validity: this key belongs to [files]"),
-        ("copies = 2", "1:1: copies: this build does not have it yet"),
+        ("send = 2", "1:1: send: this build does not have it yet"),
         ("[pipeline]\nreaders = 2", "1:2: pipeline: this build does not have it yet"),
         ("listen = 80", "1:10: listen = 80: must be text"),
         ("listen = []", "1:10: listen = []: there must be an address"),
@@ -216,6 +217,19 @@ fn what_is_wrong_is_told() {
         ("architecture = 'uring'", "this build does not have uring yet; it has: sped"),
         ("architecture = 'spde'", "architecture = 'spde': no architecture; allowed: sped"),
         ("events = 'poll'\nwake = 'exclusive'", "poll wakes all who wait; allowed with it: all"),
+        (
+            "copies = 2\ncopies_by = 'address'",
+            "1:10: copies = 2: 1 addresses can't be dealt out evenly to 2 copies",
+        ),
+        ("listen = 'unix:x'\ncopies = 2\ncopies_by = 'port'", "has no port"),
+        ("listen = '127.0.0.1:65535'\ncopies = 2\ncopies_by = 'port'", "leaves no 1 ports above it"),
+        ("copies = 1024\nworkers = 2\narchitecture = 'symped'", "copies = 1024: at most 1024 processes"),
+        ("[placement]\ncpus = ['0', '900']", "CPU 900 is not available"),
+        (
+            "workers = 2\narchitecture = 'symped'\n[placement]\npartition = true",
+            "1 addresses can't be dealt out evenly to 2 workers",
+        ),
+        ("architecture = 'n-copy'\nworkers = 2", "n-copy is a single process"),
         ("workers = 2", "1:11: workers = 2: contradiction: sped is a single process; allowed with it: 1"),
         ("workers = 0", "allowed: a whole number from 1 to 1024"),
         ("workers = -1", "workers = -1: allowed: a whole number"),
@@ -359,6 +373,8 @@ root = "www"
 listen = ["0.0.0.0:80", "[::]:80", "unix:web.sock"]
 architecture = "sped"
 workers = 1
+copies = 3
+copies_by = "address"
 cpus = "{cpu}"
 events = "epoll-level"
 accept_limit = 64
@@ -377,6 +393,11 @@ status = "unix:status.sock"
 user = "www-data"
 group = "www-data"
 drain_timeout = "1 min"
+
+[placement]
+cpus = ["{cpu}"]
+mapping = "indirect"
+partition = true
 
 [event]
 work_phase_skips_new = true

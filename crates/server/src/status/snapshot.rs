@@ -64,7 +64,7 @@ pub struct Snapshot {
     pub past: Numbers,
 }
 
-/// One listener's accept queue. Unix sockets do not tell theirs.
+/// The accept queue at one address, those of several copies together. Unix sockets do not tell theirs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenerSnapshot {
     /// As in [`ListenerSource`].
@@ -137,7 +137,7 @@ impl Sources {
             pid: self.pid,
             started_unix_ms: unix_ms(self.started),
             system: system::read(&self.processes()),
-            listeners: self.listeners().iter().map(ListenerSource::snapshot).collect(),
+            listeners: by_address(self.listeners().iter().map(ListenerSource::snapshot)),
             workers: self.workers.iter().zip(responsive).map(worker).collect(),
             past: self.past.iter().fold(Numbers::zero(), |mut past, block| {
                 past.take_in(&Numbers::read(block));
@@ -241,6 +241,21 @@ impl fmt::Debug for ListenerSource {
 
 fn unix_ms(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+/// Copies may listen at the same address.
+fn by_address(listeners: impl Iterator<Item = ListenerSnapshot>) -> Vec<ListenerSnapshot> {
+    let mut all: Vec<ListenerSnapshot> = Vec::new();
+    for listener in listeners {
+        let Some(known) = all.iter_mut().find(|known| known.address == listener.address) else {
+            all.push(listener);
+            continue;
+        };
+        let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
+        known.accept_queue_length = sum(known.accept_queue_length, listener.accept_queue_length);
+        known.accept_queue_limit = sum(known.accept_queue_limit, listener.accept_queue_limit);
+    }
+    all
 }
 
 #[cfg(test)]

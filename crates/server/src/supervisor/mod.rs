@@ -17,6 +17,7 @@ mod worker;
 mod workers;
 
 use std::io::{self, Write as _};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use sys::process;
@@ -29,7 +30,7 @@ use crate::config::{Architecture, ConfigError, ListenAddress, Settings, Source};
 use crate::content::{Content, ContentError};
 use crate::control::Phase;
 use crate::error_log;
-use crate::listeners::{self, Listeners, Share};
+use crate::listeners::{self, Listeners};
 use crate::status::Endpoint;
 
 /// A server could not start, or stopped working.
@@ -131,7 +132,10 @@ pub fn max_connections(settings: &Settings) -> u32 {
     let limit = process::descriptor_limit();
     // Half is left to connections even where the table of open files could take it all.
     let room = limit.saturating_sub(RESERVED_DESCRIPTORS + files.min(limit / 2)).max(1);
-    let asked = settings.connections.max.map_or(u64::MAX, |max| max.get().div_ceil(settings.workers) as u64);
+    let asked = settings
+        .connections
+        .max
+        .map_or(u64::MAX, |max| max.get().div_ceil(settings.copies * settings.workers) as u64);
     asked.min(room).min(u64::from(u32::MAX)) as u32
 }
 
@@ -148,7 +152,8 @@ fn try_out(settings: &Settings) -> Result<(), RunError> {
 struct Supervisor {
     source: Source,
     settings: Settings,
-    listeners: Listeners,
+    /// Of each copy.
+    listeners: Vec<Listeners>,
     workers: Workers,
     endpoint: Option<Endpoint>,
     status: Option<StatusProcess>,
@@ -201,10 +206,10 @@ impl Supervisor {
 
     /// Replaces the workers by others, with the settings and listeners of now. `retiring`: what nobody listens on any more.
     fn start_generation(&mut self, retiring: Listeners) -> Result<(), RunError> {
-        let share = Share { serving: self.listeners.clone(), retiring };
-        self.workers.replace(&self.settings, &share).map_err(failed("start a worker"))?;
+        let started = self.workers.replace(&self.settings, &self.listeners, &retiring);
+        started.map_err(failed("start a worker"))?;
         // The status process must not come with a listener that it does not know and therefore never closes.
-        drop(share);
+        drop(retiring);
         self.start_status_process()
     }
 
@@ -268,14 +273,15 @@ impl Supervisor {
     }
 
     fn try_reload(&mut self) -> Result<(), RunError> {
-        let settings = self.source.load()?;
+        let mut settings = self.source.load()?;
         try_out(&settings)?;
-        let listeners = listeners::reopen(&self.listeners, &self.settings, &settings)?;
         for key in needs_restart(&self.settings, &settings) {
             tracing::warn!("`{key}` has changed, which takes a restart; it stays as it is");
         }
-        let goes_on = |old: &_| listeners.iter().any(|new| std::sync::Arc::ptr_eq(new, old));
-        let retiring = self.listeners.iter().filter(|old| !goes_on(old)).cloned().collect();
+        (settings.copies, settings.copies_by) = (self.settings.copies, self.settings.copies_by);
+        let listeners = listeners::reopen(&self.listeners, &settings)?;
+        let goes_on = |old: &_| listeners.iter().flatten().any(|new| Arc::ptr_eq(new, old));
+        let retiring = self.listeners.iter().flatten().filter(|old| !goes_on(old)).cloned().collect();
         self.listeners = listeners;
         self.settings = settings;
         self.start_generation(retiring)
@@ -292,11 +298,21 @@ impl Supervisor {
     /// Says where the server listens, one line for each listener, on standard error whatever the log is: scripts that
     /// asked for port 0 read it.
     fn announce(&self) {
-        let Settings { workers, architecture, files, .. } = &self.settings;
-        let workers = if *workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
+        let Settings { copies, workers, architecture, files, .. } = &self.settings;
+        let workers = match (copies, workers) {
+            (1, 1) => "1 worker".to_owned(),
+            (1, _) => format!("{workers} workers"),
+            (_, 1) => format!("{copies} copies"),
+            _ => format!("{copies} copies of {workers} workers"),
+        };
         let what = format!("{}, {workers}, {}", name(*architecture), files.root.display());
-        for listener in &self.listeners {
-            say(&format!("listening on {} ({what})", url(&listener.address)));
+        let mut said = Vec::new();
+        for listener in self.listeners.iter().flatten() {
+            // Copies may share an address.
+            if !said.contains(&&listener.address) {
+                say(&format!("listening on {} ({what})", url(&listener.address)));
+                said.push(&listener.address);
+            }
         }
         if let Some(endpoint) = &self.endpoint {
             say(&format!("status on {}", url(endpoint.address())));
@@ -308,6 +324,8 @@ impl Supervisor {
 /// Keys whose change a reload can't take over.
 fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let changed = [
+        ("copies", old.copies != new.copies),
+        ("copies_by", old.copies_by != new.copies_by),
         ("cpus", old.cpus != new.cpus),
         ("user", old.user != new.user || old.group != new.group),
         ("status", old.status != new.status),
@@ -332,6 +350,7 @@ fn name(architecture: Architecture) -> &'static str {
     match architecture {
         Architecture::Sped => "sped",
         Architecture::Symped => "symped",
+        Architecture::NCopy => "n-copy",
     }
 }
 

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sys::process;
+
 use super::{RunError, failed};
 use crate::access_log::Writer;
 use crate::architecture;
@@ -18,11 +20,12 @@ const LAST_LINES: Duration = Duration::from_secs(2);
 /// Serves in a process that has just been forked, and gives its exit code.
 pub(super) fn work(
     settings: &Settings,
+    cpus: Option<&[usize]>,
     listeners: Share,
     counters: &'static Counters,
     control: Arc<Control>,
 ) -> u8 {
-    match serve(settings, listeners, counters, control) {
+    match serve(settings, cpus, listeners, counters, control) {
         Ok(()) => 0,
         Err(error) => {
             tracing::error!("a worker ends: {error}");
@@ -33,11 +36,15 @@ pub(super) fn work(
 
 fn serve(
     settings: &Settings,
+    cpus: Option<&[usize]>,
     listeners: Share,
     counters: &'static Counters,
     control: Arc<Control>,
 ) -> Result<(), RunError> {
     control.attend().map_err(failed("notice the end of the supervisor"))?;
+    if let Some(cpus) = cpus {
+        process::pin_to_cpus(cpus).map_err(failed(&format!("run on CPUs {cpus:?} alone")))?;
+    }
     let writer = settings.access_log.as_ref().map(|log| Writer::start(&log.target, 1)).transpose()?;
     let log = settings
         .access_log

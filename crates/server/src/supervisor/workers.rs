@@ -15,6 +15,7 @@ use crate::config::Settings;
 use crate::control::{Control, Phase};
 use crate::counters::Counters;
 use crate::listeners::{Listener, Listeners, Share};
+use crate::placement::Position;
 use crate::status::{ListenerSource, Sources, WorkerSource};
 
 /// Every worker there is.
@@ -27,13 +28,16 @@ pub(super) struct Workers {
     past: &'static Counters,
     /// Blocks that nobody counts in.
     spare: Vec<&'static Counters>,
-    /// A worker has lived for a while.
+    /// A worker has lived for a while, or served somebody.
     lived: bool,
 }
 
 /// Where a worker is, or will be again.
 struct Place {
     number: usize,
+    position: Position,
+    /// The CPUs that it runs on; `None`: any.
+    cpus: Option<Vec<usize>>,
     control: Arc<Control>,
     counters: &'static Counters,
     state: State,
@@ -62,20 +66,29 @@ impl Workers {
         Ok(Self { serving: Vec::new(), retired: Vec::new(), past, spare: Vec::new(), lived: false })
     }
 
-    /// Starts a generation and has the one before it retire.
-    pub(super) fn replace(&mut self, settings: &Settings, share: &Share) -> io::Result<()> {
+    /// Starts a generation and has the one before it retire. `copies` are the listeners of each copy; `retiring`, what
+    /// nobody listens on any more.
+    pub(super) fn replace(
+        &mut self,
+        settings: &Settings,
+        copies: &[Listeners],
+        retiring: &Listeners,
+    ) -> io::Result<()> {
+        let usable = settings.cpus.clone().map_or_else(process::allowed_cpus, Ok)?;
         let mut next = Vec::new();
-        for number in 0..settings.workers {
+        for (number, position) in Position::all(settings).enumerate() {
             let counters = self.spare.pop().map_or_else(|| Shared::new().map(Shared::leak), Ok)?;
             let control = Arc::new(Control::new()?);
-            next.push(Place { number, control, counters, state: State::Gone, quick_deaths: 0 });
+            let cpus = position.cpus(settings, &usable);
+            let state = State::Gone;
+            next.push(Place { number, position, cpus, control, counters, state, quick_deaths: 0 });
         }
         for place in &next {
-            let others = next.iter().filter(|other| other.number != place.number);
+            let others = next.iter().filter(|other| place.is_beside(other));
             place.control.introduce(others.map(|other| Arc::downgrade(&other.control)).collect());
         }
         for place in &mut next {
-            place.start(settings, share)?;
+            place.start(settings, copies, retiring)?;
         }
         for place in &self.serving {
             place.control.enter(Phase::Retire);
@@ -96,7 +109,7 @@ impl Workers {
             tracing::error!("worker {} (process {pid}) has ended by {how}", place.number);
         }
         place.counters.settle();
-        self.lived |= since.elapsed() >= QUICK;
+        self.lived |= since.elapsed() >= QUICK || place.counters.accepts.get() > 0;
         if phase == Phase::Run && place.control.phase() == Phase::Run {
             place.quick_deaths = if since.elapsed() < QUICK { place.quick_deaths + 1 } else { 0 };
             place.state = State::Restarts { at: Instant::now() + pause(place.quick_deaths) };
@@ -119,12 +132,11 @@ impl Workers {
     }
 
     /// Starts those again whose time has come.
-    pub(super) fn restart(&mut self, settings: &Settings, listeners: &Listeners) -> io::Result<()> {
-        let share = Share { serving: listeners.clone(), retiring: Listeners::new() };
+    pub(super) fn restart(&mut self, settings: &Settings, copies: &[Listeners]) -> io::Result<()> {
         for place in &mut self.serving {
             if matches!(place.state, State::Restarts { at } if at <= Instant::now()) {
                 place.counters.restarts.add(1);
-                place.start(settings, &share)?;
+                place.start(settings, copies, &Listeners::new())?;
             }
         }
         Ok(())
@@ -167,7 +179,7 @@ impl Workers {
     }
 
     /// What the status endpoint tells.
-    pub(super) fn sources(&self, architecture: &str, started: SystemTime, listeners: &Listeners) -> Sources {
+    pub(super) fn sources(&self, architecture: &str, started: SystemTime, copies: &[Listeners]) -> Sources {
         let worker = |place: &Place| {
             let control = Arc::clone(&place.control);
             WorkerSource { counters: place.counters, wake: Box::new(move || control.wake()) }
@@ -182,7 +194,7 @@ impl Workers {
             started,
             self.serving.iter().map(worker).collect(),
             past.collect(),
-            listeners.iter().map(listener).collect(),
+            copies.iter().flatten().map(listener).collect(),
         )
     }
 
@@ -205,10 +217,20 @@ impl Workers {
 }
 
 impl Place {
-    fn start(&mut self, settings: &Settings, share: &Share) -> io::Result<()> {
+    /// Whether the two are workers of the same copy.
+    fn is_beside(&self, other: &Self) -> bool {
+        self.number != other.number && self.position.copy == other.position.copy
+    }
+
+    fn start(&mut self, settings: &Settings, copies: &[Listeners], retiring: &Listeners) -> io::Result<()> {
         // Its words may say what the worker before it was told.
-        let (counters, control) = (self.counters, Arc::clone(&self.control));
-        let pid = process::fork(|| worker::work(settings, share.clone(), counters, control))?;
+        let (counters, control, cpus) = (self.counters, Arc::clone(&self.control), self.cpus.as_deref());
+        let serving = self.position.listeners(settings, &copies[self.position.copy]);
+        let pid = process::fork(|| {
+            let of_others = |listener: &&Arc<Listener>| !serving.iter().any(|own| Arc::ptr_eq(own, listener));
+            copies.iter().flatten().filter(of_others).for_each(|listener| listener.close());
+            worker::work(settings, cpus, Share { serving, retiring: retiring.clone() }, counters, control)
+        })?;
         self.counters.pid.store(pid, std::sync::atomic::Ordering::Relaxed);
         self.state = State::Runs { pid, since: Instant::now() };
         Ok(())

@@ -47,7 +47,7 @@ pub(crate) struct Options {
     /// How long a client waits for a connection, and then for each reply, in seconds. A SYN that was dropped is sent again after one
     #[arg(long, default_value_t = 1.1)]
     timeout: f64,
-    /// A look: one round of 1 s
+    /// A look: one round of 0.8 s
     #[arg(long, conflicts_with_all = ["rounds", "seconds", "warm_up"])]
     quick: bool,
 }
@@ -83,7 +83,7 @@ const CASES: [Case; 3] = [Case::Saturated, BELOW, BEYOND];
 
 pub(crate) fn run(mut options: Options) -> Result<()> {
     if options.quick {
-        (options.rounds, options.seconds, options.warm_up) = (1, 1.0, 1.0);
+        (options.rounds, options.seconds, options.warm_up) = (1, 0.8, 0.7);
     }
     let lengths = Lengths {
         warm_up: Duration::try_from_secs_f64(options.warm_up)?,

@@ -111,17 +111,23 @@ fn executable(path: &Path) -> Result<PathBuf> {
     path.canonicalize().with_context(|| format!("no program at {} (cargo build --release)", path.display()))
 }
 
-/// Those of `variants` that the server runs; of each other one a line on standard error says why not.
-pub(crate) fn runnable(variants: Vec<Variant>, site: &Site) -> Result<Vec<Variant>> {
-    let mut runnable = Vec::new();
-    for variant in variants {
-        match variant.refusal(&site.sluice, &site.scratch)? {
-            None => runnable.push(variant),
-            Some(why) => eprintln!("left out: {} ({variant}): {why}", variant.name),
-        }
+/// Those of `variants` that the server runs.
+pub(crate) fn runnable(mut variants: Vec<Variant>, site: &Site) -> Result<Vec<Variant>> {
+    let runnable: Vec<bool> =
+        variants.iter().map(|variant| is_runnable(variant, site)).collect::<Result<_>>()?;
+    let mut of_each = runnable.iter();
+    variants.retain(|_| of_each.next() == Some(&true));
+    ensure!(!variants.is_empty(), "nothing is left to be measured");
+    Ok(variants)
+}
+
+/// Whether the server runs so; if not, a line on standard error says why not.
+pub(crate) fn is_runnable(variant: &Variant, site: &Site) -> Result<bool> {
+    let refusal = variant.refusal(&site.sluice, &site.scratch)?;
+    if let Some(why) = &refusal {
+        eprintln!("left out: {} ({variant}): {why}", variant.name);
     }
-    ensure!(!runnable.is_empty(), "nothing is left to be measured");
-    Ok(runnable)
+    Ok(refusal.is_none())
 }
 
 /// Tells on standard error how far long work has come.

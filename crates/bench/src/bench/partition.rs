@@ -47,12 +47,13 @@ pub(crate) struct Options {
     quick: bool,
 }
 
-const SERVERS: [&str; 5] = [
+const SERVERS: [&str; 6] = [
     "unpartitioned, not pinned: --architecture=symped --workers=2",
     "unpartitioned: --architecture=symped --workers=2 --cpus=0,1",
     "partitioned, direct: --architecture=n-copy --copies=2 --copies-by=address placement.mapping=\"direct\"",
     "partitioned, indirect: --architecture=n-copy --copies=2 --copies-by=address placement.mapping=\"indirect\"",
     "two copies, SO_REUSEPORT: --architecture=n-copy --copies=2 --copies-by=reuseport",
+    "two copies, steered by CPU: --architecture=n-copy --copies=2 --copies-by=cpu",
 ];
 
 pub(crate) fn run(mut options: Options) -> Result<()> {

@@ -65,8 +65,8 @@ pub(crate) struct Options {
 /// What is to be measured.
 #[derive(Debug)]
 struct Plan {
-    servers: Vec<Variant>,
-    limits: Vec<String>,
+    /// With the limits that each takes.
+    servers: Vec<(Variant, Vec<String>)>,
     workloads: Vec<Workload>,
     multiples: Vec<f64>,
     rounds: u32,
@@ -140,30 +140,33 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
         if site.sysctls.is_empty() { "as they come".to_owned() } else { site.sysctls.join(", ") },
         begun.journal.display(),
     );
-    print!("{}", report::markdown(&points, &plan.rates(&journal)?, &plan.limits));
+    print!("{}", report::markdown(&points, &plan.rates(&journal)?, &options.limits));
     Ok(())
 }
 
 impl Options {
     fn plan(&self, site: &Site) -> Result<Plan> {
-        let servers: Vec<Variant> =
-            self.server.iter().map(|server| server.with("backlog", &self.backlog.to_string())).collect();
-        let servers = experiment::runnable(servers, site)?;
-        let limits = self.limits.iter().map(|limit| {
-            let mut variant = servers[0].with("accept-limit", limit);
-            variant.name = format!("accept limit {limit}");
-            variant
-        });
-        let accepted = experiment::runnable(limits.collect(), site)?;
-        let is_accepted =
-            |limit: &&String| accepted.iter().any(|variant| variant.name == format!("accept limit {limit}"));
-        let limits = self.limits.iter().filter(is_accepted).cloned().collect();
+        let mut servers = Vec::new();
+        for server in &self.server {
+            let server = server.with("backlog", &self.backlog.to_string());
+            let mut limits = Vec::new();
+            for limit in &self.limits {
+                let mut variant = server.with("accept-limit", limit);
+                variant.name = format!("{}, accept limit {limit}", server.name);
+                if experiment::is_runnable(&variant, site)? {
+                    limits.push(limit.clone());
+                }
+            }
+            if !limits.is_empty() {
+                servers.push((server, limits));
+            }
+        }
+        ensure!(!servers.is_empty(), "nothing is left to be measured");
         let workloads = self.workloads.iter().map(|kind| {
             Workload::prepare(&site.sluicelab, *kind, self.directories, 20_000, &self.experiment.data)
         });
         Ok(Plan {
             servers,
-            limits,
             workloads: workloads.collect::<Result<_>>()?,
             multiples: self.multiples.clone(),
             rounds: self.rounds,
@@ -173,21 +176,22 @@ impl Options {
 
 /// Runs what the journal does not have yet.
 fn measure(plan: &Plan, site: &Site, journal: &mut Journal) -> Result<()> {
-    for server in &plan.servers {
+    for (server, _) in &plan.servers {
         for workload in &plan.workloads {
             let key = saturation_key(server, workload);
             journal.get_or(&key, || saturation(server, workload, site))?;
         }
     }
-    let of_each = plan.multiples.len() * plan.limits.len() * plan.rounds as usize;
-    let mut progress = Progress::of(plan.servers.len() * plan.workloads.len() * of_each);
+    let limits: usize = plan.servers.iter().map(|(_, limits)| limits.len()).sum();
+    let of_each = plan.multiples.len() * plan.workloads.len() * plan.rounds as usize;
+    let mut progress = Progress::of(limits * of_each);
     for round in 0..plan.rounds {
-        for server in &plan.servers {
+        for (server, limits) in &plan.servers {
             for workload in &plan.workloads {
                 let saturation: Option<Saturation> = journal.get(&saturation_key(server, workload))?;
                 let Some(saturation) = saturation else { continue };
                 for multiple in &plan.multiples {
-                    for limit in in_turn(&plan.limits, round) {
+                    for limit in in_turn(limits, round) {
                         let key = point_key(&server.name, workload.kind, *multiple, limit, round);
                         if journal.has(&key) {
                             progress.skip();
@@ -235,10 +239,10 @@ fn saturation(server: &Variant, workload: &Workload, site: &Site) -> Result<Satu
 impl Plan {
     fn points(&self, journal: &Journal) -> Result<Vec<Point>> {
         let mut points = Vec::new();
-        for server in &self.servers {
+        for (server, limits) in &self.servers {
             for workload in &self.workloads {
                 for &multiple in &self.multiples {
-                    for limit in &self.limits {
+                    for limit in limits {
                         for round in 0..self.rounds {
                             let (server, workload) = (server.name.clone(), workload.kind);
                             let key = point_key(&server, workload, multiple, limit, round);
@@ -255,7 +259,7 @@ impl Plan {
 
     fn rates(&self, journal: &Journal) -> Result<Vec<(String, Kind, Saturation)>> {
         let mut rates = Vec::new();
-        for server in &self.servers {
+        for (server, _) in &self.servers {
             for workload in &self.workloads {
                 if let Some(saturation) = journal.get(&saturation_key(server, workload))? {
                     rates.push((server.name.clone(), workload.kind, saturation));

@@ -127,7 +127,8 @@ fn table_of(cells: &[&Cell<'_>], limits: &[String]) -> String {
     let mut rows = Vec::new();
     for cell in cells {
         let best = cell.best_fixed(limits);
-        for limit in limits {
+        // A server that does not take a limit has no row for it.
+        for limit in limits.iter().filter(|limit| cell.outcomes(limit).next().is_some()) {
             let number = |value: fn(&Outcome) -> f64, digits: usize| {
                 cell.median(limit, value).map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
             };
@@ -175,7 +176,7 @@ fn dropped_at(cells: &[&Cell<'_>], limits: &[String]) -> String {
     headings.extend(names.iter().map(|name| name.as_str()));
     let mut rows = Vec::new();
     for cell in cells {
-        for limit in limits {
+        for limit in limits.iter().filter(|limit| cell.outcomes(limit).next().is_some()) {
             let mut row = vec![format!("{}x", cell.multiple), limit.clone()];
             row.extend(names.iter().map(|name| {
                 let rate = cell.median(limit, |of| of.drops_per_s.get(*name).copied().unwrap_or(0.0));

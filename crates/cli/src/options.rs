@@ -33,7 +33,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", help_heading = "Concurrency")]
     architecture: Option<String>,
 
-    /// What the architecture multiplies; sped takes 1 only [default: 1]
+    /// What the architecture multiplies; sped takes 1 only [default: 1; with processes and threads 64]
     #[arg(long, value_name = "N", help_heading = "Concurrency")]
     workers: Option<String>,
 
@@ -62,6 +62,10 @@ pub(crate) struct Options {
     /// Most connections accepted before the others are served again: a number, or inf [default: inf]
     #[arg(long, value_name = "N|inf", help_heading = "Concurrency")]
     accept_limit: Option<String>,
+
+    /// Whether sends wait for the client: non-blocking, or blocking, when one call sends a whole file [default: non-blocking]
+    #[arg(long, value_name = "HOW", help_heading = "Concurrency")]
+    send: Option<String>,
 
     /// List directories that have no index file [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
@@ -131,6 +135,7 @@ impl Options {
             events,
             wake,
             accept_limit,
+            send,
             listing,
             small_file,
             coalesce,
@@ -158,6 +163,7 @@ impl Options {
             ("events", events),
             ("wake", wake),
             ("accept_limit", accept_limit),
+            ("send", send),
             ("listing", listing),
             ("small_file", small_file),
             ("coalesce", coalesce),
@@ -193,7 +199,7 @@ mod tests {
     }
 
     /// A value for each option, not its default.
-    const VALUES: [(&str, &str); 23] = [
+    const VALUES: [(&str, &str); 24] = [
         ("listen", "127.0.0.1:8000"),
         ("backlog", "511"),
         ("max_connections", "100"),
@@ -205,6 +211,7 @@ mod tests {
         ("events", "poll"),
         ("wake", "re-adding"),
         ("accept_limit", "7"),
+        ("send", "blocking"),
         ("listing", "true"),
         ("small_file", "4 KiB"),
         ("coalesce", "none"),

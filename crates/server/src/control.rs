@@ -13,6 +13,8 @@ use sys::shared::Shared;
 use sys::signal::{self, Signal};
 use sys::wake::Wake;
 
+use crate::crew::Crew;
+
 /// The supervisor's end and the worker's end are the same object, made before the fork.
 #[derive(Debug)]
 pub struct Control {
@@ -21,6 +23,8 @@ pub struct Control {
     supervisor: u32,
     /// Those of the other workers at the same listeners.
     others: OnceLock<Vec<Weak<Control>>>,
+    crew: Crew,
+    number: usize,
 }
 
 sys::shareable! {
@@ -51,8 +55,22 @@ impl Control {
     ///
     /// There is no memory or no eventfd to be had.
     pub fn new() -> io::Result<Self> {
+        Self::of(Crew::new(1)?, 0)
+    }
+
+    /// Of a worker with that number in a crew.
+    ///
+    /// # Errors
+    ///
+    /// As of [`new`](Self::new).
+    pub fn of(crew: Crew, number: usize) -> io::Result<Self> {
         let (words, wake, others) = (Shared::new()?, Wake::new()?, OnceLock::new());
-        Ok(Self { words, wake, supervisor: std::process::id(), others })
+        Ok(Self { words, wake, supervisor: std::process::id(), others, crew, number })
+    }
+
+    /// The worker's crew, and its number there.
+    pub fn place(&self) -> (Crew, usize) {
+        (self.crew.clone(), self.number)
     }
 
     /// In a worker, after the fork: has the end of the supervisor noticed.

@@ -1,9 +1,10 @@
 //! One client: a socket, the connection state machine, and the input that it has not used yet.
 //!
-//! A conversation knows how to read, answer and write over a non-blocking socket until something would block or its
-//! share of the turn is used up. It does not know who calls it or what waits for events: the event-driven
-//! architectures call [`Conversation::work`], which alternates between both directions; stages of a pipeline or
-//! coroutines call [`Conversation::read`] and [`Conversation::write`] themselves.
+//! A conversation knows how to read, answer and write over a socket until something would block or its share of the turn
+//! is used up. Where sends may block ([`sends`](crate::sends)), the share is used up as well when one was broken off. It
+//! does not know who calls it or what waits for events: the event-driven architectures call [`Conversation::work`], which
+//! alternates between both directions; stages of a pipeline or coroutines call [`Conversation::read`] and
+//! [`Conversation::write`] themselves.
 //!
 //! Input is received into the worker's scratch memory and used from there. Only what is left over (half a head, a
 //! pipelined request behind a reply that would block) is kept, in a pooled buffer, so that an idle connection holds
@@ -17,7 +18,8 @@ use sys::socket::PeerAddress;
 
 use crate::config::Coalesce;
 use crate::content::Pin;
-use crate::counters::{Failure, Reset};
+use crate::counters::{ConnectionState, Failure, Reset};
+use crate::sends::MOST_AT_ONCE;
 use crate::service::Service;
 
 /// A client being served.
@@ -47,6 +49,8 @@ pub struct Conversation {
     rest_unseen: bool,
     /// The reply under way began in an earlier turn.
     carried_over: bool,
+    /// Sends block while the socket is full.
+    blocks: bool,
 }
 
 /// How a turn of a conversation ended.
@@ -93,6 +97,7 @@ impl Conversation {
             eof: false,
             rest_unseen: false,
             carried_over: false,
+            blocks: service.sends.is_some(),
         }
     }
 
@@ -122,6 +127,28 @@ impl Conversation {
     /// Whether it has been between requests for long enough to be closed in favour of another client.
     pub fn has_idled(&self, now: http1::Tick) -> bool {
         self.machine.is_idle() && self.active.after(IDLE_ENOUGH_TICKS).reached(now)
+    }
+
+    /// Whether it has had nothing to do for as long, be it between requests or after the last reply.
+    pub fn has_rested(&self, now: http1::Tick) -> bool {
+        (self.machine.is_idle() || self.machine.is_lingering())
+            && self.active.after(IDLE_ENOUGH_TICKS).reached(now)
+    }
+
+    /// What it is doing.
+    pub fn state(&self) -> ConnectionState {
+        let machine = &self.machine;
+        if machine.is_lingering() || machine.wants().end != End::Open {
+            ConnectionState::Lingering
+        } else if machine.is_replying() {
+            ConnectionState::Writing
+        } else if machine.is_reading_body() {
+            ConnectionState::ReadingBody
+        } else if machine.is_idle() && machine.requests() > 0 {
+            ConnectionState::Idle
+        } else {
+            ConnectionState::ReadingHead
+        }
     }
 
     /// What it waits for.
@@ -337,7 +364,10 @@ impl Conversation {
             if !self.writable {
                 return Written::Blocked;
             }
-            match self.send(service, *share) {
+            let sent =
+                if self.blocks { self.send_blocking(service, *share) } else { self.send(service, *share) };
+            let broken_off = self.blocks && service.alarm_has_rung();
+            match sent {
                 Ok(n) => {
                     *share = share.saturating_sub(n);
                     service.counters.bytes_sent.add(n);
@@ -351,9 +381,25 @@ impl Conversation {
                 }
                 Err(Unsent::Broken(error)) => self.broken(service, &error, Failure::Send),
             }
+            if broken_off && self.machine.is_replying() {
+                service.held();
+                self.carried_over = true;
+                *share = 0;
+            }
         }
         self.release(service);
         Written::All
+    }
+
+    /// The same as [`send`](Self::send) on a socket that blocks, unless too much time has gone by with such sends: then
+    /// this client's block no more.
+    fn send_blocking(&mut self, service: &mut Service, share: u64) -> Result<u64, Unsent> {
+        if service.may_block() {
+            return self.send(service, MOST_AT_ONCE);
+        }
+        sys::socket::set_nonblocking(self.socket.as_fd(), true)?;
+        self.blocks = false;
+        self.send(service, share)
     }
 
     /// Makes one system call's worth of progress and says how many bytes it sent.
@@ -405,8 +451,17 @@ impl Conversation {
                 }
                 let mut from = offset;
                 let wanted = len.min(share) as usize;
+                let began_ms = if self.blocks { sys::clock::monotonic_ms() } else { 0 };
                 let sent = sys::socket::send_file(socket, service.content.file(pin), &mut from, wanted)?;
                 if sent == 0 {
+                    return Err(Unsent::Changed);
+                }
+                // The same after a call that blocked for a while: it may have been overtaken as well.
+                if self.blocks
+                    && sent as u64 == len
+                    && sys::clock::monotonic_ms() != began_ms
+                    && !service.content.intact(pin)
+                {
                     return Err(Unsent::Changed);
                 }
                 if service.coalesce == Coalesce::Cork && last && sent as u64 == len {

@@ -12,9 +12,11 @@ pub mod content;
 pub mod control;
 pub mod conversation;
 pub mod counters;
+pub mod crew;
 pub mod error_log;
 pub mod listeners;
 pub mod placement;
+pub mod sends;
 pub mod service;
 
 pub mod slab;

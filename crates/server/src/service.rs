@@ -3,7 +3,11 @@
 //! A worker is one process or thread with one of these; nothing in it is shared with another worker but the counters,
 //! which other processes only read.
 
+use std::io;
+use std::os::fd::OwnedFd;
+
 use http1::{Ended, Head, Limits, Plan, ProtocolError, Stamp, Terms, Tick};
+use sys::socket::{self, PeerAddress};
 
 use crate::access_log::AccessLog;
 use crate::buffers::Buffers;
@@ -12,6 +16,8 @@ use crate::content::{Content, ContentError, Pin};
 use crate::conversation::Conversation;
 use crate::counters::Counters;
 use crate::error_log;
+use crate::listeners::Listener;
+use crate::sends::BlockingSends;
 
 /// The name that replies carry in their Server line.
 const SERVER: &str = "sluice";
@@ -39,6 +45,8 @@ pub struct Service {
     pub quantum: u64,
     /// How a head and the file behind it share packets.
     pub coalesce: Coalesce,
+    /// If sends block: what bounds that.
+    pub sends: Option<BlockingSends>,
     stamp: Stamp,
 }
 
@@ -84,6 +92,7 @@ impl Service {
             limits,
             quantum: settings.event.quantum,
             coalesce: resolved(settings.event.coalesce),
+            sends: None,
             stamp: Stamp::new(SERVER, clock.unix_secs),
         })
     }
@@ -94,6 +103,46 @@ impl Service {
         self.stamp.update(self.clock.unix_secs);
         if let Some(log) = &mut self.log {
             log.tick(self.clock.ms);
+        }
+    }
+
+    /// Takes the first connection of a listener's accept queue.
+    ///
+    /// # Errors
+    ///
+    /// As of [`socket::accept_from`].
+    pub fn accept(&self, listener: &Listener) -> io::Result<(OwnedFd, PeerAddress)> {
+        match self.sends {
+            None => socket::accept_from(listener),
+            Some(_) => socket::accept_blocking_from(listener),
+        }
+    }
+
+    /// Whether a send that begins now may block for a while.
+    pub fn may_block(&mut self) -> bool {
+        self.sends.as_mut().is_some_and(|sends| sends.begin(self.clock.ms))
+    }
+
+    /// Whether the send took so long that the alarm has rung. Reads the clock anew then.
+    pub fn alarm_has_rung(&mut self) -> bool {
+        let rung = self.sends.as_mut().is_some_and(BlockingSends::has_rung);
+        if rung {
+            self.clock = Clock::now();
+        }
+        rung
+    }
+
+    /// A send that blocked has been broken off.
+    pub fn held(&mut self) {
+        if let Some(sends) = &mut self.sends {
+            sends.held(self.clock.ms);
+        }
+    }
+
+    /// Before the worker waits.
+    pub fn rest(&mut self) {
+        if let Some(sends) = &mut self.sends {
+            sends.rest(self.clock.ms);
         }
     }
 

@@ -93,7 +93,7 @@ pub struct Ready {
 
 impl Ready {
     #[inline]
-    fn from_event(event: Event) -> Self {
+    pub(crate) fn from_event(event: Event) -> Self {
         let flags = event.flags;
         Self {
             token: event.data.u64(),

@@ -10,9 +10,10 @@
 //! | waiting for events | [`event`], and its three mechanisms [`epoll`], [`poll`], [`select`]; [`wake`] |
 //! | sockets | [`socket`], [`client`], [`tcp_info`], [`inherited`] |
 //! | files | [`mod@file`] |
-//! | process | [`process`], [`signal`], [`shared`] |
+//! | process | [`process`], [`signal`], [`alarm`], [`shared`] |
 //! | time | [`clock`] |
 
+pub mod alarm;
 pub mod client;
 pub mod clock;
 pub mod epoll;

@@ -4,12 +4,12 @@
 //! entry's place is taken by the last one.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-use rustix::event::epoll::EventFlags;
+use rustix::event::epoll::{Event, EventData, EventFlags};
 use rustix::io::Errno;
 
-use crate::event::{Events, Interest};
+use crate::event::{Events, Interest, Ready};
 
 /// A set of descriptors for poll(2).
 ///
@@ -107,6 +107,33 @@ impl PollSet {
     }
 }
 
+/// Waits for a few descriptors, once: until something happens to one of them or `timeout_ms` is over (`None`: no limit; 0:
+/// only looks). What happened to each, with its place as the token; nothing at all after a timeout or a signal. poll(2).
+pub fn wait_for<const N: usize>(
+    watched: [(BorrowedFd<'_>, Interest); N],
+    timeout_ms: Option<u32>,
+) -> io::Result<[Ready; N]> {
+    let mut entries = watched.map(|(fd, interest)| libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: poll_flags(interest),
+        revents: 0,
+    });
+    let timeout = timeout_ms.map_or(-1, |ms| libc::c_int::try_from(ms).unwrap_or(libc::c_int::MAX));
+    // SAFETY: the pointer and the length are those of a live array.
+    if unsafe { libc::poll(entries.as_mut_ptr(), N as libc::nfds_t, timeout) } < 0 {
+        match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::Interrupted => {}
+            error => return Err(error),
+        }
+    }
+    let mut place = 0;
+    Ok(entries.map(|entry| {
+        let data = EventData::new_u64(place);
+        place += 1;
+        Ready::from_event(Event { flags: event_flags(entry.revents), data })
+    }))
+}
+
 /// The flags have the same values; edge and exclusive are beyond the 16 bits.
 fn poll_flags(interest: Interest) -> libc::c_short {
     let plain = Interest { edge: false, exclusive: false, ..interest };
@@ -134,6 +161,21 @@ mod tests {
             set.add(near, token as u64, Interest::WRITABLE).unwrap();
         }
         assert_eq!(set.wait(&mut events, Some(1_000)).unwrap(), 9);
+    }
+
+    #[test]
+    fn waits_for_a_few() {
+        let ((one, _one_far), (two, two_far)) = (crate::event::tests::pair(), crate::event::tests::pair());
+        let wait = |timeout| {
+            wait_for([(one.as_fd(), Interest::READABLE), (two.as_fd(), Interest::READABLE)], timeout)
+        };
+        assert!(
+            wait(Some(0)).unwrap().iter().all(|ready| !ready.readable && !ready.writable && !ready.error)
+        );
+        drop(two_far);
+        let [first, second] = wait(None).unwrap();
+        assert_eq!((first.token, first.readable, second.token, second.readable), (0, false, 1, true));
+        assert!(second.hang_up && !first.hang_up);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Sockets: listening, accepting, receiving, sending and ending.
 //!
-//! All sockets made here are non-blocking and closed on exec. Calls that find nothing to do give
-//! [`WouldBlock`](std::io::ErrorKind::WouldBlock); none is retried here.
+//! All sockets made here are closed on exec, and non-blocking but for those of [`accept_blocking_from`]. Calls that find
+//! nothing to do give [`WouldBlock`](std::io::ErrorKind::WouldBlock); none is retried here.
 
 use std::ffi::OsStr;
 use std::io::{self, IoSlice};
@@ -132,6 +132,13 @@ pub fn accept_from(listener: impl AsFd) -> io::Result<(OwnedFd, PeerAddress)> {
     Ok((socket, PeerAddress::from_any(address)))
 }
 
+/// The same, but sends on the accepted socket block while its buffer is full. accept4(2) without `SOCK_NONBLOCK`.
+#[inline]
+pub fn accept_blocking_from(listener: impl AsFd) -> io::Result<(OwnedFd, PeerAddress)> {
+    let (socket, address) = net::acceptfrom_with(listener, SocketFlags::CLOEXEC)?;
+    Ok((socket, PeerAddress::from_any(address)))
+}
+
 /// Who a connection is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PeerAddress {
@@ -158,10 +165,11 @@ impl std::fmt::Display for PeerAddress {
     }
 }
 
-/// Receives into `buffer`; 0 is the end of what the peer sends. recv(2).
+/// Receives into `buffer` what is there; 0 is the end of what the peer sends. Never blocks, be the socket one that does.
+/// recv(2) with `MSG_DONTWAIT`.
 #[inline]
 pub fn recv(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
-    let (count, _) = net::recv(fd, buffer, RecvFlags::empty())?;
+    let (count, _) = net::recv(fd, buffer, RecvFlags::DONTWAIT)?;
     Ok(count)
 }
 

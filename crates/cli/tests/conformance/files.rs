@@ -308,7 +308,8 @@ fn more_files_than_the_table_holds(variant: &Variant) {
     }
     let server = setup.start();
     server.warm_up();
-    let (before, workers) = (server.descriptors(), server.workers().len());
+    let (before, status) = (server.descriptors(), server.status());
+    let workers = status["workers"].as_array().expect("workers").len();
     let mut client = server.connect();
     for _ in 0..3 {
         let asked: String = (0..40).map(|file| request("GET", &format!("/many/{file}.bin"), &[])).collect();

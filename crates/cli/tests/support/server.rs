@@ -297,7 +297,11 @@ impl Server {
     pub fn workers(&self) -> Vec<u32> {
         let status = self.status();
         let workers = status["workers"].as_array().expect("workers");
-        workers.iter().map(|worker| worker["pid"].as_u64().expect("a process") as u32).collect()
+        let pids = workers.iter().map(|worker| worker["pid"].as_u64().expect("a process") as u32);
+        // Workers that are threads have one in common.
+        let mut pids: Vec<u32> = pids.collect();
+        pids.dedup();
+        pids
     }
 
     /// Has every worker answer requests, so that each has started and holds the file.
@@ -349,6 +353,12 @@ impl Server {
 /// Descriptors that a process has open; none if there is no such process.
 pub fn open_descriptors(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
+/// The number that the next descriptor of a process will have.
+pub fn first_free_descriptor(pid: u32) -> u64 {
+    let is_free = |number: &u64| !Path::new(&format!("/proc/{pid}/fd/{number}")).is_symlink();
+    (0..u64::MAX).find(is_free).expect("there are not so many")
 }
 
 impl Drop for Server {

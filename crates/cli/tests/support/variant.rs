@@ -20,6 +20,21 @@ impl Variant {
     pub fn has_copies(&self) -> bool {
         self.options.iter().any(|option| option.starts_with("--copies="))
     }
+
+    /// Whether sends wait for the client, so that a quantum does not cut them.
+    pub fn blocks(&self) -> bool {
+        self.options.contains(&"--send=blocking") || self.serves_one_at_a_time()
+    }
+
+    /// How many of `count` clients that each hold a connection for a while it takes to crowd this variant.
+    pub fn crowd(&self, count: usize) -> usize {
+        if self.serves_one_at_a_time() { count.min(60) } else { count }
+    }
+
+    /// Whether a worker has one client at a time, so that there are no more in service than workers.
+    pub fn serves_one_at_a_time(&self) -> bool {
+        ["--architecture=processes", "--architecture=threads"].contains(&self.options[0])
+    }
 }
 
 pub const VARIANTS: &[Variant] = &[
@@ -36,6 +51,13 @@ pub const VARIANTS: &[Variant] = &[
         name: "symped_level_re_adding",
         options: &["--architecture=symped", "--workers=2", "--events=epoll-level", "--wake=re-adding"],
     },
+    Variant { name: "sped_blocking", options: &["--architecture=sped", "--send=blocking"] },
+    Variant {
+        name: "symped_blocking",
+        options: &["--architecture=symped", "--workers=2", "--send=blocking"],
+    },
+    Variant { name: "processes", options: &["--architecture=processes", "--workers=20"] },
+    Variant { name: "threads", options: &["--architecture=threads", "--workers=20"] },
     Variant { name: "sped_select", options: &["--architecture=sped", "--events=select"] },
 ];
 

@@ -3,7 +3,8 @@
 //!
 //! The get-events phase gathers which sockets can go on. The accept phase takes connections out of the accept queue,
 //! as many as the accept limit allows. The work phase lets every connection that can go on read, answer and write for
-//! its share of the turn. Timers are looked at last. Nothing blocks but the get-events phase, and the disk.
+//! its share of the turn. Timers are looked at last. Nothing blocks but the get-events phase, the disk, and sends if they
+//! shall ([`sends`](crate::sends) bounds them).
 //!
 //! What is left undone is remembered, not waited for: a connection that used up its share and a listener that an
 //! accept limit left non-empty are both come back to after a get-events phase that does not wait. (An edge trigger
@@ -13,18 +14,19 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use http1::{End, Tick};
+use http1::Tick;
 use sys::event::Events;
 use sys::socket::{self, PeerAddress};
 
 use super::events::{EventMechanism, Registration};
 use crate::accept::Gate;
-use crate::config::{AcceptLimit, Settings, Wake};
+use crate::config::{AcceptLimit, Sends, Settings, Wake};
 use crate::control::{Control, Phase};
 use crate::conversation::{Conversation, Turn};
 use crate::counters::{ConnectionState, Failure, Reset};
 use crate::error_log::Limited;
 use crate::listeners::{Listener, Share};
+use crate::sends::BlockingSends;
 use crate::service::Service;
 use crate::slab::Slab;
 use crate::supervisor;
@@ -34,8 +36,9 @@ use crate::timers::Timers;
 pub struct EventLoop {
     service: Service,
     events: EventMechanism,
-    /// What the last get-events phase brought.
+    /// What the last get-events phase brought, and when.
     ready: Events,
+    turn_began: Tick,
     connections: Slab<Registered>,
     timers: Timers,
     ports: Vec<Port>,
@@ -113,18 +116,22 @@ impl EventLoop {
     ///
     /// The mechanism can't be set up.
     pub fn new(
-        service: Service,
+        mut service: Service,
         listeners: Share,
         settings: &Settings,
         control: Arc<Control>,
     ) -> io::Result<Self> {
         let mut events = EventMechanism::new(settings.event.mechanism)?;
         events.watch(control.as_fd(), SUPERVISOR)?;
+        if settings.send == Sends::Blocking {
+            service.sends = Some(BlockingSends::of_many_clients(settings)?);
+        }
         let now = service.clock.tick;
         let mut this = Self {
             service,
             events,
             ready: Events::with_capacity(Events::DEFAULT_CAPACITY),
+            turn_began: now,
             connections: Slab::new(),
             timers: Timers::new(now),
             ports: Vec::new(),
@@ -169,9 +176,13 @@ impl EventLoop {
     /// Waits until a socket can go on, a timer comes up or the supervisor calls, and sorts what came.
     fn get_events_phase(&mut self) -> io::Result<()> {
         let timeout_ms = self.wait_at_most_ms();
+        if timeout_ms != Some(0) {
+            self.service.rest();
+        }
         let count = self.events.get(&mut self.ready, timeout_ms)?;
         self.service.counters.event_waits.add(1);
         self.service.begin_turn();
+        self.turn_began = self.service.clock.tick;
         std::mem::swap(&mut self.work, &mut self.unfinished);
         for at in 0..count {
             let Some(event) = self.ready.get(at) else { break };
@@ -207,7 +218,7 @@ impl EventLoop {
                 if !self.has_room() {
                     break;
                 }
-                match socket::accept_from(&*self.ports[at].listener) {
+                match self.service.accept(&self.ports[at].listener) {
                     Ok((socket, peer)) => {
                         budget -= 1;
                         accepted += 1;
@@ -234,9 +245,10 @@ impl EventLoop {
         self.work = work;
     }
 
-    /// Looks at the connections whose wake-up has come.
+    /// Looks at the connections whose wake-up has come. What a client has done since the get-events phase is not known yet,
+    /// so the time of that phase counts, however long the work phase took.
     fn timers_phase(&mut self) {
-        let now = self.service.clock.tick;
+        let now = self.turn_began;
         while let Some(index) = self.timers.expired(now) {
             let Some(registered) = self.connections.get_mut(index) else { continue };
             let due =
@@ -312,7 +324,7 @@ impl EventLoop {
         self.ending = Ending::Retired;
         // Where this process alone was woken for what waits, nobody else would look.
         for at in 0..self.ports.len() {
-            while let Ok((socket, peer)) = socket::accept_from(&*self.ports[at].listener) {
+            while let Ok((socket, peer)) = self.service.accept(&self.ports[at].listener) {
                 self.service.counters.accept_phase(1);
                 self.open(socket, peer);
             }
@@ -599,19 +611,7 @@ impl Port {
 fn census(connections: &mut Slab<Registered>) -> [u64; ConnectionState::NAMES.len()] {
     let mut counts = [0; ConnectionState::NAMES.len()];
     for (_, registered) in connections.iter_mut() {
-        let machine = registered.conversation.machine();
-        let state = if machine.is_lingering() || machine.wants().end != End::Open {
-            ConnectionState::Lingering
-        } else if machine.is_replying() {
-            ConnectionState::Writing
-        } else if machine.is_reading_body() {
-            ConnectionState::ReadingBody
-        } else if machine.is_idle() && machine.requests() > 0 {
-            ConnectionState::Idle
-        } else {
-            ConnectionState::ReadingHead
-        };
-        counts[state as usize] += 1;
+        counts[registered.conversation.state() as usize] += 1;
     }
     counts
 }

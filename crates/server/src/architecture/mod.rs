@@ -3,7 +3,8 @@
 //!
 //! An architecture is what one worker process does: a function `run(Service, Share, &Settings, Arc<Control>)` that returns when
 //! the worker has drained, retired or stopped. How many workers there are is the [supervisor](crate::supervisor)'s affair.
-//! Architectures never import one another; the event-driven ones share [`event_loop`].
+//! Architectures never import one another; the event-driven ones share [`event_loop`], those with a process or thread for
+//! each connection `one_at_a_time`.
 
 use std::io;
 use std::sync::Arc;
@@ -15,17 +16,28 @@ use crate::service::Service;
 
 pub mod event_loop;
 mod events;
+mod one_at_a_time;
+pub mod processes;
 pub mod sped;
 pub mod symped;
+pub mod threads;
 
-/// Serves with the architecture that the settings name.
+/// Serves with the architecture that the settings name. There is a service for each thread that serves: one, but in `threads`.
 ///
 /// # Errors
 ///
 /// What the architecture needs of the kernel can't be had, or stops working.
-pub fn run(service: Service, listeners: Share, settings: &Settings, control: Arc<Control>) -> io::Result<()> {
-    match settings.architecture {
-        Architecture::Sped | Architecture::NCopy => sped::run(service, listeners, settings, control),
-        Architecture::Symped => symped::run(service, listeners, settings, control),
-    }
+pub fn run(
+    mut services: Vec<Service>,
+    listeners: Share,
+    settings: &Settings,
+    control: Arc<Control>,
+) -> io::Result<()> {
+    let run = match settings.architecture {
+        Architecture::Sped | Architecture::NCopy => sped::run,
+        Architecture::Symped => symped::run,
+        Architecture::Processes => processes::run,
+        Architecture::Threads => return threads::run(services, listeners, settings, &control),
+    };
+    run(services.swap_remove(0), listeners, settings, control)
 }

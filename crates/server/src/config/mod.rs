@@ -29,8 +29,8 @@ pub use error::{ConfigError, Place, Problem};
 pub use names::{DESIGNED, Design};
 pub use settings::{
     AcceptLimit, AccessLogSettings, Architecture, Coalesce, ConnectionSettings, CopiesBy, ErrorLog,
-    EventSettings, Events, FileSettings, HeaderRule, Limits, LogLevel, Mapping, PlacementSettings, Settings,
-    Symlinks, Timeouts, Wake,
+    EventSettings, Events, FileSettings, HeaderRule, Limits, LogLevel, Mapping, PlacementSettings, Sends,
+    Settings, Symlinks, Timeouts, Wake,
 };
 pub use typed::CommandLine;
 

@@ -1,6 +1,6 @@
 //! Settings that are one of a few names, and what to say of a name that is none of them.
 
-use super::settings::{Architecture, Coalesce, CopiesBy, Events, LogLevel, Mapping, Symlinks, Wake};
+use super::settings::{Architecture, Coalesce, CopiesBy, Events, LogLevel, Mapping, Sends, Symlinks, Wake};
 use crate::access_log::{Format, WhenBehind};
 
 /// A setting that is one of a few names.
@@ -57,6 +57,11 @@ impl Named for Coalesce {
         &[("auto", Self::Auto), ("more", Self::More), ("cork", Self::Cork), ("none", Self::None)];
 }
 
+impl Named for Sends {
+    const NAMES: &[(&'static str, Self)] =
+        &[("non-blocking", Self::NonBlocking), ("blocking", Self::Blocking)];
+}
+
 impl Named for LogLevel {
     const NAMES: &[(&'static str, Self)] = &[
         ("error", Self::Error),
@@ -81,8 +86,13 @@ impl Named for WhenBehind {
 }
 
 impl Named for Architecture {
-    const NAMES: &[(&'static str, Self)] =
-        &[("sped", Self::Sped), ("symped", Self::Symped), ("n-copy", Self::NCopy)];
+    const NAMES: &[(&'static str, Self)] = &[
+        ("sped", Self::Sped),
+        ("symped", Self::Symped),
+        ("n-copy", Self::NCopy),
+        ("processes", Self::Processes),
+        ("threads", Self::Threads),
+    ];
 
     fn parse(name: &str) -> Result<Self, String> {
         let known = Self::NAMES.iter().find(|(known, _)| *known == name);
@@ -118,7 +128,7 @@ impl Design {
     pub fn runs_here(&self) -> Result<(), String> {
         match self.built {
             None => Err("not in this build yet".to_owned()),
-            Some(Architecture::Sped | Architecture::Symped | Architecture::NCopy) => sys::epoll::Epoll::new()
+            Some(_) => sys::epoll::Epoll::new()
                 .map(drop)
                 .map_err(|error| format!("this kernel gives no epoll ({error}); choose other events")),
         }
@@ -126,7 +136,8 @@ impl Design {
 }
 
 /// The options of all architectures that run an event loop.
-const EVENT: &[&str] = &["events", "accept_limit", "event.work_phase_skips_new", "event.quantum"];
+const EVENT: &[&str] =
+    &["events", "accept_limit", "send", "event.work_phase_skips_new", "event.quantum", "event.send_hold"];
 /// The same, and how many copies there are.
 const COPIES: &[&str] = &[
     "copies",
@@ -135,12 +146,22 @@ const COPIES: &[&str] = &[
     "placement.mapping",
     "events",
     "accept_limit",
+    "send",
     "event.work_phase_skips_new",
     "event.quantum",
+    "event.send_hold",
 ];
 /// The same, and how many processes there are.
-const SEVERAL: &[&str] =
-    &["workers", "events", "wake", "accept_limit", "event.work_phase_skips_new", "event.quantum"];
+const SEVERAL: &[&str] = &[
+    "workers",
+    "events",
+    "wake",
+    "accept_limit",
+    "send",
+    "event.work_phase_skips_new",
+    "event.quantum",
+    "event.send_hold",
+];
 
 /// Every architecture of the design, built or not.
 pub const DESIGNED: [Design; 10] = [
@@ -164,8 +185,18 @@ pub const DESIGNED: [Design; 10] = [
         built: Some(Architecture::NCopy),
     },
     planned("amped", "one event loop, and helpers that wait for the disk in its place"),
-    planned("processes", "a process for each connection"),
-    planned("threads", "a thread for each connection"),
+    Design {
+        name: "processes",
+        purpose: "a process for each connection, out of a pool",
+        options: &["workers", "wake"],
+        built: Some(Architecture::Processes),
+    },
+    Design {
+        name: "threads",
+        purpose: "a kernel thread for each connection, out of a pool in one process",
+        options: &["workers", "wake"],
+        built: Some(Architecture::Threads),
+    },
     planned("user-threads", "a user-level thread for each connection, many to a kernel thread"),
     planned("pipeline", "stages with threads of their own: accept, read, write"),
     planned("uring", "completions of io_uring instead of readiness"),
@@ -194,6 +225,7 @@ mod tests {
         check::<Events>();
         check::<Coalesce>();
         check::<LogLevel>();
+        check::<Sends>();
         check::<Symlinks>();
         check::<Format>();
         check::<WhenBehind>();
@@ -206,7 +238,11 @@ mod tests {
                 Some(architecture) => assert_eq!(Architecture::parse(design.name), Ok(architecture)),
                 None => assert_eq!(
                     Architecture::parse(design.name).unwrap_err(),
-                    format!("this build does not have {} yet; it has: sped, symped, n-copy", design.name)
+                    format!(
+                        "this build does not have {} yet; it has: {}",
+                        design.name,
+                        Architecture::allowed()
+                    )
                 ),
             }
         }

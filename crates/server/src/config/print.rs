@@ -30,12 +30,14 @@ fn top(page: &mut Page, settings: &Settings) {
     page.line("copies", settings.copies);
     page.text("copies_by", settings.copies_by.name());
     page.text_or("cpus", settings.cpus.as_deref().map(units::cpus), "whatever the kernel chooses");
-    page.text("events", settings.event.mechanism.name());
+    let events = settings.architecture.is_event_driven().then(|| settings.event.mechanism.name().to_owned());
+    page.text_or("events", events, "there is no event loop");
     page.text("wake", settings.event.wake.name());
     match settings.event.accept_limit {
         AcceptLimit::Limit(limit) => page.line("accept_limit", limit),
         AcceptLimit::Unlimited => page.text("accept_limit", "inf"),
     }
+    page.text("send", settings.send.name());
     page.line("backlog", settings.connections.backlog);
     page.line_or("max_connections", settings.connections.max, "what the descriptor limit leaves room for");
     page.size("small_file", u64::from(settings.files.small_file));
@@ -75,6 +77,7 @@ fn event_and_tcp(page: &mut Page, settings: &Settings) {
     page.table("[event]");
     page.line("work_phase_skips_new", settings.event.work_phase_skips_new);
     page.size("quantum", settings.event.quantum);
+    page.time("send_hold", settings.event.send_hold);
     page.table("[tcp]");
     page.line("nodelay", settings.connections.nodelay);
     match settings.connections.send_buffer {

@@ -11,7 +11,7 @@ use super::keys::{self, Bases, Keys, Reading};
 use super::names::Named as _;
 use super::settings::{
     AcceptLimit, AccessLogSettings, Architecture, ConnectionSettings, CopiesBy, ErrorLog, EventSettings,
-    Events, FileSettings, Limits, Mapping, PlacementSettings, Settings, Timeouts, Wake,
+    Events, FileSettings, Limits, Mapping, PlacementSettings, Sends, Settings, Timeouts, Wake,
 };
 use super::typed::{Item, Table, Value};
 use crate::access_log::{Format, Target, WhenBehind};
@@ -50,10 +50,12 @@ fn top(mut keys: Keys<'_>, bases: &Bases) -> Settings {
     let default = Settings::new(root);
 
     let (limits, requests) = limits(keys.table("limits"));
+    let architecture = keys.take("architecture", default.architecture, keys::one_of);
     let mut settings = Settings {
         listen: keys.take_list("listen", default.listen, address(bases)),
-        architecture: keys.take("architecture", default.architecture, keys::one_of),
-        workers: keys.take("workers", default.workers, keys::count(1..=1024)),
+        architecture,
+        workers: keys.take("workers", architecture.usual_workers(), keys::count(1..=1024)),
+        send: keys.take("send", architecture.usual_sends(), keys::one_of),
         copies: keys.take_opt("copies", keys::count(1..=1024)).unwrap_or(0),
         copies_by: keys.take("copies_by", default.copies_by, keys::one_of),
         cpus: keys.take_opt("cpus", keys::cpus),
@@ -65,7 +67,7 @@ fn top(mut keys: Keys<'_>, bases: &Bases) -> Settings {
         log_level: keys.take("log_level", default.log_level, keys::one_of),
         status: keys.take("status", default.status, unless_off(address(bases))),
         access_log: access_log(&mut keys, bases),
-        event: event(&mut keys),
+        event: event(&mut keys, architecture),
         connections: connections(&mut keys, requests),
         limits,
         timeouts: timeouts(keys.table("timeouts")),
@@ -73,6 +75,12 @@ fn top(mut keys: Keys<'_>, bases: &Bases) -> Settings {
     };
     if settings.copies == 0 {
         settings.copies = usual_copies(&settings);
+    }
+    if let Some(max) = settings.connections.max
+        && !architecture.is_event_driven()
+    {
+        // A worker has one connection.
+        settings.workers = settings.workers.min(max.get().div_ceil(settings.copies));
     }
     check(&mut keys, &settings);
     check_processes(&mut keys, &settings);
@@ -102,14 +110,14 @@ fn placement(mut keys: Keys<'_>) -> PlacementSettings {
     placement
 }
 
-fn event(keys: &mut Keys<'_>) -> EventSettings {
+fn event(keys: &mut Keys<'_>, architecture: Architecture) -> EventSettings {
     let default = EventSettings::default();
     let mechanism = keys.take("events", default.mechanism, keys::one_of);
     let accept_limit = keys.take("accept_limit", default.accept_limit, accept_limit);
     let coalesce = keys.take("coalesce", default.coalesce, keys::one_of);
 
     let epoll = matches!(mechanism, Events::Epoll | Events::EpollLevel);
-    let wake = keys.take("wake", if epoll { default.wake } else { Wake::All }, keys::one_of);
+    let wake = keys.take("wake", if epoll { architecture.usual_wake() } else { Wake::All }, keys::one_of);
     if !epoll && wake != Wake::All {
         let why = format!("contradiction: {} wakes all who wait; allowed with it: all", mechanism.name());
         keys.problem("wake", why);
@@ -118,8 +126,10 @@ fn event(keys: &mut Keys<'_>) -> EventSettings {
     let mut table = keys.table("event");
     let work_phase_skips_new = table.take("work_phase_skips_new", default.work_phase_skips_new, keys::flag);
     let quantum = table.take("quantum", default.quantum, keys::size(4 * KIB..=GIB));
+    let hold = Duration::from_millis(10)..=Duration::from_hours(1);
+    let send_hold = table.take("send_hold", default.send_hold, keys::time(hold));
     table.end();
-    EventSettings { mechanism, wake, accept_limit, work_phase_skips_new, quantum, coalesce }
+    EventSettings { mechanism, wake, accept_limit, work_phase_skips_new, quantum, coalesce, send_hold }
 }
 
 fn connections(keys: &mut Keys<'_>, requests: NonZeroU32) -> ConnectionSettings {
@@ -235,6 +245,9 @@ fn check_processes(keys: &mut Keys<'_>, settings: &Settings) {
         let name = architecture.name();
         keys.problem("workers", format!("contradiction: {name} is a single process; allowed with it: 1"));
     }
+    if !architecture.is_event_driven() {
+        check_pool(keys, settings);
+    }
     if copies * workers > MOST_PROCESSES {
         keys.problem(
             "copies",
@@ -245,9 +258,27 @@ fn check_processes(keys: &mut Keys<'_>, settings: &Settings) {
         keys.problem("copies", why);
     }
     let addresses = if *copies_by == CopiesBy::Address { listen.len() / copies } else { listen.len() };
+    let workers = settings.processes();
     if placement.partition && addresses % workers != 0 {
         let why = format!("{addresses} addresses can't be dealt out evenly to {workers} workers");
         keys.problem("workers", format!("contradiction: {why}, as placement.partition demands"));
+    }
+}
+
+/// What workers with one client each can't do.
+fn check_pool(keys: &mut Keys<'_>, settings: &Settings) {
+    let name = settings.architecture.name();
+    if keys.has("events") {
+        let why = format!("contradiction: {name} has no event loop; leave this out, or choose sped");
+        keys.problem("events", why);
+    }
+    if settings.event.wake == Wake::ReAdding {
+        let why = format!("contradiction: a worker of {name} can't go to the end of the line");
+        keys.problem("wake", format!("{why}; allowed with it: all, exclusive"));
+    }
+    if settings.send == Sends::NonBlocking {
+        let why = format!("contradiction: {name} waits for each client; allowed with it: blocking");
+        keys.problem("send", why);
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Settings {
     pub copies: usize,
     /// How copies come by listeners of their own.
     pub copies_by: CopiesBy,
+    /// Whether sends wait for the client.
+    pub send: Sends,
     /// The CPUs that the server runs on, ascending; `None` leaves that to the kernel.
     pub cpus: Option<Vec<usize>>,
     /// Which of them each copy or worker runs on, and which addresses it serves.
@@ -66,6 +68,10 @@ pub enum Architecture {
     Symped,
     /// SPED processes that share nothing, each with listeners of its own (Harji et al. 2012, section 3.1).
     NCopy,
+    /// A process for each connection (the multi-process servers of the papers' background sections).
+    Processes,
+    /// A kernel thread for each connection (the multi-threaded servers of the same).
+    Threads,
 }
 
 /// How copies come by listeners of their own.
@@ -100,6 +106,40 @@ pub enum Mapping {
     Direct,
     /// The first with the second, and so on, the last with the first: packets on one CPU, requests on another.
     Indirect,
+}
+
+impl Architecture {
+    /// Whether an event loop serves many connections at once, and not a worker each of them.
+    pub fn is_event_driven(self) -> bool {
+        match self {
+            Self::Sped | Self::Symped | Self::NCopy => true,
+            Self::Processes | Self::Threads => false,
+        }
+    }
+
+    /// How many workers there are if nothing is said.
+    pub(super) fn usual_workers(self) -> usize {
+        if self.is_event_driven() { 1 } else { 64 }
+    }
+
+    /// Whom a connection wakes if nothing is said.
+    pub(super) fn usual_wake(self) -> Wake {
+        if self.is_event_driven() { Wake::All } else { Wake::Exclusive }
+    }
+
+    /// How it sends if nothing is said.
+    pub(super) fn usual_sends(self) -> Sends {
+        if self.is_event_driven() { Sends::NonBlocking } else { Sends::Blocking }
+    }
+}
+
+/// Whether sends wait for the client to make room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sends {
+    /// They take what there is room for.
+    NonBlocking,
+    /// They wait until all is sent: one `sendfile` sends a whole file.
+    Blocking,
 }
 
 /// Where errors are reported.
@@ -141,6 +181,8 @@ pub struct EventSettings {
     pub quantum: u64,
     /// How a reply's head and a file's bytes are kept together in packets.
     pub coalesce: Coalesce,
+    /// Time in which blocking sends may hold an event loop before it serves others first.
+    pub send_hold: Duration,
 }
 
 /// How the get-events phase learns what is ready.
@@ -307,6 +349,7 @@ impl Settings {
             workers: 1,
             copies: 1,
             copies_by: CopiesBy::Reuseport,
+            send: Sends::NonBlocking,
             cpus: None,
             placement: PlacementSettings::default(),
             user: None,
@@ -322,6 +365,16 @@ impl Settings {
             files: FileSettings::new(root),
             access_log: None,
         }
+    }
+
+    /// How many processes serve in a copy.
+    pub fn processes(&self) -> usize {
+        if self.architecture == Architecture::Threads { 1 } else { self.workers }
+    }
+
+    /// How many threads serve in each of them.
+    pub fn threads(&self) -> usize {
+        if self.architecture == Architecture::Threads { self.workers } else { 1 }
     }
 
     /// The bounds that the connection state machine keeps.
@@ -356,6 +409,7 @@ impl Default for EventSettings {
             work_phase_skips_new: false,
             quantum: 256 << 10,
             coalesce: Coalesce::Auto,
+            send_hold: Duration::from_secs(1),
         }
     }
 }

@@ -110,7 +110,12 @@ fn the_test_knows_every_key() {
 
 #[test]
 fn printed_settings_are_the_same_settings() {
-    for toml in [EVERYTHING, "root = 'www'", "root = 'www'\naccess_log = '-'\nlog_when_full = 'wait'"] {
+    for toml in [
+        EVERYTHING,
+        "root = 'www'",
+        "root = 'www'\narchitecture = 'processes'",
+        "root = 'www'\naccess_log = '-'\nlog_when_full = 'wait'",
+    ] {
         let (dir, source) = place(toml);
         let settings = source.load().expect("settings");
         let printed = settings.to_toml();
@@ -191,7 +196,7 @@ fn what_is_wrong_is_told() {
         ("[timeout]", "1:2: timeout: unknown key; allowed: accept_limit"),
         ("[files]\nsmall_file = 1", "2:1: files.small_file: this key belongs to the top of the file, before"),
         ("\nvalidity = '1 s'", "2:1: validity: this key belongs to [files]"),
-        ("send = 2", "1:1: send: this build does not have it yet"),
+        ("send = 2", "1:8: send = 2: allowed: non-blocking, blocking"),
         ("[pipeline]\nreaders = 2", "1:2: pipeline: this build does not have it yet"),
         ("listen = 80", "1:10: listen = 80: must be text"),
         ("listen = []", "1:10: listen = []: there must be an address"),
@@ -250,6 +255,14 @@ fn what_is_wrong_is_told() {
             "limits.request_line = '64 KiB': contradiction: must not be larger",
         ),
         ("limits = 3", "1:10: limits = 3: must be a table, [limits]"),
+        (
+            "architecture = 'processes'\nevents = 'poll'",
+            "2:10: events = 'poll': contradiction: processes has no event loop; leave this out",
+        ),
+        (
+            "architecture = 'processes'\nsend = 'non-blocking'",
+            "2:8: send = 'non-blocking': contradiction: processes waits for each client; allowed with it: blocking",
+        ),
         ("group = 'www'", "contradiction: a group needs a user"),
         ("user = 'www data'", "allowed: a name of the system's user"),
         (
@@ -303,6 +316,17 @@ fn what_is_wrong_is_told() {
         assert!(all.contains(told), "{toml:?} told: {all}");
         assert_eq!(all.lines().count(), 1, "{toml:?} told: {all}");
     }
+}
+
+#[test]
+fn what_is_not_said_follows_from_the_architecture() {
+    let settings = |toml: &str| load(&format!("root = 'www'\n{toml}")).expect("settings");
+    let sped = settings("architecture = 'sped'\nmax_connections = 10");
+    assert_eq!((sped.workers, sped.send), (1, Sends::NonBlocking));
+    let processes = settings("architecture = 'processes'");
+    assert_eq!((processes.workers, processes.send), (64, Sends::Blocking));
+    let few = settings("architecture = 'processes'\nmax_connections = 10\nworkers = 20");
+    assert_eq!(few.workers, 10, "one for each connection");
 }
 
 #[test]
@@ -378,6 +402,7 @@ copies_by = "address"
 cpus = "{cpu}"
 events = "epoll-level"
 accept_limit = 64
+send = "blocking"
 backlog = 511
 max_connections = 15_000
 wake = "exclusive"
@@ -402,6 +427,7 @@ partition = true
 [event]
 work_phase_skips_new = true
 quantum = "1 MB"
+send_hold = "2 s"
 
 [tcp]
 nodelay = false

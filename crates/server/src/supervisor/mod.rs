@@ -351,6 +351,8 @@ fn name(architecture: Architecture) -> &'static str {
         Architecture::Sped => "sped",
         Architecture::Symped => "symped",
         Architecture::NCopy => "n-copy",
+        Architecture::Processes => "processes",
+        Architecture::Threads => "threads",
     }
 }
 

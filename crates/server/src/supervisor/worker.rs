@@ -1,5 +1,6 @@
 //! The life of a worker process, from the fork to its exit code.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ pub(super) fn work(
     settings: &Settings,
     cpus: Option<&[usize]>,
     listeners: Share,
-    counters: &'static Counters,
+    counters: &[&'static Counters],
     control: Arc<Control>,
 ) -> u8 {
     match serve(settings, cpus, listeners, counters, control) {
@@ -38,26 +39,37 @@ fn serve(
     settings: &Settings,
     cpus: Option<&[usize]>,
     listeners: Share,
-    counters: &'static Counters,
+    counters: &[&'static Counters],
     control: Arc<Control>,
 ) -> Result<(), RunError> {
     control.attend().map_err(failed("notice the end of the supervisor"))?;
     if let Some(cpus) = cpus {
         process::pin_to_cpus(cpus).map_err(failed(&format!("run on CPUs {cpus:?} alone")))?;
     }
-    let writer = settings.access_log.as_ref().map(|log| Writer::start(&log.target, 1)).transpose()?;
-    let log = settings
-        .access_log
-        .as_ref()
-        .zip(writer.as_ref())
-        .map(|(log, writer)| writer.worker(log.format, log.when_full, counters));
-    let service = Service::new(settings, counters, log)?;
-    let result = architecture::run(service, listeners, settings, control);
-    // The service, whose log has been flushed into the writer, is gone.
+    let log = settings.access_log.as_ref();
+    let writer = log.map(|log| Writer::start(&log.target, counters.len())).transpose()?;
+    let share = share_of_a_thread(settings, counters.len());
+    let service = |&counters: &&'static Counters| {
+        let log = log.zip(writer.as_ref());
+        let log = log.map(|(log, writer)| writer.worker(log.format, log.when_full, counters));
+        Service::new(&share, counters, log)
+    };
+    let services = counters.iter().map(service).collect::<Result<Vec<_>, _>>()?;
+    let result = architecture::run(services, listeners, settings, control);
+    // The services, whose logs have been flushed into the writer, are gone.
     if let Some(writer) = writer
         && !writer.finish(LAST_LINES)
     {
         tracing::error!("the access log's last lines were not written within {LAST_LINES:?}");
     }
     result.map_err(failed("go on serving"))
+}
+
+/// The settings by which one of several threads serves: a part of the files that its process may keep at hand.
+fn share_of_a_thread(settings: &Settings, threads: usize) -> Settings {
+    let mut share = settings.clone();
+    let threads = u32::try_from(threads).unwrap_or(u32::MAX).max(1);
+    share.files.max_open = NonZeroU32::new(share.files.max_open.get() / threads).unwrap_or(NonZeroU32::MIN);
+    share.files.memory /= u64::from(threads);
+    share
 }

@@ -14,6 +14,7 @@ use super::{url, worker};
 use crate::config::Settings;
 use crate::control::{Control, Phase};
 use crate::counters::Counters;
+use crate::crew::Crew;
 use crate::listeners::{Listener, Listeners, Share};
 use crate::placement::Position;
 use crate::status::{ListenerSource, Sources, WorkerSource};
@@ -39,7 +40,8 @@ struct Place {
     /// The CPUs that it runs on; `None`: any.
     cpus: Option<Vec<usize>>,
     control: Arc<Control>,
-    counters: &'static Counters,
+    /// One block for each thread that serves.
+    counters: Vec<&'static Counters>,
     state: State,
     /// Deaths one after another, each soon after the start.
     quick_deaths: u32,
@@ -76,9 +78,12 @@ impl Workers {
     ) -> io::Result<()> {
         let usable = settings.cpus.clone().map_or_else(process::allowed_cpus, Ok)?;
         let mut next = Vec::new();
+        let crews = (0..settings.copies).map(|_| Crew::new(settings.processes()));
+        let crews = crews.collect::<io::Result<Vec<_>>>()?;
         for (number, position) in Position::all(settings).enumerate() {
-            let counters = self.spare.pop().map_or_else(|| Shared::new().map(Shared::leak), Ok)?;
-            let control = Arc::new(Control::new()?);
+            let block = |_| self.spare.pop().map_or_else(|| Shared::new().map(Shared::leak), Ok);
+            let counters = (0..settings.threads()).map(block).collect::<io::Result<_>>()?;
+            let control = Arc::new(Control::of(crews[position.copy].clone(), position.worker)?);
             let cpus = position.cpus(settings, &usable);
             let state = State::Gone;
             next.push(Place { number, position, cpus, control, counters, state, quick_deaths: 0 });
@@ -108,8 +113,8 @@ impl Workers {
         if !expected {
             tracing::error!("worker {} (process {pid}) has ended by {how}", place.number);
         }
-        place.counters.settle();
-        self.lived |= since.elapsed() >= QUICK || place.counters.accepts.get() > 0;
+        place.counters.iter().for_each(|block| block.settle());
+        self.lived |= since.elapsed() >= QUICK || place.counters.iter().any(|block| block.accepts.get() > 0);
         if phase == Phase::Run && place.control.phase() == Phase::Run {
             place.quick_deaths = if since.elapsed() < QUICK { place.quick_deaths + 1 } else { 0 };
             place.state = State::Restarts { at: Instant::now() + pause(place.quick_deaths) };
@@ -135,7 +140,8 @@ impl Workers {
     pub(super) fn restart(&mut self, settings: &Settings, copies: &[Listeners]) -> io::Result<()> {
         for place in &mut self.serving {
             if matches!(place.state, State::Restarts { at } if at <= Instant::now()) {
-                place.counters.restarts.add(1);
+                // Of the process, however many threads it has.
+                place.counters[0].restarts.add(1);
                 place.start(settings, copies, &Listeners::new())?;
             }
         }
@@ -180,19 +186,22 @@ impl Workers {
 
     /// What the status endpoint tells.
     pub(super) fn sources(&self, architecture: &str, started: SystemTime, copies: &[Listeners]) -> Sources {
-        let worker = |place: &Place| {
-            let control = Arc::clone(&place.control);
-            WorkerSource { counters: place.counters, wake: Box::new(move || control.wake()) }
+        let threads = |place: &Place| -> Vec<_> {
+            let thread = |&counters: &&'static Counters| {
+                let control = Arc::clone(&place.control);
+                WorkerSource { counters, wake: Box::new(move || control.wake()) }
+            };
+            place.counters.iter().map(thread).collect()
         };
         let listener = |listener: &Arc<Listener>| ListenerSource {
             address: url(&listener.address),
             socket: Arc::clone(listener),
         };
-        let past = self.retired.iter().map(|place| place.counters).chain([self.past]);
+        let past = self.retired.iter().flat_map(|place| place.counters.clone()).chain([self.past]);
         Sources::new(
             architecture,
             started,
-            self.serving.iter().map(worker).collect(),
+            self.serving.iter().flat_map(threads).collect(),
             past.collect(),
             copies.iter().flatten().map(listener).collect(),
         )
@@ -201,11 +210,11 @@ impl Workers {
     /// Lets go of retired workers that are gone.
     fn clear_away(&mut self) {
         let (past, spare) = (self.past, &mut self.spare);
-        self.retired.retain(|place| {
+        self.retired.retain_mut(|place| {
             let gone = matches!(place.state, State::Gone);
             if gone {
-                place.counters.retire_to(past);
-                spare.push(place.counters);
+                place.counters.iter().for_each(|block| block.retire_to(past));
+                spare.append(&mut place.counters);
             }
             !gone
         });
@@ -224,14 +233,17 @@ impl Place {
 
     fn start(&mut self, settings: &Settings, copies: &[Listeners], retiring: &Listeners) -> io::Result<()> {
         // Its words may say what the worker before it was told.
-        let (counters, control, cpus) = (self.counters, Arc::clone(&self.control), self.cpus.as_deref());
+        let (control, cpus) = (Arc::clone(&self.control), self.cpus.as_deref());
         let serving = self.position.listeners(settings, &copies[self.position.copy]);
         let pid = process::fork(|| {
             let of_others = |listener: &&Arc<Listener>| !serving.iter().any(|own| Arc::ptr_eq(own, listener));
             copies.iter().flatten().filter(of_others).for_each(|listener| listener.close());
-            worker::work(settings, cpus, Share { serving, retiring: retiring.clone() }, counters, control)
+            let share = Share { serving, retiring: retiring.clone() };
+            worker::work(settings, cpus, share, &self.counters, control)
         })?;
-        self.counters.pid.store(pid, std::sync::atomic::Ordering::Relaxed);
+        for block in &self.counters {
+            block.pid.store(pid, std::sync::atomic::Ordering::Relaxed);
+        }
         self.state = State::Runs { pid, since: Instant::now() };
         Ok(())
     }

@@ -1,0 +1,24 @@
+//! A process for each connection, out of a pool of processes made beforehand: the multi-process architecture (MP) of the
+//! papers' background sections, as Apache's prefork module has it (Pariag et al. 2007, section 2; Harji et al. 2012, section 2).
+//!
+//! A process does one thing after the other and blocks wherever it must; while one waits for its client or the disk, others
+//! run. There are as many connections in service as there are workers, and whoever else comes waits to be accepted.
+
+use std::io;
+use std::sync::Arc;
+
+use super::one_at_a_time::{Attendant, Bell, Port};
+use crate::config::Settings;
+use crate::control::Control;
+use crate::listeners::Share;
+use crate::service::Service;
+
+/// Serves as one of the processes, until drained, retired or stopped.
+///
+/// # Errors
+///
+/// The kernel gives no epoll or no timer.
+pub fn run(service: Service, listeners: Share, settings: &Settings, control: Arc<Control>) -> io::Result<()> {
+    let place = control.place();
+    Attendant::new(service, Port::all(listeners), settings, control, Bell::Own, place)?.run()
+}

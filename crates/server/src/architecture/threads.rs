@@ -1,0 +1,95 @@
+//! A kernel thread for each connection, out of a pool of threads made beforehand: the multi-threaded architecture (MT) of the
+//! papers' background sections, as Apache's worker module has it on Pthreads (Pariag et al. 2007, section 2; Harji et al. 2012,
+//! sections 2 and 5.2). One process has them all.
+//!
+//! Threads share the process's memory and descriptors, and nothing of what a request touches: each has its own counters,
+//! buffers and open-file table, so that none waits for another's lock. The tables are so much smaller than a process would
+//! have them that together they hold as many files.
+//!
+//! The process's first thread serves nobody. It hears the supervisor, and rings each thread's bell.
+
+use std::io;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::thread::{self, Builder, ScopedJoinHandle};
+
+use sys::event::Interest;
+use sys::poll;
+use sys::wake::Wake;
+
+use super::one_at_a_time::{Attendant, Bell, Port};
+use crate::config::Settings;
+use crate::control::{Control, Phase};
+use crate::crew::Crew;
+use crate::listeners::Share;
+use crate::service::Service;
+
+/// A thread's stack: many times what serving takes. Only what is touched takes memory.
+const STACK: usize = 512 << 10;
+
+/// How often the first thread looks whether the others have ended, once they shall.
+const ENDING_MS: u32 = 20;
+
+/// Serves with a thread for each of the services until all are drained, retired or stopped.
+///
+/// # Errors
+///
+/// There are not as many threads to be had.
+pub fn run(
+    services: Vec<Service>,
+    listeners: Share,
+    settings: &Settings,
+    control: &Arc<Control>,
+) -> io::Result<()> {
+    let ports = Port::all(listeners);
+    let crew = Crew::new(services.len())?;
+    let bells = (0..services.len()).map(|_| Wake::new().map(Arc::new)).collect::<io::Result<Vec<_>>>()?;
+    thread::scope(|scope| {
+        let mut threads = Vec::with_capacity(services.len());
+        for (number, (service, bell)) in services.into_iter().zip(&bells).enumerate() {
+            let (ports, control, place) = (ports.clone(), Arc::clone(control), (crew.clone(), number));
+            let bell = Bell::Rung(Arc::clone(bell));
+            let serve = move || Attendant::new(service, ports, settings, control, bell, place)?.run();
+            let thread = Builder::new().name(format!("serve-{number}")).stack_size(STACK);
+            match thread.spawn_scoped(scope, serve) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => fail(&format!("cannot start thread {number}: {error}")),
+            }
+        }
+        // The last thread to let go of a listener closes it.
+        drop(ports);
+        pass_on(control, &bells, &mut threads)
+    })
+}
+
+/// Rings all bells when the supervisor rings, until the last thread has ended.
+fn pass_on(
+    control: &Control,
+    bells: &[Arc<Wake>],
+    threads: &mut Vec<ScopedJoinHandle<'_, io::Result<()>>>,
+) -> io::Result<()> {
+    while !threads.is_empty() {
+        let wait = if control.phase() == Phase::Run { None } else { Some(ENDING_MS) };
+        let [event] = poll::wait_for([(control.as_fd(), Interest::READABLE)], wait)?;
+        if event.readable {
+            control.heed();
+            for bell in bells {
+                bell.wake()?;
+            }
+        }
+        for thread in threads.extract_if(.., |thread| thread.is_finished()) {
+            match thread.join() {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => fail(&format!("a thread ends: {error}")),
+                Err(_) => fail("a thread has panicked"),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A thread that fails takes the process along, which is started again: the others can't make up for it.
+fn fail(message: &str) -> ! {
+    tracing::error!("{message}");
+    std::process::abort()
+}

@@ -1,0 +1,213 @@
+//! An alarm that breaks off system calls which block for too long.
+//!
+//! A blocking `sendfile` comes back when everything is in the socket's buffer, which a client that takes nothing, or a byte
+//! now and then, puts off for as long as it likes; `SO_SNDTIMEO` (socket(7)) begins anew whenever some room appears. A
+//! signal does end the call: it gives what it has sent so far, or `EINTR` if that is nothing. So an alarm rings again and
+//! again while a thread makes such calls, and the thread looks whenever it has rung.
+
+use std::cell::Cell;
+use std::io;
+use std::mem::{MaybeUninit, zeroed};
+use std::ptr;
+use std::time::Duration;
+
+thread_local! {
+    /// How often this thread's alarm has rung. Constant at first and without a destructor, so that a signal handler may
+    /// touch it.
+    static RINGS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The signal, which nothing else in the program uses.
+const SIGNAL: libc::c_int = libc::SIGALRM;
+
+/// A timer of the thread that made it, which interrupts that thread's system calls each time that it rings. `timer_create(2)`,
+/// `CLOCK_MONOTONIC` and `SIGEV_THREAD_ID`.
+///
+/// A ring just before a call is noticed only after it: hence it rings again and again, and a call is broken off within
+/// two periods.
+#[derive(Debug)]
+pub struct Alarm {
+    timer: libc::timer_t,
+    period: Duration,
+    running: bool,
+    /// Rings that the caller has heard of.
+    heard: u32,
+}
+
+// SAFETY: any thread of the process may set and delete a timer; it goes on interrupting the thread that made it.
+unsafe impl Send for Alarm {}
+
+impl Alarm {
+    /// An alarm for the calling thread that does not ring yet; `period` is at least a microsecond.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` where there may be no more timers (`RLIMIT_SIGPENDING`, getrlimit(2)).
+    pub fn new(period: Duration) -> io::Result<Self> {
+        install_handler()?;
+        // SAFETY: all zero bytes are a valid sigevent, of which the fields that matter are set below.
+        let mut event: libc::sigevent = unsafe { zeroed() };
+        event.sigev_notify = libc::SIGEV_THREAD_ID;
+        event.sigev_signo = SIGNAL;
+        // SAFETY: takes nothing and cannot fail.
+        event.sigev_notify_thread_id = unsafe { libc::gettid() };
+        let mut timer = MaybeUninit::uninit();
+        // SAFETY: both pointers are valid for the call, and success initialises the timer.
+        let timer = unsafe {
+            if libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, timer.as_mut_ptr()) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            timer.assume_init()
+        };
+        let heard = RINGS.get();
+        Ok(Self { timer, period, running: false, heard })
+    }
+
+    /// Rings after a period from now and after each period from then on. Nothing if it does so already.
+    /// `timer_settime(2)`.
+    #[inline]
+    pub fn start(&mut self) {
+        if !self.running {
+            self.running = true;
+            self.set(self.period);
+        }
+    }
+
+    /// Rings no more. Nothing if it does not. `timer_settime(2)`.
+    #[inline]
+    pub fn stop(&mut self) {
+        if self.running {
+            self.running = false;
+            self.set(Duration::ZERO);
+        }
+    }
+
+    /// Whether it will ring.
+    pub fn is_running(&self) -> bool {
+        self.running
+    }
+
+    /// Whether it has rung since this was last asked.
+    #[inline]
+    pub fn has_rung(&mut self) -> bool {
+        let rings = RINGS.get();
+        std::mem::replace(&mut self.heard, rings) != rings
+    }
+
+    fn set(&self, period: Duration) {
+        let time = libc::timespec {
+            tv_sec: period.as_secs() as libc::time_t,
+            tv_nsec: libc::c_long::from(period.subsec_nanos()),
+        };
+        let times = libc::itimerspec { it_interval: time, it_value: time };
+        // SAFETY: the timer lives as long as `self`, and the times are valid for the call, which cannot fail then.
+        unsafe { libc::timer_settime(self.timer, 0, &raw const times, ptr::null_mut()) };
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        // SAFETY: the timer was made by `new` and is not used any more.
+        unsafe { libc::timer_delete(self.timer) };
+    }
+}
+
+/// Without `SA_RESTART`, or the kernel would go on with an interrupted call by itself. sigaction(2).
+fn install_handler() -> io::Result<()> {
+    let handler: extern "C" fn(libc::c_int) = ring;
+    // SAFETY: all zero bytes are a valid sigaction with no flags and an empty mask; the handler touches nothing but a
+    // thread-local integer that needs no initialisation.
+    unsafe {
+        let mut action: libc::sigaction = zeroed();
+        action.sa_sigaction = handler as libc::sighandler_t;
+        if libc::sigaction(SIGNAL, &raw const action, ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+extern "C" fn ring(_: libc::c_int) {
+    RINGS.set(RINGS.get().wrapping_add(1));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Seek as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd as _;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Instant;
+
+    use super::*;
+    use crate::socket;
+
+    const PERIOD: Duration = Duration::from_millis(20);
+
+    #[test]
+    fn rings_while_it_runs_and_not_after() {
+        let mut alarm = Alarm::new(PERIOD).unwrap();
+        std::thread::sleep(3 * PERIOD);
+        assert!(!alarm.has_rung() && !alarm.is_running());
+        alarm.start();
+        let began = Instant::now();
+        for _ in 0..2 {
+            while !alarm.has_rung() {
+                assert!(began.elapsed() < Duration::from_secs(10));
+                std::thread::sleep(PERIOD);
+            }
+        }
+        alarm.stop();
+        alarm.has_rung();
+        std::thread::sleep(3 * PERIOD);
+        assert!(!alarm.has_rung());
+    }
+
+    #[test]
+    fn other_threads_are_not_disturbed() {
+        let mut alarm = Alarm::new(PERIOD).unwrap();
+        alarm.start();
+        std::thread::spawn(|| {
+            let mut other = Alarm::new(Duration::from_hours(1)).unwrap();
+            std::thread::sleep(3 * PERIOD);
+            assert!(!other.has_rung());
+        })
+        .join()
+        .unwrap();
+    }
+
+    /// A client that takes a byte now and then keeps a blocking send from ending, but not from being broken off.
+    #[test]
+    fn breaks_off_a_send_that_a_trickling_client_draws_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![b'x'; 32 << 20]).unwrap();
+        file.rewind().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let trickle = std::thread::spawn(move || {
+            let mut client = client;
+            while !told.load(Ordering::Relaxed) {
+                client.read_exact(&mut [0]).unwrap();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let mut alarm = Alarm::new(PERIOD).unwrap();
+        alarm.start();
+        let (mut offset, began) = (0, Instant::now());
+        for _ in 0..5 {
+            match socket::send_file(server.as_fd(), &file, &mut offset, 32 << 20) {
+                Ok(count) => assert!(count > 0),
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::Interrupted),
+            }
+            assert!(alarm.has_rung());
+        }
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+        assert!(offset < 32 << 20);
+        stop.store(true, Ordering::Relaxed);
+        trickle.join().unwrap();
+    }
+}

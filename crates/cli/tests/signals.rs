@@ -5,7 +5,11 @@ mod support;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::ExitCode;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -28,6 +32,8 @@ const TESTS: &[Test] = tests![
     reload_of_what_is_wrong,
     reload_keeps_connections,
     reload_of_listeners,
+    upgrade,
+    upgrade_to_what_does_not_work,
     nobody_reads_what_it_says,
     reopened_logs,
     port_in_use,
@@ -312,6 +318,86 @@ fn reload_of_listeners(variant: &Variant) {
     eventually("the first address is closed", || TcpStream::connect(first).is_err());
     assert_eq!(one(second, request("GET", "/hello.txt", &[])).text(), HELLO);
     assert_eq!(old.get("/hello.txt").text(), HELLO);
+}
+
+/// A server that runs from a file of its own, which can be replaced.
+fn from_a_file(variant: &Variant) -> (Server, PathBuf) {
+    let setup = Setup::new(variant).file("big.bin", pattern(6, BIG));
+    let program = setup.directory().join("sluice");
+    fs::copy(env!("CARGO_BIN_EXE_sluice"), &program).expect("a copy");
+    let usual = setup.command();
+    let mut command = Command::new(&program);
+    command.args(usual.get_args()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    (setup.start_as(command), program)
+}
+
+/// The file is replaced by another in one step, as package managers do.
+fn replace(program: &Path, by: impl AsRef<[u8]>) {
+    let new = program.with_extension("new");
+    fs::write(&new, by).expect("a file");
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).expect("it can be run");
+    fs::rename(&new, program).expect("it can be replaced");
+}
+
+/// While clients come and go, the process becomes another program, twice: with its id, without a refused connection, and
+/// without harm to a reply under way.
+fn upgrade(variant: &Variant) {
+    let (mut server, program) = from_a_file(variant);
+    let mut slow = Client::connect_narrow(server.address);
+    slow.ask("GET", "/big.bin", &[]);
+    let beginning = slow.read_raw(1000).expect("a beginning");
+    slow.unread(beginning);
+    let address = server.address;
+    let stop = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..2)
+        .map(|_| {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || {
+                let mut replies = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    assert_eq!(one(address, request("GET", "/hello.txt", &[])).text(), HELLO);
+                    replies += 1;
+                }
+                replies
+            })
+        })
+        .collect();
+    for times in 0..2 {
+        let before = server.workers();
+        replace(&program, fs::read(env!("CARGO_BIN_EXE_sluice")).expect("a program"));
+        let running = || fs::read_link(format!("/proc/{}/exe", server.pid())).expect("a process");
+        assert_ne!(running(), program, "its file is gone");
+        server.signal(Signal::USR2);
+        eventually("it runs the new file", || running() == program);
+        eventually("it says again where it listens", || {
+            server.stderr().iter().filter(|line| line.starts_with("status on ")).count() == times + 2
+        });
+        assert!(server.workers().iter().all(|pid| !before.contains(pid)), "the workers are others");
+    }
+    stop.store(true, Ordering::Relaxed);
+    for client in clients {
+        assert!(client.join().expect("every connection was served") > 0);
+    }
+    let body = slow.reply().body;
+    assert!(body == pattern(6, BIG), "{} bytes", body.len());
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit_code(), Some(0), "the workers of all three have ended");
+}
+
+/// What can't be run, or does not take the settings, is not run.
+fn upgrade_to_what_does_not_work(variant: &Variant) {
+    let (mut server, program) = from_a_file(variant);
+    for (file, why) in
+        [("#!/bin/sh\necho no such luck >&2\nexit 3\n", "no such luck"), ("nonsense", "can't be run")]
+    {
+        replace(&program, file);
+        server.signal(Signal::USR2);
+        server.wait_for_line(|line| line.contains("not upgraded") && line.contains(why));
+        assert_eq!(server.get("/hello.txt").text(), HELLO);
+        assert!(server.status()["total"]["requests"].as_u64() > Some(0));
+    }
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit_code(), Some(0));
 }
 
 /// Whoever started it has closed the other end of its standard error.

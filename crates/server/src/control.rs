@@ -79,7 +79,7 @@ impl Control {
     ///
     /// The kernel has no such notice.
     pub fn attend(&self) -> io::Result<()> {
-        signal::wake_on(Signal::Terminate, &self.wake)?;
+        signal::wake_on(&[Signal::Terminate, Signal::User2], &self.wake)?;
         process::signal_at_end_of_parent(Signal::Terminate)?;
         self.wake.wake()
     }
@@ -130,12 +130,14 @@ impl Control {
         let _ = self.wake.wake();
     }
 
-    /// In a worker: forgets wake-ups so far, and notices the end of the supervisor. Look at everything else after this,
-    /// not before.
+    /// In a worker: forgets wake-ups so far, and notices the end of the supervisor, or a signal from one that has become
+    /// another program and does not have these words. Look at everything else after this, not before.
     pub fn heed(&self) {
         let _ = self.wake.clear();
-        if self.is_orphaned() {
+        if self.is_orphaned() || signal::has_arrived(Signal::Terminate) {
             self.words.phase.fetch_max(Phase::Drain as u8, Ordering::Release);
+        } else if signal::has_arrived(Signal::User2) {
+            self.words.phase.fetch_max(Phase::Retire as u8, Ordering::Release);
         }
     }
 

@@ -105,6 +105,16 @@ impl Listener {
         Ok(Self { socket, owner: std::process::id(), asked: Some(asked.clone()), address })
     }
 
+    /// Takes over a socket that this process opened when it was another program.
+    ///
+    /// # Errors
+    ///
+    /// It has no address.
+    pub fn adopt(socket: OwnedFd, asked: Option<ListenAddress>) -> io::Result<Self> {
+        let address = local_address(&socket)?;
+        Ok(Self { socket, owner: std::process::id(), asked, address })
+    }
+
     /// Closes it in this process, whoever still holds it here. A worker came with copies of all that the supervisor holds.
     pub fn close(&self) {
         if let Err(error) = socket::vacate(self) {

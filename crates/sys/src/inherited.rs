@@ -3,9 +3,10 @@
 //! The descriptors are those from 3 on, `LISTEN_FDS` says how many, `LISTEN_PID` to whom, `LISTEN_FDNAMES` what they
 //! are called.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::io;
-use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 
@@ -41,7 +42,7 @@ pub fn take() -> io::Result<Vec<Inherited>> {
         return Err(invalid("LISTEN_FDS", &count));
     };
     let names = names.map_or(Vec::new(), |names| names.split(':').map(str::to_owned).collect());
-    forget_variables()?;
+    forget(&VARIABLES)?;
 
     // All or nothing: whether they are open is seen before any is owned.
     for number in FIRST..FIRST + count {
@@ -58,18 +59,62 @@ pub fn take() -> io::Result<Vec<Inherited>> {
         .collect())
 }
 
+/// Keeps descriptors open across exec(2), and gives the value of a variable with which [`take_handed_on`] finds them there.
+///
+/// # Errors
+///
+/// `EBADF` only.
+pub fn hand_on(descriptors: &[BorrowedFd<'_>]) -> io::Result<String> {
+    for descriptor in descriptors {
+        fcntl_setfd(descriptor, FdFlags::empty())?;
+    }
+    let numbers: Vec<_> = descriptors.iter().map(|descriptor| descriptor.as_raw_fd().to_string()).collect();
+    Ok(numbers.join(","))
+}
+
+/// Takes [`hand_on`] back, where nobody was executed.
+///
+/// # Errors
+///
+/// `EBADF` only.
+pub fn keep(descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    descriptors.iter().try_for_each(|descriptor| Ok(fcntl_setfd(descriptor, FdFlags::CLOEXEC)?))
+}
+
+/// Takes the descriptors that this process handed on to itself before it executed this program, in their order, and
+/// removes the variable. `None` where there is none.
+///
+/// # Errors
+///
+/// As of [`take`].
+pub fn take_handed_on(variable: &str) -> io::Result<Option<Vec<OwnedFd>>> {
+    let Ok(value) = env::var(variable) else { return Ok(None) };
+    forget(&[variable])?;
+    let numbers = value.split(',').filter(|number| !number.is_empty());
+    let numbers: Vec<RawFd> = numbers.map(|number| parse(variable, number)).collect::<io::Result<_>>()?;
+    let distinct: BTreeSet<_> = numbers.iter().collect();
+    if distinct.len() != numbers.len() || numbers.iter().any(|&number| number < FIRST) {
+        return Err(invalid(variable, &value));
+    }
+    // All or nothing, as above.
+    numbers.iter().try_for_each(|&number| close_on_exec(number))?;
+    // SAFETY: they are open, named once each, and owned by nobody: this program has opened nothing yet that would be kept open
+    // across exec, and the variable that names them is gone.
+    Ok(Some(numbers.into_iter().map(|number| unsafe { OwnedFd::from_raw_fd(number) }).collect()))
+}
+
 fn close_on_exec(number: RawFd) -> io::Result<()> {
     // SAFETY: it is not kept; a number that is not open makes the call fail.
     let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
     Ok(fcntl_setfd(descriptor, FdFlags::CLOEXEC)?)
 }
 
-fn forget_variables() -> io::Result<()> {
+fn forget(variables: &[&str]) -> io::Result<()> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         let message = "inherited sockets must be taken before threads are started";
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
     }
-    for name in VARIABLES {
+    for name in variables {
         // SAFETY: this is the process's only thread, so nobody reads the environment meanwhile.
         unsafe { env::remove_var(name) };
     }

@@ -1,8 +1,10 @@
 //! What a process may use and who it is: descriptor limit, CPUs, user and group; and the processes that it forks.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr;
 use std::time::Duration;
 
@@ -172,6 +174,41 @@ pub fn reap() -> io::Result<Option<(u32, Ended)>> {
 pub fn kill(child: u32) -> io::Result<()> {
     // SAFETY: takes numbers only.
     check(unsafe { libc::kill(child as libc::pid_t, libc::SIGKILL) })
+}
+
+/// Sends a signal to a child. One that has ended and not been [`reap`]ed yet takes no notice. kill(2).
+pub fn send(child: u32, signal: crate::signal::Signal) -> io::Result<()> {
+    // SAFETY: takes numbers only.
+    check(unsafe { libc::kill(child as libc::pid_t, signal.number()) })
+}
+
+/// Has this process go on as another program, with these arguments (the first is its name) and these variables. Blocked
+/// signals stay blocked, so that none is lost meanwhile. execve(2).
+///
+/// Gives the error if that fails; otherwise it does not return.
+pub fn execute(program: &Path, arguments: &[OsString], variables: &[(OsString, OsString)]) -> io::Error {
+    fn text(parts: &[&OsStr]) -> io::Result<CString> {
+        let bytes: Vec<u8> = parts.iter().flat_map(|part| part.as_bytes()).copied().collect();
+        CString::new(bytes).map_err(io::Error::from)
+    }
+    let text_of = |argument: &OsString| text(&[argument]);
+    let variable = |(name, value): &(OsString, OsString)| text(&[name, OsStr::new("="), value]);
+    let texts = || -> io::Result<(CString, Vec<CString>, Vec<CString>)> {
+        let arguments = arguments.iter().map(text_of).collect::<io::Result<_>>()?;
+        let variables = variables.iter().map(variable).collect::<io::Result<_>>()?;
+        Ok((text(&[program.as_os_str()])?, arguments, variables))
+    };
+    let (program, arguments, variables) = match texts() {
+        Ok(texts) => texts,
+        Err(error) => return error,
+    };
+    let pointers = |texts: &[CString]| -> Vec<*const libc::c_char> {
+        texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (argument_pointers, variable_pointers) = (pointers(&arguments), pointers(&variables));
+    // SAFETY: a text and two lists of texts, each list ended by a null, that live through the call.
+    unsafe { libc::execve(program.as_ptr(), argument_pointers.as_ptr(), variable_pointers.as_ptr()) };
+    io::Error::last_os_error()
 }
 
 /// Has the kernel send a signal to this process when its parent ends. prctl(2), `PR_SET_PDEATHSIG`.

@@ -7,7 +7,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, IntoRawFd};
 use std::ptr;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::wake::Wake;
@@ -141,24 +141,35 @@ pub fn ignore_broken_pipe() -> io::Result<()> {
     Ok(())
 }
 
-/// Wakes `wake` whenever `signal` arrives from now on, and lets the signal through to the calling thread. sigaction(2).
+/// Wakes `wake` whenever one of `signals` arrives from now on, and lets them through to the calling thread; which came is
+/// told by [`has_arrived`]. sigaction(2).
 ///
-/// There is one such signal in a process; the last call holds.
-pub fn wake_on(signal: Signal, wake: &Wake) -> io::Result<()> {
+/// There is one wake-up of this kind in a process; that of the last call holds.
+pub fn wake_on(signals: &[Signal], wake: &Wake) -> io::Result<()> {
     // A duplicate that is never closed: the handler may run at any time.
     let descriptor = wake.as_fd().try_clone_to_owned()?.into_raw_fd();
     WOKEN.store(descriptor, Ordering::Release);
     let handler: extern "C" fn(libc::c_int) = write_to_woken;
-    // SAFETY: the handler makes one async-signal-safe call (signal-safety(7)) and leaves errno as it was.
-    if unsafe { libc::signal(signal.number(), handler as libc::sighandler_t) } == libc::SIG_ERR {
-        return Err(io::Error::last_os_error());
+    for signal in signals {
+        // SAFETY: the handler changes an atomic, makes one async-signal-safe call (signal-safety(7)) and leaves errno as it was.
+        if unsafe { libc::signal(signal.number(), handler as libc::sighandler_t) } == libc::SIG_ERR {
+            return Err(io::Error::last_os_error());
+        }
     }
-    SignalSet::new(&[signal]).unblock()
+    SignalSet::new(signals).unblock()
+}
+
+/// Whether a signal that [`wake_on`] was told of has come since this process began.
+pub fn has_arrived(signal: Signal) -> bool {
+    ARRIVED.load(Ordering::Acquire) & (1 << signal.number()) != 0
 }
 
 static WOKEN: AtomicI32 = AtomicI32::new(-1);
+/// A bit for each signal's number.
+static ARRIVED: AtomicU64 = AtomicU64::new(0);
 
-extern "C" fn write_to_woken(_: libc::c_int) {
+extern "C" fn write_to_woken(number: libc::c_int) {
+    ARRIVED.fetch_or(1 << number, Ordering::Release);
     let one = 1_u64.to_ne_bytes();
     // SAFETY: the place of this thread's errno; writing takes bytes that live through the call. A number that is no
     // descriptor is an error that concerns nobody.
@@ -208,8 +219,9 @@ mod tests {
         SignalSet::new(&[Signal::User2]).block().unwrap();
         raise(Signal::User2);
         assert!(!wake.clear().unwrap());
-        wake_on(Signal::User2, &wake).unwrap();
+        wake_on(&[Signal::User2], &wake).unwrap();
         assert!(wake.clear().unwrap(), "one that was pending");
+        assert!(has_arrived(Signal::User2) && !has_arrived(Signal::Hangup));
         raise(Signal::User2);
         assert!(wake.clear().unwrap());
     }

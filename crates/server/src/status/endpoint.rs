@@ -6,7 +6,7 @@
 //! those.
 
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -84,6 +84,11 @@ impl Endpoint {
         Ok(Self { listener, address })
     }
 
+    /// Takes over a socket that was bound before.
+    pub fn adopt(listener: OwnedFd, address: StatusAddress) -> Self {
+        Self { listener, address }
+    }
+
     /// Where it is, with the port that the kernel chose for port 0.
     pub fn address(&self) -> &StatusAddress {
         &self.address
@@ -109,6 +114,12 @@ impl Endpoint {
             // If it is gone already, so much the better.
             let _ = std::fs::remove_file(path);
         }
+    }
+}
+
+impl AsFd for Endpoint {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
     }
 }
 

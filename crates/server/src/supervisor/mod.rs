@@ -13,6 +13,7 @@
 //! is wanted, so no client in its queue is ever lost with a worker.
 
 mod status_process;
+mod upgrade;
 mod worker;
 mod workers;
 
@@ -24,13 +25,14 @@ use sys::process;
 use sys::signal::{self, Signal, SignalSet};
 
 use self::status_process::StatusProcess;
+use self::upgrade::{Estate, Program};
 use self::workers::Workers;
 use crate::access_log::Writer;
 use crate::config::{Architecture, ConfigError, ListenAddress, Settings, Source};
 use crate::content::{Content, ContentError};
 use crate::control::Phase;
 use crate::error_log;
-use crate::listeners::{self, Listeners};
+use crate::listeners::{self, Listener, Listeners};
 use crate::status::Endpoint;
 
 /// A server could not start, or stopped working.
@@ -54,6 +56,9 @@ pub enum RunError {
     /// The document root can't be opened.
     #[error(transparent)]
     Content(#[from] ContentError),
+    /// The program goes on as it was.
+    #[error(transparent)]
+    NotUpgraded(#[from] upgrade::NotUpgraded),
     /// A step that needs the kernel's consent failed.
     #[error("cannot {step}: {source}")]
     System {
@@ -82,17 +87,16 @@ const PATIENCE: Duration = Duration::from_secs(3);
 ///
 /// The server can't start, or workers don't live.
 pub fn run(source: Source) -> Result<(), RunError> {
-    let settings = source.load()?;
+    let mut settings = source.load()?;
     error_log::init(&settings.error_log, settings.log_level)?;
     signal::ignore_broken_pipe().map_err(failed("ignore SIGPIPE"))?;
     process::raise_descriptor_limit().map_err(failed("raise the descriptor limit"))?;
 
-    let listeners = listeners::open_all(&settings)?;
-    let endpoint = settings.status.as_ref().map(Endpoint::bind).transpose()?;
-    if let Some(user) = &settings.user {
-        process::drop_privileges(user, settings.group.as_deref())
-            .map_err(failed(&format!("become user {user}")))?;
-    }
+    let program = Program::of_this_process().map_err(failed("find this program's file"))?;
+    let (estate, retiring) = match Estate::take().map_err(failed("take over from the program before"))? {
+        Some(estate) => take_over(estate, &mut settings),
+        None => (open(&settings)?, Listeners::new()),
+    };
     if let Some(cpus) = &settings.cpus {
         process::pin_to_cpus(cpus).map_err(failed(&format!("run on CPUs {cpus:?} alone")))?;
     }
@@ -104,25 +108,61 @@ pub fn run(source: Source) -> Result<(), RunError> {
         Signal::Quit,
         Signal::Terminate,
         Signal::User1,
+        Signal::User2,
         Signal::Child,
     ]);
     signals.block().map_err(failed("block signals"))?;
-    let workers = Workers::new().map_err(failed("share memory"))?;
+    let workers = Workers::new(estate.workers).map_err(failed("share memory"))?;
     let mut supervisor = Supervisor {
         source,
+        program,
         settings,
-        listeners,
+        listeners: estate.listeners,
         workers,
-        endpoint,
+        endpoint: estate.endpoint,
         status: None,
         started: SystemTime::now(),
         phase: Phase::Run,
         deadline: None,
         timely: true,
     };
-    supervisor.start_generation(Listeners::new())?;
+    supervisor.start_generation(retiring)?;
     supervisor.announce();
     supervisor.supervise(&signals)
+}
+
+/// Opens what the server listens on, and gives up the privileges that it took.
+fn open(settings: &Settings) -> Result<Estate, RunError> {
+    let listeners = listeners::open_all(settings)?;
+    let endpoint = settings.status.as_ref().map(Endpoint::bind).transpose()?;
+    if let Some(user) = &settings.user {
+        process::drop_privileges(user, settings.group.as_deref())
+            .map_err(failed(&format!("become user {user}")))?;
+    }
+    Ok(Estate { listeners, endpoint, workers: Vec::new() })
+}
+
+/// Goes on with what the program before has left, and with what else the settings ask for, if it can be had.
+/// Second: the listeners that nobody wants any more.
+fn take_over(mut estate: Estate, settings: &mut Settings) -> (Estate, Listeners) {
+    match listeners::reopen(&estate.listeners, settings) {
+        Ok(listeners) => {
+            let before = std::mem::replace(&mut estate.listeners, listeners);
+            let retiring = given_up(&before, &estate.listeners);
+            (estate, retiring)
+        }
+        Err(error) => {
+            tracing::error!("the listeners stay as they were: {error}");
+            settings.copies = estate.listeners.len();
+            (estate, Listeners::new())
+        }
+    }
+}
+
+/// Those of `before` that are not among `now`.
+fn given_up(before: &[Listeners], now: &[Listeners]) -> Listeners {
+    let goes_on = |old: &&Arc<Listener>| now.iter().flatten().any(|new| Arc::ptr_eq(new, old));
+    before.iter().flatten().filter(|old| !goes_on(old)).cloned().collect()
 }
 
 /// Connections that one worker may have open at once: its part of the setting, and in any case what the descriptor limit has
@@ -151,6 +191,7 @@ fn try_out(settings: &Settings) -> Result<(), RunError> {
 /// Who starts, watches and ends everything else.
 struct Supervisor {
     source: Source,
+    program: Program,
     settings: Settings,
     /// Of each copy.
     listeners: Vec<Listeners>,
@@ -181,6 +222,7 @@ impl Supervisor {
                 Some(Signal::Terminate | Signal::Interrupt | Signal::Quit) => self.end(),
                 Some(Signal::Hangup) => self.reload(),
                 Some(Signal::User1) => self.reopen_logs(),
+                Some(Signal::User2) => self.upgrade(),
                 Some(_) | None => {}
             }
             self.reap()?;
@@ -280,11 +322,37 @@ impl Supervisor {
         }
         (settings.copies, settings.copies_by) = (self.settings.copies, self.settings.copies_by);
         let listeners = listeners::reopen(&self.listeners, &settings)?;
-        let goes_on = |old: &_| listeners.iter().flatten().any(|new| Arc::ptr_eq(new, old));
-        let retiring = self.listeners.iter().flatten().filter(|old| !goes_on(old)).cloned().collect();
+        let retiring = given_up(&self.listeners, &listeners);
         self.listeners = listeners;
         self.settings = settings;
         self.start_generation(retiring)
+    }
+
+    /// Goes on as the program that its file holds by now, if that takes the settings.
+    fn upgrade(&mut self) {
+        if self.phase != Phase::Run {
+            return;
+        }
+        if let Err(error) = self.try_upgrade() {
+            tracing::error!("not upgraded: {error}");
+        }
+    }
+
+    fn try_upgrade(&mut self) -> Result<(), RunError> {
+        self.program.check()?;
+        if let Some(status) = self.status.take() {
+            status.stop();
+        }
+        tracing::info!("going on as the program that the file holds now");
+        let estate = Estate {
+            listeners: self.listeners.clone(),
+            endpoint: self.endpoint.take(),
+            workers: self.workers.pids(),
+        };
+        let error = self.program.execute(&estate);
+        self.endpoint = estate.endpoint;
+        self.start_status_process()?;
+        Err(error.into())
     }
 
     fn reopen_logs(&self) {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use sys::process::{self, Ended};
 use sys::shared::Shared;
+use sys::signal::Signal;
 
 use super::{url, worker};
 use crate::config::Settings;
@@ -25,6 +26,8 @@ pub(super) struct Workers {
     serving: Vec<Place>,
     /// Those that finish what they began before a reload.
     retired: Vec<Place>,
+    /// Those that another program forked before it became this one. They can only be sent signals.
+    adopted: Vec<u32>,
     /// What workers that are gone have counted.
     past: &'static Counters,
     /// Blocks that nobody counts in.
@@ -62,10 +65,11 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 const HOPELESS: u32 = 5;
 
 impl Workers {
-    /// None at first.
-    pub(super) fn new() -> io::Result<Self> {
+    /// None at first but those of the program before.
+    pub(super) fn new(adopted: Vec<u32>) -> io::Result<Self> {
         let past = Shared::<Counters>::new()?.leak();
-        Ok(Self { serving: Vec::new(), retired: Vec::new(), past, spare: Vec::new(), lived: false })
+        let (serving, retired, spare) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { serving, retired, adopted, past, spare, lived: false })
     }
 
     /// Starts a generation and has the one before it retire. `copies` are the listeners of each copy; `retiring`, what
@@ -98,6 +102,7 @@ impl Workers {
         for place in &self.serving {
             place.control.enter(Phase::Retire);
         }
+        self.send_adopted(Signal::User2);
         self.retired.append(&mut self.serving);
         self.serving = next;
         self.clear_away();
@@ -106,6 +111,10 @@ impl Workers {
 
     /// Takes notice of the end of a worker; false if it is none.
     pub(super) fn note_end(&mut self, pid: u32, how: Ended, phase: Phase) -> bool {
+        if let Some(at) = self.adopted.iter().position(|&adopted| adopted == pid) {
+            self.adopted.swap_remove(at);
+            return true;
+        }
         let all = self.serving.iter_mut().chain(&mut self.retired);
         let Some(place) = all.into_iter().find(|place| place.is(pid)) else { return false };
         let State::Runs { since, .. } = place.state else { return false };
@@ -155,6 +164,12 @@ impl Workers {
 
     /// Has all workers move on to a later phase.
     pub(super) fn enter(&mut self, phase: Phase) {
+        match phase {
+            Phase::Run => {}
+            Phase::Retire => self.send_adopted(Signal::User2),
+            Phase::Drain => self.send_adopted(Signal::Terminate),
+            Phase::Stop => self.kill_adopted(),
+        }
         for place in self.all() {
             place.control.enter(phase);
         }
@@ -169,8 +184,18 @@ impl Workers {
         self.all().for_each(|place| place.control.reopen_logs());
     }
 
+    /// Those that run.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        let pid = |place: &Place| match place.state {
+            State::Runs { pid, .. } => Some(pid),
+            State::Restarts { .. } | State::Gone => None,
+        };
+        self.all().filter_map(pid).chain(self.adopted.iter().copied()).collect()
+    }
+
     /// Ends all workers that have not ended.
     pub(super) fn kill(&self) {
+        self.kill_adopted();
         for place in self.all() {
             if let State::Runs { pid, .. } = place.state {
                 tracing::error!("worker {} (process {pid}) does not end, and is killed", place.number);
@@ -181,7 +206,7 @@ impl Workers {
 
     /// Whether all have ended.
     pub(super) fn are_gone(&self) -> bool {
-        self.all().all(|place| matches!(place.state, State::Gone))
+        self.adopted.is_empty() && self.all().all(|place| matches!(place.state, State::Gone))
     }
 
     /// What the status endpoint tells.
@@ -218,6 +243,15 @@ impl Workers {
             }
             !gone
         });
+    }
+
+    fn send_adopted(&self, signal: Signal) {
+        // One that has ended will be reaped.
+        self.adopted.iter().for_each(|&pid| drop(process::send(pid, signal)));
+    }
+
+    fn kill_adopted(&self) {
+        self.adopted.iter().for_each(|&pid| drop(process::kill(pid)));
     }
 
     fn all(&self) -> impl Iterator<Item = &Place> {

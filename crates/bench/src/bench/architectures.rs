@@ -93,6 +93,7 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
     let begun = options.experiment.begin("architectures", options.slowness.duty(), lengths)?;
     let site = &begun.site;
     let settings = json!({
+        "builds": begun.builds,
         "directories": options.directories,
         "sessions": options.sessions,
         "seconds": options.seconds,

@@ -117,6 +117,7 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
         others: options.others,
     };
     let settings = json!({
+        "builds": begun.builds,
         "bounds": bounds,
         "directories": options.directories,
         "sessions": options.sessions,

@@ -1,5 +1,7 @@
 //! What all experiments take on the command line, and what they do before they begin and while they go on.
 
+use std::fs;
+use std::hash::{DefaultHasher, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -65,6 +67,8 @@ impl Slowness {
 pub(crate) struct Begun {
     pub(crate) site: Site,
     pub(crate) journal: PathBuf,
+    /// Which builds of server and generator take part: figures of others don't belong into the same journal.
+    pub(crate) builds: [String; 2],
     // The directory goes before the janitor, which waits for the end.
     _scratch: tempfile::TempDir,
     _janitor: Janitor,
@@ -99,7 +103,8 @@ impl Experiment {
             timeout: lengths.timeout,
         };
         let journal = self.journal.clone().unwrap_or_else(|| self.data.join(format!("{name}.jsonl")));
-        Ok(Begun { site, journal, _scratch: scratch, _janitor: janitor })
+        let builds = [build(&site.sluice)?, build(&site.sluicelab)?];
+        Ok(Begun { site, journal, builds, _scratch: scratch, _janitor: janitor })
     }
 
     pub(crate) fn machine(&self) -> Machine {
@@ -109,6 +114,13 @@ impl Experiment {
 
 fn executable(path: &Path) -> Result<PathBuf> {
     path.canonicalize().with_context(|| format!("no program at {} (cargo build --release)", path.display()))
+}
+
+/// What tells one build of a program from another: a hash of its bytes.
+fn build(path: &Path) -> Result<String> {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&fs::read(path)?);
+    Ok(format!("{:016x}", hasher.finish()))
 }
 
 /// Those of `variants` that the server runs.

@@ -69,6 +69,7 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
     begun.site = on_two_cpus(begun.site)?;
     let site = &begun.site;
     let settings = json!({
+        "builds": begun.builds,
         "directories": options.directories,
         "sessions": options.sessions,
         "seconds": options.seconds,

@@ -107,6 +107,7 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
     let begun = options.experiment.begin("sweep", options.slowness.duty(), lengths)?;
     let site = &begun.site;
     let settings = json!({
+        "builds": begun.builds,
         "servers": options.server,
         "backlog": options.backlog,
         "directories": options.directories,

@@ -52,9 +52,9 @@ pub(crate) struct Options {
     quick: bool,
 }
 
-/// Each with the number of workers that suits one CPU and files in memory; a process or thread for each connection has a pool
-/// that is larger than the fixed number of sessions.
-const SERVERS: [&str; 12] = [
+/// Each with the number of workers that suits one CPU and files in memory; of processes and threads for connections, whose sends
+/// always block, there are more than the fixed number of sessions.
+const SERVERS: [&str; 11] = [
     "sped: --architecture=sped --backlog=128",
     "sped, accept limit 10: --architecture=sped --accept-limit=10 --backlog=128",
     "sped, accept limit auto: --architecture=sped --accept-limit=auto --backlog=128",
@@ -66,7 +66,6 @@ const SERVERS: [&str; 12] = [
     "threads: --architecture=threads --workers=128 --backlog=128",
     "symped, blocking: --architecture=symped --workers=2 --send=blocking --backlog=128",
     "shared-symped, blocking: --architecture=shared-symped --workers=2 --send=blocking --backlog=128",
-    "threads, blocking: --architecture=threads --workers=128 --send=blocking --backlog=128",
 ];
 
 /// The cases of the table.

@@ -141,6 +141,16 @@ pub fn ignore_broken_pipe() -> io::Result<()> {
     Ok(())
 }
 
+/// Has the kernel tell of children that end, by `SIGCHLD` and waitpid(2), although whoever started this program may have
+/// ignored that signal: a program inherits it, and its children would vanish without a trace (waitpid(2), "NOTES").
+pub fn notice_children() -> io::Result<()> {
+    // SAFETY: the usual disposition installs no handler.
+    if unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) } == libc::SIG_ERR {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// Wakes `wake` whenever one of `signals` arrives from now on, and lets them through to the calling thread; which came is
 /// told by [`has_arrived`]. sigaction(2).
 ///

@@ -322,16 +322,14 @@ impl EventLoop {
     /// is ever sent to a connection that closes.
     fn retire(&mut self) {
         self.ending = Ending::Retired;
-        // Where this process alone was woken for what waits, nobody else would look.
-        for at in 0..self.ports.len() {
-            while let Ok((socket, peer)) = self.service.accept(&self.ports[at].listener) {
+        for port in std::mem::take(&mut self.ports) {
+            // Others have the same socket open, so closing it here would not end its registration.
+            self.events.remove_if(port.listener.as_fd(), port.registration);
+            // From here on others are woken. For what came before, it may have been this process alone.
+            while let Ok((socket, peer)) = self.service.accept(&port.listener) {
                 self.service.counters.accept_phase(1);
                 self.open(socket, peer);
             }
-        }
-        for port in self.ports.drain(..) {
-            // Others have the same socket open, so closing it here would not end its registration.
-            self.events.remove_if(port.listener.as_fd(), port.registration);
             port.listener.close();
         }
         self.say_close_from_now_on();

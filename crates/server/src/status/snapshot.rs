@@ -164,7 +164,9 @@ impl Sources {
         loop {
             let done: Vec<bool> =
                 self.workers.iter().zip(&asked).map(|(w, &asked)| w.counters.census.is_done(asked)).collect();
-            if !done.contains(&false) || began.elapsed() >= CENSUS_PATIENCE {
+            let pid = |worker: &WorkerSource| worker.counters.pid.load(Ordering::Relaxed);
+            let all = self.workers.iter().zip(&done).all(|(worker, &done)| done || pid(worker) == 0);
+            if all || began.elapsed() >= CENSUS_PATIENCE {
                 return done;
             }
             std::thread::sleep(Duration::from_millis(1));

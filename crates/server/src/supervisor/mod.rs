@@ -26,7 +26,7 @@ use sys::signal::{self, Signal, SignalSet};
 
 use self::status_process::StatusProcess;
 use self::upgrade::{Estate, Program};
-use self::workers::Workers;
+use self::workers::{LONGEST_PAUSE, Workers};
 use crate::access_log::Writer;
 use crate::config::{Architecture, ConfigError, ListenAddress, Settings, Source};
 use crate::content::{Content, ContentError};
@@ -112,6 +112,7 @@ pub fn run(source: Source) -> Result<(), RunError> {
         Signal::Child,
     ]);
     signals.block().map_err(failed("block signals"))?;
+    signal::notice_children().map_err(failed("be told of workers that end"))?;
     let workers = Workers::new(estate.workers).map_err(failed("share memory"))?;
     let mut supervisor = Supervisor {
         source,
@@ -121,12 +122,16 @@ pub fn run(source: Source) -> Result<(), RunError> {
         workers,
         endpoint: estate.endpoint,
         status: None,
+        status_due: None,
         started: SystemTime::now(),
         phase: Phase::Run,
         deadline: None,
         timely: true,
     };
-    supervisor.start_generation(retiring)?;
+    let started = supervisor.workers.replace(&supervisor.settings, &supervisor.listeners, &retiring);
+    started.map_err(failed("start a worker"))?;
+    drop(retiring);
+    supervisor.start_status_process();
     supervisor.announce();
     supervisor.supervise(&signals)
 }
@@ -198,6 +203,8 @@ struct Supervisor {
     workers: Workers,
     endpoint: Option<Endpoint>,
     status: Option<StatusProcess>,
+    /// When the status process is to be started again.
+    status_due: Option<Instant>,
     started: SystemTime,
     phase: Phase,
     /// When workers that have not ended are killed.
@@ -210,7 +217,8 @@ impl Supervisor {
     /// Waits for signals and acts on them, until the last worker has ended.
     fn supervise(mut self, signals: &SignalSet) -> Result<(), RunError> {
         loop {
-            let wait = [self.workers.restart_due(), self.deadline].into_iter().flatten().min();
+            let wait =
+                [self.workers.restart_due(), self.status_due, self.deadline].into_iter().flatten().min();
             let signal = match wait {
                 None => signal::wait(signals).map(Some),
                 Some(time) => {
@@ -232,7 +240,10 @@ impl Supervisor {
                 self.workers.kill();
             }
             if self.phase == Phase::Run {
-                self.workers.restart(&self.settings, &self.listeners).map_err(failed("start a worker"))?;
+                self.workers.restart(&self.settings, &self.listeners);
+                if self.status_due.is_some_and(|due| due <= Instant::now()) {
+                    self.start_status_process();
+                }
             } else if self.workers.are_gone() {
                 break;
             }
@@ -246,25 +257,22 @@ impl Supervisor {
         if self.timely { Ok(()) } else { Err(RunError::Killed(PATIENCE)) }
     }
 
-    /// Replaces the workers by others, with the settings and listeners of now. `retiring`: what nobody listens on any more.
-    fn start_generation(&mut self, retiring: Listeners) -> Result<(), RunError> {
-        let started = self.workers.replace(&self.settings, &self.listeners, &retiring);
-        started.map_err(failed("start a worker"))?;
-        // The status process must not come with a listener that it does not know and therefore never closes.
-        drop(retiring);
-        self.start_status_process()
-    }
-
-    fn start_status_process(&mut self) -> Result<(), RunError> {
+    /// Has the status told by a process that knows the workers and listeners of now. If there is none to be had, it is
+    /// tried again: the server is worth more than its status.
+    fn start_status_process(&mut self) {
         if let Some(status) = self.status.take() {
             status.stop();
         }
-        let Some(endpoint) = &self.endpoint else { return Ok(()) };
+        self.status_due = None;
+        let Some(endpoint) = &self.endpoint else { return };
         let name = name(self.settings.architecture);
-        let sources = self.workers.sources(name, self.started, &self.listeners);
-        let status = StatusProcess::start(endpoint, sources).map_err(failed("start the status process"))?;
-        self.status = Some(status);
-        Ok(())
+        match StatusProcess::start(endpoint, self.workers.sources(name, self.started, &self.listeners)) {
+            Ok(status) => self.status = Some(status),
+            Err(error) => {
+                tracing::error!("cannot start the status process: {error}");
+                self.status_due = Some(Instant::now() + LONGEST_PAUSE);
+            }
+        }
     }
 
     /// Takes notice of children that have ended.
@@ -273,11 +281,10 @@ impl Supervisor {
             if self.workers.note_end(pid, how, self.phase) {
                 continue;
             }
-            if self.status.as_ref().is_some_and(|status| status.is(pid)) {
-                tracing::error!("the status process has ended by {how}; it is started again");
-                self.status = None;
+            if let Some(status) = self.status.take_if(|status| status.is(pid)) {
+                tracing::error!("the status process has ended by {how}");
                 if self.phase == Phase::Run {
-                    self.start_status_process()?;
+                    self.status_due = Some(Instant::now() + status.pause());
                 }
             }
         }
@@ -292,6 +299,7 @@ impl Supervisor {
     fn end(&mut self) {
         self.phase = if self.phase == Phase::Run { Phase::Drain } else { Phase::Stop };
         tracing::info!("{}", if self.phase == Phase::Drain { "draining" } else { "stopping at once" });
+        self.status_due = None;
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
         // Workers own the listeners from here on: what the last of them closes must be closed.
         self.listeners.clear();
@@ -323,9 +331,14 @@ impl Supervisor {
         (settings.copies, settings.copies_by) = (self.settings.copies, self.settings.copies_by);
         let listeners = listeners::reopen(&self.listeners, &settings)?;
         let retiring = given_up(&self.listeners, &listeners);
+        self.workers.replace(&settings, &listeners, &retiring).map_err(failed("start a worker"))?;
+        // From here on nothing fails, and everything is as the new settings say.
         self.listeners = listeners;
         self.settings = settings;
-        self.start_generation(retiring)
+        // The status process must not come with a listener that it does not know and therefore never closes.
+        drop(retiring);
+        self.start_status_process();
+        Ok(())
     }
 
     /// Goes on as the program that its file holds by now, if that takes the settings.
@@ -351,7 +364,7 @@ impl Supervisor {
         };
         let error = self.program.execute(&estate);
         self.endpoint = estate.endpoint;
-        self.start_status_process()?;
+        self.start_status_process();
         Err(error.into())
     }
 

@@ -10,6 +10,7 @@ use sys::event::{Events, Interest};
 use sys::poll::PollSet;
 use sys::process;
 
+use super::workers::{LONGEST_PAUSE, QUICK};
 use crate::control::{Control, Phase};
 use crate::status::{Endpoint, Sources};
 
@@ -17,6 +18,7 @@ use crate::status::{Endpoint, Sources};
 pub(super) struct StatusProcess {
     pid: u32,
     control: Control,
+    since: Instant,
 }
 
 /// How long answers under way may take to be finished.
@@ -33,11 +35,16 @@ impl StatusProcess {
                 1
             }
         })?;
-        Ok(Self { pid, control })
+        Ok(Self { pid, control, since: Instant::now() })
     }
 
     pub(super) fn is(&self, pid: u32) -> bool {
         self.pid == pid
+    }
+
+    /// How long to wait before another is started, now that it has ended: one that ended soon will probably do so again.
+    pub(super) fn pause(&self) -> Duration {
+        if self.since.elapsed() < QUICK { LONGEST_PAUSE } else { Duration::ZERO }
     }
 
     /// Has it let go of the listeners, and say that the server drains.

@@ -58,9 +58,9 @@ enum State {
 }
 
 /// A worker that dies sooner than this after its start will probably do so again.
-const QUICK: Duration = Duration::from_secs(1);
+pub(super) const QUICK: Duration = Duration::from_secs(1);
 /// The longest pause before a worker is started again.
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// So many quick deaths of a worker, when none has ever lived, mean that none ever will.
 const HOPELESS: u32 = 5;
 
@@ -74,39 +74,55 @@ impl Workers {
 
     /// Starts a generation and has the one before it retire. `copies` are the listeners of each copy; `retiring`, what
     /// nobody listens on any more.
+    ///
+    /// # Errors
+    ///
+    /// There are not enough processes to be had; the generation before goes on serving then.
     pub(super) fn replace(
         &mut self,
         settings: &Settings,
         copies: &[Listeners],
         retiring: &Listeners,
     ) -> io::Result<()> {
+        let mut other = Vec::new();
+        let started = self.start_into(&mut other, settings, copies, retiring);
+        if started.is_ok() {
+            std::mem::swap(&mut self.serving, &mut other);
+            self.send_adopted(Signal::User2);
+        }
+        // Be it the generation before or one that is not complete: nobody is forgotten before the last of it has ended.
+        for place in &mut other {
+            place.control.enter(Phase::Retire);
+            place.stay_away();
+        }
+        self.retired.append(&mut other);
+        self.clear_away();
+        started
+    }
+
+    fn start_into(
+        &mut self,
+        places: &mut Vec<Place>,
+        settings: &Settings,
+        copies: &[Listeners],
+        retiring: &Listeners,
+    ) -> io::Result<()> {
         let usable = settings.cpus.clone().map_or_else(process::allowed_cpus, Ok)?;
-        let mut next = Vec::new();
         let crews = (0..settings.copies).map(|_| Crew::new(settings.processes()));
         let crews = crews.collect::<io::Result<Vec<_>>>()?;
         for (number, position) in Position::all(settings).enumerate() {
+            let control = Arc::new(Control::of(crews[position.copy].clone(), position.worker)?);
             let block = |_| self.spare.pop().map_or_else(|| Shared::new().map(Shared::leak), Ok);
             let counters = (0..settings.threads()).map(block).collect::<io::Result<_>>()?;
-            let control = Arc::new(Control::of(crews[position.copy].clone(), position.worker)?);
             let cpus = position.cpus(settings, &usable);
             let state = State::Gone;
-            next.push(Place { number, position, cpus, control, counters, state, quick_deaths: 0 });
+            places.push(Place { number, position, cpus, control, counters, state, quick_deaths: 0 });
         }
-        for place in &next {
-            let others = next.iter().filter(|other| place.is_beside(other));
+        for place in &*places {
+            let others = places.iter().filter(|other| place.is_beside(other));
             place.control.introduce(others.map(|other| Arc::downgrade(&other.control)).collect());
         }
-        for place in &mut next {
-            place.start(settings, copies, retiring)?;
-        }
-        for place in &self.serving {
-            place.control.enter(Phase::Retire);
-        }
-        self.send_adopted(Signal::User2);
-        self.retired.append(&mut self.serving);
-        self.serving = next;
-        self.clear_away();
-        Ok(())
+        places.iter_mut().try_for_each(|place| place.start(settings, copies, retiring))
     }
 
     /// Takes notice of the end of a worker; false if it is none.
@@ -145,16 +161,21 @@ impl Workers {
         self.serving.iter().filter_map(due).min()
     }
 
-    /// Starts those again whose time has come.
-    pub(super) fn restart(&mut self, settings: &Settings, copies: &[Listeners]) -> io::Result<()> {
+    /// Starts those again whose time has come; later, if there is no process to be had now.
+    pub(super) fn restart(&mut self, settings: &Settings, copies: &[Listeners]) {
         for place in &mut self.serving {
-            if matches!(place.state, State::Restarts { at } if at <= Instant::now()) {
+            if !matches!(place.state, State::Restarts { at } if at <= Instant::now()) {
+                continue;
+            }
+            match place.start(settings, copies, &Listeners::new()) {
                 // Of the process, however many threads it has.
-                place.counters[0].restarts.add(1);
-                place.start(settings, copies, &Listeners::new())?;
+                Ok(()) => place.counters[0].restarts.add(1),
+                Err(error) => {
+                    tracing::error!("cannot start worker {} again: {error}", place.number);
+                    place.state = State::Restarts { at: Instant::now() + LONGEST_PAUSE };
+                }
             }
         }
-        Ok(())
     }
 
     /// Whether every attempt at starting a worker has failed.
@@ -173,11 +194,7 @@ impl Workers {
         for place in self.all() {
             place.control.enter(phase);
         }
-        for place in &mut self.serving {
-            if matches!(place.state, State::Restarts { .. }) {
-                place.state = State::Gone;
-            }
-        }
+        self.serving.iter_mut().for_each(Place::stay_away);
     }
 
     pub(super) fn reopen_logs(&self) {
@@ -280,6 +297,13 @@ impl Place {
         }
         self.state = State::Runs { pid, since: Instant::now() };
         Ok(())
+    }
+
+    /// It is not started again if it has died.
+    fn stay_away(&mut self) {
+        if matches!(self.state, State::Restarts { .. }) {
+            self.state = State::Gone;
+        }
     }
 
     fn is(&self, pid: u32) -> bool {

@@ -277,6 +277,9 @@ mod tests {
         let (wake, woken) = mpsc::channel::<()>();
         let block = || -> &'static Counters { Box::leak(Box::default()) };
         let (lively, hanging, past) = (block(), block(), block());
+        for (block, pid) in [(lively, 17), (hanging, 18)] {
+            block.pid.store(pid, Ordering::Relaxed);
+        }
         past.accept_phase(2);
         lively.accept_phase(3);
         hanging.accept_phase(5);

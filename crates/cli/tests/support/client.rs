@@ -2,7 +2,7 @@
 //! syntax and framing are flawless.
 
 use std::fmt;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -47,10 +47,15 @@ impl Client {
 
     /// A connection that takes in no more than a few kilobytes that its owner does not read.
     pub fn connect_narrow(address: SocketAddr) -> Self {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).expect("a socket");
-        socket.set_recv_buffer_size(4096).expect("a receive buffer may be small");
-        socket.connect_timeout(&address.into(), PATIENCE).expect("the server takes connections");
-        Self::over(socket.into())
+        Self::try_connect_narrow(address).expect("the server takes connections")
+    }
+
+    /// The same, to a server that may have gone.
+    pub fn try_connect_narrow(address: SocketAddr) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        socket.set_recv_buffer_size(4096)?;
+        socket.connect_timeout(&address.into(), PATIENCE)?;
+        Ok(Self::over(socket.into()))
     }
 
     /// On a connection that is there already.

@@ -325,8 +325,7 @@ impl Server {
 
     /// Bytes of memory of its own that are in use, all of its processes taken together.
     pub fn memory(&self) -> u64 {
-        let anonymous = |pid| proc_field(pid, "RssAnon:") + proc_field(pid, "RssShmem:");
-        self.processes().into_iter().map(anonymous).sum()
+        self.processes().into_iter().map(memory).sum()
     }
 
     /// Time that it has spent on the CPU so far, in clock ticks of 10 ms.
@@ -336,18 +335,38 @@ impl Server {
 
     /// Its process, and those that it has made.
     pub fn processes(&self) -> Vec<u32> {
-        let mut found = vec![self.pid()];
-        let mut looked_at = 0;
-        while let Some(&pid) = found.get(looked_at) {
-            looked_at += 1;
-            let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
-            for thread in threads.flatten() {
-                let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-                found.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
-            }
-        }
-        found
+        family(self.pid())
     }
+}
+
+/// A process, and those that it and they have made.
+///
+/// Not again and again while one of them is killed: the kernel can't do away with it as long as somebody looks at it.
+pub fn family(pid: u32) -> Vec<u32> {
+    let mut found = vec![pid];
+    let mut looked_at = 0;
+    while let Some(&pid) = found.get(looked_at) {
+        looked_at += 1;
+        found.extend(children(pid));
+    }
+    found
+}
+
+/// The processes that a process has made.
+pub fn children(pid: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    for thread in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+        let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        found.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+    }
+    found
+}
+
+/// What a process does, as proc(5) abbreviates it: `T` where it is stopped, `Z` where its parent has not taken notice of its
+/// end yet.
+pub fn state(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// Descriptors that a process has open; none if there is no such process.
@@ -419,6 +438,11 @@ fn config_text(directory: &Path, text: &str) -> String {
 /// The address in `listening on http://ADDRESS/ (...)`.
 pub fn parse_address(line: &str) -> Option<SocketAddr> {
     line.strip_prefix("listening on http://")?.split('/').next()?.parse().ok()
+}
+
+/// Bytes of memory of its own that a process uses.
+pub fn memory(pid: u32) -> u64 {
+    proc_field(pid, "RssAnon:") + proc_field(pid, "RssShmem:")
 }
 
 /// A value of `/proc/PID/status` in kilobytes, as bytes.

@@ -61,6 +61,13 @@ pub const VARIANTS: &[Variant] = &[
     Variant { name: "sped_select", options: &["--architecture=sped", "--events=select"] },
 ];
 
+impl Variant {
+    /// Its options but for the event mechanism.
+    pub fn without_mechanism(&self) -> Vec<&'static str> {
+        self.options.iter().copied().filter(|option| !option.starts_with("--events=")).collect()
+    }
+}
+
 /// A test, to be run for each variant.
 #[derive(Clone, Copy)]
 pub struct Test {
@@ -78,13 +85,18 @@ pub(crate) use tests;
 
 /// Runs the tests of each topic for every variant, as the command line asks.
 pub fn run(topics: &[(&'static str, &'static [Test])]) -> ExitCode {
+    run_for(VARIANTS, topics)
+}
+
+/// The same for other variants than all.
+pub fn run_for(variants: &[Variant], topics: &[(&'static str, &'static [Test])]) -> ExitCode {
     raise_descriptor_limit();
     let arguments = Arguments::from_args();
-    let trials = VARIANTS.iter().flat_map(|variant| {
+    let trials = variants.iter().copied().flat_map(|variant| {
         topics.iter().flat_map(move |(topic, tests)| {
             tests.iter().map(move |test| {
                 Trial::test(format!("{}::{topic}::{}", variant.name, test.name), move || {
-                    (test.run)(variant);
+                    (test.run)(&variant);
                     Ok(())
                 })
             })

@@ -166,6 +166,7 @@ fn ours(server: SocketAddr) -> String {
                 .collect(),
             stolen_s: 0.0,
             server_log: None,
+            queue_drops: None,
         },
     };
     report::httperf(&finished.measures, &facts)

@@ -8,7 +8,7 @@
 //! | what for | modules |
 //! |---|---|
 //! | waiting for events | [`event`], and its three mechanisms [`epoll`], [`poll`], [`select`]; [`wake`] |
-//! | sockets | [`socket`], [`client`], [`tcp_info`], [`inherited`] |
+//! | sockets | [`socket`], [`client`], [`tcp_info`], [`sock_diag`], [`queue_drops`], [`inherited`] |
 //! | files | [`mod@file`] |
 //! | process | [`process`], [`signal`], [`alarm`], [`shared`] |
 //! | time | [`clock`] |
@@ -24,9 +24,11 @@ pub mod inherited;
 mod own_process;
 pub mod poll;
 pub mod process;
+pub mod queue_drops;
 pub mod select;
 pub mod shared;
 pub mod signal;
+pub mod sock_diag;
 pub mod socket;
 pub mod tcp_info;
 pub mod wake;

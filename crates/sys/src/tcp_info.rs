@@ -40,6 +40,33 @@ pub fn waited_ms(accepted: impl AsFd) -> io::Result<u32> {
     Ok(info.tcpi_last_data_recv.max(info.tcpi_last_ack_recv))
 }
 
+/// Packets that the kernel has dropped at this socket, whatever the cause; wraps at 2^32. `SO_MEMINFO` (the kernel's
+/// `sk_drops`).
+///
+/// A listening socket counts more than `ListenDrops` does: a handshake's last packet for which the accept queue has no room
+/// counts twice, and once each packet that does not bring a half-open connection further, such as a SYN sent again.
+pub fn dropped(socket: impl AsFd) -> io::Result<u32> {
+    let mut info = [0_u32; MEMORY_FIGURES];
+    let mut length = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to `info`, which is that long.
+    let code = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if code != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(info[MEMORY_FIGURES - 1])
+}
+
+/// `SK_MEMINFO_VARS` of `linux/sock_diag.h`; the last is `SK_MEMINFO_DROPS`.
+const MEMORY_FIGURES: usize = 9;
+
 fn tcp_info(fd: impl AsFd) -> io::Result<libc::tcp_info> {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
@@ -97,6 +124,17 @@ mod tests {
         drop(listener);
         let (unix, _) = std::os::unix::net::UnixStream::pair().unwrap();
         assert_eq!(accept_queue(&unix).unwrap_err().raw_os_error(), Some(libc::EOPNOTSUPP));
+    }
+
+    #[test]
+    fn drops_of_a_socket_are_its_own() {
+        let (full, address) = listener(1);
+        let (other, _) = listener(1);
+        assert_eq!(dropped(&full).unwrap(), 0);
+        let _clients: Vec<_> = (0..4).map(|_| crate::client::connect(None, address).unwrap()).collect();
+        // One more than the backlog fits.
+        assert!(dropped(&full).unwrap() >= 2, "{}", dropped(&full).unwrap());
+        assert_eq!(dropped(&other).unwrap(), 0);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use load::engine::{self, Finished, Keep, RunError};
 use load::measures::CallWriter;
-use load::report::{self, Facts, Joined, Machine, RunOutcome, ServerLog, Steal, verification};
+use load::report::{self, Facts, Joined, Machine, Queues, RunOutcome, ServerLog, Steal, verification};
 use load::run::{AfterTimeout, Load, Patience, Run};
 use load::schedule::{Arrivals, Rate, Schedule};
 use workload::session::{Builder, Request, SessionLog};
@@ -145,6 +145,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     server_log: Option<PathBuf>,
 
+    /// A process of the server, whose network namespace's queue drops are counted [default: this namespace's, if the targets
+    /// are at addresses of this machine]
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Results")]
+    server_pid: Option<u32>,
+
     /// Hold the run against the papers' rules on timeouts and fairness
     #[arg(long, help_heading = "Results")]
     rules: bool,
@@ -188,6 +193,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         ),
         None => None,
     };
+    let mut queues = Queues::watch(&run.targets, options.server_pid)
+        .map_err(|error| BadInput(format!("--server-pid {}: {error}", options.server_pid.unwrap_or(0))))?;
     let cpus = run.cpus.clone();
     let (duration, rate) = (run.duration, rate_of(&run.load));
     let log = run.log.clone();
@@ -199,11 +206,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     while !running.is_over() {
         thread::sleep(Duration::from_millis(50));
         let progress = running.progress();
-        if let Some(server) = &mut server_log
-            && before_measuring
-            && progress.elapsed >= options.warm_up
-        {
-            server.skip_to_end().context("cannot read the server's log")?;
+        if before_measuring && progress.elapsed >= options.warm_up {
+            if let Some(server) = &mut server_log {
+                server.skip_to_end().context("cannot read the server's log")?;
+            }
+            if let Some(queues) = &mut queues
+                && !options.warm_up.is_zero()
+            {
+                queues.skip().context("cannot read the server's queue drops")?;
+            }
             before_measuring = false;
         }
         watcher.show(progress);
@@ -211,6 +222,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             running.stop();
         }
     }
+    let dropped = queues.map(|queues| queues.dropped());
     watcher.end();
     let finished = running.finish()?;
 
@@ -220,6 +232,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let joined =
         server_log.map(|server| server.settle().and_then(|()| server.join(&log, &finished.measures)));
     let joined = joined.transpose();
+    // A server that has gone takes its counters with it, not the results.
+    facts.outcome.queue_drops = dropped.and_then(|dropped| {
+        dropped
+            .inspect_err(|error| eprintln!("sluicelab: cannot read the server's queue drops: {error}"))
+            .ok()
+    });
     facts.outcome.server_log = joined.context("cannot read the server's log")?;
     write_reports(options, &finished, &facts, began)?;
     print(options, &finished, &facts);
@@ -395,6 +413,7 @@ fn outcome(
         cpu_s: finished.cpu.iter().map(|(user, system)| (user.as_secs_f64(), system.as_secs_f64())).collect(),
         stolen_s,
         server_log: None,
+        queue_drops: None,
     }
 }
 

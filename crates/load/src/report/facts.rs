@@ -4,7 +4,7 @@ use std::fs;
 
 use serde::Serialize;
 
-use super::Joined;
+use super::{Dropped, Joined};
 use crate::measures::Measures;
 use crate::record::Outcome as CallOutcome;
 
@@ -68,6 +68,8 @@ pub struct Outcome {
     pub stolen_s: f64,
     /// What the server's log says about the calls, if it was given.
     pub server_log: Option<Joined>,
+    /// What the kernel dropped at the server's queues after the warm-up; none where that can't be known.
+    pub queue_drops: Option<Dropped>,
 }
 
 /// What figures can't be read without.

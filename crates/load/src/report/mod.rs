@@ -4,6 +4,7 @@ mod facts;
 mod httperf;
 mod intervals;
 mod joining;
+mod queues;
 mod results;
 mod table;
 pub mod verification;
@@ -12,6 +13,7 @@ pub use facts::{Facts, Machine, Outcome as RunOutcome, Steal};
 pub use httperf::render as httperf;
 pub use intervals::write as write_intervals;
 pub use joining::{Joined, ServerLog};
+pub use queues::{AtListener, Dropped, Queues};
 pub use results::{Results, json};
 pub use table::render as table;
 
@@ -85,6 +87,7 @@ mod tests {
                 cpu_s: vec![(1.0, 1.0)],
                 stolen_s: 0.0,
                 server_log: Some(Joined::default()),
+                queue_drops: Some(super::queues::tests::sample()),
             },
         };
         (measures, facts)

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{Facts, RunOutcome};
+use sys::queue_drops::CAUSES;
+
+use super::{AtListener, Dropped, Facts, RunOutcome};
 use crate::measures::{Measures, SizeClass, Times};
 use crate::record::Outcome;
 
@@ -65,6 +67,10 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt:
         }
     }
 
+    if let Some(dropped) = &facts.outcome.queue_drops {
+        write_drops(text, dropped)?;
+    }
+
     writeln!(text, "\n{:<22}{}", "ms", COLUMNS.map(|column| format!("{column:>10}")).concat())?;
     row(text, "reply time", &measures.reply_times)?;
     if facts.model != "closed" {
@@ -113,6 +119,23 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt:
     Ok(())
 }
 
+/// What there was of drops, and the sum even if there was none.
+fn write_drops(text: &mut String, dropped: &Dropped) -> std::fmt::Result {
+    let at = dropped.server_pid.map_or_else(String::new, |pid| format!(" at process {pid}"));
+    for cause in &CAUSES {
+        let Some((count, per_s)) = dropped.of(cause.name) else { continue };
+        if cause.name == "listen_drops" {
+            writeln!(text, "queue drops{at:<2}{count} ({per_s:.2}/s)")?;
+        } else if count > 0 {
+            writeln!(text, "  {:<22} {count} ({per_s:.2}/s)", cause.name)?;
+        }
+    }
+    for AtListener { address, drops, per_s } in dropped.listeners.iter().filter(|at| at.drops > 0) {
+        writeln!(text, "  at {:<19} {drops} ({per_s:.2}/s)", address.to_string())?;
+    }
+    Ok(())
+}
+
 const COLUMNS: [&str; 7] = ["count", "mean", "p50", "p90", "p99", "p99.9", "max"];
 
 fn row(text: &mut String, name: &str, times: &Times) -> std::fmt::Result {
@@ -137,6 +160,9 @@ mod tests {
             "100 arrived (10.00/s, 10.00/s asked): 90 completed, 10 failed",
             "90 (9.00/s)",
             "reply_timeout    10 (10.00%)",
+            "queue drops  9 (3.00/s)",
+            "listen_overflows       9 (3.00/s)",
+            "at 127.0.0.1:80        9 (3.00/s)",
             "reply time                    90     1.000",
             "generator    20% of 1 CPU",
         ] {

@@ -4,6 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::rates::Rates;
 use super::snapshot::{ListenerSnapshot, Numbers, Snapshot, WorkerSnapshot};
 use super::system::{Group, SYSTEM};
 use crate::counters::{METRICS, Metric, Values};
@@ -35,11 +36,14 @@ pub fn render(snapshot: &Snapshot) -> String {
         object.extend(numbers_to_json(&worker.numbers));
         Value::Object(object)
     });
-    let listeners = snapshot.listeners.iter().map(|listener| {
+    let rates = &snapshot.rates;
+    let listeners = snapshot.listeners.iter().enumerate().map(|(place, listener)| {
         json!({
             "address": listener.address,
             "accept_queue_length": listener.accept_queue_length,
             "accept_queue_limit": listener.accept_queue_limit,
+            "drops": listener.drops,
+            "drops_per_second": rates.listeners.get(place).copied().flatten(),
         })
     });
     let mut object = Map::new();
@@ -55,6 +59,11 @@ pub fn render(snapshot: &Snapshot) -> String {
             values.map(|(metric, &value)| (metric.name.to_owned(), value.into())).collect();
         object.insert(group.name().into(), values.into());
     }
+    let growing = SYSTEM.iter().zip(&rates.system).filter_map(|(metric, rate)| Some((metric, (*rate)?)));
+    let mut kernel_rates: Map<_, _> =
+        growing.map(|(metric, rate)| (metric.name.to_owned(), rate.into())).collect();
+    kernel_rates.insert("over_ms".into(), rates.over_ms.into());
+    object.insert("kernel_per_second".into(), kernel_rates.into());
     object.insert("listeners".into(), listeners.collect());
     object.insert("total".into(), numbers_to_json(&snapshot.total()).into());
     object.insert("past".into(), numbers_to_json(&snapshot.past).into());
@@ -80,6 +89,7 @@ pub fn read(text: &[u8]) -> Result<Snapshot, ReadError> {
         address: listener["address"].as_str().unwrap_or_default().to_owned(),
         accept_queue_length: listener["accept_queue_length"].as_u64(),
         accept_queue_limit: listener["accept_queue_limit"].as_u64(),
+        drops: listener["drops"].as_u64(),
     };
     let worker = |worker: &Value| WorkerSnapshot {
         pid: worker["pid"].as_u64().and_then(|pid| pid.try_into().ok()).unwrap_or(0),
@@ -94,6 +104,11 @@ pub fn read(text: &[u8]) -> Result<Snapshot, ReadError> {
         started_unix_ms: number("started_unix_ms")?,
         system: SYSTEM.iter().map(|metric| value[metric.group.name()][metric.name].as_u64()).collect(),
         listeners: array("listeners")?.iter().map(listener).collect(),
+        rates: Rates {
+            over_ms: value["kernel_per_second"]["over_ms"].as_u64().unwrap_or(0),
+            system: SYSTEM.iter().map(|metric| value["kernel_per_second"][metric.name].as_f64()).collect(),
+            listeners: array("listeners")?.iter().map(|l| l["drops_per_second"].as_f64()).collect(),
+        },
         workers: array("workers")?.iter().map(worker).collect(),
         past: numbers_from_json(&value["past"]),
     })
@@ -151,7 +166,11 @@ mod tests {
         assert_eq!(value["workers"][1]["replies"]["2xx"], 2);
         assert_eq!(value["workers"][1]["responsive"], false);
         assert_eq!(value["kernel"]["listen_overflows"], 9);
+        assert_eq!(value["kernel_per_second"]["listen_overflows"], 3.0);
+        assert_eq!(value["kernel_per_second"]["over_ms"], 2000);
         assert_eq!(value["listeners"][0]["accept_queue_limit"], 511);
+        assert_eq!(value["listeners"][0]["drops"], 4);
+        assert_eq!(value["listeners"][0]["drops_per_second"], 2.5);
         assert_eq!(value["listeners"][1]["accept_queue_limit"], Value::Null);
     }
 

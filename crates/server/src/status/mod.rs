@@ -1,7 +1,8 @@
 //! What the server is doing, for people, programs and Prometheus.
 //!
 //! Everything starts with a [`Snapshot`], taken from a server's [`Sources`]: the workers' counters, the
-//! listeners' accept queues, and what the kernel tells of this process and of all listening sockets.
+//! listeners' accept queues, and what the kernel tells of this process and of all listening sockets; `rates` adds how fast
+//! the latter grows.
 //! [`text`], [`json`] and [`prometheus`] render a snapshot; what they call the values is in two tables,
 //! [`METRICS`](crate::counters::METRICS) for workers and [`SYSTEM`](system::SYSTEM) for the rest, and nowhere
 //! else. [`Endpoint`] serves all three over HTTP from a thread of its own, [`client`] fetches them for
@@ -11,12 +12,14 @@ pub mod client;
 mod endpoint;
 pub mod json;
 pub mod prometheus;
+mod rates;
 mod snapshot;
 mod stream;
 pub mod system;
 pub mod text;
 
 pub use endpoint::{BindError, Endpoint, Serving};
+pub use rates::Rates;
 pub use snapshot::{
     ListenerSnapshot, ListenerSource, Numbers, Snapshot, Sources, WorkerSnapshot, WorkerSource,
 };

@@ -8,7 +8,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use super::snapshot::{Snapshot, WorkerSnapshot};
+use super::snapshot::{ListenerSnapshot, Snapshot, WorkerSnapshot};
 use super::system::SYSTEM;
 use crate::counters::{ACCEPTS_PER_PHASE_BOUNDS, Kind, METRICS, Metric, Values};
 
@@ -72,19 +72,25 @@ impl Collector for Snapshot {
 
 impl Snapshot {
     fn encode_listeners(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let of_queues = [
-            ("length", "Connections that wait to be accepted"),
-            ("limit", "Most connections that may wait to be accepted"),
+        type Find = fn(&ListenerSnapshot) -> Option<u64>;
+        let of_queues: [(&str, &str, Kind, Find); 3] = [
+            ("accept_queue_length", "Connections that wait to be accepted", Kind::Gauge, |l| {
+                l.accept_queue_length
+            }),
+            ("accept_queue_limit", "Most connections that may wait to be accepted", Kind::Gauge, |l| {
+                l.accept_queue_limit
+            }),
+            ("listener_drops", "Packets dropped at the socket, whatever the cause", Kind::Counter, |l| {
+                l.drops
+            }),
         ];
-        for (what, help) in of_queues {
-            let name = format!("sluice_accept_queue_{what}");
-            let mut encoder = encoder.encode_descriptor(&name, help, None, MetricType::Gauge)?;
+        for (name, help, kind, find) in of_queues {
+            let name = format!("sluice_{name}");
+            let mut encoder = encoder.encode_descriptor(&name, help, None, metric_type(kind))?;
             for listener in &self.listeners {
-                let value =
-                    if what == "length" { listener.accept_queue_length } else { listener.accept_queue_limit };
-                if let Some(value) = value {
+                if let Some(value) = find(listener) {
                     let labels = labels([("listener", listener.address.clone())]);
-                    encoder.encode_family(&labels)?.encode_gauge(&value)?;
+                    encode_number(&mut encoder.encode_family(&labels)?, kind, value)?;
                 }
             }
         }
@@ -162,6 +168,7 @@ mod tests {
             "sluice_accepts_per_phase_sum{worker=\"0\"} 12.0",
             "sluice_accepts_per_phase_count{worker=\"0\"} 3",
             "sluice_accept_queue_length{listener=\"http://127.0.0.1:80/\"} 3",
+            "sluice_listener_drops_total{listener=\"http://127.0.0.1:80/\"} 4",
             "sluice_kernel_listen_overflows_total 9",
             "sluice_worker_responsive{worker=\"1\"} 0",
             "process_open_fds 0",

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::system;
+use super::rates::{Lookback, Rates, Reading};
+use super::system::{self, Group};
 use crate::counters::{Counter, Counters, Kind, METRICS};
 use crate::listeners::Listener;
 
@@ -23,6 +24,7 @@ pub struct Sources {
     past: Vec<&'static Counters>,
     draining: AtomicBool,
     listeners: Mutex<Vec<ListenerSource>>,
+    lookback: Mutex<Lookback>,
 }
 
 /// One worker.
@@ -58,13 +60,15 @@ pub struct Snapshot {
     pub system: Vec<Option<u64>>,
     /// The listeners that are still open.
     pub listeners: Vec<ListenerSnapshot>,
+    /// How fast the kernel's counters and the listeners' drops have grown lately.
+    pub rates: Rates,
     /// The workers.
     pub workers: Vec<WorkerSnapshot>,
     /// What workers before them have counted, and those that finish what they began before a reload.
     pub past: Numbers,
 }
 
-/// The accept queue at one address, those of several copies together. Unix sockets do not tell theirs.
+/// The queues at one address, those of several copies together. Unix sockets do not tell theirs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenerSnapshot {
     /// As in [`ListenerSource`].
@@ -73,6 +77,8 @@ pub struct ListenerSnapshot {
     pub accept_queue_length: Option<u64>,
     /// How many may wait: the smaller of backlog and `net.core.somaxconn`.
     pub accept_queue_limit: Option<u64>,
+    /// Packets dropped at the socket, whatever the cause; wraps at 2^32.
+    pub drops: Option<u64>,
 }
 
 /// One worker's values.
@@ -103,7 +109,10 @@ impl Sources {
     ) -> Self {
         let (architecture, pid) = (architecture.to_owned(), std::process::id());
         let draining = AtomicBool::new(false);
-        Self { architecture, pid, started, workers, past, draining, listeners: Mutex::new(listeners) }
+        let at_start = by_address(listeners.iter().map(ListenerSource::snapshot));
+        let lookback = Mutex::new(Lookback::new(reading(&system::read(&[]), &at_start)));
+        let listeners = Mutex::new(listeners);
+        Self { architecture, pid, started, workers, past, draining, listeners, lookback }
     }
 
     /// The server drains: lets go of the listeners, so that they can be closed, and is not healthy any more.
@@ -130,14 +139,20 @@ impl Sources {
             responsive,
             numbers: Numbers::read(source.counters),
         };
+        let system = system::read(&self.processes());
+        let listeners = by_address(self.listeners().iter().map(ListenerSource::snapshot));
+        let mut lookback = self.lookback.lock().unwrap_or_else(PoisonError::into_inner);
+        let rates = lookback.look(&reading(&system, &listeners));
+        drop(lookback);
         Snapshot {
             time_unix_ms: unix_ms(SystemTime::now()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             architecture: self.architecture.clone(),
             pid: self.pid,
             started_unix_ms: unix_ms(self.started),
-            system: system::read(&self.processes()),
-            listeners: by_address(self.listeners().iter().map(ListenerSource::snapshot)),
+            system,
+            listeners,
+            rates,
             workers: self.workers.iter().zip(responsive).map(worker).collect(),
             past: self.past.iter().fold(Numbers::zero(), |mut past, block| {
                 past.take_in(&Numbers::read(block));
@@ -181,6 +196,7 @@ impl ListenerSource {
             address: self.address.clone(),
             accept_queue_length: queue.map(|queue| queue.length.into()),
             accept_queue_limit: queue.map(|queue| queue.limit.into()),
+            drops: queue.and_then(|_| sys::tcp_info::dropped(&*self.socket).ok()).map(u64::from),
         }
     }
 }
@@ -217,7 +233,7 @@ impl Numbers {
         &mut self.0[place]
     }
 
-    fn take_in(&mut self, other: &Self) {
+    pub(crate) fn take_in(&mut self, other: &Self) {
         for ((metric, mine), theirs) in METRICS.iter().zip(&mut self.0).zip(&other.0) {
             for (mine, &theirs) in mine.iter_mut().zip(theirs) {
                 *mine = match metric.kind {
@@ -241,6 +257,20 @@ impl fmt::Debug for ListenerSource {
     }
 }
 
+/// What of a snapshot grows while queues are full.
+fn reading(system: &[Option<u64>], listeners: &[ListenerSnapshot]) -> Reading {
+    let metrics = system::SYSTEM.iter().zip(system);
+    let counters = metrics.map(|(metric, value)| match (metric.group, metric.kind) {
+        (Group::Kernel, Kind::Counter) => *value,
+        _ => None,
+    });
+    Reading {
+        at: Instant::now(),
+        system: counters.collect(),
+        listeners: listeners.iter().map(|listener| listener.drops).collect(),
+    }
+}
+
 fn unix_ms(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
@@ -256,6 +286,7 @@ fn by_address(listeners: impl Iterator<Item = ListenerSnapshot>) -> Vec<Listener
         let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
         known.accept_queue_length = sum(known.accept_queue_length, listener.accept_queue_length);
         known.accept_queue_limit = sum(known.accept_queue_limit, listener.accept_queue_limit);
+        known.drops = sum(known.drops, listener.drops);
     }
     all
 }

@@ -3,6 +3,8 @@
 
 use std::fs;
 
+use sys::queue_drops::{CAUSES, QueueDrops};
+
 use crate::counters::Kind;
 
 /// Every value that is not a worker's, in the order in which people see them.
@@ -42,35 +44,39 @@ pub static SYSTEM: &[SystemMetric] = &[
         kind: Kind::Gauge,
         find: |files| files.sum(|process| column(line(&process.status, "Threads:")?, 0)),
     },
+    queue_drops::<0>(),
+    queue_drops::<1>(),
+    queue_drops::<2>(),
+    queue_drops::<3>(),
+    queue_drops::<4>(),
+    queue_drops::<5>(),
+    queue_drops::<6>(),
     SystemMetric {
         group: Group::Kernel,
-        name: "listen_overflows",
-        help: "Connections dropped as an accept queue was full (ListenOverflows, all sockets of the system)",
-        kind: Kind::Counter,
-        find: |files| tcp_extension(&files.netstat, "ListenOverflows"),
+        name: "tcp_syncookies",
+        help: "net.ipv4.tcp_syncookies: 0 drops SYNs when a SYN queue is full, 1 answers them with cookies, 2 always does",
+        kind: Kind::Gauge,
+        find: |files| column(&files.syncookies, 0),
     },
     SystemMetric {
         group: Group::Kernel,
-        name: "listen_drops",
-        help: "Connection attempts dropped for whatever reason (ListenDrops, all sockets of the system)",
-        kind: Kind::Counter,
-        find: |files| tcp_extension(&files.netstat, "ListenDrops"),
-    },
-    SystemMetric {
-        group: Group::Kernel,
-        name: "req_queue_full_cookies",
-        help: "SYN queue overflows answered with a cookie (TCPReqQFullDoCookies, all sockets of the system)",
-        kind: Kind::Counter,
-        find: |files| tcp_extension(&files.netstat, "TCPReqQFullDoCookies"),
-    },
-    SystemMetric {
-        group: Group::Kernel,
-        name: "req_queue_full_drops",
-        help: "SYN queue overflows dropped (TCPReqQFullDrop, all sockets of the system)",
-        kind: Kind::Counter,
-        find: |files| tcp_extension(&files.netstat, "TCPReqQFullDrop"),
+        name: "tcp_abort_on_overflow",
+        help: "net.ipv4.tcp_abort_on_overflow: 1 resets clients whose handshake ends when the accept queue is full",
+        kind: Kind::Gauge,
+        find: |files| column(&files.abort_on_overflow, 0),
     },
 ];
+
+/// The row of one of [`CAUSES`].
+const fn queue_drops<const PLACE: usize>() -> SystemMetric {
+    SystemMetric {
+        group: Group::Kernel,
+        name: CAUSES[PLACE].name,
+        help: CAUSES[PLACE].help,
+        kind: Kind::Counter,
+        find: |files| files.queue_drops.counts[PLACE],
+    }
+}
 
 /// One row of the table.
 #[derive(Debug)]
@@ -128,7 +134,9 @@ pub fn read(processes: &[u32]) -> Vec<Option<u64>> {
 struct Files {
     processes: Vec<ProcessFiles>,
     limits: String,
-    netstat: String,
+    queue_drops: QueueDrops,
+    syncookies: String,
+    abort_on_overflow: String,
 }
 
 #[derive(Debug)]
@@ -148,7 +156,9 @@ impl Files {
             // One that has just ended is not there any more.
             processes: processes.iter().map(process).filter(|files| !files.status.is_empty()).collect(),
             limits: text("/proc/self/limits"),
-            netstat: text("/proc/self/net/netstat"),
+            queue_drops: QueueDrops::here(),
+            syncookies: text("/proc/sys/net/ipv4/tcp_syncookies"),
+            abort_on_overflow: text("/proc/sys/net/ipv4/tcp_abort_on_overflow"),
         }
     }
 
@@ -171,13 +181,6 @@ fn line<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 
 fn column(line: &str, number: usize) -> Option<u64> {
     line.split_ascii_whitespace().nth(number)?.parse().ok()
-}
-
-/// A value of netstat's `TcpExt` group: a line of names above a line of values.
-fn tcp_extension(netstat: &str, name: &str) -> Option<u64> {
-    let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("TcpExt:"));
-    let place = lines.next()?.split_ascii_whitespace().position(|known| known == name)?;
-    column(lines.next()?, place)
 }
 
 #[cfg(test)]
@@ -203,14 +206,8 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_found_by_its_name_and_not_its_place() {
-        let netstat = "TcpExt: A ListenOverflows B\nTcpExt: 1 22 3\nIpExt: A ListenOverflows\nIpExt: 8 9\n";
-        assert_eq!(tcp_extension(netstat, "ListenOverflows"), Some(22));
-        assert_eq!(tcp_extension(netstat, "ListenDrops"), None);
-        assert_eq!(tcp_extension("", "ListenDrops"), None);
-        assert_eq!(
-            column(line("Max open files            20000     1048576   files", "Max open files").unwrap(), 0),
-            Some(20000)
-        );
+    fn a_value_is_found_by_its_name() {
+        let limits = "Max open files            20000     1048576   files";
+        assert_eq!(column(line(limits, "Max open files").unwrap(), 0), Some(20000));
     }
 }

@@ -20,6 +20,7 @@ pub(super) fn sample() -> Snapshot {
         address: address.into(),
         accept_queue_length: queue.map(|(length, _)| length),
         accept_queue_limit: queue.map(|(_, limit)| limit),
+        drops: queue.map(|_| 4),
     };
     Snapshot {
         time_unix_ms: 1_800_000_100_000,
@@ -32,6 +33,11 @@ pub(super) fn sample() -> Snapshot {
             .map(|m| Some(if m.name == "listen_overflows" { 9 } else { 0 }))
             .collect(),
         listeners: vec![listener("http://127.0.0.1:80/", Some((3, 511))), listener("unix:/run/sluice", None)],
+        rates: Rates {
+            over_ms: 2000,
+            system: system::SYSTEM.iter().map(|m| (m.name == "listen_overflows").then_some(3.0)).collect(),
+            listeners: vec![Some(2.5), None],
+        },
         workers: vec![
             WorkerSnapshot { pid: 4712, responsive: true, numbers: Numbers::read(&first) },
             WorkerSnapshot { pid: 4713, responsive: false, numbers: Numbers::read(&second) },
@@ -151,7 +157,9 @@ fn a_client_gets_text_json_and_rates() {
     assert_eq!(snapshot.workers.len(), 1);
     assert!(snapshot.workers[0].responsive);
     let mut watch = Watch::new(serving.address().clone());
-    assert!(!watch.refresh().unwrap().contains("per second"));
+    let text = watch.refresh().unwrap();
+    let workers = text.lines().find(|line| line.starts_with("workers ")).unwrap();
+    assert!(!workers.contains("per second"), "{workers}");
     counters.requests.add(500);
     let text = watch.refresh().unwrap();
     let requests = text.lines().find(|line| line.starts_with("requests")).unwrap();

@@ -27,27 +27,34 @@ fn write_all(text: &mut String, snapshot: &Snapshot, earlier: Option<&Snapshot>)
     let up = duration(snapshot.time_unix_ms.saturating_sub(snapshot.started_unix_ms) / 1000);
     let Snapshot { version, architecture, pid, .. } = snapshot;
     writeln!(text, "sluice {version}, {architecture}, pid {pid}, up {up}")?;
+    let rates = &snapshot.rates;
     for group in Group::ALL {
-        writeln!(text, "\n{}", group.name())?;
-        for (metric, value) in SYSTEM.iter().zip(&snapshot.system).filter(|(metric, _)| metric.group == group)
-        {
-            match value {
-                Some(value) if metric.name.ends_with("_bytes") => row(text, metric.name, &[bytes(*value)])?,
-                Some(value) => row(text, metric.name, &[value.to_string()])?,
-                None => {}
-            }
+        writeln!(text)?;
+        match group {
+            Group::Process => row(text, group.name(), &[])?,
+            Group::Kernel => row(text, group.name(), &["total".into(), "per second".into()])?,
+        }
+        for (place, metric) in SYSTEM.iter().enumerate().filter(|(_, metric)| metric.group == group) {
+            let Some(value) = snapshot.system.get(place).copied().flatten() else { continue };
+            let value = if metric.name.ends_with("_bytes") { bytes(value) } else { value.to_string() };
+            let rate = rates.system.get(place).copied().flatten().map(|rate| format!("{rate:.1}"));
+            row(text, metric.name, &[value].into_iter().chain(rate).collect::<Vec<_>>())?;
         }
     }
     writeln!(text)?;
-    row(text, "listeners", &["queue".into(), "limit".into()])?;
-    for listener in &snapshot.listeners {
+    row(text, "listeners", &["queue", "limit", "drops", "per second"].map(str::to_owned))?;
+    for (place, listener) in snapshot.listeners.iter().enumerate() {
         let cell = |value: Option<u64>| value.map_or("-".into(), |value| value.to_string());
-        row(
-            text,
-            &listener.address,
-            &[cell(listener.accept_queue_length), cell(listener.accept_queue_limit)],
-        )?;
+        let rate = rates.listeners.get(place).copied().flatten();
+        let cells = [
+            cell(listener.accept_queue_length),
+            cell(listener.accept_queue_limit),
+            cell(listener.drops),
+            rate.map_or("-".into(), |rate| format!("{rate:.1}")),
+        ];
+        row(text, &listener.address, &cells)?;
     }
+    writeln!(text, "\nThese rates are over the last {:.1} s.", rates.over_ms as f64 / 1000.0)?;
     writeln!(text)?;
     write_workers(text, snapshot, earlier)?;
     for (number, _) in snapshot.workers.iter().enumerate().filter(|(_, worker)| !worker.responsive) {
@@ -148,10 +155,12 @@ mod tests {
             &["accepts", "12", "12", "0"],
             &["2xx", "2", "0", "2"],
             &["idle", "4", "4", "0"],
-            &["listeners", "queue", "limit"],
-            &["http://127.0.0.1:80/", "3", "511"],
-            &["unix:/run/sluice", "-", "-"],
-            &["listen_overflows", "9"],
+            &["kernel", "total", "per", "second"],
+            &["listeners", "queue", "limit", "drops", "per", "second"],
+            &["http://127.0.0.1:80/", "3", "511", "4", "2.5"],
+            &["unix:/run/sluice", "-", "-", "-", "-"],
+            &["listen_overflows", "9", "3.0"],
+            &["tcp_syncookies", "0"],
         ] {
             assert!(has_row(&text, row), "{row:?}\n{text}");
         }

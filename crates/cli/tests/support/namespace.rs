@@ -1,0 +1,59 @@
+//! A network namespace for a test program: its own counters and settings of the kernel, and nobody else's connections.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{env, fs};
+
+/// What a new namespace lacks: sysfs shows the interfaces of the one in which it was mounted.
+const SET_UP: &str = "ip link set lo up && mount -t sysfs sysfs /sys";
+
+/// Set for a program that is in its namespace.
+const INSIDE: &str = "SLUICE_TEST_NAMESPACE";
+
+/// Starts this program again in a network namespace of its own, with a loopback interface that is up, and its own `/sys`. Returns true in there,
+/// and false where no namespace can be made; it has said why then.
+pub fn enter() -> bool {
+    if env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let mut why = String::new();
+    // Without root, in a user namespace in which one is root.
+    for options in [&["--net", "--mount"][..], &["--net", "--mount", "--user", "--map-root-user"]] {
+        let probe = Command::new("unshare").args(options).args(["sh", "-c", SET_UP]).output();
+        match probe {
+            Ok(output) if output.status.success() => {
+                let program = env::current_exe().expect("this program is somewhere");
+                let error = Command::new("unshare")
+                    .args(options)
+                    .args(["sh", "-c", &format!("{SET_UP} && exec \"$0\" \"$@\"")])
+                    .arg(program)
+                    .args(env::args_os().skip(1))
+                    .env(INSIDE, "yes")
+                    .stdin(Stdio::null())
+                    .exec();
+                why = format!("unshare: {error}");
+            }
+            Ok(output) => why = format!("unshare: {}", String::from_utf8_lossy(&output.stderr).trim()),
+            Err(error) => why = format!("unshare: {error}"),
+        }
+    }
+    eprintln!(
+        "SKIPPED: this program's tests need a network namespace of their own, which can't be made: {why}"
+    );
+    false
+}
+
+static SETTINGS: Mutex<()> = Mutex::new(());
+
+/// Settings of the namespace as a test wants them, which no other test changes as long as this is held. They are those below
+/// `net.ipv4`, and stay when it is dropped.
+pub fn settings(wanted: &[(&str, u32)]) -> MutexGuard<'static, ()> {
+    assert!(env::var_os(INSIDE).is_some(), "these are the namespace's settings, not the machine's");
+    let held = SETTINGS.lock().unwrap_or_else(PoisonError::into_inner);
+    for (name, value) in wanted {
+        fs::write(format!("/proc/sys/net/ipv4/{name}"), value.to_string())
+            .expect("root of the namespace may");
+    }
+    held
+}

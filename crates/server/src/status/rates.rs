@@ -1,0 +1,102 @@
+//! How fast queues drop: per second, since a reading that is at least a second old.
+//!
+//! A page is asked for once, and a sum since the namespace was made says nothing of now. So each look is remembered for the
+//! next ones, and the first is compared with the server's start. Nothing is read when nobody asks.
+
+use std::time::{Duration, Instant};
+
+/// What is closer together than this says little.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// Counts that only grow, at one moment.
+#[derive(Debug, Clone)]
+pub(super) struct Reading {
+    pub(super) at: Instant,
+    /// Of the kernel's counters, in the order of [`SYSTEM`](super::system::SYSTEM).
+    pub(super) system: Vec<Option<u64>>,
+    /// What each listener dropped.
+    pub(super) listeners: Vec<Option<u64>>,
+}
+
+/// The readings to compare with.
+#[derive(Debug)]
+pub(super) struct Lookback {
+    /// Compared with.
+    earlier: Reading,
+    /// Takes its place when it is a second old itself.
+    latest: Reading,
+}
+
+/// How fast counts have grown.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rates {
+    /// Over how long, in milliseconds.
+    pub over_ms: u64,
+    /// Per second, in the order of [`SYSTEM`](super::system::SYSTEM); `None` for what is no counter of the kernel's.
+    pub system: Vec<Option<f64>>,
+    /// Per second, in the order of the listeners.
+    pub listeners: Vec<Option<f64>>,
+}
+
+impl Lookback {
+    /// Compares with this one at first.
+    pub(super) fn new(first: Reading) -> Self {
+        Self { earlier: first.clone(), latest: first }
+    }
+
+    /// Compares a reading, and remembers it.
+    pub(super) fn look(&mut self, now: &Reading) -> Rates {
+        if now.at.duration_since(self.latest.at) >= SHORTEST {
+            self.earlier = std::mem::replace(&mut self.latest, now.clone());
+        }
+        let time = now.at.duration_since(self.earlier.at);
+        let rates = |now: &[Option<u64>], earlier: &[Option<u64>]| {
+            let pairs = now.iter().zip(earlier);
+            pairs.map(|(now, earlier)| Some(per_second((*now)?.saturating_sub((*earlier)?), time))).collect()
+        };
+        Rates {
+            over_ms: time.as_millis() as u64,
+            system: rates(&now.system, &self.earlier.system),
+            listeners: rates(&now.listeners, &self.earlier.listeners),
+        }
+    }
+}
+
+/// To a hundredth: more would be noise.
+fn per_second(count: u64, time: Duration) -> f64 {
+    (count as f64 / time.as_secs_f64().max(1e-3) * 100.0).round() / 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_over_a_second_at_least_once_the_server_is_as_old() {
+        let start = Instant::now();
+        let reading = |ms: u64, count: u64| Reading {
+            at: start + Duration::from_millis(ms),
+            system: vec![None, Some(count)],
+            listeners: vec![Some(2 * count)],
+        };
+        let mut lookback = Lookback::new(reading(0, 100));
+        for (ms, count, over_ms, rate) in [
+            (500, 110, 500, 20.0),
+            // The one before is too near: this compares with the start.
+            (900, 109, 900, 10.0),
+            (2000, 120, 2000, 10.0),
+            (2100, 131, 2100, 14.76),
+            (3000, 150, 1000, 30.0),
+            (3500, 150, 1500, 20.0),
+            (60_000, 150, 57_000, 0.0),
+        ] {
+            let rates = lookback.look(&reading(ms, count));
+            assert_eq!(
+                (rates.over_ms, rates.system.as_slice()),
+                (over_ms, [None, Some(rate)].as_slice()),
+                "{ms}"
+            );
+            assert!((rates.listeners[0].unwrap() - 2.0 * rate).abs() < 0.011);
+        }
+    }
+}

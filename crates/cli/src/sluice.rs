@@ -60,11 +60,27 @@ enum Command {
         watch: bool,
     },
 
+    /// Measure what the memory of a running server consists of, as a formula in connections, workers and files
+    #[command(after_help = "Runs where the server runs, as its user or as root.")]
+    Memory {
+        /// Its --status address [default: the one in --config, or 127.0.0.1:8081]
+        #[arg(value_name = "ADDR:PORT|unix:PATH")]
+        address: Option<StatusAddress>,
+
+        /// The server's TOML file, for its `status`
+        #[arg(long, value_name = "FILE", conflicts_with = "address")]
+        config: Option<PathBuf>,
+
+        /// As JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
+
     /// Explain the concurrency architectures, and whether they can run here
     Architectures,
 }
 
-/// Where `sluice status` asks if it is not told.
+/// Where `sluice status` and `sluice memory` ask if they are not told.
 const USUAL_STATUS: &str = "127.0.0.1:8081";
 
 fn main() -> ExitCode {
@@ -72,6 +88,7 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve(options.source()),
         Command::Check(options) => check(&options.source()),
         Command::Status { address, config, json, watch } => status(address, config, json, watch),
+        Command::Memory { address, config, json } => memory(address, config, json),
         Command::Architectures => architectures(),
     };
     match result {
@@ -101,14 +118,7 @@ fn status(
     json: bool,
     watch: bool,
 ) -> anyhow::Result<()> {
-    let address = match (address, config) {
-        (Some(address), _) => address,
-        (None, None) => USUAL_STATUS.parse().map_err(anyhow::Error::msg)?,
-        (None, Some(file)) => {
-            let source = Source { file: Some(file), command_line: CommandLine::default() };
-            source.load()?.status.context("the file sets no status address")?
-        }
-    };
+    let address = status_address(address, config)?;
     let mut watched = Watch::new(address.clone());
     let mut page = || match (json, watch) {
         (true, _) => client::fetch(&address, Form::Json),
@@ -123,6 +133,24 @@ fn status(
             return Ok(());
         }
         thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn memory(address: Option<StatusAddress>, config: Option<PathBuf>, json: bool) -> anyhow::Result<()> {
+    let status = client::snapshot(&status_address(address, config)?)?;
+    let memory = server::memory::measure(&status)?;
+    print(&if json { server::memory::json(&memory) } else { server::memory::render(&memory) })
+}
+
+/// Where a running server is asked.
+fn status_address(address: Option<StatusAddress>, config: Option<PathBuf>) -> anyhow::Result<StatusAddress> {
+    match (address, config) {
+        (Some(address), _) => Ok(address),
+        (None, None) => USUAL_STATUS.parse().map_err(anyhow::Error::msg),
+        (None, Some(file)) => {
+            let source = Source { file: Some(file), command_line: CommandLine::default() };
+            source.load()?.status.context("the file sets no status address")
+        }
     }
 }
 

@@ -114,6 +114,13 @@ sys::shareable! {
         /// Bytes of heads and small bodies held by the table now.
         pub file_table_memory_bytes: Counter,
 
+        /// Connections that there is room for in memory set aside.
+        pub connection_places: Counter,
+        /// What a connection takes, by the sizes of its parts.
+        pub connection_bytes: Counter,
+        /// What the worker had of its own when it began to serve.
+        pub start_memory_bytes: Counter,
+
         /// Connections by state, as of the last census.
         pub connections: [Counter; ConnectionState::NAMES.len()],
         /// The request for a census and its answer.
@@ -469,6 +476,18 @@ pub static METRICS: &[Metric] = &[
     one(Kind::Gauge, "file_table_memory_bytes", "Bytes held by the open-file table", |w| {
         &w.file_table_memory_bytes
     }),
+    one(Kind::Gauge, "connection_places", "Connections that memory has been set aside for", |w| {
+        &w.connection_places
+    }),
+    one(Kind::Peak, "connection_bytes", "Bytes that a connection takes, by the sizes of its parts", |w| {
+        &w.connection_bytes
+    }),
+    one(
+        Kind::Gauge,
+        "start_memory_bytes",
+        "Bytes that the worker had of its own when it began to serve",
+        |w| &w.start_memory_bytes,
+    ),
 ];
 
 /// Names of the buckets of [`ACCEPTS_PER_PHASE_BOUNDS`].

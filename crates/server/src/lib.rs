@@ -15,6 +15,7 @@ pub mod counters;
 pub mod crew;
 pub mod error_log;
 pub mod listeners;
+pub mod memory;
 pub mod placement;
 pub mod sends;
 pub mod service;

@@ -154,7 +154,7 @@ impl Service {
         self.counters.file_table_evictions.set(counts.evictions);
         self.counters.file_table_entries.set(size.entries);
         self.counters.file_table_descriptors.set(size.descriptors);
-        self.counters.file_table_memory_bytes.set(size.memory_bytes);
+        self.counters.file_table_memory_bytes.set(size.memory_bytes + self.content.table_structure_bytes());
     }
 
     /// Opens the logs anew by their names, as after they were renamed.

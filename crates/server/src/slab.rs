@@ -21,6 +21,9 @@ enum Slot<T> {
 const CHUNK: u32 = 128;
 
 impl<T> Slab<T> {
+    /// What a slot takes, used or not.
+    pub const SLOT_BYTES: usize = size_of::<Slot<T>>();
+
     /// An empty slab.
     pub fn new() -> Self {
         Self { chunks: Vec::new(), free: None, len: 0 }

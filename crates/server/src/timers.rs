@@ -37,6 +37,9 @@ struct Link {
 const UNLINKED: Link = Link { next: NONE, previous: NONE, slot: u16::MAX };
 
 impl Timers {
+    /// What the wake-up of a connection takes.
+    pub const BYTES_EACH: usize = size_of::<Link>();
+
     /// An empty wheel that starts at `now`.
     pub fn new(now: Tick) -> Self {
         Self { now, heads: Box::new([NONE; 2 * SLOTS]), occupied: [0; 2 * SLOTS / 64], links: Vec::new() }

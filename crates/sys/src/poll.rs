@@ -30,6 +30,9 @@ pub struct PollSet {
 const ABSENT: u32 = u32::MAX;
 
 impl PollSet {
+    /// Memory that a descriptor takes.
+    pub const BYTES_EACH: usize = size_of::<libc::pollfd>() + size_of::<u64>() + size_of::<u32>();
+
     /// A new and empty set.
     #[must_use]
     pub fn new() -> Self {

@@ -25,6 +25,11 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
     Ok(descriptor_limit())
 }
 
+/// Whether an error says that there is no such process (`ESRCH`), as files of `/proc/PID` do when it ends while they are read.
+pub fn is_gone(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ESRCH)
+}
+
 /// Lets the calling thread run on these CPUs only; threads and processes that it starts inherit that.
 /// `sched_setaffinity(2)`; `EINVAL` where there is no such CPU or none is given.
 pub fn pin_to_cpus(cpus: &[usize]) -> io::Result<()> {

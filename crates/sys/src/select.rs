@@ -35,6 +35,9 @@ struct Answer {
 }
 
 impl SelectSet {
+    /// Memory that a descriptor takes: a token, and a bit in each of five sets, rounded up.
+    pub const BYTES_EACH: usize = size_of::<u64>() + 1;
+
     /// A new and empty set.
     #[must_use]
     pub fn new() -> Self {

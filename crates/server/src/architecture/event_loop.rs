@@ -150,6 +150,8 @@ impl EventLoop {
             complaints: Limited::default(),
         };
         this.take_listeners(listeners)?;
+        let bytes = Slab::<Registered>::SLOT_BYTES + Timers::BYTES_EACH + this.events.bytes_each();
+        this.service.counters.connection_bytes.raise_to(bytes as u64);
         Ok(this)
     }
 
@@ -302,6 +304,7 @@ impl EventLoop {
     fn heed_supervisor(&mut self) {
         self.control.heed();
         self.service.publish();
+        self.service.counters.connection_places.set(self.connections.slots().into());
         let connections = &mut self.connections;
         self.service.counters.answer_census(|| census(connections));
         if self.control.reopenings() != self.reopenings {

@@ -65,6 +65,15 @@ impl EventMechanism {
         Ok(Registration::Level { readable: true, writable: false })
     }
 
+    /// Memory that a descriptor takes in this process.
+    pub(super) fn bytes_each(&self) -> usize {
+        match self {
+            Self::Epoll { .. } => 0,
+            Self::Poll(_) => PollSet::BYTES_EACH,
+            Self::Select(_) => SelectSet::BYTES_EACH,
+        }
+    }
+
     /// Sees to it that a descriptor that waits for input and output as said will be reported.
     pub(super) fn await_events(
         &mut self,

@@ -114,6 +114,8 @@ impl Attendant {
     ) -> io::Result<Self> {
         service.sends = Some(BlockingSends::of_one_client()?);
         crew.set_free(number, false);
+        service.counters.connection_bytes.raise_to(size_of::<Conversation>() as u64);
+        service.counters.connection_places.set(1);
         let mut this = Self {
             service,
             ports,

@@ -204,6 +204,11 @@ impl Content {
         self.table.size()
     }
 
+    /// What the open-file table takes beside what it [holds](Self::table_size): places, names and paths.
+    pub fn table_structure_bytes(&self) -> u64 {
+        self.table.structure_bytes()
+    }
+
     #[cold]
     fn serve_decoded(&mut self, request: &Request<'_>, own: Vec<u8>) -> Plan<Pin> {
         let mut scratch = std::mem::take(&mut self.scratch);

@@ -219,6 +219,16 @@ impl Table {
         self.size
     }
 
+    /// What it takes beside what it holds.
+    pub(super) fn structure_bytes(&self) -> u64 {
+        let slots = self.slots.capacity() * size_of::<Option<Slot>>();
+        // A control byte beside each place.
+        let names =
+            self.names.capacity() * (size_of::<Place>() + 1) + self.free.capacity() * size_of::<Place>();
+        let paths: usize = self.slots.iter().flatten().map(|slot| slot.path.len()).sum();
+        (slots + names + paths) as u64
+    }
+
     /// A number that nobody outside can foresee, another one for each `n`.
     pub(super) fn random(&self, n: u64) -> u64 {
         self.hasher.hash_one(n)

@@ -83,6 +83,16 @@ pub fn fetch(address: &StatusAddress, form: Form) -> Result<String, FetchError> 
     }
 }
 
+/// Fetches the status, to be worked with.
+///
+/// # Errors
+///
+/// See [`FetchError`].
+pub fn snapshot(address: &StatusAddress) -> Result<Snapshot, FetchError> {
+    let answer = fetch(address, Form::Json)?;
+    json::read(answer.as_bytes()).map_err(|source| FetchError::Read { address: address.clone(), source })
+}
+
 /// Fetches the status again and again, to show what happens in between.
 #[derive(Debug)]
 pub struct Watch {
@@ -102,9 +112,7 @@ impl Watch {
     ///
     /// See [`FetchError`].
     pub fn refresh(&mut self) -> Result<String, FetchError> {
-        let answer = fetch(&self.address, Form::Json)?;
-        let snapshot = json::read(answer.as_bytes())
-            .map_err(|source| FetchError::Read { address: self.address.clone(), source })?;
+        let snapshot = snapshot(&self.address)?;
         // Another process at the same address started to count anew.
         let earlier =
             self.earlier.take().filter(|earlier| earlier.started_unix_ms == snapshot.started_unix_ms);

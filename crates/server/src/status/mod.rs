@@ -25,4 +25,4 @@ pub use snapshot::{
 };
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -8,7 +8,7 @@ use crate::config::StatusAddress;
 use crate::counters::{ConnectionState, Counters};
 
 /// Two workers, the second of which hangs, and two listeners.
-pub(super) fn sample() -> Snapshot {
+pub(crate) fn sample() -> Snapshot {
     let (first, second) = (Counters::default(), Counters::default());
     first.accept_phase(5);
     first.accept_phase(7);

@@ -13,6 +13,7 @@ use crate::config::Settings;
 use crate::control::Control;
 use crate::counters::Counters;
 use crate::listeners::Share;
+use crate::memory;
 use crate::service::Service;
 
 /// How long the access log's last lines may take to be written.
@@ -55,6 +56,7 @@ fn serve(
         Service::new(&share, counters, log)
     };
     let services = counters.iter().map(service).collect::<Result<Vec<_>, _>>()?;
+    note_start_memory(counters);
     let result = architecture::run(services, listeners, settings, control);
     // The services, whose logs have been flushed into the writer, are gone.
     if let Some(writer) = writer
@@ -63,6 +65,15 @@ fn serve(
         tracing::error!("the access log's last lines were not written within {LAST_LINES:?}");
     }
     result.map_err(failed("go on serving"))
+}
+
+/// For `sluice memory`: what the process has of its own before it serves, in equal parts for its threads.
+fn note_start_memory(counters: &[&'static Counters]) {
+    // Where the kernel does not tell, the model has no such figure.
+    let bytes = memory::private_bytes().unwrap_or(0);
+    for block in counters {
+        block.start_memory_bytes.set(bytes / counters.len().max(1) as u64);
+    }
 }
 
 /// The settings by which one of several threads serves: a part of the files that its process may keep at hand.

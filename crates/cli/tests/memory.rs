@@ -1,0 +1,152 @@
+//! `sluice memory`: the model of a running server's memory against what the kernel says of its processes.
+
+mod support;
+
+use std::fs;
+use std::process::{Command, ExitCode, Output};
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::Value;
+use support::client::Client;
+use support::eventually;
+use support::server::{Server, Setup};
+use support::variant::{Test, Variant, tests};
+
+const TESTS: &[Test] = tests![model, growth, text, nobody_there];
+
+fn main() -> ExitCode {
+    support::variant::run(&[("memory", TESTS)])
+}
+
+/// Files of the root that are not the standard site's.
+const FILES: usize = 40;
+
+fn start(variant: &Variant) -> Server {
+    let files = (0..FILES).map(|n| (format!("{n}.bin"), vec![b'x'; 2000 + 10 * n]));
+    files.fold(Setup::new(variant), |setup, (name, content)| setup.file(&name, content)).start()
+}
+
+/// How many connections a test may hold at once of those that it wants: some architectures have few workers, and take no more.
+fn at_most(variant: &Variant, count: usize) -> usize {
+    if variant.serves_one_at_a_time() { count.min(15) } else { count }
+}
+
+/// Connections that are kept alive after a request each.
+fn hold(server: &Server, connections: &mut Vec<Client>, count: usize) {
+    while connections.len() < count {
+        let mut client = server.connect();
+        assert_eq!(client.get(&format!("/{}.bin", connections.len() % FILES)).status, 200);
+        connections.push(client);
+    }
+    eventually("all are idle", || server.count("connections/idle") as usize == count);
+}
+
+/// One test at a time: another server of the same program shares the pages of its file, and descriptors are few.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn sluice(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sluice")).arg("memory").args(arguments).output().expect("it runs")
+}
+
+fn endpoint(server: &Server) -> String {
+    format!("unix:{}", server.directory().join("status").display())
+}
+
+fn memory(server: &Server) -> Value {
+    let output = sluice(&[&endpoint(server), "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+fn number(memory: &Value, path: &str) -> u64 {
+    memory.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {path}: {memory:#}"))
+}
+
+/// A row of `smaps_rollup` of all processes of the server together, in bytes.
+fn rollup(server: &Server, names: &[&str]) -> u64 {
+    let of = |pid: u32| {
+        let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).expect("a rollup");
+        let rows = text.lines().filter(|line| names.iter().any(|name| line.starts_with(name)));
+        rows.map(|row| row.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok()).expect("a number"))
+            .sum::<u64>()
+    };
+    server.processes().into_iter().map(of).sum::<u64>() * 1024
+}
+
+/// Whether one number is that of another, give or take some percent.
+fn is_about(found: u64, expected: u64, percent: u64) -> bool {
+    found.abs_diff(expected) * 100 <= expected * percent
+}
+
+/// What the formula of an idle server says of one with a thousand connections is so.
+fn model(variant: &Variant) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let server = start(variant);
+    let mut connections = Vec::new();
+    hold(&server, &mut connections, 10);
+    let idle = memory(&server);
+    let (connection, worker) = (number(&idle, "/connections/each"), number(&idle, "/workers/each"));
+    let (file, once) = (number(&idle, "/files/each"), number(&idle, "/once"));
+    let digits: String = idle["formula"].as_str().expect("a formula").replace(',', "");
+    assert_eq!(digits, format!("memory = c*{connection} + p*({worker}) + f*{file} + {once}"));
+    assert!((100..2000).contains(&connection), "{idle:#}");
+    assert!(file >= 2000, "{idle:#}");
+    assert!(number(&idle, "/workers/each_at_start") > 50_000, "{idle:#}");
+
+    let many = at_most(variant, 1000);
+    hold(&server, &mut connections, many);
+    let loaded = memory(&server);
+    assert_eq!(number(&loaded, "/connections/open"), many as u64);
+    let (places, entries) = (number(&loaded, "/connections/places"), number(&loaded, "/files/entries"));
+    let count = number(&loaded, "/workers/count");
+    assert!(places >= many as u64 && entries >= 10, "{loaded:#}");
+    let predicted = places * connection + count * worker + entries * file + once;
+    let used = rollup(&server, &["Pss:"]);
+    assert!(is_about(predicted, used, 25), "{predicted} for {used}: {idle:#} {loaded:#}");
+    assert!(is_about(number(&loaded, "/measured"), used, 5), "{used}: {loaded:#}");
+    assert!(is_about(number(&loaded, "/sum"), used, 5), "{used}: {loaded:#}");
+}
+
+/// A connection takes what the sizes of its parts say.
+fn growth(variant: &Variant) {
+    if variant.serves_one_at_a_time() {
+        return; // Nothing grows with connections.
+    }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let server = start(variant);
+    let mut connections = Vec::new();
+    let private = || rollup(&server, &["Private_Clean:", "Private_Dirty:"]);
+    hold(&server, &mut connections, 500);
+    let (before, places_before) = (private(), number(&memory(&server), "/connections/places"));
+    hold(&server, &mut connections, 4500);
+    let (after, memory) = (private(), memory(&server));
+    let each = (after - before) / (number(&memory, "/connections/places") - places_before);
+    assert!(is_about(number(&memory, "/connections/each"), each, 25), "{each} by growth: {memory:#}");
+    let by_growth = number(&memory, "/connections/each_by_growth");
+    assert!(is_about(by_growth, each, 40), "{each} by growth: {memory:#}");
+}
+
+fn text(variant: &Variant) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let server = start(variant);
+    assert_eq!(server.get("/0.bin").status, 200);
+    let output = sluice(&[&endpoint(&server)]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("text");
+    let terms =
+        ["memory = c*", "c connections ", "p workers ", "f cached files ", "once ", "sum ", "measured "];
+    for start in terms {
+        assert!(text.lines().any(|line| line.starts_with(start)), "{start}\n{text}");
+    }
+    let processes = server.processes().len();
+    let rows = text
+        .lines()
+        .filter(|line| ["worker ", "supervisor ", "other "].iter().any(|role| line.starts_with(role)));
+    assert_eq!(rows.count(), processes, "{text}");
+}
+
+fn nobody_there(_variant: &Variant) {
+    let output = sluice(&["unix:/nowhere"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with("sluice: no status from unix:/nowhere"));
+}

@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 clean, 1 failure while running, 2 bad usage or configuration.
 
+mod affinity;
 mod options;
 
 use std::io::{self, IsTerminal as _, Write as _};
@@ -13,6 +14,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use options::Options;
+use server::affinity::AffinityError;
 use server::config::{self, CommandLine, ConfigError, Source, StatusAddress};
 use server::status::client::{self, Form, Watch};
 
@@ -76,6 +78,15 @@ enum Command {
         json: bool,
     },
 
+    /// Have packets of network interfaces handled on the CPUs of the copy that serves them (interrupts, RPS, XPS)
+    #[command(
+        after_help = "sluice affinity eth0=0-3 eth1=4-7                  print what would be done, as commands\n\
+        sluice affinity eth0=0-3 eth1=4-7 --apply >undo    do it, and keep the way back\n\
+        sluice affinity --undo undo --apply                go back\n\n\
+        Exit codes: 0 done, 1 the kernel refuses, 2 bad usage."
+    )]
+    Affinity(affinity::Options),
+
     /// Explain the concurrency architectures, and whether they can run here
     Architectures,
 }
@@ -89,6 +100,7 @@ fn main() -> ExitCode {
         Command::Check(options) => check(&options.source()),
         Command::Status { address, config, json, watch } => status(address, config, json, watch),
         Command::Memory { address, config, json } => memory(address, config, json),
+        Command::Affinity(options) => affinity::run(&options),
         Command::Architectures => architectures(),
     };
     match result {
@@ -98,9 +110,15 @@ fn main() -> ExitCode {
             for line in error.to_string().lines() {
                 eprintln!("sluice: {line}");
             }
-            ExitCode::from(if error.chain().any(<dyn std::error::Error>::is::<ConfigError>) { 2 } else { 1 })
+            ExitCode::from(if is_bad_input(&error) { 2 } else { 1 })
         }
     }
+}
+
+/// Whether something else should have been typed.
+fn is_bad_input(error: &anyhow::Error) -> bool {
+    error.chain().any(<dyn std::error::Error>::is::<ConfigError>)
+        || error.downcast_ref().is_some_and(AffinityError::is_bad_input)
 }
 
 fn serve(source: Source) -> anyhow::Result<()> {

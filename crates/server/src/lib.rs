@@ -5,6 +5,7 @@
 
 pub mod accept;
 pub mod access_log;
+pub mod affinity;
 pub mod architecture;
 pub mod buffers;
 pub mod config;

@@ -8,7 +8,7 @@
 //! | what for | modules |
 //! |---|---|
 //! | waiting for events | [`event`], and its three mechanisms [`epoll`], [`poll`], [`select`]; [`wake`] |
-//! | sockets | [`socket`], [`client`], [`tcp_info`], [`sock_diag`], [`queue_drops`], [`inherited`] |
+//! | sockets | [`socket`], [`client`], [`tcp_info`], [`sock_diag`], [`queue_drops`], [`inherited`], [`interfaces`] |
 //! | files | [`mod@file`] |
 //! | process | [`process`], [`signal`], [`alarm`], [`shared`] |
 //! | time | [`clock`] |
@@ -20,6 +20,7 @@ pub mod epoll;
 pub mod event;
 pub mod file;
 pub mod inherited;
+pub mod interfaces;
 #[cfg(test)]
 mod own_process;
 pub mod poll;

@@ -33,6 +33,7 @@ pub use settings::{
     Settings, Symlinks, Timeouts, Wake,
 };
 pub use typed::CommandLine;
+pub(crate) use units::{cpus as print_cpus, parse_cpus};
 
 /// Where settings come from. It can be loaded again, and then sees the file as it is by then.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -44,7 +44,7 @@ pub(super) fn time(time: Duration) -> String {
 }
 
 /// Reads a list of CPUs, such as `0-3,8`; the result ascends.
-pub(super) fn parse_cpus(text: &str) -> Result<Vec<usize>, String> {
+pub(crate) fn parse_cpus(text: &str) -> Result<Vec<usize>, String> {
     let malformed = || "not a list of CPUs; allowed: numbers and ranges such as \"0-3,8\"".to_owned();
     let number = |text: &str| -> Result<usize, String> {
         let cpu = parse_number(text.trim()).ok_or_else(malformed)?;
@@ -72,7 +72,7 @@ pub(super) fn parse_cpus(text: &str) -> Result<Vec<usize>, String> {
 }
 
 /// Writes a list of CPUs that ascends.
-pub(super) fn cpus(cpus: &[usize]) -> String {
+pub(crate) fn cpus(cpus: &[usize]) -> String {
     let ranges = cpus.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
         [only] => only.to_string(),
         [first, .., last] => format!("{first}-{last}"),

@@ -1,0 +1,100 @@
+//! `sluice affinity`: from what was typed to a plan, printed or applied.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use clap::{Args, ValueEnum};
+use server::affinity::{AffinityError, Assignment, Plan, Roots, of_settings};
+use server::config::{CommandLine, Mapping, Source};
+
+use crate::print;
+
+/// What is to go where.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// A network interface, or one of its addresses, and the CPUs of the copy that serves it, such as eth0=0-3; several, one for
+    /// each copy
+    #[arg(value_name = "INTERFACE=LIST", required_unless_present_any = ["config", "undo"])]
+    assignments: Vec<String>,
+
+    /// Take interfaces and CPUs from the server's TOML file: the addresses and the CPU set of each copy
+    #[arg(long, value_name = "FILE", conflicts_with = "assignments")]
+    config: Option<PathBuf>,
+
+    /// On whose CPUs an interface's packets are handled: those of its own copy, or of the next one
+    #[arg(long, value_enum, default_value = "direct", conflicts_with_all = ["config", "undo"])]
+    mapping: MappingName,
+
+    /// Put back the values that --apply has printed to this file (-: standard input)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["assignments", "config"])]
+    undo: Option<PathBuf>,
+
+    /// Change it, and print the commands that change it back; without this, commands are printed and nothing is changed
+    #[arg(long)]
+    apply: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum MappingName {
+    Direct,
+    Indirect,
+}
+
+impl From<MappingName> for Mapping {
+    fn from(name: MappingName) -> Self {
+        match name {
+            MappingName::Direct => Self::Direct,
+            MappingName::Indirect => Self::Indirect,
+        }
+    }
+}
+
+/// Prints what is to be done, or does it.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let roots = Roots::default();
+    let plan = match &options.undo {
+        Some(path) => Plan::read(&text_of(path)?, &roots)?,
+        None => Plan::new(&assignments(options)?, options.mapping.into(), &roots)?,
+    };
+    let remarks = plan.remarks.iter().map(|remark| format!("# {remark}\n")).collect::<Vec<_>>().concat();
+    if plan.changes.is_empty() {
+        return print(&format!("{remarks}# all is so already\n"));
+    }
+    if !options.apply {
+        return print(&format!("{remarks}{plan}"));
+    }
+    // Before anything is changed, or the old values would be lost with a reader that has gone.
+    print(&format!(
+        "{remarks}# to change it back: sluice affinity --undo FILE --apply, with these lines\n{}",
+        plan.inverse()
+    ))?;
+    plan.apply()?;
+    eprintln!("sluice: {} files changed", plan.changes.len());
+    Ok(())
+}
+
+fn assignments(options: &Options) -> anyhow::Result<Vec<Assignment>> {
+    match &options.config {
+        Some(file) => {
+            let source = Source { file: Some(file.clone()), command_line: CommandLine::default() };
+            Ok(of_settings(&source.load()?)?)
+        }
+        None => {
+            Ok(options.assignments.iter().map(|typed| typed.parse()).collect::<Result<_, AffinityError>>()?)
+        }
+    }
+}
+
+fn text_of(path: &Path) -> Result<String, AffinityError> {
+    let text = if path == Path::new("-") {
+        let mut text = String::new();
+        io::stdin().read_to_string(&mut text).map(|_| text)
+    } else {
+        fs::read_to_string(path)
+    };
+    text.map_err(|error| AffinityError::Input {
+        typed: path.display().to_string(),
+        problem: error.to_string(),
+    })
+}

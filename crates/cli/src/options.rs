@@ -59,8 +59,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "POLICY", help_heading = "Concurrency")]
     wake: Option<String>,
 
-    /// Most connections accepted before the others are served again: a number, or inf [default: inf]
-    #[arg(long, value_name = "N|inf", help_heading = "Concurrency")]
+    /// Most connections accepted before the others are served again: a number, inf, or auto (as their delay asks for)
+    /// [default: inf]
+    #[arg(long, value_name = "N|inf|auto", help_heading = "Concurrency")]
     accept_limit: Option<String>,
 
     /// Whether sends wait for the client: non-blocking, or blocking, when one call sends a whole file [default: non-blocking]

@@ -138,7 +138,7 @@ fn drain_under_load(variant: &Variant) {
 
 /// Clients whose connection the kernel has completed are the server's, though it has not accepted them yet.
 fn drain_empties_the_accept_queue(variant: &Variant) {
-    for limit in ["1", "inf"] {
+    for limit in ["1", "inf", "auto"] {
         let mut server = Setup::new(variant).argument(format!("--accept-limit={limit}")).start();
         server.signal_all(Signal::STOP);
         let mut clients: Vec<Client> = (0..50).map(|_| server.connect()).collect();

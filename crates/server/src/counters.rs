@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use http1::{ErrorKind, TimerKind};
 
+use crate::accept::Thoughts;
+
 sys::shareable! {
     /// One number with a single writer and any number of readers.
     #[derive(Debug, Default)]
@@ -64,13 +66,33 @@ sys::shareable! {
         /// Accept phases, including those that accepted nothing.
         pub accept_phases: Counter,
         /// Accept phases by the number of connections they accepted; see [`Counters::accept_phase`].
-        pub accepts_per_phase: [Counter; ACCEPTS_PER_PHASE_BOUNDS.len() + 1],
+        pub accepts_per_phase: [Counter; HISTOGRAM_BOUNDS.len() + 1],
         /// The most connections accepted in one accept phase.
         pub accepts_per_phase_max: Counter,
         /// Turns of the event loop.
         pub phases: Counter,
         /// System calls that waited or asked for events.
         pub event_waits: Counter,
+        /// Nanoseconds spent in the phases of the event loop; see [`Counters::spent`].
+        pub phase_time_ns: [Counter; LoopPhase::NAMES.len()],
+        /// Samples of the accept queue's length; see [`Counters::accept_queue_seen`].
+        pub accept_queue_lengths: [Counter; HISTOGRAM_BOUNDS.len() + 1],
+        /// The sum of these lengths.
+        pub accept_queue_lengths_seen: Counter,
+        /// Samples of the time that connections waited in the accept queue; see [`Counters::accept_wait_seen`].
+        pub accept_waits_ms: [Counter; HISTOGRAM_BOUNDS.len() + 1],
+        /// The sum of these times.
+        pub accept_waits_seen_ms: Counter,
+        /// What the accept policy thinks; see [`Counters::accept_policy`].
+        pub accept_limit: Counter,
+        /// Microseconds that the work phase may take; 0: it is not bounded.
+        pub work_limit_us: Counter,
+        /// Microseconds of delay that the accept policy tries to stay below; 0: it steers by none.
+        pub accept_delay_target_us: Counter,
+        /// Microseconds that a client who came now would wait, as the accept policy estimates.
+        pub accept_delay_us: Counter,
+        /// 1 if the accept policy sees that delay stays above its target.
+        pub accept_overloaded: Counter,
 
         /// Connections taken into service.
         pub connections_opened: Counter,
@@ -135,7 +157,7 @@ impl Counters {
     pub fn settle(&self) {
         self.pid.store(0, Ordering::Relaxed);
         self.connections_closed.set(self.connections_opened.get());
-        for metric in METRICS.iter().filter(|metric| metric.kind == Kind::Gauge) {
+        for metric in METRICS.iter().filter(|metric| matches!(metric.kind, Kind::Gauge | Kind::Level)) {
             metric.read(self).iter().for_each(|gauge| gauge.set(0));
         }
     }
@@ -146,8 +168,8 @@ impl Counters {
         for metric in METRICS {
             for (here, there) in metric.read(self).iter().zip(metric.read(past)) {
                 match metric.kind {
-                    Kind::Peak => there.raise_to(here.get()),
-                    Kind::Counter | Kind::Histogram | Kind::Gauge => there.add(here.get()),
+                    Kind::Peak | Kind::Level => there.raise_to(here.get()),
+                    Kind::Counter | Kind::Histogram { .. } | Kind::Gauge => there.add(here.get()),
                 }
                 here.set(0);
             }
@@ -158,8 +180,35 @@ impl Counters {
     pub fn accept_phase(&self, accepted: u64) {
         self.accepts.add(accepted);
         self.accept_phases.add(1);
-        self.accepts_per_phase[accepts_per_phase_bucket(accepted)].add(1);
+        self.accepts_per_phase[bucket(accepted)].add(1);
         self.accepts_per_phase_max.raise_to(accepted);
+    }
+
+    /// Counts time spent in a phase.
+    #[inline]
+    pub fn spent(&self, phase: LoopPhase, ns: u64) {
+        self.phase_time_ns[phase as usize].add(ns);
+    }
+
+    /// Counts a sample of the accept queue's length.
+    pub fn accept_queue_seen(&self, length: u64) {
+        self.accept_queue_lengths[bucket(length)].add(1);
+        self.accept_queue_lengths_seen.add(length);
+    }
+
+    /// Counts a sample of the time that a connection waited in the accept queue.
+    pub fn accept_wait_seen(&self, ms: u64) {
+        self.accept_waits_ms[bucket(ms)].add(1);
+        self.accept_waits_seen_ms.add(ms);
+    }
+
+    /// Shows what the accept policy thinks.
+    pub fn accept_policy(&self, thoughts: &Thoughts) {
+        self.accept_limit.set(thoughts.limit.into());
+        self.work_limit_us.set(thoughts.work_ns / 1000);
+        self.accept_delay_target_us.set(thoughts.target_ns / 1000);
+        self.accept_delay_us.set(thoughts.delay_ns / 1000);
+        self.accept_overloaded.set(thoughts.overloaded.into());
     }
 
     /// Counts one ended reply.
@@ -241,6 +290,22 @@ impl Census {
     pub fn is_done(&self, generation: u32) -> bool {
         self.done.load(Ordering::Acquire).wrapping_sub(generation) < u32::MAX / 2
     }
+}
+
+/// The phases of an event loop's turn (Brecht et al. 2004, section 4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoopPhase {
+    /// Learning which sockets can go on, and waiting until some can.
+    GetEvents,
+    /// Taking connections out of the accept queue.
+    Accept,
+    /// Serving the connections that can go on, and those whose deadline has passed.
+    Work,
+}
+
+impl LoopPhase {
+    /// Names in the order of the variants.
+    pub const NAMES: [&'static str; 3] = ["get_events", "accept", "work"];
 }
 
 /// What a connection is doing, for the census.
@@ -349,8 +414,8 @@ pub const REPLY_CODES: [&str; 21] = [
     "417", "431", "500", "501", "503", "505",
 ];
 
-/// Upper bounds of the buckets of [`Counters::accepts_per_phase`]; one more bucket holds what lies above.
-pub const ACCEPTS_PER_PHASE_BOUNDS: [u64; 13] = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048];
+/// Upper bounds of the buckets of all histograms; one more bucket holds what lies above.
+pub const HISTOGRAM_BOUNDS: [u64; 13] = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048];
 
 /// One row of the table: a name for programs, words for people, and where the values are.
 #[derive(Debug)]
@@ -373,11 +438,15 @@ pub enum Kind {
     Counter,
     /// Goes up and down. Totals over workers are sums.
     Gauge,
+    /// Goes up and down. Totals over workers are maxima, as a sum would mean nothing.
+    Level,
     /// A high-water mark. Totals over workers are maxima.
     Peak,
-    /// Counts per bucket, not cumulative; bounds as in [`ACCEPTS_PER_PHASE_BOUNDS`]. Totals over workers are
-    /// sums.
-    Histogram,
+    /// Counts per bucket, not cumulative; bounds as in [`HISTOGRAM_BOUNDS`]. Totals over workers are sums.
+    Histogram {
+        /// The counter that sums up what was put into the buckets.
+        sum: &'static str,
+    },
 }
 
 /// Where a metric's values are in the block.
@@ -425,10 +494,10 @@ pub static METRICS: &[Metric] = &[
     one(Kind::Counter, "accepts", "Connections accepted", |w| &w.accepts),
     one(Kind::Counter, "accept_phases", "Accept phases", |w| &w.accept_phases),
     by(
-        Kind::Histogram,
+        Kind::Histogram { sum: "accepts" },
         "accepts_per_phase",
         "Accept phases by the connections that they accepted",
-        ("at_most", &ACCEPTS_PER_PHASE_NAMES),
+        ("at_most", &HISTOGRAM_NAMES),
         |w| &w.accepts_per_phase,
     ),
     one(Kind::Peak, "accepts_per_phase_max", "Most connections accepted in one accept phase", |w| {
@@ -436,6 +505,55 @@ pub static METRICS: &[Metric] = &[
     }),
     one(Kind::Counter, "phases", "Turns of the event loop", |w| &w.phases),
     one(Kind::Counter, "event_waits", "System calls that asked for events", |w| &w.event_waits),
+    by(
+        Kind::Counter,
+        "phase_time_ns",
+        "Nanoseconds spent in the phases of the event loop",
+        ("phase", &LoopPhase::NAMES),
+        |w| &w.phase_time_ns,
+    ),
+    by(
+        Kind::Histogram { sum: "accept_queue_lengths_seen" },
+        "accept_queue_lengths",
+        "Samples of the accept queue before an accept phase, by its length",
+        ("at_most", &HISTOGRAM_NAMES),
+        |w| &w.accept_queue_lengths,
+    ),
+    one(Kind::Counter, "accept_queue_lengths_seen", "Sum of the sampled lengths of the accept queue", |w| {
+        &w.accept_queue_lengths_seen
+    }),
+    by(
+        Kind::Histogram { sum: "accept_waits_seen_ms" },
+        "accept_waits_ms",
+        "Samples of connections just accepted, by their milliseconds in the accept queue",
+        ("at_most", &HISTOGRAM_NAMES),
+        |w| &w.accept_waits_ms,
+    ),
+    one(Kind::Counter, "accept_waits_seen_ms", "Sum of the sampled milliseconds in the accept queue", |w| {
+        &w.accept_waits_seen_ms
+    }),
+    one(Kind::Level, "accept_limit", "Most connections that an accept phase may take", |w| &w.accept_limit),
+    one(
+        Kind::Level,
+        "work_limit_us",
+        "Most microseconds that a work phase may take, 0 if not bounded",
+        |w| &w.work_limit_us,
+    ),
+    one(
+        Kind::Level,
+        "accept_delay_target_us",
+        "Microseconds of delay that the accept policy tries to stay below",
+        |w| &w.accept_delay_target_us,
+    ),
+    one(
+        Kind::Level,
+        "accept_delay_us",
+        "Microseconds that a client who came now would wait, as estimated by the accept policy",
+        |w| &w.accept_delay_us,
+    ),
+    one(Kind::Gauge, "accept_overloaded", "Workers whose accept policy sees delay that stays", |w| {
+        &w.accept_overloaded
+    }),
     by(Kind::Gauge, "connections", "Open connections by state", ("state", &ConnectionState::NAMES), |w| {
         &w.connections
     }),
@@ -490,8 +608,8 @@ pub static METRICS: &[Metric] = &[
     ),
 ];
 
-/// Names of the buckets of [`ACCEPTS_PER_PHASE_BOUNDS`].
-const ACCEPTS_PER_PHASE_NAMES: [&str; ACCEPTS_PER_PHASE_BOUNDS.len() + 1] =
+/// Names of the buckets of [`HISTOGRAM_BOUNDS`].
+const HISTOGRAM_NAMES: [&str; HISTOGRAM_BOUNDS.len() + 1] =
     ["0", "1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "2048", "inf"];
 
 /// For each status code its place in [`REPLY_CODES`], or a place past the end.
@@ -511,13 +629,13 @@ const fn reply_code_slots() -> [u8; 600] {
     slots
 }
 
-/// The first bucket whose bound is at least `accepted`: bounds are 0 and the powers of two.
-fn accepts_per_phase_bucket(accepted: u64) -> usize {
-    let bucket = match accepted {
+/// The first bucket whose bound is at least `value`: bounds are 0 and the powers of two.
+fn bucket(value: u64) -> usize {
+    let bucket = match value {
         0 => 0,
         n => 1 + (u64::BITS - (n - 1).leading_zeros()) as usize,
     };
-    bucket.min(ACCEPTS_PER_PHASE_BOUNDS.len())
+    bucket.min(HISTOGRAM_BOUNDS.len())
 }
 
 const fn one(kind: Kind, name: &'static str, help: &'static str, read: fn(&Counters) -> &Counter) -> Metric {
@@ -603,10 +721,10 @@ mod tests {
     }
 
     #[test]
-    fn accept_phases_fall_into_the_bucket_whose_bound_holds_them() {
-        for accepted in (0..5000).chain([u64::MAX]) {
-            let expected = ACCEPTS_PER_PHASE_BOUNDS.partition_point(|&bound| bound < accepted);
-            assert_eq!(accepts_per_phase_bucket(accepted), expected, "{accepted}");
+    fn values_fall_into_the_bucket_whose_bound_holds_them() {
+        for value in (0..5000).chain([u64::MAX]) {
+            let expected = HISTOGRAM_BOUNDS.partition_point(|&bound| bound < value);
+            assert_eq!(bucket(value), expected, "{value}");
         }
         let block = Counters::default();
         for accepted in [0, 3, 7, 2] {
@@ -614,6 +732,25 @@ mod tests {
         }
         assert_eq!((block.accepts.get(), block.accept_phases.get()), (12, 4));
         assert_eq!(block.accepts_per_phase_max.get(), 7);
+        block.accept_queue_seen(3);
+        block.accept_wait_seen(9);
+        assert_eq!((block.accept_queue_lengths[3].get(), block.accept_queue_lengths_seen.get()), (1, 3));
+        assert_eq!((block.accept_waits_ms[5].get(), block.accept_waits_seen_ms.get()), (1, 9));
+    }
+
+    #[test]
+    fn histograms_name_the_counter_that_sums_them_up() {
+        for metric in METRICS {
+            if let Kind::Histogram { sum } = metric.kind {
+                let sum = METRICS.iter().find(|metric| metric.name == sum);
+                assert!(
+                    sum.is_some_and(|sum| sum.kind == Kind::Counter && sum.len() == 1),
+                    "{}",
+                    metric.name
+                );
+                assert_eq!(metric.len(), HISTOGRAM_BOUNDS.len() + 1);
+            }
+        }
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub struct Service {
 pub struct Clock {
     /// For timeouts.
     pub tick: Tick,
+    /// Monotonic nanoseconds.
+    pub ns: u64,
     /// Monotonic milliseconds.
     pub ms: u64,
     /// Seconds since the Unix epoch.
@@ -64,8 +66,9 @@ pub struct Clock {
 impl Clock {
     /// Reads the clocks.
     pub fn now() -> Self {
-        let ms = sys::clock::monotonic_ms();
-        Self { tick: Tick::from_ms(ms), ms, unix_secs: sys::clock::realtime_secs() }
+        let ns = sys::clock::monotonic_ns();
+        let ms = ns / 1_000_000;
+        Self { tick: Tick::from_ms(ms), ns, ms, unix_secs: sys::clock::realtime_secs() }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Clock readings, all served by the vDSO without entering the kernel.
+//! Clock readings, all but that of CPU time served by the vDSO without entering the kernel.
 //!
 //! The coarse clocks tick with the kernel's timer (every 1 to 10 ms) and cost a few nanoseconds: an event loop reads
 //! them once per turn. See `clock_gettime(2)`.
@@ -19,6 +19,13 @@ pub fn monotonic_ms() -> u64 {
 #[inline]
 pub fn monotonic_ns() -> u64 {
     let now = clock_gettime(libc::CLOCK_MONOTONIC);
+    seconds(&now) * 1_000_000_000 + nanos(&now)
+}
+
+/// Nanoseconds of CPU time that the calling thread has used (`CLOCK_THREAD_CPUTIME_ID`, `clock_gettime(2)`). A system call.
+#[inline]
+pub fn thread_cpu_ns() -> u64 {
+    let now = clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID);
     seconds(&now) * 1_000_000_000 + nanos(&now)
 }
 
@@ -70,6 +77,16 @@ mod tests {
         }
         assert!(monotonic_ms() > coarse_ms);
         assert!(monotonic_ns() > exact_ns);
+    }
+
+    #[test]
+    fn cpu_time_passes_while_one_works_and_not_while_one_sleeps() {
+        let (cpu_ns, ns) = (thread_cpu_ns(), monotonic_ns());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        while thread_cpu_ns() < cpu_ns + 1_000_000 {
+            std::hint::spin_loop();
+        }
+        assert!(thread_cpu_ns() - cpu_ns < monotonic_ns() - ns - 40_000_000);
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub(crate) const TESTS: &[Test] = tests![
     burst_then_silence_limit_1,
     burst_then_silence_limit_2,
     burst_then_silence_no_limit,
+    burst_then_silence_auto,
     burst_then_silence_skipping_new,
     burst_at_two_listeners,
     burst_beyond_the_limit,
@@ -121,8 +122,12 @@ fn burst_then_silence_no_limit(variant: &Variant) {
     burst_with(variant, "inf", "");
 }
 
+fn burst_then_silence_auto(variant: &Variant) {
+    burst_with(variant, "auto", "");
+}
+
 fn burst_then_silence_skipping_new(variant: &Variant) {
-    for limit in ["1", "inf"] {
+    for limit in ["1", "inf", "auto"] {
         burst_with(variant, limit, "[event]\nwork_phase_skips_new = true");
     }
 }
@@ -147,7 +152,7 @@ fn burst_at_two_listeners(variant: &Variant) {
 
 /// Accepting pauses again and again, and goes on each time that somebody leaves.
 fn burst_beyond_the_limit(variant: &Variant) {
-    for limit in ["1", "inf"] {
+    for limit in ["1", "inf", "auto"] {
         let setup = Setup::new(variant).argument("--max-connections=5");
         let server = setup.argument(format!("--accept-limit={limit}")).start();
         server.signal(Signal::STOP);

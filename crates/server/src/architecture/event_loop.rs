@@ -17,13 +17,14 @@ use std::sync::Arc;
 use http1::Tick;
 use sys::event::Events;
 use sys::socket::{self, PeerAddress};
+use sys::tcp_info::AcceptQueue;
 
 use super::events::{EventMechanism, Registration};
-use crate::accept::Gate;
-use crate::config::{AcceptLimit, Sends, Settings, Wake};
+use crate::accept::{self, AcceptPolicy, Cost, Gate, Queue};
+use crate::config::{Sends, Settings, Wake};
 use crate::control::{Control, Phase};
 use crate::conversation::{Conversation, Turn};
-use crate::counters::{ConnectionState, Failure, Reset};
+use crate::counters::{ConnectionState, Failure, LoopPhase, Reset};
 use crate::error_log::Limited;
 use crate::listeners::{Listener, Share};
 use crate::sends::BlockingSends;
@@ -43,11 +44,17 @@ pub struct EventLoop {
     timers: Timers,
     ports: Vec<Port>,
     gate: Gate,
-    accept_limit: AcceptLimit,
+    accept_policy: AcceptPolicy,
     wake: Wake,
     /// Connections accepted since the listeners were last added.
     accepted_since_added: u64,
     work_phase_skips_new: bool,
+    /// What the turn under way has come to so far.
+    turn: accept::Turn,
+    /// CPU time before and after its get-events phase, if it is one whose cost is measured.
+    cpu_ns: Option<(u64, u64)>,
+    /// When the phase under way began.
+    phase_began_ns: u64,
     /// Connections for the coming work phase.
     work: Vec<u32>,
     /// Connections that have used up their share of this turn.
@@ -106,6 +113,8 @@ const RETIRE_TICKS: u32 = 100 / Tick::MS;
 const RE_ADD_AFTER: u64 = 16;
 /// How long a drain leaves idle connections open, so that a request that is on its way finds somebody.
 const DRAIN_IDLE_TICKS: u32 = 500 / Tick::MS;
+/// How many connections a work phase of limited length serves between two looks at the clock.
+const WORK_BETWEEN_LOOKS: usize = 8;
 /// Under pressure, how many connections are looked at for one that is idle.
 const PRESSURE_LOOKS: u32 = 64;
 
@@ -126,7 +135,7 @@ impl EventLoop {
         if settings.send == Sends::Blocking {
             service.sends = Some(BlockingSends::of_many_clients(settings)?);
         }
-        let now = service.clock.tick;
+        let (now, service_began_ns) = (service.clock.tick, service.clock.ns);
         let mut this = Self {
             service,
             events,
@@ -136,10 +145,13 @@ impl EventLoop {
             timers: Timers::new(now),
             ports: Vec::new(),
             gate: Gate::new(supervisor::max_connections(settings)),
-            accept_limit: settings.event.accept_limit,
+            accept_policy: AcceptPolicy::new(settings.event.accept_limit),
             wake: settings.event.wake,
             accepted_since_added: 0,
             work_phase_skips_new: settings.event.work_phase_skips_new,
+            turn: accept::Turn::default(),
+            cpu_ns: None,
+            phase_began_ns: service_began_ns,
             work: Vec::new(),
             unfinished: Vec::new(),
             ending: Ending::NotYet,
@@ -149,6 +161,7 @@ impl EventLoop {
             pressure_hand: 0,
             complaints: Limited::default(),
         };
+        this.service.counters.accept_policy(&this.accept_policy.thoughts());
         this.take_listeners(listeners)?;
         let bytes = Slab::<Registered>::SLOT_BYTES + Timers::BYTES_EACH + this.events.bytes_each();
         this.service.counters.connection_bytes.raise_to(bytes as u64);
@@ -166,6 +179,10 @@ impl EventLoop {
             self.accept_phase()?;
             self.work_phase();
             self.timers_phase();
+            self.turn.busy_ns += self.phase_ends(LoopPhase::Work, sys::clock::monotonic_ns());
+            if self.accept_policy.is_adaptive() {
+                self.tell_policy();
+            }
             if self.has_ended() {
                 break;
             }
@@ -178,14 +195,25 @@ impl EventLoop {
     /// Waits until a socket can go on, a timer comes up or the supervisor calls, and sorts what came.
     fn get_events_phase(&mut self) -> io::Result<()> {
         let timeout_ms = self.wait_at_most_ms();
-        if timeout_ms != Some(0) {
+        let at_once = timeout_ms == Some(0);
+        if !at_once {
             self.service.rest();
         }
+        let costly = at_once && self.accept_policy.cost_is_due(self.phase_began_ns);
+        let cpu_began_ns = costly.then(sys::clock::thread_cpu_ns);
         let count = self.events.get(&mut self.ready, timeout_ms)?;
         self.service.counters.event_waits.add(1);
         self.service.begin_turn();
         self.turn_began = self.service.clock.tick;
-        std::mem::swap(&mut self.work, &mut self.unfinished);
+        let spent_ns = self.phase_ends(LoopPhase::GetEvents, self.service.clock.ns);
+        self.turn.busy_ns = if at_once { spent_ns } else { 0 };
+        self.cpu_ns = cpu_began_ns.map(|began_ns| (began_ns, sys::clock::thread_cpu_ns()));
+        // Those that the last work phase did not come to are first.
+        if self.work.is_empty() {
+            std::mem::swap(&mut self.work, &mut self.unfinished);
+        } else {
+            self.work.append(&mut self.unfinished);
+        }
         for at in 0..count {
             let Some(event) = self.ready.get(at) else { break };
             if event.token < LISTENERS {
@@ -213,7 +241,9 @@ impl EventLoop {
         if !self.ports.iter().any(|port| port.pending) {
             return Ok(());
         }
-        let mut budget = self.accept_limit.budget();
+        let mut sample =
+            self.accept_policy.sampling_is_due(self.service.clock.ns) && self.sample_queue().is_some();
+        let mut budget = self.accept_policy.budget().connections;
         let mut accepted = 0;
         for at in 0..self.ports.len() {
             while self.ports[at].pending && budget > 0 {
@@ -224,6 +254,9 @@ impl EventLoop {
                     Ok((socket, peer)) => {
                         budget -= 1;
                         accepted += 1;
+                        if std::mem::take(&mut sample) {
+                            self.sample_wait(&socket);
+                        }
                         self.open(socket, peer);
                     }
                     Err(error) => self.accept_failed(at, &error),
@@ -231,19 +264,77 @@ impl EventLoop {
             }
         }
         self.service.counters.accept_phase(accepted);
+        self.turn.accepted = accepted as u32;
+        self.turn.busy_ns += self.phase_ends(LoopPhase::Accept, sys::clock::monotonic_ns());
         self.watch_listeners()?;
         self.leave_the_next_to_others(accepted)
     }
 
-    /// Lets every connection that can go on do so.
-    fn work_phase(&mut self) {
-        let mut work = std::mem::take(&mut self.work);
-        for index in work.drain(..) {
-            let Some(registered) = self.connections.get_mut(index) else { continue };
-            registered.due = false;
-            let turn = registered.conversation.work(&mut self.service);
-            self.settle(index, turn);
+    /// Sees how many connections wait to be accepted, if the kernel tells.
+    fn sample_queue(&mut self) -> Option<()> {
+        let pending = self.ports.iter().filter(|port| port.pending);
+        let queues = pending.filter_map(|port| sys::tcp_info::accept_queue(&*port.listener).ok());
+        let seen = queues.reduce(|sum, queue| AcceptQueue {
+            length: sum.length.saturating_add(queue.length),
+            limit: sum.limit.saturating_add(queue.limit),
+        })?;
+        self.service.counters.accept_queue_seen(seen.length.into());
+        self.accept_policy.queue_seen(Queue { length: seen.length, limit: seen.limit });
+        Some(())
+    }
+
+    /// Sees how long a connection has waited, which was just accepted.
+    fn sample_wait(&mut self, accepted: &OwnedFd) {
+        if let Ok(ms) = sys::tcp_info::waited_ms(accepted) {
+            self.service.counters.accept_wait_seen(ms.into());
+            self.accept_policy.wait_seen(ms);
         }
+    }
+
+    /// Counts the time that a phase took, and tells it.
+    fn phase_ends(&mut self, phase: LoopPhase, now_ns: u64) -> u64 {
+        let began_ns = std::mem::replace(&mut self.phase_began_ns, now_ns);
+        let spent_ns = now_ns.saturating_sub(began_ns);
+        self.service.counters.spent(phase, spent_ns);
+        spent_ns
+    }
+
+    /// Tells the accept policy what came of the turn, and people what the policy thinks of it.
+    fn tell_policy(&mut self) {
+        let mut turn = std::mem::take(&mut self.turn);
+        if let Some((began_ns, got_events_ns)) = self.cpu_ns.take() {
+            let overhead_ns = got_events_ns.saturating_sub(began_ns);
+            let useful_ns = sys::clock::thread_cpu_ns().saturating_sub(got_events_ns);
+            self.accept_policy.cost_seen(Cost { overhead_ns, useful_ns, accepted: turn.accepted });
+        }
+        turn.left = self.work.len() as u32;
+        turn.emptied = !self.ports.iter().any(|port| port.pending);
+        self.accept_policy.turned(self.phase_began_ns, &turn);
+        self.service.counters.accept_policy(&self.accept_policy.thoughts());
+    }
+
+    /// Lets every connection that can go on do so, or as many as there is time for.
+    fn work_phase(&mut self) {
+        let until_ns = self.accept_policy.budget().work_ns.map(|ns| self.phase_began_ns.saturating_add(ns));
+        let mut work = std::mem::take(&mut self.work);
+        let mut done = 0_usize;
+        for &index in &work {
+            if done.is_multiple_of(WORK_BETWEEN_LOOKS)
+                && done > 0
+                && until_ns.is_some_and(|until_ns| sys::clock::monotonic_ns() >= until_ns)
+            {
+                break;
+            }
+            done += 1;
+            let Some(registered) = self.connections.get_mut(index) else { continue };
+            // A place that was waited for may have gone to somebody else.
+            if std::mem::take(&mut registered.due) {
+                let turn = registered.conversation.work(&mut self.service);
+                self.settle(index, turn);
+            }
+        }
+        work.drain(..done);
+        self.turn.worked = done as u32;
         self.work = work;
     }
 

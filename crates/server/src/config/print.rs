@@ -36,6 +36,7 @@ fn top(page: &mut Page, settings: &Settings) {
     match settings.event.accept_limit {
         AcceptLimit::Limit(limit) => page.line("accept_limit", limit),
         AcceptLimit::Unlimited => page.text("accept_limit", "inf"),
+        AcceptLimit::Auto => page.text("accept_limit", "auto"),
     }
     page.text("send", settings.send.name());
     page.line("backlog", settings.connections.backlog);

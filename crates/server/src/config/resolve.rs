@@ -386,10 +386,10 @@ fn error_log(bases: &Bases) -> impl Fn(&Item) -> Result<ErrorLog, String> {
 }
 
 fn accept_limit(item: &Item) -> Result<AcceptLimit, String> {
-    const ALLOWED: &str = "allowed: \"inf\", or a whole number from 1 to 4294967295";
+    const ALLOWED: &str = "allowed: \"inf\", \"auto\", or a whole number from 1 to 4294967295";
     match &item.value {
         Value::Text(text) if text == "inf" => Ok(AcceptLimit::Unlimited),
-        Value::Text(text) if text == "auto" => Err(format!("this build does not have auto yet; {ALLOWED}")),
+        Value::Text(text) if text == "auto" => Ok(AcceptLimit::Auto),
         _ => positive(item).map(AcceptLimit::Limit).map_err(|_| ALLOWED.to_owned()),
     }
 }

@@ -216,6 +216,8 @@ pub enum AcceptLimit {
     Limit(NonZeroU32),
     /// Until the accept queue is empty.
     Unlimited,
+    /// As the delay of clients asks for: [`accept::Auto`](crate::accept::Auto).
+    Auto,
 }
 
 /// How a reply's head and a file's bytes are kept together in packets.

@@ -10,7 +10,7 @@ use prometheus_client::registry::Registry;
 
 use super::snapshot::{ListenerSnapshot, Snapshot, WorkerSnapshot};
 use super::system::SYSTEM;
-use crate::counters::{ACCEPTS_PER_PHASE_BOUNDS, Kind, METRICS, Metric, Values};
+use crate::counters::{HISTOGRAM_BOUNDS, Kind, METRICS, Metric, Values};
 
 /// The media type of what [`render`] returns.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -108,15 +108,15 @@ fn encode_metric(
 ) -> fmt::Result {
     let values = worker.numbers.of(place);
     let of_worker = labels([("worker", worker_number.to_string())]);
+    if let Kind::Histogram { sum } = metric.kind {
+        let bounds = HISTOGRAM_BOUNDS.iter().map(|&bound| bound as f64).chain([f64::INFINITY]);
+        let buckets: Vec<_> = bounds.zip(values.iter().copied()).collect();
+        let sum = METRICS.iter().position(|metric| metric.name == sum);
+        let sum = sum.map_or(0, |place| worker.numbers.of(place)[0]) as f64;
+        let count = values.iter().sum();
+        return encoder.encode_family(&of_worker)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None);
+    }
     match metric.values {
-        _ if metric.kind == Kind::Histogram => {
-            let bounds = ACCEPTS_PER_PHASE_BOUNDS.iter().map(|&bound| bound as f64).chain([f64::INFINITY]);
-            let buckets: Vec<_> = bounds.zip(values.iter().copied()).collect();
-            let accepts = METRICS.iter().position(|metric| metric.name == "accepts");
-            let sum = accepts.map_or(0, |place| worker.numbers.of(place)[0]) as f64;
-            let count = values.iter().sum();
-            encoder.encode_family(&of_worker)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
-        }
         Values::One(_) => encode_number(&mut encoder.encode_family(&of_worker)?, metric.kind, values[0]),
         Values::By { label, names, .. } => {
             for (name, &value) in names.iter().zip(values) {
@@ -132,15 +132,15 @@ fn encode_metric(
 fn encode_number(encoder: &mut MetricEncoder<'_>, kind: Kind, value: u64) -> fmt::Result {
     match kind {
         Kind::Counter => encoder.encode_counter::<NoLabelSet, u64, f64>(&value, None),
-        Kind::Gauge | Kind::Peak | Kind::Histogram => encoder.encode_gauge(&value),
+        Kind::Gauge | Kind::Level | Kind::Peak | Kind::Histogram { .. } => encoder.encode_gauge(&value),
     }
 }
 
 fn metric_type(kind: Kind) -> MetricType {
     match kind {
         Kind::Counter => MetricType::Counter,
-        Kind::Gauge | Kind::Peak => MetricType::Gauge,
-        Kind::Histogram => MetricType::Histogram,
+        Kind::Gauge | Kind::Level | Kind::Peak => MetricType::Gauge,
+        Kind::Histogram { .. } => MetricType::Histogram,
     }
 }
 
@@ -167,6 +167,10 @@ mod tests {
             "sluice_accepts_per_phase_bucket{le=\"+Inf\",worker=\"0\"} 3",
             "sluice_accepts_per_phase_sum{worker=\"0\"} 12.0",
             "sluice_accepts_per_phase_count{worker=\"0\"} 3",
+            "sluice_accept_queue_lengths_bucket{le=\"4.0\",worker=\"0\"} 1",
+            "sluice_accept_queue_lengths_sum{worker=\"0\"} 3.0",
+            "sluice_accept_waits_ms_sum{worker=\"0\"} 40.0",
+            "sluice_phase_time_ns_total{worker=\"0\",phase=\"work\"} 2000000000",
             "sluice_accept_queue_length{listener=\"http://127.0.0.1:80/\"} 3",
             "sluice_listener_drops_total{listener=\"http://127.0.0.1:80/\"} 4",
             "sluice_kernel_listen_overflows_total 9",

@@ -237,8 +237,8 @@ impl Numbers {
         for ((metric, mine), theirs) in METRICS.iter().zip(&mut self.0).zip(&other.0) {
             for (mine, &theirs) in mine.iter_mut().zip(theirs) {
                 *mine = match metric.kind {
-                    Kind::Counter | Kind::Gauge | Kind::Histogram => mine.wrapping_add(theirs),
-                    Kind::Peak => theirs.max(*mine),
+                    Kind::Counter | Kind::Gauge | Kind::Histogram { .. } => mine.wrapping_add(theirs),
+                    Kind::Peak | Kind::Level => theirs.max(*mine),
                 };
             }
         }

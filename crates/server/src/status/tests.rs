@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::client::{Form, Watch, fetch};
 use super::*;
 use crate::config::StatusAddress;
-use crate::counters::{ConnectionState, Counters};
+use crate::counters::{ConnectionState, Counters, LoopPhase};
 
 /// Two workers, the second of which hangs, and two listeners.
 pub(crate) fn sample() -> Snapshot {
@@ -13,6 +13,10 @@ pub(crate) fn sample() -> Snapshot {
     first.accept_phase(5);
     first.accept_phase(7);
     first.accept_phase(0);
+    first.spent(LoopPhase::GetEvents, 500_000_000);
+    first.spent(LoopPhase::Work, 2_000_000_000);
+    first.accept_queue_seen(3);
+    first.accept_wait_seen(40);
     first.connections[ConnectionState::Idle as usize].set(4);
     second.reply(200);
     second.reply(206);

@@ -84,28 +84,64 @@ fn write_workers(text: &mut String, snapshot: &Snapshot, earlier: Option<&Snapsh
         row(text, "pid", &cells)?;
     }
 
+    let up = snapshot.time_unix_ms.saturating_sub(snapshot.started_unix_ms) as f64 / 1000.0;
+    let columns = || {
+        let lately = rates.iter().map(|(earlier, seconds)| (&total, Some(earlier), *seconds));
+        [(&total, None, up)].into_iter().chain(lately).chain(workers.iter().map(|&worker| (worker, None, up)))
+    };
+    for (name, of) in EQUATION_1 {
+        row(
+            text,
+            name,
+            &columns().map(|(now, earlier, seconds)| of(now, earlier, seconds)).collect::<Vec<_>>(),
+        )?;
+    }
     for (place, metric) in METRICS.iter().enumerate() {
         let cells = |value: &dyn Fn(&Numbers) -> u64| {
-            let mut cells = vec![value(&total).to_string()];
+            let is_time = metric.name.ends_with("_ns");
+            let amount = |value: u64| if is_time { time(value) } else { value.to_string() };
+            let mut cells = vec![amount(value(&total))];
             cells.extend(rates.iter().map(|(earlier, seconds)| match metric.kind {
-                Kind::Counter | Kind::Histogram => {
-                    format!("{:.0}", value(&total).saturating_sub(value(earlier)) as f64 / seconds)
+                Kind::Counter | Kind::Histogram { .. } => {
+                    let rate = value(&total).saturating_sub(value(earlier)) as f64 / seconds;
+                    if is_time { format!("{:.1} %", rate / 1e7) } else { format!("{rate:.0}") }
                 }
-                Kind::Gauge | Kind::Peak => String::new(),
+                Kind::Gauge | Kind::Level | Kind::Peak => String::new(),
             }));
-            cells.extend(workers.iter().map(|numbers| value(numbers).to_string()));
+            cells.extend(workers.iter().map(|numbers| amount(value(numbers))));
             cells
         };
         row(text, metric.name, &cells(&|numbers| numbers.of(place).iter().sum()))?;
         if let Values::By { names, .. } = metric.values {
             for (which, name) in names.iter().enumerate().filter(|(which, _)| total.of(place)[*which] > 0) {
-                let name =
-                    if metric.kind == Kind::Histogram { format!("  <= {name}") } else { format!("  {name}") };
+                let is_histogram = matches!(metric.kind, Kind::Histogram { .. });
+                let name = if is_histogram { format!("  <= {name}") } else { format!("  {name}") };
                 row(text, &name, &cells(&|numbers| numbers.of(place)[which]))?;
             }
         }
     }
     Ok(())
+}
+
+/// A row of [`EQUATION_1`], and how it is made of values now and, maybe, so many seconds ago.
+type Factor = (&'static str, fn(&Numbers, Option<&Numbers>, f64) -> String);
+
+/// The accept rate's two factors (Brecht et al. 2004, equation 1): accepts per second are accepts per accept phase times
+/// accept phases per second.
+const EQUATION_1: [Factor; 2] = [
+    ("mean_accepts_per_phase", |now, earlier, _| match grown("accept_phases", now, earlier) {
+        0 => "-".to_owned(),
+        phases => format!("{:.2}", grown("accepts", now, earlier) as f64 / phases as f64),
+    }),
+    ("accept_phases_per_s", |now, earlier, seconds| {
+        format!("{:.1}", grown("accept_phases", now, earlier) as f64 / seconds.max(0.001))
+    }),
+];
+
+/// How much a single counter has grown.
+fn grown(name: &str, now: &Numbers, earlier: Option<&Numbers>) -> u64 {
+    let Some(place) = METRICS.iter().position(|metric| metric.name == name) else { return 0 };
+    now.of(place)[0].saturating_sub(earlier.map_or(0, |earlier| earlier.of(place)[0]))
 }
 
 fn row(text: &mut String, name: &str, cells: &[String]) -> std::fmt::Result {
@@ -126,6 +162,10 @@ fn duration(seconds: u64) -> String {
         (0, ..) => format!("{hours} h {} min", minutes % 60),
         _ => format!("{days} d {} h", hours % 24),
     }
+}
+
+fn time(ns: u64) -> String {
+    format!("{:.3} s", ns as f64 / 1e9)
 }
 
 fn bytes(n: u64) -> String {
@@ -153,6 +193,10 @@ mod tests {
             ["workers", "total", "worker", "0", "worker", "1"].as_slice(),
             &["pid", "4712", "4713"],
             &["accepts", "12", "12", "0"],
+            &["mean_accepts_per_phase", "4.00", "4.00", "-"],
+            &["accept_phases_per_s", "0.0", "0.0", "0.0"],
+            &["phase_time_ns", "2.500", "s", "2.500", "s", "0.000", "s"],
+            &["<=", "4", "1", "1", "0"],
             &["2xx", "2", "0", "2"],
             &["idle", "4", "4", "0"],
             &["kernel", "total", "per", "second"],
@@ -176,10 +220,17 @@ mod tests {
         later.workers.truncate(1);
         let accepts = METRICS.iter().position(|metric| metric.name == "accepts").unwrap();
         later.workers[0].numbers.of_mut(accepts)[0] += 3000;
+        let phases = METRICS.iter().position(|metric| metric.name == "accept_phases").unwrap();
+        later.workers[0].numbers.of_mut(phases)[0] += 600;
+        let times = METRICS.iter().position(|metric| metric.name == "phase_time_ns").unwrap();
+        later.workers[0].numbers.of_mut(times)[2] += 1_500_000_000;
         let text = render(&later, Some(&earlier));
         assert!(has_row(&text, &["workers", "total", "per", "second"]), "{text}");
         assert!(has_row(&text, &["accepts", "3012", "1500"]), "{text}");
         assert!(has_row(&text, &["connections", "4"]), "{text}");
+        assert!(has_row(&text, &["mean_accepts_per_phase", "5.00", "5.00"]), "{text}");
+        assert!(has_row(&text, &["accept_phases_per_s", "5.9", "300.0"]), "{text}");
+        assert!(has_row(&text, &["work", "3.500", "s", "75.0", "%"]), "{text}");
     }
 
     #[test]

@@ -1,22 +1,6 @@
-//! When accepting is possible, and how much of it.
-//!
-//! The accept limit (`config::AcceptLimit`) is the 2004 paper's (Brecht, Pariag, Gammo, "accept()able strategies"): an
-//! upper bound on connections accepted consecutively before the server turns to its work phase. The gate is what
-//! bounds connections altogether.
+//! When accepting is possible at all.
 
 use http1::Tick;
-
-use crate::config::AcceptLimit;
-
-impl AcceptLimit {
-    /// How many connections one accept phase may take.
-    pub fn budget(self) -> u32 {
-        match self {
-            Self::Limit(limit) => limit.get(),
-            Self::Unlimited => u32::MAX,
-        }
-    }
-}
 
 /// When accepting is possible: below the bound on connections, and not just after descriptors ran out.
 ///

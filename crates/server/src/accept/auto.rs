@@ -1,0 +1,241 @@
+//! `auto`: an accept limit steered by delay.
+//!
+//! Two things are to be avoided: limits so small that the server does little but turn around, and limits so large that clients
+//! who might have been turned away early wait inside instead of outside, in batches. Between them lies room, and delay says
+//! where in it to be. The law, with the names of docs/manual.md ("The accept limit `auto`"):
+//!
+//! - **Floor.** A turn costs *g* of CPU time without anything done in it (its get-events phase; with `select` this grows with
+//!   connections). A connection brings *u* of useful CPU time over its life. `g / (u / 64)` connections a turn keep the loss below a
+//!   64th. Neither may old connections crowd out new ones for good: a 64th of those worked on may be new.
+//! - **Ceiling.** What takes *c* each by the clock, accepting included, is served within the target if there are `target / c` of
+//!   it, those included that the last work phase left over.
+//! - **Delay.** Clients wait outside, `queue length / accept rate` (Little's law), and inside, `left over * c`. Little's law knows
+//!   nothing of other processes that take from the same queue, nor of time that another program was given: so it is held against
+//!   the waiting times that the kernel tells of sampled connections, and corrected by the ratio.
+//! - **Law.** While the delay falls below its target now and then, the limit rises to the ceiling, by a quarter a turn. Once it has
+//!   stayed above for a whole interval, demand exceeds capacity and no limit will help those outside: the limit falls to the
+//!   floor, by a quarter a turn, and clients wait where waiting is cheap. That ends when the queue is found empty.
+//! - **Bursts.** A queue more than half full that is not known to stay so is emptied, as far as everybody can be served within
+//!   the interval: a dropped handshake costs its client a second.
+//! - **Work.** The work phase ends in time for the queue not to overflow: when half of its room is used up at the present rate, at
+//!   the target at the latest, and never so early that turning around would cost more than a 64th.
+//!
+//! The target of 5 ms and the interval of 100 ms are `CoDel`'s (Nichols and Jacobson 2012; RFC 8289, section 4.2 and 4.3), as is the idea
+//! that only delay which stays is bad, and that its minimum over an interval tells. `CoDel` drops; here the kernel does that
+//! by itself, as soon as the queue is full.
+
+use super::{Budget, Cost, Queue, Thoughts, Turn};
+
+/// The delay to stay below.
+const TARGET_NS: f64 = 5e6;
+/// Delay above the target for so long is there to stay.
+const INTERVAL_NS: f64 = 1e8;
+/// How much of the time may go into turning around.
+const OVERHEAD: f64 = 1.0 / 64.0;
+/// Among so many connections worked on there may always be a new one.
+const OLD_FOR_NEW: f64 = 64.0;
+/// How far the limit moves in a turn.
+const STEP: f64 = 1.0 / 4.0;
+/// Whatever is measured, this is no time at all.
+const SHORTEST_WORK_NS: f64 = 1e3;
+/// The correction begins at 1 and counts as much as so many milliseconds of samples.
+const PRIOR_MS: f64 = 20.0;
+
+/// The state of the policy. All times are in nanoseconds.
+#[derive(Debug)]
+pub struct Auto {
+    /// Moves between the floor and the ceiling.
+    limit: f64,
+    work_ns: f64,
+    /// Averages of CPU time over sampled turns, and what was accepted for it.
+    overhead_cpu_ns: f64,
+    useful_cpu_ns: f64,
+    accepted_for_it: f64,
+    /// Averages over turns.
+    busy_ns: f64,
+    accepted: f64,
+    worked: f64,
+    /// As it was when last seen, less what was accepted since.
+    queue: Option<Queue>,
+    /// Connections that the last work phase did not come to.
+    left: f64,
+    /// Sums over samples, older ones counting less: what connections waited, and what Little's law said that they would.
+    waited_ms: f64,
+    expected_ms: f64,
+    delay_ns: f64,
+    /// When the accept queue was last found empty.
+    emptied_ns: u64,
+    /// When the delay was last at most its target.
+    calm_ns: u64,
+    overloaded: bool,
+    /// There has been a turn, so that these moments mean something.
+    begun: bool,
+}
+
+impl Default for Auto {
+    /// As on a machine of today with epoll and small files, until turns tell.
+    fn default() -> Self {
+        Self {
+            limit: 1.0,
+            work_ns: TARGET_NS,
+            overhead_cpu_ns: 1e3,
+            useful_cpu_ns: 20e3,
+            accepted_for_it: 1.0,
+            busy_ns: 20e3,
+            accepted: 1.0,
+            worked: 1.0,
+            queue: None,
+            left: 0.0,
+            waited_ms: 0.0,
+            expected_ms: 0.0,
+            delay_ns: 0.0,
+            emptied_ns: 0,
+            calm_ns: 0,
+            overloaded: false,
+            begun: false,
+        }
+    }
+}
+
+impl Auto {
+    /// A queue can fill up within milliseconds, and costs can change with the next request.
+    pub(super) const SAMPLE_EVERY_NS: u64 = 1_000_000;
+
+    pub(super) fn queue_seen(&mut self, queue: Queue) {
+        self.queue = Some(queue);
+    }
+
+    pub(super) fn wait_seen(&mut self, ms: u32) {
+        // Those behind it have come while it waited.
+        let Some(queue) = self.queue else { return };
+        let expected_ms = f64::from(queue.length) * self.ns_for_one_accept() / 1e6;
+        self.waited_ms += f64::from(ms) - self.waited_ms / 32.0;
+        self.expected_ms += expected_ms - self.expected_ms / 32.0;
+    }
+
+    pub(super) fn cost_seen(&mut self, cost: Cost) {
+        let weight = (cost.useful_ns as f64 / INTERVAL_NS).clamp(1.0 / 16.0, 0.5);
+        average(&mut self.overhead_cpu_ns, cost.overhead_ns as f64, weight);
+        average(&mut self.useful_cpu_ns, cost.useful_ns as f64, weight);
+        average(&mut self.accepted_for_it, f64::from(cost.accepted), weight);
+    }
+
+    pub(super) fn budget(&self) -> Budget {
+        let room = self.served_within(TARGET_NS) - self.left;
+        // With work left over, no turn is too short.
+        let floor = if self.left > 0.0 { self.fair_share() } else { self.floor() };
+        let mut connections = self.limit.min(room).max(floor);
+        if let Some(queue) = self.queue
+            && queue.length > queue.limit / 2
+            && !self.overloaded
+        {
+            let room = self.served_within(INTERVAL_NS) - self.left;
+            connections = connections.max(room.min(f64::from(queue.length)));
+        }
+        Budget { connections: connections.max(1.0) as u32, work_ns: Some(self.work_ns as u64) }
+    }
+
+    pub(super) fn turned(&mut self, now_ns: u64, turn: &Turn) {
+        self.learn(turn);
+        if !std::mem::replace(&mut self.begun, true) {
+            (self.emptied_ns, self.calm_ns) = (now_ns, now_ns);
+        }
+        if turn.emptied {
+            self.emptied_ns = now_ns;
+        }
+        self.left = f64::from(turn.left);
+        self.delay_ns = self.delay_outside_ns(now_ns) + self.left * self.ns_for_one_turn();
+        if self.delay_ns <= TARGET_NS {
+            self.calm_ns = now_ns;
+        }
+        if now_ns.saturating_sub(self.calm_ns) as f64 >= INTERVAL_NS {
+            self.overloaded = true;
+        } else if turn.emptied && self.delay_ns <= TARGET_NS {
+            self.overloaded = false;
+        }
+        let moved = if self.overloaded {
+            self.limit - self.limit * STEP
+        } else {
+            self.limit + self.limit * STEP + 1.0
+        };
+        self.limit = moved.min(self.served_within(TARGET_NS)).max(self.floor());
+        self.work_ns = self.work_at_most_ns();
+    }
+
+    pub(super) fn thoughts(&self) -> Thoughts {
+        let Budget { connections, .. } = self.budget();
+        Thoughts {
+            limit: connections,
+            work_ns: self.work_ns as u64,
+            target_ns: TARGET_NS as u64,
+            delay_ns: self.delay_ns as u64,
+            overloaded: self.overloaded,
+        }
+    }
+
+    /// Averages what turns take and bring, over an interval or some dozens of them, whichever is shorter.
+    fn learn(&mut self, turn: &Turn) {
+        if turn.worked > 0 || turn.accepted > 0 {
+            let weight = (turn.busy_ns as f64 / INTERVAL_NS).clamp(1.0 / 32.0, 0.5);
+            average(&mut self.busy_ns, turn.busy_ns as f64, weight);
+            average(&mut self.accepted, f64::from(turn.accepted), weight);
+            average(&mut self.worked, f64::from(turn.worked), weight);
+        }
+        match &mut self.queue {
+            Some(queue) if turn.emptied => queue.length = 0,
+            Some(queue) => queue.length = queue.length.saturating_sub(turn.accepted),
+            None => {}
+        }
+    }
+
+    /// *c*: what serving once takes.
+    fn ns_for_one_turn(&self) -> f64 {
+        self.busy_ns.max(1.0) / self.worked.max(1e-3)
+    }
+
+    /// The time from one accept to the next while the server is busy.
+    fn ns_for_one_accept(&self) -> f64 {
+        self.busy_ns.max(1.0) / self.accepted.max(1e-3)
+    }
+
+    /// *g / (u / 64)*: connections a turn that keep the cost of turning around below a 64th.
+    fn amortising(&self) -> f64 {
+        self.overhead_cpu_ns * self.accepted_for_it / (self.useful_cpu_ns.max(1.0) * OVERHEAD)
+    }
+
+    /// What a client that comes now will wait to be accepted. It can't be longer than since the queue was last empty.
+    fn delay_outside_ns(&self, now_ns: u64) -> f64 {
+        let since_empty = now_ns.saturating_sub(self.emptied_ns) as f64;
+        let Some(queue) = self.queue else { return since_empty };
+        let correction = (PRIOR_MS + self.waited_ms) / (PRIOR_MS + self.expected_ms);
+        (f64::from(queue.length) * self.ns_for_one_accept() * correction).min(since_empty)
+    }
+
+    fn floor(&self) -> f64 {
+        self.amortising().ceil().max(self.fair_share()).min(f64::from(u32::MAX))
+    }
+
+    fn fair_share(&self) -> f64 {
+        (self.worked / OLD_FOR_NEW).ceil().max(1.0)
+    }
+
+    fn served_within(&self, ns: f64) -> f64 {
+        (ns / self.ns_for_one_turn()).max(1.0)
+    }
+
+    fn work_at_most_ns(&self) -> f64 {
+        let shortest = self.amortising() * self.ns_for_one_accept();
+        let in_time = match self.queue {
+            Some(queue) if !self.overloaded => {
+                f64::from(queue.limit.saturating_sub(queue.length)) / 2.0 * self.ns_for_one_accept()
+            }
+            _ => TARGET_NS,
+        };
+        in_time.min(TARGET_NS).max(shortest).max(SHORTEST_WORK_NS)
+    }
+}
+
+/// Moves an average towards a value.
+fn average(average: &mut f64, value: f64, weight: f64) {
+    *average += (value - *average) * weight;
+}

@@ -1,0 +1,193 @@
+//! When accepting is possible, and how much of it.
+//!
+//! The accept limit (`config::AcceptLimit`) is the 2004 paper's (Brecht, Pariag, Gammo, "accept()able strategies"): an
+//! upper bound on connections accepted consecutively before the server turns to its work phase. An [`AcceptPolicy`] gives
+//! such a [budget](Budget) to each accept phase and hears of each [turn](Turn) what came of it; it owns no socket and reads
+//! no clock, so that every architecture can ask it and a test can run it for simulated hours. The [gate](Gate) is what
+//! bounds connections altogether.
+//!
+//! A driver's turn, whatever it calls its phases:
+//!
+//! ```text
+//! if policy.sampling_is_due(now) { policy.queue_seen(length and limit); }
+//! budget = policy.budget();
+//! accept at most budget.connections; of a sampled phase's first: policy.wait_seen(ms)
+//! serve, at most budget.work_ns long; what is left comes first in the next turn
+//! if policy.cost_is_due(now) { policy.cost_seen(CPU time of all that); }
+//! policy.turned(now, what came of it)
+//! ```
+
+mod auto;
+mod gate;
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
+
+pub use auto::Auto;
+pub use gate::Gate;
+
+use crate::config::AcceptLimit;
+
+/// What decides how much is accepted, and how long what was accepted is worked on before accepting goes on.
+#[derive(Debug)]
+pub struct AcceptPolicy {
+    kind: Kind,
+    next_sample_ns: u64,
+    next_cost_ns: u64,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// Always as many. (`u32::MAX` is more than any accept queue holds.)
+    Fixed(u32),
+    Auto(Auto),
+}
+
+/// Bounds on one accept phase and on the work phase after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Most connections to accept, at least 1.
+    pub connections: u32,
+    /// Most nanoseconds to work; `None`: until everything has had its turn.
+    pub work_ns: Option<u64>,
+}
+
+/// The accept queues that a driver takes from, taken together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// Connections that wait.
+    pub length: u32,
+    /// How many may wait.
+    pub limit: u32,
+}
+
+/// What came of a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// Nanoseconds that it took, those of a get-events phase that may have waited left out.
+    pub busy_ns: u64,
+    /// Connections accepted.
+    pub accepted: u32,
+    /// Connections worked on, new ones and old ones.
+    pub worked: u32,
+    /// Connections that could go on and were left for the next turn.
+    pub left: u32,
+    /// No connection waits to be accepted any more, as far as one can know.
+    pub emptied: bool,
+}
+
+/// CPU time of a turn. (Not just time: another program may have the CPU in between, for a hundred times as long.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// Nanoseconds that it took to turn around: of a get-events phase that was told not to wait.
+    pub overhead_ns: u64,
+    /// Nanoseconds of accepting and working.
+    pub useful_ns: u64,
+    /// Connections accepted.
+    pub accepted: u32,
+}
+
+/// What a policy thinks, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thoughts {
+    /// Connections that the next accept phase may take.
+    pub limit: u32,
+    /// How long the next work phase may take, in nanoseconds; 0 if it is not bounded.
+    pub work_ns: u64,
+    /// The delay to stay below, in nanoseconds; 0 if there is none.
+    pub target_ns: u64,
+    /// The delay of a client that comes now, in nanoseconds, as estimated.
+    pub delay_ns: u64,
+    /// The delay has stayed above its target: demand exceeds capacity.
+    pub overloaded: bool,
+}
+
+/// A fixed limit has nothing to learn from samples, which are for people then. A hundred a second, of a few microseconds each at
+/// most: a thousandth of the time at the very worst.
+const SAMPLE_EVERY_NS: u64 = 10_000_000;
+
+impl AcceptPolicy {
+    /// The policy that a setting asks for.
+    pub fn new(limit: AcceptLimit) -> Self {
+        let kind = match limit {
+            AcceptLimit::Limit(limit) => Kind::Fixed(limit.get()),
+            AcceptLimit::Unlimited => Kind::Fixed(u32::MAX),
+            AcceptLimit::Auto => Kind::Auto(Auto::default()),
+        };
+        Self { kind, next_sample_ns: 0, next_cost_ns: 0 }
+    }
+
+    /// Whether anything depends on [`AcceptPolicy::turned`].
+    #[inline]
+    pub fn is_adaptive(&self) -> bool {
+        matches!(self.kind, Kind::Auto(_))
+    }
+
+    /// Whether the accept phase that begins now should look at the queue, which takes time and is therefore done now and then.
+    pub fn sampling_is_due(&mut self, now_ns: u64) -> bool {
+        let due = now_ns >= self.next_sample_ns;
+        if due {
+            let every_ns = if self.is_adaptive() { Auto::SAMPLE_EVERY_NS } else { SAMPLE_EVERY_NS };
+            self.next_sample_ns = now_ns.saturating_add(every_ns);
+        }
+        due
+    }
+
+    /// A sample of the queue before an accept phase.
+    pub fn queue_seen(&mut self, queue: Queue) {
+        if let Kind::Auto(auto) = &mut self.kind {
+            auto.queue_seen(queue);
+        }
+    }
+
+    /// How long the first connection after such a sample had waited in the queue, in milliseconds.
+    pub fn wait_seen(&mut self, ms: u32) {
+        if let Kind::Auto(auto) = &mut self.kind {
+            auto.wait_seen(ms);
+        }
+    }
+
+    /// Whether the CPU time of the turn that begins now should be measured, if its get-events phase will not wait.
+    #[inline]
+    pub fn cost_is_due(&mut self, now_ns: u64) -> bool {
+        let due = self.is_adaptive() && now_ns >= self.next_cost_ns;
+        if due {
+            self.next_cost_ns = now_ns.saturating_add(Auto::SAMPLE_EVERY_NS);
+        }
+        due
+    }
+
+    /// The CPU time of a turn.
+    pub fn cost_seen(&mut self, cost: Cost) {
+        if let Kind::Auto(auto) = &mut self.kind {
+            auto.cost_seen(cost);
+        }
+    }
+
+    /// Bounds for the accept phase that begins now and the work phase after it.
+    #[inline]
+    pub fn budget(&self) -> Budget {
+        match &self.kind {
+            Kind::Fixed(limit) => Budget { connections: *limit, work_ns: None },
+            Kind::Auto(auto) => auto.budget(),
+        }
+    }
+
+    /// A turn is over.
+    pub fn turned(&mut self, now_ns: u64, turn: &Turn) {
+        if let Kind::Auto(auto) = &mut self.kind {
+            auto.turned(now_ns, turn);
+        }
+    }
+
+    /// What it thinks now.
+    pub fn thoughts(&self) -> Thoughts {
+        match &self.kind {
+            Kind::Fixed(limit) => {
+                Thoughts { limit: *limit, work_ns: 0, target_ns: 0, delay_ns: 0, overloaded: false }
+            }
+            Kind::Auto(auto) => auto.thoughts(),
+        }
+    }
+}

@@ -86,7 +86,7 @@ impl Network {
 
     /// Where the server listens: an address on each link.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
-        (0..self.links).map(|link| SocketAddr::from((server_ip(link), 8080))).collect()
+        addresses(self.links)
     }
 
     /// The clients' addresses as `sluicelab load --source` takes them, if there is only one link.
@@ -121,6 +121,11 @@ impl Drop for Network {
             }
         }
     }
+}
+
+/// Where a server listens in any network of so many links.
+pub(crate) fn addresses(links: u8) -> Vec<SocketAddr> {
+    (0..links).map(|link| SocketAddr::from((server_ip(link), 8080))).collect()
 }
 
 fn server_ip(link: u8) -> Ipv4Addr {

@@ -58,13 +58,19 @@ impl Variant {
         this
     }
 
-    /// Why this server won't run so, if it won't.
-    pub(crate) fn refusal(&self, sluice: &Path, scratch: &Path) -> Result<Option<String>> {
+    /// Why this server won't run so and listen there, if it won't.
+    pub(crate) fn refusal(
+        &self,
+        sluice: &Path,
+        listen: &[SocketAddr],
+        scratch: &Path,
+    ) -> Result<Option<String>> {
         let config = self.write_config(scratch)?;
         let output = Command::new(sluice)
             .arg("check")
             .arg(scratch)
             .arg(format!("--config={}", config.display()))
+            .args(listen.iter().map(|address| format!("--listen={address}")))
             .args(&self.options)
             .output()
             .with_context(|| format!("cannot run {}", sluice.display()))?;

@@ -135,7 +135,8 @@ pub(crate) fn runnable(mut variants: Vec<Variant>, site: &Site) -> Result<Vec<Va
 
 /// Whether the server runs so; if not, a line on standard error says why not.
 pub(crate) fn is_runnable(variant: &Variant, site: &Site) -> Result<bool> {
-    let refusal = variant.refusal(&site.sluice, &network::addresses(site.links.len() as u8), &site.scratch)?;
+    let refusal =
+        variant.refusal(&site.sluice, &network::addresses(site.links.len() as u8), &site.scratch)?;
     if let Some(why) = &refusal {
         eprintln!("left out: {} ({variant}): {why}", variant.name);
     }

@@ -242,7 +242,7 @@ impl Outcome {
             drops_per_s: drops_per_s.collect(),
             cpu: Cpu {
                 server,
-                server_us_per_reply: server * 1e6 / replies_per_s,
+                server_us_per_reply: over(server * 1e6, replies_per_s),
                 server_softirq: cpu(after.server_cpu.softirq, before.server_cpu.softirq),
                 server_io_wait: cpu(after.server_cpu.io_wait, before.server_cpu.io_wait),
                 server_idle: cpu(after.server_cpu.idle, before.server_cpu.idle),
@@ -275,17 +275,23 @@ impl Accepting {
             let path = format!("/workers/{worker}/accepts");
             // A worker that was started meanwhile has nothing before.
             let accepts = count(after, &path)? - count(before, &path).unwrap_or(0.0);
-            Ok(accepts / seconds / accepts_per_s)
+            Ok(over(accepts / seconds, accepts_per_s))
         });
         Ok(Self {
             accepts_per_s,
             accept_phases_per_s,
-            accepts_per_phase: accepts_per_s / accept_phases_per_s,
+            accepts_per_phase: over(accepts_per_s, accept_phases_per_s),
             phases_per_s: per_s("phases")?,
             event_waits_per_s: per_s("event_waits")?,
             shares: shares.collect::<Result<_>>()?,
         })
     }
+}
+
+/// A quotient that is 0 where there is nothing to divide by: JSON has no word for others, and a process for each connection has no
+/// accept phases.
+fn over(one: f64, other: f64) -> f64 {
+    if other > 0.0 { one / other } else { 0.0 }
 }
 
 /// CPUs as `taskset` and `sluicelab` take them.

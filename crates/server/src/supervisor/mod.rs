@@ -1,6 +1,6 @@
 //! From settings to a running server and back: sockets, privileges, workers, signals.
 //!
-//! The supervisor opens what the server listens on, forks the [workers](workers) and a process for the
+//! The supervisor opens what the server listens on, forks the [workers] and a process for the
 //! [status](status_process), and then waits for signals: it never touches a connection. It has a single thread, so that it
 //! can fork at any time, and starts a worker again that has died. Whatever the architecture, a worker sees only its
 //! [`Control`](crate::control::Control).

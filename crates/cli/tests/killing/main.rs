@@ -1,6 +1,6 @@
 //! Processes of the server are killed at any moment, and take nothing with them but their own clients' connections.
 //!
-//! `SLUICE_KILLS` says how often a worker is killed under load (default: 10).
+//! `SLUICE_KILLS` says how often a worker is killed under load (default: 5).
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -124,7 +124,7 @@ struct Worst {
 
 /// Everybody but the clients of the worker that was killed is served on as if nothing had happened.
 fn workers_under_load(variant: &Variant) {
-    let kills = std::env::var("SLUICE_KILLS").map_or(10, |count| count.parse().expect("a number of kills"));
+    let kills = std::env::var("SLUICE_KILLS").map_or(5, |count| count.parse().expect("a number of kills"));
     let server = stock(Setup::new(variant)).start();
     let mut random = Random(7);
     let (mut worst, mut lost, mut unharmed) = (Worst::default(), 0, 0);

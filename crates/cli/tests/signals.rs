@@ -197,6 +197,8 @@ fn drain_answers_pipelined_requests(variant: &Variant) {
     assert_eq!(replies.len(), 1);
     assert!(replies[0].closes() && replies[0].body == large());
     assert_eq!(end, Broken::Closed);
+    // By now idle connections may be closed, but this one is not idle: its request was there before the reply was over.
+    sleep_ms(700);
     let (replies, end) = slow.replies_until_end();
     assert!(
         replies[0].body.len() == BIG

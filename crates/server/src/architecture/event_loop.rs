@@ -364,7 +364,10 @@ impl EventLoop {
                 tracing::warn!("{} connections cut off: the drain timeout is over", self.connections.len());
                 return true;
             }
-            Ending::Drain { idle_until, .. } if self.ports.is_empty() && idle_until.reached(now) => {
+            // A connection that had a turn since the last get-events phase may look idle and have a request waiting.
+            Ending::Drain { idle_until, .. }
+                if self.ports.is_empty() && idle_until.reached(now) && self.turn.worked == 0 =>
+            {
                 self.close_idle_ones_if_all_are();
             }
             Ending::Retired | Ending::Drain { .. } => {}

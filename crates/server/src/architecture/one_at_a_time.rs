@@ -258,8 +258,9 @@ impl Attendant {
                     tracing::warn!("a connection cut off: the drain timeout is over");
                     break false;
                 }
-                Ending::Drain { idle_until, .. } if idle_until.reached(now) => {
-                    due |= client.machine().close_if_idle();
+                // Right after a turn it may look idle and have a request waiting.
+                Ending::Drain { idle_until, .. } if idle_until.reached(now) && !due => {
+                    due = client.machine().close_if_idle();
                 }
                 Ending::NotYet | Ending::Retired | Ending::Drain { .. } => {}
             }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
@@ -69,6 +69,14 @@ impl AsFd for Directory {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
+}
+
+/// Puts an open file into the place of another: the descriptor stays, and stands for the new file from here on, in one step for
+/// all who use it. dup3(2).
+pub fn replace(descriptor: impl AsFd, new: impl AsFd) -> io::Result<()> {
+    // SAFETY: the descriptor stays open and its owner's; only what it stands for changes.
+    let result = unsafe { libc::dup3(new.as_fd().as_raw_fd(), descriptor.as_fd().as_raw_fd(), libc::O_CLOEXEC) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Opens the file or directory at `path` below `root` for reading, without waiting for a pipe's other end.

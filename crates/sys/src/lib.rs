@@ -10,17 +10,20 @@
 //! | waiting for events | [`event`], and its three mechanisms [`epoll`], [`poll`], [`select`]; [`wake`] |
 //! | sockets | [`socket`], [`client`], [`tcp_info`], [`sock_diag`], [`queue_drops`], [`inherited`], [`interfaces`] |
 //! | files | [`mod@file`] |
-//! | process | [`process`], [`signal`], [`alarm`], [`shared`] |
+//! | process | [`process`], [`signal`], [`alarm`] |
+//! | processes together | [`shared`], [`lock`], [`descriptors`] |
 //! | time | [`clock`] |
 
 pub mod alarm;
 pub mod client;
 pub mod clock;
+pub mod descriptors;
 pub mod epoll;
 pub mod event;
 pub mod file;
 pub mod inherited;
 pub mod interfaces;
+pub mod lock;
 #[cfg(test)]
 mod own_process;
 pub mod poll;

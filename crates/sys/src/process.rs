@@ -30,6 +30,15 @@ pub fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ESRCH)
 }
 
+/// Lowers the soft limit of open descriptors (`RLIMIT_NOFILE`, setrlimit(2)); one that is lower stays.
+pub fn lower_descriptor_limit(most: u64) -> io::Result<()> {
+    if descriptor_limit() > most {
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum })?;
+    }
+    Ok(())
+}
+
 /// Lets the calling thread run on these CPUs only; threads and processes that it starts inherit that.
 /// `sched_setaffinity(2)`; `EINVAL` where there is no such CPU or none is given.
 pub fn pin_to_cpus(cpus: &[usize]) -> io::Result<()> {
@@ -126,19 +135,77 @@ pub fn drop_privileges(user: &str, group: Option<&str>) -> io::Result<()> {
 /// `WouldBlock` where there may be no more processes; `InvalidInput` in a process with several threads: the others would
 /// not be there in the child, but the locks that they hold would.
 pub fn fork(child: impl FnOnce() -> u8) -> io::Result<u32> {
-    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
-        return Err(invalid("a process with several threads can't be forked".to_owned()));
-    }
+    check_single_threaded()?;
     // SAFETY: the only thread makes the call, so that the child finds no lock held by anybody and no data half changed.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
+        0 => be_child(child),
+        pid => Ok(pid as u32),
+    }
+}
+
+/// The same, but for the descriptors, which parent and child have in common from here on: what one opens or closes, it opens
+/// or closes for both. clone(2) with `CLONE_FILES`.
+///
+/// So nothing may be closed in the child that is still of use elsewhere, be it by dropping it. A panic ends the child without
+/// unwinding, as destructors would close what the others go on using.
+///
+/// # Errors
+///
+/// As for [`fork`].
+pub fn fork_sharing_descriptors(child: impl FnOnce() -> u8) -> io::Result<u32> {
+    check_single_threaded()?;
+    // Where the C library keeps this thread's id. fork(3) has the kernel write the child's there, and so does this.
+    let id = id_of_thread();
+    let settid = if id.is_null() { 0 } else { libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID };
+    let flags = libc::c_ulong::from((libc::CLONE_FILES | libc::SIGCHLD | settid).cast_unsigned());
+    let none = ptr::null_mut::<libc::c_void>();
+    // SAFETY: as for `fork`: with one thread, nobody holds a lock or changes data, and the child goes on with a copy of this
+    // stack. What fork(3) does beyond the call is not missed: handlers of pthread_atfork(3) (nobody in this project has any),
+    // the locks of malloc and stdio (free, as there is one thread), the thread's id (above), and the robust list (which
+    // `be_child` forgets, so that it is registered anew). Architectures differ in the order of the last two arguments; the one
+    // that is not the child's id is not looked at without CLONE_SETTLS.
+    match unsafe { libc::syscall(libc::SYS_clone, flags, none, none, id, id) } {
+        -1 => Err(io::Error::last_os_error()),
         0 => {
-            // Unwinding must not get past this frame, where the parent's code begins.
-            let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(101);
-            // SAFETY: ends the process at once, without the parent's destructors and exit handlers.
-            unsafe { libc::_exit(code.into()) }
+            let report = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |panic| {
+                report(panic);
+                // SAFETY: ends the process at once.
+                unsafe { libc::_exit(PANICKED.into()) }
+            }));
+            be_child(child)
         }
         pid => Ok(pid as u32),
+    }
+}
+
+/// The exit code of a child that panicked.
+const PANICKED: u8 = 101;
+
+fn check_single_threaded() -> io::Result<()> {
+    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(invalid("a process with several threads can't be forked".to_owned()));
+    }
+    Ok(())
+}
+
+fn be_child(child: impl FnOnce() -> u8) -> ! {
+    crate::lock::forget_parent();
+    // Unwinding must not get past this frame, where the parent's code begins.
+    let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(PANICKED);
+    // SAFETY: ends the process at once, without the parent's destructors and exit handlers.
+    unsafe { libc::_exit(code.into()) }
+}
+
+/// Where the kernel clears the id of this thread at its end, which is where the C library keeps it. Null where the kernel does
+/// not tell (without `CONFIG_CHECKPOINT_RESTORE`). prctl(2), `PR_GET_TID_ADDRESS`.
+fn id_of_thread() -> *mut libc::c_int {
+    let mut address = ptr::null_mut();
+    // SAFETY: the kernel writes one pointer to where `address` is.
+    match unsafe { libc::prctl(libc::PR_GET_TID_ADDRESS, &raw mut address) } {
+        0 => address,
+        _ => ptr::null_mut(),
     }
 }
 

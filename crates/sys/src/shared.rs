@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{
     AtomicBool, AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicIsize, AtomicU8, AtomicU16, AtomicU32,
-    AtomicU64, AtomicUsize,
+    AtomicU64, AtomicUsize, Ordering,
 };
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -153,10 +153,95 @@ impl<T: Shareable> Drop for Shared<T> {
     }
 }
 
+/// Any number of `T`, zero at first, shared like [`Shared`]. Memory is taken as it is used, and counts for nothing before
+/// (`MAP_NORESERVE`).
+#[derive(Debug)]
+pub struct Region<T: Shareable> {
+    memory: NonNull<T>,
+    count: usize,
+    owns: PhantomData<T>,
+}
+
+// SAFETY: as for `Shared`.
+unsafe impl<T: Shareable> Send for Region<T> {}
+// SAFETY: as for `Shared`.
+unsafe impl<T: Shareable> Sync for Region<T> {}
+
+impl<T: Shareable> Region<T> {
+    /// Takes fresh memory of whole pages. `ENOMEM` where there is none, or so much that its size is no number.
+    pub fn new(count: usize) -> io::Result<Self> {
+        const { assert!(align_of::<T>() <= 4_096 && size_of::<T>() > 0, "a mapping begins at a page") };
+        let length = Self::length(count).ok_or(io::ErrorKind::OutOfMemory)?;
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+        let memory =
+            unsafe { mmap_anonymous(ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, flags)? };
+        let memory = NonNull::new(memory.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { memory, count, owns: PhantomData })
+    }
+
+    /// Gives it to this process, and to those forked later, for as long as they live.
+    pub fn leak(self) -> &'static [T] {
+        let this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: as for `deref`; the mapping is never undone, as `self` is never dropped.
+        unsafe { std::slice::from_raw_parts(this.memory.as_ptr(), this.count) }
+    }
+
+    /// Bytes of a mapping for so many, which cannot be empty.
+    fn length(count: usize) -> Option<usize> {
+        count.max(1).checked_mul(size_of::<T>()).filter(|&length| isize::try_from(length).is_ok())
+    }
+}
+
+impl<T: Shareable> Deref for Region<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: the mapping has room for `count`, is aligned, lives as long as `self`, and holds valid `T`: zero at first,
+        // which `Shareable` says is valid, then changed through shared references alone.
+        unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.count) }
+    }
+}
+
+impl<T: Shareable> Drop for Region<T> {
+    fn drop(&mut self) {
+        if let Some(length) = Self::length(self.count) {
+            // SAFETY: this very mapping was made by `new`, and references to it end with `self`. An error leaves it mapped,
+            // which harms nobody.
+            unsafe {
+                let _ = munmap(self.memory.as_ptr().cast(), length);
+            }
+        }
+    }
+}
+
+/// Writes bytes to shared memory of the same length.
+///
+/// # Panics
+///
+/// The lengths differ.
+pub fn copy_in(to: &[AtomicU8], from: &[u8]) {
+    assert_eq!(to.len(), from.len(), "as many bytes as there is room for");
+    for (to, &byte) in to.iter().zip(from) {
+        to.store(byte, Ordering::Relaxed);
+    }
+}
+
+/// Appends bytes of shared memory to a vector.
+pub fn copy_out(from: &[AtomicU8], to: &mut Vec<u8>) {
+    to.extend(from.iter().map(|byte| byte.load(Ordering::Relaxed)));
+}
+
+/// Whether shared memory holds these bytes.
+#[inline]
+pub fn equals(shared: &[AtomicU8], bytes: &[u8]) -> bool {
+    shared.len() == bytes.len()
+        && shared.iter().zip(bytes).all(|(shared, &byte)| shared.load(Ordering::Relaxed) == byte)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
-
     use super::*;
 
     crate::shareable! {
@@ -199,6 +284,26 @@ mod tests {
         assert_eq!(status, 0);
         assert_eq!(block.one.load(Ordering::Relaxed), 7);
         assert_eq!(block.many[999].0.load(Ordering::Relaxed), 9);
+    }
+
+    #[test]
+    fn regions_have_the_size_asked_for() {
+        for count in [0, 1, 5_000] {
+            let region: Region<AtomicU64> = Region::new(count).unwrap();
+            assert_eq!(region.len(), count);
+            assert!(region.iter().all(|number| number.load(Ordering::Relaxed) == 0));
+        }
+        assert!(Region::<AtomicU64>::new(usize::MAX / 4).is_err());
+        let bytes: &'static [AtomicU8] = Region::new(10).unwrap().leak();
+        copy_in(&bytes[2..7], b"hello");
+        let mut copy = vec![b'>'];
+        copy_out(&bytes[2..7], &mut copy);
+        assert_eq!(copy, b">hello");
+        assert!(
+            equals(&bytes[2..7], b"hello")
+                && !equals(&bytes[2..7], b"hellO")
+                && !equals(&bytes[2..6], b"hello")
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! A connection is registered for reading and writing once, and not at all when it ends with its first reply.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, IoSlice, Read as _};
+use std::io::{self, ErrorKind, Read as _};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use sys::epoll::Epoll;
 use sys::event::{Events, Interest};
-use sys::socket::{self, ListenOptions};
+use sys::socket::{self, ListenOptions, Slice};
 
 /// A web server that parses nothing and sends a constant: the least that a request can cost.
 #[derive(Debug, Parser)]
@@ -128,7 +128,7 @@ impl Reply {
         if *sent < head {
             let own = self.own.get(*sent as usize..).unwrap_or_default();
             let pinned = &self.pinned[(*sent as usize).saturating_sub(self.own.len())..];
-            let slices = [IoSlice::new(own), IoSlice::new(pinned)];
+            let slices = [Slice::new(own), Slice::new(pinned)];
             let slices = if own.is_empty() { &slices[1..] } else { &slices };
             let written = match self.variant {
                 // What is held back goes out with the FIN: a segment less.

@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use std::sync::{OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use sys::process;
 use sys::shared::Shared;
@@ -32,6 +32,11 @@ sys::shareable! {
     struct Words {
         phase: AtomicU8,
         reopenings: AtomicU32,
+        /// How much of its listeners the worker has let go of; see [`LetGo`].
+        let_go: AtomicU8,
+        /// The round that the supervisor has called, and the last that the worker has heard.
+        round_called: AtomicU32,
+        round_heard: AtomicU32,
     }
 }
 
@@ -46,6 +51,17 @@ pub enum Phase {
     Drain,
     /// Return now.
     Stop,
+}
+
+/// How much of its listeners a worker has let go of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LetGo {
+    /// Of none yet.
+    Nothing,
+    /// Of those that were to be emptied.
+    Retiring,
+    /// Of all.
+    All,
 }
 
 impl Control {
@@ -78,8 +94,10 @@ impl Control {
     /// # Errors
     ///
     /// The kernel has no such notice.
-    pub fn attend(&self) -> io::Result<()> {
-        signal::wake_on(&[Signal::Terminate, Signal::User2], &self.wake)?;
+    pub fn attend(self: &Arc<Self>) -> io::Result<()> {
+        // For ever, as the signal may come at any time.
+        let forever: &'static Arc<Self> = Box::leak(Box::new(Arc::clone(self)));
+        signal::wake_on(&[Signal::Terminate, Signal::User2], &forever.wake)?;
         process::signal_at_end_of_parent(Signal::Terminate)?;
         self.wake.wake()
     }
@@ -122,6 +140,43 @@ impl Control {
         for other in self.others.get().into_iter().flatten().filter_map(Weak::upgrade) {
             other.wake();
         }
+    }
+
+    /// In a worker: says how much of its listeners it has let go of.
+    pub fn tell_let_go(&self, of: LetGo) {
+        self.words.let_go.store(of as u8, Ordering::Release);
+    }
+
+    /// How much of its listeners the worker has let go of.
+    pub fn let_go(&self) -> LetGo {
+        match self.words.let_go.load(Ordering::Acquire) {
+            0 => LetGo::Nothing,
+            1 => LetGo::Retiring,
+            _ => LetGo::All,
+        }
+    }
+
+    /// Before another process becomes the worker: what the one before it told does not hold any more.
+    pub fn begin(&self) {
+        self.tell_let_go(LetGo::Nothing);
+        let called = self.words.round_called.load(Ordering::Acquire);
+        self.words.round_heard.store(called.wrapping_sub(1), Ordering::Release);
+    }
+
+    /// Calls a round: asks the worker to say that it has been between two turns since.
+    pub fn call_round(&self, round: u32) {
+        self.words.round_called.store(round, Ordering::Release);
+        self.wake();
+    }
+
+    /// Whether it has said so.
+    pub fn has_heard(&self, round: u32) -> bool {
+        self.words.round_heard.load(Ordering::Acquire) == round
+    }
+
+    /// In a worker, between two turns: hears the round.
+    pub fn hear_round(&self) {
+        self.words.round_heard.store(self.words.round_called.load(Ordering::Acquire), Ordering::Release);
     }
 
     /// Makes the worker look, here, at the census, and at the listeners.

@@ -10,11 +10,11 @@
 //! pipelined request behind a reply that would block) is kept, in a pooled buffer, so that an idle connection holds
 //! none.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use http1::{Connection, End, Segment, Step, Wants};
-use sys::socket::PeerAddress;
+use sys::socket::{PeerAddress, Slice};
 
 use crate::config::Coalesce;
 use crate::content::Pin;
@@ -404,7 +404,7 @@ impl Conversation {
 
     /// Makes one system call's worth of progress and says how many bytes it sent.
     fn send(&self, service: &Service, share: u64) -> Result<u64, Unsent> {
-        let mut slices = [IoSlice::new(&[]); GATHER];
+        let mut slices = [Slice::EMPTY; GATHER];
         let mut count = 0;
         let mut file = None;
         let mut more = false;
@@ -415,12 +415,11 @@ impl Conversation {
             }
             match segment {
                 Segment::Own(bytes) => {
-                    slices[count] = IoSlice::new(bytes);
+                    slices[count] = Slice::new(bytes);
                     count += 1;
                 }
                 Segment::Memory(pin, range) => {
-                    let memory = service.content.memory(pin);
-                    slices[count] = IoSlice::new(&memory[range.start as usize..range.end as usize]);
+                    slices[count] = service.content.memory(pin, range);
                     count += 1;
                 }
                 Segment::File(pin, offset, len) => file = Some((pin, offset, len)),

@@ -7,7 +7,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
@@ -44,7 +44,7 @@ pub fn init(target: &config::ErrorLog, level: LogLevel) -> Result<(), InitError>
         return set_global(subscriber(|| StandardError, level));
     };
     let log = LogFile::open(path).map_err(|source| InitError::Open { path: path.clone(), source })?;
-    set_global(subscriber(log.file.writer(), level))?;
+    set_global(subscriber(log.writer(), level))?;
     LOG.set(log).map_err(|_| InitError::Again)
 }
 
@@ -61,17 +61,22 @@ pub fn reopen() -> io::Result<()> {
 #[derive(Debug)]
 struct LogFile {
     path: PathBuf,
-    file: Swappable,
+    file: Arc<File>,
 }
 
 impl LogFile {
     fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { path: path.to_owned(), file: Swappable::new(open(path)?) })
+        Ok(Self { path: path.to_owned(), file: Arc::new(open(path)?) })
     }
 
+    /// The descriptor stays the same: other processes may have it in common with this one.
     fn reopen(&self) -> io::Result<()> {
-        self.file.swap(open(&self.path)?);
-        Ok(())
+        sys::file::replace(&*self.file, open(&self.path)?)
+    }
+
+    fn writer(&self) -> impl Fn() -> Arc<File> + Send + Sync + 'static {
+        let file = Arc::clone(&self.file);
+        move || Arc::clone(&file)
     }
 }
 
@@ -87,26 +92,6 @@ impl io::Write for StandardError {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-/// A file that can be replaced while others write to it.
-#[derive(Debug, Clone)]
-struct Swappable(Arc<Mutex<Arc<File>>>);
-
-impl Swappable {
-    fn new(file: File) -> Self {
-        Self(Arc::new(Mutex::new(Arc::new(file))))
-    }
-
-    fn swap(&self, new: File) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
-    }
-
-    /// Gives the file of the moment, without keeping the lock for the time of a write.
-    fn writer(&self) -> impl Fn() -> Arc<File> + Send + Sync + 'static {
-        let file = Arc::clone(&self.0);
-        move || Arc::clone(&file.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -178,7 +163,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, old) = (dir.path().join("error.log"), dir.path().join("error.log.1"));
         let log = LogFile::open(&path).unwrap();
-        tracing::subscriber::with_default(subscriber(log.file.writer(), LogLevel::Info), || {
+        tracing::subscriber::with_default(subscriber(log.writer(), LogLevel::Info), || {
             tracing::warn!(suppressed = 3, "disk is slow");
             tracing::debug!("not severe enough");
             std::fs::rename(&path, &old).unwrap();

@@ -8,6 +8,7 @@ pub mod access_log;
 pub mod affinity;
 pub mod architecture;
 pub mod buffers;
+pub mod common;
 pub mod config;
 pub mod content;
 pub mod control;

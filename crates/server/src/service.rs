@@ -11,6 +11,7 @@ use sys::socket::{self, PeerAddress};
 
 use crate::access_log::AccessLog;
 use crate::buffers::Buffers;
+use crate::common::Common;
 use crate::config::{Coalesce, Settings};
 use crate::content::{Content, ContentError, Pin};
 use crate::conversation::Conversation;
@@ -31,6 +32,8 @@ pub struct Service {
     pub content: Content,
     /// Bounds on requests and clients.
     pub limits: Limits,
+    /// What this worker has in common with others that share its descriptor table.
+    pub common: Option<Common>,
     /// What this worker counts.
     pub counters: &'static Counters,
     /// The access log, if one is kept.
@@ -82,11 +85,21 @@ impl Service {
         settings: &Settings,
         counters: &'static Counters,
         log: Option<AccessLog>,
+        common: Option<Common>,
     ) -> Result<Self, ContentError> {
         let clock = Clock::now();
         let limits = settings.limits();
+        let (files, ranges) = (&settings.files, settings.limits.ranges);
+        let content = match &common {
+            None => Content::new(files, ranges)?,
+            Some(common) => Content::sharing(&common.files, common.place, files, ranges)?,
+        };
+        if let Some(common) = &common {
+            common.own(content.root());
+        }
         Ok(Self {
-            content: Content::new(&settings.files, settings.limits.ranges)?,
+            content,
+            common,
             counters,
             log,
             clock,
@@ -151,13 +164,25 @@ impl Service {
 
     /// Copies what the open-file table counts to where others can read it.
     pub fn publish(&self) {
-        let (counts, size) = (self.content.table_counts(), self.content.table_size());
+        let counts = self.content.table_counts();
         self.counters.file_table_hits.set(counts.hits);
         self.counters.file_table_misses.set(counts.misses);
         self.counters.file_table_evictions.set(counts.evictions);
+        if self.common.as_ref().is_some_and(|common| common.place != 0) {
+            // The first worker tells what is in the table that they share, so that it counts once.
+            return;
+        }
+        let size = self.content.table_size();
         self.counters.file_table_entries.set(size.entries);
         self.counters.file_table_descriptors.set(size.descriptors);
         self.counters.file_table_memory_bytes.set(size.memory_bytes + self.content.table_structure_bytes());
+    }
+
+    /// Closes a listener that this worker does not accept from any more, unless it is not this process's alone.
+    pub fn let_go_of_listener(&self, listener: &Listener) {
+        if self.common.is_none() {
+            listener.close();
+        }
     }
 
     /// Opens the logs anew by their names, as after they were renamed.
@@ -197,6 +222,14 @@ impl Service {
                 log.end(&line, reply.status.0, reply.body_sent, duration_ms);
             }
             self.buffers.give(line);
+        }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if let Some(common) = &self.common {
+            common.leave(self.content.root());
         }
     }
 }

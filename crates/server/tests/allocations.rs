@@ -95,7 +95,7 @@ fn count(mechanism: Events, root: &Path, log: Option<&Path>) {
     let server = thread::spawn({
         let (settings, control) = (settings.clone(), Arc::clone(&control));
         move || {
-            let service = Service::new(&settings, counters, access_log).unwrap();
+            let service = Service::new(&settings, counters, access_log, None).unwrap();
             let share = Share { serving: vec![Arc::new(listener)], retiring: Vec::new() };
             sped::run(service, share, &settings, control).unwrap();
         }

@@ -75,7 +75,8 @@ impl AsFd for Directory {
 /// all who use it. dup3(2).
 pub fn replace(descriptor: impl AsFd, new: impl AsFd) -> io::Result<()> {
     // SAFETY: the descriptor stays open and its owner's; only what it stands for changes.
-    let result = unsafe { libc::dup3(new.as_fd().as_raw_fd(), descriptor.as_fd().as_raw_fd(), libc::O_CLOEXEC) };
+    let result =
+        unsafe { libc::dup3(new.as_fd().as_raw_fd(), descriptor.as_fd().as_raw_fd(), libc::O_CLOEXEC) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 

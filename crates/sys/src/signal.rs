@@ -5,7 +5,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, IntoRawFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -155,10 +155,8 @@ pub fn notice_children() -> io::Result<()> {
 /// told by [`has_arrived`]. sigaction(2).
 ///
 /// There is one wake-up of this kind in a process; that of the last call holds.
-pub fn wake_on(signals: &[Signal], wake: &Wake) -> io::Result<()> {
-    // A duplicate that is never closed: the handler may run at any time.
-    let descriptor = wake.as_fd().try_clone_to_owned()?.into_raw_fd();
-    WOKEN.store(descriptor, Ordering::Release);
+pub fn wake_on(signals: &[Signal], wake: &'static Wake) -> io::Result<()> {
+    WOKEN.store(wake.as_fd().as_raw_fd(), Ordering::Release);
     let handler: extern "C" fn(libc::c_int) = write_to_woken;
     for signal in signals {
         // SAFETY: the handler changes an atomic, makes one async-signal-safe call (signal-safety(7)) and leaves errno as it was.
@@ -225,11 +223,11 @@ mod tests {
 
     #[test]
     fn wakes_a_loop() {
-        let wake = Wake::new().unwrap();
+        let wake: &'static Wake = Box::leak(Box::new(Wake::new().unwrap()));
         SignalSet::new(&[Signal::User2]).block().unwrap();
         raise(Signal::User2);
         assert!(!wake.clear().unwrap());
-        wake_on(&[Signal::User2], &wake).unwrap();
+        wake_on(&[Signal::User2], wake).unwrap();
         assert!(wake.clear().unwrap(), "one that was pending");
         assert!(has_arrived(Signal::User2) && !has_arrived(Signal::Hangup));
         raise(Signal::User2);

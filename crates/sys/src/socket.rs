@@ -5,11 +5,13 @@
 
 use std::ffi::OsStr;
 use std::io::{self, IoSlice};
+use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU8;
 use std::time::Duration;
 
 use rustix::net::sockopt::{self, Timeout};
@@ -173,12 +175,60 @@ pub fn recv(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(count)
 }
 
+/// Bytes to be sent: of this process, or of shared memory ([`crate::shared`]), which only the kernel reads as a whole.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Slice<'a> {
+    vector: libc::iovec,
+    bytes: PhantomData<&'a [AtomicU8]>,
+}
+
+impl<'a> Slice<'a> {
+    /// No bytes.
+    pub const EMPTY: Self =
+        Self { vector: libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }, bytes: PhantomData };
+
+    /// Bytes of this process.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        let vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        Self { vector, bytes: PhantomData }
+    }
+
+    /// Bytes of shared memory.
+    #[inline]
+    pub fn shared(bytes: &'a [AtomicU8]) -> Self {
+        let vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        Self { vector, bytes: PhantomData }
+    }
+
+    /// The bytes, copied.
+    pub fn to_vec(self) -> Vec<u8> {
+        if self.vector.iov_len == 0 {
+            return Vec::new();
+        }
+        // SAFETY: memory of that length that lives for 'a; loading from memory that is only read is allowed for atomics.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(self.vector.iov_base.cast::<AtomicU8>(), self.vector.iov_len)
+        };
+        bytes.iter().map(|byte| byte.load(std::sync::atomic::Ordering::Relaxed)).collect()
+    }
+}
+
+/// As the calls take them.
+#[inline]
+fn vectors<'a>(slices: &'a [Slice<'_>]) -> &'a [IoSlice<'a>] {
+    // SAFETY: both are an `iovec` (`IoSlice` says so), and what is made here goes to the kernel, which copies the bytes that it
+    // is given whoever changes them. No reference to them is made.
+    unsafe { std::slice::from_raw_parts(slices.as_ptr().cast(), slices.len()) }
+}
+
 /// Writes the slices in order, as far as there is room; at most 1,024 (`IOV_MAX`) are taken. writev(2).
 ///
 /// A broken connection raises `SIGPIPE` unless it is ignored ([`crate::signal::ignore_broken_pipe`]).
 #[inline]
-pub fn write_vectored(fd: impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-    Ok(rustix::io::writev(fd, slices)?)
+pub fn write_vectored(fd: impl AsFd, slices: &[Slice<'_>]) -> io::Result<usize> {
+    Ok(rustix::io::writev(fd, vectors(slices))?)
 }
 
 /// Sends as much as there is room for. send(2) with `MSG_NOSIGNAL`.
@@ -190,9 +240,9 @@ pub fn send(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
 /// Sends the slices in order, saying that more follows at once: an incomplete segment waits for it up to 200 ms.
 /// sendmsg(2) with `MSG_MORE` and `MSG_NOSIGNAL`.
 #[inline]
-pub fn send_more(fd: impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+pub fn send_more(fd: impl AsFd, slices: &[Slice<'_>]) -> io::Result<usize> {
     let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
-    Ok(net::sendmsg(fd, slices, &mut SendAncillaryBuffer::default(), flags)?)
+    Ok(net::sendmsg(fd, vectors(slices), &mut SendAncillaryBuffer::default(), flags)?)
 }
 
 /// Sends up to `count` bytes of the file `input`, from `*offset`, which moves on; 0 is the end of the file.
@@ -569,7 +619,7 @@ mod tests {
     #[test]
     fn sends_slices_in_order_as_far_as_there_is_room() {
         let (accepted, mut client) = connection();
-        let slices = [IoSlice::new(b"one "), IoSlice::new(b""), IoSlice::new(b"two")];
+        let slices = [Slice::new(b"one "), Slice::new(b""), Slice::new(b"two")];
         assert_eq!(write_vectored(&accepted, &slices).unwrap(), 7);
         let mut buffer = [0; 7];
         client.read_exact(&mut buffer).unwrap();
@@ -578,7 +628,7 @@ mod tests {
         let block = vec![1; 1 << 20];
         let mut sent = 0;
         let error = loop {
-            match write_vectored(&accepted, &[IoSlice::new(&block), IoSlice::new(&block)]) {
+            match write_vectored(&accepted, &[Slice::new(&block), Slice::new(&block)]) {
                 Ok(count) => sent += count,
                 Err(error) => break error,
             }
@@ -593,7 +643,7 @@ mod tests {
         // The kernel waits for 200 ms at most: on a machine so busy that it takes us longer, try again.
         let held_back = (0..20).any(|_| {
             let (accepted, mut client) = connection();
-            assert_eq!(send_more(&accepted, &[IoSlice::new(b"he"), IoSlice::new(b"ad ")]).unwrap(), 5);
+            assert_eq!(send_more(&accepted, &[Slice::new(b"he"), Slice::new(b"ad ")]).unwrap(), 5);
             let nothing_yet = unread_bytes(&client).unwrap() == 0;
             assert_eq!(send(&accepted, b"body").unwrap(), 4);
             let mut buffer = [0; 9];
@@ -654,7 +704,7 @@ mod tests {
         let (near, far) = UnixStream::pair().unwrap();
         drop(far);
         assert_eq!(send(&near, b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
-        assert_eq!(send_more(&near, &[IoSlice::new(b"x")]).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(send_more(&near, &[Slice::new(b"x")]).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 
     #[test]

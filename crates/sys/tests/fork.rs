@@ -78,8 +78,8 @@ fn the_end_of_a_parent_is_noticed() {
         let ready: Shared<AtomicU32> = Shared::new().unwrap();
         SignalSet::new(&[Signal::Terminate]).block().unwrap();
         let grandchild = process::fork(|| {
-            let wake = Wake::new().unwrap();
-            wake_on(&[Signal::Terminate], &wake).unwrap();
+            let wake: &'static Wake = Box::leak(Box::new(Wake::new().unwrap()));
+            wake_on(&[Signal::Terminate], wake).unwrap();
             process::signal_at_end_of_parent(Signal::Terminate).unwrap();
             ready.store(u32::from(process::parent() == parent), Ordering::Release);
             let began = Instant::now();

@@ -78,7 +78,11 @@ fn workers_are_back(server: &Server, killed: &[u32]) -> bool {
 
 /// The clients, by their ports, that a process serves, itself or by those that it has made.
 fn clients_of(server: &Server, process: u32) -> HashSet<u16> {
-    let sockets: HashSet<u64> = family(process).into_iter().flat_map(owners::sockets).collect();
+    let sockets: HashSet<u64> = if server.common_descriptors {
+        owners::sockets_waited_for(process)
+    } else {
+        family(process).into_iter().flat_map(owners::sockets).collect()
+    };
     let connections = owners::connections(server.address);
     connections.into_iter().filter(|(_, inode)| sockets.contains(inode)).map(|(port, _)| port).collect()
 }
@@ -362,8 +366,10 @@ fn no_descriptor_left(variant: &Variant) {
     let mut server = Server::start(variant);
     server.warm_up();
     let killed = children(server.pid());
-    let is_free = |number: &u64| !Path::new(&format!("/proc/{}/fd/{number}", server.pid())).is_symlink();
-    let first_free = (0..u64::MAX).find(is_free).expect("there are not so many");
+    // What is a worker's in a common table is free when the worker is dead.
+    let first_free =
+        (0..u64::MAX).find(|&number| is_free(&server, number) || is_of_a_worker(&server, number));
+    let first_free = first_free.expect("there are not so many");
     let before = limit_descriptors(&server, Some(first_free));
     killed.iter().copied().for_each(kill);
     // Be it that it is not started or that it can't go on.
@@ -377,6 +383,17 @@ fn no_descriptor_left(variant: &Variant) {
     limit_descriptors(&server, before);
     assert_eq!(client.reply().text(), HELLO);
     soon("all workers are back", Instant::now(), || workers_are_back(&server, &killed));
+}
+
+/// Whether the supervisor has nothing open under that number.
+fn is_free(server: &Server, number: u64) -> bool {
+    !Path::new(&format!("/proc/{}/fd/{number}", server.pid())).is_symlink()
+}
+
+/// Whether the supervisor has something open that only workers use.
+fn is_of_a_worker(server: &Server, number: u64) -> bool {
+    let link = std::fs::read_link(format!("/proc/{}/fd/{number}", server.pid())).unwrap_or_default();
+    link == Path::new("anon_inode:[eventpoll]") || link == server.root()
 }
 
 /// Of the supervisor; gives the limit that was there before.

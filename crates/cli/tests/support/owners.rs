@@ -1,16 +1,54 @@
-//! Whose connection is whose: `/proc/net/tcp` knows the inode of each socket, `/proc/PID/fd` who has it open.
+//! Whose connection is whose: `/proc/net/tcp` knows the inode of each socket, `/proc/PID/fd` who has it open. Where processes
+//! have one descriptor table, everybody has everything open, and whose a socket is is told by the epoll instance that waits for
+//! it, and by who waits for that.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::net::SocketAddr;
+use std::path::Path;
 
 /// The sockets that a process has open, by inode.
 pub fn sockets(pid: u32) -> HashSet<u64> {
     let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else { return HashSet::new() };
-    let inode = |link: std::path::PathBuf| -> Option<u64> {
-        link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
-    };
-    descriptors.flatten().filter_map(|entry| fs::read_link(entry.path()).ok().and_then(inode)).collect()
+    descriptors.flatten().filter_map(|entry| socket(&entry.path())).collect()
+}
+
+/// The sockets, by inode, that a process's epoll instance waits for; none if it has ended.
+pub fn sockets_waited_for(pid: u32) -> HashSet<u64> {
+    let Some(instance) = epoll_instance(pid) else { return HashSet::new() };
+    let told = fs::read_to_string(format!("/proc/{pid}/fdinfo/{instance}")).unwrap_or_default();
+    // `tfd: NUMBER events: ...`, proc(5).
+    let number = |line: &str| Some(line.strip_prefix("tfd:")?.split_whitespace().next()?.to_owned());
+    let numbers = told.lines().filter_map(number);
+    numbers.filter_map(|number| socket(Path::new(&format!("/proc/{pid}/fd/{number}")))).collect()
+}
+
+/// The epoll instance that a process waits at, as soon as it does. `None`: there is none, or the process has ended.
+fn epoll_instance(pid: u32) -> Option<u64> {
+    let link = |number: &OsStr| fs::read_link(Path::new(&format!("/proc/{pid}/fd")).join(number));
+    let is_instance =
+        |number: &OsStr| link(number).is_ok_and(|link| link.as_os_str() == "anon_inode:[eventpoll]");
+    let mut found = None;
+    super::eventually("the process waits for events", || {
+        let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        if !descriptors.into_iter().any(|entry| is_instance(&entry.file_name())) {
+            return true;
+        }
+        // `NUMBER ARGUMENT ...` in hexadecimal, or `running`; proc(5).
+        let call = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+        let argument = call.split_whitespace().nth(1).and_then(|text| text.strip_prefix("0x"));
+        let argument = argument.and_then(|number| u64::from_str_radix(number, 16).ok());
+        found = argument.filter(|number| is_instance(number.to_string().as_ref()));
+        found.is_some()
+    });
+    found
+}
+
+/// The inode of the socket that a descriptor is, if it is one.
+fn socket(descriptor: &Path) -> Option<u64> {
+    let link = fs::read_link(descriptor).ok()?;
+    link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
 /// The server's ends of the connections to an IPv4 address: the port of each client, and the socket's inode.

@@ -25,6 +25,7 @@ pub struct Setup {
     arguments: Vec<String>,
     config: String,
     descriptor_limit: Option<u32>,
+    common_descriptors: bool,
 }
 
 /// A server that runs.
@@ -33,6 +34,8 @@ pub struct Server {
     /// The address of the first listener.
     pub address: SocketAddr,
     directory: TempDir,
+    /// Whether workers and supervisor have one descriptor table.
+    pub common_descriptors: bool,
     stderr: Arc<Lines>,
     ended: Option<ExitStatus>,
 }
@@ -49,8 +52,13 @@ impl Setup {
     pub fn new(variant: &Variant) -> Self {
         let directory = tempfile::Builder::new().prefix("sluice-").tempdir().expect("a directory");
         site::make(directory.path());
-        let mut setup =
-            Self { directory, arguments: Vec::new(), config: String::new(), descriptor_limit: None };
+        let mut setup = Self {
+            directory,
+            arguments: Vec::new(),
+            config: String::new(),
+            descriptor_limit: None,
+            common_descriptors: variant.has_common_descriptors(),
+        };
         setup.arguments.extend(variant.options.iter().map(|&option| option.to_owned()));
         setup
     }
@@ -132,6 +140,7 @@ impl Setup {
             child,
             address: ([127, 0, 0, 1], 0).into(),
             directory: self.directory,
+            common_descriptors: self.common_descriptors,
             stderr,
             ended: None,
         };
@@ -320,7 +329,9 @@ impl Server {
 
     /// Descriptors that it has open, all of its processes taken together.
     pub fn descriptors(&self) -> usize {
-        self.processes().into_iter().map(open_descriptors).sum()
+        // Those of workers may be the supervisor's, and count once.
+        let counted = if self.common_descriptors { self.workers() } else { Vec::new() };
+        self.processes().into_iter().filter(|pid| !counted.contains(pid)).map(open_descriptors).sum()
     }
 
     /// Bytes of memory of its own that are in use, all of its processes taken together.

@@ -51,6 +51,10 @@ pub const VARIANTS: &[Variant] = &[
         name: "symped_level_re_adding",
         options: &["--architecture=symped", "--workers=2", "--events=epoll-level", "--wake=re-adding"],
     },
+    Variant {
+        name: "shared_symped_epoll",
+        options: &["--architecture=shared-symped", "--workers=2", "--events=epoll"],
+    },
     Variant { name: "sped_blocking", options: &["--architecture=sped", "--send=blocking"] },
     Variant {
         name: "symped_blocking",
@@ -65,6 +69,11 @@ impl Variant {
     /// Its options but for the event mechanism.
     pub fn without_mechanism(&self) -> Vec<&'static str> {
         self.options.iter().copied().filter(|option| !option.starts_with("--events=")).collect()
+    }
+
+    /// Whether workers and supervisor have one descriptor table.
+    pub fn has_common_descriptors(&self) -> bool {
+        self.options.contains(&"--architecture=shared-symped")
     }
 }
 

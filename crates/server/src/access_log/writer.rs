@@ -6,7 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -42,6 +42,7 @@ pub struct OpenError {
 #[derive(Debug)]
 pub struct Writer {
     thread: JoinHandle<()>,
+    file: Arc<File>,
     messages: SyncSender<Message>,
     reopen: Arc<AtomicBool>,
     workers: AtomicUsize,
@@ -64,14 +65,14 @@ impl Writer {
     /// The target can't be opened for appending, or there is no thread to be had.
     pub fn start(target: &Target, workers: usize) -> Result<Self, OpenError> {
         let named = |source| OpenError { path: target.to_string(), source };
-        let file = target.open().map_err(named)?;
+        let file = Arc::new(target.open().map_err(named)?);
         // Room for all buffers that the workers can have under way, their registration, and a nudge: nobody
         // waits here.
         let (sender, messages) = sync_channel(workers * (BUFFERS + 2) + 1);
         let reopen = Arc::new(AtomicBool::new(false));
         let output = Output {
             target: target.clone(),
-            file,
+            file: Arc::clone(&file),
             torn: false,
             reopen: Arc::clone(&reopen),
             began: Instant::now(),
@@ -81,7 +82,7 @@ impl Writer {
             .name("access-log".into())
             .spawn(move || output.run(&messages))
             .map_err(named)?;
-        Ok(Self { thread, messages: sender, reopen, workers: AtomicUsize::new(0) })
+        Ok(Self { thread, file, messages: sender, reopen, workers: AtomicUsize::new(0) })
     }
 
     /// A worker's end. Lines that are lost are counted in its `counters`.
@@ -102,6 +103,12 @@ impl Writer {
             reopen: Arc::clone(&self.reopen),
             counters,
         }
+    }
+
+    /// Has what lines are written to stay open until the process ends, and gives it.
+    pub fn keep_open(&self) -> BorrowedFd<'_> {
+        std::mem::forget(Arc::clone(&self.file));
+        self.file.as_fd()
     }
 
     /// Waits until everything has been written, and says whether it has been: a disk that stands still is given
@@ -138,7 +145,7 @@ pub(super) struct Returned {
 /// The thread's state.
 struct Output {
     target: Target,
-    file: File,
+    file: Arc<File>,
     /// The last write failed in the middle of a line.
     torn: bool,
     reopen: Arc<AtomicBool>,
@@ -151,8 +158,9 @@ impl Output {
         let mut homes = Vec::new();
         while let Ok(message) = messages.recv() {
             if self.reopen.swap(false, Ordering::AcqRel) {
-                match self.target.open() {
-                    Ok(file) => (self.file, self.torn) = (file, false),
+                // The descriptor stays the same, as who knows it may be responsible for it.
+                match self.target.open().and_then(|file| sys::file::replace(&*self.file, file)) {
+                    Ok(()) => self.torn = false,
                     Err(error) => tracing::error!(%error, "cannot reopen access log {}", self.target),
                 }
             }
@@ -179,14 +187,14 @@ impl Output {
         if self.torn {
             // Whatever is left of the torn line becomes a line of its own rather than the beginning of the
             // next.
-            match self.file.write(b"\n") {
+            match (&*self.file).write(b"\n") {
                 Ok(1) => self.torn = false,
                 Ok(_) => return count_lines(rest),
                 Err(error) => return self.complain(&error, rest),
             }
         }
         while !rest.is_empty() {
-            match self.file.write(rest) {
+            match (&*self.file).write(rest) {
                 Ok(0) => return self.complain(&io::ErrorKind::WriteZero.into(), rest),
                 Ok(n) => {
                     self.torn = rest[n - 1] != b'\n';

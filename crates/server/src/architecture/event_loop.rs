@@ -22,7 +22,7 @@ use sys::tcp_info::AcceptQueue;
 use super::events::{EventMechanism, Registration};
 use crate::accept::{self, AcceptPolicy, Cost, Gate, Queue};
 use crate::config::{Sends, Settings, Wake};
-use crate::control::{Control, Phase};
+use crate::control::{Control, LetGo, Phase};
 use crate::conversation::{Conversation, Turn};
 use crate::counters::{ConnectionState, Failure, LoopPhase, Reset};
 use crate::error_log::Limited;
@@ -162,6 +162,9 @@ impl EventLoop {
             complaints: Limited::default(),
         };
         this.service.counters.accept_policy(&this.accept_policy.thoughts());
+        if let (Some(common), Some(descriptor)) = (&this.service.common, this.events.descriptor()) {
+            common.own(descriptor);
+        }
         this.take_listeners(listeners)?;
         let bytes = Slab::<Registered>::SLOT_BYTES + Timers::BYTES_EACH + this.events.bytes_each();
         this.service.counters.connection_bytes.raise_to(bytes as u64);
@@ -188,7 +191,6 @@ impl EventLoop {
             }
             self.service.counters.phases.add(1);
         }
-        self.close_all();
         Ok(())
     }
 
@@ -397,6 +399,7 @@ impl EventLoop {
     /// somebody else to look at the listeners.
     fn heed_supervisor(&mut self) {
         self.control.heed();
+        self.control.hear_round();
         self.service.publish();
         self.service.counters.connection_places.set(self.connections.slots().into());
         let connections = &mut self.connections;
@@ -427,8 +430,9 @@ impl EventLoop {
                 self.service.counters.accept_phase(1);
                 self.open(socket, peer);
             }
-            port.listener.close();
+            self.service.let_go_of_listener(&port.listener);
         }
+        self.tell_let_go();
         self.say_close_from_now_on();
     }
 
@@ -453,6 +457,9 @@ impl EventLoop {
 
     /// Takes a new connection into service.
     fn open(&mut self, socket: OwnedFd, peer: PeerAddress) {
+        if let Some(common) = &self.service.common {
+            common.own(&socket);
+        }
         let mut conversation = Conversation::new(socket, peer, &self.service);
         if self.work_phase_skips_new {
             conversation.await_input();
@@ -522,6 +529,9 @@ impl EventLoop {
         let Some(registered) = self.connections.remove(index) else { return };
         self.events.forget_closing(registered.conversation.as_fd(), registered.registration);
         let socket = registered.conversation.end(&mut self.service);
+        if let Some(common) = &self.service.common {
+            common.leave(&socket);
+        }
         self.service.counters.connections_closed.add(1);
         if reset {
             self.service.counters.reset(Reset::Local);
@@ -650,6 +660,7 @@ impl EventLoop {
 
     /// Closes listeners that have refused new handshakes for long enough and are empty.
     fn retire_listeners(&mut self, now: Tick) {
+        let before = self.ports.len();
         let mut at = 0;
         while at < self.ports.len() {
             let port = &mut self.ports[at];
@@ -657,7 +668,7 @@ impl EventLoop {
                 // Tokens are places: the last listener moves to this one's place and is registered anew.
                 let gone = self.ports.swap_remove(at);
                 self.events.remove_if(gone.listener.as_fd(), gone.registration);
-                gone.listener.close();
+                self.service.let_go_of_listener(&gone.listener);
                 if let Some(moved) = self.ports.get_mut(at) {
                     self.events.remove_if(moved.listener.as_fd(), moved.registration);
                     moved.registration = Registration::None;
@@ -674,6 +685,19 @@ impl EventLoop {
             }
             at += 1;
         }
+        if self.ports.len() != before {
+            self.tell_let_go();
+        }
+    }
+
+    /// Where listeners are in common with the supervisor, it waits for this to close them.
+    fn tell_let_go(&self) {
+        let retiring = self.ports.iter().any(|port| port.retiring.is_some());
+        self.control.tell_let_go(match (self.ports.is_empty(), retiring) {
+            (true, _) => LetGo::All,
+            (false, false) => LetGo::Retiring,
+            (false, true) => LetGo::Nothing,
+        });
     }
 
     fn close_all(&mut self) {
@@ -686,6 +710,15 @@ impl EventLoop {
     fn complain(&mut self, message: &str) {
         if let Some(suppressed) = self.complaints.permit(self.service.clock.ms) {
             tracing::warn!(suppressed, "{message}");
+        }
+    }
+}
+
+impl Drop for EventLoop {
+    fn drop(&mut self) {
+        self.close_all();
+        if let (Some(common), Some(descriptor)) = (&self.service.common, self.events.descriptor()) {
+            common.leave(descriptor);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! ready bits it has gathered; the others are told what to wait for whenever that changes.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use sys::epoll::Epoll;
 use sys::event::{Events, Interest};
@@ -47,6 +47,14 @@ impl EventMechanism {
             config::Events::Poll => Self::Poll(PollSet::new()),
             config::Events::Select => Self::Select(SelectSet::new()),
         })
+    }
+
+    /// The descriptor that it has of its own, if it has one.
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Epoll { epoll, .. } => Some(epoll.as_fd()),
+            Self::Poll(_) | Self::Select(_) => None,
+        }
     }
 
     /// Whether events are told once, when they come up, and not for as long as they last.

@@ -18,6 +18,7 @@ pub mod event_loop;
 mod events;
 mod one_at_a_time;
 pub mod processes;
+pub mod shared_symped;
 pub mod sped;
 pub mod symped;
 pub mod threads;
@@ -36,6 +37,7 @@ pub fn run(
     let run = match settings.architecture {
         Architecture::Sped | Architecture::NCopy => sped::run,
         Architecture::Symped => symped::run,
+        Architecture::SharedSymped => shared_symped::run,
         Architecture::Processes => processes::run,
         Architecture::Threads => return threads::run(services, listeners, settings, &control),
     };

@@ -89,6 +89,7 @@ impl Named for Architecture {
     const NAMES: &[(&'static str, Self)] = &[
         ("sped", Self::Sped),
         ("symped", Self::Symped),
+        ("shared-symped", Self::SharedSymped),
         ("n-copy", Self::NCopy),
         ("processes", Self::Processes),
         ("threads", Self::Threads),
@@ -177,7 +178,12 @@ pub const DESIGNED: [Design; 10] = [
         options: SEVERAL,
         built: Some(Architecture::Symped),
     },
-    planned("shared-symped", "SYMPED with one open-file table in shared memory"),
+    Design {
+        name: "shared-symped",
+        purpose: "SYMPED with one descriptor table, and one open-file table in shared memory",
+        options: SEVERAL,
+        built: Some(Architecture::SharedSymped),
+    },
     Design {
         name: "n-copy",
         purpose: "pinned copies of SPED, each with listeners of its own: symped with one worker for each copy",

@@ -66,6 +66,8 @@ pub enum Architecture {
     Sped,
     /// Symmetric multiple processes, event-driven (Pariag et al. 2007, section 5).
     Symped,
+    /// The same with one descriptor table and one open-file table for all of them (section 5.2).
+    SharedSymped,
     /// SPED processes that share nothing, each with listeners of its own (Harji et al. 2012, section 3.1).
     NCopy,
     /// A process for each connection (the multi-process servers of the papers' background sections).
@@ -109,10 +111,15 @@ pub enum Mapping {
 }
 
 impl Architecture {
+    /// As given to `--architecture`.
+    pub fn name(self) -> &'static str {
+        super::names::Named::name(self)
+    }
+
     /// Whether an event loop serves many connections at once, and not a worker each of them.
     pub fn is_event_driven(self) -> bool {
         match self {
-            Self::Sped | Self::Symped | Self::NCopy => true,
+            Self::Sped | Self::Symped | Self::SharedSymped | Self::NCopy => true,
             Self::Processes | Self::Threads => false,
         }
     }

@@ -28,10 +28,19 @@ pub(super) struct Entry {
     pub(super) memory: Box<[u8]>,
     /// The file, where the body is not in memory.
     pub(super) file: Option<OwnedFd>,
+    /// All else.
+    pub(super) facts: Facts,
+}
+
+/// What is known about such a file, beside the bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
     /// What the file was when it was opened. The size is the body's length.
     pub(super) stat: FileStat,
-    /// Where the parts of `memory` begin.
+    /// Where the parts of the memory begin.
     pub(super) marks: Marks,
+    /// Bytes of memory.
+    pub(super) memory_len: u32,
     /// The coding that the file is in, if it is a sibling of the one that was asked for.
     pub(super) coding: Option<Coding>,
     /// Codings in which siblings of the file are kept.
@@ -61,7 +70,16 @@ pub(super) struct Marks {
     pub(super) last_modified: Option<Range<u32>>,
 }
 
-impl Entry {
+impl std::ops::Deref for Entry {
+    type Target = Facts;
+
+    #[inline]
+    fn deref(&self) -> &Facts {
+        &self.facts
+    }
+}
+
+impl Facts {
     /// Length of the body in bytes.
     pub(super) fn size(&self) -> u64 {
         self.stat.size
@@ -69,13 +87,19 @@ impl Entry {
 
     /// Bytes of body held in memory.
     pub(super) fn body_in_memory(&self) -> u64 {
-        self.memory.len() as u64 - u64::from(self.marks.body)
+        u64::from(self.memory_len - self.marks.body)
     }
 
-    /// What requests with preconditions are judged by.
-    pub(super) fn validators(&self) -> Validators<'_> {
+    /// Whether the body is in memory, and not to be sent from the file.
+    #[inline]
+    pub(super) fn is_in_memory(&self) -> bool {
+        self.body_in_memory() == self.size()
+    }
+
+    /// What requests with preconditions are judged by. `head` is the memory before the body.
+    pub(super) fn validators<'a>(&self, head: &'a [u8]) -> Validators<'a> {
         let text = |range: &Option<Range<u32>>| match range {
-            Some(range) => &self.memory[range.start as usize..range.end as usize],
+            Some(range) => &head[range.start as usize..range.end as usize],
             None => UNKNOWABLE,
         };
         Validators {

@@ -43,7 +43,9 @@ impl Content {
         stamp: &Stamp,
     ) -> Plan<Pin> {
         let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
-        self.error_with(status, None, terms, now, own, stamp)
+        let plan = self.error_with(status, None, terms, now, own, stamp);
+        self.table.let_go();
+        plan
     }
 
     /// The same with another header field.
@@ -84,14 +86,14 @@ impl Content {
     /// Sends length, type and body of an entry.
     fn custom_page(&mut self, plan: &mut Plan<Pin>, place: Place) {
         plan.pin(self.table.pin(place));
-        let entry = self.table.entry(place);
-        plan.bytes(&entry.memory[..entry.marks.coding as usize]);
+        let (entry, head) = self.table.entry_and_head(place);
+        plan.bytes(&head[..entry.marks.coding as usize]);
         plan.bytes(b"\r\n");
         plan.end_of_head();
-        if entry.file.is_some() {
-            plan.file(0, entry.size());
+        if entry.is_in_memory() {
+            plan.memory(entry.marks.body..entry.memory_len);
         } else {
-            plan.memory(entry.marks.body..entry.memory.len() as u32);
+            plan.file(0, entry.size());
         }
     }
 }

@@ -13,14 +13,14 @@
 //! is loaded anew when it is asked for again.
 
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use http1::coding::{Coding, CodingSet};
 use http1::date::format_http_date;
 use sys::file::{Directory, FileKind, FileStat, FileTime, Symlinks};
 
-use super::entry::{Entry, Marks};
+use super::entry::{Entry, Facts, Marks};
 use super::path::Path;
 use super::rules::Rules;
 use super::types::Types;
@@ -90,6 +90,11 @@ impl Loader {
             small_file: settings.small_file.into(),
             validity_ms: settings.validity.as_millis() as u64,
         })
+    }
+
+    /// The document root, as it is kept open.
+    pub(super) fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
     }
 
     /// Opens what is at a path.
@@ -175,17 +180,17 @@ impl Loader {
             (0, true) => DATED_MS,
             (0, false) => u64::MAX,
         };
-        Entry {
-            memory: memory.into(),
-            file: None,
+        let facts = Facts {
             stat,
             marks,
+            memory_len: memory.len() as u32,
             coding: load.coding,
             siblings: load.siblings,
             index: load.index,
             trusted_until_ms: now.ms.saturating_add(longest.min(self.validity_ms)),
             lasting: unsettled_ms == 0 && !dated,
-        }
+        };
+        Entry { memory: memory.into(), file: None, facts }
     }
 
     /// Writes the header lines, and says where they are and whether one of them grows old.

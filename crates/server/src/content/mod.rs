@@ -22,28 +22,34 @@ mod load;
 mod path;
 mod reply;
 mod rules;
+mod shared_table;
 mod table;
+mod tables;
 mod types;
 
 #[cfg(test)]
 mod tests;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ops::Range;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use http1::coding::{self, Coding, CodingSet};
 use http1::{Field, Head, Method, Plan, Stamp, Status};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use sys::file::{FileStat, OpenFailure};
+use sys::socket::Slice;
 
-use self::entry::Entry;
 use self::error_page::ErrorPages;
 use self::load::{Load, Loader, Now, Opened};
 use self::path::Path;
 use self::reply::Verdict;
+pub use self::shared_table::SharedFiles;
+use self::shared_table::SharedTable;
 use self::table::{Bounds, Full, Place, Table};
 pub use self::table::{Pin, TableCounts, TableSize};
+use self::tables::Tables;
 use crate::config::FileSettings;
 
 /// What is allowed on files.
@@ -75,7 +81,7 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 /// The files below one directory, as one worker serves them.
 #[derive(Debug)]
 pub struct Content {
-    table: Table,
+    table: Tables,
     loader: Loader,
     index: Vec<String>,
     listing: bool,
@@ -122,8 +128,27 @@ impl Content {
     ///
     /// The directory can't be opened.
     pub fn new(settings: &FileSettings, max_ranges: u16) -> Result<Self, ContentError> {
+        Self::with(Tables::Own(Table::new(bounds(settings))), settings, max_ranges)
+    }
+
+    /// The same, with a table that several workers share, of whom this is the one at `place`.
+    ///
+    /// # Errors
+    ///
+    /// The directory can't be opened.
+    pub fn sharing(
+        files: &SharedFiles,
+        place: usize,
+        settings: &FileSettings,
+        max_ranges: u16,
+    ) -> Result<Self, ContentError> {
+        let table = SharedTable::new(files.clone(), place);
+        Self::with(Tables::Shared(Box::new(table)), settings, max_ranges)
+    }
+
+    fn with(table: Tables, settings: &FileSettings, max_ranges: u16) -> Result<Self, ContentError> {
         Ok(Self {
-            table: Table::new(bounds(settings)),
+            table,
             loader: loader(settings)?,
             index: settings.index.clone(),
             listing: settings.listing,
@@ -144,6 +169,14 @@ impl Content {
         stamp: &Stamp,
     ) -> Plan<Pin> {
         let request = Request { head, now: Now { ms: now_ms, unix_secs }, stamp };
+        let plan = self.decide(&request, own);
+        self.table.let_go();
+        plan
+    }
+
+    #[inline]
+    fn decide(&mut self, request: &Request<'_>, own: Vec<u8>) -> Plan<Pin> {
+        let Request { head, stamp, .. } = *request;
         match head.method {
             Method::Get | Method::Head => {}
             Method::Options => {
@@ -153,18 +186,18 @@ impl Content {
                 plan.end_of_head();
                 return plan;
             }
-            _ => return self.refuse(Status::METHOD_NOT_ALLOWED, &request, own),
+            _ => return self.refuse(Status::METHOD_NOT_ALLOWED, request, own),
         }
         match Path::plain(head.path) {
-            Some(path) => self.serve(path, &request, own),
-            None => self.serve_decoded(&request, own),
+            Some(path) => self.serve(path, request, own),
+            None => self.serve_decoded(request, own),
         }
     }
 
-    /// Memory of a pinned entry.
+    /// A part of the memory of a pinned entry.
     #[inline]
-    pub fn memory(&self, pin: &Pin) -> &[u8] {
-        &self.table.pinned(pin).memory
+    pub fn memory(&self, pin: &Pin, range: Range<u32>) -> Slice<'_> {
+        self.table.memory(pin.0, range)
     }
 
     /// The file of a pinned entry of which a plan sends a file range.
@@ -174,18 +207,13 @@ impl Content {
     /// The entry's body is in memory; no plan has a file range of such an entry.
     #[inline]
     pub fn file(&self, pin: &Pin) -> BorrowedFd<'_> {
-        self.table
-            .pinned(pin)
-            .file
-            .as_ref()
-            .expect("only bodies that are not in memory are sent from files")
-            .as_fd()
+        self.table.file(pin.0).expect("only bodies that are not in memory are sent from files")
     }
 
     /// Whether a pinned file still is what was promised: not truncated, extended or written to since it was opened.
     /// A file that was removed or replaced under its name is intact, as its bytes are still there.
     pub fn intact(&self, pin: &Pin) -> bool {
-        is_intact(self.table.pinned(pin))
+        self.is_intact(pin.0)
     }
 
     /// Takes a pin back when its reply is over.
@@ -194,9 +222,14 @@ impl Content {
         self.table.unpin(pin);
     }
 
+    /// The document root, as it is kept open.
+    pub fn root(&self) -> BorrowedFd<'_> {
+        self.loader.root()
+    }
+
     /// What the open-file table has done so far.
     pub fn table_counts(&self) -> TableCounts {
-        self.table.counts
+        self.table.counted()
     }
 
     /// What the open-file table holds now.
@@ -207,6 +240,13 @@ impl Content {
     /// What the open-file table takes beside what it [holds](Self::table_size): places, names and paths.
     pub fn table_structure_bytes(&self) -> u64 {
         self.table.structure_bytes()
+    }
+
+    /// Whether an entry's body is what it was when the entry was made.
+    fn is_intact(&self, place: Place) -> bool {
+        let is_file_intact =
+            |file| sys::file::stat(file).is_ok_and(|now| load::is_intact(&self.table.stat(place), &now));
+        self.table.file(place).is_none_or(is_file_intact)
     }
 
     #[cold]
@@ -225,7 +265,7 @@ impl Content {
         // A part is joined to what the client has by the tag alone, which must not be of bytes that are no more.
         if request.head.fields.any_of(&[Field::Range])
             && let Ok(Found::Entry(place)) = found
-            && !is_intact(self.table.entry(place))
+            && !self.is_intact(place)
         {
             self.table.forget(place);
             found = self.select(path, request);
@@ -241,7 +281,7 @@ impl Content {
     #[inline]
     fn reply(&mut self, place: Place, request: &Request<'_>, own: Vec<u8>) -> Plan<Pin> {
         let table = &mut self.table;
-        match reply::judge(request, table.entry(place), self.max_ranges) {
+        match reply::judge(request, table, place, self.max_ranges) {
             Verdict::Whole => reply::whole(table, place, request, own),
             Verdict::NotModified => reply::not_modified(table, place, request, own),
             Verdict::PreconditionFailed => self.refuse(Status::PRECONDITION_FAILED, request, own),
@@ -270,7 +310,7 @@ impl Content {
     fn find(&mut self, path: Path<'_>, now: Now) -> Result<Found, Status> {
         match self.table.find(path.bytes(), None) {
             Some(place) if now.ms < self.table.entry(place).trusted_until_ms => {
-                self.table.counts.hits += 1;
+                self.table.counts().hits += 1;
                 Ok(Found::Entry(place))
             }
             _ => self.look(path, now),
@@ -281,7 +321,17 @@ impl Content {
     /// is no room to look, what the table has is as good as it was.
     #[cold]
     fn look(&mut self, path: Path<'_>, now: Now) -> Result<Found, Status> {
-        self.table.counts.misses += 1;
+        // Others may be about to look at the very file: one does, and the others see what it has found.
+        let known = self.table.find(path.bytes(), None);
+        let claim = known.and_then(|known| self.table.claim(known));
+        if claim.is_some()
+            && let Some(place) = self.table.find(path.bytes(), None)
+            && now.ms < self.table.entry(place).trusted_until_ms
+        {
+            self.table.counts().hits += 1;
+            return Ok(Found::Entry(place));
+        }
+        self.table.counts().misses += 1;
         let found = self.look_for(path, now);
         match (&found, self.table.find(path.bytes(), None)) {
             (Err(Status::SERVICE_UNAVAILABLE), Some(known)) => return Ok(Found::Entry(known)),
@@ -374,7 +424,7 @@ impl Content {
         path: Path<'_>,
         now: Now,
     ) -> Result<Place, Status> {
-        self.table.counts.misses += 1;
+        self.table.counts().misses += 1;
         let entry = self.table.entry(original);
         let (original_stat, index) = (entry.stat, entry.index);
         let name = index.map_or("", |index| &self.index[index]);
@@ -455,12 +505,6 @@ impl Content {
     ) -> Plan<Pin> {
         self.error_with(status, field, request.head.terms, request.now, own, request.stamp)
     }
-}
-
-/// Whether an entry's body is what it was when the entry was made.
-fn is_intact(entry: &Entry) -> bool {
-    let is_file_intact = |file| sys::file::stat(file).is_ok_and(|now| load::is_intact(&entry.stat, &now));
-    entry.file.as_ref().is_none_or(is_file_intact)
 }
 
 /// 301 to the same path with a slash at its end, so that relative links in the directory's pages lead into it.

@@ -6,8 +6,9 @@ use http1::range::{self, ByteRange, Ranges};
 use http1::{Field, Fields, Plan, Status};
 
 use super::Request;
-use super::entry::Entry;
-use super::table::{Pin, Place, Table};
+use super::entry::Facts;
+use super::table::{Pin, Place};
+use super::tables::Tables;
 
 /// Digits of a multipart boundary.
 const BOUNDARY_LEN: usize = 32;
@@ -29,17 +30,18 @@ pub(super) enum Verdict {
 
 /// Judges preconditions and ranges. `max_ranges` is the most that are answered one by one.
 #[inline]
-pub(super) fn judge(request: &Request<'_>, entry: &Entry, max_ranges: usize) -> Verdict {
+pub(super) fn judge(request: &Request<'_>, table: &mut Tables, place: Place, max_ranges: usize) -> Verdict {
     let fields = &request.head.fields;
     if fields.any_of(JUDGED) {
-        judge_fields(fields, request.head.terms.body, entry, max_ranges)
+        let (entry, head) = table.entry_and_head(place);
+        judge_fields(fields, request.head.terms.body, entry, head, max_ranges)
     } else {
         Verdict::Whole
     }
 }
 
-fn judge_fields(fields: &Fields<'_>, is_get: bool, entry: &Entry, max_ranges: usize) -> Verdict {
-    let validators = entry.validators();
+fn judge_fields(fields: &Fields<'_>, is_get: bool, entry: &Facts, head: &[u8], max_ranges: usize) -> Verdict {
+    let validators = entry.validators(head);
     match conditional::evaluate(fields, true, &validators) {
         Outcome::NotModified => return Verdict::NotModified,
         Outcome::PreconditionFailed => return Verdict::PreconditionFailed,
@@ -66,24 +68,24 @@ fn judge_fields(fields: &Fields<'_>, is_get: bool, entry: &Entry, max_ranges: us
 
 /// 200: header lines and body as they lie ready.
 #[inline]
-pub(super) fn whole(table: &mut Table, place: Place, request: &Request<'_>, own: Vec<u8>) -> Plan<Pin> {
+pub(super) fn whole(table: &mut Tables, place: Place, request: &Request<'_>, own: Vec<u8>) -> Plan<Pin> {
     let mut plan = Plan::new(own, Status::OK, request.head.terms, request.stamp);
     plan.pin(table.pin(place));
     let entry = table.entry(place);
     let body = entry.marks.body;
     plan.memory(0..body);
     plan.end_of_head();
-    if entry.file.is_some() {
-        plan.file(0, entry.size());
+    if entry.is_in_memory() {
+        plan.memory(body..entry.memory_len);
     } else {
-        plan.memory(body..entry.memory.len() as u32);
+        plan.file(0, entry.size());
     }
     plan
 }
 
 /// 304: what the client has is still right.
 pub(super) fn not_modified(
-    table: &mut Table,
+    table: &mut Tables,
     place: Place,
     request: &Request<'_>,
     own: Vec<u8>,
@@ -98,7 +100,7 @@ pub(super) fn not_modified(
 
 /// 206 with one range.
 pub(super) fn part(
-    table: &mut Table,
+    table: &mut Tables,
     place: Place,
     range: ByteRange,
     request: &Request<'_>,
@@ -117,7 +119,7 @@ pub(super) fn part(
 
 /// 206 with several ranges, as multipart/byteranges (section 14.6).
 pub(super) fn parts(
-    table: &mut Table,
+    table: &mut Tables,
     place: Place,
     ranges: &[ByteRange],
     request: &Request<'_>,
@@ -126,8 +128,8 @@ pub(super) fn parts(
     let boundary = boundary(table, request.now.ms);
     let mut plan = Plan::new(own, Status::PARTIAL_CONTENT, request.head.terms, request.stamp);
     plan.pin(table.pin(place));
-    let entry = table.entry(place);
-    let media_type = &entry.memory[entry.marks.media_type as usize..entry.marks.coding as usize];
+    let (entry, head) = table.entry_and_head(place);
+    let media_type = &head[entry.marks.media_type as usize..entry.marks.coding as usize];
     let size_len = decimals(entry.size());
     let len: u64 = ranges
         .iter()
@@ -175,17 +177,17 @@ fn content_range(plan: &mut Plan<Pin>, range: ByteRange, size: u64) {
 }
 
 /// A range of the body, from where it is.
-fn piece(plan: &mut Plan<Pin>, entry: &Entry, range: ByteRange) {
-    if entry.file.is_some() {
-        plan.file(range.first, range.len);
-    } else {
+fn piece(plan: &mut Plan<Pin>, entry: &Facts, range: ByteRange) {
+    if entry.is_in_memory() {
         let from = entry.marks.body + range.first as u32;
         plan.memory(from..from + range.len as u32);
+    } else {
+        plan.file(range.first, range.len);
     }
 }
 
 /// A boundary that the author of a file could not foresee and put into it.
-fn boundary(table: &mut Table, now_ms: u64) -> [u8; BOUNDARY_LEN] {
+fn boundary(table: &mut Tables, now_ms: u64) -> [u8; BOUNDARY_LEN] {
     let (high, low) = (table.random(now_ms), table.random(!now_ms));
     let bits = u128::from(high) << 64 | u128::from(low);
     std::array::from_fn(|i| b"0123456789abcdef"[(bits >> (4 * i)) as usize & 15])

@@ -9,17 +9,18 @@
 //! The table belongs to one worker: there are no locks, and pins are plain counts.
 
 use std::hash::{BuildHasher, Hasher};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use http1::coding::Coding;
 
-use super::entry::Entry;
+use super::entry::{Entry, Facts};
 
 /// The right to use an entry's memory and file, to be given back to the table that it came from.
 ///
 /// Not `Clone`, so that each is given back once. Dropping one instead keeps its entry alive for good.
 #[derive(Debug)]
-pub struct Pin(Place);
+pub struct Pin(pub(super) Place);
 
 /// The slot of an entry that has been found or put in. It is of use until the table next changes.
 pub(super) type Place = u32;
@@ -49,7 +50,7 @@ pub struct TableSize {
 }
 
 /// How much the table may hold.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
     /// Entries, and so descriptors.
     pub(super) entries: u32,
@@ -115,13 +116,24 @@ impl Table {
 
     /// An entry that was found.
     #[inline]
-    pub(super) fn entry(&self, place: Place) -> &Entry {
-        &self.slot(place).entry
+    pub(super) fn entry(&self, place: Place) -> &Facts {
+        &self.slot(place).entry.facts
+    }
+
+    /// Memory of an entry that was found.
+    #[inline]
+    pub(super) fn memory(&self, place: Place) -> &[u8] {
+        &self.slot(place).entry.memory
+    }
+
+    /// The file of an entry that was found, where it has one.
+    pub(super) fn file(&self, place: Place) -> Option<BorrowedFd<'_>> {
+        self.slot(place).entry.file.as_ref().map(AsFd::as_fd)
     }
 
     /// Lets a found entry be believed until then.
     pub(super) fn trust(&mut self, place: Place, until_ms: u64) {
-        self.slot_mut(place).entry.trusted_until_ms = until_ms;
+        self.slot_mut(place).entry.facts.trusted_until_ms = until_ms;
     }
 
     /// Puts in an entry under a name, in place of the one that had it. That one stays if there is no room.
@@ -206,12 +218,6 @@ impl Table {
         if slot.pins == 0 && !slot.named {
             self.free(place);
         }
-    }
-
-    /// A pinned entry.
-    #[inline]
-    pub(super) fn pinned(&self, pin: &Pin) -> &Entry {
-        &self.slot(pin.0).entry
     }
 
     /// What it holds.
@@ -302,17 +308,17 @@ mod tests {
 
     fn entry(body: &[u8], file: Option<OwnedFd>) -> Entry {
         let any = File::open("/dev/null").unwrap();
-        Entry {
-            memory: [b"\r\n", body].concat().into(),
-            file,
+        let facts = Facts {
             stat: sys::file::stat(&any).unwrap(),
             marks: Marks { body: 2, ..Marks::default() },
+            memory_len: 2 + body.len() as u32,
             coding: None,
             siblings: CodingSet::EMPTY,
             index: None,
             trusted_until_ms: 0,
             lasting: true,
-        }
+        };
+        Entry { memory: [b"\r\n", body].concat().into(), file, facts }
     }
 
     fn small(body: &[u8]) -> Entry {
@@ -338,7 +344,7 @@ mod tests {
         let new = table.insert(b"/a", None, small(b"new")).unwrap();
         assert_eq!(table.find(b"/a", None), Some(new));
         table.unpin(first);
-        assert_eq!(&*table.pinned(&second).memory, b"\r\nold");
+        assert_eq!(table.memory(second.0), b"\r\nold");
         assert_eq!(table.size().entries, 2);
         table.unpin(second);
         assert_eq!((table.size().entries, table.size().body_bytes), (1, 3));
@@ -420,7 +426,7 @@ mod tests {
     }
 
     fn raw(table: &Table, pin: &Pin) -> Option<RawFd> {
-        table.pinned(pin).file.as_ref().map(AsRawFd::as_raw_fd)
+        table.file(pin.0).map(|file| file.as_raw_fd())
     }
 
     fn forget_all(table: &mut Table) {
@@ -485,14 +491,14 @@ mod tests {
                 for name in 0..8 {
                     match table.find(&[name], None) {
                         Some(place) => {
-                            prop_assert_eq!(&table.entry(place).memory[2..], &model[&name][..]);
+                            prop_assert_eq!(&table.memory(place)[2..], &model[&name][..]);
                         }
                         // Evicted, or never there.
                         None => { model.remove(&name); }
                     }
                 }
                 for (pin, content, fd) in &pins {
-                    prop_assert_eq!(&table.pinned(pin).memory[2..], &content[..]);
+                    prop_assert_eq!(&table.memory(pin.0)[2..], &content[..]);
                     prop_assert_eq!(raw(&table, pin), *fd);
                 }
                 let size = table.size();

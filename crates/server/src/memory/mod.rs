@@ -5,7 +5,7 @@
 //! memory = c*368 + p*(412,000) + f*1,204 + 1,930,240
 //! ```
 //!
-//! Two sources meet here. The kernel tells what each process uses (`smaps_rollup`, proc(5)): pages of its own, and its part of
+//! Two sources meet here. The kernel tells what each process uses (`smaps`, proc(5)): pages of its own, and its part of
 //! those that several processes use, so that shared memory is counted once when parts are added up. The workers tell, through
 //! the status, what they set aside for connections and files. What is left of a worker's own pages is the worker itself. That a
 //! connection takes what the sizes of its parts say is not taken on trust: the growth of the workers since they began to serve,
@@ -23,6 +23,7 @@ use serde::Serialize;
 
 use self::processes::{Usage, descendants};
 pub use self::text::render;
+use crate::config::Architecture;
 use crate::counters::{ConnectionState, METRICS};
 use crate::status::{Numbers, Snapshot};
 
@@ -76,7 +77,7 @@ pub struct Workers {
     pub each_at_start: u64,
 }
 
-/// `f`: what cached files take, in each worker's table by itself.
+/// `f`: what cached files take: in each worker's table by itself, or once in the one that workers share.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Files {
     /// Entries of all tables.
@@ -207,11 +208,14 @@ fn model(status: &Snapshot, processes: Vec<Process>, lent: u64) -> Memory {
         processes.iter().filter(|process| process.role == "worker").map(|process| process.private).sum();
     let measured = processes.iter().map(|process| process.proportional).sum::<u64>() + lent;
 
-    let growth = own.saturating_sub(of("start_memory_bytes") + in_tables);
+    // A table that workers share is in none of them.
+    let is_shared = status.architecture == Architecture::SharedSymped.name();
+    let (of_workers, in_common) = if is_shared { (0, in_tables) } else { (in_tables, 0) };
+    let growth = own.saturating_sub(of("start_memory_bytes") + of_workers);
     let each_by_growth = (places >= TELLING * count).then(|| growth / places);
     let each_file = in_tables.checked_div(entries);
-    let each_worker = own.saturating_sub(places * each_connection + in_tables) / count;
-    let once = measured.saturating_sub(own);
+    let each_worker = own.saturating_sub(places * each_connection + of_workers) / count;
+    let once = measured.saturating_sub(own + in_common);
     let files = each_file.map_or_else(String::new, |each| format!(" + f*{}", text::grouped(each)));
     Memory {
         schema: 1,
@@ -256,7 +260,12 @@ pub(crate) mod tests {
 
     /// Two workers with 1,024 places of 368 bytes and 10 files of 1,500 bytes each; a supervisor, and a process that answers.
     pub(crate) fn memory() -> Memory {
+        memory_of("sped")
+    }
+
+    fn memory_of(architecture: &str) -> Memory {
         let mut status = sample();
+        status.architecture = architecture.to_owned();
         let counters = Counters::default();
         counters.connections[ConnectionState::Idle as usize].set(1000);
         counters.connection_places.set(1024);
@@ -294,6 +303,15 @@ pub(crate) mod tests {
         assert_eq!(memory.formula, "memory = c*368 + p*(318,168) + f*1,500 + 1,000,000");
         assert_eq!(memory.predict(2048, 2, 20), memory.sum);
         assert_eq!(memory.predict(3048, 3, 20), memory.sum + 1000 * 368 + 318_168);
+    }
+
+    #[test]
+    fn a_table_that_workers_share_is_not_theirs() {
+        let (own, shared) = (memory_of("symped"), memory_of("shared-symped"));
+        assert_eq!((shared.files, shared.connections.each), (own.files, own.connections.each));
+        assert_eq!(shared.workers.each, own.workers.each + 15_000);
+        assert_eq!(shared.once, own.once - 30_000);
+        assert_eq!((shared.sum, shared.measured), (own.sum, own.measured));
     }
 
     #[test]

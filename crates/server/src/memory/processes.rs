@@ -6,7 +6,7 @@ use std::io;
 /// Memory that a process uses, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Pages that no other process has.
+    /// Pages that no other process has, but for memory that is shared: whoever has touched it so far, it is there for others.
     pub(crate) private: u64,
     /// The same, and its part of those that others have as well.
     pub(crate) proportional: u64,
@@ -18,20 +18,43 @@ impl Usage {
         Self::of(std::process::id())
     }
 
-    /// Of a process. `smaps_rollup`.
+    /// Of a process. `smaps_rollup` for the sums, which it does not round mapping by mapping, and `smaps` for what is shared.
     pub(crate) fn of(pid: u32) -> io::Result<Self> {
-        let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
-        Self::parse(&text).ok_or_else(|| io::Error::other("smaps_rollup is not as proc(5) says"))
+        let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+        let each = fs::read_to_string(format!("/proc/{pid}/smaps"))?;
+        Self::parse(&rollup, &each).ok_or_else(|| io::Error::other("smaps_rollup is not as proc(5) says"))
     }
 
-    fn parse(text: &str) -> Option<Self> {
-        let kilobytes = |name: &str| -> Option<u64> {
-            let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-            line.split_ascii_whitespace().next()?.parse().ok()
-        };
-        let private = kilobytes("Private_Clean:")? + kilobytes("Private_Dirty:")?;
-        Some(Self { private: private * 1024, proportional: kilobytes("Pss:")? * 1024 })
+    fn parse(rollup: &str, each: &str) -> Option<Self> {
+        let of = |name: &str| rollup.lines().find_map(|line| kilobytes(line, name));
+        let private = of("Private_Clean:")? + of("Private_Dirty:")?;
+        let private = private.saturating_sub(touched_by_one(each));
+        Some(Self { private: private * 1024, proportional: of("Pss:")? * 1024 })
     }
+}
+
+/// A row's value, if it is the row of that name.
+fn kilobytes(line: &str, name: &str) -> Option<u64> {
+    line.strip_prefix(name)?.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Kilobytes of shared memory that only this process has touched so far.
+fn touched_by_one(smaps: &str) -> u64 {
+    let (mut shared, mut sum) = (false, 0);
+    for line in smaps.lines() {
+        let mut words = line.split_ascii_whitespace();
+        match (words.next(), words.next()) {
+            // A mapping begins: `FROM-TO rw-s ...`.
+            (Some(first), Some(rights)) if !first.ends_with(':') => shared = rights.ends_with('s'),
+            _ if shared => {
+                let value =
+                    ["Private_Clean:", "Private_Dirty:"].iter().find_map(|name| kilobytes(line, name));
+                sum += value.unwrap_or(0);
+            }
+            _ => {}
+        }
+    }
+    sum
 }
 
 /// A process and all that descend from it, each with its ancestors up to that one, itself included.
@@ -62,8 +85,13 @@ mod tests {
     fn a_rollup_is_read_by_names() {
         let text = "5500-7ff0 ---p 00000000 00:00 0 [rollup]\nRss:  900 kB\nPss:  500 kB\nPss_Dirty: 9 kB\n\
                     Shared_Clean: 300 kB\nPrivate_Clean:  100 kB\nPrivate_Dirty:   28 kB\nReferenced: 1 kB\n";
-        assert_eq!(Usage::parse(text), Some(Usage { private: 128 * 1024, proportional: 500 * 1024 }));
-        assert_eq!(Usage::parse("Rss: 1 kB\n"), None);
+        let mappings = "5500-5600 r-xp 00000000 fd:00 7 /bin/x\nPrivate_Clean:  100 kB\nPrivate_Dirty: 8 kB\n\
+                        5600-7ff0 rw-s 00000000 00:01 9 /dev/zero (deleted)\nRss:  40 kB\nPrivate_Clean: 0 kB\n\
+                        Private_Dirty: 20 kB\nVmFlags: rd wr\n";
+        let usage = Usage { private: 108 * 1024, proportional: 500 * 1024 };
+        assert_eq!(Usage::parse(text, mappings), Some(usage));
+        assert_eq!(Usage::parse(text, ""), Some(Usage { private: 128 * 1024, ..usage }));
+        assert_eq!(Usage::parse("Rss: 1 kB\n", ""), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! leaves the listeners to it and sees its connections to their end. A listener is open in the supervisor as long as it
 //! is wanted, so no client in its queue is ever lost with a worker.
 
+mod common_table;
 mod status_process;
 mod upgrade;
 mod worker;
@@ -77,6 +78,9 @@ pub enum RunError {
 
 /// Descriptors set aside for what is neither a connection nor a cached file.
 const RESERVED_DESCRIPTORS: u64 = 64;
+
+/// What a worker has open beside connections and files.
+const DESCRIPTORS_OF_A_WORKER: u64 = 8;
 
 /// How long stopping at once may take, and how long after its drain timeout a worker may linger.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -176,11 +180,15 @@ pub fn max_connections(settings: &Settings) -> u32 {
     let files = u64::from(settings.files.max_open.get());
     let limit = process::descriptor_limit();
     // Half is left to connections even where the table of open files could take it all.
-    let room = limit.saturating_sub(RESERVED_DESCRIPTORS + files.min(limit / 2)).max(1);
-    let asked = settings
-        .connections
-        .max
-        .map_or(u64::MAX, |max| max.get().div_ceil(settings.copies * settings.workers) as u64);
+    let room = limit.saturating_sub(RESERVED_DESCRIPTORS + files.min(limit / 2));
+    let processes = (settings.copies * settings.workers) as u64;
+    let room = match settings.architecture {
+        // The limit is of the one table that all workers share.
+        Architecture::SharedSymped => room.saturating_sub(processes * DESCRIPTORS_OF_A_WORKER) / processes,
+        _ => room,
+    };
+    let room = room.max(1);
+    let asked = settings.connections.max.map_or(u64::MAX, |max| (max.get() as u64).div_ceil(processes));
     asked.min(room).min(u64::from(u32::MAX)) as u32
 }
 
@@ -217,8 +225,9 @@ impl Supervisor {
     /// Waits for signals and acts on them, until the last worker has ended.
     fn supervise(mut self, signals: &SignalSet) -> Result<(), RunError> {
         loop {
-            let wait =
-                [self.workers.restart_due(), self.status_due, self.deadline].into_iter().flatten().min();
+            let due =
+                [self.workers.restart_due(), self.workers.tidying_due(), self.status_due, self.deadline];
+            let wait = due.into_iter().flatten().min();
             let signal = match wait {
                 None => signal::wait(signals).map(Some),
                 Some(time) => {
@@ -234,6 +243,7 @@ impl Supervisor {
                 Some(_) | None => {}
             }
             self.reap()?;
+            self.workers.tidy();
             if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 self.deadline = None;
                 self.timely = false;
@@ -265,8 +275,10 @@ impl Supervisor {
         }
         self.status_due = None;
         let Some(endpoint) = &self.endpoint else { return };
-        let name = name(self.settings.architecture);
-        match StatusProcess::start(endpoint, self.workers.sources(name, self.started, &self.listeners)) {
+        let name = self.settings.architecture.name();
+        let sources = self.workers.sources(name, self.started, &self.listeners);
+        let foreign = self.workers.foreign(&self.listeners);
+        match StatusProcess::start(endpoint, sources, &foreign) {
             Ok(status) => self.status = Some(status),
             Err(error) => {
                 tracing::error!("cannot start the status process: {error}");
@@ -352,6 +364,7 @@ impl Supervisor {
     }
 
     fn try_upgrade(&mut self) -> Result<(), RunError> {
+        self.workers.unmark_descriptors();
         self.program.check()?;
         if let Some(status) = self.status.take() {
             status.stop();
@@ -386,7 +399,7 @@ impl Supervisor {
             (_, 1) => format!("{copies} copies"),
             _ => format!("{copies} copies of {workers} workers"),
         };
-        let what = format!("{}, {workers}, {}", name(*architecture), files.root.display());
+        let what = format!("{}, {workers}, {}", architecture.name(), files.root.display());
         let mut said = Vec::new();
         for listener in self.listeners.iter().flatten() {
             // Copies may share an address.
@@ -424,16 +437,6 @@ fn url(address: &ListenAddress) -> String {
     match address {
         ListenAddress::Tcp(address) => format!("http://{address}/"),
         ListenAddress::Unix(path) => format!("unix:{}", path.display()),
-    }
-}
-
-fn name(architecture: Architecture) -> &'static str {
-    match architecture {
-        Architecture::Sped => "sped",
-        Architecture::Symped => "symped",
-        Architecture::NCopy => "n-copy",
-        Architecture::Processes => "processes",
-        Architecture::Threads => "threads",
     }
 }
 

@@ -10,14 +10,14 @@ use sys::event::{Events, Interest};
 use sys::poll::PollSet;
 use sys::process;
 
-use super::workers::{LONGEST_PAUSE, QUICK};
+use super::workers::{Foreign, LONGEST_PAUSE, QUICK};
 use crate::control::{Control, Phase};
 use crate::status::{Endpoint, Sources};
 
 /// A status process that runs.
 pub(super) struct StatusProcess {
     pid: u32,
-    control: Control,
+    control: Arc<Control>,
     since: Instant,
 }
 
@@ -26,13 +26,16 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 impl StatusProcess {
     /// Forks it.
-    pub(super) fn start(endpoint: &Endpoint, sources: Sources) -> io::Result<Self> {
-        let (control, sources) = (Control::new()?, Arc::new(sources));
-        let pid = process::fork(|| match answer(endpoint, &sources, &control) {
-            Ok(()) => 0,
-            Err(error) => {
-                tracing::error!("the status process ends: {error}");
-                1
+    pub(super) fn start(endpoint: &Endpoint, sources: Sources, foreign: &Foreign) -> io::Result<Self> {
+        let (control, sources) = (Arc::new(Control::new()?), Arc::new(sources));
+        let pid = process::fork(|| {
+            foreign.close(&[]);
+            match answer(endpoint, &sources, &control) {
+                Ok(()) => 0,
+                Err(error) => {
+                    tracing::error!("the status process ends: {error}");
+                    1
+                }
             }
         })?;
         Ok(Self { pid, control, since: Instant::now() })
@@ -58,10 +61,10 @@ impl StatusProcess {
     }
 }
 
-fn answer(endpoint: &Endpoint, sources: &Arc<Sources>, control: &Control) -> io::Result<()> {
+fn answer(endpoint: &Endpoint, sources: &Arc<Sources>, control: &Arc<Control>) -> io::Result<()> {
     control.attend()?;
     let (mut set, mut events) = (PollSet::new(), Events::default());
-    set.add(control, 0, Interest::READABLE)?;
+    set.add(&**control, 0, Interest::READABLE)?;
     let serving = endpoint.serve(Arc::clone(sources))?;
     while control.phase() != Phase::Stop {
         set.wait(&mut events, None)?;

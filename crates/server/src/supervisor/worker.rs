@@ -9,6 +9,7 @@ use sys::process;
 use super::{RunError, failed};
 use crate::access_log::Writer;
 use crate::architecture;
+use crate::common::Common;
 use crate::config::Settings;
 use crate::control::Control;
 use crate::counters::Counters;
@@ -26,8 +27,9 @@ pub(super) fn work(
     listeners: Share,
     counters: &[&'static Counters],
     control: Arc<Control>,
+    common: Option<&Common>,
 ) -> u8 {
-    match serve(settings, cpus, listeners, counters, control) {
+    match serve(settings, cpus, listeners, counters, control, common) {
         Ok(()) => 0,
         Err(error) => {
             tracing::error!("a worker ends: {error}");
@@ -42,6 +44,7 @@ fn serve(
     listeners: Share,
     counters: &[&'static Counters],
     control: Arc<Control>,
+    common: Option<&Common>,
 ) -> Result<(), RunError> {
     control.attend().map_err(failed("notice the end of the supervisor"))?;
     if let Some(cpus) = cpus {
@@ -49,11 +52,15 @@ fn serve(
     }
     let log = settings.access_log.as_ref();
     let writer = log.map(|log| Writer::start(&log.target, counters.len())).transpose()?;
+    if let (Some(common), Some(writer)) = (common, &writer) {
+        // The supervisor closes it at the end of this process, be it killed or not.
+        common.own(writer.keep_open());
+    }
     let share = share_of_a_thread(settings, counters.len());
     let service = |&counters: &&'static Counters| {
         let log = log.zip(writer.as_ref());
         let log = log.map(|(log, writer)| writer.worker(log.format, log.when_full, counters));
-        Service::new(&share, counters, log)
+        Service::new(&share, counters, log, common.cloned())
     };
     let services = counters.iter().map(service).collect::<Result<Vec<_>, _>>()?;
     note_start_memory(counters);

@@ -3,17 +3,22 @@
 //! Each worker has a place, with a block of counters that outlives its processes. A worker that died is started again at
 //! once, one that keeps dying after a growing pause. What retired workers have counted goes to a block of the past when they end.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use sys::descriptors::Ledger;
 use sys::process::{self, Ended};
 use sys::shared::Shared;
 use sys::signal::Signal;
 
+use super::common_table::CommonTable;
 use super::{url, worker};
-use crate::config::Settings;
-use crate::control::{Control, Phase};
+use crate::common::Common;
+use crate::config::{Architecture, Settings};
+use crate::content::SharedFiles;
+use crate::control::{Control, LetGo, Phase};
 use crate::counters::Counters;
 use crate::crew::Crew;
 use crate::listeners::{Listener, Listeners, Share};
@@ -34,6 +39,8 @@ pub(super) struct Workers {
     spare: Vec<&'static Counters>,
     /// A worker has lived for a while, or served somebody.
     lived: bool,
+    /// The descriptor table, once there are workers that have it in common with the supervisor.
+    common_table: Option<CommonTable>,
 }
 
 /// Where a worker is, or will be again.
@@ -48,6 +55,17 @@ struct Place {
     state: State,
     /// Deaths one after another, each soon after the start.
     quick_deaths: u32,
+    /// Of a worker that has its descriptors in common with the others.
+    in_common: Option<InCommon>,
+}
+
+/// What is special about workers that have a descriptor table in common.
+struct InCommon {
+    files: SharedFiles,
+    /// The process that runs, or ran last.
+    worker: Option<Common>,
+    /// The listeners that it accepts from: if they were closed here, they would be closed for it.
+    share: Share,
 }
 
 #[derive(Clone, Copy)]
@@ -63,13 +81,15 @@ pub(super) const QUICK: Duration = Duration::from_secs(1);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// So many quick deaths of a worker, when none has ever lived, mean that none ever will.
 const HOPELESS: u32 = 5;
+/// How often is looked whether workers have let go of listeners, or been between turns.
+const TIDYING: Duration = Duration::from_millis(10);
 
 impl Workers {
     /// None at first but those of the program before.
     pub(super) fn new(adopted: Vec<u32>) -> io::Result<Self> {
         let past = Shared::<Counters>::new()?.leak();
         let (serving, retired, spare) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { serving, retired, adopted, past, spare, lived: false })
+        Ok(Self { serving, retired, adopted, past, spare, lived: false, common_table: None })
     }
 
     /// Starts a generation and has the one before it retire. `copies` are the listeners of each copy; `retiring`, what
@@ -110,19 +130,33 @@ impl Workers {
         let usable = settings.cpus.clone().map_or_else(process::allowed_cpus, Ok)?;
         let crews = (0..settings.copies).map(|_| Crew::new(settings.processes()));
         let crews = crews.collect::<io::Result<Vec<_>>>()?;
+        let files = self.shared_files(settings)?;
         for (number, position) in Position::all(settings).enumerate() {
             let control = Arc::new(Control::of(crews[position.copy].clone(), position.worker)?);
             let block = |_| self.spare.pop().map_or_else(|| Shared::new().map(Shared::leak), Ok);
             let counters = (0..settings.threads()).map(block).collect::<io::Result<_>>()?;
             let cpus = position.cpus(settings, &usable);
             let state = State::Gone;
-            places.push(Place { number, position, cpus, control, counters, state, quick_deaths: 0 });
+            let in_common = files.get(position.copy).cloned().map(InCommon::new);
+            places.push(Place {
+                number,
+                position,
+                cpus,
+                control,
+                counters,
+                state,
+                quick_deaths: 0,
+                in_common,
+            });
         }
         for place in &*places {
             let others = places.iter().filter(|other| place.is_beside(other));
             place.control.introduce(others.map(|other| Arc::downgrade(&other.control)).collect());
         }
-        places.iter_mut().try_for_each(|place| place.start(settings, copies, retiring))
+        let foreign = self.foreign(copies);
+        places.iter_mut().try_for_each(|place| {
+            place.start(settings, copies, retiring, self.common_table.as_mut(), &foreign)
+        })
     }
 
     /// Takes notice of the end of a worker; false if it is none.
@@ -138,6 +172,7 @@ impl Workers {
         if !expected {
             tracing::error!("worker {} (process {pid}) has ended by {how}", place.number);
         }
+        let gone = place.in_common.as_mut().and_then(|in_common| in_common.worker.take());
         place.counters.iter().for_each(|block| block.settle());
         self.lived |= since.elapsed() >= QUICK || place.counters.iter().any(|block| block.accepts.get() > 0);
         if phase == Phase::Run && place.control.phase() == Phase::Run {
@@ -145,6 +180,9 @@ impl Workers {
             place.state = State::Restarts { at: Instant::now() + pause(place.quick_deaths) };
         } else {
             place.state = State::Gone;
+        }
+        if let Some(gone) = gone {
+            self.bury(&gone);
         }
         // It may have been the only one that was woken for a connection.
         self.serving.iter().for_each(|place| place.control.wake());
@@ -163,11 +201,16 @@ impl Workers {
 
     /// Starts those again whose time has come; later, if there is no process to be had now.
     pub(super) fn restart(&mut self, settings: &Settings, copies: &[Listeners]) {
+        let due = |place: &Place| matches!(place.state, State::Restarts { at } if at <= Instant::now());
+        if !self.serving.iter().any(due) {
+            return;
+        }
+        let (retiring, foreign) = (Listeners::new(), self.foreign(copies));
         for place in &mut self.serving {
-            if !matches!(place.state, State::Restarts { at } if at <= Instant::now()) {
+            if !due(place) {
                 continue;
             }
-            match place.start(settings, copies, &Listeners::new()) {
+            match place.start(settings, copies, &retiring, self.common_table.as_mut(), &foreign) {
                 // Of the process, however many threads it has.
                 Ok(()) => place.counters[0].restarts.add(1),
                 Err(error) => {
@@ -176,6 +219,68 @@ impl Workers {
                 }
             }
         }
+    }
+
+    /// When [`tidy`](Self::tidy) is to be called next, if there is anything to wait for.
+    pub(super) fn tidying_due(&self) -> Option<Instant> {
+        let waits_for_round = self.common_table.as_ref().is_some_and(|table| table.pending_round().is_some());
+        let waits = waits_for_round || self.all().any(Place::keeps_listeners);
+        waits.then(|| Instant::now() + TIDYING)
+    }
+
+    /// Where descriptors are in common: closes listeners that workers have let go of, and what turns out to be nobody's.
+    pub(super) fn tidy(&mut self) {
+        for place in self.serving.iter_mut().chain(&mut self.retired) {
+            place.drop_listeners();
+        }
+        let Some(round) = self.common_table.as_ref().and_then(CommonTable::pending_round) else { return };
+        if self.all().all(|place| place.living().is_none() || place.control.has_heard(round)) {
+            let living = self.living();
+            if let Some(table) = &mut self.common_table {
+                table.look_again(&living);
+            }
+        }
+    }
+
+    /// Before another program is run: a descriptor that is marked as nobody's would be handed on to it.
+    pub(super) fn unmark_descriptors(&mut self) {
+        if let Some(table) = &mut self.common_table {
+            table.forget_suspects();
+        }
+    }
+
+    /// What a process is to close that is forked with copies of all that the supervisor has open, and knows these listeners.
+    pub(super) fn foreign(&self, known: &[Listeners]) -> Foreign {
+        let is_known = |held: &&Arc<Listener>| known.iter().flatten().any(|one| Arc::ptr_eq(one, held));
+        let in_common = self.all().filter_map(|place| place.in_common.as_ref());
+        let held =
+            in_common.flat_map(|in_common| in_common.share.serving.iter().chain(&in_common.share.retiring));
+        let listeners = held.filter(|held| !is_known(held)).map(Arc::clone).collect();
+        Foreign { ledger: self.common_table.as_ref().map(CommonTable::ledger), listeners }
+    }
+
+    /// Tables of open files for the copies of a generation, if its workers share them.
+    fn shared_files(&mut self, settings: &Settings) -> io::Result<Vec<SharedFiles>> {
+        if settings.architecture != Architecture::SharedSymped {
+            return Ok(Vec::new());
+        }
+        let mut table = self.common_table.take().map_or_else(CommonTable::new, Ok)?;
+        let files = (0..settings.copies).map(|_| table.files(settings)).collect();
+        self.common_table = Some(table);
+        files
+    }
+
+    /// Sees to what a worker leaves behind that had its descriptors in common with the others.
+    fn bury(&mut self, worker: &Common) {
+        let living = self.living();
+        let Some(table) = &mut self.common_table else { return };
+        let round = table.bury(worker, &living);
+        self.all().for_each(|place| place.control.call_round(round));
+    }
+
+    /// The owners in the ledger that live.
+    fn living(&self) -> HashSet<u32> {
+        self.all().filter_map(Place::living).collect()
     }
 
     /// Whether every attempt at starting a worker has failed.
@@ -260,6 +365,15 @@ impl Workers {
             }
             !gone
         });
+        if let Some(mut table) = self.common_table.take() {
+            let keepers: HashSet<u32> = self
+                .all()
+                .filter_map(|place| place.in_common.as_ref())
+                .map(|in_common| in_common.files.keeper())
+                .collect();
+            table.close_unused(|keeper| keepers.contains(&keeper));
+            self.common_table = Some(table);
+        }
     }
 
     fn send_adopted(&self, signal: Signal) {
@@ -282,16 +396,37 @@ impl Place {
         self.number != other.number && self.position.copy == other.position.copy
     }
 
-    fn start(&mut self, settings: &Settings, copies: &[Listeners], retiring: &Listeners) -> io::Result<()> {
+    fn start(
+        &mut self,
+        settings: &Settings,
+        copies: &[Listeners],
+        retiring: &Listeners,
+        common_table: Option<&mut CommonTable>,
+        foreign: &Foreign,
+    ) -> io::Result<()> {
         // Its words may say what the worker before it was told.
         let (control, cpus) = (Arc::clone(&self.control), self.cpus.as_deref());
         let serving = self.position.listeners(settings, &copies[self.position.copy]);
-        let pid = process::fork(|| {
-            let of_others = |listener: &&Arc<Listener>| !serving.iter().any(|own| Arc::ptr_eq(own, listener));
-            copies.iter().flatten().filter(of_others).for_each(|listener| listener.close());
-            let share = Share { serving, retiring: retiring.clone() };
-            worker::work(settings, cpus, share, &self.counters, control)
-        })?;
+        let pid = match (&mut self.in_common, common_table) {
+            (Some(in_common), Some(table)) => {
+                control.begin();
+                let share = Share { serving, retiring: retiring.clone() };
+                in_common.share = share.clone();
+                let common = table.join(&in_common.files, self.position.worker);
+                in_common.worker = Some(common.clone());
+                process::fork_sharing_descriptors(|| {
+                    worker::work(settings, cpus, share, &self.counters, control, Some(&common))
+                })?
+            }
+            _ => process::fork(|| {
+                let of_others =
+                    |listener: &&Arc<Listener>| !serving.iter().any(|own| Arc::ptr_eq(own, listener));
+                copies.iter().flatten().filter(of_others).for_each(|listener| listener.close());
+                foreign.close(retiring);
+                let share = Share { serving, retiring: retiring.clone() };
+                worker::work(settings, cpus, share, &self.counters, control, None)
+            })?,
+        };
         for block in &self.counters {
             block.pid.store(pid, std::sync::atomic::Ordering::Relaxed);
         }
@@ -306,8 +441,62 @@ impl Place {
         }
     }
 
+    /// Its owner in the ledger, if it has one that runs.
+    fn living(&self) -> Option<u32> {
+        let State::Runs { .. } = self.state else { return None };
+        self.in_common.as_ref()?.worker.as_ref().map(|worker| worker.owner)
+    }
+
+    /// Whether there are listeners that it is to let go of.
+    fn keeps_listeners(&self) -> bool {
+        let is_leaving = self.control.phase() != Phase::Run;
+        self.in_common.as_ref().is_some_and(|in_common| {
+            let Share { serving, retiring } = &in_common.share;
+            !retiring.is_empty() || is_leaving && !serving.is_empty()
+        })
+    }
+
+    /// Closes listeners that it has let go of, if nobody else uses them.
+    fn drop_listeners(&mut self) {
+        let Some(in_common) = &mut self.in_common else { return };
+        let let_go = match self.state {
+            State::Runs { .. } => self.control.let_go(),
+            State::Restarts { .. } => LetGo::Retiring,
+            State::Gone => LetGo::All,
+        };
+        if let_go >= LetGo::Retiring {
+            in_common.share.retiring.clear();
+        }
+        if let_go == LetGo::All {
+            in_common.share.serving.clear();
+        }
+    }
+
     fn is(&self, pid: u32) -> bool {
         matches!(self.state, State::Runs { pid: own, .. } if own == pid)
+    }
+}
+
+impl InCommon {
+    fn new(files: SharedFiles) -> Self {
+        Self { files, worker: None, share: Share::default() }
+    }
+}
+
+/// What a forked process has open that is others' to close; nothing, as long as there is no common descriptor table.
+pub(super) struct Foreign {
+    ledger: Option<Ledger>,
+    listeners: Listeners,
+}
+
+impl Foreign {
+    /// In the process that has it, but for these listeners.
+    pub(super) fn close(&self, but: &[Arc<Listener>]) {
+        let is_foreign = |held: &&Arc<Listener>| !but.iter().any(|one| Arc::ptr_eq(one, held));
+        self.listeners.iter().filter(is_foreign).for_each(|listener| listener.close());
+        if let Some(Err(error)) = self.ledger.map(|ledger| ledger.close_copies()) {
+            tracing::error!("cannot close what workers have open: {error}");
+        }
     }
 }
 

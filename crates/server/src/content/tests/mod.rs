@@ -11,6 +11,24 @@ mod preconditions;
 mod ranges;
 mod symbolic_links;
 
+/// The same with the table that workers share: [`Site`] knows from the name of the test's thread.
+#[path = "."]
+#[expect(clippy::duplicate_mod, reason = "the same tests, for the other kind of table")]
+mod sharing {
+    use super::*;
+
+    mod bounds;
+    mod changes;
+    mod directories;
+    mod error_pages;
+    mod files;
+    mod header_rules;
+    mod precompressed;
+    mod preconditions;
+    mod ranges;
+    mod symbolic_links;
+}
+
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -76,6 +94,16 @@ impl Reply {
     }
 }
 
+/// The service as the test at hand has it.
+fn content(settings: &FileSettings) -> Content {
+    if !std::thread::current().name().is_some_and(|name| name.contains("::sharing::")) {
+        return Content::new(settings, 8).unwrap();
+    }
+    let ledger = sys::descriptors::Ledger::new(4_096).unwrap();
+    let files = SharedFiles::new(settings, 2, ledger, 1).unwrap();
+    Content::sharing(&files, 1, settings, 8).unwrap()
+}
+
 /// A reply under way, which has a file or memory pinned.
 struct Download {
     connection: Connection<Pin>,
@@ -90,7 +118,7 @@ impl Download {
             match segment {
                 Segment::Own(own) => bytes.extend_from_slice(own),
                 Segment::Memory(pin, range) => {
-                    bytes.extend_from_slice(&content.memory(pin)[range.start as usize..range.end as usize]);
+                    bytes.extend(content.memory(pin, range).to_vec());
                 }
                 Segment::File(pin, offset, len) => {
                     let mut part = vec![0; len as usize];
@@ -134,7 +162,7 @@ impl Site {
         fs::create_dir(&root).unwrap();
         let mut settings = FileSettings::new(root);
         change(&mut settings);
-        let content = Content::new(&settings, 8).unwrap();
+        let content = content(&settings);
         Self { keep, settings, content, now_ms: 1_000_000 }
     }
 
@@ -202,7 +230,7 @@ impl Site {
     /// Begins anew with other settings, as a reload does.
     fn reconfigure(&mut self, change: impl FnOnce(&mut FileSettings)) {
         change(&mut self.settings);
-        self.content = Content::new(&self.settings, 8).unwrap();
+        self.content = content(&self.settings);
     }
 }
 

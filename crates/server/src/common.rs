@@ -1,0 +1,38 @@
+//! What workers have in common that share one descriptor table: who owns what in it, and the open files.
+//!
+//! A worker that dies takes nothing with it, so it records what it owns, and the supervisor closes that. Whatever is opened for
+//! longer than a turn is recorded at once ([`Common::own`]), and recorded again before it is closed ([`Common::leave`]): a number
+//! that is said to be owned must never be somebody else's already.
+
+use std::os::fd::AsFd;
+
+use sys::descriptors::Ledger;
+
+use crate::content::SharedFiles;
+
+/// One worker's part in it.
+#[derive(Clone, Debug)]
+pub struct Common {
+    /// Who owns what.
+    pub ledger: Ledger,
+    /// This process in the ledger; no number is used twice.
+    pub owner: u32,
+    /// The open files.
+    pub files: SharedFiles,
+    /// Which of those who use these files it is, counted from 0.
+    pub place: usize,
+}
+
+impl Common {
+    /// Records a descriptor that was just opened.
+    #[inline]
+    pub fn own(&self, fd: impl AsFd) {
+        self.ledger.own(fd, self.owner);
+    }
+
+    /// Records that a descriptor is about to be closed.
+    #[inline]
+    pub fn leave(&self, fd: impl AsFd) {
+        self.ledger.leave(fd);
+    }
+}

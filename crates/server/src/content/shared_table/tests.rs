@@ -1,0 +1,334 @@
+use std::collections::HashMap;
+use std::fs::File;
+use std::num::NonZeroU32;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Barrier;
+use std::thread;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const ENTRIES: u32 = 4;
+const BODIES: u64 = 100;
+
+fn files(workers: usize) -> SharedFiles {
+    let mut settings = FileSettings::new("/".into());
+    settings.max_open = NonZeroU32::new(ENTRIES).unwrap();
+    settings.memory = BODIES;
+    SharedFiles::new(&settings, workers, Ledger::new(4_096).unwrap(), 1).unwrap()
+}
+
+fn table(files: &SharedFiles, worker: usize) -> SharedTable {
+    SharedTable::new(files.clone(), worker)
+}
+
+fn entry(body: &[u8], file: Option<OwnedFd>) -> Entry {
+    let any = File::open("/dev/null").unwrap();
+    let body_len = body.len() as u64;
+    let facts = Facts {
+        stat: FileStat { size: body_len, ..sys::file::stat(&any).unwrap() },
+        marks: Marks { body: 2, etag: Some(1..2), ..Marks::default() },
+        memory_len: 2 + body.len() as u32,
+        coding: Some(Coding::Zstd),
+        siblings: CodingSet::EMPTY.with(Coding::Gzip).with(Coding::Brotli),
+        index: Some(0),
+        trusted_until_ms: 7,
+        lasting: true,
+    };
+    Entry { memory: [b"\r\n", body].concat().into(), file, facts }
+}
+
+fn small(body: &[u8]) -> Entry {
+    entry(body, None)
+}
+
+/// The memory of an entry behind its head.
+fn body_of(table: &SharedTable, place: Place) -> Vec<u8> {
+    let end = table.files.slots[place as usize].memory_len.load(Ordering::Relaxed);
+    table.memory(place, 2..end).to_vec()
+}
+
+#[test]
+fn what_one_worker_puts_in_another_finds() {
+    let files = files(2);
+    let (mut one, mut other) = (table(&files, 0), table(&files, 1));
+    one.insert(b"/a", Some(Coding::Gzip), small(b"hello")).unwrap();
+    let place = other.find(b"/a", Some(Coding::Gzip)).unwrap();
+    assert_eq!(body_of(&other, place), b"hello");
+    let put_in = small(b"hello");
+    let (facts, head) = other.entry_and_head(place);
+    assert_eq!((format!("{facts:?}"), head), (format!("{:?}", put_in.facts), &b"\r\n"[..]));
+    assert_eq!((other.find(b"/a", None), other.find(b"/b", None)), (None, None));
+}
+
+/// Each look-up ends only when the other has begun, so neither waits for the other.
+#[test]
+fn look_ups_run_at_once() {
+    let files = files(2);
+    let mut first = table(&files, 0);
+    first.insert(b"/a", None, small(b"a")).unwrap();
+    first.insert(b"/b", None, small(b"b")).unwrap();
+    first.let_go();
+    let both = Barrier::new(2);
+    thread::scope(|scope| {
+        for (worker, path) in [(0, b"/a"), (1, b"/b")] {
+            let (files, both) = (&files, &both);
+            scope.spawn(move || {
+                for _ in 0..100 {
+                    let _names = files.names.read(worker).unwrap();
+                    both.wait();
+                    assert!(files.search(files.hash(path, 0), path, 0).is_some());
+                    both.wait();
+                }
+            });
+        }
+    });
+}
+
+/// Whoever looks at one file again holds up neither look-ups nor those who look at another.
+#[test]
+fn looking_at_one_file_holds_up_nobody_at_another() {
+    let files = files(2);
+    let mut one = table(&files, 0);
+    let place = one.insert(b"/a", None, small(b"a")).unwrap();
+    let claim = one.claim(place);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut other = table(&files, 1);
+            let place = other.insert(b"/b", None, small(b"b")).unwrap();
+            drop(other.claim(place));
+            assert!(other.find(b"/a", None).is_some());
+        });
+    });
+    let waiter = scope_waits(&files, place);
+    drop(claim);
+    waiter.join().unwrap();
+}
+
+fn scope_waits(files: &SharedFiles, place: Place) -> thread::JoinHandle<()> {
+    let mut other = table(files, 1);
+    let waiter = thread::spawn(move || drop(other.claim(place)));
+    thread::sleep(Duration::from_millis(10));
+    assert!(!waiter.is_finished());
+    waiter
+}
+
+#[test]
+fn a_pinned_file_keeps_its_descriptor_whatever_the_others_do() {
+    let files = files(2);
+    let (mut one, mut other) = (table(&files, 0), table(&files, 1));
+    let place =
+        one.insert(b"/a", None, entry(b"", Some(File::open("/proc/self/stat").unwrap().into()))).unwrap();
+    let pin = one.pin(place);
+    one.let_go();
+    let before = one.file(place).map(|file| (file.as_raw_fd(), sys::file::stat(file).unwrap().inode));
+    for round in 0..20_u8 {
+        let file = File::open("/dev/null").unwrap().into();
+        other
+            .insert(if round.is_multiple_of(2) { b"/a" } else { b"/b" }, None, entry(b"", Some(file)))
+            .unwrap();
+        let _ = other.evict_descriptor();
+        other.let_go();
+    }
+    let after = one.file(place).map(|file| (file.as_raw_fd(), sys::file::stat(file).unwrap().inode));
+    assert_eq!(before, after);
+    let number = before.unwrap().0 as u32;
+    assert!(files.ledger.kept(number).is_some());
+    one.unpin(pin.0);
+    assert!(!files.descriptors().contains(&number), "it goes with its last pin");
+    files.ledger.close_all_kept(1);
+}
+
+#[test]
+fn pins_of_a_worker_that_is_gone_are_dropped() {
+    let files = files(2);
+    let (mut one, mut other) = (table(&files, 0), table(&files, 1));
+    for path in [b"/1", b"/2", b"/3", b"/4"] {
+        let place = one.insert(path, None, small(b"x")).unwrap();
+        let _never_taken_back = one.pin(place);
+    }
+    assert_eq!(other.insert(b"/5", None, small(b"x")), Err(Full));
+    // It dies while it reads names, and after another has taken the name from one that it has pinned.
+    other.find(b"/1", None).map(|place| other.forget(place)).unwrap();
+    assert_eq!(other.size().entries, 4);
+    std::mem::forget(files.names.read(0).unwrap());
+    std::mem::forget(one);
+    files.forget_worker(0);
+    assert_eq!(other.size().entries, 3);
+    for path in [b"/5", b"/6", b"/7", b"/8"] {
+        assert!(other.insert(path, None, small(b"x")).is_ok());
+        other.let_go();
+    }
+}
+
+/// A writer dies after each step that it takes; who comes next finds everything in order, and nothing is lost but the entry
+/// that was being changed.
+#[test]
+fn what_a_dead_writer_leaves_is_put_in_order() {
+    let steps: [fn(&SharedFiles, Place); 6] = [
+        |_, _| {},
+        |files, place| files.slots[place as usize].state.store(LEAVING, Ordering::Relaxed),
+        |files, place| {
+            files.slots[place as usize].state.store(LEAVING, Ordering::Relaxed);
+            files.close_descriptor(&files.slots[place as usize]);
+        },
+        |files, place| {
+            files.slots[place as usize].state.store(LEAVING, Ordering::Relaxed);
+            files.mark(&files.slots[place as usize], false);
+        },
+        |files, _| files.sums.free.store(0, Ordering::Relaxed),
+        |files, _| {
+            files.buckets.iter().for_each(|bucket| bucket.store(0, Ordering::Relaxed));
+            files.sums.entries.store(99, Ordering::Relaxed);
+        },
+    ];
+    for (number, step) in steps.into_iter().enumerate() {
+        let files = files(1);
+        let mut table = table(&files, 0);
+        table.insert(b"/a", None, small(b"stays")).unwrap();
+        let file = File::open("/proc/self/stat").unwrap();
+        let place = table.insert(b"/b", None, entry(b"", Some(file.into()))).unwrap();
+        table.let_go();
+        let dying = files.clone();
+        thread::spawn(move || {
+            let writing = dying.names.write();
+            step(&dying, place);
+            std::mem::forget(writing);
+        })
+        .join()
+        .unwrap();
+        let stays = table.find(b"/a", None).unwrap();
+        assert_eq!(body_of(&table, stays), b"stays", "step {number}");
+        let left = table.find(b"/b", None).is_some();
+        assert_eq!(left, matches!(number, 0 | 4 | 5), "step {number}");
+        table.let_go();
+        assert_eq!(table.size().entries, 1 + u64::from(left));
+        assert_eq!(table.size().descriptors, u64::from(left));
+        check(&files);
+        files.ledger.close_all_kept(1);
+    }
+}
+
+/// What is said twice is said alike.
+fn check(files: &SharedFiles) {
+    let used: Vec<&Slot> = files
+        .slots
+        .iter()
+        .filter(|slot| matches!(slot.state.load(Ordering::Relaxed), NAMED | DETACHED))
+        .collect();
+    let sums = files.sums.all().map(|sum| sum.load(Ordering::Relaxed));
+    assert_eq!(sums[0], used.len() as u64);
+    assert_eq!(
+        sums[1],
+        used.iter().filter(|slot| slot.descriptor.load(Ordering::Relaxed) != 0).count() as u64
+    );
+    assert_eq!(sums[3], used.iter().map(|slot| slot.body_bytes()).sum::<u64>());
+    let blocks: u32 = files.blocks.iter().map(|bits| bits.load(Ordering::Relaxed).count_ones()).sum();
+    assert_eq!(blocks as usize, used.iter().map(|slot| blocks_of(slot.bytes())).sum::<usize>());
+    let (mut free, mut next) = (0, files.sums.free.load(Ordering::Relaxed));
+    while let Some(place) = next.checked_sub(1) {
+        free += 1;
+        next = files.slots[place as usize].next.load(Ordering::Relaxed);
+    }
+    assert_eq!(free + used.len(), files.slots.len());
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Insert { name: u8, body: u8, with_file: bool },
+    Pin(u8),
+    Unpin(usize),
+    Forget(u8),
+    MakeRoom(u8),
+    EvictDescriptor,
+    EndRequest,
+}
+
+fn op() -> impl Strategy<Value = (usize, Op)> {
+    let name = || 0..8_u8;
+    let op = prop_oneof![
+        6 => (name(), 0..60_u8, any::<bool>())
+            .prop_map(|(name, body, with_file)| Op::Insert { name, body, with_file }),
+        6 => name().prop_map(Op::Pin),
+        5 => any::<usize>().prop_map(Op::Unpin),
+        2 => name().prop_map(Op::Forget),
+        2 => (0..120_u8).prop_map(Op::MakeRoom),
+        1 => Just(Op::EvictDescriptor),
+        6 => Just(Op::EndRequest),
+    ];
+    (0..2_usize, op)
+}
+
+proptest! {
+    /// Against a map that never evicts, with two workers: what is found is what was put in last, what is pinned stays as it
+    /// was, and the bounds hold.
+    #[test]
+    fn agrees_with_a_map(ops in prop::collection::vec(op(), 0..120)) {
+        let files = files(2);
+        let mut tables = [table(&files, 0), table(&files, 1)];
+        let mut model: HashMap<u8, Vec<u8>> = HashMap::new();
+        let mut pins: Vec<(usize, Pin, Vec<u8>, Option<i32>)> = Vec::new();
+        for (n, (worker, op)) in ops.into_iter().enumerate() {
+            let table = &mut tables[worker];
+            match op {
+                Op::Insert { name, body, with_file } => {
+                    let with_file = with_file || !table.make_room(body.into());
+                    let body: Vec<u8> =
+                        if with_file { Vec::new() } else { (0..usize::from(body)).map(|i| (n * 31 + i) as u8).collect() };
+                    let file = with_file.then(|| File::open("/dev/null").unwrap().into());
+                    if table.insert(&[name], None, entry(&body, file)).is_ok() {
+                        model.insert(name, body);
+                    }
+                }
+                Op::Pin(name) => {
+                    if let Some(place) = table.find(&[name], None) {
+                        let pin = table.pin(place);
+                        let number = table.file(place).map(|file| file.as_raw_fd());
+                        pins.push((worker, pin, model[&name].clone(), number));
+                    }
+                }
+                Op::Unpin(which) => {
+                    if !pins.is_empty() {
+                        let (worker, pin, ..) = pins.swap_remove(which % pins.len());
+                        tables[worker].unpin(pin.0);
+                    }
+                }
+                Op::Forget(name) => {
+                    if let Some(place) = table.find(&[name], None) {
+                        table.forget(place);
+                    }
+                    model.remove(&name);
+                }
+                Op::MakeRoom(len) => {
+                    if table.make_room(len.into()) {
+                        prop_assert!(table.size().body_bytes + u64::from(len) <= BODIES);
+                    }
+                }
+                Op::EvictDescriptor => { let _ = table.evict_descriptor(); }
+                Op::EndRequest => table.let_go(),
+            }
+            for name in 0..8 {
+                let seen = tables[1 - worker].files.search(files.hash(&[name], 0), &[name], 0);
+                match seen {
+                    Some(place) => prop_assert_eq!(&body_of(&tables[0], place), &model[&name]),
+                    None => { model.remove(&name); }
+                }
+            }
+            for (worker, pin, body, number) in &pins {
+                prop_assert_eq!(&body_of(&tables[*worker], pin.0), body);
+                prop_assert_eq!(tables[*worker].file(pin.0).map(|file| file.as_raw_fd()), *number);
+            }
+            prop_assert!(files.sums.body_bytes.load(Ordering::Relaxed) <= BODIES);
+            check(&files);
+        }
+        for (worker, pin, ..) in pins {
+            tables[worker].unpin(pin.0);
+        }
+        for table in &mut tables {
+            table.let_go();
+        }
+        prop_assert!((0..ENTRIES).all(|place| !files.is_pinned(place)));
+        files.ledger.close_all_kept(1);
+    }
+}

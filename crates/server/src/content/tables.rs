@@ -1,0 +1,197 @@
+//! The open-file table that a worker uses: one of its own, or one that workers share. Both have the same operations with the
+//! same meaning; which it is has been decided by the architecture.
+
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+
+use http1::coding::Coding;
+use sys::file::FileStat;
+use sys::socket::Slice;
+
+use super::entry::{Entry, Facts};
+use super::shared_table::SharedTable;
+use super::table::{Full, Pin, Place, Table, TableCounts, TableSize};
+
+/// One of the two.
+#[derive(Debug)]
+pub(super) enum Tables {
+    /// Without locks.
+    Own(Table),
+    /// In shared memory.
+    Shared(Box<SharedTable>),
+}
+
+impl Tables {
+    /// The entry of that name. It is of use until the table next changes, or [`let_go`](Self::let_go).
+    #[inline]
+    pub(super) fn find(&mut self, path: &[u8], coding: Option<Coding>) -> Option<Place> {
+        match self {
+            Self::Own(table) => table.find(path, coding),
+            Self::Shared(table) => table.find(path, coding),
+        }
+    }
+
+    /// An entry that was found.
+    #[inline]
+    pub(super) fn entry(&self, place: Place) -> &Facts {
+        match self {
+            Self::Own(table) => table.entry(place),
+            Self::Shared(table) => table.entry(place),
+        }
+    }
+
+    /// The same, and its memory before the body.
+    pub(super) fn entry_and_head(&mut self, place: Place) -> (&Facts, &[u8]) {
+        match self {
+            Self::Own(table) => (table.entry(place), table.memory(place)),
+            Self::Shared(table) => table.entry_and_head(place),
+        }
+    }
+
+    /// What the file of a found or pinned entry was when it was opened.
+    pub(super) fn stat(&self, place: Place) -> FileStat {
+        match self {
+            Self::Own(table) => table.entry(place).stat,
+            Self::Shared(table) => table.stat(place),
+        }
+    }
+
+    /// What the table takes beside what it holds.
+    pub(super) fn structure_bytes(&self) -> u64 {
+        match self {
+            Self::Own(table) => table.structure_bytes(),
+            Self::Shared(table) => table.structure_bytes(),
+        }
+    }
+
+    /// A part of the memory of a found or pinned entry.
+    #[inline]
+    pub(super) fn memory(&self, place: Place, range: Range<u32>) -> Slice<'_> {
+        match self {
+            Self::Own(table) => Slice::new(&table.memory(place)[range.start as usize..range.end as usize]),
+            Self::Shared(table) => table.memory(place, range),
+        }
+    }
+
+    /// The file of a found or pinned entry, where it has one.
+    #[inline]
+    pub(super) fn file(&self, place: Place) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Own(table) => table.file(place),
+            Self::Shared(table) => table.file(place),
+        }
+    }
+
+    /// Before a look at the file of a found entry that has to be looked at again: where others may have the same in mind, waits
+    /// until none of them is at it. `true`: ask again for the entry, as one of them may have looked.
+    pub(super) fn claim(&mut self, place: Place) -> Option<sys::lock::Held> {
+        match self {
+            Self::Own(_) => None,
+            Self::Shared(table) => Some(table.claim(place)),
+        }
+    }
+
+    /// Lets a found entry be believed until then.
+    pub(super) fn trust(&mut self, place: Place, until_ms: u64) {
+        match self {
+            Self::Own(table) => table.trust(place, until_ms),
+            Self::Shared(table) => table.trust(place, until_ms),
+        }
+    }
+
+    /// Puts in an entry under a name, in place of the one that had it. That one stays if there is no room.
+    pub(super) fn insert(
+        &mut self,
+        path: &[u8],
+        coding: Option<Coding>,
+        entry: Entry,
+    ) -> Result<Place, Full> {
+        match self {
+            Self::Own(table) => table.insert(path, coding, entry),
+            Self::Shared(table) => table.insert(path, coding, entry),
+        }
+    }
+
+    /// Makes room for a small body; says whether there is room.
+    pub(super) fn make_room(&mut self, body_bytes: u64) -> bool {
+        match self {
+            Self::Own(table) => table.make_room(body_bytes),
+            Self::Shared(table) => table.make_room(body_bytes),
+        }
+    }
+
+    /// Closes a descriptor that no reply uses.
+    pub(super) fn evict_descriptor(&mut self) -> Result<(), Full> {
+        match self {
+            Self::Own(table) => table.evict_descriptor(),
+            Self::Shared(table) => table.evict_descriptor(),
+        }
+    }
+
+    /// Removes an entry's name. The entry goes with the last of its pins.
+    pub(super) fn forget(&mut self, place: Place) {
+        match self {
+            Self::Own(table) => table.forget(place),
+            Self::Shared(table) => table.forget(place),
+        }
+    }
+
+    /// Pins a found entry, and takes note that it was asked for.
+    #[inline]
+    pub(super) fn pin(&mut self, place: Place) -> Pin {
+        match self {
+            Self::Own(table) => table.pin(place),
+            Self::Shared(table) => table.pin(place),
+        }
+    }
+
+    /// Takes a pin back.
+    #[inline]
+    pub(super) fn unpin(&mut self, pin: Pin) {
+        match self {
+            Self::Own(table) => table.unpin(pin),
+            Self::Shared(table) => table.unpin(pin.0),
+        }
+    }
+
+    /// At the end of a request: what was found is not used any more, but for what is pinned.
+    #[inline]
+    pub(super) fn let_go(&mut self) {
+        if let Self::Shared(table) = self {
+            table.let_go();
+        }
+    }
+
+    /// What it holds. A shared one says so to all who share it.
+    pub(super) fn size(&self) -> TableSize {
+        match self {
+            Self::Own(table) => table.size(),
+            Self::Shared(table) => table.size(),
+        }
+    }
+
+    /// What this worker has seen it do.
+    #[inline]
+    pub(super) fn counts(&mut self) -> &mut TableCounts {
+        match self {
+            Self::Own(table) => &mut table.counts,
+            Self::Shared(table) => &mut table.counts,
+        }
+    }
+
+    /// The same to read.
+    pub(super) fn counted(&self) -> TableCounts {
+        match self {
+            Self::Own(table) => table.counts,
+            Self::Shared(table) => table.counts,
+        }
+    }
+
+    /// A number that nobody outside can foresee, another one for each `n`.
+    pub(super) fn random(&self, n: u64) -> u64 {
+        match self {
+            Self::Own(table) => table.random(n),
+            Self::Shared(table) => table.random(n),
+        }
+    }
+}

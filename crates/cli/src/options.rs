@@ -248,8 +248,18 @@ mod tests {
 
     #[test]
     fn every_option_is_a_key_of_the_file_and_every_key_at_its_top_an_option() {
-        let tables =
-            ["placement", "event", "tcp", "limits", "timeouts", "files", "types", "error_pages", "headers"];
+        let tables = [
+            "placement",
+            "event",
+            "amped",
+            "tcp",
+            "limits",
+            "timeouts",
+            "files",
+            "types",
+            "error_pages",
+            "headers",
+        ];
         let keys = server::config::keys().into_iter();
         let keys = keys.filter(|key| !key.contains('.') && !tables.contains(&key.as_str()) && key != "root");
         assert_eq!(options(), keys.collect());

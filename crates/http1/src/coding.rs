@@ -5,7 +5,7 @@
 //! uncoded file included, gets that one all the same, which the RFC prefers to an error.
 
 /// A content coding that files may be kept in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Coding {
     /// RFC 7932.
     Brotli,

@@ -28,6 +28,19 @@ pub struct Head<'a> {
     pub terms: Terms,
 }
 
+impl<'a> Head<'a> {
+    /// Reads a head once more that was put by when it was announced: the bytes that were consumed with it, and its terms
+    /// of that time. `None`: there is no head in these bytes.
+    pub fn again(consumed: &'a [u8], terms: Terms) -> Option<Self> {
+        let mut bytes = consumed;
+        // Empty lines before a request are consumed with it (RFC 9112 section 2.2).
+        while let Some(rest) = bytes.strip_prefix(b"\r\n") {
+            bytes = rest;
+        }
+        parse(bytes).ok().map(|parsed| Self { terms, ..parsed.head })
+    }
+}
+
 /// HTTP versions this server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
@@ -356,6 +369,16 @@ mod tests {
             let kind = error(&head);
             assert!(matches!(kind, ErrorKind::Target | ErrorKind::RequestLine), "{bad}: {kind}");
         }
+    }
+
+    #[test]
+    fn a_head_that_was_put_by_is_read_again_on_its_old_terms() {
+        let bytes = b"\r\n\r\nGET /a?b HTTP/1.1\r\nHost: x\r\nRange: bytes=1-\r\n\r\n";
+        let first = parse(&bytes[4..]).unwrap().head;
+        let again = Head::again(bytes, first.terms.closing()).unwrap();
+        assert_eq!((again.path, again.query, again.terms), (first.path, first.query, first.terms.closing()));
+        assert_eq!(again.fields.get(Field::Range), Some(&b"bytes=1-"[..]));
+        assert!(Head::again(b"GET /a", first.terms).is_none());
     }
 
     proptest::proptest! {

@@ -367,6 +367,27 @@ fn a_reader_must_keep_its_rate() {
 }
 
 #[test]
+fn the_servers_delays_are_not_the_clients() {
+    let ticks = Timeouts::ticks(1000);
+    let timeouts =
+        Timeouts { write: ticks, write_rate: 10, body: ticks, body_rate: 10, ..Timeouts::default() };
+    let mut peer = Peer::with(Limits { timeouts, ..Limits::default() });
+    assert_eq!(peer.receives("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n"), "request more");
+    peer.passes(ticks / 2);
+    peer.connection.stall(peer.now);
+    peer.passes(ticks);
+    peer.connection.stall(peer.now);
+    peer.passes(ticks);
+    assert_eq!((peer.connection.deadline(), peer.times_out()), (None, Timeout::NotYet));
+    peer.connection.resume(peer.now);
+    assert_eq!(peer.connection.deadline(), Some(peer.now.after(ticks - ticks / 2)), "half of it is left");
+    peer.connection.resume(peer.now.after(1));
+    assert_eq!(peer.times_out(), Timeout::NotYet);
+    peer.passes(ticks - ticks / 2);
+    assert_eq!(peer.times_out(), Timeout::Ended(TimerKind::Write));
+}
+
+#[test]
 fn lingering_has_an_end() {
     let mut peer = Peer::new();
     assert_eq!(peer.receives("BAD\r\n\r\n"), "RequestLine");

@@ -10,15 +10,19 @@
 //! pipelined request behind a reply that would block) is kept, in a pooled buffer, so that an idle connection holds
 //! none.
 
+mod disk;
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use http1::{Connection, End, Segment, Step, Wants};
+use http1::{Connection, End, Head, Segment, Status, Step, Wants};
 use sys::socket::{PeerAddress, Slice};
 
+use self::disk::Waiting;
 use crate::config::Coalesce;
-use crate::content::Pin;
+use crate::content::{Fetch, Found, Looked, Pin};
 use crate::counters::{ConnectionState, Failure, Reset};
+use crate::helpers::Job;
 use crate::sends::MOST_AT_ONCE;
 use crate::service::Service;
 
@@ -35,6 +39,8 @@ pub struct Conversation {
     log_line: Vec<u8>,
     /// When the request under way was read, on the monotonic clock.
     request_began_ms: u64,
+    /// What it waits for beside its client, if it does.
+    waiting: Option<Box<Waiting>>,
     /// When it last had a turn.
     active: http1::Tick,
     /// The socket may have input: set by an event, cleared by finding it empty.
@@ -54,10 +60,12 @@ pub struct Conversation {
 }
 
 /// How a turn of a conversation ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Turn {
     /// It waits for the socket, as [`Conversation::wants`] says.
     Blocked,
+    /// It waits until somebody has done this for it. Only in a worker without [patience](Service::patience).
+    Disk(Box<Job>),
     /// It has used up its share and could go on at once.
     Unfinished,
     /// It is over: close the socket.
@@ -65,6 +73,9 @@ pub enum Turn {
     /// It is over: reset the connection.
     Reset,
 }
+
+/// What a look found.
+pub type Sighting = Result<Found, Status>;
 
 /// What became of writing.
 enum Written {
@@ -89,6 +100,7 @@ impl Conversation {
             rest: Vec::new(),
             log_line: Vec::new(),
             request_began_ms: 0,
+            waiting: None,
             active: service.clock.tick,
             // Clients usually send at once, and the answer to trying is cheaper than the answer to asking.
             readable: true,
@@ -115,13 +127,20 @@ impl Conversation {
 
     /// Reads, answers and writes until the socket blocks, the conversation ends, or its share of the turn is used.
     pub fn work(&mut self, service: &mut Service) -> Turn {
+        if self.waits_for_disk().is_some() {
+            return self.keep_waiting(service);
+        }
         let mut scratch = std::mem::take(&mut service.scratch);
         let mut share = service.quantum;
         self.active = service.clock.tick;
+        self.go_on(service, &mut share);
         let turn = self.work_within(service, &mut scratch, &mut share);
         service.scratch = scratch;
         self.carried_over = self.machine.is_replying();
-        turn
+        match self.take_job() {
+            Some(job) => Turn::Disk(Box::new(job)),
+            None => turn,
+        }
     }
 
     /// Whether it has been between requests for long enough to be closed in favour of another client.
@@ -140,7 +159,7 @@ impl Conversation {
         let machine = &self.machine;
         if machine.is_lingering() || machine.wants().end != End::Open {
             ConnectionState::Lingering
-        } else if machine.is_replying() {
+        } else if machine.is_replying() || machine.owes_answer() {
             ConnectionState::Writing
         } else if machine.is_reading_body() {
             ConnectionState::ReadingBody
@@ -163,6 +182,9 @@ impl Conversation {
 
     /// Whether an event is needed to go on reading or writing, as the state machine wants.
     pub fn waits_for(&self) -> (bool, bool) {
+        if self.waiting.is_some() {
+            return (false, false);
+        }
         let wants = self.machine.wants();
         (wants.read && !self.readable, wants.write && !self.writable)
     }
@@ -189,6 +211,7 @@ impl Conversation {
             self.machine.abort();
         }
         self.release(service);
+        self.stop_waiting(service);
         service.buffers.give(std::mem::take(&mut self.rest));
         service.buffers.give(std::mem::take(&mut self.log_line));
         self.socket
@@ -206,8 +229,11 @@ impl Conversation {
 
     fn work_within(&mut self, service: &mut Service, scratch: &mut [u8], share: &mut u64) -> Turn {
         loop {
+            if self.waiting.is_some() {
+                return Turn::Blocked;
+            }
             if self.machine.is_replying() {
-                match self.write(service, share) {
+                match self.write(service, share, None) {
                     Written::ShareUsed => return Turn::Unfinished,
                     // A body may still be read behind a reply that would block.
                     Written::Blocked if !self.machine.is_reading_body() => return Turn::Blocked,
@@ -233,7 +259,11 @@ impl Conversation {
                 let was = self.machine.wants();
                 self.take_input(service, &scratch[..kept], share);
                 // With the client's end known, there is no event to wait for: go on as long as that changes anything.
-                if self.eof && self.machine.wants() == was && !self.machine.is_replying() {
+                if self.eof
+                    && self.machine.wants() == was
+                    && !self.machine.is_replying()
+                    && self.waiting.is_none()
+                {
                     return Turn::Close;
                 }
             } else if self.readable && self.machine.wants().read {
@@ -290,16 +320,18 @@ impl Conversation {
                     at += used;
                     match step {
                         Step::Request(head) => {
+                            service.counters.requests.add(1);
                             if let Some(log) = &mut service.log {
                                 let mut line = service.buffers.take();
                                 log.begin(&mut line, &self.peer, &head, service.clock.unix_secs);
                                 self.log_line = line;
                                 self.request_began_ms = service.clock.ms;
                             }
-                            let plan = service.answer(&head);
-                            self.machine.respond(&service.limits, service.clock.tick, plan);
-                            self.carried_over = false;
-                            self.write(service, share);
+                            self.answer(service, &head, &input[at - used..at], Looked::default(), share);
+                            if self.waiting.is_some() {
+                                self.rest_unseen = at < input.len();
+                                break;
+                            }
                         }
                         Step::Body(_) | Step::EndOfRequest => {}
                         Step::NeedInput => break,
@@ -321,6 +353,26 @@ impl Conversation {
             }
         }
         self.keep(service, &input[at..]);
+    }
+
+    /// Answers a request, for which this has been looked at, or puts it by until more has been.
+    fn answer(
+        &mut self,
+        service: &mut Service,
+        head: &Head<'_>,
+        consumed: &[u8],
+        looked: Looked,
+        share: &mut u64,
+    ) {
+        match service.answer(head, &looked) {
+            Ok(plan) => {
+                service.content.unkeep(looked);
+                self.machine.respond(&service.limits, service.clock.tick, plan);
+                self.carried_over = false;
+                self.write(service, share, None);
+            }
+            Err(look) => self.put_by(service, consumed, head.terms, looked, look),
+        }
     }
 
     /// Answers a breach of the protocol, where an answer is owed.
@@ -355,8 +407,9 @@ impl Conversation {
         self.rest.extend_from_slice(rest);
     }
 
-    /// Sends the reply until it is over, the socket is full, or the share is used.
-    fn write(&mut self, service: &mut Service, share: &mut u64) -> Written {
+    /// Sends the reply until it is over, the socket is full, the disk has to be waited for, or the share is used.
+    /// `resident` is the window of the file that is known to be in memory.
+    fn write(&mut self, service: &mut Service, share: &mut u64, mut resident: Option<u64>) -> Written {
         while self.machine.is_replying() {
             if *share == 0 {
                 return Written::ShareUsed;
@@ -364,8 +417,11 @@ impl Conversation {
             if !self.writable {
                 return Written::Blocked;
             }
-            let sent =
-                if self.blocks { self.send_blocking(service, *share) } else { self.send(service, *share) };
+            let sent = if self.blocks {
+                self.send_blocking(service, *share, &mut resident)
+            } else {
+                self.send(service, *share, &mut resident)
+            };
             let broken_off = self.blocks && service.alarm_has_rung();
             match sent {
                 Ok(n) => {
@@ -375,6 +431,10 @@ impl Conversation {
                 }
                 Err(Unsent::Full) => self.writable = false,
                 Err(Unsent::Interrupted) => {}
+                Err(Unsent::Absent(fetch)) => {
+                    self.await_window(service, fetch);
+                    return Written::Blocked;
+                }
                 Err(Unsent::Changed) => {
                     service.counters.reset(Reset::FileChanged);
                     self.machine.abort();
@@ -393,17 +453,22 @@ impl Conversation {
 
     /// The same as [`send`](Self::send) on a socket that blocks, unless too much time has gone by with such sends: then
     /// this client's block no more.
-    fn send_blocking(&mut self, service: &mut Service, share: u64) -> Result<u64, Unsent> {
+    fn send_blocking(
+        &mut self,
+        service: &mut Service,
+        share: u64,
+        resident: &mut Option<u64>,
+    ) -> Result<u64, Unsent> {
         if service.may_block() {
-            return self.send(service, MOST_AT_ONCE);
+            return self.send(service, MOST_AT_ONCE, resident);
         }
         sys::socket::set_nonblocking(self.socket.as_fd(), true)?;
         self.blocks = false;
-        self.send(service, share)
+        self.send(service, share, resident)
     }
 
     /// Makes one system call's worth of progress and says how many bytes it sent.
-    fn send(&self, service: &Service, share: u64) -> Result<u64, Unsent> {
+    fn send(&self, service: &Service, share: u64, resident: &mut Option<u64>) -> Result<u64, Unsent> {
         let mut slices = [Slice::EMPTY; GATHER];
         let mut count = 0;
         let mut file = None;
@@ -449,7 +514,7 @@ impl Conversation {
                     return Err(Unsent::Changed);
                 }
                 let mut from = offset;
-                let wanted = len.min(share) as usize;
+                let wanted = disk::sendable(service, pin, offset, len.min(share), resident)? as usize;
                 let began_ms = if self.blocks { sys::clock::monotonic_ms() } else { 0 };
                 let sent = sys::socket::send_file(socket, service.content.file(pin), &mut from, wanted)?;
                 if sent == 0 {
@@ -498,6 +563,8 @@ impl AsFd for Conversation {
 enum Unsent {
     Full,
     Interrupted,
+    /// These bytes of the file are not in memory, and here nobody waits for the disk.
+    Absent(Fetch),
     Changed,
     Broken(io::Error),
 }

@@ -142,6 +142,16 @@ sys::shareable! {
         pub connection_bytes: Counter,
         /// What the worker had of its own when it began to serve.
         pub start_memory_bytes: Counter,
+        /// Jobs given to helpers, by kind.
+        pub helper_jobs: [Counter; HelperJob::NAMES.len()],
+        /// Jobs that helpers have not finished.
+        pub helper_queue: Counter,
+        /// The most of them at a time.
+        pub helper_queue_max: Counter,
+        /// Times that it was asked whether a part of a file is in memory.
+        pub residency_probes: Counter,
+        /// Times that it was not.
+        pub residency_misses: Counter,
 
         /// Connections by state, as of the last census.
         pub connections: [Counter; ConnectionState::NAMES.len()],
@@ -242,6 +252,13 @@ impl Counters {
     /// Counts a failed system call.
     pub fn error(&self, failure: Failure) {
         self.errors[failure as usize].add(1);
+    }
+
+    /// Counts a job given to a helper, with which there are `unfinished`.
+    pub fn helper_jobs(&self, kind: HelperJob, unfinished: u64) {
+        self.helper_jobs[kind as usize].add(1);
+        self.helper_queue.set(unfinished);
+        self.helper_queue_max.raise_to(unfinished);
     }
 
     /// Counts access log lines that were not written.
@@ -363,6 +380,20 @@ pub enum Failure {
 impl Failure {
     /// Names in the order of the variants.
     pub const NAMES: [&'static str; 5] = ["accept_exhausted", "accept", "receive", "send", "file"];
+}
+
+/// What a helper does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HelperJob {
+    /// Finding, opening and describing a file, and reading its body if that is small.
+    Look,
+    /// Reading a part of a file that is being sent.
+    Fetch,
+}
+
+impl HelperJob {
+    /// Names in the order of the variants.
+    pub const NAMES: [&'static str; 2] = ["look", "fetch"];
 }
 
 /// Why an access log line was not written.
@@ -606,6 +637,17 @@ pub static METRICS: &[Metric] = &[
         "Bytes that the worker had of its own when it began to serve",
         |w| &w.start_memory_bytes,
     ),
+    by(Kind::Counter, "helper_jobs", "Jobs given to helper threads", ("kind", &HelperJob::NAMES), |w| {
+        &w.helper_jobs
+    }),
+    one(Kind::Gauge, "helper_queue", "Jobs that helper threads have not finished", |w| &w.helper_queue),
+    one(Kind::Peak, "helper_queue_max", "Most jobs that helper threads had not finished", |w| {
+        &w.helper_queue_max
+    }),
+    one(Kind::Counter, "residency_probes", "Looks at whether a part of a file is in memory", |w| {
+        &w.residency_probes
+    }),
+    one(Kind::Counter, "residency_misses", "Parts of files that were not in memory", |w| &w.residency_misses),
 ];
 
 /// Names of the buckets of [`HISTOGRAM_BOUNDS`].

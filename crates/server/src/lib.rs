@@ -16,6 +16,7 @@ pub mod conversation;
 pub mod counters;
 pub mod crew;
 pub mod error_log;
+pub mod helpers;
 pub mod listeners;
 pub mod memory;
 pub mod placement;

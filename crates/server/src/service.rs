@@ -13,7 +13,7 @@ use crate::access_log::AccessLog;
 use crate::buffers::Buffers;
 use crate::common::Common;
 use crate::config::{Coalesce, Settings};
-use crate::content::{Content, ContentError, Pin};
+use crate::content::{Content, ContentError, Look, Looked, Patience, Pin};
 use crate::conversation::Conversation;
 use crate::counters::Counters;
 use crate::error_log;
@@ -50,6 +50,9 @@ pub struct Service {
     pub coalesce: Coalesce,
     /// If sends block: what bounds that.
     pub sends: Option<BlockingSends>,
+    /// Whether this worker waits for the disk itself.
+    pub patience: Patience,
+    tickets: u64,
     stamp: Stamp,
 }
 
@@ -109,6 +112,8 @@ impl Service {
             quantum: settings.event.quantum,
             coalesce: resolved(settings.event.coalesce),
             sends: None,
+            patience: Patience::Unlimited,
+            tickets: 0,
             stamp: Stamp::new(SERVER, clock.unix_secs),
         })
     }
@@ -195,11 +200,20 @@ impl Service {
         }
     }
 
-    /// Answers a request.
-    pub fn answer(&mut self, head: &Head<'_>) -> Plan<Pin> {
-        self.counters.requests.add(1);
+    /// Answers a request, for which this has been looked at.
+    ///
+    /// # Errors
+    ///
+    /// A look that must be had first, where there is no patience for it.
+    pub fn answer(&mut self, head: &Head<'_>, looked: &Looked) -> Result<Plan<Pin>, Box<Look<'static>>> {
         let own = self.buffers.take();
-        self.content.answer(head, self.clock.ms, self.clock.unix_secs, own, &self.stamp)
+        self.content.answer(head, (looked, self.patience), self.clock.ms, own, &self.stamp)
+    }
+
+    /// A number that nothing else of this worker has been called by.
+    pub fn next_ticket(&mut self) -> u64 {
+        self.tickets += 1;
+        self.tickets
     }
 
     /// Answers a breach of the protocol.

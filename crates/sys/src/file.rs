@@ -89,6 +89,18 @@ pub fn open_beneath(root: &Directory, path: &[u8], symlinks: Symlinks) -> io::Re
     Ok(open_as(root, path, symlinks, READ)?)
 }
 
+/// The same, if the kernel has all of it in memory: what would have to be read from a disk fails with
+/// [`WouldBlock`](io::ErrorKind::WouldBlock), and so does everything with [`Resolution::Stepwise`], which cannot tell.
+/// openat2(2) with `RESOLVE_CACHED`.
+pub fn open_beneath_cached(root: &Directory, path: &[u8], symlinks: Symlinks) -> io::Result<OwnedFd> {
+    Ok(open_cached_as(root, path, symlinks, READ)?)
+}
+
+/// [`stat_beneath`] as far as the kernel has in memory what that takes.
+pub fn stat_beneath_cached(root: &Directory, path: &[u8], symlinks: Symlinks) -> io::Result<FileStat> {
+    stat(open_cached_as(root, path, symlinks, OFlags::PATH | OFlags::CLOEXEC)?)
+}
+
 /// What is known about the file at `path`, found like [`open_beneath`] finds it. The file is not opened (`O_PATH`), so
 /// neither a device nor the writer of a pipe notices.
 pub fn stat_beneath(root: &Directory, path: &[u8], symlinks: Symlinks) -> io::Result<FileStat> {
@@ -227,7 +239,7 @@ impl FileKind {
 }
 
 fn open_as(root: &Directory, path: &[u8], symlinks: Symlinks, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-    if path.starts_with(b"/") || path.split(|byte| *byte == b'/').any(|component| component == b"..") {
+    if leaves(path) {
         return Err(Errno::XDEV);
     }
     match (symlinks, root.resolution) {
@@ -236,6 +248,30 @@ fn open_as(root: &Directory, path: &[u8], symlinks: Symlinks, flags: OFlags) -> 
         (Symlinks::None, Resolution::Kernel) => resolve(root, path, flags, ResolveFlags::NO_SYMLINKS),
         (Symlinks::None | Symlinks::Beneath, Resolution::Stepwise) => walk(root.as_fd(), path, flags),
     }
+}
+
+fn open_cached_as(
+    root: &Directory,
+    path: &[u8],
+    symlinks: Symlinks,
+    flags: OFlags,
+) -> rustix::io::Result<OwnedFd> {
+    if leaves(path) {
+        return Err(Errno::XDEV);
+    }
+    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let how = match (symlinks, root.resolution) {
+        (_, Resolution::Stepwise) => return Err(Errno::AGAIN),
+        (Symlinks::Any, Resolution::Kernel) => ResolveFlags::empty(),
+        (Symlinks::Beneath, Resolution::Kernel) => beneath,
+        (Symlinks::None, Resolution::Kernel) => beneath | ResolveFlags::NO_SYMLINKS,
+    };
+    fs::openat2(root, path, flags, Mode::empty(), how | ResolveFlags::CACHED)
+}
+
+/// Whether a path leads out of the root by what it says.
+fn leaves(path: &[u8]) -> bool {
+    path.starts_with(b"/") || path.split(|byte| *byte == b'/').any(|component| component == b"..")
 }
 
 fn resolve(root: &Directory, path: &[u8], flags: OFlags, more: ResolveFlags) -> rustix::io::Result<OwnedFd> {
@@ -377,6 +413,39 @@ mod tests {
             let escaped = seen("escape").is_ok_and(|stat| stat.kind == FileKind::Regular);
             assert_eq!(escaped, policy == Symlinks::Any);
         }
+    }
+
+    #[test]
+    fn what_is_in_memory_is_opened_without_waiting() {
+        let tree = tree();
+        for (root, policy) in all_ways(&tree.inside) {
+            let paths =
+                [&b"file"[..], b"sub/deep/file", b"sub/", b".", b"absent", b"link", b"../outside/secret"];
+            for path in paths {
+                // The first look brings it into memory.
+                let waited = open_beneath(&root, path, policy);
+                let cached = open_beneath_cached(&root, path, policy);
+                let looked_at = stat_beneath_cached(&root, path, policy);
+                let kind = |error: &io::Error| error.raw_os_error();
+                match (root.resolution(), waited) {
+                    (Resolution::Stepwise, _) if path != b"../outside/secret" => {
+                        assert_eq!(cached.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+                        assert_eq!(looked_at.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+                    }
+                    (_, Ok(file)) => {
+                        assert_eq!(stat(cached.unwrap()).unwrap(), stat(&file).unwrap());
+                        assert_eq!(looked_at.unwrap(), stat(file).unwrap());
+                    }
+                    (_, Err(error)) => {
+                        assert_eq!(kind(&cached.unwrap_err()), kind(&error), "{policy:?} {path:?}");
+                        assert_eq!(kind(&looked_at.unwrap_err()), kind(&error), "{policy:?} {path:?}");
+                    }
+                }
+            }
+        }
+        let root = Directory::open(&tree.inside).unwrap();
+        let never_seen = open_beneath_cached(&root, b"never-seen", Symlinks::Beneath).unwrap_err();
+        assert_eq!(never_seen.kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | waiting for events | [`event`], and its three mechanisms [`epoll`], [`poll`], [`select`]; [`wake`] |
 //! | sockets | [`socket`], [`client`], [`tcp_info`], [`sock_diag`], [`queue_drops`], [`inherited`], [`interfaces`] |
-//! | files | [`mod@file`] |
+//! | files | [`mod@file`], [`residency`] |
 //! | process | [`process`], [`signal`], [`alarm`] |
 //! | processes together | [`shared`], [`lock`], [`descriptors`] |
 //! | time | [`clock`] |
@@ -29,6 +29,7 @@ mod own_process;
 pub mod poll;
 pub mod process;
 pub mod queue_drops;
+pub mod residency;
 pub mod select;
 pub mod shared;
 pub mod signal;

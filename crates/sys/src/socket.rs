@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU8;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{
     self, AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrAny, SocketAddrUnix,
@@ -259,6 +260,14 @@ pub fn shutdown_write(fd: impl AsFd) -> io::Result<()> {
     Ok(net::shutdown(fd, Shutdown::Write)?)
 }
 
+/// Whether a connection is gone in both directions, so that nothing can be sent on it any more; a peer that has only
+/// shut down its own side is still there. poll(2), `POLLERR` and `POLLHUP`.
+pub fn is_broken(fd: impl AsFd) -> bool {
+    let mut polled = [PollFd::new(&fd, PollFlags::empty())];
+    // An error says nothing about the connection.
+    rustix::event::poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+}
+
 /// Closes a connection with a reset: unsent data is thrown away and the peer gets an error rather than an end of
 /// input that could be taken for the end of a reply. `SO_LINGER` of 0 seconds, socket(7).
 pub fn reset(fd: OwnedFd) -> io::Result<()> {
@@ -484,6 +493,23 @@ mod tests {
 
     fn would_block<T: std::fmt::Debug>(result: io::Result<T>) -> bool {
         result.unwrap_err().kind() == io::ErrorKind::WouldBlock
+    }
+
+    #[test]
+    fn a_half_closed_connection_is_not_broken() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        assert!(!is_broken(&server));
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(std::io::Read::read(&mut &server, &mut [0]).unwrap(), 0);
+        assert!(!is_broken(&server));
+        reset(client.into()).unwrap();
+        assert!(is_broken(&server));
+        let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(!is_broken(&near));
+        drop(far);
+        assert!(is_broken(&near));
     }
 
     #[test]

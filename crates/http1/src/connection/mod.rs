@@ -123,6 +123,8 @@ pub struct Connection<P> {
     write_deadline: Tick,
     /// Bytes sent of the reply when `write_deadline` was set.
     write_mark: u64,
+    /// Since when the client has been kept waiting by the server, if it is.
+    stalled: Option<Tick>,
     /// The client has shut down its side: no more input will come.
     eof: bool,
     /// The exchange under way is the last one.
@@ -197,6 +199,7 @@ impl<P> Connection<P> {
             read_deadline: now.after(limits.timeouts.header),
             write_deadline: now,
             write_mark: 0,
+            stalled: None,
             eof: false,
             last: false,
             client_closes: false,
@@ -373,9 +376,27 @@ impl<P> Connection<P> {
         self.requests
     }
 
+    /// The server keeps the client waiting from here on, over something that is none of the client's doing. No deadline
+    /// comes until it [resumes](Self::resume).
+    pub fn stall(&mut self, now: Tick) {
+        self.stalled.get_or_insert(now);
+    }
+
+    /// The client's time runs again, with as much of it left as when it was stopped.
+    pub fn resume(&mut self, now: Tick) {
+        if let Some(since) = self.stalled.take() {
+            let stopped = now.remaining(since);
+            self.read_deadline = self.read_deadline.after(stopped);
+            self.write_deadline = self.write_deadline.after(stopped);
+        }
+    }
+
     /// When to call [`timeout`](Self::timeout), unless the deadline moves before. None: the connection waits for the
     /// server alone.
     pub fn deadline(&self) -> Option<Tick> {
+        if self.stalled.is_some() {
+            return None;
+        }
         let read = match self.reading {
             Reading::Head(_) | Reading::Body(_) => Some(self.read_deadline),
             Reading::Over if self.ending == Ending::Draining => Some(self.read_deadline),
@@ -391,6 +412,9 @@ impl<P> Connection<P> {
     /// Judges the deadlines that have come by `now`.
     pub fn timeout(&mut self, limits: &Limits, now: Tick) -> Timeout {
         let timeouts = &limits.timeouts;
+        if self.stalled.is_some() {
+            return Timeout::NotYet;
+        }
         if self.writing == Writing::Reply
             && let Some(reply) = &self.reply
             && self.write_deadline.reached(now)

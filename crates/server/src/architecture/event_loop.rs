@@ -10,6 +10,8 @@
 //! accept limit left non-empty are both come back to after a get-events phase that does not wait. (An edge trigger
 //! will not repeat itself for either.)
 
+mod disk;
+
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -26,6 +28,7 @@ use crate::control::{Control, LetGo, Phase};
 use crate::conversation::{Conversation, Turn};
 use crate::counters::{ConnectionState, Failure, LoopPhase, Reset};
 use crate::error_log::Limited;
+use crate::helpers::Helpers;
 use crate::listeners::{Listener, Share};
 use crate::sends::BlockingSends;
 use crate::service::Service;
@@ -41,6 +44,8 @@ pub struct EventLoop {
     ready: Events,
     turn_began: Tick,
     connections: Slab<Registered>,
+    /// Those who wait for the disk, where the loop itself does not.
+    helpers: Option<Helpers>,
     timers: Timers,
     ports: Vec<Port>,
     gate: Gate,
@@ -103,9 +108,10 @@ enum Ending {
     },
 }
 
-/// Tokens of listeners and of the supervisor lie above those of connections.
+/// Tokens of listeners, of the supervisor and of helpers lie above those of connections.
 const LISTENERS: u64 = 1 << 32;
 const SUPERVISOR: u64 = 1 << 33;
+const HELPERS: u64 = 1 << 34;
 
 /// How long a closing listener goes on accepting after it has refused new handshakes, for those under way to finish.
 const RETIRE_TICKS: u32 = 100 / Tick::MS;
@@ -142,6 +148,7 @@ impl EventLoop {
             ready: Events::with_capacity(Events::DEFAULT_CAPACITY),
             turn_began: now,
             connections: Slab::new(),
+            helpers: None,
             timers: Timers::new(now),
             ports: Vec::new(),
             gate: Gate::new(supervisor::max_connections(settings)),
@@ -231,8 +238,10 @@ impl EventLoop {
                 if let Some(port) = self.ports.get_mut((event.token - LISTENERS) as usize) {
                     port.pending = true;
                 }
-            } else {
+            } else if event.token < HELPERS {
                 self.heed_supervisor();
+            } else {
+                self.heed_helpers();
             }
         }
         Ok(())
@@ -495,6 +504,10 @@ impl EventLoop {
                     }
                 }
                 self.schedule(index, false);
+            }
+            Turn::Disk(job) => {
+                self.ask_helpers(index, *job);
+                self.settle(index, Turn::Blocked);
             }
             Turn::Unfinished => {
                 if !std::mem::replace(&mut registered.due, true) {

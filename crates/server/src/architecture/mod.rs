@@ -14,6 +14,7 @@ use crate::control::Control;
 use crate::listeners::Share;
 use crate::service::Service;
 
+pub mod amped;
 pub mod event_loop;
 mod events;
 mod one_at_a_time;
@@ -38,6 +39,7 @@ pub fn run(
         Architecture::Sped | Architecture::NCopy => sped::run,
         Architecture::Symped => symped::run,
         Architecture::SharedSymped => shared_symped::run,
+        Architecture::Amped => amped::run,
         Architecture::Processes => processes::run,
         Architecture::Threads => return threads::run(services, listeners, settings, &control),
     };

@@ -240,7 +240,8 @@ impl Attendant {
             }
             due = match turn {
                 Turn::Close => break false,
-                Turn::Reset => break true,
+                // Such a worker waits for the disk itself; nobody would take on the job.
+                Turn::Reset | Turn::Disk(_) => break true,
                 Turn::Blocked => self.await_event(&mut client, look)?,
                 Turn::Unfinished => true,
             };

@@ -22,7 +22,7 @@ pub(super) struct Reading {
 }
 
 /// Keys of the design that this build lacks.
-const NOT_BUILT: [&str; 5] = ["pipeline", "user_threads", "amped", "gateway", "fastcgi"];
+const NOT_BUILT: [&str; 4] = ["pipeline", "user_threads", "gateway", "fastcgi"];
 
 impl Reading {
     /// All problems, those of the file first and in its order.

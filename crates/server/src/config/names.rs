@@ -91,6 +91,7 @@ impl Named for Architecture {
         ("symped", Self::Symped),
         ("shared-symped", Self::SharedSymped),
         ("n-copy", Self::NCopy),
+        ("amped", Self::Amped),
         ("processes", Self::Processes),
         ("threads", Self::Threads),
     ];
@@ -163,6 +164,18 @@ const SEVERAL: &[&str] = &[
     "event.quantum",
     "event.send_hold",
 ];
+/// The same, and helpers.
+const HELPED: &[&str] = &[
+    "workers",
+    "amped.helpers",
+    "events",
+    "wake",
+    "accept_limit",
+    "send",
+    "event.work_phase_skips_new",
+    "event.quantum",
+    "event.send_hold",
+];
 
 /// Every architecture of the design, built or not.
 pub const DESIGNED: [Design; 10] = [
@@ -190,7 +203,12 @@ pub const DESIGNED: [Design; 10] = [
         options: COPIES,
         built: Some(Architecture::NCopy),
     },
-    planned("amped", "one event loop, and helpers that wait for the disk in its place"),
+    Design {
+        name: "amped",
+        purpose: "SPED, and helper threads that wait for the disk in its place",
+        options: HELPED,
+        built: Some(Architecture::Amped),
+    },
     Design {
         name: "processes",
         purpose: "a process for each connection, out of a pool",

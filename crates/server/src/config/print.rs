@@ -79,6 +79,8 @@ fn event_and_tcp(page: &mut Page, settings: &Settings) {
     page.line("work_phase_skips_new", settings.event.work_phase_skips_new);
     page.size("quantum", settings.event.quantum);
     page.time("send_hold", settings.event.send_hold);
+    page.table("[amped]");
+    page.line("helpers", settings.amped.helpers);
     page.table("[tcp]");
     page.line("nodelay", settings.connections.nodelay);
     match settings.connections.send_buffer {

@@ -10,8 +10,8 @@ use super::headers;
 use super::keys::{self, Bases, Keys, Reading};
 use super::names::Named as _;
 use super::settings::{
-    AcceptLimit, AccessLogSettings, Architecture, ConnectionSettings, CopiesBy, ErrorLog, EventSettings,
-    Events, FileSettings, Limits, Mapping, PlacementSettings, Sends, Settings, Timeouts, Wake,
+    AcceptLimit, AccessLogSettings, AmpedSettings, Architecture, ConnectionSettings, CopiesBy, ErrorLog,
+    EventSettings, Events, FileSettings, Limits, Mapping, PlacementSettings, Sends, Settings, Timeouts, Wake,
 };
 use super::typed::{Item, Table, Value};
 use crate::access_log::{Format, Target, WhenBehind};
@@ -68,6 +68,7 @@ fn top(mut keys: Keys<'_>, bases: &Bases) -> Settings {
         status: keys.take("status", default.status, unless_off(address(bases))),
         access_log: access_log(&mut keys, bases),
         event: event(&mut keys, architecture),
+        amped: amped(keys.table("amped")),
         connections: connections(&mut keys, requests),
         limits,
         timeouts: timeouts(keys.table("timeouts")),
@@ -130,6 +131,13 @@ fn event(keys: &mut Keys<'_>, architecture: Architecture) -> EventSettings {
     let send_hold = table.take("send_hold", default.send_hold, keys::time(hold));
     table.end();
     EventSettings { mechanism, wake, accept_limit, work_phase_skips_new, quantum, coalesce, send_hold }
+}
+
+fn amped(mut keys: Keys<'_>) -> AmpedSettings {
+    let default = AmpedSettings::default();
+    let helpers = keys.take("helpers", default.helpers, helper_count);
+    keys.end();
+    AmpedSettings { helpers }
 }
 
 fn connections(keys: &mut Keys<'_>, requests: NonZeroU32) -> ConnectionSettings {
@@ -397,6 +405,10 @@ fn accept_limit(item: &Item) -> Result<AcceptLimit, String> {
 fn positive(item: &Item) -> Result<NonZeroU32, String> {
     let number = keys::count(1..=u64::from(u32::MAX))(item)?;
     NonZeroU32::new(number).ok_or_else(|| "must not be 0".to_owned())
+}
+
+fn helper_count(item: &Item) -> Result<NonZeroU32, String> {
+    keys::count::<u32>(1..=256)(item)?.try_into().map_err(|_| "must not be 0".to_owned())
 }
 
 fn drain_time(item: &Item) -> Result<Duration, String> {

@@ -47,6 +47,8 @@ pub struct Settings {
     pub status: Option<StatusAddress>,
     /// The event loop.
     pub event: EventSettings,
+    /// The helpers of AMPED.
+    pub amped: AmpedSettings,
     /// Sockets and their number.
     pub connections: ConnectionSettings,
     /// Sizes that one request may have.
@@ -70,6 +72,8 @@ pub enum Architecture {
     SharedSymped,
     /// SPED processes that share nothing, each with listeners of its own (Harji et al. 2012, section 3.1).
     NCopy,
+    /// Asymmetric multi-process, event-driven (Pariag et al. 2007, section 3).
+    Amped,
     /// A process for each connection (the multi-process servers of the papers' background sections).
     Processes,
     /// A kernel thread for each connection (the multi-threaded servers of the same).
@@ -119,7 +123,7 @@ impl Architecture {
     /// Whether an event loop serves many connections at once, and not a worker each of them.
     pub fn is_event_driven(self) -> bool {
         match self {
-            Self::Sped | Self::Symped | Self::SharedSymped | Self::NCopy => true,
+            Self::Sped | Self::Symped | Self::SharedSymped | Self::NCopy | Self::Amped => true,
             Self::Processes | Self::Threads => false,
         }
     }
@@ -238,6 +242,13 @@ pub enum Coalesce {
     Cork,
     /// Not at all.
     None,
+}
+
+/// The helpers of AMPED.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AmpedSettings {
+    /// Threads that wait for the disk, for each worker.
+    pub helpers: NonZeroU32,
 }
 
 /// Sockets and their number.
@@ -368,6 +379,7 @@ impl Settings {
             log_level: LogLevel::Info,
             status: None,
             event: EventSettings::default(),
+            amped: AmpedSettings::default(),
             connections: ConnectionSettings::default(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),
@@ -420,6 +432,12 @@ impl Default for EventSettings {
             coalesce: Coalesce::Auto,
             send_hold: Duration::from_secs(1),
         }
+    }
+}
+
+impl Default for AmpedSettings {
+    fn default() -> Self {
+        Self { helpers: const { NonZeroU32::new(4).unwrap() } }
     }
 }
 

@@ -190,7 +190,7 @@ fn what_is_wrong_is_told() {
     let cases: &[(&str, &str)] = &[
         (
             "lisen = '127.0.0.1:80'",
-            "1:1: lisen: unknown key; allowed: accept_limit, access_log, architecture, ",
+            "1:1: lisen: unknown key; allowed: accept_limit, access_log, amped, architecture, ",
         ),
         ("[limits]\nbodies = 1", "2:1: limits.bodies: unknown key; allowed: body, header_count, "),
         ("[timeout]", "1:2: timeout: unknown key; allowed: accept_limit"),
@@ -428,6 +428,9 @@ partition = true
 work_phase_skips_new = true
 quantum = "1 MB"
 send_hold = "2 s"
+
+[amped]
+helpers = 7
 
 [tcp]
 nodelay = false

@@ -13,6 +13,7 @@
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use http1::coding::{Coding, CodingSet};
 use http1::conditional::Validators;
@@ -23,18 +24,18 @@ const UNKNOWABLE: &[u8] = b"\0";
 
 /// A file that is ready to be sent.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub struct Entry {
     /// Header lines, and the body if it is small.
     pub(super) memory: Box<[u8]>,
-    /// The file, where the body is not in memory.
-    pub(super) file: Option<OwnedFd>,
+    /// The file, where the body is not in memory. A helper that reads from it keeps it open as well.
+    pub(super) file: Option<Arc<OwnedFd>>,
     /// All else.
     pub(super) facts: Facts,
 }
 
 /// What is known about such a file, beside the bytes.
 #[derive(Clone, Debug)]
-pub(super) struct Facts {
+pub struct Facts {
     /// What the file was when it was opened. The size is the body's length.
     pub(super) stat: FileStat,
     /// Where the parts of the memory begin.
@@ -79,6 +80,16 @@ impl std::ops::Deref for Entry {
     }
 }
 
+impl Entry {
+    /// Leaves the body to be sent from the file.
+    pub(super) fn drop_body(&mut self) {
+        let mut memory = std::mem::take(&mut self.memory).into_vec();
+        memory.truncate(self.marks.body as usize);
+        self.memory = memory.into();
+        self.facts.memory_len = self.marks.body;
+    }
+}
+
 impl Facts {
     /// Length of the body in bytes.
     pub(super) fn size(&self) -> u64 {
@@ -90,7 +101,8 @@ impl Facts {
         u64::from(self.memory_len - self.marks.body)
     }
 
-    /// Whether the body is in memory, and not to be sent from the file.
+    /// Whether the body is in memory, and not to be sent from the file. An entry that is not in the table yet has the file as
+    /// well.
     #[inline]
     pub(super) fn is_in_memory(&self) -> bool {
         self.body_in_memory() == self.size()

@@ -10,9 +10,10 @@ use std::io::Write as _;
 use http1::{Plan, Stamp, Status, Terms};
 
 use super::load::Now;
+use super::look::{Look, Looked, Patience};
 use super::path::Path;
 use super::table::{Pin, Place};
-use super::{Content, Found};
+use super::{Asking, Content, Found, Obstacle};
 use crate::config::FileSettings;
 
 /// The operator's pages.
@@ -43,18 +44,22 @@ impl Content {
         stamp: &Stamp,
     ) -> Plan<Pin> {
         let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
-        let plan = self.error_with(status, None, terms, now, own, stamp);
+        let nothing = Looked::default();
+        // There is no request that could be put by until somebody else has looked.
+        let asking = Asking { now, looked: &nothing, patience: Patience::Unlimited };
+        let page = self.find_error_page(status, asking).unwrap_or(None);
+        let plan = self.error_with(status, None, terms, page, own, stamp);
         self.table.let_go();
         plan
     }
 
-    /// The same with another header field.
+    /// The same with another header field, and with this page.
     pub(super) fn error_with(
         &mut self,
         status: Status,
         field: Option<(&str, &[u8])>,
         terms: Terms,
-        now: Now,
+        page: Option<Place>,
         own: Vec<u8>,
         stamp: &Stamp,
     ) -> Plan<Pin> {
@@ -62,25 +67,31 @@ impl Content {
         if let Some((name, value)) = field {
             plan.field(name, value);
         }
-        match self.find_error_page(status, now) {
+        match page {
             Some(place) => self.custom_page(&mut plan, place),
             None => default_page(&mut plan),
         }
         plan
     }
 
-    fn find_error_page(&mut self, status: Status, now: Now) -> Option<Place> {
-        let path = self.error_pages.paths.get(&status.0)?.clone();
-        match self.find(Path::known(&path), now) {
-            Ok(Found::Entry(place)) => return Some(place),
-            Err(status) if !self.error_pages.complained => {
+    /// The operator's page for a status, if there is one.
+    pub(super) fn find_error_page(
+        &mut self,
+        status: Status,
+        asking: Asking<'_>,
+    ) -> Result<Option<Place>, Box<Look<'static>>> {
+        let Some(path) = self.error_pages.paths.get(&status.0).cloned() else { return Ok(None) };
+        match self.find(Path::known(&path), asking) {
+            Ok(Found::Entry(place)) => return Ok(Some(place)),
+            Err(Obstacle::Look(look)) => return Err(look),
+            Err(Obstacle::Refused(status)) if !self.error_pages.complained => {
                 self.error_pages.complained = true;
                 let path = String::from_utf8_lossy(&path);
                 tracing::warn!("the error page {path} can't be sent: {} {}", status.0, status.reason());
             }
             _ => {}
         }
-        None
+        Ok(None)
     }
 
     /// Sends length, type and body of an entry.

@@ -3,20 +3,21 @@
 //! Only what a request could get is listed: no hidden names, no pipes or devices, no symbolic links that the policy
 //! would not follow.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
 use askama::Template;
 use http1::date::format_http_date;
-use http1::{Plan, Status};
 use percent_encoding::percent_encode;
 use sys::file::{FileKind, FileStat};
 
+use super::ESCAPED;
+use super::load::Loader;
+use super::look::Patience;
 use super::path::Path;
-use super::table::Pin;
-use super::{Content, ESCAPED, Request};
 
-/// Most names in a listing: looking at each takes a system call or two, and other clients wait meanwhile.
+/// Most names in a listing: looking at each takes a system call or two, and somebody waits meanwhile.
 const LONGEST: usize = 4096;
 
 #[derive(Template)]
@@ -36,48 +37,28 @@ struct Row {
     is_directory: bool,
 }
 
-impl Content {
-    /// 200 with a page that links to all that a directory holds.
-    pub(super) fn list(
-        &mut self,
-        path: Path<'_>,
-        directory: &OwnedFd,
-        request: &Request<'_>,
-        own: Vec<u8>,
-    ) -> Plan<Pin> {
-        let page = self.rows(path, directory).and_then(|(rows, cut_at)| {
-            let path = &String::from_utf8_lossy(path.bytes());
-            Listing { path, rows, cut_at }.render().map_err(std::io::Error::other)
-        });
-        match page {
-            Ok(page) => {
-                let mut plan = Plan::new(own, Status::OK, request.head.terms, request.stamp);
-                plan.text("text/html; charset=utf-8", page.as_bytes());
-                plan
-            }
-            Err(error) => {
-                tracing::error!("can't list {}: {error}", String::from_utf8_lossy(path.bytes()));
-                self.refuse(Status::INTERNAL_SERVER_ERROR, request, own)
-            }
-        }
-    }
-
-    fn rows(&self, path: Path<'_>, directory: &OwnedFd) -> std::io::Result<(Vec<Row>, Option<usize>)> {
-        let mut names = sys::file::list(directory, LONGEST + 1)?;
-        let cut_at = (names.len() > LONGEST).then_some(LONGEST);
-        names.truncate(LONGEST);
-        let mut rows: Vec<Row> = names
-            .iter()
-            .map(|entry| entry.name.as_bytes())
-            .filter(|name| self.dotfiles || !name.starts_with(b"."))
-            .filter_map(|name| {
-                let stat = self.loader.stat(Path::known(&[path.bytes(), name].concat())).ok()?;
-                Row::new(name, &stat)
-            })
-            .collect();
-        rows.sort_by(|a, b| b.is_directory.cmp(&a.is_directory).then_with(|| a.name.cmp(&b.name)));
-        Ok((rows, cut_at))
-    }
+/// The page that links to all that a directory holds.
+pub(super) fn page(
+    loader: &Loader,
+    path: Path<'_>,
+    directory: &OwnedFd,
+    dotfiles: bool,
+) -> io::Result<String> {
+    let mut names = sys::file::list(directory, LONGEST + 1)?;
+    let cut_at = (names.len() > LONGEST).then_some(LONGEST);
+    names.truncate(LONGEST);
+    let mut rows: Vec<Row> = names
+        .iter()
+        .map(|entry| entry.name.as_bytes())
+        .filter(|name| dotfiles || !name.starts_with(b"."))
+        .filter_map(|name| {
+            let stat = loader.stat(Path::known(&[path.bytes(), name].concat()), Patience::Unlimited).ok()?;
+            Row::new(name, &stat)
+        })
+        .collect();
+    rows.sort_by(|a, b| b.is_directory.cmp(&a.is_directory).then_with(|| a.name.cmp(&b.name)));
+    let path = &String::from_utf8_lossy(path.bytes());
+    Listing { path, rows, cut_at }.render().map_err(io::Error::other)
 }
 
 impl Row {

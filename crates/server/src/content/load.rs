@@ -21,6 +21,7 @@ use http1::date::format_http_date;
 use sys::file::{Directory, FileKind, FileStat, FileTime, Symlinks};
 
 use super::entry::{Entry, Facts, Marks};
+use super::look::{Patience, WouldBlock, would_block};
 use super::path::Path;
 use super::rules::Rules;
 use super::types::Types;
@@ -87,7 +88,8 @@ impl Loader {
             types: Types::new(settings.types.clone(), settings.charset.clone()),
             rules: Rules::new(&settings.headers),
             precompressed: settings.precompressed,
-            small_file: settings.small_file.into(),
+            // What has no room at all need not be read.
+            small_file: u64::from(settings.small_file).min(settings.memory),
             validity_ms: settings.validity.as_millis() as u64,
         })
     }
@@ -97,9 +99,19 @@ impl Loader {
         self.root.as_fd()
     }
 
+    /// For how long an entry is believed.
+    pub(super) fn validity_ms(&self) -> u64 {
+        self.validity_ms
+    }
+
     /// Opens what is at a path.
-    pub(super) fn open(&self, path: Path<'_>) -> io::Result<Opened> {
-        let file = sys::file::open_beneath(&self.root, path.relative(), self.symlinks)?;
+    pub(super) fn open(&self, path: Path<'_>, patience: Patience) -> io::Result<Opened> {
+        let open = match patience {
+            Patience::Unlimited => sys::file::open_beneath,
+            Patience::None => sys::file::open_beneath_cached,
+        };
+        let file = open(&self.root, path.relative(), self.symlinks)?;
+        // The inode of an open file is in memory.
         let stat = sys::file::stat(&file)?;
         Ok(match stat.kind {
             FileKind::Regular => Opened::File(file, stat),
@@ -109,30 +121,36 @@ impl Loader {
     }
 
     /// Looks at what is at a path, without opening it.
-    pub(super) fn stat(&self, path: Path<'_>) -> io::Result<FileStat> {
-        sys::file::stat_beneath(&self.root, path.relative(), self.symlinks)
+    pub(super) fn stat(&self, path: Path<'_>, patience: Patience) -> io::Result<FileStat> {
+        let stat = match patience {
+            Patience::Unlimited => sys::file::stat_beneath,
+            Patience::None => sys::file::stat_beneath_cached,
+        };
+        stat(&self.root, path.relative(), self.symlinks)
     }
 
     /// The codings in which siblings of a file are kept that are at least as new as the file.
-    pub(super) fn siblings(&self, path: &[u8], original: &FileStat) -> CodingSet {
+    pub(super) fn siblings(
+        &self,
+        path: &[u8],
+        original: &FileStat,
+        patience: Patience,
+    ) -> Result<CodingSet, WouldBlock> {
         let mut set = CodingSet::EMPTY;
         if !self.precompressed || Coding::ALL.iter().any(|c| path.ends_with(c.extension().as_bytes())) {
-            return set;
+            return Ok(set);
         }
         let mut sibling = path.to_vec();
         for coding in Coding::ALL {
             sibling.truncate(path.len());
             sibling.extend_from_slice(coding.extension().as_bytes());
-            if self.stat(Path::known(&sibling)).is_ok_and(|stat| is_current(&stat, original)) {
-                set = set.with(coding);
+            match self.stat(Path::known(&sibling), patience) {
+                Ok(stat) if is_current(&stat, original) => set = set.with(coding),
+                Err(error) if would_block(&error, patience) => return Err(WouldBlock),
+                _ => {}
             }
         }
-        set
-    }
-
-    /// Whether a body of that size is to be held in memory.
-    pub(super) fn is_small(&self, size: u64) -> bool {
-        size <= self.small_file
+        Ok(set)
     }
 
     /// Until when an entry may be believed that was found to be right now.
@@ -140,33 +158,31 @@ impl Loader {
         now.ms.saturating_add(self.validity_ms)
     }
 
-    /// Makes an entry of an open file. With `in_memory` the body is read, if it lets itself be read whole.
+    /// Makes an entry of an open file. A small body is read, if it lets itself be read whole.
     pub(super) fn load(
         &self,
         load: &Load<'_>,
         file: OwnedFd,
         stat: FileStat,
-        in_memory: bool,
+        patience: Patience,
         now: Now,
     ) -> io::Result<Entry> {
         let mut stat = stat;
-        if in_memory {
-            for _ in 0..READ_ATTEMPTS {
-                let mut entry = self.entry(load, stat, stat.size as usize, now);
-                let body = entry.marks.body as usize;
-                let complete = read_whole(&file, &mut entry.memory[body..])?;
-                let after = sys::file::stat(&file)?;
-                if complete && is_same(&stat, &after) {
-                    return Ok(entry);
-                }
-                stat = after;
-                if !self.is_small(stat.size) {
-                    break;
-                }
+        for _ in 0..READ_ATTEMPTS {
+            if stat.size > self.small_file {
+                break;
             }
+            let mut entry = self.entry(load, stat, stat.size as usize, now);
+            let body = entry.marks.body as usize;
+            let complete = read_whole(&file, &mut entry.memory[body..], patience)?;
+            let after = sys::file::stat(&file)?;
+            if complete && is_same(&stat, &after) {
+                return Ok(Entry { file: Some(file.into()), ..entry });
+            }
+            stat = after;
         }
         let entry = self.entry(load, stat, 0, now);
-        Ok(Entry { file: Some(file), ..entry })
+        Ok(Entry { file: Some(file.into()), ..entry })
     }
 
     /// An entry with its header lines, and room for so many bytes of body behind them.
@@ -280,10 +296,14 @@ fn unsettled_ms(changed: FileTime) -> u64 {
 }
 
 /// Fills `room` with the file, and says whether it is as long as that.
-fn read_whole(file: &OwnedFd, room: &mut [u8]) -> io::Result<bool> {
+fn read_whole(file: &OwnedFd, room: &mut [u8], patience: Patience) -> io::Result<bool> {
+    let read_at = match patience {
+        Patience::Unlimited => sys::file::read_at,
+        Patience::None => sys::residency::read_at_cached,
+    };
     let mut filled = 0;
     while filled < room.len() {
-        match sys::file::read_at(file, &mut room[filled..], filled as u64) {
+        match read_at(file, &mut room[filled..], filled as u64) {
             Ok(0) => return Ok(false),
             Ok(n) => filled += n,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

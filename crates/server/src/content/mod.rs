@@ -3,22 +3,28 @@
 //! ```text
 //! Head -- path --> name -- table --> entry -- reply --> Plan
 //!                            |         ^
-//!                            `- load --'     (a miss, or an entry that was not looked at for a while)
+//!                            `- look --'     (a miss, or an entry that was not looked at for a while)
 //! ```
 //!
 //! - `path` makes one name of all the ways to write a path, and refuses those that name no file.
 //! - `table` holds open files under these names; `entry` is what it holds of each.
-//! - `load` opens a file and makes an entry, with `types` and `rules` for its header lines.
+//! - `look` finds what a name stands for, and is all that may have to wait for a disk; `load` opens a file and makes an
+//!   entry, with `types` and `rules` for its header lines.
 //! - `reply` decides between whole, part and 304, and lays out the plan.
 //! - `listing` and `error_page` make the pages that are no files.
+//!
+//! Whoever must not wait answers [without patience](Patience::None), may get a [`Look`] in place of a plan, has a [`Looker`]
+//! look in another thread, [admits](Content::admit) what it saw, and answers again.
 //!
 //! Everything is read-only and for GET and HEAD; other methods are refused here. Misses are not remembered: the kernel
 //! keeps names that don't exist itself (the dentry cache), and a table of them could be filled by anybody.
 
 mod entry;
 mod error_page;
+mod fetch;
 mod listing;
 mod load;
+mod look;
 mod path;
 mod reply;
 mod rules;
@@ -32,22 +38,26 @@ mod tests;
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use http1::coding::{self, Coding, CodingSet};
+use http1::coding::{self, Coding};
 use http1::{Field, Head, Method, Plan, Stamp, Status};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
-use sys::file::{FileStat, OpenFailure};
+use sys::file::FileStat;
 use sys::socket::Slice;
 
 use self::error_page::ErrorPages;
-use self::load::{Load, Loader, Now, Opened};
+pub use self::fetch::Fetch;
+use self::load::Now;
+use self::look::{Known, Original};
+pub use self::look::{Look, Looked, Looker, Patience, Seen};
 use self::path::Path;
 use self::reply::Verdict;
 pub use self::shared_table::SharedFiles;
 use self::shared_table::SharedTable;
-use self::table::{Bounds, Full, Place, Table};
+use self::table::{Bounds, Place, Table};
 pub use self::table::{Pin, TableCounts, TableSize};
 use self::tables::Tables;
 use crate::config::FileSettings;
@@ -82,9 +92,7 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 #[derive(Debug)]
 pub struct Content {
     table: Tables,
-    loader: Loader,
-    index: Vec<String>,
-    listing: bool,
+    looker: Arc<Looker>,
     dotfiles: bool,
     max_ranges: usize,
     error_pages: ErrorPages,
@@ -108,17 +116,35 @@ pub enum ContentError {
 /// A request, and what its reply takes beside the file.
 struct Request<'a> {
     head: &'a Head<'a>,
-    now: Now,
+    asking: Asking<'a>,
     stamp: &'a Stamp,
 }
 
+/// How a request asks for files.
+#[derive(Clone, Copy)]
+struct Asking<'a> {
+    now: Now,
+    /// What has been looked at for it.
+    looked: &'a Looked,
+    patience: Patience,
+}
+
 /// What a path led to.
-enum Found {
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// A file, whose entry is of use until the table next changes.
     Entry(Place),
     /// A directory that was asked for without its slash.
     NoSlash,
-    /// A directory without an index file, which may be listed.
-    Listable(OwnedFd),
+    /// A directory without an index file: the page that lists it.
+    Listing(Arc<str>),
+}
+
+/// Why a path led to nothing.
+enum Obstacle {
+    Refused(Status),
+    /// Somebody has to look who may wait.
+    Look(Box<Look<'static>>),
 }
 
 impl Content {
@@ -149,9 +175,7 @@ impl Content {
     fn with(table: Tables, settings: &FileSettings, max_ranges: u16) -> Result<Self, ContentError> {
         Ok(Self {
             table,
-            loader: loader(settings)?,
-            index: settings.index.clone(),
-            listing: settings.listing,
+            looker: Arc::new(looker(settings)?),
             dotfiles: settings.dotfiles,
             max_ranges: max_ranges.into(),
             error_pages: ErrorPages::new(settings),
@@ -159,23 +183,34 @@ impl Content {
         })
     }
 
+    /// What looks at files in place of whoever answers.
+    pub fn looker(&self) -> Arc<Looker> {
+        Arc::clone(&self.looker)
+    }
+
     /// Decides the reply to a request. `now_ms` is monotonic; `own` is a buffer for the plan to build in.
+    ///
+    /// # Errors
+    ///
+    /// A look that must be had first and that there is no patience for. [Keep](Self::keep) what is found with what has been
+    /// `looked` at, and answer again.
     pub fn answer(
         &mut self,
         head: &Head<'_>,
+        (looked, patience): (&Looked, Patience),
         now_ms: u64,
-        unix_secs: u64,
         own: Vec<u8>,
         stamp: &Stamp,
-    ) -> Plan<Pin> {
-        let request = Request { head, now: Now { ms: now_ms, unix_secs }, stamp };
+    ) -> Result<Plan<Pin>, Box<Look<'static>>> {
+        let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
+        let request = Request { head, asking: Asking { now, looked, patience }, stamp };
         let plan = self.decide(&request, own);
         self.table.let_go();
         plan
     }
 
     #[inline]
-    fn decide(&mut self, request: &Request<'_>, own: Vec<u8>) -> Plan<Pin> {
+    fn decide(&mut self, request: &Request<'_>, own: Vec<u8>) -> Result<Plan<Pin>, Box<Look<'static>>> {
         let Request { head, stamp, .. } = *request;
         match head.method {
             Method::Get | Method::Head => {}
@@ -184,7 +219,7 @@ impl Content {
                 plan.field("Allow", ALLOW);
                 plan.bytes(b"\r\n");
                 plan.end_of_head();
-                return plan;
+                return Ok(plan);
             }
             _ => return self.refuse(Status::METHOD_NOT_ALLOWED, request, own),
         }
@@ -210,6 +245,37 @@ impl Content {
         self.table.file(pin.0).expect("only bodies that are not in memory are sent from files")
     }
 
+    /// The way to bring a window of a pinned file into memory.
+    ///
+    /// # Panics
+    ///
+    /// As [`file`](Self::file) does, and where the table is shared with other workers.
+    pub fn fetch(&self, pin: &Pin, window: u64) -> Fetch {
+        let file =
+            self.table.share_file(pin.0).expect("the table is a worker's own, and the body not in memory");
+        let FileStat { device, inode, .. } = self.table.stat(pin.0);
+        Fetch { file, device, inode, window }
+    }
+
+    /// Whether a window of a pinned file was found in memory lately.
+    #[inline]
+    pub fn was_resident(&self, pin: &Pin, window: u64, now_ms: u64) -> bool {
+        self.table.resident(pin.0).is_some_and(|resident| resident.has(window, now_ms))
+    }
+
+    /// Looks whether a window of a pinned file is in memory, and remembers for a moment that it is.
+    ///
+    /// # Panics
+    ///
+    /// As [`file`](Self::file) does.
+    pub fn is_resident(&self, pin: &Pin, window: u64, now_ms: u64) -> bool {
+        let is_resident = Fetch::is_needless(self.file(pin), self.table.stat(pin.0).size, window);
+        if is_resident && let Some(resident) = self.table.resident(pin.0) {
+            resident.note(window, now_ms);
+        }
+        is_resident
+    }
+
     /// Whether a pinned file still is what was promised: not truncated, extended or written to since it was opened.
     /// A file that was removed or replaced under its name is intact, as its bytes are still there.
     pub fn intact(&self, pin: &Pin) -> bool {
@@ -224,7 +290,7 @@ impl Content {
 
     /// The document root, as it is kept open.
     pub fn root(&self) -> BorrowedFd<'_> {
-        self.loader.root()
+        self.looker.root()
     }
 
     /// What the open-file table has done so far.
@@ -250,7 +316,11 @@ impl Content {
     }
 
     #[cold]
-    fn serve_decoded(&mut self, request: &Request<'_>, own: Vec<u8>) -> Plan<Pin> {
+    fn serve_decoded(
+        &mut self,
+        request: &Request<'_>,
+        own: Vec<u8>,
+    ) -> Result<Plan<Pin>, Box<Look<'static>>> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let plan = match Path::decode(request.head.path, self.dotfiles, &mut scratch) {
             Ok(path) => self.serve(path, request, own),
@@ -260,10 +330,16 @@ impl Content {
         plan
     }
 
-    fn serve(&mut self, path: Path<'_>, request: &Request<'_>, own: Vec<u8>) -> Plan<Pin> {
+    fn serve(
+        &mut self,
+        path: Path<'_>,
+        request: &Request<'_>,
+        own: Vec<u8>,
+    ) -> Result<Plan<Pin>, Box<Look<'static>>> {
         let mut found = self.select(path, request);
         // A part is joined to what the client has by the tag alone, which must not be of bytes that are no more.
         if request.head.fields.any_of(&[Field::Range])
+            && request.asking.looked.find(path.bytes(), None).is_none()
             && let Ok(Found::Entry(place)) = found
             && !self.is_intact(place)
         {
@@ -272,222 +348,139 @@ impl Content {
         }
         match found {
             Ok(Found::Entry(place)) => self.reply(place, request, own),
-            Ok(Found::NoSlash) => redirect(path, request, own),
-            Ok(Found::Listable(directory)) => self.list(path, &directory, request, own),
-            Err(status) => self.refuse(status, request, own),
+            Ok(Found::NoSlash) => Ok(redirect(path, request, own)),
+            Ok(Found::Listing(page)) => {
+                let mut plan = Plan::new(own, Status::OK, request.head.terms, request.stamp);
+                plan.text("text/html; charset=utf-8", page.as_bytes());
+                Ok(plan)
+            }
+            Err(Obstacle::Refused(status)) => self.refuse(status, request, own),
+            Err(Obstacle::Look(look)) => Err(look),
         }
     }
 
     #[inline]
-    fn reply(&mut self, place: Place, request: &Request<'_>, own: Vec<u8>) -> Plan<Pin> {
+    fn reply(
+        &mut self,
+        place: Place,
+        request: &Request<'_>,
+        own: Vec<u8>,
+    ) -> Result<Plan<Pin>, Box<Look<'static>>> {
         let table = &mut self.table;
-        match reply::judge(request, table, place, self.max_ranges) {
+        Ok(match reply::judge(request, table, place, self.max_ranges) {
             Verdict::Whole => reply::whole(table, place, request, own),
             Verdict::NotModified => reply::not_modified(table, place, request, own),
-            Verdict::PreconditionFailed => self.refuse(Status::PRECONDITION_FAILED, request, own),
+            Verdict::PreconditionFailed => return self.refuse(Status::PRECONDITION_FAILED, request, own),
             Verdict::Part(range) => reply::part(table, place, range, request, own),
             Verdict::Parts(ranges) => reply::parts(table, place, &ranges, request, own),
             Verdict::Unsatisfiable(size) => {
                 let range = format!("bytes */{size}");
                 let status = Status::RANGE_NOT_SATISFIABLE;
-                self.refuse_with(status, Some(("Content-Range", range.as_bytes())), request, own)
+                return self.refuse_with(status, Some(("Content-Range", range.as_bytes())), request, own);
             }
-        }
+        })
     }
 
     /// The file to answer with, in the coding that the client likes best.
     #[inline]
-    fn select(&mut self, path: Path<'_>, request: &Request<'_>) -> Result<Found, Status> {
-        let found = self.find(path, request.now)?;
+    fn select(&mut self, path: Path<'_>, request: &Request<'_>) -> Result<Found, Obstacle> {
+        let found = self.find(path, request.asking)?;
         Ok(match found {
-            Found::Entry(place) => Found::Entry(self.negotiate(place, path, request)),
+            Found::Entry(place) => Found::Entry(self.negotiate(place, path, request)?),
             other => other,
         })
     }
 
     /// The file that a path names, from the table if it is there and was looked at lately.
     #[inline]
-    fn find(&mut self, path: Path<'_>, now: Now) -> Result<Found, Status> {
+    fn find(&mut self, path: Path<'_>, asking: Asking<'_>) -> Result<Found, Obstacle> {
         match self.table.find(path.bytes(), None) {
-            Some(place) if now.ms < self.table.entry(place).trusted_until_ms => {
-                self.table.counts().hits += 1;
+            Some(place) if asking.now.ms < self.table.entry(place).trusted_until_ms => {
+                // A request that is answered again has been counted.
+                self.table.counts().hits += u64::from(asking.looked.is_empty());
                 Ok(Found::Entry(place))
             }
-            _ => self.look(path, now),
+            _ => self.look(Look::new(path.bytes(), None), asking),
         }
     }
 
-    /// Looks for a file where it should be, and forgets what the table has under its name if it is gone. Where there
-    /// is no room to look, what the table has is as good as it was.
+    /// Looks for a file where it should be, if that has not been done for this request.
     #[cold]
-    fn look(&mut self, path: Path<'_>, now: Now) -> Result<Found, Status> {
+    fn look(&mut self, mut look: Look<'_>, asking: Asking<'_>) -> Result<Found, Obstacle> {
+        if let Some(found) = asking.looked.find(&look.path, look.coding()) {
+            return found.map_err(Obstacle::Refused);
+        }
+        let mut held = self.table.find(&look.path, look.coding());
         // Others may be about to look at the very file: one does, and the others see what it has found.
-        let known = self.table.find(path.bytes(), None);
-        let claim = known.and_then(|known| self.table.claim(known));
-        if claim.is_some()
-            && let Some(place) = self.table.find(path.bytes(), None)
-            && now.ms < self.table.entry(place).trusted_until_ms
-        {
-            self.table.counts().hits += 1;
-            return Ok(Found::Entry(place));
-        }
-        self.table.counts().misses += 1;
-        let found = self.look_for(path, now);
-        match (&found, self.table.find(path.bytes(), None)) {
-            (Err(Status::SERVICE_UNAVAILABLE), Some(known)) => return Ok(Found::Entry(known)),
-            (Ok(Found::NoSlash | Found::Listable(_)) | Err(_), Some(gone)) => self.table.forget(gone),
-            _ => {}
-        }
-        found
-    }
-
-    fn look_for(&mut self, path: Path<'_>, now: Now) -> Result<Found, Status> {
-        if !path.is_directory() {
-            return match self.open(path)? {
-                Opened::File(file, stat) => self.enter(path, path, None, (file, stat), now),
-                Opened::Directory(_) => Ok(Found::NoSlash),
-                Opened::Other => Err(Status::FORBIDDEN),
-            };
-        }
-        for index in 0..self.index.len() {
-            let file_path = [path.bytes(), self.index[index].as_bytes()].concat();
-            match self.open(Path::known(&file_path)) {
-                Ok(Opened::File(file, stat)) => {
-                    return self.enter(path, Path::known(&file_path), Some(index), (file, stat), now);
-                }
-                Ok(_) | Err(Status::NOT_FOUND) => {}
-                Err(status) => return Err(status),
-            }
-        }
-        match self.open(path)? {
-            Opened::Directory(directory) if self.listing => Ok(Found::Listable(directory)),
-            _ => Err(Status::FORBIDDEN),
-        }
-    }
-
-    /// Lets the table's entry stand if it is of this very file, and puts in a new one otherwise.
-    fn enter(
-        &mut self,
-        path: Path<'_>,
-        file_path: Path<'_>,
-        index: Option<usize>,
-        (file, stat): (OwnedFd, FileStat),
-        now: Now,
-    ) -> Result<Found, Status> {
-        let siblings = self.loader.siblings(file_path.bytes(), &stat);
-        if let Some(place) = self.table.find(path.bytes(), None) {
-            let entry = self.table.entry(place);
-            if entry.lasting
-                && entry.index == index
-                && entry.siblings == siblings
-                && load::is_same(&entry.stat, &stat)
+        let claim = held.and_then(|place| self.table.claim(place));
+        if claim.is_some() {
+            held = self.table.find(&look.path, look.coding());
+            if let Some(place) = held
+                && asking.now.ms < self.table.entry(place).trusted_until_ms
             {
-                self.table.trust(place, self.loader.trusted_until_ms(now));
+                self.table.counts().hits += 1;
                 return Ok(Found::Entry(place));
             }
         }
-        let load = Load { path: file_path.bytes(), coding: None, siblings, index };
-        self.load(path, &load, file, stat, now).map(Found::Entry)
+        self.table.counts().misses += 1;
+        look.known = held.and_then(|place| Known::of(self.table.entry(place)));
+        look.sharable = self.looker.believes();
+        loop {
+            let Ok(seen) = self.looker.look_with(&look, asking.patience, asking.now) else {
+                return Err(Obstacle::Look(Box::new(look.into_owned())));
+            };
+            if let Some(found) = self.admit(&mut look, seen) {
+                return found.map_err(Obstacle::Refused);
+            }
+        }
     }
 
     /// The coded form of a file that the client likes best, or the file itself.
     #[inline]
-    fn negotiate(&mut self, place: Place, path: Path<'_>, request: &Request<'_>) -> Place {
+    fn negotiate(&mut self, place: Place, path: Path<'_>, request: &Request<'_>) -> Result<Place, Obstacle> {
         let siblings = self.table.entry(place).siblings;
         if siblings.is_empty() {
-            return place;
+            return Ok(place);
         }
         match coding::accepted(request.head.fields.all(Field::AcceptEncoding)).best(siblings) {
-            Some(coding) => self.find_sibling(coding, place, path, request.now),
-            None => place,
+            Some(coding) => self.find_sibling(coding, place, path, request.asking),
+            None => Ok(place),
         }
     }
 
-    fn find_sibling(&mut self, coding: Coding, original: Place, path: Path<'_>, now: Now) -> Place {
-        if let Some(place) = self.table.find(path.bytes(), Some(coding))
-            && now.ms < self.table.entry(place).trusted_until_ms
-        {
-            return place;
-        }
-        // The original must not make room for its own sibling.
-        let pin = self.table.pin(original);
-        let sibling = self.look_for_sibling(coding, original, path, now);
-        self.table.unpin(pin);
-        sibling.unwrap_or(original)
-    }
-
-    #[cold]
-    fn look_for_sibling(
+    fn find_sibling(
         &mut self,
         coding: Coding,
         original: Place,
         path: Path<'_>,
-        now: Now,
-    ) -> Result<Place, Status> {
-        self.table.counts().misses += 1;
-        let entry = self.table.entry(original);
-        let (original_stat, index) = (entry.stat, entry.index);
-        let name = index.map_or("", |index| &self.index[index]);
-        let original_path = [path.bytes(), name.as_bytes()].concat();
-        let file_path = [&original_path, coding.extension().as_bytes()].concat();
-        let opened = self.open(Path::known(&file_path))?;
-        let known = self.table.find(path.bytes(), Some(coding));
-        let Opened::File(file, stat) = opened else { return Err(Status::NOT_FOUND) };
-        if !load::is_current(&stat, &original_stat) {
-            return Err(Status::NOT_FOUND);
-        }
-        if let Some(place) = known {
-            let entry = self.table.entry(place);
-            if entry.lasting && entry.index == index && load::is_same(&entry.stat, &stat) {
-                self.table.trust(place, self.loader.trusted_until_ms(now));
-                return Ok(place);
-            }
-        }
-        let load = Load { path: &original_path, coding: Some(coding), siblings: CodingSet::EMPTY, index };
-        self.load(path, &load, file, stat, now)
-    }
-
-    /// Makes an entry of an open file and puts it into the table under the name of `path`.
-    fn load(
-        &mut self,
-        path: Path<'_>,
-        load: &Load<'_>,
-        file: OwnedFd,
-        stat: FileStat,
-        now: Now,
-    ) -> Result<Place, Status> {
-        // Where there is no room for another body, it is sent from the file.
-        let in_memory = self.loader.is_small(stat.size) && self.table.make_room(stat.size);
-        let entry = self.loader.load(load, file, stat, in_memory, now).map_err(|error| {
-            tracing::error!("can't read {}: {error}", String::from_utf8_lossy(load.path));
-            Status::INTERNAL_SERVER_ERROR
-        })?;
-        self.table.insert(path.bytes(), load.coding, entry).map_err(|Full| Status::SERVICE_UNAVAILABLE)
-    }
-
-    /// Opens a file, at the cost of another one if there are no descriptors left.
-    fn open(&mut self, path: Path<'_>) -> Result<Opened, Status> {
-        let mut opened = self.loader.open(path);
-        if let Err(error) = &opened
-            && OpenFailure::of(error) == OpenFailure::Exhausted
-            && self.table.evict_descriptor().is_ok()
+        asking: Asking<'_>,
+    ) -> Result<Place, Obstacle> {
+        if let Some(place) = self.table.find(path.bytes(), Some(coding))
+            && asking.now.ms < self.table.entry(place).trusted_until_ms
         {
-            opened = self.loader.open(path);
+            return Ok(place);
         }
-        opened.map_err(|error| match OpenFailure::of(&error) {
-            OpenFailure::Missing => Status::NOT_FOUND,
-            OpenFailure::Denied => Status::FORBIDDEN,
-            OpenFailure::Exhausted => Status::SERVICE_UNAVAILABLE,
-            OpenFailure::Failed => {
-                tracing::error!("can't open {}: {error}", String::from_utf8_lossy(path.bytes()));
-                Status::INTERNAL_SERVER_ERROR
-            }
-        })
+        let entry = self.table.entry(original);
+        let look = Look::new(path.bytes(), Some(Original { coding, stat: entry.stat, index: entry.index }));
+        // The original must not make room for its own sibling.
+        let pin = self.table.pin(original);
+        let sibling = self.look(look, asking);
+        self.table.unpin(pin);
+        match sibling {
+            Ok(Found::Entry(place)) => Ok(place),
+            Ok(_) | Err(Obstacle::Refused(_)) => Ok(original),
+            Err(look) => Err(look),
+        }
     }
 
     /// An error that a request for a file can run into.
     #[cold]
-    fn refuse(&mut self, status: Status, request: &Request<'_>, own: Vec<u8>) -> Plan<Pin> {
+    fn refuse(
+        &mut self,
+        status: Status,
+        request: &Request<'_>,
+        own: Vec<u8>,
+    ) -> Result<Plan<Pin>, Box<Look<'static>>> {
         let field: Option<(&str, &[u8])> = match status {
             Status::METHOD_NOT_ALLOWED => Some(("Allow", ALLOW)),
             Status::SERVICE_UNAVAILABLE => Some(("Retry-After", RETRY_AFTER)),
@@ -502,8 +495,9 @@ impl Content {
         field: Option<(&str, &[u8])>,
         request: &Request<'_>,
         own: Vec<u8>,
-    ) -> Plan<Pin> {
-        self.error_with(status, field, request.head.terms, request.now, own, request.stamp)
+    ) -> Result<Plan<Pin>, Box<Look<'static>>> {
+        let page = self.find_error_page(status, request.asking)?;
+        Ok(self.error_with(status, field, request.head.terms, page, own, request.stamp))
     }
 }
 
@@ -533,6 +527,6 @@ fn bounds(settings: &FileSettings) -> Bounds {
     Bounds { entries: settings.max_open.get(), body_bytes: settings.memory }
 }
 
-fn loader(settings: &FileSettings) -> Result<Loader, ContentError> {
-    Loader::new(settings).map_err(|source| ContentError::Root { path: settings.root.clone(), source })
+fn looker(settings: &FileSettings) -> Result<Looker, ContentError> {
+    Looker::new(settings).map_err(|source| ContentError::Root { path: settings.root.clone(), source })
 }

@@ -125,7 +125,7 @@ pub(super) fn parts(
     request: &Request<'_>,
     own: Vec<u8>,
 ) -> Plan<Pin> {
-    let boundary = boundary(table, request.now.ms);
+    let boundary = boundary(table, request.asking.now.ms);
     let mut plan = Plan::new(own, Status::PARTIAL_CONTENT, request.head.terms, request.stamp);
     plan.pin(table.pin(place));
     let (entry, head) = table.entry_and_head(place);

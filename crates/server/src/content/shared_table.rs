@@ -27,6 +27,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -517,7 +518,10 @@ impl SharedTable {
         let Entry { memory, file, facts } = entry;
         let coding = number_of(coding);
         let hash = self.files.hash(path, coding);
-        let keep = |file| self.files.ledger.keep(file, self.files.keeper).ok_or(Full);
+        // Nobody else has a file that is new.
+        let keep = |file| {
+            Arc::into_inner(file).and_then(|file| self.files.ledger.keep(file, self.files.keeper)).ok_or(Full)
+        };
         let descriptor = file.map(keep).transpose()?;
         let files = self.files.clone();
         let writing = files.write();

@@ -9,18 +9,27 @@
 //! The table belongs to one worker: there are no locks, and pins are plain counts.
 
 use std::hash::{BuildHasher, Hasher};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use http1::coding::Coding;
 
 use super::entry::{Entry, Facts};
+use super::fetch::Resident;
 
 /// The right to use an entry's memory and file, to be given back to the table that it came from.
 ///
 /// Not `Clone`, so that each is given back once. Dropping one instead keeps its entry alive for good.
 #[derive(Debug)]
 pub struct Pin(pub(super) Place);
+
+impl Pin {
+    /// Where the entry is, for as long as the pin is held.
+    pub(super) fn place(&self) -> Place {
+        self.0
+    }
+}
 
 /// The slot of an entry that has been found or put in. It is of use until the table next changes.
 pub(super) type Place = u32;
@@ -86,6 +95,8 @@ struct Slot {
     referenced: bool,
     /// Still to be found by its name.
     named: bool,
+    /// What of the file was in memory lately.
+    resident: Resident,
     entry: Entry,
 }
 
@@ -131,6 +142,17 @@ impl Table {
         self.slot(place).entry.file.as_ref().map(AsFd::as_fd)
     }
 
+    /// The same, for somebody who reads from it even if it is closed here meanwhile.
+    pub(super) fn share_file(&self, place: Place) -> Option<Arc<OwnedFd>> {
+        self.slot(place).entry.file.clone()
+    }
+
+    /// What of its file was in memory lately.
+    #[inline]
+    pub(super) fn resident(&self, place: Place) -> &Resident {
+        &self.slot(place).resident
+    }
+
     /// Lets a found entry be believed until then.
     pub(super) fn trust(&mut self, place: Place, until_ms: u64) {
         self.slot_mut(place).entry.facts.trusted_until_ms = until_ms;
@@ -158,7 +180,16 @@ impl Table {
         self.size.memory_bytes += entry.memory.len() as u64;
         self.size.body_bytes += entry.body_in_memory();
         // A first look counts as none: what is asked for once goes before what is asked for again.
-        let slot = Slot { path: path.into(), coding, hash, pins: 0, referenced: false, named: true, entry };
+        let slot = Slot {
+            path: path.into(),
+            coding,
+            hash,
+            pins: 0,
+            referenced: false,
+            named: true,
+            resident: Resident::default(),
+            entry,
+        };
         let place = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             (self.slots.len() - 1) as Place
@@ -307,6 +338,7 @@ mod tests {
     const BOUNDS: Bounds = Bounds { entries: 4, body_bytes: 100 };
 
     fn entry(body: &[u8], file: Option<OwnedFd>) -> Entry {
+        let file = file.map(Into::into);
         let any = File::open("/dev/null").unwrap();
         let facts = Facts {
             stat: sys::file::stat(&any).unwrap(),

@@ -2,13 +2,15 @@
 //! same meaning; which it is has been decided by the architecture.
 
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use http1::coding::Coding;
 use sys::file::FileStat;
 use sys::socket::Slice;
 
 use super::entry::{Entry, Facts};
+use super::fetch::Resident;
 use super::shared_table::SharedTable;
 use super::table::{Full, Pin, Place, Table, TableCounts, TableSize};
 
@@ -79,6 +81,23 @@ impl Tables {
         match self {
             Self::Own(table) => table.file(place),
             Self::Shared(table) => table.file(place),
+        }
+    }
+
+    /// The same, for somebody who reads from it even if the table closes it meanwhile. Only a worker's own table lends it.
+    pub(super) fn share_file(&self, place: Place) -> Option<Arc<OwnedFd>> {
+        match self {
+            Self::Own(table) => table.share_file(place),
+            Self::Shared(_) => None,
+        }
+    }
+
+    /// What of the file of a found or pinned entry was in memory lately. Only a worker's own table keeps that.
+    #[inline]
+    pub(super) fn resident(&self, place: Place) -> Option<&Resident> {
+        match self {
+            Self::Own(table) => Some(table.resident(place)),
+            Self::Shared(_) => None,
         }
     }
 

@@ -36,7 +36,7 @@ fn entry(body: &[u8], file: Option<OwnedFd>) -> Entry {
         trusted_until_ms: 7,
         lasting: true,
     };
-    Entry { memory: [b"\r\n", body].concat().into(), file, facts }
+    Entry { memory: [b"\r\n", body].concat().into(), file: file.map(Into::into), facts }
 }
 
 fn small(body: &[u8]) -> Entry {

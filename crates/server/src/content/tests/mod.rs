@@ -37,6 +37,7 @@ use std::num::NonZeroU32;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path as FsPath, PathBuf};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use globset::GlobBuilder;
@@ -56,6 +57,8 @@ struct Site {
     settings: FileSettings,
     content: Content,
     now_ms: u64,
+    /// The next request is to be answered without patience.
+    impatient: bool,
 }
 
 /// A reply as a client sees it.
@@ -163,7 +166,7 @@ impl Site {
         let mut settings = FileSettings::new(root);
         change(&mut settings);
         let content = content(&settings);
-        Self { keep, settings, content, now_ms: 1_000_000 }
+        Self { keep, settings, content, now_ms: 1_000_000, impatient: false }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -198,10 +201,42 @@ impl Site {
         let mut connection = Connection::new(Tick(0), &limits);
         let (_, step) = connection.receive(&limits, Tick(0), request.as_bytes(), false).unwrap();
         let Step::Request(head) = step else { panic!("{request:?} is no request") };
-        let unix_secs = sys::clock::realtime_secs();
-        let plan = self.content.answer(&head, self.now_ms, unix_secs, Vec::new(), &Stamp::new("", unix_secs));
+        let plan = self.answer(&head);
         connection.respond(&limits, Tick(0), plan);
         Download { connection, limits }
+    }
+
+    /// Every other request as somebody answers it who must not wait, and finds nothing in memory.
+    fn answer(&mut self, head: &Head<'_>) -> Plan<Pin> {
+        let stamp = Stamp::new("", sys::clock::realtime_secs());
+        // A table that is shared is of workers that wait for the disk themselves.
+        self.impatient = !self.impatient && matches!(self.content.table, Tables::Own(_));
+        let patience = if self.impatient { Patience::None } else { Patience::Unlimited };
+        self.content.looker.is_cold.store(true, Ordering::Relaxed);
+        let mut looked = Looked::default();
+        let mut asked_for = HashSet::new();
+        let plan = loop {
+            match self.content.answer(head, (&looked, patience), self.now_ms, Vec::new(), &stamp) {
+                Ok(plan) => break plan,
+                Err(mut look) => {
+                    assert!(self.impatient);
+                    assert!(
+                        asked_for.insert((look.path.to_vec(), look.coding().map(Coding::token))),
+                        "{look:?} again"
+                    );
+                    let found = loop {
+                        let now = Now { ms: self.now_ms, unix_secs: stamp.unix_secs() };
+                        let seen = self.content.looker.look_with(&look, Patience::Unlimited, now).unwrap();
+                        if let Some(found) = self.content.admit(&mut look, seen) {
+                            break found;
+                        }
+                    };
+                    self.content.keep(&mut looked, &look, &found);
+                }
+            }
+        };
+        self.content.unkeep(looked);
+        plan
     }
 
     fn request(&mut self, method: &str, target: &str, fields: &str) -> Reply {

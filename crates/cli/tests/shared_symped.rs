@@ -20,6 +20,18 @@ const SHARED: Variant = Variant {
     options: &["--architecture=shared-symped", "--workers=3", "--events=epoll"],
 };
 
+/// Partitioned: two copies in one descriptor table, each with an address.
+const PARTITIONED: Variant = Variant {
+    name: "shared_symped_copies",
+    options: &[
+        "--architecture=shared-symped",
+        "--workers=2",
+        "--copies=2",
+        "--copies-by=address",
+        "--events=epoll",
+    ],
+};
+
 /// Files that the table has no room for all of, so that names come and go all the time.
 const FILES: usize = 200;
 const ROOM: usize = 48;
@@ -31,12 +43,13 @@ fn content(file: usize) -> Vec<u8> {
 }
 
 fn start() -> Server {
+    stock(Setup::new(&SHARED)).start()
+}
+
+fn stock(setup: Setup) -> Setup {
     raise_descriptor_limit();
-    let mut setup = Setup::new(&SHARED).config(&format!("[files]\nmax_open = {ROOM}\nvalidity = \"50 ms\""));
-    for file in 0..FILES {
-        setup = setup.file(&format!("many/{file}.bin"), content(file));
-    }
-    setup.start()
+    let setup = setup.config(&format!("[files]\nmax_open = {ROOM}\nvalidity = \"50 ms\""));
+    (0..FILES).fold(setup, |setup, file| setup.file(&format!("many/{file}.bin"), content(file)))
 }
 
 fn kill(pid: u32) {
@@ -189,6 +202,41 @@ fn killed_again_and_again_under_load() {
         assert!(client.get(&format!("/many/{file}.bin")).body == content(file), "{file}");
     }
     println!("{answered:?} replies; a worker was back after {slowest:?} at the latest");
+}
+
+/// Each copy has open files of its own in the descriptor table that all have in common. What dies in one is nothing to the
+/// other.
+#[test]
+fn copies_keep_their_files_apart() {
+    let setup = stock(Setup::new(&PARTITIONED));
+    let server = setup.argument("--listen=127.0.0.1:0").argument("--listen=127.0.0.2:0").start();
+    let addresses = server.addresses();
+    let ask_for = |copy: usize, files: usize| {
+        let mut client = Client::connect(addresses[copy]);
+        for file in 0..files {
+            assert!(client.get(&format!("/many/{file}.bin")).body == content(file), "{file}");
+        }
+    };
+    ask_for(0, 10);
+    ask_for(1, 20);
+    let entries = || -> Vec<u64> {
+        let status = server.status();
+        let workers = status["workers"].as_array().expect("workers").iter();
+        workers.map(|worker| worker["file_table_entries"].as_u64().expect("a number")).collect()
+    };
+    eventually("the first of each copy tells what its table holds", || entries() == [10, 0, 20, 0]);
+    let mut bystanders: Vec<Client> = (0..10).map(|_| Client::connect(addresses[1])).collect();
+    for round in 0..20 {
+        replace_worker(&server, round % 2);
+        for client in &mut bystanders {
+            assert_eq!(client.get("/hello.txt").text(), HELLO, "round {round}");
+        }
+        ask_for(0, FILES);
+    }
+    ask_for(1, 20);
+    // Nothing but what the bystanders asked for.
+    eventually("the other table is as it was", || entries()[2] == 21);
+    assert!(server.count("file_table_entries") <= ROOM as u64 + 21);
 }
 
 /// The process that answers for the status.

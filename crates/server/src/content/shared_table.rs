@@ -497,7 +497,12 @@ impl SharedTable {
     }
 
     pub(super) fn claim(&mut self, place: Place) -> Held {
-        self.files.slots[place as usize].looking.lock()
+        let held = self.files.slots[place as usize].looking.lock();
+        if held.owner_died() {
+            // It changed nothing in the entry: who looks at the file now does it from the beginning.
+            tracing::debug!("a worker died while it looked at a file");
+        }
+        held
     }
 
     pub(super) fn trust(&mut self, place: Place, until_ms: u64) {

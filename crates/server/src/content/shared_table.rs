@@ -444,6 +444,8 @@ pub(super) struct SharedTable {
 }
 
 impl SharedTable {
+    // Nothing of this is taken into the callers, where it would make the way of a worker's own table longer.
+
     /// For the worker at that place.
     pub(super) fn new(files: SharedFiles, worker: usize) -> Self {
         let pins = files.pins_of(worker);
@@ -451,7 +453,7 @@ impl SharedTable {
         Self { files, worker, pins, found, head, counts: TableCounts::default() }
     }
 
-    #[inline]
+    #[inline(never)]
     pub(super) fn find(&mut self, path: &[u8], coding: Option<Coding>) -> Option<Place> {
         let coding = number_of(coding);
         let hash = self.files.hash(path, coding);
@@ -467,7 +469,7 @@ impl SharedTable {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     pub(super) fn entry(&self, place: Place) -> &Facts {
         &self.found.iter().rev().find(|(found, _)| *found == place).expect(FOUND).1
     }
@@ -484,13 +486,13 @@ impl SharedTable {
         facts_of(&self.files.slots[place as usize]).stat
     }
 
-    #[inline]
+    #[inline(never)]
     pub(super) fn memory(&self, place: Place, range: Range<u32>) -> Slice<'_> {
         let memory = self.files.memory(&self.files.slots[place as usize]);
         Slice::shared(&memory[range.start as usize..range.end as usize])
     }
 
-    #[inline]
+    #[inline(never)]
     pub(super) fn file(&self, place: Place) -> Option<BorrowedFd<'_>> {
         let number = self.files.slots[place as usize].descriptor.load(Ordering::Relaxed).checked_sub(1)?;
         self.files.ledger.kept(number)
@@ -565,7 +567,7 @@ impl SharedTable {
         self.files.free_if_last(place, &writing);
     }
 
-    #[inline]
+    #[inline(never)]
     pub(super) fn pin(&mut self, place: Place) -> Pin {
         let slot = &self.files.slots[place as usize];
         // Written only when it changes: the line is every worker's.
@@ -576,7 +578,7 @@ impl SharedTable {
         Pin(place)
     }
 
-    #[inline]
+    #[inline(never)]
     pub(super) fn unpin(&mut self, place: Place) {
         let pins = &self.pins[place as usize];
         pins.store(pins.load(Ordering::Relaxed) - 1, Ordering::SeqCst);
@@ -585,7 +587,7 @@ impl SharedTable {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     pub(super) fn let_go(&mut self) {
         while let Some((place, _)) = self.found.pop() {
             self.unpin(place);

@@ -206,10 +206,12 @@ fn count_deaths(words: &'static Words) {
 fn await_end() -> (u32, process::Ended) {
     let mut ended = None;
     eventually("a worker has ended", || {
-        ended = process::reap().unwrap();
+        ended = process::ended().unwrap();
         ended.is_some()
     });
-    ended.unwrap()
+    let (pid, how) = ended.unwrap();
+    process::reap(pid).unwrap();
+    (pid, how)
 }
 
 #[track_caller]

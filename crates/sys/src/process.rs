@@ -227,19 +227,34 @@ impl std::fmt::Display for Ended {
     }
 }
 
-/// Takes notice of one child that has ended: its id and how. `None`: there is none at the moment. waitpid(2).
-pub fn reap() -> io::Result<Option<(u32, Ended)>> {
-    let mut status = 0;
+/// One of the children that have ended: its id, and how. It is told again and again until it is [`reap`]ed. `None`: there is
+/// none at the moment. waitid(2), with `WNOWAIT`.
+pub fn ended() -> io::Result<Option<(u32, Ended)>> {
+    let mut information = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     // SAFETY: the pointer is valid for the call.
-    match unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) } {
-        0 => Ok(None),
-        -1 => match io::Error::last_os_error() {
-            error if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
-            error => Err(error),
-        },
-        pid if libc::WIFSIGNALED(status) => Ok(Some((pid as u32, Ended::Signal(libc::WTERMSIG(status))))),
-        pid => Ok(Some((pid as u32, Ended::Code(libc::WEXITSTATUS(status))))),
+    let code = unsafe { libc::waitid(libc::P_ALL, 0, information.as_mut_ptr(), options) };
+    if code < 0 {
+        let error = io::Error::last_os_error();
+        return if error.raw_os_error() == Some(libc::ECHILD) { Ok(None) } else { Err(error) };
     }
+    // SAFETY: it was all zeros, which is a value of this type, and the kernel has written nothing else. These fields are
+    // those of a child's end, or zeros if there is none.
+    let (pid, code, status) = unsafe {
+        let information = information.assume_init();
+        (information.si_pid(), information.si_code, information.si_status())
+    };
+    let how = if code == libc::CLD_EXITED { Ended::Code(status) } else { Ended::Signal(status) };
+    Ok((pid != 0).then_some((pid as u32, how)))
+}
+
+/// Lets a child that has [`ended`] go. The kernel can take seconds for it on a machine that is short of time or has large caches.
+/// waitpid(2).
+pub fn reap(child: u32) -> io::Result<()> {
+    // SAFETY: a null pointer says that the status is not wanted.
+    let reaped = unsafe { libc::waitpid(child as libc::pid_t, ptr::null_mut(), libc::WNOHANG) };
+    // It gives the child's id.
+    check(reaped.min(0))
 }
 
 /// Ends a child for good, `SIGKILL`. One that has ended and not been [`reap`]ed yet takes no harm. kill(2).
@@ -421,7 +436,7 @@ mod tests {
         own_process::run("process::tests::tells_how_children_end", || {
             // libtest's own threads are in the way of a fork.
             assert_eq!(fork(|| 0).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-            assert_eq!(reap().unwrap(), None);
+            assert_eq!(ended().unwrap(), None);
         });
     }
 

@@ -31,7 +31,9 @@ fn main() -> std::process::ExitCode {
 fn await_end() -> (u32, Ended) {
     let began = Instant::now();
     loop {
-        if let Some(ended) = process::reap().unwrap() {
+        if let Some(ended) = process::ended().unwrap() {
+            assert_eq!(process::ended().unwrap(), Some(ended), "it is still there");
+            process::reap(ended.0).unwrap();
             return ended;
         }
         assert!(began.elapsed() < Duration::from_secs(10), "no child has ended");
@@ -50,7 +52,7 @@ fn children_end_with_their_code() {
         assert_eq!(await_end(), (child, Ended::Code(code.into())));
         assert_eq!(word.load(Ordering::Acquire), child);
     }
-    assert_eq!(process::reap().unwrap(), None);
+    assert_eq!(process::ended().unwrap(), None);
 }
 
 fn a_panic_stays_in_the_child() {
@@ -64,7 +66,7 @@ fn a_child_can_be_killed() {
         0
     });
     let child = child.unwrap();
-    assert_eq!(process::reap().unwrap(), None);
+    assert_eq!(process::ended().unwrap(), None);
     process::kill(child).unwrap();
     let (ended, how) = await_end();
     assert_eq!((ended, how.to_string().as_str()), (child, "signal 9"));

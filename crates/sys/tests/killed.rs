@@ -47,8 +47,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 fn await_end(child: u32) -> Ended {
     let began = Instant::now();
     loop {
-        if let Some((pid, how)) = process::reap().unwrap() {
+        if let Some((pid, how)) = process::ended().unwrap() {
             assert_eq!(pid, child);
+            process::reap(pid).unwrap();
             return how;
         }
         assert!(began.elapsed() < PATIENCE, "no child has ended");

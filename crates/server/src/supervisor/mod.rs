@@ -249,12 +249,8 @@ impl Supervisor {
                 self.timely = false;
                 self.workers.kill();
             }
-            if self.phase == Phase::Run {
-                self.workers.restart(&self.settings, &self.listeners);
-                if self.status_due.is_some_and(|due| due <= Instant::now()) {
-                    self.start_status_process();
-                }
-            } else if self.workers.are_gone() {
+            self.restart();
+            if self.phase != Phase::Run && self.workers.are_gone() {
                 break;
             }
         }
@@ -265,6 +261,17 @@ impl Supervisor {
             endpoint.remove_socket_file();
         }
         if self.timely { Ok(()) } else { Err(RunError::Killed(PATIENCE)) }
+    }
+
+    /// Starts what has ended and whose time has come.
+    fn restart(&mut self) {
+        if self.phase != Phase::Run {
+            return;
+        }
+        self.workers.restart(&self.settings, &self.listeners);
+        if self.status_due.is_some_and(|due| due <= Instant::now()) {
+            self.start_status_process();
+        }
     }
 
     /// Has the status told by a process that knows the workers and listeners of now. If there is none to be had, it is
@@ -287,18 +294,21 @@ impl Supervisor {
         }
     }
 
-    /// Takes notice of children that have ended.
+    /// Takes notice of children that have ended. The next worker is started before the kernel clears away the last one, for that
+    /// can take long.
     fn reap(&mut self) -> Result<(), RunError> {
-        while let Some((pid, how)) = process::reap().map_err(failed("wait for a worker"))? {
-            if self.workers.note_end(pid, how, self.phase) {
-                continue;
-            }
-            if let Some(status) = self.status.take_if(|status| status.is(pid)) {
+        while let Some((pid, how)) = process::ended().map_err(failed("wait for a worker"))? {
+            let was_worker = self.workers.note_end(pid, how, self.phase);
+            if !was_worker && let Some(status) = self.status.take_if(|status| status.is(pid)) {
                 tracing::error!("the status process has ended by {how}");
                 if self.phase == Phase::Run {
                     self.status_due = Some(Instant::now() + status.pause());
                 }
             }
+            if !self.workers.never_lived() {
+                self.restart();
+            }
+            process::reap(pid).map_err(failed("wait for a worker"))?;
         }
         if self.phase == Phase::Run && self.workers.never_lived() {
             self.workers.kill();

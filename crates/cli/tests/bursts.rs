@@ -70,7 +70,7 @@ const BURST: usize = 300;
 /// Many more than the connection limits here.
 const CROWD: usize = 60;
 
-const LIMITS: [&str; 3] = ["1", "10", "inf"];
+const LIMITS: [&str; 4] = ["1", "10", "inf", "auto"];
 
 /// For each accept limit, a server.
 fn with_each_limit(variant: &Variant, config: &str, test: impl Fn(&Server)) {

@@ -4,21 +4,23 @@
 //! who might have been turned away early wait inside instead of outside, in batches. Between them lies room, and delay says
 //! where in it to be. The law, with the names of docs/manual.md ("The accept limit `auto`"):
 //!
-//! - **Floor.** A turn costs *g* of CPU time without anything done in it (its get-events phase; with `select` this grows with
-//!   connections). A connection brings *u* of useful CPU time over its life. `g / (u / 64)` connections a turn keep the loss below a
-//!   64th. Neither may old connections crowd out new ones for good: a 64th of those worked on may be new.
+//! - **Batch.** A turn costs *g* of CPU time without anything done in it (its get-events phase; with `select` this grows with
+//!   connections), and serving a connection once costs *s*. Each one that waits inside makes that dearer by a 1500th, for caches hold
+//!   less of each: a turn of *n* costs `g + n s (1 + n / 1500)`. By the connection that is least for `n = sqrt(1500 g / s)`, of which
+//!   as many are new as were of late. Neither may old connections crowd out new ones for good: a 64th of them may be new.
 //! - **Ceiling.** What takes *c* each by the clock, accepting included, is served within the target if there are `target / c` of
 //!   it, those included that the last work phase left over.
 //! - **Delay.** Clients wait outside, `queue length / accept rate` (Little's law), and inside, `left over * c`. Little's law knows
 //!   nothing of other processes that take from the same queue, nor of time that another program was given: so it is held against
 //!   the waiting times that the kernel tells of sampled connections, and corrected by the ratio.
-//! - **Law.** While the delay falls below its target now and then, the limit rises to the ceiling, by a quarter a turn. Once it has
-//!   stayed above for a whole interval, demand exceeds capacity and no limit will help those outside: the limit falls to the
-//!   floor, by a quarter a turn, and clients wait where waiting is cheap. That ends when the queue is found empty.
-//! - **Bursts.** A queue more than half full that is not known to stay so is emptied, as far as everybody can be served within
-//!   the interval: a dropped handshake costs its client a second.
+//! - **Law.** As long as the delay stays below its target, the limit rises to the ceiling, by a quarter a turn, and nobody waits for
+//!   a turn to end. Delay that comes back for longer than an interval means that demand exceeds capacity, and no limit will help
+//!   those outside: the limit falls to the batch, by a quarter a turn, capacity is at its highest, and clients wait where
+//!   waiting is cheap. That ends with an interval without delay.
+//! - **Bursts.** Until then, delay is a burst's. A queue more than half full is emptied, as far as everybody can be served within the
+//!   interval: a dropped handshake costs its client a second.
 //! - **Work.** The work phase ends in time for the queue not to overflow: when half of its room is used up at the present rate, at
-//!   the target at the latest, and never so early that turning around would cost more than a 64th.
+//!   the target at the latest, and never before a batch is served.
 //!
 //! The target of 5 ms and the interval of 100 ms are `CoDel`'s (Nichols and Jacobson 2012; RFC 8289, section 4.2 and 4.3), as is the idea
 //! that only delay which stays is bad, and that its minimum over an interval tells. `CoDel` drops; here the kernel does that
@@ -28,10 +30,10 @@ use super::{Budget, Cost, Queue, Thoughts, Turn};
 
 /// The delay to stay below.
 const TARGET_NS: f64 = 5e6;
-/// Delay above the target for so long is there to stay.
+/// Delay above the target that comes back for so long is there to stay.
 const INTERVAL_NS: f64 = 1e8;
-/// How much of the time may go into turning around.
-const OVERHEAD: f64 = 1.0 / 64.0;
+/// So many connections waiting inside double the cost of serving: a measured value, see docs/architectures.md.
+const CROWD: f64 = 1500.0;
 /// Among so many connections worked on there may always be a new one.
 const OLD_FOR_NEW: f64 = 64.0;
 /// How far the limit moves in a turn.
@@ -44,13 +46,14 @@ const PRIOR_MS: f64 = 20.0;
 /// The state of the policy. All times are in nanoseconds.
 #[derive(Debug)]
 pub struct Auto {
-    /// Moves between the floor and the ceiling.
+    /// Moves between the batch and the ceiling.
     limit: f64,
     work_ns: f64,
-    /// Averages of CPU time over sampled turns, and what was accepted for it.
+    /// Averages over sampled turns: CPU time of turning around, CPU time for each connection worked on, and the part of those
+    /// that was new.
     overhead_cpu_ns: f64,
-    useful_cpu_ns: f64,
-    accepted_for_it: f64,
+    serving_cpu_ns: f64,
+    new: f64,
     /// Averages over turns.
     busy_ns: f64,
     accepted: f64,
@@ -65,8 +68,9 @@ pub struct Auto {
     delay_ns: f64,
     /// When the accept queue was last found empty.
     emptied_ns: u64,
-    /// When the delay was last at most its target.
-    calm_ns: u64,
+    /// When the delay was last above its target, and since when that has come back within an interval each time.
+    late_ns: u64,
+    late_since_ns: u64,
     overloaded: bool,
     /// There has been a turn, so that these moments mean something.
     begun: bool,
@@ -79,8 +83,8 @@ impl Default for Auto {
             limit: 1.0,
             work_ns: TARGET_NS,
             overhead_cpu_ns: 1e3,
-            useful_cpu_ns: 20e3,
-            accepted_for_it: 1.0,
+            serving_cpu_ns: 20e3,
+            new: 1.0,
             busy_ns: 20e3,
             accepted: 1.0,
             worked: 1.0,
@@ -90,7 +94,8 @@ impl Default for Auto {
             expected_ms: 0.0,
             delay_ns: 0.0,
             emptied_ns: 0,
-            calm_ns: 0,
+            late_ns: 0,
+            late_since_ns: 0,
             overloaded: false,
             begun: false,
         }
@@ -98,8 +103,10 @@ impl Default for Auto {
 }
 
 impl Auto {
-    /// A queue can fill up within milliseconds, and costs can change with the next request.
-    pub(super) const SAMPLE_EVERY_NS: u64 = 1_000_000;
+    /// More often than delays of the target come and go. A sample takes two microseconds, which a slow CPU has to spare.
+    pub(super) const SAMPLE_EVERY_NS: u64 = 4_000_000;
+    /// Costs change with what is asked for, and samples of them are averaged anyhow.
+    pub(super) const COST_EVERY_NS: u64 = 10_000_000;
 
     pub(super) fn queue_seen(&mut self, queue: Queue) {
         self.queue = Some(queue);
@@ -114,16 +121,20 @@ impl Auto {
     }
 
     pub(super) fn cost_seen(&mut self, cost: Cost) {
-        let weight = (cost.useful_ns as f64 / INTERVAL_NS).clamp(1.0 / 16.0, 0.5);
+        if cost.worked == 0 {
+            return;
+        }
+        let worked = f64::from(cost.worked);
+        let weight = (cost.useful_ns as f64 / INTERVAL_NS).clamp(1.0 / 8.0, 0.5);
         average(&mut self.overhead_cpu_ns, cost.overhead_ns as f64, weight);
-        average(&mut self.useful_cpu_ns, cost.useful_ns as f64, weight);
-        average(&mut self.accepted_for_it, f64::from(cost.accepted), weight);
+        average(&mut self.serving_cpu_ns, cost.useful_ns as f64 / worked, weight);
+        average(&mut self.new, f64::from(cost.accepted) / worked, weight);
     }
 
     pub(super) fn budget(&self) -> Budget {
         let room = self.served_within(TARGET_NS) - self.left;
         // With work left over, no turn is too short.
-        let floor = if self.left > 0.0 { self.fair_share() } else { self.floor() };
+        let floor = if self.left > 0.0 { self.fair_share() } else { self.batch() };
         let mut connections = self.limit.min(room).max(floor);
         if let Some(queue) = self.queue
             && queue.length > queue.limit / 2
@@ -138,27 +149,20 @@ impl Auto {
     pub(super) fn turned(&mut self, now_ns: u64, turn: &Turn) {
         self.learn(turn);
         if !std::mem::replace(&mut self.begun, true) {
-            (self.emptied_ns, self.calm_ns) = (now_ns, now_ns);
+            self.emptied_ns = now_ns;
         }
         if turn.emptied {
             self.emptied_ns = now_ns;
         }
         self.left = f64::from(turn.left);
         self.delay_ns = self.delay_outside_ns(now_ns) + self.left * self.ns_for_one_turn();
-        if self.delay_ns <= TARGET_NS {
-            self.calm_ns = now_ns;
-        }
-        if now_ns.saturating_sub(self.calm_ns) as f64 >= INTERVAL_NS {
-            self.overloaded = true;
-        } else if turn.emptied && self.delay_ns <= TARGET_NS {
-            self.overloaded = false;
-        }
+        self.judge(now_ns);
         let moved = if self.overloaded {
             self.limit - self.limit * STEP
         } else {
             self.limit + self.limit * STEP + 1.0
         };
-        self.limit = moved.min(self.served_within(TARGET_NS)).max(self.floor());
+        self.limit = moved.min(self.served_within(TARGET_NS)).max(self.batch());
         self.work_ns = self.work_at_most_ns();
     }
 
@@ -188,6 +192,19 @@ impl Auto {
         }
     }
 
+    /// Is the delay a burst's, or is it there to stay?
+    fn judge(&mut self, now_ns: u64) {
+        let long_ago = |ns: u64| now_ns.saturating_sub(ns) as f64 >= INTERVAL_NS;
+        let was_calm = long_ago(self.late_ns);
+        if self.delay_ns > TARGET_NS {
+            self.late_ns = now_ns;
+            if was_calm {
+                self.late_since_ns = now_ns;
+            }
+        }
+        self.overloaded = !long_ago(self.late_ns) && long_ago(self.late_since_ns);
+    }
+
     /// *c*: what serving once takes.
     fn ns_for_one_turn(&self) -> f64 {
         self.busy_ns.max(1.0) / self.worked.max(1e-3)
@@ -198,11 +215,6 @@ impl Auto {
         self.busy_ns.max(1.0) / self.accepted.max(1e-3)
     }
 
-    /// *g / (u / 64)*: connections a turn that keep the cost of turning around below a 64th.
-    fn amortising(&self) -> f64 {
-        self.overhead_cpu_ns * self.accepted_for_it / (self.useful_cpu_ns.max(1.0) * OVERHEAD)
-    }
-
     /// What a client that comes now will wait to be accepted. It can't be longer than since the queue was last empty.
     fn delay_outside_ns(&self, now_ns: u64) -> f64 {
         let since_empty = now_ns.saturating_sub(self.emptied_ns) as f64;
@@ -211,8 +223,10 @@ impl Auto {
         (f64::from(queue.length) * self.ns_for_one_accept() * correction).min(since_empty)
     }
 
-    fn floor(&self) -> f64 {
-        self.amortising().ceil().max(self.fair_share()).min(f64::from(u32::MAX))
+    /// New connections of a turn at which those served cost least.
+    fn batch(&self) -> f64 {
+        let served = (CROWD * self.overhead_cpu_ns / self.serving_cpu_ns.max(1.0)).sqrt();
+        (served * self.new).ceil().max(self.fair_share()).min(f64::from(u32::MAX))
     }
 
     fn fair_share(&self) -> f64 {
@@ -224,7 +238,7 @@ impl Auto {
     }
 
     fn work_at_most_ns(&self) -> f64 {
-        let shortest = self.amortising() * self.ns_for_one_accept();
+        let shortest = self.batch() * self.ns_for_one_accept();
         let in_time = match self.queue {
             Some(queue) if !self.overloaded => {
                 f64::from(queue.limit.saturating_sub(queue.length)) / 2.0 * self.ns_for_one_accept()

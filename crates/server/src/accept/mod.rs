@@ -86,6 +86,8 @@ pub struct Cost {
     pub useful_ns: u64,
     /// Connections accepted.
     pub accepted: u32,
+    /// Connections worked on, new ones and old ones.
+    pub worked: u32,
 }
 
 /// What a policy thinks, for people.
@@ -99,7 +101,7 @@ pub struct Thoughts {
     pub target_ns: u64,
     /// The delay of a client that comes now, in nanoseconds, as estimated.
     pub delay_ns: u64,
-    /// The delay has stayed above its target: demand exceeds capacity.
+    /// The delay has come back above its target for long: demand exceeds capacity.
     pub overloaded: bool,
 }
 
@@ -153,7 +155,7 @@ impl AcceptPolicy {
     pub fn cost_is_due(&mut self, now_ns: u64) -> bool {
         let due = self.is_adaptive() && now_ns >= self.next_cost_ns;
         if due {
-            self.next_cost_ns = now_ns.saturating_add(Auto::SAMPLE_EVERY_NS);
+            self.next_cost_ns = now_ns.saturating_add(Auto::COST_EVERY_NS);
         }
         due
     }

@@ -236,7 +236,7 @@ impl World {
         let worked = self.work_phase();
         if costly {
             let useful_ns = self.cpu_ns - began_cpu_ns - overhead_ns;
-            self.policy.cost_seen(Cost { overhead_ns, useful_ns, accepted });
+            self.policy.cost_seen(Cost { overhead_ns, useful_ns, accepted, worked });
         }
         let turn = Turn {
             busy_ns: self.now_ns - busy_from_ns,

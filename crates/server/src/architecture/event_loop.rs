@@ -316,7 +316,8 @@ impl EventLoop {
         if let Some((began_ns, got_events_ns)) = self.cpu_ns.take() {
             let overhead_ns = got_events_ns.saturating_sub(began_ns);
             let useful_ns = sys::clock::thread_cpu_ns().saturating_sub(got_events_ns);
-            self.accept_policy.cost_seen(Cost { overhead_ns, useful_ns, accepted: turn.accepted });
+            let (accepted, worked) = (turn.accepted, turn.worked);
+            self.accept_policy.cost_seen(Cost { overhead_ns, useful_ns, accepted, worked });
         }
         turn.left = self.work.len() as u32;
         turn.emptied = !self.ports.iter().any(|port| port.pending);

@@ -46,7 +46,7 @@ pub(crate) struct Experiment {
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Slowness {
     /// The server's CPU is taken away for so many microseconds by a real-time thread ...
-    #[arg(long, value_name = "US", default_value_t = 400)]
+    #[arg(long, value_name = "US", default_value_t = 500)]
     spin: u32,
     /// ... and left to it for so many, by turns
     #[arg(long, value_name = "US", default_value_t = 100)]

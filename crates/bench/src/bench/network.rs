@@ -6,11 +6,16 @@
 //! See ip-netns(8), veth(4), and "RPS" in the kernel's networking/scaling.rst.
 
 use std::fmt::Write as _;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::janitor;
 
@@ -103,6 +108,21 @@ impl Network {
     /// Words before a command that has it run in the clients' namespace.
     pub(crate) fn in_client(&self) -> Vec<String> {
         ["ip", "netns", "exec", &self.client].map(str::to_owned).to_vec()
+    }
+
+    /// Opens connections to a server in its namespace. Their sockets stay in the clients' namespace, whoever holds them.
+    pub(crate) fn connect(&self, address: SocketAddr, count: usize) -> Result<Vec<TcpStream>> {
+        let namespace = File::open(format!("/run/netns/{}", self.client))?;
+        let connect = move || {
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
+            let each = |number| {
+                TcpStream::connect_timeout(&address, Duration::from_secs(5))
+                    .with_context(|| format!("idle connection {number} of {count}"))
+            };
+            (1..=count).map(each).collect()
+        };
+        // A thread of its own, for the namespace is a thread's.
+        thread::spawn(connect).join().map_err(|_| anyhow!("the thread that connects panicked"))?
     }
 
     fn shell(&self, namespace: &str, script: &str) -> Result<()> {

@@ -148,6 +148,7 @@ impl Site {
             directory: &self.scratch,
         };
         let server = Subject::start(variant, &launch)?;
+        let _idle = network.connect(network.addresses()[0], workload.kind.idle_connections())?;
         let slowdown = self.slowdown.map(|duty| Slowdown::start(self.server_cpus[0], duty)).transpose()?;
         let mut options: Vec<String> =
             network.addresses().iter().map(|address| format!("--target=http://{address}")).collect();

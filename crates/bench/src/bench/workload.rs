@@ -15,6 +15,9 @@ use crate::interrupt;
 pub(crate) enum Kind {
     /// One file of 1,024 bytes, which fits into a packet with its head; a connection for each request.
     OnePacket,
+    /// The same, while 4,000 other clients are connected who ask for nothing: some event mechanisms look at each of them in
+    /// every get-events phase (Banga and Mogul 1998).
+    OnePacketIdle,
     /// The static files of `SPECweb99`; sessions of about 7.3 requests on a connection that is kept.
     Specweb99,
 }
@@ -22,6 +25,16 @@ pub(crate) enum Kind {
 impl Kind {
     pub(crate) fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// How many connections are held open besides.
+    pub(crate) fn idle_connections(self) -> usize {
+        if self == Self::OnePacketIdle { 4_000 } else { 0 }
+    }
+
+    /// What `sluicelab` calls the files and sessions.
+    fn set(self) -> Self {
+        if self == Self::OnePacketIdle { Self::OnePacket } else { self }
     }
 }
 
@@ -43,18 +56,16 @@ impl Workload {
         sessions: u32,
         directory: &Path,
     ) -> Result<Self> {
-        let name = match kind {
-            Kind::OnePacket => kind.name(),
-            Kind::Specweb99 => format!("{}-{directories}", kind.name()),
-        };
+        let set = kind.set().name();
+        let name = if kind == Kind::Specweb99 { format!("{set}-{directories}") } else { set.clone() };
         let root = directory.join(&name);
         let file = directory.join(format!("{name}-{sessions}.sessions"));
         std::fs::create_dir_all(directory)?;
         eprintln!("files and sessions: {}", root.display());
         let mut fileset = Command::new(sluicelab);
-        fileset.args(["fileset", &kind.name(), "--root"]).arg(&root);
+        fileset.args(["fileset", &set, "--root"]).arg(&root);
         let mut draw = Command::new(sluicelab);
-        draw.args(["sessions", &kind.name(), "--fileset"]).arg(&root).arg("--out").arg(&file);
+        draw.args(["sessions", &set, "--fileset"]).arg(&root).arg("--out").arg(&file);
         if kind == Kind::Specweb99 {
             fileset.arg(format!("--directories={directories}"));
             draw.arg(format!("--count={sessions}"));

@@ -28,22 +28,26 @@ pub(crate) struct Options {
     #[command(flatten)]
     slowness: Slowness,
     /// A server: its name and settings; may be repeated
-    #[arg(long, value_name = "NAME: --OPTION=VALUE ...", default_value = "sped: --architecture=sped")]
+    #[arg(
+        long,
+        value_name = "NAME: --OPTION=VALUE ...",
+        default_values = ["epoll: --architecture=sped", "select: --architecture=sped --events=select"]
+    )]
     server: Vec<Variant>,
     /// Accept limits
     #[arg(long, value_name = "N|inf|auto", value_delimiter = ',', default_value = "1,10,50,inf,auto")]
     limits: Vec<String>,
     /// What clients ask for
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "one-packet,specweb99")]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "one-packet,specweb99,one-packet-idle")]
     workloads: Vec<Kind>,
     /// Rates, as multiples of the saturating one
-    #[arg(long, value_delimiter = ',', default_value = "0.8,1,1.5,2", value_parser = multiple)]
+    #[arg(long, value_delimiter = ',', default_value = "0.8,1,2", value_parser = multiple)]
     multiples: Vec<f64>,
     /// How often everything is measured
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Length of one measurement in seconds
-    #[arg(long, default_value_t = 3.5)]
+    #[arg(long, default_value_t = 2.5)]
     seconds: f64,
     /// Seconds before it
     #[arg(long, default_value_t = 1.5)]

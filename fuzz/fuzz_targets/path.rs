@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use http1::{Connection, Limits, Segment, Stamp, Step, Tick};
 use libfuzzer_sys::fuzz_target;
 use server::config::FileSettings;
-use server::content::{Content, Pin};
+use server::content::{Content, Looked, Patience, Pin};
 
 /// What is written into files that must not be sent.
 const SECRET: &[u8] = b"secret";
@@ -65,14 +65,17 @@ fn get(content: &mut Content, path: &[u8]) -> Reply {
     let (_, step) = connection.receive(&limits, now, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", false).unwrap();
     let Step::Request(mut head) = step else { unreachable!("a whole request") };
     head.path = path;
-    let plan = content.answer(&head, 0, 0, Vec::new(), &Stamp::new("", 0));
+    let looked = (&Looked::default(), Patience::Unlimited);
+    let Ok(plan) = content.answer(&head, looked, 0, Vec::new(), &Stamp::new("", 0)) else {
+        unreachable!("there is patience for every look")
+    };
     connection.respond(&limits, now, plan);
     let mut bytes = Vec::new();
     for segment in connection.output() {
         match segment {
             Segment::Own(own) => bytes.extend_from_slice(own),
             Segment::Memory(pin, range) => {
-                bytes.extend_from_slice(&content.memory(pin)[range.start as usize..range.end as usize]);
+                bytes.extend_from_slice(&content.memory(pin, range).to_vec());
             }
             Segment::File(..) => unreachable!("all files are small"),
         }

@@ -232,7 +232,7 @@ fn processes_during_reload(variant: &Variant) {
     let crowd = Crowd::gather(&server);
     let mut random = Random(8);
     let processes = children(server.pid()).len();
-    for generation in 0..12 {
+    for generation in 0..6 {
         crowd.is_served();
         let text = format!("[[headers]]\nset = {{ X-Generation = \"{generation}\" }}\n");
         server.rewrite_config(&text);
@@ -325,7 +325,7 @@ fn status_process(variant: &Variant) {
     let server = stock(Setup::new(variant)).start();
     let crowd = Crowd::gather(&server);
     let mut accepts = server.count("accepts");
-    for _ in 0..5 {
+    for _ in 0..2 {
         let victim = status_process_of(&server);
         kill(victim);
         // Its socket stays open meanwhile: who asks waits until there is another.

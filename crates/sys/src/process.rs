@@ -227,19 +227,31 @@ impl std::fmt::Display for Ended {
     }
 }
 
-/// One of the children that have ended: its id, and how. It is told again and again until it is [`reap`]ed. `None`: there is
-/// none at the moment. waitid(2), with `WNOWAIT`.
-pub fn ended() -> io::Result<Option<(u32, Ended)>> {
+/// How a child has ended, if it has. It is told again and again until it is [`reap`]ed. waitid(2), with `WNOWAIT`.
+///
+/// # Errors
+///
+/// `ECHILD`: this process has no such child, or has reaped it.
+pub fn ended(child: u32) -> io::Result<Option<Ended>> {
+    Ok(look_for_ended(libc::P_PID, child)?.map(|(_, how)| how))
+}
+
+/// One of all the children that have ended and not been [`reap`]ed, the same again and again. It may be one that this process
+/// has not forked, as orphans become children of a container's first process. waitid(2), with `WNOWAIT`.
+pub fn any_ended() -> io::Result<Option<u32>> {
+    match look_for_ended(libc::P_ALL, 0) {
+        Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
+        ended => Ok(ended?.map(|(pid, _)| pid)),
+    }
+}
+
+fn look_for_ended(kind: libc::idtype_t, child: u32) -> io::Result<Option<(u32, Ended)>> {
     let mut information = MaybeUninit::<libc::siginfo_t>::zeroed();
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     // SAFETY: the pointer is valid for the call.
-    let code = unsafe { libc::waitid(libc::P_ALL, 0, information.as_mut_ptr(), options) };
-    if code < 0 {
-        let error = io::Error::last_os_error();
-        return if error.raw_os_error() == Some(libc::ECHILD) { Ok(None) } else { Err(error) };
-    }
+    check(unsafe { libc::waitid(kind, child, information.as_mut_ptr(), options) })?;
     // SAFETY: it was all zeros, which is a value of this type, and the kernel has written nothing else. These fields are
-    // those of a child's end, or zeros if there is none.
+    // those of a child's end, or zeros if none has ended.
     let (pid, code, status) = unsafe {
         let information = information.assume_init();
         (information.si_pid(), information.si_code, information.si_status())
@@ -248,13 +260,18 @@ pub fn ended() -> io::Result<Option<(u32, Ended)>> {
     Ok((pid != 0).then_some((pid as u32, how)))
 }
 
-/// Lets a child that has [`ended`] go. The kernel can take seconds for it on a machine that is short of time or has large caches.
-/// waitpid(2).
-pub fn reap(child: u32) -> io::Result<()> {
+/// Lets a child that has [`ended`] go; false if it has not. The kernel can take seconds for it while somebody looks at the
+/// child's files in `/proc`. waitpid(2).
+///
+/// # Errors
+///
+/// As for [`ended`].
+pub fn reap(child: u32) -> io::Result<bool> {
     // SAFETY: a null pointer says that the status is not wanted.
     let reaped = unsafe { libc::waitpid(child as libc::pid_t, ptr::null_mut(), libc::WNOHANG) };
     // It gives the child's id.
-    check(reaped.min(0))
+    check(reaped.min(0))?;
+    Ok(reaped != 0)
 }
 
 /// Ends a child for good, `SIGKILL`. One that has ended and not been [`reap`]ed yet takes no harm. kill(2).
@@ -436,7 +453,8 @@ mod tests {
         own_process::run("process::tests::tells_how_children_end", || {
             // libtest's own threads are in the way of a fork.
             assert_eq!(fork(|| 0).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-            assert_eq!(ended().unwrap(), None);
+            assert_eq!(any_ended().unwrap(), None);
+            assert_eq!(ended(1).unwrap_err().raw_os_error(), Some(libc::ECHILD));
         });
     }
 

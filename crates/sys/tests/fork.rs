@@ -1,44 +1,23 @@
 //! Child processes, made by a process that has a single thread, as `process::fork` wants it.
 
+mod forking;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use libtest_mimic::{Arguments, Trial};
+use forking::await_end;
 use sys::process::{self, Ended};
 use sys::shared::Shared;
 use sys::signal::{Signal, SignalSet, wake_on};
 use sys::wake::Wake;
 
 fn main() -> std::process::ExitCode {
-    let mut arguments = Arguments::from_args();
-    // Tests run in the main thread then.
-    arguments.test_threads = Some(1);
-    let trial = |name, test: fn()| {
-        Trial::test(name, move || {
-            test();
-            Ok(())
-        })
-    };
-    let trials = vec![
-        trial("children_end_with_their_code", children_end_with_their_code),
-        trial("a_panic_stays_in_the_child", a_panic_stays_in_the_child),
-        trial("a_child_can_be_killed", a_child_can_be_killed),
-        trial("the_end_of_a_parent_is_noticed", the_end_of_a_parent_is_noticed),
-    ];
-    libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-fn await_end() -> (u32, Ended) {
-    let began = Instant::now();
-    loop {
-        if let Some(ended) = process::ended().unwrap() {
-            assert_eq!(process::ended().unwrap(), Some(ended), "it is still there");
-            process::reap(ended.0).unwrap();
-            return ended;
-        }
-        assert!(began.elapsed() < Duration::from_secs(10), "no child has ended");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    forking::run([
+        ("children_end_with_their_code", children_end_with_their_code as fn()),
+        ("a_panic_stays_in_the_child", a_panic_stays_in_the_child),
+        ("a_child_can_be_killed", a_child_can_be_killed),
+        ("the_end_of_a_parent_is_noticed", the_end_of_a_parent_is_noticed),
+    ])
 }
 
 fn children_end_with_their_code() {
@@ -49,15 +28,15 @@ fn children_end_with_their_code() {
             code
         });
         let child = child.unwrap();
-        assert_eq!(await_end(), (child, Ended::Code(code.into())));
+        assert_eq!(await_end(child), Ended::Code(code.into()));
         assert_eq!(word.load(Ordering::Acquire), child);
     }
-    assert_eq!(process::ended().unwrap(), None);
+    assert_eq!(process::any_ended().unwrap(), None);
 }
 
 fn a_panic_stays_in_the_child() {
     let child = process::fork(|| panic!("this is meant to be seen")).unwrap();
-    assert_eq!(await_end(), (child, Ended::Code(101)));
+    assert_eq!(await_end(child), Ended::Code(101));
 }
 
 fn a_child_can_be_killed() {
@@ -66,10 +45,10 @@ fn a_child_can_be_killed() {
         0
     });
     let child = child.unwrap();
-    assert_eq!(process::ended().unwrap(), None);
+    assert_eq!(process::ended(child).unwrap(), None);
+    assert!(!process::reap(child).unwrap());
     process::kill(child).unwrap();
-    let (ended, how) = await_end();
-    assert_eq!((ended, how.to_string().as_str()), (child, "signal 9"));
+    assert_eq!(await_end(child).to_string(), "signal 9");
 }
 
 /// A child that forks and ends; its own child tells whether it was woken.
@@ -97,7 +76,7 @@ fn the_end_of_a_parent_is_noticed() {
         }
         0
     });
-    assert_eq!(await_end(), (child.unwrap(), Ended::Code(0)));
+    assert_eq!(await_end(child.unwrap()), Ended::Code(0));
     let began = Instant::now();
     while told.load(Ordering::Acquire) == 0 && began.elapsed() < Duration::from_secs(10) {
         std::thread::sleep(Duration::from_millis(1));

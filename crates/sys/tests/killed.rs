@@ -1,60 +1,36 @@
 //! Processes that are killed: what they held of locks, and what they owned of a common descriptor table.
 
+mod forking;
+
 use std::fs::File;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use libtest_mimic::{Arguments, Trial};
+use forking::{PATIENCE, await_end};
 use sys::descriptors::{Claim, Ledger, grow_table};
 use sys::lock::{Mutex, Reader, ReadersWriter, Writer};
 use sys::process::{self, Ended, fork, fork_sharing_descriptors};
 use sys::shared::{Region, Shared};
 
 fn main() -> std::process::ExitCode {
-    let mut arguments = Arguments::from_args();
-    // Tests run in the main thread then.
-    arguments.test_threads = Some(1);
-    let trial = |name, test: fn()| {
-        Trial::test(name, move || {
-            test();
-            Ok(())
-        })
-    };
-    let trials = vec![
-        trial("descriptors_are_common", descriptors_are_common),
-        trial("a_panic_closes_nothing", a_panic_closes_nothing),
-        trial("a_child_has_an_id_and_threads_of_its_own", a_child_has_an_id_and_threads_of_its_own),
-        trial("who_waits_for_a_killed_owner_is_woken", who_waits_for_a_killed_owner_is_woken),
-        trial("owners_are_killed_at_any_moment", owners_are_killed_at_any_moment),
-        trial("readers_and_writers_are_killed_at_any_moment", readers_and_writers_are_killed_at_any_moment),
-        trial("what_a_killed_process_owned_is_closed", what_a_killed_process_owned_is_closed),
-        trial(
+    forking::run([
+        ("descriptors_are_common", descriptors_are_common as fn()),
+        ("a_panic_closes_nothing", a_panic_closes_nothing),
+        ("a_child_has_an_id_and_threads_of_its_own", a_child_has_an_id_and_threads_of_its_own),
+        ("who_waits_for_a_killed_owner_is_woken", who_waits_for_a_killed_owner_is_woken),
+        ("owners_are_killed_at_any_moment", owners_are_killed_at_any_moment),
+        ("readers_and_writers_are_killed_at_any_moment", readers_and_writers_are_killed_at_any_moment),
+        ("what_a_killed_process_owned_is_closed", what_a_killed_process_owned_is_closed),
+        (
             "what_a_killed_process_had_not_recorded_is_closed",
             what_a_killed_process_had_not_recorded_is_closed,
         ),
-        trial("what_is_claimed_in_time_is_left_alone", what_is_claimed_in_time_is_left_alone),
-        trial("what_is_kept_outlives_who_opened_it", what_is_kept_outlives_who_opened_it),
-        trial("copies_are_closed", copies_are_closed),
-    ];
-    libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-/// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-fn await_end(child: u32) -> Ended {
-    let began = Instant::now();
-    loop {
-        if let Some((pid, how)) = process::ended().unwrap() {
-            assert_eq!(pid, child);
-            process::reap(pid).unwrap();
-            return how;
-        }
-        assert!(began.elapsed() < PATIENCE, "no child has ended");
-        std::thread::sleep(Duration::from_micros(200));
-    }
+        ("what_is_claimed_in_time_is_left_alone", what_is_claimed_in_time_is_left_alone),
+        ("what_is_kept_outlives_who_opened_it", what_is_kept_outlives_who_opened_it),
+        ("copies_are_closed", copies_are_closed),
+    ])
 }
 
 fn kill(child: u32) {

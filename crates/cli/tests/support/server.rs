@@ -351,8 +351,6 @@ impl Server {
 }
 
 /// A process, and those that it and they have made.
-///
-/// Not again and again while one of them is killed: the kernel can't do away with it as long as somebody looks at it.
 pub fn family(pid: u32) -> Vec<u32> {
     let mut found = vec![pid];
     let mut looked_at = 0;
@@ -363,13 +361,14 @@ pub fn family(pid: u32) -> Vec<u32> {
     found
 }
 
-/// The processes that a process has made.
+/// What a process has made and runs: one that has ended is kept for a while, until its parent has the kernel clear it away.
 pub fn children(pid: u32) -> Vec<u32> {
-    let mut found = Vec::new();
+    let mut found: Vec<u32> = Vec::new();
     for thread in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
         let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
         found.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
     }
+    found.retain(|&pid| state(pid).is_some_and(|state| state != 'Z'));
     found
 }
 
@@ -382,7 +381,12 @@ pub fn state(pid: u32) -> Option<char> {
 
 /// Descriptors that a process has open; none if there is no such process.
 pub fn open_descriptors(pid: u32) -> usize {
-    fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+    let directory = format!("/proc/{pid}/fd");
+    match fs::metadata(&directory).map_or(0, |directory| directory.len()) {
+        // Before Linux 6.2.
+        0 => fs::read_dir(directory).map_or(0, Iterator::count),
+        count => count as usize,
+    }
 }
 
 /// The number that the next descriptor of a process will have.

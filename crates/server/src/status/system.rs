@@ -168,10 +168,19 @@ impl Files {
 }
 
 /// `None` where the process belongs to somebody else, or has given up root since it was started.
+///
+/// Linux 6.2 and later tell the number as the directory's size. To count its entries is to have the kernel make one for each
+/// descriptor, and take them all away when the process ends.
 fn open_descriptors(pid: u32) -> Option<u64> {
-    let count = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count() as u64;
-    // The listing itself has one open.
-    Some(count.saturating_sub(u64::from(pid == std::process::id())))
+    let directory = format!("/proc/{pid}/fd");
+    match fs::metadata(&directory).ok()?.len() {
+        0 => {
+            let count = fs::read_dir(directory).ok()?.count() as u64;
+            // The listing itself has one open.
+            Some(count.saturating_sub(u64::from(pid == std::process::id())))
+        }
+        count => Some(count),
+    }
 }
 
 /// What follows `name` in the line that begins with it.

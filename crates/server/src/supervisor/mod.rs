@@ -13,6 +13,7 @@
 //! is wanted, so no client in its queue is ever lost with a worker.
 
 mod common_table;
+mod remains;
 mod status_process;
 mod upgrade;
 mod worker;
@@ -25,6 +26,7 @@ use std::time::{Duration, Instant, SystemTime};
 use sys::process;
 use sys::signal::{self, Signal, SignalSet};
 
+use self::remains::Remains;
 use self::status_process::StatusProcess;
 use self::upgrade::{Estate, Program};
 use self::workers::{LONGEST_PAUSE, Workers};
@@ -124,6 +126,7 @@ pub fn run(source: Source) -> Result<(), RunError> {
         settings,
         listeners: estate.listeners,
         workers,
+        remains: Remains::default(),
         endpoint: estate.endpoint,
         status: None,
         status_due: None,
@@ -209,6 +212,7 @@ struct Supervisor {
     /// Of each copy.
     listeners: Vec<Listeners>,
     workers: Workers,
+    remains: Remains,
     endpoint: Option<Endpoint>,
     status: Option<StatusProcess>,
     /// When the status process is to be started again.
@@ -225,8 +229,13 @@ impl Supervisor {
     /// Waits for signals and acts on them, until the last worker has ended.
     fn supervise(mut self, signals: &SignalSet) -> Result<(), RunError> {
         loop {
-            let due =
-                [self.workers.restart_due(), self.workers.tidying_due(), self.status_due, self.deadline];
+            let due = [
+                self.workers.restart_due(),
+                self.workers.tidying_due(),
+                self.remains.due(),
+                self.status_due,
+                self.deadline,
+            ];
             let wait = due.into_iter().flatten().min();
             let signal = match wait {
                 None => signal::wait(signals).map(Some),
@@ -235,14 +244,16 @@ impl Supervisor {
                     signal::wait_timeout(signals, left.as_millis() as u32 + 1)
                 }
             };
-            match signal.map_err(failed("wait for signals"))? {
+            let signal = signal.map_err(failed("wait for signals"))?;
+            // Before anything is told to workers that have ended.
+            self.note_ends()?;
+            match signal {
                 Some(Signal::Terminate | Signal::Interrupt | Signal::Quit) => self.end(),
                 Some(Signal::Hangup) => self.reload(),
                 Some(Signal::User1) => self.reopen_logs(),
                 Some(Signal::User2) => self.upgrade(),
                 Some(_) | None => {}
             }
-            self.reap()?;
             self.workers.tidy();
             if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 self.deadline = None;
@@ -253,10 +264,9 @@ impl Supervisor {
             if self.phase != Phase::Run && self.workers.are_gone() {
                 break;
             }
+            self.remains.clear_away(&self.children()).map_err(failed("clear away a process"))?;
         }
-        if let Some(status) = self.status.take() {
-            status.stop();
-        }
+        self.stop_status_process();
         if let Some(endpoint) = &self.endpoint {
             endpoint.remove_socket_file();
         }
@@ -277,9 +287,7 @@ impl Supervisor {
     /// Has the status told by a process that knows the workers and listeners of now. If there is none to be had, it is
     /// tried again: the server is worth more than its status.
     fn start_status_process(&mut self) {
-        if let Some(status) = self.status.take() {
-            status.stop();
-        }
+        self.stop_status_process();
         self.status_due = None;
         let Some(endpoint) = &self.endpoint else { return };
         let name = self.settings.architecture.name();
@@ -294,21 +302,30 @@ impl Supervisor {
         }
     }
 
-    /// Takes notice of children that have ended. The next worker is started before the kernel clears away the last one, for that
-    /// can take long.
-    fn reap(&mut self) -> Result<(), RunError> {
-        while let Some((pid, how)) = process::ended().map_err(failed("wait for a worker"))? {
+    fn stop_status_process(&mut self) {
+        if let Some(status) = self.status.take() {
+            self.remains.add(status.pid());
+            status.stop();
+        }
+    }
+
+    /// The processes whose end is of interest.
+    fn children(&self) -> Vec<u32> {
+        self.workers.pids().into_iter().chain(self.status.as_ref().map(StatusProcess::pid)).collect()
+    }
+
+    /// Takes notice of children that have ended.
+    fn note_ends(&mut self) -> Result<(), RunError> {
+        for pid in self.children() {
+            let Some(how) = process::ended(pid).map_err(failed("wait for a worker"))? else { continue };
+            self.remains.add(pid);
             let was_worker = self.workers.note_end(pid, how, self.phase);
-            if !was_worker && let Some(status) = self.status.take_if(|status| status.is(pid)) {
+            if !was_worker && let Some(status) = self.status.take() {
                 tracing::error!("the status process has ended by {how}");
                 if self.phase == Phase::Run {
                     self.status_due = Some(Instant::now() + status.pause());
                 }
             }
-            if !self.workers.never_lived() {
-                self.restart();
-            }
-            process::reap(pid).map_err(failed("wait for a worker"))?;
         }
         if self.phase == Phase::Run && self.workers.never_lived() {
             self.workers.kill();
@@ -376,14 +393,12 @@ impl Supervisor {
     fn try_upgrade(&mut self) -> Result<(), RunError> {
         self.workers.unmark_descriptors();
         self.program.check()?;
-        if let Some(status) = self.status.take() {
-            status.stop();
-        }
+        self.stop_status_process();
         tracing::info!("going on as the program that the file holds now");
         let estate = Estate {
             listeners: self.listeners.clone(),
             endpoint: self.endpoint.take(),
-            workers: self.workers.pids(),
+            workers: self.workers.pids().into_iter().chain(self.remains.pids()).collect(),
         };
         let error = self.program.execute(&estate);
         self.endpoint = estate.endpoint;

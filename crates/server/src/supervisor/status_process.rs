@@ -41,8 +41,8 @@ impl StatusProcess {
         Ok(Self { pid, control, since: Instant::now() })
     }
 
-    pub(super) fn is(&self, pid: u32) -> bool {
-        self.pid == pid
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
     }
 
     /// How long to wait before another is started, now that it has ended: one that ended soon will probably do so again.

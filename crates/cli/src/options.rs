@@ -60,7 +60,7 @@ pub(crate) struct Options {
     wake: Option<String>,
 
     /// Most connections accepted before the others are served again: a number, inf, or auto (as their delay asks for)
-    /// [default: inf]
+    /// [default: auto]
     #[arg(long, value_name = "N|inf|auto", help_heading = "Concurrency")]
     accept_limit: Option<String>,
 

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use options::Options;
 use server::affinity::AffinityError;
 use server::config::{self, CommandLine, ConfigError, Source, StatusAddress};
@@ -45,13 +45,8 @@ enum Command {
 
     /// Ask a running server what it is doing
     Status {
-        /// Its --status address [default: the one in --config, or 127.0.0.1:8081]
-        #[arg(value_name = "ADDR:PORT|unix:PATH")]
-        address: Option<StatusAddress>,
-
-        /// The server's TOML file, for its `status`
-        #[arg(long, value_name = "FILE", conflicts_with = "address")]
-        config: Option<PathBuf>,
+        #[command(flatten)]
+        server: Running,
 
         /// As JSON, for programs
         #[arg(long)]
@@ -65,13 +60,8 @@ enum Command {
     /// Measure what the memory of a running server consists of, as a formula in connections, workers and files
     #[command(after_help = "Runs where the server runs, as its user or as root.")]
     Memory {
-        /// Its --status address [default: the one in --config, or 127.0.0.1:8081]
-        #[arg(value_name = "ADDR:PORT|unix:PATH")]
-        address: Option<StatusAddress>,
-
-        /// The server's TOML file, for its `status`
-        #[arg(long, value_name = "FILE", conflicts_with = "address")]
-        config: Option<PathBuf>,
+        #[command(flatten)]
+        server: Running,
 
         /// As JSON, for programs
         #[arg(long)]
@@ -91,15 +81,40 @@ enum Command {
     Architectures,
 }
 
-/// Where `sluice status` and `sluice memory` ask if they are not told.
+/// Which running server is asked.
+#[derive(Args)]
+struct Running {
+    /// Its --status address [default: the one in --config, or 127.0.0.1:8081]
+    #[arg(value_name = "ADDR:PORT|unix:PATH")]
+    address: Option<StatusAddress>,
+
+    /// The server's TOML file, for its `status`
+    #[arg(long, value_name = "FILE", conflicts_with = "address")]
+    config: Option<PathBuf>,
+}
+
+impl Running {
+    fn status_address(self) -> anyhow::Result<StatusAddress> {
+        match (self.address, self.config) {
+            (Some(address), _) => Ok(address),
+            (None, None) => USUAL_STATUS.parse().map_err(anyhow::Error::msg),
+            (None, Some(file)) => {
+                let source = Source { file: Some(file), command_line: CommandLine::default() };
+                source.load()?.status.context("the file sets no status address")
+            }
+        }
+    }
+}
+
+/// Where a server is asked that nobody has told of.
 const USUAL_STATUS: &str = "127.0.0.1:8081";
 
 fn main() -> ExitCode {
     let result = match Sluice::parse().command {
         Command::Serve(options) => serve(options.source()),
         Command::Check(options) => check(&options.source()),
-        Command::Status { address, config, json, watch } => status(address, config, json, watch),
-        Command::Memory { address, config, json } => memory(address, config, json),
+        Command::Status { server, json, watch } => status(server, json, watch),
+        Command::Memory { server, json } => memory(server, json),
         Command::Affinity(options) => affinity::run(&options),
         Command::Architectures => architectures(),
     };
@@ -130,13 +145,8 @@ fn check(source: &Source) -> anyhow::Result<()> {
     print(&settings.to_toml())
 }
 
-fn status(
-    address: Option<StatusAddress>,
-    config: Option<PathBuf>,
-    json: bool,
-    watch: bool,
-) -> anyhow::Result<()> {
-    let address = status_address(address, config)?;
+fn status(server: Running, json: bool, watch: bool) -> anyhow::Result<()> {
+    let address = server.status_address()?;
     let mut watched = Watch::new(address.clone());
     let mut page = || match (json, watch) {
         (true, _) => client::fetch(&address, Form::Json),
@@ -154,22 +164,10 @@ fn status(
     }
 }
 
-fn memory(address: Option<StatusAddress>, config: Option<PathBuf>, json: bool) -> anyhow::Result<()> {
-    let status = client::snapshot(&status_address(address, config)?)?;
+fn memory(server: Running, json: bool) -> anyhow::Result<()> {
+    let status = client::snapshot(&server.status_address()?)?;
     let memory = server::memory::measure(&status)?;
     print(&if json { server::memory::json(&memory) } else { server::memory::render(&memory) })
-}
-
-/// Where a running server is asked.
-fn status_address(address: Option<StatusAddress>, config: Option<PathBuf>) -> anyhow::Result<StatusAddress> {
-    match (address, config) {
-        (Some(address), _) => Ok(address),
-        (None, None) => USUAL_STATUS.parse().map_err(anyhow::Error::msg),
-        (None, Some(file)) => {
-            let source = Source { file: Some(file), command_line: CommandLine::default() };
-            source.load()?.status.context("the file sets no status address")
-        }
-    }
 }
 
 fn architectures() -> anyhow::Result<()> {

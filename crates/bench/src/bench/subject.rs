@@ -191,6 +191,15 @@ mod tests {
     }
 
     #[test]
+    fn the_servers_of_all_tables_are_understood() {
+        use crate::{architectures, disk, partition};
+        let usual = [&architectures::SERVERS[..], &disk::SERVERS, &partition::SERVERS];
+        for server in usual.into_iter().flatten() {
+            server.parse::<Variant>().unwrap();
+        }
+    }
+
+    #[test]
     fn a_variant_that_cannot_be_understood_is_refused() {
         assert!("no colon".parse::<Variant>().is_err());
         let error = "name: --workers 2".parse::<Variant>().unwrap_err();

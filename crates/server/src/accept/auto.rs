@@ -54,10 +54,17 @@ pub struct Auto {
     overhead_cpu_ns: f64,
     serving_cpu_ns: f64,
     new: f64,
+    /// What follows from them: new connections of a turn at which those served cost least.
+    cheapest: f64,
     /// Averages over turns.
     busy_ns: f64,
     accepted: f64,
     worked: f64,
+    /// What follows from them: *c*, the time that serving once takes; the time from one accept to the next while the server is busy;
+    /// and what may be accepted whatever else there is to do.
+    once_ns: f64,
+    accept_ns: f64,
+    fair_share: f64,
     /// As it was when last seen, less what was accepted since.
     queue: Option<Queue>,
     /// Connections that the last work phase did not come to.
@@ -85,9 +92,13 @@ impl Default for Auto {
             overhead_cpu_ns: 1e3,
             serving_cpu_ns: 20e3,
             new: 1.0,
+            cheapest: cheapest(1e3, 20e3, 1.0),
             busy_ns: 20e3,
             accepted: 1.0,
             worked: 1.0,
+            once_ns: 20e3,
+            accept_ns: 20e3,
+            fair_share: 1.0,
             queue: None,
             left: 0.0,
             waited_ms: 0.0,
@@ -115,7 +126,7 @@ impl Auto {
     pub(super) fn wait_seen(&mut self, ms: u32) {
         // Those behind it have come while it waited.
         let Some(queue) = self.queue else { return };
-        let expected_ms = f64::from(queue.length) * self.ns_for_one_accept() / 1e6;
+        let expected_ms = f64::from(queue.length) * self.accept_ns / 1e6;
         self.waited_ms += f64::from(ms) - self.waited_ms / 32.0;
         self.expected_ms += expected_ms - self.expected_ms / 32.0;
     }
@@ -129,12 +140,13 @@ impl Auto {
         average(&mut self.overhead_cpu_ns, cost.overhead_ns as f64, weight);
         average(&mut self.serving_cpu_ns, cost.useful_ns as f64 / worked, weight);
         average(&mut self.new, f64::from(cost.accepted) / worked, weight);
+        self.cheapest = cheapest(self.overhead_cpu_ns, self.serving_cpu_ns, self.new);
     }
 
     pub(super) fn budget(&self) -> Budget {
         let room = self.served_within(TARGET_NS) - self.left;
         // With work left over, no turn is too short.
-        let floor = if self.left > 0.0 { self.fair_share() } else { self.batch() };
+        let floor = if self.left > 0.0 { self.fair_share } else { self.batch() };
         let mut connections = self.limit.min(room).max(floor);
         if let Some(queue) = self.queue
             && queue.length > queue.limit / 2
@@ -155,15 +167,16 @@ impl Auto {
             self.emptied_ns = now_ns;
         }
         self.left = f64::from(turn.left);
-        self.delay_ns = self.delay_outside_ns(now_ns) + self.left * self.ns_for_one_turn();
+        self.delay_ns = self.delay_outside_ns(now_ns) + self.left * self.once_ns;
         self.judge(now_ns);
         let moved = if self.overloaded {
             self.limit - self.limit * STEP
         } else {
             self.limit + self.limit * STEP + 1.0
         };
-        self.limit = moved.min(self.served_within(TARGET_NS)).max(self.batch());
-        self.work_ns = self.work_at_most_ns();
+        let batch = self.batch();
+        self.limit = moved.min(self.served_within(TARGET_NS)).max(batch);
+        self.work_ns = self.work_at_most_ns(batch);
     }
 
     pub(super) fn thoughts(&self) -> Thoughts {
@@ -184,6 +197,9 @@ impl Auto {
             average(&mut self.busy_ns, turn.busy_ns as f64, weight);
             average(&mut self.accepted, f64::from(turn.accepted), weight);
             average(&mut self.worked, f64::from(turn.worked), weight);
+            self.once_ns = self.busy_ns.max(1.0) / self.worked.max(1e-3);
+            self.accept_ns = self.busy_ns.max(1.0) / self.accepted.max(1e-3);
+            self.fair_share = (self.worked / OLD_FOR_NEW).ceil().max(1.0);
         }
         match &mut self.queue {
             Some(queue) if turn.emptied => queue.length = 0,
@@ -205,48 +221,38 @@ impl Auto {
         self.overloaded = !long_ago(self.late_ns) && long_ago(self.late_since_ns);
     }
 
-    /// *c*: what serving once takes.
-    fn ns_for_one_turn(&self) -> f64 {
-        self.busy_ns.max(1.0) / self.worked.max(1e-3)
-    }
-
-    /// The time from one accept to the next while the server is busy.
-    fn ns_for_one_accept(&self) -> f64 {
-        self.busy_ns.max(1.0) / self.accepted.max(1e-3)
-    }
-
     /// What a client that comes now will wait to be accepted. It can't be longer than since the queue was last empty.
     fn delay_outside_ns(&self, now_ns: u64) -> f64 {
         let since_empty = now_ns.saturating_sub(self.emptied_ns) as f64;
         let Some(queue) = self.queue else { return since_empty };
         let correction = (PRIOR_MS + self.waited_ms) / (PRIOR_MS + self.expected_ms);
-        (f64::from(queue.length) * self.ns_for_one_accept() * correction).min(since_empty)
+        (f64::from(queue.length) * self.accept_ns * correction).min(since_empty)
     }
 
-    /// New connections of a turn at which those served cost least.
     fn batch(&self) -> f64 {
-        let served = (CROWD * self.overhead_cpu_ns / self.serving_cpu_ns.max(1.0)).sqrt();
-        (served * self.new).ceil().max(self.fair_share()).min(f64::from(u32::MAX))
-    }
-
-    fn fair_share(&self) -> f64 {
-        (self.worked / OLD_FOR_NEW).ceil().max(1.0)
+        self.cheapest.max(self.fair_share)
     }
 
     fn served_within(&self, ns: f64) -> f64 {
-        (ns / self.ns_for_one_turn()).max(1.0)
+        (ns / self.once_ns).max(1.0)
     }
 
-    fn work_at_most_ns(&self) -> f64 {
-        let shortest = self.batch() * self.ns_for_one_accept();
+    fn work_at_most_ns(&self, batch: f64) -> f64 {
+        let shortest = batch * self.accept_ns;
         let in_time = match self.queue {
             Some(queue) if !self.overloaded => {
-                f64::from(queue.limit.saturating_sub(queue.length)) / 2.0 * self.ns_for_one_accept()
+                f64::from(queue.limit.saturating_sub(queue.length)) / 2.0 * self.accept_ns
             }
             _ => TARGET_NS,
         };
         in_time.min(TARGET_NS).max(shortest).max(SHORTEST_WORK_NS)
     }
+}
+
+/// New connections of a turn at which those served cost least; times of the CPU in nanoseconds.
+fn cheapest(overhead: f64, serving: f64, new: f64) -> f64 {
+    let served = (CROWD * overhead / serving.max(1.0)).sqrt();
+    (served * new).ceil().min(f64::from(u32::MAX))
 }
 
 /// Moves an average towards a value.

@@ -35,6 +35,7 @@ pub struct AcceptPolicy {
     kind: Kind,
     next_sample_ns: u64,
     next_cost_ns: u64,
+    next_news_ns: u64,
 }
 
 #[derive(Debug)]
@@ -109,6 +110,9 @@ pub struct Thoughts {
 /// most: a thousandth of the time at the very worst.
 const SAMPLE_EVERY_NS: u64 = 10_000_000;
 
+/// Nobody looks more often than that.
+const NEWS_EVERY_NS: u64 = 4_000_000;
+
 impl AcceptPolicy {
     /// The policy that a setting asks for.
     pub fn new(limit: AcceptLimit) -> Self {
@@ -117,7 +121,7 @@ impl AcceptPolicy {
             AcceptLimit::Unlimited => Kind::Fixed(u32::MAX),
             AcceptLimit::Auto => Kind::Auto(Auto::default()),
         };
-        Self { kind, next_sample_ns: 0, next_cost_ns: 0 }
+        Self { kind, next_sample_ns: 0, next_cost_ns: 0, next_news_ns: 0 }
     }
 
     /// Whether anything depends on [`AcceptPolicy::turned`].
@@ -181,6 +185,16 @@ impl AcceptPolicy {
         if let Kind::Auto(auto) = &mut self.kind {
             auto.turned(now_ns, turn);
         }
+    }
+
+    /// What it thinks now, if people have not been told for a while.
+    #[inline]
+    pub fn news(&mut self, now_ns: u64) -> Option<Thoughts> {
+        let due = now_ns >= self.next_news_ns;
+        if due {
+            self.next_news_ns = now_ns.saturating_add(NEWS_EVERY_NS);
+        }
+        due.then(|| self.thoughts())
     }
 
     /// What it thinks now.

@@ -322,7 +322,9 @@ impl EventLoop {
         turn.left = self.work.len() as u32;
         turn.emptied = !self.ports.iter().any(|port| port.pending);
         self.accept_policy.turned(self.phase_began_ns, &turn);
-        self.service.counters.accept_policy(&self.accept_policy.thoughts());
+        if let Some(thoughts) = self.accept_policy.news(self.phase_began_ns) {
+            self.service.counters.accept_policy(&thoughts);
+        }
     }
 
     /// Lets every connection that can go on do so, or as many as there is time for.
@@ -361,7 +363,7 @@ impl EventLoop {
             let turn = if due { registered.conversation.timeout(&mut self.service) } else { None };
             match turn {
                 Some(turn) => self.settle(index, turn),
-                None => self.schedule(index, true),
+                None => registered.schedule(index, true, &mut self.timers, now),
             }
         }
     }
@@ -482,7 +484,9 @@ impl EventLoop {
         let registration = Registration::None;
         let due = !self.work_phase_skips_new;
         let index = self.connections.insert(Registered { conversation, registration, wake_up, due });
-        self.schedule(index, true);
+        if let Some(registered) = self.connections.get_mut(index) {
+            registered.schedule(index, true, &mut self.timers, wake_up);
+        }
         if self.work_phase_skips_new {
             self.settle(index, Turn::Blocked);
         } else {
@@ -504,7 +508,7 @@ impl EventLoop {
                         return self.close(index, true);
                     }
                 }
-                self.schedule(index, false);
+                registered.schedule(index, false, &mut self.timers, self.service.clock.tick);
             }
             Turn::Disk(job) => {
                 self.ask_helpers(index, *job);
@@ -514,27 +518,10 @@ impl EventLoop {
                 if !std::mem::replace(&mut registered.due, true) {
                     self.unfinished.push(index);
                 }
-                self.schedule(index, false);
+                registered.schedule(index, false, &mut self.timers, self.service.clock.tick);
             }
             Turn::Close => self.close(index, false),
             Turn::Reset => self.close(index, true),
-        }
-    }
-
-    /// Has the timer wheel look at a connection no later than its deadline. A wake-up that is too early does no harm
-    /// and costs nothing now; `anew`: there is none.
-    fn schedule(&mut self, index: u32, anew: bool) {
-        let Some(registered) = self.connections.get_mut(index) else { return };
-        let now = self.service.clock.tick;
-        if let Some(deadline) = registered.conversation.machine().deadline() {
-            if anew || !registered.wake_up.reached(deadline) {
-                registered.wake_up = deadline;
-                self.timers.schedule(index, deadline);
-            }
-        } else if anew {
-            // It waits for the server alone; ask again later.
-            registered.wake_up = now.after(100);
-            self.timers.schedule(index, registered.wake_up);
         }
     }
 
@@ -733,6 +720,23 @@ impl Drop for EventLoop {
         self.close_all();
         if let (Some(common), Some(descriptor)) = (&self.service.common, self.events.descriptor()) {
             common.leave(descriptor);
+        }
+    }
+}
+
+impl Registered {
+    /// Has the timer wheel look at it no later than its deadline. A wake-up that is too early does no harm and costs nothing
+    /// now; `anew`: there is none.
+    fn schedule(&mut self, index: u32, anew: bool, timers: &mut Timers, now: Tick) {
+        if let Some(deadline) = self.conversation.machine().deadline() {
+            if anew || !self.wake_up.reached(deadline) {
+                self.wake_up = deadline;
+                timers.schedule(index, deadline);
+            }
+        } else if anew {
+            // It waits for the server alone; ask again later.
+            self.wake_up = now.after(100);
+            timers.schedule(index, self.wake_up);
         }
     }
 }

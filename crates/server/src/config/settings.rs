@@ -426,7 +426,7 @@ impl Default for EventSettings {
         Self {
             mechanism: Events::Epoll,
             wake: Wake::All,
-            accept_limit: AcceptLimit::Unlimited,
+            accept_limit: AcceptLimit::Auto,
             work_phase_skips_new: false,
             quantum: 256 << 10,
             coalesce: Coalesce::Auto,

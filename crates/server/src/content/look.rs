@@ -358,8 +358,16 @@ impl Content {
         looked.0.push(Finding { path: look.path.as_ref().into(), coding: look.coding(), kept });
     }
 
-    /// Takes back what was kept for a request.
+    /// Takes back what was kept for a request; most needed nothing to be kept.
+    #[inline]
     pub fn unkeep(&mut self, looked: Looked) {
+        if !looked.is_empty() {
+            self.unkeep_all(looked);
+        }
+    }
+
+    #[cold]
+    fn unkeep_all(&mut self, looked: Looked) {
         for finding in looked.0 {
             if let Ok(Kept::Entry(pin)) = finding.kept {
                 self.table.unpin(pin);

@@ -38,7 +38,10 @@ fn whatever_is_wrong_with_usage_or_configuration_ends_with_2_and_prints_nothing(
         (&[], "Usage: sluice <COMMAND>"),
         (&["frobnicate"], "unrecognized subcommand 'frobnicate'"),
         (&["serve", "--frobnicate"], "unexpected argument '--frobnicate'"),
-        (&["serve", "--workers", "2"], "sluice: --workers '2': contradiction: sped is a single process"),
+        (
+            &["serve", "--architecture", "sped", "--workers", "2"],
+            "sluice: --workers '2': contradiction: sped is a single process",
+        ),
         (&["serve", "nowhere"], "sluice: DIR 'nowhere': cannot serve "),
         (&["check", "--config", "sluice.toml"], "sluice: sluice.toml:1:1: worker: unknown key"),
         (

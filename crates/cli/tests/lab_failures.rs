@@ -108,7 +108,8 @@ fn nobody_accepts() {
 #[test]
 fn a_server_is_killed() {
     let directory = tempfile::tempdir().expect("a directory");
-    fs::write(directory.path().join("big"), vec![b'x'; 4 << 20]).expect("a file");
+    // More than sockets hold, so that there is always one under way.
+    fs::write(directory.path().join("big"), vec![b'x'; 32 << 20]).expect("a file");
     let mut server = sluice(directory.path());
     let address = address_of(&mut server);
     let killer = thread::spawn(move || {

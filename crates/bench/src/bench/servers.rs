@@ -234,7 +234,7 @@ fn generated(directory: &Path, name: &str, text: &str) -> Result<PathBuf> {
 fn sluice_config(capacity: usize, defer_accept: bool) -> String {
     let tcp = if defer_accept { "\n[tcp]\ndefer_accept = \"5 s\"\n" } else { "" };
     format!(
-        "max_connections = {capacity}\naccess_log = \"off\"\n\n[timeouts]\nidle = \"1 h\"\nheader = \"1 h\"\nwrite = \"1 h\"\n{tcp}"
+        "architecture = \"sped\"\nmax_connections = {capacity}\naccess_log = \"off\"\n\n[timeouts]\nidle = \"1 h\"\nheader = \"1 h\"\nwrite = \"1 h\"\n{tcp}"
     )
 }
 

@@ -215,7 +215,7 @@ impl EventLoop {
         self.service.begin_turn();
         self.turn_began = self.service.clock.tick;
         let spent_ns = self.phase_ends(LoopPhase::GetEvents, self.service.clock.ns);
-        self.turn.busy_ns = if at_once { spent_ns } else { 0 };
+        self.turn = accept::Turn { busy_ns: if at_once { spent_ns } else { 0 }, ..accept::Turn::default() };
         self.cpu_ns = cpu_began_ns.map(|began_ns| (began_ns, sys::clock::thread_cpu_ns()));
         // Those that the last work phase did not come to are first.
         if self.work.is_empty() {
@@ -312,7 +312,7 @@ impl EventLoop {
 
     /// Tells the accept policy what came of the turn, and people what the policy thinks of it.
     fn tell_policy(&mut self) {
-        let mut turn = std::mem::take(&mut self.turn);
+        let mut turn = self.turn;
         if let Some((began_ns, got_events_ns)) = self.cpu_ns.take() {
             let overhead_ns = got_events_ns.saturating_sub(began_ns);
             let useful_ns = sys::clock::thread_cpu_ns().saturating_sub(got_events_ns);

@@ -12,6 +12,7 @@ use super::names::Named as _;
 use super::settings::{
     AcceptLimit, AccessLogSettings, AmpedSettings, Architecture, ConnectionSettings, CopiesBy, ErrorLog,
     EventSettings, Events, FileSettings, Limits, Mapping, PlacementSettings, Sends, Settings, Timeouts, Wake,
+    usable_cpus,
 };
 use super::typed::{Item, Table, Value};
 use crate::access_log::{Format, Target, WhenBehind};
@@ -54,7 +55,7 @@ fn top(mut keys: Keys<'_>, bases: &Bases) -> Settings {
     let mut settings = Settings {
         listen: keys.take_list("listen", default.listen, address(bases)),
         architecture,
-        workers: keys.take("workers", architecture.usual_workers(), keys::count(1..=1024)),
+        workers: keys.take_opt("workers", keys::count(1..=1024)).unwrap_or(0),
         send: keys.take("send", architecture.usual_sends(), keys::one_of),
         copies: keys.take_opt("copies", keys::count(1..=1024)).unwrap_or(0),
         copies_by: keys.take("copies_by", default.copies_by, keys::one_of),
@@ -74,8 +75,12 @@ fn top(mut keys: Keys<'_>, bases: &Bases) -> Settings {
         timeouts: timeouts(keys.table("timeouts")),
         files: files(&mut keys, default.files),
     };
+    let cpus = usable_cpus(settings.cpus.as_deref());
     if settings.copies == 0 {
-        settings.copies = usual_copies(&settings);
+        settings.copies = architecture.usual_copies(cpus);
+    }
+    if settings.workers == 0 {
+        settings.workers = architecture.usual_workers((cpus / settings.copies).max(1));
     }
     if let Some(max) = settings.connections.max
         && !architecture.is_event_driven()
@@ -87,15 +92,6 @@ fn top(mut keys: Keys<'_>, bases: &Bases) -> Settings {
     check_processes(&mut keys, &settings);
     keys.end();
     settings
-}
-
-/// One, but of `n-copy` one for each CPU.
-fn usual_copies(settings: &Settings) -> usize {
-    match (settings.architecture, &settings.cpus) {
-        (Architecture::NCopy, Some(cpus)) => cpus.len(),
-        (Architecture::NCopy, None) => sys::process::allowed_cpus().map_or(1, |cpus| cpus.len()),
-        _ => 1,
-    }
 }
 
 fn placement(mut keys: Keys<'_>) -> PlacementSettings {

@@ -128,9 +128,18 @@ impl Architecture {
         }
     }
 
-    /// How many workers there are if nothing is said.
-    pub(super) fn usual_workers(self) -> usize {
-        if self.is_event_driven() { 1 } else { 64 }
+    /// How many copies there are if nothing is said, on so many CPUs.
+    pub(super) fn usual_copies(self, cpus: usize) -> usize {
+        if self == Self::NCopy { cpus } else { 1 }
+    }
+
+    /// How many workers a copy has if nothing is said, and so many CPUs.
+    pub(super) fn usual_workers(self, cpus: usize) -> usize {
+        match self {
+            Self::Sped | Self::NCopy => 1,
+            Self::Symped | Self::SharedSymped | Self::Amped => cpus,
+            Self::Processes | Self::Threads => 64,
+        }
     }
 
     /// Whom a connection wakes if nothing is said.
@@ -360,13 +369,18 @@ pub struct AccessLogSettings {
     pub when_full: access_log::WhenBehind,
 }
 
+/// How many CPUs there are to run on, of these or of all.
+pub(super) fn usable_cpus(among: Option<&[usize]>) -> usize {
+    among.map_or_else(|| sys::process::allowed_cpus().map_or(1, |cpus| cpus.len()), <[usize]>::len)
+}
+
 impl Settings {
     /// The defaults, for the files below `root` (absolute).
     pub fn new(root: PathBuf) -> Self {
         Self {
             listen: vec![ListenAddress::Tcp((Ipv4Addr::LOCALHOST, 8080).into())],
-            architecture: Architecture::Sped,
-            workers: 1,
+            architecture: Architecture::Symped,
+            workers: Architecture::Symped.usual_workers(usable_cpus(None)),
             copies: 1,
             copies_by: CopiesBy::Reuseport,
             send: Sends::NonBlocking,

@@ -170,7 +170,7 @@ fn options_are_blamed_by_name() {
         "--events 'kqueue': allowed: epoll, epoll-level, poll, select"
     );
     assert_eq!(
-        told(&[("workers", &["4"])]),
+        told(&[("architecture", &["sped"]), ("workers", &["4"])]),
         "--workers '4': contradiction: sped is a single process; allowed with it: 1"
     );
     assert_eq!(
@@ -235,7 +235,7 @@ fn what_is_wrong_is_told() {
             "1 addresses can't be dealt out evenly to 2 workers",
         ),
         ("architecture = 'n-copy'\nworkers = 2", "n-copy is a single process"),
-        ("workers = 2", "1:11: workers = 2: contradiction: sped is a single process; allowed with it: 1"),
+        ("workers = 2\narchitecture = 'sped'", "1:11: workers = 2: contradiction: sped is a single process"),
         ("workers = 0", "allowed: a whole number from 1 to 1024"),
         ("workers = -1", "workers = -1: allowed: a whole number"),
         ("cpus = '0-'", "cpus = '0-': not a list of CPUs"),
@@ -321,6 +321,11 @@ fn what_is_wrong_is_told() {
 #[test]
 fn what_is_not_said_follows_from_the_architecture() {
     let settings = |toml: &str| load(&format!("root = 'www'\n{toml}")).expect("settings");
+    let cpus = sys::process::allowed_cpus().expect("CPUs").len();
+    assert_eq!(settings("").workers, cpus);
+    assert_eq!(settings("cpus = '{cpu}'").workers, 1);
+    assert_eq!(settings("copies = 1024\narchitecture = 'amped'").workers, 1);
+    assert_eq!(settings("architecture = 'n-copy'").copies, cpus);
     let sped = settings("architecture = 'sped'\nmax_connections = 10");
     assert_eq!((sped.workers, sped.send), (1, Sends::NonBlocking));
     let processes = settings("architecture = 'processes'");

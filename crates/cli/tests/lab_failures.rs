@@ -120,7 +120,7 @@ fn a_server_is_killed() {
         server.wait().expect("a server");
     });
     let target = format!("--target=http://{address}/big");
-    let results = load(&[&target, "--connections=8", "--duration=2500ms", "--timeout=5s"]);
+    let results = load(&[&target, "--connections=4", "--duration=2500ms", "--timeout=5s"]);
     killer.join().expect("the killer");
     let found = outcomes(&results);
     assert!(found.get("reply").is_some_and(|count| *count > 0), "{found:?}");

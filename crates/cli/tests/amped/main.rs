@@ -38,11 +38,14 @@ const TESTS: &[Test] = tests![
 ];
 
 const VARIANTS: &[Variant] = &[
-    Variant { name: "epoll", options: &["--architecture=amped", "--events=epoll"] },
-    Variant { name: "epoll_level", options: &["--architecture=amped", "--events=epoll-level"] },
-    Variant { name: "poll", options: &["--architecture=amped", "--events=poll"] },
-    Variant { name: "select", options: &["--architecture=amped", "--events=select"] },
-    Variant { name: "blocking", options: &["--architecture=amped", "--send=blocking"] },
+    Variant { name: "epoll", options: &["--architecture=amped", "--workers=1", "--events=epoll"] },
+    Variant {
+        name: "epoll_level",
+        options: &["--architecture=amped", "--workers=1", "--events=epoll-level"],
+    },
+    Variant { name: "poll", options: &["--architecture=amped", "--workers=1", "--events=poll"] },
+    Variant { name: "select", options: &["--architecture=amped", "--workers=1", "--events=select"] },
+    Variant { name: "blocking", options: &["--architecture=amped", "--workers=1", "--send=blocking"] },
 ];
 
 fn main() -> ExitCode {

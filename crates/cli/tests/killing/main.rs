@@ -210,12 +210,15 @@ fn all_workers_at_once(variant: &Variant) {
 fn workers_just_started(variant: &Variant) {
     let server = Server::start(variant);
     assert_eq!(server.get("/hello.txt").text(), HELLO);
+    let mut dead = Vec::new();
     for _ in 0..8 {
         let workers = server.workers();
         workers.iter().copied().for_each(kill);
         soon("all workers are back", Instant::now(), || workers_are_back(&server, &workers));
+        dead.extend(workers);
     }
     assert_eq!(server.get("/hello.txt").text(), HELLO);
+    eventually("the dead have been reaped", || dead.iter().all(|&pid| state(pid) != Some('Z')));
 }
 
 /// The child that is no worker. It is not looked into: that would keep the kernel from doing away with it when it is killed.

@@ -63,7 +63,7 @@ pub const VARIANTS: &[Variant] = &[
     Variant { name: "processes", options: &["--architecture=processes", "--workers=20"] },
     Variant { name: "threads", options: &["--architecture=threads", "--workers=20"] },
     Variant { name: "amped_epoll", options: &["--architecture=amped", "--workers=2", "--events=epoll"] },
-    Variant { name: "amped_poll", options: &["--architecture=amped", "--events=poll"] },
+    Variant { name: "amped_poll", options: &["--architecture=amped", "--workers=1", "--events=poll"] },
     Variant { name: "amped_blocking", options: &["--architecture=amped", "--workers=2", "--send=blocking"] },
     Variant { name: "sped_select", options: &["--architecture=sped", "--events=select"] },
 ];

@@ -82,10 +82,8 @@ fn top(mut keys: Keys<'_>, bases: &Bases) -> Settings {
     if settings.workers == 0 {
         settings.workers = architecture.usual_workers((cpus / settings.copies).max(1));
     }
-    if let Some(max) = settings.connections.max
-        && !architecture.is_event_driven()
-    {
-        // A worker has one connection.
+    if let Some(max) = settings.connections.max {
+        // A worker has at least one.
         settings.workers = settings.workers.min(max.get().div_ceil(settings.copies));
     }
     check(&mut keys, &settings);
@@ -273,7 +271,7 @@ fn check_processes(keys: &mut Keys<'_>, settings: &Settings) {
 fn check_pool(keys: &mut Keys<'_>, settings: &Settings) {
     let name = settings.architecture.name();
     if keys.has("events") {
-        let why = format!("contradiction: {name} has no event loop; leave this out, or choose sped");
+        let why = format!("contradiction: {name} has no event loop; leave this out, or choose symped");
         keys.problem("events", why);
     }
     if settings.event.wake == Wake::ReAdding {

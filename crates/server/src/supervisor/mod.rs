@@ -228,6 +228,8 @@ struct Supervisor {
 impl Supervisor {
     /// Waits for signals and acts on them, until the last worker has ended.
     fn supervise(mut self, signals: &SignalSet) -> Result<(), RunError> {
+        // The program before may have taken notice of ends that this one has to hear of.
+        self.note_ends()?;
         loop {
             let due = [
                 self.workers.restart_due(),

@@ -30,8 +30,8 @@ impl Remains {
         self.children.first().map(|&(_, due)| due)
     }
 
-    /// Reaps those that are due, and takes in what has ended and was nobody's: not one of `children`, who are taken notice of
-    /// elsewhere. wait(2).
+    /// Reaps those that are due; and orphans, which a container's first process gets: not one of `children`, who are taken notice
+    /// of elsewhere. wait(2).
     pub(super) fn clear_away(&mut self, children: &[u32]) -> io::Result<()> {
         let now = Instant::now();
         let due = self.children.partition_point(|&(_, due)| due <= now);
@@ -40,12 +40,12 @@ impl Remains {
                 self.add(pid);
             }
         }
-        // The kernel tells the first alone, so that another is found as soon as those before it are gone.
-        if let Some(first) = process::any_ended()?
+        // The kernel tells the first alone: others are found when those of ours before them are gone.
+        while let Some(first) = process::any_ended()?
             && !children.contains(&first)
             && self.pids().all(|pid| pid != first)
         {
-            self.add(first);
+            process::reap(first)?;
         }
         Ok(())
     }

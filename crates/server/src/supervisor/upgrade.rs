@@ -36,7 +36,7 @@ pub(super) struct Estate {
     /// Of each copy.
     pub(super) listeners: Vec<Listeners>,
     pub(super) endpoint: Option<Endpoint>,
-    /// Workers that run.
+    /// Its children: workers that run, and whatever is still to be reaped.
     pub(super) workers: Vec<u32>,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Workers {
     serving: Vec<Place>,
     /// Those that finish what they began before a reload.
     retired: Vec<Place>,
-    /// Those that another program forked before it became this one. They can only be sent signals.
+    /// Those that another program forked before it became this one, be they on their way out. They can only be sent signals.
     adopted: Vec<u32>,
     /// What workers that are gone have counted.
     past: &'static Counters,

@@ -95,9 +95,39 @@ macro_rules! tests {
 }
 pub(crate) use tests;
 
-/// Runs the tests of each topic for every variant, as the command line asks.
+/// Runs the tests of each topic for every variant, as the command line asks. With `SLUICE_VARIANTS=all` in the environment, for all
+/// architectures with all event mechanisms and both ways to send, which takes three times as long.
 pub fn run(topics: &[(&'static str, &'static [Test])]) -> ExitCode {
-    run_for(VARIANTS, topics)
+    match std::env::var("SLUICE_VARIANTS").as_deref() {
+        Ok("all") => run_for(&all(), topics),
+        _ => run_for(VARIANTS, topics),
+    }
+}
+
+/// Whatever there is to choose, in all combinations. Names and options stay for the life of the process.
+fn all() -> Vec<Variant> {
+    const EVENT_DRIVEN: [&[&str]; 5] = [
+        &["--architecture=sped"],
+        &["--architecture=symped", "--workers=2"],
+        &["--architecture=shared-symped", "--workers=2"],
+        &["--architecture=n-copy", "--copies=2"],
+        &["--architecture=amped", "--workers=2"],
+    ];
+    let mut variants = Vec::new();
+    for architecture in EVENT_DRIVEN {
+        for events in ["epoll", "epoll-level", "poll", "select"] {
+            for send in ["non-blocking", "blocking"] {
+                let (_, name) = architecture[0].split_once('=').expect("a name");
+                let name = format!("{name}_{events}_{send}").replace('-', "_");
+                let chosen =
+                    [format!("--events={events}"), format!("--send={send}")].map(|option| &*option.leak());
+                variants
+                    .push(Variant { name: name.leak(), options: [architecture, &chosen].concat().leak() });
+            }
+        }
+    }
+    variants.extend(VARIANTS.iter().filter(|variant| variant.serves_one_at_a_time()));
+    variants
 }
 
 /// The same for other variants than all.

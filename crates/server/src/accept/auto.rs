@@ -60,8 +60,8 @@ pub struct Auto {
     busy_ns: f64,
     accepted: f64,
     worked: f64,
-    /// What follows from them: *c*, the time that serving once takes; the time from one accept to the next while the server is busy;
-    /// and what may be accepted whatever else there is to do.
+    /// What follows from them, kept because each turn asks several times: *c*, the time that serving once takes; the time from one
+    /// accept to the next while the server is busy; and what may be accepted whatever else there is to do.
     once_ns: f64,
     accept_ns: f64,
     fair_share: f64,
@@ -229,6 +229,7 @@ impl Auto {
         (f64::from(queue.length) * self.accept_ns * correction).min(since_empty)
     }
 
+    /// New connections of a turn that are never too many.
     fn batch(&self) -> f64 {
         self.cheapest.max(self.fair_share)
     }

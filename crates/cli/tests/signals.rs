@@ -5,19 +5,21 @@ mod support;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 use support::client::{Broken, Client, one, request};
-use support::server::{Server, Setup, parse_address};
+use support::server::{Server, Setup, children, parse_address};
 use support::site::{HELLO, LARGE, large, pattern};
 use support::variant::{Test, Variant, tests};
-use support::{eventually, sleep_ms};
+use support::{PATIENCE, eventually, sleep_ms};
 
 const TESTS: &[Test] = tests![
     idle_server_ends_at_once,
@@ -28,10 +30,18 @@ const TESTS: &[Test] = tests![
     drain_finishes_requests_that_arrive,
     drain_has_an_end,
     second_signal_stops_at_once,
+    signals_again_do_not_put_off_the_end,
+    signals_to_workers_change_nothing,
+    signals_to_the_status_process_change_nothing,
+    a_listener_handed_over_serves_a_successor,
+    a_successor_can_start_when_the_supervisor_was_killed,
+    nobody_gains_privileges,
     reload,
     reload_of_what_is_wrong,
     reload_keeps_connections,
     reload_of_listeners,
+    reload_that_finds_no_process,
+    reload_of_the_bound_on_connections,
     upgrade,
     upgrade_to_what_does_not_work,
     nobody_reads_what_it_says,
@@ -245,6 +255,139 @@ fn second_signal_stops_at_once(variant: &Variant) {
     assert_eq!(code, Some(0));
 }
 
+/// However often it is told, a drain ends when its time is over.
+fn signals_again_do_not_put_off_the_end(variant: &Variant) {
+    let (mut server, _slow) = with_a_slow_client(variant, "drain_timeout = \"300 ms\"");
+    // A worker that does not hear is killed in the end.
+    for pid in server.workers() {
+        kill_process(Pid::from_raw(pid as i32).expect("a process"), Signal::STOP)
+            .expect("the worker is there");
+    }
+    server.signal(Signal::TERM);
+    eventually("the server has ended", || {
+        if !server.has_ended() {
+            server.signal(Signal::TERM);
+            sleep_ms(100);
+        }
+        server.has_ended()
+    });
+    assert_eq!(server.exit_code(), Some(1));
+}
+
+/// A worker ends when the supervisor says so; else its place would be empty, and what it shares with others disturbed.
+fn signals_to_workers_change_nothing(variant: &Variant) {
+    let server = Server::start(variant);
+    let workers = server.workers();
+    let mut client = server.connect();
+    assert_eq!(client.get("/hello.txt").text(), HELLO);
+    for signal in [Signal::TERM, Signal::USR2, Signal::HUP, Signal::INT] {
+        for &pid in &workers {
+            kill_process(Pid::from_raw(pid as i32).expect("a process"), signal).expect("the worker is there");
+        }
+        sleep_ms(200);
+        for _ in 0..10 {
+            assert_eq!(server.get("/hello.txt").text(), HELLO, "after {signal:?}");
+        }
+    }
+    assert_eq!(client.get("/hello.txt").text(), HELLO);
+    assert_eq!(server.workers(), workers);
+    server.wait_for_line(|line| line.contains("a signal to a worker changes nothing"));
+}
+
+fn signals_to_the_status_process_change_nothing(variant: &Variant) {
+    let server = Server::start(variant);
+    let workers = server.workers();
+    let status =
+        children(server.pid()).into_iter().find(|pid| !workers.contains(pid)).expect("a status process");
+    for signal in [Signal::TERM, Signal::USR2] {
+        kill_process(Pid::from_raw(status as i32).expect("a process"), signal).expect("it is there");
+        sleep_ms(100);
+        assert_eq!(server.status_page("/health"), (200, "ok\n".to_owned()));
+    }
+}
+
+/// The shell that starts a server as systemd does: what it has as standard input is handed over as descriptor 3.
+fn handing_over(setup: &Setup, listener: &TcpListener) -> Command {
+    let usual = setup.command();
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\" 3<&0 0</dev/null"]);
+    command.arg(usual.get_program()).args(usual.get_args());
+    let listener = listener.try_clone().expect("a descriptor");
+    command.stdin(Stdio::from(OwnedFd::from(listener))).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// As with a socket unit of systemd's: the socket outlives the service, and clients that come meanwhile wait.
+fn a_listener_handed_over_serves_a_successor(variant: &Variant) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    for _ in 0..2 {
+        let setup = Setup::new(variant);
+        let command = handing_over(&setup, &listener);
+        let mut server = setup.start_as(command);
+        let (address, stop) = (server.address, Arc::new(AtomicBool::new(false)));
+        let stopped = Arc::clone(&stop);
+        // Whoever comes to the one is served, be it by the next.
+        let newcomers = thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                let stream = TcpStream::connect_timeout(&address, PATIENCE).expect("somebody listens");
+                let mut client = Client::over(stream);
+                client.ask("GET", "/hello.txt", &[("Connection", "close")]);
+                assert_eq!(client.reply().text(), HELLO);
+            }
+        });
+        sleep_ms(100);
+        server.signal(Signal::TERM);
+        assert_eq!(server.exit_code(), Some(0));
+        let setup = Setup::new(variant);
+        let command = handing_over(&setup, &listener);
+        let server = setup.start_as(command);
+        sleep_ms(100);
+        stop.store(true, Ordering::Relaxed);
+        newcomers.join().expect("everybody is served");
+        drop(server);
+    }
+}
+
+/// Orphans free the addresses at once, those for status requests too, and see their clients to the end.
+fn a_successor_can_start_when_the_supervisor_was_killed(variant: &Variant) {
+    let (server, mut slow) = with_a_slow_client(variant, "");
+    let setup = Setup::new(variant)
+        .argument(format!("--listen={}", server.address))
+        .argument(format!("--status=unix:{}", server.directory().join("status").display()));
+    server.signal(Signal::KILL);
+    let mut successor = None;
+    eventually("a successor listens", || {
+        let mut child = setup.command().spawn().expect("sluice starts");
+        let mut said = String::new();
+        let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        stderr.read_line(&mut said).expect("it says something");
+        if said.starts_with("listening on ") {
+            successor = Some((child, stderr));
+            return true;
+        }
+        assert_eq!(child.wait().expect("a child can be waited for").code(), Some(1), "{said}");
+        false
+    });
+    let (mut child, _stderr) = successor.expect("a successor");
+    for _ in 0..20 {
+        assert_eq!(one(server.address, request("GET", "/hello.txt", &[])).text(), HELLO);
+    }
+    assert!(slow.reply().body == pattern(6, BIG), "an orphan's client gets its reply");
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("the successor is there");
+    assert_eq!(child.wait().expect("a child can be waited for").code(), Some(0));
+}
+
+/// Programs that a worker could be made to execute have no more privileges than it has.
+fn nobody_gains_privileges(variant: &Variant) {
+    let server = Server::start(variant);
+    for pid in children(server.pid()) {
+        eventually("it has forgone new privileges", || {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            status.lines().any(|line| line == "NoNewPrivs:\t1")
+        });
+    }
+}
+
 fn reload(variant: &Variant) {
     let server = Server::start(variant);
     assert!(server.get("/bare/").status >= 400);
@@ -320,6 +463,84 @@ fn reload_of_listeners(variant: &Variant) {
     eventually("the first address is closed", || TcpStream::connect(first).is_err());
     assert_eq!(one(second, request("GET", "/hello.txt", &[])).text(), HELLO);
     assert_eq!(old.get("/hello.txt").text(), HELLO);
+}
+
+/// What counts against a user's limit of processes.
+fn threads_of(user: u32) -> u64 {
+    let processes = fs::read_dir("/proc").expect("processes").flatten();
+    let own = processes.filter(|process| process.metadata().is_ok_and(|process| process.uid() == user));
+    own.map(|process| fs::read_dir(process.path().join("task")).map_or(0, Iterator::count) as u64).sum()
+}
+
+/// One that nobody else is, be it in this process or in another of these tests.
+fn a_user() -> u32 {
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    100_000 + std::process::id() % 100_000 * 100 + GIVEN.fetch_add(1, Ordering::Relaxed)
+}
+
+/// An address that is to go stays when the workers that would do without it can't be had, and answers as before.
+fn reload_that_finds_no_process(variant: &Variant) {
+    let (first, second) = (free_address(), free_address());
+    let setup = Setup::new(variant).config(&format!("listen = [\"{first}\", \"{second}\"]"));
+    // Root has no limit of processes, and other users' limits count all of theirs.
+    let root = rustix::process::getuid().is_root();
+    let user = if root { a_user() } else { rustix::process::getuid().as_raw() };
+    let mut command = setup.command();
+    if root {
+        // Some kernels take filters of sockets from those alone who administrate the network.
+        let (usual, capability) = (command, ["--inh-caps=+net_admin", "--ambient-caps=+net_admin"]);
+        command = Command::new("setpriv");
+        command.arg(format!("--reuid={user}")).arg("--clear-groups").args(capability);
+        command.arg(usual.get_program()).args(usual.get_args()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        chown(setup.directory(), Some(user), None).expect("root may");
+    }
+    let mut server = setup.start_as(command);
+    let allow = |processes: u64| {
+        let (pid, limit) = (format!("--pid={}", server.pid()), format!("--nproc={processes}:"));
+        let status = Command::new("prlimit").args([pid, limit]).uid(user).status().expect("prlimit runs");
+        assert!(status.success(), "a user may lower the limit of a process of their own");
+    };
+    // All but one of the workers can be had.
+    allow(threads_of(user) + server.workers().len() as u64 - 1);
+    server.rewrite_config(&format!("listen = \"{second}\""));
+    server.signal(Signal::HUP);
+    server.wait_for_line(|line| line.contains("not reloaded: cannot start a worker"));
+    sleep_ms(300);
+    allow(threads_of(user) + 1000);
+    let answers = |address| one(address, request("GET", "/hello.txt", &[])).text() == HELLO;
+    assert!(answers(first) && answers(second));
+    server.rewrite_config(&format!("listen = [\"{first}\", \"{second}\"]\nlisting = true"));
+    server.signal(Signal::HUP);
+    server.wait_for_line(|line| line.contains("settings reloaded"));
+    for _ in 0..20 {
+        assert!(answers(first) && answers(second));
+    }
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit_code(), Some(0));
+}
+
+/// Those that are on their way out take no more clients than they may have.
+fn reload_of_the_bound_on_connections(variant: &Variant) {
+    if variant.serves_one_at_a_time() {
+        // They have no more clients than workers in any case.
+        return;
+    }
+    let (server, _busy) = with_a_slow_client(variant, "max_connections = 4");
+    let address = server.address;
+    let _others: Vec<Client> = (0..40)
+        .map(|_| {
+            let mut client = Client::connect_narrow(address);
+            client.ask("GET", "/big.bin", &[]);
+            client
+        })
+        .collect();
+    server.rewrite_config("max_connections = 2");
+    server.signal(Signal::HUP);
+    server.wait_for_line(|line| line.contains("settings reloaded"));
+    sleep_ms(300);
+    let open = server.count("connections_opened") - server.count("connections_closed");
+    // Of either generation, and what the number does not divide evenly by workers.
+    assert!(open <= 4 + 2 + 4, "{open} connections");
 }
 
 /// A server that runs from a file of its own, which can be replaced.

@@ -2,10 +2,13 @@
 //!
 //! A few words of shared memory, which the supervisor writes and the worker reads, and an eventfd that any loop can wait
 //! for beside its sockets. A worker whose supervisor is gone drains by itself.
+//!
+//! A supervisor that has become another program does not have these words, and sends signals instead. Before, it says so
+//! here: signals from anybody else are not orders, and a worker that followed one would leave its place empty.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use sys::process;
@@ -14,6 +17,7 @@ use sys::signal::{self, Signal};
 use sys::wake::Wake;
 
 use crate::crew::Crew;
+use crate::status::Endpoint;
 
 /// The supervisor's end and the worker's end are the same object, made before the fork.
 #[derive(Debug)]
@@ -21,6 +25,10 @@ pub struct Control {
     words: Shared<Words>,
     wake: Wake,
     supervisor: u32,
+    /// The phase that the worker moved on to without having been asked in the words. Of its process alone.
+    by_itself: AtomicU8,
+    /// What the supervisor listens at for status requests, where its descriptors are the worker's as well.
+    endpoint: OnceLock<Arc<Endpoint>>,
     /// Those of the other workers at the same listeners.
     others: OnceLock<Vec<Weak<Control>>>,
     crew: Crew,
@@ -31,6 +39,8 @@ sys::shareable! {
     #[derive(Debug)]
     struct Words {
         phase: AtomicU8,
+        /// The supervisor has become another program, or is about to.
+        by_signals: AtomicBool,
         reopenings: AtomicU32,
         /// How much of its listeners the worker has let go of; see [`LetGo`].
         let_go: AtomicU8,
@@ -80,8 +90,16 @@ impl Control {
     ///
     /// As of [`new`](Self::new).
     pub fn of(crew: Crew, number: usize) -> io::Result<Self> {
-        let (words, wake, others) = (Shared::new()?, Wake::new()?, OnceLock::new());
-        Ok(Self { words, wake, supervisor: std::process::id(), others, crew, number })
+        Ok(Self {
+            words: Shared::new()?,
+            wake: Wake::new()?,
+            supervisor: std::process::id(),
+            by_itself: AtomicU8::new(Phase::Run as u8),
+            endpoint: OnceLock::new(),
+            others: OnceLock::new(),
+            crew,
+            number,
+        })
     }
 
     /// The worker's crew, and its number there.
@@ -108,9 +126,14 @@ impl Control {
         self.wake();
     }
 
-    /// The phase asked for.
+    /// Has orders come by signals from now on, or by these words again.
+    pub fn speak_by_signals(&self, by_signals: bool) {
+        self.words.by_signals.store(by_signals, Ordering::Release);
+    }
+
+    /// The phase that the worker is to be in. In the supervisor, the one that it has asked for.
     pub fn phase(&self) -> Phase {
-        match self.words.phase.load(Ordering::Acquire) {
+        match self.words.phase.load(Ordering::Acquire).max(self.by_itself.load(Ordering::Acquire)) {
             0 => Phase::Run,
             1 => Phase::Retire,
             2 => Phase::Drain,
@@ -127,6 +150,13 @@ impl Control {
     /// How often that was asked for.
     pub fn reopenings(&self) -> u32 {
         self.words.reopenings.load(Ordering::Acquire)
+    }
+
+    /// Before the fork of a worker that has its descriptors in common with the supervisor: what an orphan is to free for a
+    /// successor.
+    pub fn bequeath(&self, endpoint: &Arc<Endpoint>) {
+        // It is the same for each process of this worker.
+        let _ = self.endpoint.set(Arc::clone(endpoint));
     }
 
     /// Before the fork: whom [`call_others`](Self::call_others) calls.
@@ -186,14 +216,32 @@ impl Control {
     }
 
     /// In a worker: forgets wake-ups so far, and notices the end of the supervisor, or a signal from one that has become
-    /// another program and does not have these words. Look at everything else after this, not before.
+    /// another program. Look at everything else after this, not before.
     pub fn heed(&self) {
         let _ = self.wake.clear();
-        if self.is_orphaned() || signal::has_arrived(Signal::Terminate) {
-            self.words.phase.fetch_max(Phase::Drain as u8, Ordering::Release);
-        } else if signal::has_arrived(Signal::User2) {
-            self.words.phase.fetch_max(Phase::Retire as u8, Ordering::Release);
+        let (terminated, told_to_retire) =
+            (signal::take_arrived(Signal::Terminate), signal::take_arrived(Signal::User2));
+        if self.is_orphaned() {
+            self.go_on_to(Phase::Drain);
+            if let Some(endpoint) = self.endpoint.get() {
+                endpoint.stop_listening();
+            }
+        } else if !self.words.by_signals.load(Ordering::Acquire) {
+            if terminated || told_to_retire {
+                let supervisor = self.supervisor;
+                tracing::info!(
+                    "a signal to a worker changes nothing: send it to the supervisor ({supervisor})"
+                );
+            }
+        } else if terminated {
+            self.go_on_to(Phase::Drain);
+        } else if told_to_retire {
+            self.go_on_to(Phase::Retire);
         }
+    }
+
+    fn go_on_to(&self, phase: Phase) {
+        self.by_itself.fetch_max(phase as u8, Ordering::Release);
     }
 
     /// In a worker: whether the supervisor is gone.

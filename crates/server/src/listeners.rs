@@ -2,6 +2,10 @@
 //!
 //! Each copy of the server has its own; the [`plan`] says which. Where copies share an address, a member of an
 //! `SO_REUSEPORT` group is opened for each, and the kernel decides whose accept queue a connection enters.
+//!
+//! What is set on a socket holds for all who have it open, and outlives who set it. So new handshakes are refused by those only
+//! who know that nobody is to accept there any more: the supervisor, at the end of the server or where an address goes, and
+//! workers whose supervisor is gone. On a socket that was handed over, which somebody else goes on with, nobody does.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -113,6 +117,48 @@ impl Listener {
     pub fn adopt(socket: OwnedFd, asked: Option<ListenAddress>) -> io::Result<Self> {
         let address = local_address(&socket)?;
         Ok(Self { socket, owner: std::process::id(), asked, address })
+    }
+
+    /// Whether it is this server's alone: one that was handed over is still open in whoever did, and in a successor perhaps.
+    pub fn is_ours(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// Has clients that begin to connect try again, and not be reset when it is closed; see
+    /// [`socket::refuse_new_handshakes`]. For all who have it open, if it is this server's alone, and until it is closed or
+    /// [`answer_new_handshakes`](Self::answer_new_handshakes) is called.
+    pub fn refuse_new_handshakes(&self) {
+        // Unix sockets have no handshake.
+        if self.is_ours()
+            && matches!(self.address, ListenAddress::Tcp(_))
+            && let Err(error) = socket::refuse_new_handshakes(self)
+        {
+            tracing::warn!("clients may be reset when {} is closed: {error}", self.address);
+        }
+    }
+
+    /// Takes that back.
+    pub fn answer_new_handshakes(&self) {
+        if let ListenAddress::Tcp(_) = self.address
+            && let Err(error) = socket::answer_new_handshakes(self)
+        {
+            tracing::error!("{} may be deaf: {error}", self.address);
+        }
+    }
+
+    /// Whether one that retires is to be closed: it was `waited` for handshakes under way, and its queue is `empty`. What was
+    /// handed over may never be empty, and whoever is in its queue is not lost with this process.
+    pub fn is_over(&self, waited: bool, empty: bool) -> bool {
+        if self.is_ours() { waited && empty } else { waited || empty }
+    }
+
+    /// In a worker whose supervisor is gone: leaves the address to a successor, whoever of the others still has this open.
+    /// Call it when the queue is empty and no new handshakes are answered.
+    pub fn stop_listening(&self) {
+        if self.is_ours() {
+            // One that has stopped already says that it is not connected.
+            let _ = socket::stop_listening(self);
+        }
     }
 
     /// Closes it in this process, whoever still holds it here. A worker came with copies of all that the supervisor holds.

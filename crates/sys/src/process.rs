@@ -323,6 +323,12 @@ pub fn signal_at_end_of_parent(signal: crate::signal::Signal) -> io::Result<()> 
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal.number()) })
 }
 
+/// Has no program that this process or its children execute from now on have more privileges than it has itself: set-user-ID
+/// bits and file capabilities count for nothing. It can't be taken back. prctl(2), `PR_SET_NO_NEW_PRIVS`.
+pub fn forgo_new_privileges() -> io::Result<()> {
+    Ok(rustix::thread::set_no_new_privs(true)?)
+}
+
 /// The id of the parent. getppid(2).
 pub fn parent() -> u32 {
     std::os::unix::process::parent_id()

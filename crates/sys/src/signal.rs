@@ -152,7 +152,7 @@ pub fn notice_children() -> io::Result<()> {
 }
 
 /// Wakes `wake` whenever one of `signals` arrives from now on, and lets them through to the calling thread; which came is
-/// told by [`has_arrived`]. sigaction(2).
+/// told by [`take_arrived`]. sigaction(2).
 ///
 /// There is one wake-up of this kind in a process; that of the last call holds.
 pub fn wake_on(signals: &[Signal], wake: &'static Wake) -> io::Result<()> {
@@ -167,9 +167,10 @@ pub fn wake_on(signals: &[Signal], wake: &'static Wake) -> io::Result<()> {
     SignalSet::new(signals).unblock()
 }
 
-/// Whether a signal that [`wake_on`] was told of has come since this process began.
-pub fn has_arrived(signal: Signal) -> bool {
-    ARRIVED.load(Ordering::Acquire) & (1 << signal.number()) != 0
+/// Whether a signal that [`wake_on`] was told of has come since this was last asked.
+pub fn take_arrived(signal: Signal) -> bool {
+    let bit = 1 << signal.number();
+    ARRIVED.fetch_and(!bit, Ordering::AcqRel) & bit != 0
 }
 
 static WOKEN: AtomicI32 = AtomicI32::new(-1);
@@ -229,7 +230,7 @@ mod tests {
         assert!(!wake.clear().unwrap());
         wake_on(&[Signal::User2], wake).unwrap();
         assert!(wake.clear().unwrap(), "one that was pending");
-        assert!(has_arrived(Signal::User2) && !has_arrived(Signal::Hangup));
+        assert!(take_arrived(Signal::User2) && !take_arrived(Signal::User2) && !take_arrived(Signal::Hangup));
         raise(Signal::User2);
         assert!(wake.clear().unwrap());
     }

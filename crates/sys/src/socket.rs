@@ -398,6 +398,10 @@ pub const MAX_STEERED_CPUS: usize = 2_000;
 /// The means is a classic BPF program (`SO_ATTACH_FILTER`, socket(7)) that drops segments with SYN set. It sees them
 /// from the TCP header on, the flags in byte 13 (RFC 9293, 3.1). Connections accepted later inherit it, and do not
 /// receive such segments.
+///
+/// The program sits on the socket, not on the descriptor: it holds for every process that has the socket open, and after the
+/// end of the one that called this, until the socket is closed or [`answer_new_handshakes`] is called. So it is for those
+/// alone who know that nobody is to accept from this socket any more.
 pub fn refuse_new_handshakes(listener: impl AsFd) -> io::Result<()> {
     const FLAGS_AT: u32 = 13;
     const SYN: u32 = 0x02;
@@ -409,6 +413,20 @@ pub fn refuse_new_handshakes(listener: impl AsFd) -> io::Result<()> {
     ];
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     set_option(listener, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// Takes back [`refuse_new_handshakes`]. On a socket that has refused none it does nothing. `SO_DETACH_FILTER`, socket(7).
+pub fn answer_new_handshakes(listener: impl AsFd) -> io::Result<()> {
+    match set_option(listener, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        done => done,
+    }
+}
+
+/// Has a socket listen no more, whoever else has it open: its address is free for others, who are refused if they connect
+/// meanwhile, and those who wait in its accept queue are reset. shutdown(2).
+pub fn stop_listening(listener: impl AsFd) -> io::Result<()> {
+    Ok(net::shutdown(listener, Shutdown::Read)?)
 }
 
 fn instruction(code: u32, operand: u32, if_true: u8, if_false: u8) -> libc::sock_filter {
@@ -782,6 +800,37 @@ mod tests {
             queued.read_to_string(&mut reply).unwrap();
             assert_eq!(reply, "reply and more");
         }
+    }
+
+    #[test]
+    fn refusing_holds_until_it_is_taken_back() {
+        let (listener, address) = listen(ListenOptions::default());
+        answer_new_handshakes(&listener).expect("there is nothing to take back");
+        let holder = listener.try_clone().unwrap();
+        refuse_new_handshakes(&listener).unwrap();
+        drop(listener);
+        assert!(!is_connected(&begin_connecting(address), 200), "who refused is gone, and it still holds");
+        answer_new_handshakes(&holder).unwrap();
+        assert!(is_connected(&begin_connecting(address), 200));
+    }
+
+    #[test]
+    fn what_listens_no_more_leaves_its_address_to_others() {
+        let (listener, address) = listen(ListenOptions::default());
+        let held_elsewhere = listener.try_clone().unwrap();
+        stop_listening(&listener).unwrap();
+        assert!(!is_connected(&begin_connecting(address), 200));
+        let successor = listen_tcp(address, &ListenOptions::default()).unwrap();
+        TcpStream::connect(address).unwrap();
+        assert!(accept(&successor).is_ok());
+        drop((listener, held_elsewhere));
+
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let listener = listen_unix(&path, None, 8).unwrap();
+        stop_listening(&listener).unwrap();
+        let _successor = listen_unix(&path, None, 8).expect("nobody listens there");
+        UnixStream::connect(&path).unwrap();
     }
 
     #[test]

@@ -90,7 +90,7 @@ struct Port {
     registration: Registration,
     /// It may have connections waiting.
     pending: bool,
-    /// It takes no new handshakes any more and is closed once it has been empty this long.
+    /// It answers no new handshakes any more, if it is this server's alone, and is closed once it is empty after this.
     retiring: Option<Tick>,
 }
 
@@ -437,8 +437,11 @@ impl EventLoop {
         for port in std::mem::take(&mut self.ports) {
             // Others have the same socket open, so closing it here would not end its registration.
             self.events.remove_if(port.listener.as_fd(), port.registration);
-            // From here on others are woken. For what came before, it may have been this process alone.
-            while let Ok((socket, peer)) = self.service.accept(&port.listener) {
+            // From here on others are woken. For what came before, it may have been this process alone; the supervisor wakes
+            // the others once more for what there is no room for.
+            while self.has_room()
+                && let Ok((socket, peer)) = self.service.accept(&port.listener)
+            {
                 self.service.counters.accept_phase(1);
                 self.open(socket, peer);
             }
@@ -448,14 +451,18 @@ impl EventLoop {
         self.say_close_from_now_on();
     }
 
-    /// Has the listeners refuse handshakes and accepts what is there.
+    /// Accepts what is there, the listeners answering no new handshakes any more.
     fn drain(&mut self) {
         let now = self.service.clock.tick;
         self.ending = Ending::Drain {
             idle_until: now.after(DRAIN_IDLE_TICKS),
             give_up: now.after(self.drain_timeout_ticks),
         };
+        let orphaned = self.control.is_orphaned();
         for port in &mut self.ports {
+            if orphaned {
+                port.listener.refuse_new_handshakes();
+            }
             port.retire(now);
         }
         self.say_close_from_now_on();
@@ -570,7 +577,8 @@ impl EventLoop {
 
     fn accept_failed(&mut self, at: usize, error: &io::Error) {
         match error.kind() {
-            io::ErrorKind::WouldBlock => self.ports[at].pending = false,
+            // The latter where an orphan beside this one has stopped it, which it does when the queue is empty.
+            io::ErrorKind::WouldBlock | io::ErrorKind::InvalidInput => self.ports[at].pending = false,
             _ if socket::is_exhaustion(error) => {
                 self.service.counters.error(Failure::AcceptExhausted);
                 self.gate.back_off(self.service.clock.tick);
@@ -665,10 +673,13 @@ impl EventLoop {
         let mut at = 0;
         while at < self.ports.len() {
             let port = &mut self.ports[at];
-            if port.retiring.is_some_and(|until| until.reached(now)) && !port.pending {
+            if port.is_over(now) {
                 // Tokens are places: the last listener moves to this one's place and is registered anew.
                 let gone = self.ports.swap_remove(at);
                 self.events.remove_if(gone.listener.as_fd(), gone.registration);
+                if self.control.is_orphaned() {
+                    gone.listener.stop_listening();
+                }
                 self.service.let_go_of_listener(&gone.listener);
                 if let Some(moved) = self.ports.get_mut(at) {
                     self.events.remove_if(moved.listener.as_fd(), moved.registration);
@@ -744,12 +755,14 @@ impl Registered {
 impl Port {
     fn retire(&mut self, now: Tick) {
         if self.retiring.is_none() {
-            // From here on a client's handshake is not answered, so that none is completed only to be reset. Unix
-            // sockets have no handshake and need no such thing.
-            let _ = socket::refuse_new_handshakes(&*self.listener);
             self.retiring = Some(now.after(RETIRE_TICKS));
             self.pending = true;
         }
+    }
+
+    /// Whether it retires and is to be closed now.
+    fn is_over(&self, now: Tick) -> bool {
+        self.retiring.is_some_and(|until| self.listener.is_over(until.reached(now), !self.pending))
     }
 }
 

@@ -22,7 +22,7 @@ use sys::wake;
 
 use crate::accept::Gate;
 use crate::config::{Settings, Wake};
-use crate::control::{Control, Phase};
+use crate::control::{Control, LetGo, Phase};
 use crate::conversation::{Conversation, Turn};
 use crate::counters::{ConnectionState, Failure, Reset};
 use crate::crew::Crew;
@@ -68,7 +68,7 @@ pub(super) struct Port {
     held: Arc<()>,
     /// A reload has removed it: it is to be emptied and closed.
     retires: bool,
-    /// It takes no new handshakes any more and is closed once it has been empty this long.
+    /// It answers no new handshakes any more, if it is this server's alone, and is closed once it is empty after this.
     retiring: Option<Tick>,
 }
 
@@ -327,6 +327,9 @@ impl Attendant {
                 Ending::Retired
             }
             (Phase::Drain, Ending::NotYet | Ending::Retired) => {
+                if self.control.is_orphaned() {
+                    self.ports.iter().for_each(|port| port.listener.refuse_new_handshakes());
+                }
                 self.ports.iter_mut().for_each(|port| port.retire(now));
                 Ending::Drain {
                     idle_until: now.after(DRAIN_IDLE_TICKS),
@@ -338,20 +341,25 @@ impl Attendant {
         if let (Some(client), Ending::Retired | Ending::Drain { .. }) = (client, self.ending) {
             client.machine().drain();
         }
-        // Those that have refused new handshakes for long enough and are empty.
-        self.close_listeners(|port| {
-            port.retiring.is_some_and(|until| until.reached(now)) && !port.has_queue()
-        });
+        self.close_listeners(|port| port.is_over(now));
     }
 
     fn close_listeners(&mut self, are_over: impl Fn(&Port) -> bool) {
+        let mut last = false;
         for port in self.ports.extract_if(.., |port| are_over(port)) {
             // Others have the same socket open, so closing it here would not end its registration. Removing what is
             // registered cannot fail.
             let _ = self.epoll.remove(&*port.listener);
+            if self.control.is_orphaned() {
+                port.listener.stop_listening();
+            }
             if Arc::into_inner(port.held).is_some() {
                 port.listener.close();
+                last = true;
             }
+        }
+        if last && self.ports.is_empty() {
+            self.control.tell_let_go(LetGo::All);
         }
     }
 
@@ -415,17 +423,19 @@ impl Port {
 
     fn retire(&mut self, now: Tick) {
         if self.retiring.is_none() {
-            // From here on a client's handshake is not answered, so that none is completed only to be reset. Unix
-            // sockets have no handshake and need no such thing.
-            let _ = socket::refuse_new_handshakes(&*self.listener);
             self.retiring = Some(now.after(RETIRE_TICKS));
         }
     }
 
-    /// Whether connections wait to be accepted.
+    /// Whether it retires and is to be closed now.
+    fn is_over(&self, now: Tick) -> bool {
+        self.retiring.is_some_and(|until| self.listener.is_over(until.reached(now), !self.has_queue()))
+    }
+
+    /// Whether connections wait to be accepted. A socket that an orphan beside this one has stopped is for ever readable.
     fn has_queue(&self) -> bool {
         poll::wait_for([(self.listener.as_fd(), Interest::READABLE)], Some(0))
-            .is_ok_and(|[event]| event.readable)
+            .is_ok_and(|[event]| event.readable && !event.hang_up)
     }
 }
 

@@ -119,7 +119,7 @@ pub fn run(source: Source) -> Result<(), RunError> {
     ]);
     signals.block().map_err(failed("block signals"))?;
     signal::notice_children().map_err(failed("be told of workers that end"))?;
-    let workers = Workers::new(estate.workers).map_err(failed("share memory"))?;
+    let workers = Workers::new(estate.workers, estate.endpoint.clone()).map_err(failed("share memory"))?;
     let mut supervisor = Supervisor {
         source,
         program,
@@ -135,6 +135,9 @@ pub fn run(source: Source) -> Result<(), RunError> {
         deadline: None,
         timely: true,
     };
+    for listener in &retiring {
+        listener.refuse_new_handshakes();
+    }
     let started = supervisor.workers.replace(&supervisor.settings, &supervisor.listeners, &retiring);
     started.map_err(failed("start a worker"))?;
     drop(retiring);
@@ -146,7 +149,7 @@ pub fn run(source: Source) -> Result<(), RunError> {
 /// Opens what the server listens on, and gives up the privileges that it took.
 fn open(settings: &Settings) -> Result<Estate, RunError> {
     let listeners = listeners::open_all(settings)?;
-    let endpoint = settings.status.as_ref().map(Endpoint::bind).transpose()?;
+    let endpoint = settings.status.as_ref().map(Endpoint::bind).transpose()?.map(Arc::new);
     if let Some(user) = &settings.user {
         process::drop_privileges(user, settings.group.as_deref())
             .map_err(failed(&format!("become user {user}")))?;
@@ -213,7 +216,7 @@ struct Supervisor {
     listeners: Vec<Listeners>,
     workers: Workers,
     remains: Remains,
-    endpoint: Option<Endpoint>,
+    endpoint: Option<Arc<Endpoint>>,
     status: Option<StatusProcess>,
     /// When the status process is to be started again.
     status_due: Option<Instant>,
@@ -342,6 +345,8 @@ impl Supervisor {
         tracing::info!("{}", if self.phase == Phase::Drain { "draining" } else { "stopping at once" });
         self.status_due = None;
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+        // Before a worker can have closed one of them: no handshake is completed only to be reset.
+        self.listeners.iter().flatten().for_each(|listener| listener.refuse_new_handshakes());
         // Workers own the listeners from here on: what the last of them closes must be closed.
         self.listeners.clear();
         if let Some(status) = &self.status {
@@ -349,7 +354,9 @@ impl Supervisor {
         }
         self.workers.enter(self.phase);
         let drain = if self.phase == Phase::Drain { self.settings.drain_timeout } else { Duration::ZERO };
-        self.deadline = Instant::now().checked_add(drain + PATIENCE);
+        // Being told again does not put it off.
+        let deadline = Instant::now().checked_add(drain + PATIENCE);
+        self.deadline = self.deadline.into_iter().chain(deadline).min();
     }
 
     /// Checks the settings and, if they are good, has new workers serve by them.
@@ -372,7 +379,16 @@ impl Supervisor {
         (settings.copies, settings.copies_by) = (self.settings.copies, self.settings.copies_by);
         let listeners = listeners::reopen(&self.listeners, &settings)?;
         let retiring = given_up(&self.listeners, &listeners);
-        self.workers.replace(&settings, &listeners, &retiring).map_err(failed("start a worker"))?;
+        // Before anybody can have closed one of them. If all stays as it was, they are served on.
+        for listener in &retiring {
+            listener.refuse_new_handshakes();
+        }
+        if let Err(error) = self.workers.replace(&settings, &listeners, &retiring) {
+            for listener in &retiring {
+                listener.answer_new_handshakes();
+            }
+            return Err(failed("start a worker")(error));
+        }
         // From here on nothing fails, and everything is as the new settings say.
         self.listeners = listeners;
         self.settings = settings;
@@ -402,7 +418,9 @@ impl Supervisor {
             endpoint: self.endpoint.take(),
             workers: self.workers.pids().into_iter().chain(self.remains.pids()).collect(),
         };
+        self.workers.speak_by_signals(true);
         let error = self.program.execute(&estate);
+        self.workers.speak_by_signals(false);
         self.endpoint = estate.endpoint;
         self.start_status_process();
         Err(error.into())

@@ -63,6 +63,7 @@ impl StatusProcess {
 
 fn answer(endpoint: &Endpoint, sources: &Arc<Sources>, control: &Arc<Control>) -> io::Result<()> {
     control.attend()?;
+    process::forgo_new_privileges()?;
     let (mut set, mut events) = (PollSet::new(), Events::default());
     set.add(&**control, 0, Interest::READABLE)?;
     let serving = endpoint.serve(Arc::clone(sources))?;
@@ -73,6 +74,8 @@ fn answer(endpoint: &Endpoint, sources: &Arc<Sources>, control: &Arc<Control>) -
             sources.drain();
         }
         if control.is_orphaned() {
+            // A successor can have its address, whoever of the workers still has it open.
+            endpoint.stop_listening();
             break;
         }
     }

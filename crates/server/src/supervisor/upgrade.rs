@@ -35,7 +35,7 @@ pub(super) struct Program {
 pub(super) struct Estate {
     /// Of each copy.
     pub(super) listeners: Vec<Listeners>,
-    pub(super) endpoint: Option<Endpoint>,
+    pub(super) endpoint: Option<Arc<Endpoint>>,
     /// Its children: workers that run, and whatever is still to be reaped.
     pub(super) workers: Vec<u32>,
 }
@@ -173,7 +173,7 @@ impl Estate {
         let endpoint = match (&letter.status, letter.status.is_some().then(|| descriptors.pop()).flatten()) {
             (Some(address), Some(descriptor)) => {
                 let address: StatusAddress = address.parse().map_err(|why: String| wrong(&why))?;
-                Some(Endpoint::adopt(descriptor, address))
+                Some(Arc::new(Endpoint::adopt(descriptor, address)))
             }
             _ => None,
         };

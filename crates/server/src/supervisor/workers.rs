@@ -23,7 +23,7 @@ use crate::counters::Counters;
 use crate::crew::Crew;
 use crate::listeners::{Listener, Listeners, Share};
 use crate::placement::Position;
-use crate::status::{ListenerSource, Sources, WorkerSource};
+use crate::status::{Endpoint, ListenerSource, Sources, WorkerSource};
 
 /// Every worker there is.
 pub(super) struct Workers {
@@ -41,6 +41,10 @@ pub(super) struct Workers {
     lived: bool,
     /// The descriptor table, once there are workers that have it in common with the supervisor.
     common_table: Option<CommonTable>,
+    /// What the supervisor listens at for status requests, which is none of the workers' business.
+    endpoint: Option<Arc<Endpoint>>,
+    /// Retired workers that had not let go of their listeners when it was last looked.
+    leaving: usize,
 }
 
 /// Where a worker is, or will be again.
@@ -86,10 +90,18 @@ const TIDYING: Duration = Duration::from_millis(10);
 
 impl Workers {
     /// None at first but those of the program before.
-    pub(super) fn new(adopted: Vec<u32>) -> io::Result<Self> {
-        let past = Shared::<Counters>::new()?.leak();
-        let (serving, retired, spare) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { serving, retired, adopted, past, spare, lived: false, common_table: None })
+    pub(super) fn new(adopted: Vec<u32>, endpoint: Option<Arc<Endpoint>>) -> io::Result<Self> {
+        Ok(Self {
+            serving: Vec::new(),
+            retired: Vec::new(),
+            adopted,
+            past: Shared::<Counters>::new()?.leak(),
+            spare: Vec::new(),
+            lived: false,
+            common_table: None,
+            endpoint,
+            leaving: 0,
+        })
     }
 
     /// Starts a generation and has the one before it retire. `copies` are the listeners of each copy; `retiring`, what
@@ -117,6 +129,7 @@ impl Workers {
         }
         self.retired.append(&mut other);
         self.clear_away();
+        self.leaving = self.count_leaving();
         started
     }
 
@@ -153,9 +166,9 @@ impl Workers {
             let others = places.iter().filter(|other| place.is_beside(other));
             place.control.introduce(others.map(|other| Arc::downgrade(&other.control)).collect());
         }
-        let foreign = self.foreign(copies);
+        let (foreign, endpoint) = (self.foreign(copies), self.endpoint.as_ref());
         places.iter_mut().try_for_each(|place| {
-            place.start(settings, copies, retiring, self.common_table.as_mut(), &foreign)
+            place.start(settings, copies, retiring, self.common_table.as_mut(), (&foreign, endpoint))
         })
     }
 
@@ -205,12 +218,13 @@ impl Workers {
         if !self.serving.iter().any(due) {
             return;
         }
-        let (retiring, foreign) = (Listeners::new(), self.foreign(copies));
+        let (retiring, foreign, endpoint) = (Listeners::new(), self.foreign(copies), self.endpoint.as_ref());
         for place in &mut self.serving {
             if !due(place) {
                 continue;
             }
-            match place.start(settings, copies, &retiring, self.common_table.as_mut(), &foreign) {
+            let not_its_own = (&foreign, endpoint);
+            match place.start(settings, copies, &retiring, self.common_table.as_mut(), not_its_own) {
                 // Of the process, however many threads it has.
                 Ok(()) => place.counters[0].restarts.add(1),
                 Err(error) => {
@@ -224,12 +238,18 @@ impl Workers {
     /// When [`tidy`](Self::tidy) is to be called next, if there is anything to wait for.
     pub(super) fn tidying_due(&self) -> Option<Instant> {
         let waits_for_round = self.common_table.as_ref().is_some_and(|table| table.pending_round().is_some());
-        let waits = waits_for_round || self.all().any(Place::keeps_listeners);
+        let waits = waits_for_round || self.leaving > 0 || self.all().any(Place::keeps_listeners);
         waits.then(|| Instant::now() + TIDYING)
     }
 
-    /// Where descriptors are in common: closes listeners that workers have let go of, and what turns out to be nobody's.
+    /// Wakes those that serve when a retired worker has left its listeners to them: it may have been the only one that was woken
+    /// for a connection, and have had no room for it. Where descriptors are in common: closes listeners that workers have let
+    /// go of, and what turns out to be nobody's.
     pub(super) fn tidy(&mut self) {
+        let leaving = self.count_leaving();
+        if leaving < std::mem::replace(&mut self.leaving, leaving) {
+            self.serving.iter().for_each(|place| place.control.wake());
+        }
         for place in self.serving.iter_mut().chain(&mut self.retired) {
             place.drop_listeners();
         }
@@ -247,6 +267,19 @@ impl Workers {
         if let Some(table) = &mut self.common_table {
             table.forget_suspects();
         }
+    }
+
+    /// Retired workers that still have their listeners.
+    fn count_leaving(&self) -> usize {
+        let is_leaving = |place: &&Place| {
+            matches!(place.state, State::Runs { .. }) && place.control.let_go() != LetGo::All
+        };
+        self.retired.iter().filter(is_leaving).count()
+    }
+
+    /// Before another program is run that can send workers signals only, and after that has failed.
+    pub(super) fn speak_by_signals(&self, by_signals: bool) {
+        self.all().for_each(|place| place.control.speak_by_signals(by_signals));
     }
 
     /// What a process is to close that is forked with copies of all that the supervisor has open, and knows these listeners.
@@ -402,7 +435,7 @@ impl Place {
         copies: &[Listeners],
         retiring: &Listeners,
         common_table: Option<&mut CommonTable>,
-        foreign: &Foreign,
+        (foreign, endpoint): (&Foreign, Option<&Arc<Endpoint>>),
     ) -> io::Result<()> {
         // Its words may say what the worker before it was told.
         let (control, cpus) = (Arc::clone(&self.control), self.cpus.as_deref());
@@ -410,6 +443,9 @@ impl Place {
         let pid = match (&mut self.in_common, common_table) {
             (Some(in_common), Some(table)) => {
                 control.begin();
+                if let Some(endpoint) = endpoint {
+                    control.bequeath(endpoint);
+                }
                 let share = Share { serving, retiring: retiring.clone() };
                 in_common.share = share.clone();
                 let common = table.join(&in_common.files, self.position.worker);
@@ -423,6 +459,9 @@ impl Place {
                     |listener: &&Arc<Listener>| !serving.iter().any(|own| Arc::ptr_eq(own, listener));
                 copies.iter().flatten().filter(of_others).for_each(|listener| listener.close());
                 foreign.close(retiring);
+                if let Some(endpoint) = endpoint {
+                    endpoint.close();
+                }
                 let share = Share { serving, retiring: retiring.clone() };
                 worker::work(settings, cpus, share, &self.counters, control, None)
             })?,

@@ -11,9 +11,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use sys::socket::{self, ListenOptions, LocalAddress};
+use sys::socket::{self, ListenOptions, LocalAddress, SocketFile};
 
-use crate::config::{CopiesBy, ListenAddress, Settings};
+use crate::config::{CopiesBy, ListenAddress, Settings, SocketFileSettings};
 use crate::placement;
 
 /// Listeners that belong together. Supervisor, workers and the status endpoint each have descriptors of their own for them.
@@ -102,7 +102,8 @@ impl Listener {
                 };
                 socket::listen_tcp(*tcp, &options)
             }
-            ListenAddress::Unix(path) => socket::listen_unix(path, None, connections.backlog),
+            ListenAddress::Unix(path) => socket_file(&settings.unix_sockets)
+                .and_then(|file| socket::listen_unix(path, file, connections.backlog)),
         }
         .map_err(wrong)?;
         let address = local_address(&socket).map_err(wrong)?;
@@ -325,6 +326,19 @@ fn next_port(address: &ListenAddress, copy: usize) -> Result<ListenAddress, Stri
         }
         ListenAddress::Unix(path) => Err(format!("unix:{} has no port", path.display())),
     }
+}
+
+/// What the settings say of a socket's file, in numbers.
+///
+/// # Errors
+///
+/// There is no such user or group.
+pub fn socket_file(settings: &SocketFileSettings) -> io::Result<SocketFile> {
+    Ok(SocketFile {
+        mode: settings.mode,
+        owner: settings.owner.as_deref().map(sys::process::user_id).transpose()?,
+        group: settings.group.as_deref().map(sys::process::group_id).transpose()?,
+    })
 }
 
 fn shares_addresses(copies_by: CopiesBy) -> bool {

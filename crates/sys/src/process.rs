@@ -124,6 +124,24 @@ pub fn drop_privileges(user: &str, group: Option<&str>) -> io::Result<()> {
     Ok(())
 }
 
+/// The number of a user, by name. getpwnam(3).
+///
+/// # Errors
+///
+/// `NotFound` where there is no such user.
+pub fn user_id(name: &str) -> io::Result<u32> {
+    Ok(find_user(&CString::new(name)?)?.uid)
+}
+
+/// The number of a group, by name. getgrnam(3).
+///
+/// # Errors
+///
+/// `NotFound` where there is no such group.
+pub fn group_id(name: &str) -> io::Result<u32> {
+    find_group(&CString::new(name)?)
+}
+
 /// Runs `child` in a child process, which ends with the exit code that it returns (101 after a panic), and gives the
 /// child's id. fork(2).
 ///

@@ -91,13 +91,31 @@ pub fn listen_tcp(address: SocketAddr, options: &ListenOptions) -> io::Result<Ow
     Ok(socket)
 }
 
-/// A Unix socket that listens at `path`, with the file mode `mode` if given (else what umask(2) leaves). unix(7).
+/// Whose the file of a Unix socket is, and who may connect: that takes the right to write to it. unix(7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketFile {
+    /// Its permission bits, whatever the umask.
+    pub mode: u32,
+    /// Its user and group, by number; `None`: those of the process.
+    pub owner: Option<u32>,
+    /// See `owner`.
+    pub group: Option<u32>,
+}
+
+/// A Unix socket that listens at `path`, with such a file. Nobody can connect before the file is as it shall be. unix(7).
 ///
 /// A socket file is there already: it is removed if nobody answers on it any more, else this fails with `EADDRINUSE`.
 /// A file of another kind is never removed.
-pub fn listen_unix(path: &Path, mode: Option<u32>, backlog: u32) -> io::Result<OwnedFd> {
+///
+/// # Errors
+///
+/// The address can't be had, or the file can't be given away: `EPERM` for all but root.
+pub fn listen_unix(path: &Path, file: SocketFile, backlog: u32) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, NEW, None)?;
+    // The file is made with the mode of the socket that is bound: nobody else's until it is complete, and without a change of
+    // the umask, which all threads have in common.
+    rustix::fs::fchmod(&socket, rustix::fs::Mode::from_raw_mode(0o600))?;
     match net::bind(&socket, &address) {
         Err(rustix::io::Errno::ADDRINUSE) if is_stale(path, &address)? => {
             std::fs::remove_file(path)?;
@@ -105,11 +123,16 @@ pub fn listen_unix(path: &Path, mode: Option<u32>, backlog: u32) -> io::Result<O
         }
         other => other?,
     }
-    if let Some(mode) = mode {
-        // Before listening: until then nobody can connect.
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    let complete = || {
+        std::os::unix::fs::chown(path, file.owner, file.group)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(file.mode))?;
+        Ok(net::listen(&socket, self::backlog(backlog))?)
+    };
+    if let Err(error) = complete() {
+        // It is this call's own.
+        let _ = std::fs::remove_file(path);
+        return Err(error);
     }
-    net::listen(&socket, self::backlog(backlog))?;
     Ok(socket)
 }
 
@@ -502,6 +525,9 @@ mod tests {
         client
     }
 
+    /// The file of whoever makes the socket.
+    const OWN: SocketFile = SocketFile { mode: 0o600, owner: None, group: None };
+
     fn is_connected(client: &OwnedFd, within_ms: u32) -> bool {
         let epoll = Epoll::new().unwrap();
         epoll.add(client, 0, Interest::WRITABLE).unwrap();
@@ -611,11 +637,11 @@ mod tests {
         let path = directory.path().join("socket");
         let in_use = |result: io::Result<OwnedFd>| result.unwrap_err().kind() == io::ErrorKind::AddrInUse;
 
-        let listener = listen_unix(&path, Some(0o620), 8).unwrap();
+        let listener = listen_unix(&path, SocketFile { mode: 0o620, ..OWN }, 8).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o620);
         assert_eq!(local_address(&listener).unwrap(), LocalAddress::Unix(Some(path.clone())));
         assert_eq!(domain(&listener).unwrap(), Domain::Unix);
-        assert!(in_use(listen_unix(&path, None, 8)), "somebody answers");
+        assert!(in_use(listen_unix(&path, OWN, 8)), "somebody answers");
         // The attempt to find out has left a connection that is closed already.
         assert_eq!(recv(accept(&listener).unwrap(), &mut [0]).unwrap(), 0);
 
@@ -627,13 +653,13 @@ mod tests {
 
         drop(listener);
         assert!(path.exists());
-        let next = listen_unix(&path, None, 8).unwrap();
+        let next = listen_unix(&path, OWN, 8).unwrap();
         UnixStream::connect(&path).unwrap();
         accept(&next).unwrap();
 
         let file = directory.path().join("file");
         std::fs::write(&file, "kept").unwrap();
-        assert!(in_use(listen_unix(&file, None, 8)));
+        assert!(in_use(listen_unix(&file, OWN, 8)));
         assert_eq!(std::fs::read(&file).unwrap(), b"kept");
     }
 
@@ -641,9 +667,9 @@ mod tests {
     fn a_unix_listener_with_a_full_backlog_is_not_dead() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
-        let _listener = listen_unix(&path, None, 0).unwrap();
+        let _listener = listen_unix(&path, OWN, 0).unwrap();
         let _waiting = UnixStream::connect(&path).unwrap();
-        assert_eq!(listen_unix(&path, None, 0).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(listen_unix(&path, OWN, 0).unwrap_err().kind(), io::ErrorKind::AddrInUse);
     }
 
     #[test]
@@ -827,9 +853,9 @@ mod tests {
 
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
-        let listener = listen_unix(&path, None, 8).unwrap();
+        let listener = listen_unix(&path, OWN, 8).unwrap();
         stop_listening(&listener).unwrap();
-        let _successor = listen_unix(&path, None, 8).expect("nobody listens there");
+        let _successor = listen_unix(&path, OWN, 8).expect("nobody listens there");
         UnixStream::connect(&path).unwrap();
     }
 

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
@@ -14,7 +14,7 @@ use crate::support::site::HELLO;
 use crate::support::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] =
-    tests![what_is_said, several_addresses, unix_socket, stale_unix_socket, inherited];
+    tests![what_is_said, several_addresses, unix_socket, files_of_unix_sockets, stale_unix_socket, inherited];
 
 /// `listening on http://127.0.0.1:40113/ (n-copy, 2 workers, /srv/www)`
 fn what_is_said(variant: &Variant) {
@@ -55,6 +55,25 @@ fn unix_socket(variant: &Variant) {
     let reply = fetch_unix(&path);
     assert!(reply.starts_with("HTTP/1.1 200 ") && reply.ends_with(HELLO), "{reply}");
     assert_eq!(server.get("/hello.txt").status, 200);
+}
+
+/// Whoever the umask is for: a web server in front, with a user of its own, can connect; nobody else sees the status.
+fn files_of_unix_sockets(variant: &Variant) {
+    let root = rustix::process::geteuid().is_root();
+    let owner = if root { "\nowner = \"nobody\"" } else { "" };
+    let changed = format!("[unix_sockets]\nmode = \"0620\"\n[status_socket]\nmode = \"660\"{owner}");
+    for (config, modes, given_away) in [("", (0o666, 0o600), false), (changed.as_str(), (0o620, 0o660), root)]
+    {
+        let setup = Setup::new(variant).config(config);
+        let [clients, status] = ["socket", "status"].map(|name| setup.directory().join(name));
+        let listen = format!("--listen=unix:{}", clients.display());
+        let server = setup.argument("--listen=127.0.0.1:0").argument(&listen).start();
+        server.wait_for_line(|line| line.starts_with("status on "));
+        let [clients_file, status_file] = [&clients, &status].map(|path| path.metadata().expect("a socket"));
+        assert_eq!((clients_file.mode() & 0o7777, status_file.mode() & 0o7777), modes);
+        assert_eq!(clients_file.uid() != status_file.uid(), given_away);
+        assert!(fetch_unix(&clients).ends_with(HELLO));
+    }
 }
 
 /// What a server that was killed has left behind does not keep the next from starting; a living one does.

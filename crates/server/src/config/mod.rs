@@ -30,7 +30,7 @@ pub use names::{DESIGNED, Design};
 pub use settings::{
     AcceptLimit, AccessLogSettings, Architecture, Coalesce, ConnectionSettings, CopiesBy, ErrorLog,
     EventSettings, Events, FileSettings, HeaderRule, Limits, LogLevel, Mapping, PlacementSettings, Sends,
-    Settings, Symlinks, Timeouts, Wake,
+    Settings, SocketFileSettings, Symlinks, Timeouts, Wake,
 };
 pub use typed::CommandLine;
 pub(crate) use units::{cpus as print_cpus, parse_cpus};

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use super::address::ListenAddress;
 use super::names::Named;
-use super::settings::{AcceptLimit, AccessLogSettings, ErrorLog, HeaderRule, PlacementSettings, Settings};
+use super::settings::{
+    AcceptLimit, AccessLogSettings, ErrorLog, HeaderRule, PlacementSettings, Settings, SocketFileSettings,
+};
 use super::units;
 use crate::access_log::{Format, Target, WhenBehind};
 
@@ -16,6 +18,8 @@ pub(super) fn print(settings: &Settings) -> String {
     let mut page = Page(String::new());
     top(&mut page, settings);
     placement(&mut page, &settings.placement);
+    socket_file(&mut page, "[unix_sockets]", &settings.unix_sockets);
+    socket_file(&mut page, "[status_socket]", &settings.status_socket);
     event_and_tcp(&mut page, settings);
     limits_and_timeouts(&mut page, settings);
     files(&mut page, settings);
@@ -72,6 +76,13 @@ fn placement(page: &mut Page, placement: &PlacementSettings) {
     page.list("cpus", placement.cpus.iter().map(|cpus| units::cpus(cpus)));
     page.text("mapping", placement.mapping.name());
     page.line("partition", placement.partition);
+}
+
+fn socket_file(page: &mut Page, table: &str, file: &SocketFileSettings) {
+    page.table(table);
+    page.text("mode", &format!("0{:03o}", file.mode));
+    page.text_or("owner", file.owner.clone(), "whoever starts the server");
+    page.text_or("group", file.group.clone(), "that of whoever starts the server");
 }
 
 fn event_and_tcp(page: &mut Page, settings: &Settings) {

@@ -11,8 +11,8 @@ use super::keys::{self, Bases, Keys, Reading};
 use super::names::Named as _;
 use super::settings::{
     AcceptLimit, AccessLogSettings, AmpedSettings, Architecture, ConnectionSettings, CopiesBy, ErrorLog,
-    EventSettings, Events, FileSettings, Limits, Mapping, PlacementSettings, Sends, Settings, Timeouts, Wake,
-    usable_cpus,
+    EventSettings, Events, FileSettings, Limits, Mapping, PlacementSettings, Sends, Settings,
+    SocketFileSettings, Timeouts, Wake, usable_cpus,
 };
 use super::typed::{Item, Table, Value};
 use crate::access_log::{Format, Target, WhenBehind};
@@ -68,6 +68,8 @@ fn top(mut keys: Keys<'_>, bases: &Bases) -> Settings {
         log_level: keys.take("log_level", default.log_level, keys::one_of),
         status: keys.take("status", default.status, unless_off(address(bases))),
         access_log: access_log(&mut keys, bases),
+        unix_sockets: socket_file(keys.table("unix_sockets"), &default.unix_sockets),
+        status_socket: socket_file(keys.table("status_socket"), &default.status_socket),
         event: event(&mut keys, architecture),
         amped: amped(keys.table("amped")),
         connections: connections(&mut keys, requests),
@@ -103,6 +105,27 @@ fn placement(mut keys: Keys<'_>) -> PlacementSettings {
     }
     keys.end();
     placement
+}
+
+fn socket_file(mut keys: Keys<'_>, default: &SocketFileSettings) -> SocketFileSettings {
+    let file = SocketFileSettings {
+        mode: keys.take("mode", default.mode, mode),
+        owner: keys.take_opt("owner", account),
+        group: keys.take_opt("group", account),
+    };
+    check_accounts(&mut keys, ("owner", file.owner.as_deref()), file.group.as_deref());
+    keys.end();
+    file
+}
+
+/// A user and a group, if there are to be any, must be there.
+fn check_accounts(keys: &mut Keys<'_>, (user_key, user): (&'static str, Option<&str>), group: Option<&str>) {
+    if let Some(Err(error)) = user.map(sys::process::user_id) {
+        keys.problem(user_key, error.to_string());
+    }
+    if let Some(Err(error)) = group.map(sys::process::group_id) {
+        keys.problem("group", error.to_string());
+    }
 }
 
 fn event(keys: &mut Keys<'_>, architecture: Architecture) -> EventSettings {
@@ -289,6 +312,7 @@ fn check(keys: &mut Keys<'_>, settings: &Settings) {
     if settings.group.is_some() && settings.user.is_none() {
         keys.problem("group", "contradiction: a group needs a user; set user as well");
     }
+    check_accounts(keys, ("user", settings.user.as_deref()), settings.group.as_deref());
     if let Some(cpus) = &settings.cpus {
         check_cpus(keys, cpus);
     }
@@ -432,6 +456,17 @@ fn charset(item: &Item) -> Result<String, String> {
         return Err("allowed: a name such as \"utf-8\"".to_owned());
     }
     Ok(name)
+}
+
+/// Permission bits, in the notation of chmod(1).
+fn mode(item: &Item) -> Result<u32, String> {
+    let digits = keys::text(item).unwrap_or_default();
+    let is_octal =
+        (3..=4).contains(&digits.len()) && digits.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
+    let mode = if is_octal { u32::from_str_radix(&digits, 8).ok() } else { None };
+    mode.filter(|mode| *mode <= 0o777).ok_or_else(|| {
+        "allowed: permission bits in quotes, from \"000\" to \"0777\", such as \"0660\"".to_owned()
+    })
 }
 
 fn error_page(root: &Path, status: &str, item: &Item) -> Result<(u16, String), String> {

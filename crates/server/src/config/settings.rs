@@ -45,6 +45,10 @@ pub struct Settings {
     pub log_level: LogLevel,
     /// Where counters are served; `None`: nowhere.
     pub status: Option<StatusAddress>,
+    /// The files of those `listen` addresses that are Unix sockets.
+    pub unix_sockets: SocketFileSettings,
+    /// The file of the `status` address, if that is a Unix socket.
+    pub status_socket: SocketFileSettings,
     /// The event loop.
     pub event: EventSettings,
     /// The helpers of AMPED.
@@ -374,6 +378,23 @@ pub(super) fn usable_cpus(among: Option<&[usize]>) -> usize {
     among.map_or_else(|| sys::process::allowed_cpus().map_or(1, |cpus| cpus.len()), <[usize]>::len)
 }
 
+/// The file of a Unix socket. Who may write to it may connect, unix(7).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketFileSettings {
+    /// Its permission bits, 0 to 0o777.
+    pub mode: u32,
+    /// Its user, by name; `None`: whoever starts the server.
+    pub owner: Option<String>,
+    /// Its group, by name; `None`: that of whoever starts the server.
+    pub group: Option<String>,
+}
+
+impl SocketFileSettings {
+    fn of_mode(mode: u32) -> Self {
+        Self { mode, owner: None, group: None }
+    }
+}
+
 impl Settings {
     /// The defaults, for the files below `root` (absolute).
     pub fn new(root: PathBuf) -> Self {
@@ -392,6 +413,8 @@ impl Settings {
             error_log: ErrorLog::Stderr,
             log_level: LogLevel::Info,
             status: None,
+            unix_sockets: SocketFileSettings::of_mode(0o666),
+            status_socket: SocketFileSettings::of_mode(0o600),
             event: EventSettings::default(),
             amped: AmpedSettings::default(),
             connections: ConnectionSettings::default(),

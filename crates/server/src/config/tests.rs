@@ -184,6 +184,23 @@ fn options_are_blamed_by_name() {
     );
 }
 
+#[test]
+fn accounts_and_modes_that_cannot_be_are_told() {
+    let cases = [
+        ("user = 'nobody-at-all'", "there is no user `nobody-at-all`"),
+        ("user = 'nobody'\ngroup = 'nobody-at-all'", "there is no group `nobody-at-all`"),
+        ("[unix_sockets]\nmode = '0999'", "allowed: permission bits"),
+        ("[unix_sockets]\nmode = '4755'", "allowed: permission bits"),
+        ("[unix_sockets]\nmode = 438", "allowed: permission bits"),
+        ("[status_socket]\nowner = 'nobody-at-all'", "there is no user `nobody-at-all`"),
+    ];
+    for (text, what) in cases {
+        let (_dir, source) = place(text);
+        let told = source.load().expect_err(text).to_string();
+        assert!(told.contains(what), "{text:?} told: {told}");
+    }
+}
+
 /// Each file is wrong in one way; the text must be in what is told, after the place.
 #[test]
 fn what_is_wrong_is_told() {
@@ -263,7 +280,7 @@ fn what_is_wrong_is_told() {
             "architecture = 'processes'\nsend = 'non-blocking'",
             "2:8: send = 'non-blocking': contradiction: processes waits for each client; allowed with it: blocking",
         ),
-        ("group = 'www'", "contradiction: a group needs a user"),
+        ("group = 'nogroup'", "contradiction: a group needs a user"),
         ("user = 'www data'", "allowed: a name of the system's user"),
         (
             "error_log = 'log'\naccess_log = 'log'",
@@ -428,6 +445,16 @@ drain_timeout = "1 min"
 cpus = ["{cpu}"]
 mapping = "indirect"
 partition = true
+
+[unix_sockets]
+mode = "0660"
+owner = "www-data"
+group = "www-data"
+
+[status_socket]
+mode = "640"
+owner = "root"
+group = "www-data"
 
 [event]
 work_phase_skips_new = true

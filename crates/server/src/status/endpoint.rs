@@ -20,7 +20,8 @@ use sys::wake::Wake;
 
 use super::stream::Stream;
 use super::{Sources, json, prometheus, text};
-use crate::config::StatusAddress;
+use crate::config::{SocketFileSettings, StatusAddress};
+use crate::listeners::socket_file;
 
 /// Connections served at a time; more are closed at once.
 const MOST_CONNECTIONS: usize = 16;
@@ -67,13 +68,15 @@ impl Endpoint {
     /// # Errors
     ///
     /// The address is in use, not ours, or not permitted.
-    pub fn bind(address: &StatusAddress) -> Result<Self, BindError> {
+    pub fn bind(address: &StatusAddress, file: &SocketFileSettings) -> Result<Self, BindError> {
         let bound = match address {
             StatusAddress::Tcp(address) => {
                 let options = ListenOptions { backlog: BACKLOG, ..ListenOptions::default() };
                 sys::socket::listen_tcp(*address, &options)
             }
-            StatusAddress::Unix(path) => sys::socket::listen_unix(path, None, BACKLOG),
+            StatusAddress::Unix(path) => {
+                socket_file(file).and_then(|file| sys::socket::listen_unix(path, file, BACKLOG))
+            }
         };
         let named = |source| BindError { address: address.clone(), source };
         let listener = bound.map_err(named)?;

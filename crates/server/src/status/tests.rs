@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::client::{Form, Watch, fetch};
 use super::*;
-use crate::config::StatusAddress;
+use crate::config::{SocketFileSettings, StatusAddress};
 use crate::counters::{ConnectionState, Counters, LoopPhase};
 
 /// Two workers, the second of which hangs, and two listeners.
@@ -50,6 +50,10 @@ pub(crate) fn sample() -> Snapshot {
     }
 }
 
+fn private() -> SocketFileSettings {
+    SocketFileSettings { mode: 0o600, owner: None, group: None }
+}
+
 /// A server with one worker, which answers a census at once, as it is woken.
 fn sources() -> (&'static Counters, Arc<Sources>) {
     let counters: &'static Counters = Box::leak(Box::default());
@@ -64,7 +68,7 @@ fn start_local() -> (&'static Counters, Serving) {
 
 fn start(address: &StatusAddress) -> (&'static Counters, Serving) {
     let (counters, sources) = sources();
-    let endpoint = Endpoint::bind(address).unwrap();
+    let endpoint = Endpoint::bind(address, &private()).unwrap();
     (counters, endpoint.serve(sources).unwrap())
 }
 
@@ -204,7 +208,7 @@ fn something_else_is_recognised() {
 #[test]
 fn an_address_in_use_is_named() {
     let (_counters, serving) = start_local();
-    let error = Endpoint::bind(serving.address()).unwrap_err().to_string();
+    let error = Endpoint::bind(serving.address(), &private()).unwrap_err().to_string();
     assert!(
         error.starts_with(&format!("cannot listen for status requests on {}: ", serving.address())),
         "{error}"

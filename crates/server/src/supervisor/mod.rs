@@ -149,7 +149,8 @@ pub fn run(source: Source) -> Result<(), RunError> {
 /// Opens what the server listens on, and gives up the privileges that it took.
 fn open(settings: &Settings) -> Result<Estate, RunError> {
     let listeners = listeners::open_all(settings)?;
-    let endpoint = settings.status.as_ref().map(Endpoint::bind).transpose()?.map(Arc::new);
+    let endpoint = settings.status.as_ref().map(|status| Endpoint::bind(status, &settings.status_socket));
+    let endpoint = endpoint.transpose()?.map(Arc::new);
     if let Some(user) = &settings.user {
         process::drop_privileges(user, settings.group.as_deref())
             .map_err(failed(&format!("become user {user}")))?;
@@ -467,7 +468,7 @@ fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("copies_by", old.copies_by != new.copies_by),
         ("cpus", old.cpus != new.cpus),
         ("user", old.user != new.user || old.group != new.group),
-        ("status", old.status != new.status),
+        ("status", old.status != new.status || old.status_socket != new.status_socket),
         ("error_log", old.error_log != new.error_log || old.log_level != new.log_level),
     ];
     changed.into_iter().filter_map(|(key, changed)| changed.then_some(key)).collect()

@@ -17,9 +17,14 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Where clients connect; may be repeated. Port 0 picks a free one [default: 127.0.0.1:8080]
+    /// Where clients connect; may be repeated. :PORT is every address of this machine, localhost:PORT both that it has for
+    /// itself; port 0 picks a free one [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR:PORT|unix:PATH", help_heading = "Listening")]
     listen: Vec<String>,
+
+    /// Short for --listen=127.0.0.1:PORT
+    #[arg(long, value_name = "PORT", help_heading = "Listening", conflicts_with = "listen")]
+    port: Option<u16>,
 
     /// How many connections may wait to be accepted, as far as net.core.somaxconn allows [default: 4096]
     #[arg(long, value_name = "N", help_heading = "Listening")]
@@ -127,6 +132,7 @@ impl Options {
             root,
             config,
             listen,
+            port,
             backlog,
             max_connections,
             architecture,
@@ -152,7 +158,8 @@ impl Options {
             drain_timeout,
         } = self;
         let mut command_line = CommandLine::default();
-        command_line.set("listen", listen);
+        let at_port = port.map(|port| format!("127.0.0.1:{port}"));
+        command_line.set("listen", listen.into_iter().chain(at_port).collect());
         for (key, value) in [
             ("root", root),
             ("backlog", backlog),
@@ -239,7 +246,10 @@ mod tests {
     fn options() -> BTreeSet<String> {
         let command = Serve::command();
         let names = command.get_arguments().filter_map(|argument| argument.get_long());
-        names.filter(|name| !["config", "help"].contains(name)).map(|name| name.replace('-', "_")).collect()
+        names
+            .filter(|name| !["config", "help", "port"].contains(name))
+            .map(|name| name.replace('-', "_"))
+            .collect()
     }
 
     #[test]
@@ -251,6 +261,8 @@ mod tests {
     fn every_option_is_a_key_of_the_file_and_every_key_at_its_top_an_option() {
         let tables = [
             "placement",
+            "unix_sockets",
+            "status_socket",
             "event",
             "amped",
             "tcp",

@@ -41,7 +41,14 @@ enum Command {
     /// Check a configuration without binding anything, and print all settings as they would be
     #[command(after_help = "Takes what `serve` takes. The output is a TOML file that means the same.\n\
         Exit codes: 0 if `serve` would accept it, 2 if not.")]
-    Check(Box<Options>),
+    Check {
+        #[command(flatten)]
+        options: Box<Options>,
+
+        /// Print nothing but what is wrong, for units and scripts
+        #[arg(long, short)]
+        quiet: bool,
+    },
 
     /// Ask a running server what it is doing
     Status {
@@ -112,7 +119,7 @@ const USUAL_STATUS: &str = "127.0.0.1:8081";
 fn main() -> ExitCode {
     let result = match Sluice::parse().command {
         Command::Serve(options) => serve(options.source()),
-        Command::Check(options) => check(&options.source()),
+        Command::Check { options, quiet } => check(&options.source(), quiet),
         Command::Status { server, json, watch } => status(server, json, watch),
         Command::Memory { server, json } => memory(server, json),
         Command::Affinity(options) => affinity::run(&options),
@@ -140,9 +147,9 @@ fn serve(source: Source) -> anyhow::Result<()> {
     Ok(server::run(source)?)
 }
 
-fn check(source: &Source) -> anyhow::Result<()> {
+fn check(source: &Source, quiet: bool) -> anyhow::Result<()> {
     let settings = source.load()?;
-    print(&settings.to_toml())
+    if quiet { Ok(()) } else { print(&settings.to_toml()) }
 }
 
 fn status(server: Running, json: bool, watch: bool) -> anyhow::Result<()> {

@@ -28,6 +28,23 @@ fn check_prints_settings_that_mean_the_same() {
     let second =
         sluice(Path::new("/"), &["check", "--config", &dir.path().join("sluice.toml").to_string_lossy()]);
     assert_eq!((second.status.code(), stdout(&second)), (Some(0), stdout(&first)));
+    let quiet = sluice(dir.path(), &["check", "--quiet", "--config", "sluice.toml"]);
+    assert_eq!((quiet.status.code(), stdout(&quiet), stderr(&quiet)), (Some(0), "", ""));
+}
+
+#[test]
+fn short_forms_of_addresses() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let listens = |argument: &str| {
+        let output = sluice(dir.path(), &["check", argument]);
+        assert_eq!(output.status.code(), Some(0), "{argument}: {}", stderr(&output));
+        stdout(&output).lines().find(|line| line.starts_with("listen = ")).expect("a line").to_owned()
+    };
+    assert_eq!(listens("--port=8000"), "listen = [\"127.0.0.1:8000\"]");
+    assert!(listens("--listen=:8000").starts_with("listen = [\"0.0.0.0:8000\""));
+    assert!(listens("--listen=localhost:8000").starts_with("listen = [\"127.0.0.1:8000\""));
+    let both = sluice(dir.path(), &["check", "--port=8000", "--listen=:8001"]);
+    assert_eq!(both.status.code(), Some(2), "{}", stderr(&both));
 }
 
 #[test]
@@ -43,7 +60,10 @@ fn whatever_is_wrong_with_usage_or_configuration_ends_with_2_and_prints_nothing(
             "sluice: --workers '2': contradiction: sped is a single process",
         ),
         (&["serve", "nowhere"], "sluice: DIR 'nowhere': cannot serve "),
-        (&["check", "--config", "sluice.toml"], "sluice: sluice.toml:1:1: worker: unknown key"),
+        (
+            &["check", "--config", "sluice.toml"],
+            "sluice: sluice.toml:1:1: worker: unknown key, did you mean workers?; allowed",
+        ),
         (
             &["check", "--config", "nothing.toml"],
             "sluice: cannot read nothing.toml: No such file or directory",

@@ -1,7 +1,8 @@
-//! Addresses to listen at, as people write them: `127.0.0.1:8080`, `[::]:80`, `unix:/run/sluice.sock`.
+//! Addresses to listen at, as people write them: `127.0.0.1:8080`, `[::]:80`, `localhost:8080`, `:80`,
+//! `unix:/run/sluice.sock`.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -21,15 +22,17 @@ pub type StatusAddress = ListenAddress;
 const UNIX_PATH_MAX: usize = 107;
 
 impl ListenAddress {
-    /// Reads an address; `absolute` completes the path of a Unix socket. The error says what is allowed.
-    pub(super) fn parse(
+    /// Reads what stands for one or several addresses: `:80` is every address of this machine, `localhost:80` both that it has
+    /// for itself, those of IPv6 only where there is IPv6. `absolute` completes the path of a Unix socket. The error says
+    /// what is allowed.
+    pub(super) fn parse_all(
         text: &str,
         absolute: impl Fn(&str) -> Result<PathBuf, String>,
-    ) -> Result<Self, String> {
+    ) -> Result<Vec<Self>, String> {
         let Some(path) = text.strip_prefix("unix:") else { return parse_tcp(text) };
         let path = absolute(path)?;
         match path.as_os_str().len() {
-            ..=UNIX_PATH_MAX => Ok(Self::Unix(path)),
+            ..=UNIX_PATH_MAX => Ok(vec![Self::Unix(path)]),
             len => Err(format!("{} has {len} bytes; allowed: at most {UNIX_PATH_MAX}", path.display())),
         }
     }
@@ -46,12 +49,14 @@ impl ListenAddress {
     }
 }
 
-/// Reads an address; the path of a Unix socket starts from the current directory. The error says what is allowed.
+/// Reads one address: of several that a text stands for, that of IPv4. The path of a Unix socket starts from the current
+/// directory. The error says what is allowed.
 impl FromStr for ListenAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::parse(text, |path| std::path::absolute(path).map_err(|error| error.to_string()))
+        let absolute = |path: &str| std::path::absolute(path).map_err(|error| error.to_string());
+        Ok(Self::parse_all(text, absolute)?.swap_remove(0))
     }
 }
 
@@ -64,16 +69,33 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-fn parse_tcp(text: &str) -> Result<ListenAddress, String> {
-    text.parse().map(ListenAddress::Tcp).map_err(|_| {
+fn parse_tcp(text: &str) -> Result<Vec<ListenAddress>, String> {
+    let of_name = |name: &str| text.strip_prefix(name)?.strip_prefix(':')?.parse::<u16>().ok();
+    let both = |v4: Ipv4Addr, v6: Ipv6Addr, port: u16| -> Vec<ListenAddress> {
+        let v6 = has_ipv6().then(|| SocketAddr::from((v6, port)));
+        [Some((v4, port).into()), v6].into_iter().flatten().map(ListenAddress::Tcp).collect()
+    };
+    if let Some(port) = of_name("") {
+        return Ok(both(Ipv4Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED, port));
+    }
+    if let Some(port) = of_name("localhost") {
+        return Ok(both(Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST, port));
+    }
+    text.parse().map(|address| vec![ListenAddress::Tcp(address)]).map_err(|_| {
         let wrong = match text.rsplit_once(':') {
             _ if text.parse::<IpAddr>().is_ok() => "the port is missing; ",
             None => "",
             Some((_, port)) if port.parse::<u16>().is_err() => "the port is not a number up to 65535; ",
             Some(_) => "not an IP address; ",
         };
-        format!("{wrong}allowed: ADDRESS:PORT such as \"127.0.0.1:8080\" or \"[::]:80\", or \"unix:PATH\"")
+        format!("{wrong}allowed: ADDRESS:PORT such as \"127.0.0.1:8080\" or \"[::]:80\", \"localhost:PORT\", \":PORT\" for all \
+             addresses, or \"unix:PATH\"")
     })
+}
+
+/// Whether some interface has an address of IPv6. Where nobody tells there is none.
+fn has_ipv6() -> bool {
+    std::fs::read("/proc/net/if_inet6").is_ok_and(|addresses| !addresses.is_empty())
 }
 
 #[cfg(test)]
@@ -87,8 +109,22 @@ mod tests {
         }
         let here = std::env::current_dir().expect("a directory");
         assert_eq!("unix:a".parse(), Ok(ListenAddress::Unix(here.join("a"))));
-        for text in ["", ":80", "80", "localhost:80", "::1:80", "unix:", "127.0.0.1:65536"] {
+        for text in
+            ["", "80", ":", ":65536", "localhost", "example.org:80", "::1:80", "unix:", "127.0.0.1:65536"]
+        {
             assert!(text.parse::<ListenAddress>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn short_forms_stand_for_both_protocols() {
+        for (text, [v4, v6]) in
+            [(":80", ["0.0.0.0:80", "[::]:80"]), ("localhost:8080", ["127.0.0.1:8080", "[::1]:8080"])]
+        {
+            let all = ListenAddress::parse_all(text, |_| Err("no path".to_owned())).expect("addresses");
+            let all: Vec<_> = all.iter().map(ListenAddress::to_string).collect();
+            assert!(all == [v4, v6] || !has_ipv6() && all == [v4], "{all:?}");
+            assert_eq!(text.parse::<ListenAddress>().map(|one| one.to_string()), Ok(v4.to_owned()));
         }
     }
 

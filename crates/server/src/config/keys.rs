@@ -54,10 +54,21 @@ impl Reading {
             None => {
                 let mut allowed = self.known.get(table).cloned().unwrap_or_default();
                 allowed.sort_unstable();
-                format!("unknown key; allowed: {}", allowed.join(", "))
+                let meant = allowed.iter().max_by(|a, b| likeness(a, key).total_cmp(&likeness(b, key)));
+                let meant = meant.filter(|name| likeness(name, key) >= ALIKE);
+                let hint = meant.map_or(String::new(), |name| format!(", did you mean {name}?"));
+                format!("unknown key{hint}; allowed: {}", allowed.join(", "))
             }
         }
     }
+}
+
+/// From which likeness on one name may have been meant for the other: a letter or two apart.
+const ALIKE: f64 = 0.85;
+
+/// How alike two names are, from 0 to 1.
+fn likeness(a: &str, b: &str) -> f64 {
+    strsim::jaro_winkler(a, b)
 }
 
 /// A table being read.

@@ -53,7 +53,7 @@ fn top(mut keys: Keys<'_>, bases: &Bases) -> Settings {
     let (limits, requests) = limits(keys.table("limits"));
     let architecture = keys.take("architecture", default.architecture, keys::one_of);
     let mut settings = Settings {
-        listen: keys.take_list("listen", default.listen, address(bases)),
+        listen: keys.take_list("listen", vec![default.listen], addresses(bases)).concat(),
         architecture,
         workers: keys.take_opt("workers", keys::count(1..=1024)).unwrap_or(0),
         send: keys.take("send", architecture.usual_sends(), keys::one_of),
@@ -393,8 +393,12 @@ fn unless_off<T>(parse: impl Fn(&Item) -> Result<T, String>) -> impl Fn(&Item) -
     }
 }
 
+fn addresses(bases: &Bases) -> impl Fn(&Item) -> Result<Vec<ListenAddress>, String> {
+    |item| ListenAddress::parse_all(&keys::text(item)?, |path| bases.path(item, path))
+}
+
 fn address(bases: &Bases) -> impl Fn(&Item) -> Result<ListenAddress, String> {
-    |item| ListenAddress::parse(&keys::text(item)?, |path| bases.path(item, path))
+    |item| Ok(addresses(bases)(item)?.swap_remove(0))
 }
 
 fn target(bases: &Bases) -> impl Fn(&Item) -> Result<Target, String> {

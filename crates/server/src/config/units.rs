@@ -88,10 +88,11 @@ pub(super) fn parse_number(text: &str) -> Option<u64> {
 
 fn parse_quantity(text: &str, units: &[(&str, u64)], what: &str, names: &str) -> Result<u64, String> {
     let text = text.trim();
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = (&text[..digits], text[digits..].trim_start());
-    if number.is_empty() {
-        return Err(format!("not a {what}; allowed: a whole number and a unit ({names})"));
+    let end = text.bytes().take_while(|&byte| byte.is_ascii_digit() || byte == b'.').count();
+    let (number, unit) = (&text[..end], text[end..].trim_start());
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    if whole.is_empty() || fraction.is_empty() || fraction.contains('.') {
+        return Err(format!("not a {what}; allowed: a number and a unit ({names})"));
     }
     let Some(&(_, factor)) = units.iter().find(|(name, _)| *name == unit) else {
         return Err(match unit {
@@ -99,8 +100,22 @@ fn parse_quantity(text: &str, units: &[(&str, u64)], what: &str, names: &str) ->
             _ => format!("unknown unit \"{unit}\" of a {what}; allowed: {names}"),
         });
     };
-    let value = parse_number(number).and_then(|number| number.checked_mul(factor));
-    value.ok_or_else(|| format!("this {what} is out of all bounds"))
+    let value = parse_number(whole).and_then(|number| number.checked_mul(factor));
+    let part =
+        part_of(fraction, factor).ok_or_else(|| format!("this {what} is finer than it can be told"))?;
+    value.and_then(|value| value.checked_add(part)).ok_or_else(|| format!("this {what} is out of all bounds"))
+}
+
+/// So many decimal digits of `factor`, if that is a whole number: 5 of 1000 are 500.
+fn part_of(digits: &str, factor: u64) -> Option<u64> {
+    let digits = digits.trim_end_matches('0');
+    if digits.is_empty() {
+        return Some(0);
+    }
+    let (number, scale) = (parse_number(digits)?, 10_u64.checked_pow(digits.len() as u32)?);
+    let scaled = u128::from(number) * u128::from(factor);
+    let part = scaled.is_multiple_of(scale.into()).then(|| scaled / u128::from(scale))?;
+    u64::try_from(part).ok()
 }
 
 /// Writes `value` in the largest of the `units` that is exact.
@@ -125,6 +140,9 @@ mod tests {
             (" 2 MB ", 2_000_000),
             ("1GiB", 1 << 30),
             ("7 B", 7),
+            ("1.5 MiB", 3 << 19),
+            ("0.25KB", 250),
+            ("2.0 B", 2),
         ];
         for (text, bytes) in sizes {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
@@ -134,7 +152,11 @@ mod tests {
             "KiB",
             "-1",
             "+1",
-            "1.5 MiB",
+            "1.5 B",
+            "1.5.5 MiB",
+            ".5 MiB",
+            "1. MiB",
+            "1.00000000000000000000001 GiB",
             "16 kb",
             "16 K",
             "1 2",
@@ -148,11 +170,17 @@ mod tests {
 
     #[test]
     fn times() {
-        for (text, ms) in
-            [("500ms", 500), ("20 s", 20_000), ("5min", 300_000), ("1 h", 3_600_000), ("0 s", 0)]
-        {
+        for (text, ms) in [
+            ("500ms", 500),
+            ("20 s", 20_000),
+            ("1.5 s", 1_500),
+            ("5min", 300_000),
+            ("1 h", 3_600_000),
+            ("0 s", 0),
+        ] {
             assert_eq!(parse_time(text), Ok(Duration::from_millis(ms)), "{text}");
         }
+        assert_eq!(parse_time("1.5 ms"), Err("this time is finer than it can be told".into()));
         assert_eq!(parse_time("20"), Err("a time needs a unit; allowed: ms, s, min, h, d".into()));
         assert!(parse_time("5 m").unwrap_err().starts_with("unknown unit \"m\" of a time"));
     }

@@ -14,7 +14,18 @@ use crate::config::StatusAddress;
 /// The status could not be had.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// Nobody there, or an answer that does not come or end.
+    /// Nobody is there.
+    #[error(
+        "no status from {address}: {source}\na server does where it is told to: \
+         `sluice serve --status {address}`, or `status = \"{address}\"` in its file"
+    )]
+    Nobody {
+        /// Who was asked.
+        address: StatusAddress,
+        /// What happened.
+        source: io::Error,
+    },
+    /// An answer that does not come or end.
     #[error("no status from {address}: {source}")]
     Io {
         /// Who was asked.
@@ -74,8 +85,12 @@ pub fn fetch(address: &StatusAddress, form: Form) -> Result<String, FetchError> 
         Form::Json => "/json",
     };
     let address = || address.clone();
-    let answer =
-        exchange(&address(), path).map_err(|source| FetchError::Io { address: address(), source })?;
+    let answer = exchange(&address(), path).map_err(|source| match source.kind() {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
+            FetchError::Nobody { address: address(), source }
+        }
+        _ => FetchError::Io { address: address(), source },
+    })?;
     let reply = read_reply(&answer).map_err(|source| FetchError::Reply { address: address(), source })?;
     match reply {
         (Status::OK, body) => Ok(String::from_utf8_lossy(&body).into_owned()),

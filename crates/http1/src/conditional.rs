@@ -28,28 +28,28 @@ pub enum Outcome {
 /// Evaluates the preconditions of a request for a file that exists, in the order of RFC 9110 section 13.2.2. Range
 /// and If-Range, which come after, are left to [`range_applies`].
 ///
-/// A date that can't be read makes its field ignored (sections 13.1.3 and 13.1.4). An entity tag that can't be read
-/// matches nothing, nor does what follows it in the list: the safe answer for either field.
+/// A date that can't be read, or that comes twice, makes its field ignored (sections 13.1.3 and 13.1.4). An entity tag that
+/// can't be read, or a `*` that is not all there is, matches nothing, nor does what follows it in the list, on whatever line:
+/// the safe answer for either field, as it leads to 412 or to all of the file.
 #[inline]
 pub fn evaluate(fields: &Fields<'_>, method_is_get_or_head: bool, current: &Validators<'_>) -> Outcome {
     if fields.any_of(&[Field::IfMatch]) {
-        if !fields.all(Field::IfMatch).any(|tags| any_tag_matches(tags, current.etag, Comparison::Strong)) {
+        if !any_tag_matches(fields.all(Field::IfMatch), current.etag, Comparison::Strong) {
             return Outcome::PreconditionFailed;
         }
-    } else if let Some(date) = fields.get(Field::IfUnmodifiedSince)
+    } else if let Some(date) = fields.sole(Field::IfUnmodifiedSince)
         && is_modified_since(date, current) == Some(true)
     {
         return Outcome::PreconditionFailed;
     }
     if fields.any_of(&[Field::IfNoneMatch]) {
-        let matches = |tags| any_tag_matches(tags, current.etag, Comparison::Weak);
-        return match fields.all(Field::IfNoneMatch).any(matches) {
+        return match any_tag_matches(fields.all(Field::IfNoneMatch), current.etag, Comparison::Weak) {
             false => Outcome::Proceed,
             true if method_is_get_or_head => Outcome::NotModified,
             true => Outcome::PreconditionFailed,
         };
     }
-    match fields.get(Field::IfModifiedSince) {
+    match fields.sole(Field::IfModifiedSince) {
         Some(date) if method_is_get_or_head && is_modified_since(date, current) == Some(false) => {
             Outcome::NotModified
         }
@@ -58,13 +58,17 @@ pub fn evaluate(fields: &Fields<'_>, method_is_get_or_head: bool, current: &Vali
 }
 
 /// Whether the Range field of a request counts: without If-Range always, else if the client's part is of the current
-/// state (RFC 9110 section 13.1.5). Weak tags never match, and a date has to be the very one of Last-Modified.
+/// state (RFC 9110 section 13.1.5). Weak tags never match, and a date has to be the very one of Last-Modified. An If-Range
+/// that comes twice matches nothing.
 ///
 /// A date is taken at its word although a file may change twice within its second (section 8.8.2.2): telling would
 /// take a clock, and clients that were given a tag send the tag.
 #[inline]
 pub fn range_applies(fields: &Fields<'_>, current: &Validators<'_>) -> bool {
-    let Some(value) = fields.get(Field::IfRange) else { return true };
+    if !fields.any_of(&[Field::IfRange]) {
+        return true;
+    }
+    let Some(value) = fields.sole(Field::IfRange) else { return false };
     if value.starts_with(b"\"") || value.starts_with(b"W/") {
         // No list here, so all of the value is one tag.
         return value == current.etag;
@@ -81,11 +85,30 @@ enum Comparison {
     Weak,
 }
 
-/// Whether `*` or a tag of the list matches the current tag, which is strong.
-fn any_tag_matches(list: &[u8], current: &[u8], comparison: Comparison) -> bool {
-    list == current
-        || list == b"*"
-        || Tags(list).any(|tag| tag.quoted == current && (comparison == Comparison::Weak || !tag.weak))
+/// Whether `*`, alone, or a tag of the list on these lines matches the current tag, which is strong.
+fn any_tag_matches<'a>(
+    lines: impl Iterator<Item = &'a [u8]> + Clone,
+    current: &[u8],
+    comparison: Comparison,
+) -> bool {
+    let is_alike = |tag: Tag<'_>| tag.quoted == current && (comparison == Comparison::Weak || !tag.weak);
+    for (at, line) in lines.clone().enumerate() {
+        // Nearly every client sends the one tag that it was given.
+        if line == current {
+            return true;
+        }
+        if line == b"*" {
+            return at == 0 && lines.count() == 1;
+        }
+        let mut tags = Tags(line);
+        if tags.any(is_alike) {
+            return true;
+        }
+        if !tags.were_all_read() {
+            return false;
+        }
+    }
+    false
 }
 
 /// None: not a date.
@@ -105,12 +128,24 @@ struct Tag<'a> {
 /// The entity tags of a list (RFC 9110 section 8.8.3), up to the first that is malformed.
 struct Tags<'a>(&'a [u8]);
 
+impl Tags<'_> {
+    /// Whether the list was read to its end, now that there is no tag left.
+    fn were_all_read(&self) -> bool {
+        self.0.iter().all(|&b| is_separator(b))
+    }
+}
+
+/// A byte between tags.
+fn is_separator(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b',')
+}
+
 impl<'a> Iterator for Tags<'a> {
     type Item = Tag<'a>;
 
     fn next(&mut self) -> Option<Tag<'a>> {
         // What is left begins with a tag or with the separators before it; commas within the quotes are the tag's.
-        let separators = self.0.iter().take_while(|b| matches!(b, b' ' | b'\t' | b',')).count();
+        let separators = self.0.iter().take_while(|&&b| is_separator(b)).count();
         let element = &self.0[separators..];
         let (weak, opaque) = element.strip_prefix(b"W/").map_or((false, element), |rest| (true, rest));
         let content = opaque.strip_prefix(b"\"")?;
@@ -196,7 +231,29 @@ mod tests {
         let other = ("If-Match", "\"x\"");
         check(&[other, ("if-match", "\"a,b\"")], Proceed, Proceed);
         check(&[other, other], PreconditionFailed, PreconditionFailed);
-        check(&[("If-None-Match", "\"x\""), ("If-None-Match", "*")], NotModified, PreconditionFailed);
+        check(&[("If-None-Match", "\"x\""), ("If-None-Match", "\"a,b\"")], NotModified, PreconditionFailed);
+        // Nothing counts behind what can't be read, on the same line or on another.
+        check(&[("If-None-Match", "junk, \"a,b\"")], Proceed, Proceed);
+        check(&[("If-None-Match", "junk"), ("If-None-Match", "\"a,b\"")], Proceed, Proceed);
+        check(
+            &[("If-None-Match", "\"x\" ,"), ("If-None-Match", ""), ("If-None-Match", "*")],
+            Proceed,
+            Proceed,
+        );
+        check(&[("If-None-Match", "*"), ("If-None-Match", "*")], Proceed, Proceed);
+        check(&[("If-Match", "*"), ("If-Match", "\"a,b\"")], PreconditionFailed, PreconditionFailed);
+        check(&[("If-Match", "\"a,b\""), ("If-Match", "*")], Proceed, Proceed);
+    }
+
+    #[test]
+    fn dates_that_come_twice_are_ignored() {
+        for (name, date) in [("If-Modified-Since", SAME), ("If-Unmodified-Since", BEFORE)] {
+            check(&[(name, date), (name, date)], Proceed, Proceed);
+            check(&[(name, date), (name, "")], Proceed, Proceed);
+            check(&[(name, &format!("{date}, {date}"))], Proceed, Proceed);
+        }
+        let twice = lines(&[("If-Range", SAME), ("If-Range", SAME)]);
+        assert!(!range_applies(&Fields::new(&twice), &CURRENT));
     }
 
     #[test]
@@ -254,8 +311,12 @@ mod tests {
             let list = tags.iter().flat_map(|(tag, separator)| [tag.as_str(), separator]).collect::<String>();
             let weakly = tags.iter().any(|(tag, _)| tag.trim_start_matches("W/") == "\"a,b\"");
             let strongly = tags.iter().any(|(tag, _)| tag == "\"a,b\"");
-            prop_assert_eq!(any_tag_matches(list.as_bytes(), CURRENT.etag, Comparison::Weak), weakly);
-            prop_assert_eq!(any_tag_matches(list.as_bytes(), CURRENT.etag, Comparison::Strong), strongly);
+            let one_line = [list.as_bytes()];
+            let lines: Vec<_> = tags.iter().map(|(tag, _)| tag.as_bytes()).collect();
+            for list in [&one_line[..], &lines] {
+                let matches = |comparison| any_tag_matches(list.iter().copied(), CURRENT.etag, comparison);
+                prop_assert_eq!((matches(Comparison::Weak), matches(Comparison::Strong)), (weakly, strongly));
+            }
         }
 
         #[test]

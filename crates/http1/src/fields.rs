@@ -97,10 +97,15 @@ impl<'a> Fields<'a> {
         self.present & fields.iter().fold(0, |bits, field| bits | field.bit()) != 0
     }
 
-    /// A field's value, white space around it left out. Of a field sent on several lines the first line counts, which is for
-    /// fields that may be sent once only; lists are read with [`all`](Self::all).
+    /// A field's value on the first line that has it, white space around it left out.
     pub fn get(self, field: Field) -> Option<&'a [u8]> {
         self.all(field).next()
+    }
+
+    /// The value of a field that may be sent once only. On several lines it is a list, and so has no value of its kind.
+    pub fn sole(self, field: Field) -> Option<&'a [u8]> {
+        let mut values = self.all(field);
+        values.next().filter(|_| values.next().is_none())
     }
 
     /// A field's value on each line that has it, which together are one list (RFC 9110 section 5.3).
@@ -145,7 +150,8 @@ mod tests {
         let tags: Vec<_> = fields.all(Field::IfMatch).collect();
         assert_eq!(tags, [b"\"a\"".as_slice(), b"\"b\",\"c\""]);
         assert_eq!(fields.get(Field::IfMatch), Some(b"\"a\"".as_slice()));
-        assert_eq!(fields.get(Field::Range), Some(b"".as_slice()));
+        assert_eq!((fields.sole(Field::IfMatch), fields.sole(Field::Referer)), (None, None));
+        assert_eq!(fields.sole(Field::Range), Some(b"".as_slice()));
         assert_eq!(fields.get(Field::Referer), None);
         assert!(fields.any_of(&[Field::Referer, Field::Range]) && !fields.any_of(&[Field::IfRange]));
         assert_eq!(Fields::default().get(Field::Range), None);

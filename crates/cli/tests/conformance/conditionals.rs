@@ -13,6 +13,8 @@ pub(crate) const TESTS: &[Test] = tests![
     if_match,
     if_unmodified_since,
     order_of_preconditions,
+    repeated_dates,
+    stars_among_tags,
     fields_of_304,
     large_files_and_directories,
     not_for_errors,
@@ -146,6 +148,46 @@ fn order_of_preconditions(variant: &Variant) {
     // A precondition that fails goes before a range, and one that holds lets it pass.
     check(&[("If-None-Match", etag), ("Range", "bytes=0-1")], 304);
     check(&[("If-Match", "\"other\""), ("Range", "bytes=0-1")], 412);
+}
+
+/// A date that comes twice is no date, and its field is ignored (sections 13.1.3 and 13.1.4).
+fn repeated_dates(variant: &Variant) {
+    let known = Known::new(variant);
+    let (modified, before) = (known.modified.as_str(), known.before.as_str());
+    let mut client = known.server.connect();
+    let mut check = |fields: &[(&str, &str)]| check(&mut client, fields, 200);
+    for (name, date) in [("If-Modified-Since", modified), ("If-Unmodified-Since", before)] {
+        check(&[(name, date), (name, date)]);
+        check(&[(name, date), ("X", "y"), (name, "yesterday")]);
+        check(&[(name, &format!("{date}, {date}"))]);
+    }
+    let mut ranged = |fields: &[(&str, &str)]| client.fetch("GET", "/hello.txt", fields).status;
+    let range = ("Range", "bytes=0-1");
+    assert_eq!(ranged(&[range, ("If-Range", modified)]), 206);
+    assert_eq!(ranged(&[range, ("If-Range", modified), ("If-Range", modified)]), 200);
+    assert_eq!(ranged(&[range, range]), 200, "neither is a range twice");
+}
+
+/// A star stands alone (sections 13.1.1 and 13.1.2); in a list it is an element that can't be read.
+fn stars_among_tags(variant: &Variant) {
+    let known = Known::new(variant);
+    let etag = known.etag.as_str();
+    let mut client = known.server.connect();
+    for (first, second, is_match) in [
+        ("*", "\"x\"", false),
+        ("\"x\"", "*", false),
+        ("*", "*", false),
+        ("*", etag, false),
+        (etag, "*", true),
+        ("junk", etag, false),
+        ("\"x\"", etag, true),
+    ] {
+        for fields in [vec![format!("{first}, {second}")], vec![first.to_owned(), second.to_owned()]] {
+            let lines = |name| fields.iter().map(|value| (name, value.as_str())).collect::<Vec<_>>();
+            check(&mut client, &lines("If-Match"), if is_match { 200 } else { 412 });
+            check(&mut client, &lines("If-None-Match"), if is_match { 304 } else { 200 });
+        }
+    }
 }
 
 /// Section 15.4.5.

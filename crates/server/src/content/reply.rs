@@ -49,7 +49,7 @@ fn judge_fields(fields: &Fields<'_>, is_get: bool, entry: &Facts, head: &[u8], m
     }
     // Only GET knows ranges (section 14.2).
     let Some(value) =
-        fields.get(Field::Range).filter(|_| is_get && conditional::range_applies(fields, &validators))
+        fields.sole(Field::Range).filter(|_| is_get && conditional::range_applies(fields, &validators))
     else {
         return Verdict::Whole;
     };

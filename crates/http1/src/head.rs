@@ -203,16 +203,34 @@ fn field_line(input: &[u8]) -> Result<FieldLine<'_>, ErrorKind> {
 struct Seen<'a> {
     host: Option<&'a [u8]>,
     length: Option<u64>,
-    transfer_encoding: Option<Coding>,
+    codings: Option<Codings>,
     close: bool,
     keep_alive: bool,
     expect: bool,
 }
 
+/// The transfer codings of a message, of which only `chunked` is known here, in the order in which they were applied.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Coding {
+enum Codings {
     Chunked,
     Unknown,
+    UnknownThenChunked,
+}
+
+impl Codings {
+    /// Adds those of one line: several lines are one list (RFC 9110 section 5.3). `chunked` anywhere but last, or twice,
+    /// makes the end of the message doubtful (RFC 9112 section 6.1). So do empty members, which others may read otherwise.
+    fn add(before: Option<Self>, line: &[u8]) -> Result<Self, ErrorKind> {
+        let add = |before, coding: &[u8]| match (before, coding.trim_ascii()) {
+            (_, b"") | (Some(Self::Chunked | Self::UnknownThenChunked), _) => Err(ErrorKind::Framing),
+            (None, coding) if coding.eq_ignore_ascii_case(b"chunked") => Ok(Some(Self::Chunked)),
+            (Some(Self::Unknown), coding) if coding.eq_ignore_ascii_case(b"chunked") => {
+                Ok(Some(Self::UnknownThenChunked))
+            }
+            _ => Ok(Some(Self::Unknown)),
+        };
+        line.split(|&b| b == b',').try_fold(before, add)?.ok_or(ErrorKind::Framing)
+    }
 }
 
 impl<'a> Seen<'a> {
@@ -246,7 +264,7 @@ impl<'a> Seen<'a> {
             15 if is("accept-encoding") => fields.note(Field::AcceptEncoding),
             17 if is("if-modified-since") => fields.note(Field::IfModifiedSince),
             17 if is("transfer-encoding") => {
-                set_once(&mut self.transfer_encoding, transfer_coding(value)?, ErrorKind::Framing)?;
+                self.codings = Some(Codings::add(self.codings, value)?);
             }
             19 if is("if-unmodified-since") => fields.note(Field::IfUnmodifiedSince),
             _ => {}
@@ -255,13 +273,14 @@ impl<'a> Seen<'a> {
     }
 
     fn framing(&self, version: Version) -> Result<Framing, ErrorKind> {
-        match (self.transfer_encoding, self.length) {
-            (None, None) => Ok(Framing::None),
+        match (self.codings, self.length) {
+            (None, None | Some(0)) => Ok(Framing::None),
             (None, Some(length)) => Ok(Framing::Length(length)),
-            (Some(_), Some(_)) => Err(ErrorKind::Framing),
             (Some(_), None) if version == Version::Http10 => Err(ErrorKind::Framing),
-            (Some(Coding::Chunked), None) => Ok(Framing::Chunked),
-            (Some(Coding::Unknown), None) => Err(ErrorKind::TransferCoding),
+            (Some(Codings::Chunked), None) => Ok(Framing::Chunked),
+            (Some(Codings::UnknownThenChunked), None) => Err(ErrorKind::TransferCoding),
+            // Where it ends can't be known (RFC 9112 section 6.3).
+            (Some(_), Some(_)) | (Some(Codings::Unknown), None) => Err(ErrorKind::Framing),
         }
     }
 }
@@ -276,21 +295,6 @@ pub(crate) fn parse_length(value: &[u8]) -> Option<u64> {
         return None;
     }
     value.iter().try_fold(0_u64, |n, b| b.is_ascii_digit().then(|| n * 10 + u64::from(b - b'0')))
-}
-
-/// A Transfer-Encoding value: only `chunked` alone is known here. `chunked` anywhere but last, or twice, is a
-/// framing error rather than an unknown coding (RFC 9112 section 6.1).
-fn transfer_coding(value: &[u8]) -> Result<Coding, ErrorKind> {
-    if value.eq_ignore_ascii_case(b"chunked") {
-        return Ok(Coding::Chunked);
-    }
-    let is_chunked = |coding: &[u8]| coding.trim_ascii().eq_ignore_ascii_case(b"chunked");
-    let mut codings = value.rsplit(|&b| b == b',');
-    let last = codings.next().unwrap_or_default();
-    if last.trim_ascii().is_empty() || codings.any(is_chunked) || !is_chunked(last) && value.contains(&b',') {
-        return Err(ErrorKind::Framing);
-    }
-    Ok(Coding::Unknown)
 }
 
 type Target<'a> = (&'a [u8], Option<&'a [u8]>, Option<&'a [u8]>);
@@ -429,7 +433,16 @@ mod tests {
             ("Transfer-Encoding: chunked, gzip", ErrorKind::Framing),
             ("Transfer-Encoding:", ErrorKind::Framing),
             ("Transfer-Encoding: gzip, chunked", ErrorKind::TransferCoding),
-            ("Transfer-Encoding: xchunked", ErrorKind::TransferCoding),
+            ("Transfer-Encoding: gzip\r\nX: y\r\nTransfer-Encoding: chunked", ErrorKind::TransferCoding),
+            ("Transfer-Encoding: gzip\r\nTransfer-Encoding: deflate, chunked", ErrorKind::TransferCoding),
+            ("Transfer-Encoding: gzip, chunked\r\nTransfer-Encoding: chunked", ErrorKind::Framing),
+            ("Transfer-Encoding: chunked\r\nTransfer-Encoding: gzip", ErrorKind::Framing),
+            ("Transfer-Encoding: chunked\r\nTransfer-Encoding:", ErrorKind::Framing),
+            ("Transfer-Encoding: ,chunked", ErrorKind::Framing),
+            ("Transfer-Encoding: chunked,", ErrorKind::Framing),
+            ("Transfer-Encoding: gzip, deflate", ErrorKind::Framing),
+            ("Transfer-Encoding: xchunked", ErrorKind::Framing),
+            ("Content-Length: 0\r\nTransfer-Encoding: chunked", ErrorKind::Framing),
             ("Transfer-Encoding : chunked", ErrorKind::Field),
             ("X: a\r\n b", ErrorKind::Field),
             ("X: a\rb", ErrorKind::Field),
@@ -441,6 +454,7 @@ mod tests {
         }
         assert_eq!(parsed(&post("Transfer-Encoding: Chunked")).unwrap().framing, Framing::Chunked);
         assert_eq!(parsed(&post("content-length: 10")).unwrap().framing, Framing::Length(10));
+        assert_eq!(parsed(&post("content-length: 00")).unwrap().framing, Framing::None);
         let old = "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n";
         assert_eq!(error(old), ErrorKind::Framing);
     }

@@ -5,8 +5,8 @@
 //! server for request bodies, the client for responses.
 //!
 //! The decoder is strict where leniency has let requests be smuggled past one of two parsers that disagreed:
-//! every line ends in CRLF, a size is hexadecimal digits and nothing else, and no white space surrounds it (the
-//! "bad white space" that the grammar tolerates before an extension is refused). Extensions and trailer fields
+//! every line ends in CRLF, a size is hexadecimal digits and nothing else, and white space stands only where the
+//! grammar has "bad white space": around the signs of an extension (section 7.1.1). Extensions and trailer fields
 //! carry nothing that anyone here wants: they are checked, counted against a bound, and skipped.
 
 use std::ops::Range;
@@ -56,8 +56,8 @@ pub enum ChunkError {
     /// More than [`MAX_SIZE_DIGITS`] digits.
     #[error("chunk size has too many digits")]
     SizeTooLong,
-    /// A control character in a chunk extension.
-    #[error("control character in a chunk extension")]
+    /// An extension that has no name or no value where one has to be, or something else behind it.
+    #[error("malformed chunk extension")]
     Extension,
     /// More than [`MAX_EXTENSION_BYTES`] in one message.
     #[error("chunk extensions are too long")]
@@ -77,7 +77,7 @@ pub enum ChunkError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Size,
-    Extension,
+    Extension(Extension),
     SizeLf,
     Data,
     DataCr,
@@ -89,6 +89,53 @@ enum State {
     EndLf,
     Ended,
     Failed(ChunkError),
+}
+
+/// Where a size line stands behind the size: in `BWS ; BWS name BWS = BWS value`, any number of times (RFC 9112 section
+/// 7.1.1). The value, which may be missing, is a token or quoted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extension {
+    /// White space behind the size or a value, which only an extension may follow.
+    Blank,
+    /// Behind the semicolon.
+    Start,
+    Name,
+    NameBlank,
+    /// Behind the equals sign.
+    ValueStart,
+    Value,
+    Quoted,
+    /// Behind a backslash within quotes.
+    QuotedPair,
+    /// Behind the second quote.
+    QuoteEnd,
+}
+
+impl Extension {
+    /// Whether the line may end here.
+    fn may_end(self) -> bool {
+        matches!(self, Self::Name | Self::Value | Self::QuoteEnd)
+    }
+
+    /// Behind one more byte.
+    fn then(self, byte: u8) -> Result<Self, ChunkError> {
+        match (self, byte) {
+            (Self::Quoted, b'"') => Ok(Self::QuoteEnd),
+            (Self::Quoted, b'\\') => Ok(Self::QuotedPair),
+            (Self::Quoted | Self::QuotedPair, _) if is_text(byte) => Ok(Self::Quoted),
+            (Self::Start | Self::ValueStart | Self::Blank | Self::NameBlank, b' ' | b'\t') => Ok(self),
+            (Self::Name, b' ' | b'\t') => Ok(Self::NameBlank),
+            (Self::Value | Self::QuoteEnd, b' ' | b'\t') => Ok(Self::Blank),
+            (Self::Blank | Self::Name | Self::NameBlank | Self::Value | Self::QuoteEnd, b';') => {
+                Ok(Self::Start)
+            }
+            (Self::Name | Self::NameBlank, b'=') => Ok(Self::ValueStart),
+            (Self::ValueStart, b'"') => Ok(Self::Quoted),
+            (Self::Start | Self::Name, _) if is_token(byte) => Ok(Self::Name),
+            (Self::ValueStart | Self::Value, _) if is_token(byte) => Ok(Self::Value),
+            _ => Err(ChunkError::Extension),
+        }
+    }
 }
 
 impl ChunkDecoder {
@@ -143,16 +190,17 @@ impl ChunkDecoder {
     /// The state after one byte outside the data.
     fn control(&mut self, byte: u8) -> Result<State, ChunkError> {
         use State::{
-            Data, DataCr, DataLf, EndLf, Ended, Extension, Failed, Size, SizeLf, TrailerLf, TrailerName,
-            TrailerStart, TrailerValue,
+            Data, DataCr, DataLf, EndLf, Ended, Failed, Size, SizeLf, TrailerLf, TrailerName, TrailerStart,
+            TrailerValue,
         };
         match (self.state, byte) {
-            (Size, b'\r' | b';') if self.size_digits == 0 => Err(ChunkError::Size),
-            (Size | Extension, b'\r') => Ok(SizeLf),
-            (Size, b';') => self.extension(),
+            (Size, b'\r' | b';' | b' ' | b'\t') if self.size_digits == 0 => Err(ChunkError::Size),
+            (Size, b'\r') => Ok(SizeLf),
+            (Size, b';') => self.extension(Extension::Start),
+            (Size, b' ' | b'\t') => self.extension(Extension::Blank),
             (Size, _) if byte != b'\n' => self.size_digit(byte),
-            (Extension, _) if is_text(byte) => self.extension(),
-            (Extension, _) if byte != b'\n' => Err(ChunkError::Extension),
+            (State::Extension(at), b'\r') if at.may_end() => Ok(SizeLf),
+            (State::Extension(at), _) if byte != b'\n' => self.extension(at.then(byte)?),
             (SizeLf, b'\n') => Ok(if self.left == 0 { TrailerStart } else { Data }),
 
             (DataCr, b'\r') => Ok(DataLf),
@@ -187,9 +235,9 @@ impl ChunkDecoder {
         Ok(State::Size)
     }
 
-    fn extension(&mut self) -> Result<State, ChunkError> {
+    fn extension(&mut self, next: Extension) -> Result<State, ChunkError> {
         self.extension_budget = self.extension_budget.checked_sub(1).ok_or(ChunkError::ExtensionTooLong)?;
-        Ok(State::Extension)
+        Ok(State::Extension(next))
     }
 
     fn trailer(&mut self, next: State) -> Result<State, ChunkError> {
@@ -255,11 +303,18 @@ mod tests {
     fn skips_extensions_and_trailers() {
         let input = b"3;a=b;c=\"d e\"\r\nabc\r\n0;z\r\nX-Sum: 1\r\nEmpty:\r\n\r\n";
         assert_eq!(whole(input), Ok((b"abc".to_vec(), input.len(), true)));
+        // White space may stand around their signs, and anything printable within quotes.
+        for extensions in
+            [" ; a = b", "\t;\ta", ";a ;b", ";a =b ;c", ";a=\"\"", ";a= \"; \\\" \\\\ \u{e9}\" ; b"]
+        {
+            let input = format!("3{extensions}\r\nabc\r\n0\r\n\r\n");
+            assert_eq!(whole(input.as_bytes()), Ok((b"abc".to_vec(), input.len(), true)), "{extensions:?}");
+        }
     }
 
     #[test]
     fn refuses_sizes_that_are_not_hexadecimal() {
-        for size in ["", "+4", "-4", "0x4", " 4", "\t4", "4 ", "4\t", "g", "4_", "4 ;a", ";a", "\u{664}"] {
+        for size in ["", "+4", "-4", "0x4", " 4", "\t4", " ;a", "g", "4_", ";a", "\u{664}"] {
             let input = format!("{size}\r\nWiki\r\n0\r\n\r\n");
             assert_eq!(whole(input.as_bytes()), Err(ChunkError::Size), "{size:?}");
         }
@@ -300,7 +355,36 @@ mod tests {
 
     #[test]
     fn refuses_malformed_extensions_and_trailers() {
-        assert_eq!(whole(b"4;a\0\r\n"), Err(ChunkError::Extension));
+        for extensions in [
+            " ",
+            "\t",
+            " a",
+            ";",
+            "; ",
+            " ;",
+            ";;a",
+            ";a;",
+            ";a=",
+            ";a= ",
+            ";=b",
+            ";a b",
+            ";a=b c",
+            ";a ",
+            ";a=b ",
+            ";a=\"b",
+            ";a=\"b\\\"",
+            ";a=\"b\"c",
+            ";a=\"b\" ",
+            ";a==b",
+            ";a(=b",
+            ";a=\u{e9}",
+            ";a\0",
+            ";a=\"\0\"",
+            ";a=\"\\\0\"",
+        ] {
+            let input = format!("4{extensions}\r\nWiki\r\n0\r\n\r\n");
+            assert_eq!(whole(input.as_bytes()), Err(ChunkError::Extension), "{extensions:?}");
+        }
         for line in [": x", " a: b", "a b: c", "a : b", "a", "a: b\0", "a: b\r\n folded"] {
             let input = format!("0\r\n{line}\r\n\r\n");
             assert_eq!(whole(input.as_bytes()), Err(ChunkError::Trailer), "{line:?}");
@@ -313,7 +397,7 @@ mod tests {
         let chunk = format!("1;{extension}\r\na\r\n");
         let within = format!("{chunk}{chunk}0\r\n\r\n");
         assert!(whole(within.as_bytes()).is_ok_and(|(data, _, ended)| ended && data == b"aa"));
-        let beyond = format!("{chunk}{chunk}0;\r\n\r\n");
+        let beyond = format!("{chunk}{chunk}0 ;x\r\n\r\n");
         assert_eq!(whole(beyond.as_bytes()), Err(ChunkError::ExtensionTooLong));
     }
 
@@ -326,7 +410,9 @@ mod tests {
 
     /// Messages that are mostly well formed, with some bytes overwritten.
     fn messages() -> impl Strategy<Value = Vec<u8>> {
-        let chunk = (prop::collection::vec(any::<u8>(), 1..40), "(;[a-z]{1,5}(=\"[ -!#-~]{0,6}\")?)?");
+        let extension =
+            "([ \t]{0,2};[ \t]?[a-z]{1,5}([ ]?=[ ]?([a-z]{1,3}|\"([ -!#-\\[\\]-~]|\\\\[ -~]){0,6}\"))?)?";
+        let chunk = (prop::collection::vec(any::<u8>(), 1..40), extension);
         let trailer = prop::collection::vec("[A-Za-z-]{1,8}:[ -~]{0,10}\r\n", 0..3);
         let damage = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3);
         (prop::collection::vec(chunk, 0..6), trailer, damage).prop_map(|(chunks, trailer, damage)| {
@@ -370,7 +456,7 @@ mod tests {
 
         /// Whatever we accept as a size line, httparse reads as the same size (it is the more lenient one).
         #[test]
-        fn agrees_with_httparse_on_sizes(line in "[0-9a-fA-F]{0,17}[ ;+gx\t\r]?[a-z=]{0,4}\r\n") {
+        fn agrees_with_httparse_on_sizes(line in "[0-9a-fA-F]{0,17}[ ;+gx\t\r]{0,2}[a-z=\" ]{0,4}\r\n") {
             let mut decoder = ChunkDecoder::new();
             if let Ok((used, Chunked::NeedInput)) = decoder.decode(line.as_bytes())
                 && matches!(decoder.state, State::Data | State::TrailerStart)

@@ -153,7 +153,7 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
             0 => {
                 request.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
                 for chunk in body.chunks(9) {
-                    request.extend_from_slice(format!("{:x};e=1\r\n", chunk.len()).as_bytes());
+                    request.extend_from_slice(format!("{:x} ;e= \"1\"\r\n", chunk.len()).as_bytes());
                     request.extend_from_slice(chunk);
                     request.extend_from_slice(b"\r\n");
                 }

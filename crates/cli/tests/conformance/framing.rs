@@ -225,6 +225,25 @@ fn chunked_bad_size(variant: &Variant) {
         "3;x=\ny",
         "3;x=\ry",
         "3;x=\0y",
+        "3 x",
+        "3;",
+        "3; ",
+        "3 ;",
+        "3;;x",
+        "3;x;",
+        "3;x=",
+        "3;x= ",
+        "3;=y",
+        "3;x y",
+        "3;x=y z",
+        "3;x ",
+        "3;x=y ",
+        "3;x=\"y",
+        "3;x=\"y\\\"",
+        "3;x=\"y\"z",
+        "3;x==y",
+        "3;x(=y",
+        "3;x=\u{fc}",
     ] {
         ends(&server, &post("Transfer-Encoding: chunked", &format!("{size}\r\nabc\r\n0\r\n\r\n")));
     }
@@ -260,6 +279,8 @@ fn chunked_right(variant: &Variant) {
         "a\r\n0123456789\r\n0\r\n\r\n",
         "3;name\r\nabc\r\n0;last=\"quoted\"\r\n\r\n",
         "3;name=value;other\r\nabc\r\n0\r\nTrailer: x\r\nOther:\r\n\r\n",
+        "3 ; name = value\t;\tother\r\nabc\r\n0 \t; last\r\n\r\n",
+        "3;name=\"; \\\" \\\\ \u{fc}\" ;other=\"\"\r\nabc\r\n0\r\n\r\n",
     ] {
         passed_over(&mut client, &post("Transfer-Encoding: chunked", body));
     }

@@ -66,6 +66,13 @@ fn exchange(input: &[u8], limits: &Limits, answer: Answer, piece: usize) -> Vec<
                     reply(&mut connection, limits, now, Status::OK, terms);
                 }
             }
+            Ok((consumed, Step::Refused(head, error))) => {
+                from += consumed;
+                check(&head, limits);
+                events.push(Event::Refused(error.kind, Vec::new()));
+                let terms = connection.error_terms();
+                reply(&mut connection, limits, now, error.status(), terms);
+            }
             Ok((consumed, Step::Body(range))) => {
                 body.extend_from_slice(&lent[range]);
                 from += consumed;

@@ -22,6 +22,7 @@ const TESTS: &[Test] = tests![
     json_lines,
     standard_output,
     cut_replies,
+    refused_requests,
     hostile_values,
     disk_that_stands_still,
     waiting_for_the_disk,
@@ -162,6 +163,21 @@ fn cut_replies(variant: &Variant) {
     let value: Value = serde_json::from_str(&lines(&log, 1)[0]).expect("JSON");
     let bytes = value["bytes"].as_u64().expect("a number");
     assert!((5_000..4 << 20).contains(&bytes), "{value}");
+}
+
+/// A request that was read is written down, also if it is refused.
+fn refused_requests(variant: &Variant) {
+    let (server, log) = logging(variant, "combined", "[limits]\nbody = 10");
+    let agent = "Host: x\r\nUser-Agent: test/1\r\n";
+    assert_eq!(server.one(format!("GET /a HTTP/1.1\r\n{agent}Expect: more\r\n\r\n")).status, 417);
+    let mut client = server.connect();
+    client.send(format!("HEAD /b HTTP/1.1\r\n{agent}Content-Length: 11\r\n\r\n"));
+    assert_eq!(client.reply_to("HEAD").status, 413);
+    let mut lines = lines(&log, 2);
+    lines.sort_by_key(|line| line.contains("/b"));
+    for (line, asked) in lines.iter().zip(["\"GET /a HTTP/1.1\" 417 ", "\"HEAD /b HTTP/1.1\" 413 0 "]) {
+        assert!(line.contains(asked) && line.ends_with(" \"-\" \"test/1\""), "{line}");
+    }
 }
 
 /// No client can make a line that is not its own, or one that cannot be read.

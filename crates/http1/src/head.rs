@@ -90,8 +90,20 @@ pub(crate) enum Framing {
 pub(crate) struct Parsed<'a> {
     pub(crate) head: Head<'a>,
     pub(crate) framing: Framing,
-    pub(crate) expects_continue: bool,
+    pub(crate) expectation: Expectation,
     pub(crate) extent: Extent,
+}
+
+/// What a client expects of the server (RFC 9110 section 10.1.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Expectation {
+    /// Nothing, or nothing that counts: an expectation in HTTP/1.0, and one of 100 (Continue) without a body.
+    #[default]
+    None,
+    /// That it asks for the body.
+    Continue,
+    /// Something that is not known here.
+    Unknown,
 }
 
 /// How large a head is, for the limits.
@@ -139,9 +151,11 @@ pub(crate) fn parse(input: &[u8]) -> Result<Parsed<'_>, ErrorKind> {
     };
     let terms = Terms { version, persistent, body: method != Method::Head };
     let head = Head { method, target, path, query, version, host, fields, terms };
-    // RFC 9110 section 10.1.1: an expectation in HTTP/1.0 is ignored.
-    let expects_continue = seen.expect && version == Version::Http11 && framing != Framing::None;
-    Ok(Parsed { head, framing, expects_continue, extent })
+    let expectation = match seen.expectation {
+        Expectation::Continue if version == Version::Http10 || framing == Framing::None => Expectation::None,
+        expectation => expectation,
+    };
+    Ok(Parsed { head, framing, expectation, extent })
 }
 
 /// A request line, and what follows it.
@@ -206,7 +220,7 @@ struct Seen<'a> {
     codings: Option<Codings>,
     close: bool,
     keep_alive: bool,
-    expect: bool,
+    expectation: Expectation,
 }
 
 /// The transfer codings of a message, of which only `chunked` is known here, in the order in which they were applied.
@@ -241,10 +255,15 @@ impl<'a> Seen<'a> {
             4 if is("host") => set_once(&mut self.host, value, ErrorKind::Host)?,
             5 if is("range") => fields.note(Field::Range),
             6 if is("expect") => {
-                if !value.eq_ignore_ascii_case(b"100-continue") {
-                    return Err(ErrorKind::Expectation);
+                for member in value.split(|&b| b == b',').map(<[u8]>::trim_ascii) {
+                    self.expectation = match (self.expectation, member) {
+                        // Empty members mean nothing (RFC 9110 section 5.6.1.2).
+                        (before, b"") => before,
+                        (Expectation::Unknown, _) => Expectation::Unknown,
+                        (_, member) if member.eq_ignore_ascii_case(b"100-continue") => Expectation::Continue,
+                        _ => Expectation::Unknown,
+                    };
                 }
-                self.expect = true;
             }
             7 if is("referer") => fields.note(Field::Referer),
             8 if is("if-match") => fields.note(Field::IfMatch),
@@ -448,7 +467,6 @@ mod tests {
             ("X: a\rb", ErrorKind::Field),
             ("X: a\0b", ErrorKind::Field),
             (": a", ErrorKind::Field),
-            ("Expect: more", ErrorKind::Expectation),
         ] {
             assert_eq!(error(&post(fields)), kind, "{fields}");
         }

@@ -40,6 +40,12 @@ impl Peer {
                         Step::Closed => ("closed", None),
                         Step::Body(_) => ("body", None),
                         Step::EndOfRequest => ("end", None),
+                        Step::Refused(_, error) => {
+                            told.push(format!("{:?}", error.kind));
+                            self.input.drain(..consumed);
+                            self.answers(error.status());
+                            return told.join(" ");
+                        }
                         Step::Request(head) => {
                             (if head.terms.persistent { "request" } else { "last" }, Some(head.terms))
                         }
@@ -183,6 +189,13 @@ fn one_who_expects_100_gets_the_final_reply_and_the_end() {
     let reply = peer.sends(usize::MAX);
     assert!(reply.contains("Connection: close\r\n"), "{reply}");
     assert_eq!(peer.end(), End::ShutDown);
+
+    // Without a body there is nothing to wait for, and empty members mean nothing.
+    for expect in ["100-continue\r\nContent-Length: 0", "100-continue", "", ",", " , 100-continue,,"] {
+        let mut peer = Peer::new();
+        let head = format!("GET / HTTP/1.1\r\nHost: h\r\nExpect: {expect}\r\n\r\n");
+        assert_eq!(peer.receives(&head), "request paused", "{expect:?}");
+    }
 }
 
 #[test]

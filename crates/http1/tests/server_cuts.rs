@@ -12,6 +12,8 @@ enum Told {
     Request(Method, String),
     Body(Vec<u8>),
     EndOfRequest,
+    /// The head of a request that the error behind it is about.
+    Refused(String),
     /// And whether content may be in the answer.
     Error(ErrorKind, bool),
 }
@@ -67,6 +69,11 @@ fn replay(stream: &[u8], cuts: impl IntoIterator<Item = usize>, sending: Sending
                         outcome.told.push(Told::Request(head.method, format!("{head:?}")));
                         let plan = answer(Status::OK, head.terms);
                         connection.respond(&limits, NOW, plan);
+                    }
+                    Step::Refused(head, error) => {
+                        outcome.told.push(Told::Refused(format!("{head:?}")));
+                        outcome.told.push(Told::Error(error.kind, connection.error_terms().body));
+                        connection.respond(&limits, NOW, answer(error.status(), connection.error_terms()));
                     }
                     Step::Body(range) => match outcome.told.last_mut() {
                         Some(Told::Body(body)) => body.extend_from_slice(&lent[range]),
@@ -140,6 +147,8 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
         "Connection: close\r\n",
         "Connection: keep-alive\r\n",
         "Expect: 100-continue\r\n",
+        "Expect: , more\r\n",
+        "Content-Length: 71\r\n",
         "Range: bytes=0-5\r\n",
         "If-None-Match: \"x\"\r\n",
         "Accept-Encoding:gzip \r\n",

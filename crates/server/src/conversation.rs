@@ -320,18 +320,18 @@ impl Conversation {
                     at += used;
                     match step {
                         Step::Request(head) => {
-                            service.counters.requests.add(1);
-                            if let Some(log) = &mut service.log {
-                                let mut line = service.buffers.take();
-                                log.begin(&mut line, &self.peer, &head, service.clock.unix_secs);
-                                self.log_line = line;
-                                self.request_began_ms = service.clock.ms;
-                            }
+                            self.begin_request(service, &head);
                             self.answer(service, &head, &input[at - used..at], Looked::default(), share);
                             if self.waiting.is_some() {
                                 self.rest_unseen = at < input.len();
                                 break;
                             }
+                        }
+                        Step::Refused(head, error) => {
+                            self.begin_request(service, &head);
+                            self.refuse(service, error);
+                            at = input.len();
+                            break;
                         }
                         Step::Body(_) | Step::EndOfRequest => {}
                         Step::NeedInput => break,
@@ -353,6 +353,18 @@ impl Conversation {
             }
         }
         self.keep(service, &input[at..]);
+    }
+
+    /// Counts a request that was read, and begins its line of the access log.
+    #[inline]
+    fn begin_request(&mut self, service: &mut Service, head: &Head<'_>) {
+        service.counters.requests.add(1);
+        if let Some(log) = &mut service.log {
+            let mut line = service.buffers.take();
+            log.begin(&mut line, &self.peer, head, service.clock.unix_secs);
+            self.log_line = line;
+            self.request_began_ms = service.clock.ms;
+        }
     }
 
     /// Answers a request, for which this has been looked at, or puts it by until more has been.

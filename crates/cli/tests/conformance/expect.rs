@@ -5,7 +5,7 @@ use crate::support::site::HELLO;
 use crate::support::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] =
-    tests![final_status_at_once, without_a_body, unknown_expectation, old_clients, body_anyway];
+    tests![final_status_at_once, without_a_body, members, unknown_expectation, old_clients, body_anyway];
 
 /// Nobody wants the body, so the client is told so instead of `100 (Continue)`. As it may or may not send the body then,
 /// the connection ends.
@@ -27,15 +27,38 @@ fn without_a_body(variant: &Variant) {
     let server = Server::start(variant);
     let mut client = server.connect();
     for _ in 0..2 {
-        let reply = client.fetch("GET", "/hello.txt", &[("Expect", "100-continue")]);
-        assert_eq!((reply.status, reply.closes(), reply.text().as_str()), (200, false, HELLO));
+        for fields in
+            [&[("Expect", "100-continue")][..], &[("Expect", "100-continue"), ("Content-Length", "0")]]
+        {
+            let reply = client.fetch("GET", "/hello.txt", fields);
+            assert_eq!((reply.status, reply.closes(), reply.text().as_str()), (200, false, HELLO));
+        }
+    }
+}
+
+/// The field is a list, of which empty members mean nothing (section 5.6.1.2).
+fn members(variant: &Variant) {
+    let server = Server::start(variant);
+    let mut client = server.connect();
+    for expect in ["", ",", " , ,", ", 100-continue", "100-continue ,, 100-Continue,"] {
+        let reply = client.fetch("GET", "/hello.txt", &[("Expect", expect)]);
+        assert_eq!((reply.status, reply.closes()), (200, false), "{expect:?}");
+    }
+    for (expect, closes) in [(",", false), ("100-continue,", true)] {
+        let reply =
+            server.fetch("PUT", "/hello.txt", &[("Expect", expect), ("Transfer-Encoding", "chunked")]);
+        assert_eq!((reply.status, reply.closes()), (405, closes), "{expect:?}");
     }
 }
 
 fn unknown_expectation(variant: &Variant) {
     let server = Server::start(variant);
-    let reply = server.fetch("GET", "/hello.txt", &[("Expect", "something-else")]);
-    assert_eq!(reply.status, 417);
+    for expect in
+        ["something-else", "100-continue, more", "100-continue=x", "100-continue;x", "\"100-continue\""]
+    {
+        let reply = server.fetch("GET", "/hello.txt", &[("Expect", expect)]);
+        assert_eq!((reply.status, reply.closes()), (417, true), "{expect:?}");
+    }
 }
 
 /// A client of 1.0 does not know interim replies.

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use crate::chunked::{ChunkDecoder, Chunked};
 use crate::error::{ErrorKind, ProtocolError};
-use crate::head::{self, Framing, Head, Parsed, Terms, Version};
+use crate::head::{self, Expectation, Framing, Head, Parsed, Terms, Version};
 use crate::limits::{Limits, Timeouts};
 use crate::plan::{Plan, Reply, Segment};
 use crate::{Status, Tick};
@@ -29,6 +29,9 @@ pub enum Step<'a> {
     Paused,
     /// A request, to be answered with [`Connection::respond`].
     Request(Head<'a>),
+    /// A request that was read and is refused all the same, as a breach of the protocol would be: to be answered with
+    /// [`Connection::respond`] on the terms of [`Connection::error_terms`], which ends the connection.
+    Refused(Head<'a>, ProtocolError),
     /// A piece of the request's body: this range of the input. Nobody needs to keep it.
     Body(Range<usize>),
     /// The request's body is complete. Not given for requests without one.
@@ -472,7 +475,7 @@ impl<P> Connection<P> {
             && let Ok(parsed) = head::parse(&input[blank..])
             && scan::is_within(parsed.extent, limits)
         {
-            return self.begin_request(limits, now, blank, parsed);
+            return Ok(self.begin_request(limits, now, blank, parsed));
         }
         self.receive_part_of_head(limits, now, input, blank)
     }
@@ -512,7 +515,7 @@ impl<P> Connection<P> {
             Err(kind) => return Err(self.fail(kind)),
         };
         match head::parse(&input[..end]) {
-            Ok(parsed) => self.begin_request(limits, now, blank, parsed),
+            Ok(parsed) => Ok(self.begin_request(limits, now, blank, parsed)),
             Err(kind) => Err(self.fail(kind)),
         }
     }
@@ -525,23 +528,27 @@ impl<P> Connection<P> {
         now: Tick,
         blank: usize,
         parsed: Parsed<'a>,
-    ) -> Result<(usize, Step<'a>), ProtocolError> {
-        let end = parsed.extent.head;
-        let mut head = parsed.head;
+    ) -> (usize, Step<'a>) {
         self.requests += 1;
-        self.is_head = !head.terms.body;
-        self.client_closes = !head.terms.persistent;
+        self.is_head = !parsed.head.terms.body;
+        self.client_closes = !parsed.head.terms.persistent;
         let framing = match parsed.framing {
-            Framing::None | Framing::Length(0) => None,
-            Framing::Length(length) if length > limits.body => return Err(self.fail(ErrorKind::BodyTooLarge)),
+            Framing::None => None,
+            Framing::Length(length) if length > limits.body => {
+                return self.refuse_request(blank, parsed, ErrorKind::BodyTooLarge);
+            }
             Framing::Length(length) => Some(BodyFraming::Length(length)),
             Framing::Chunked => Some(BodyFraming::Chunked(ChunkDecoder::new())),
         };
+        if parsed.expectation == Expectation::Unknown {
+            return self.refuse_request(blank, parsed, ErrorKind::Expectation);
+        }
+        let mut head = parsed.head;
         // A client that waits for 100 (Continue) gets the final status instead. Whether it then sends the body can't
         // be known, so the connection ends with the reply (RFC 9110 section 10.1.1). Not even a body that is there
         // already changes that: what a request comes to must not depend on how the network cut it.
         head.terms.persistent &=
-            !parsed.expects_continue && !self.draining && self.requests < limits.requests;
+            parsed.expectation == Expectation::None && !self.draining && self.requests < limits.requests;
         self.last = !head.terms.persistent;
         self.writing = Writing::Due;
         self.reading = match framing {
@@ -552,7 +559,14 @@ impl<P> Connection<P> {
                 Reading::Body(Body { framing, received: 0, mark: 0 })
             }
         };
-        Ok((blank + end, Step::Request(head)))
+        (blank + parsed.extent.head, Step::Request(head))
+    }
+
+    /// Announces a request that is refused, and ends reading.
+    #[cold]
+    fn refuse_request<'a>(&mut self, blank: usize, parsed: Parsed<'a>, kind: ErrorKind) -> (usize, Step<'a>) {
+        let error = self.fail(kind);
+        (blank + parsed.extent.head, Step::Refused(parsed.head, error))
     }
 
     fn receive_body<'a>(

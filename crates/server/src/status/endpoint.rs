@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use http1::{Connection, End, Head, Limits, Method, Plan, Segment, Stamp, Status, Step, Terms, Tick};
+use http1::{
+    Connection, End, Head, Limits, Method, Plan, ProtocolError, Segment, Stamp, Status, Step, Terms, Tick,
+};
 use sys::event::{Events, Interest};
 use sys::poll::PollSet;
 use sys::socket::{ListenOptions, LocalAddress};
@@ -214,11 +216,10 @@ fn serve_one(socket: OwnedFd, sources: &Sources) -> io::Result<()> {
     loop {
         let (used, plan) = match machine.receive(&limits, now(), &input, eof) {
             Ok((used, Step::Request(head))) => (used, Some(answer(&head, sources))),
+            Ok((_, Step::Refused(_, error))) => (input.len(), Some(refuse(&machine, error))),
             Ok((used, Step::Closed)) => (used.max(input.len()), None),
             Ok((used, _)) => (used, None),
-            Err(error) if machine.owes_answer() => {
-                (input.len(), Some(short(error.status(), machine.error_terms(), &error.to_string())))
-            }
+            Err(error) if machine.owes_answer() => (input.len(), Some(refuse(&machine, error))),
             Err(_) => return Ok(()),
         };
         input.drain(..used);
@@ -237,6 +238,10 @@ fn serve_one(socket: OwnedFd, sources: &Sources) -> io::Result<()> {
             End::Close | End::Reset => return Ok(()),
         }
     }
+}
+
+fn refuse(machine: &Connection<()>, error: ProtocolError) -> Plan<()> {
+    short(error.status(), machine.error_terms(), &error.to_string())
 }
 
 fn send_reply(

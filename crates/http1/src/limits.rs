@@ -11,7 +11,8 @@ pub struct Limits {
     pub head: u32,
     /// Most field lines, at most [`Limits::MAX_FIELDS`]; beyond it 431.
     pub fields: u16,
-    /// Largest body that is read and thrown away for a request nobody wants a body of; beyond it 413.
+    /// Largest body that is read and thrown away for a request nobody wants a body of; beyond it 413. Of chunks the data
+    /// count; what is around them has bounds of its own ([`chunked`](crate::chunked)).
     pub body: u64,
     /// Requests answered on one connection; the last reply says `Connection: close`.
     pub requests: u32,

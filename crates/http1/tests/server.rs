@@ -171,14 +171,47 @@ fn bodies_have_a_limit_however_they_are_framed() {
     assert_eq!(peer.replies(), "413");
     assert_eq!(peer.end(), End::ShutDown, "the body may be on its way: the reply must survive it");
 
-    // Chunks count with their framing, or a body of tiny chunks could be larger than it says.
+    // Of chunks the data count, and a chunk that is too large is refused before it has come.
+    for sizes in [&["15"][..], &["13", "2"], &["ffffffffffffffff"], &["14", "1"]] {
+        let (last, within) = sizes.split_last().unwrap();
+        let mut peer = Peer::with(limits());
+        assert_eq!(peer.receives(&format!("{head}Transfer-Encoding: chunked\r\n\r\n")), "request more");
+        for size in within {
+            let data = "a".repeat(usize::from_str_radix(size, 16).unwrap());
+            assert_eq!(
+                peer.receives(&format!("{size};framing=\"of any length\"\r\n{data}\r\n")),
+                "body more"
+            );
+        }
+        assert_eq!(peer.receives(&format!("{last}\r\n")), "BodyTooLarge", "{sizes:?}");
+        assert_eq!(peer.replies(), "200", "it was answered already");
+        assert_eq!(peer.end(), End::ShutDown);
+        assert_eq!(peer.receives("a\r\n"), "closed");
+    }
     let mut peer = Peer::with(limits());
-    assert_eq!(peer.receives(&format!("{head}Transfer-Encoding: chunked\r\n\r\n")), "request more");
-    assert_eq!(peer.receives("1\r\na\r\n1\r\na\r\n1\r\na\r\n"), "body body body more");
-    assert_eq!(peer.receives("1\r\na\r\n"), "BodyTooLarge");
-    assert_eq!(peer.replies(), "200", "it was answered already");
-    assert_eq!(peer.end(), End::ShutDown);
-    assert_eq!(peer.receives("1\r\na\r\n"), "closed");
+    let chunks = "1;a=b\r\na\r\n".repeat(20);
+    let bodies = "body ".repeat(20);
+    let request =
+        format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunks}0\r\nTrailer: of some length\r\n\r\n");
+    assert_eq!(peer.receives(&request), format!("request {bodies}end paused"));
+}
+
+#[test]
+fn a_request_that_is_refused_is_told_of_and_is_the_last() {
+    let limits = || Limits { body: 20, ..Limits::default() };
+    for (fields, kind, status) in [
+        ("Expect: more\r\n", "Expectation", "417"),
+        ("Expect: more\r\nContent-Length: 4\r\n", "Expectation", "417"),
+        ("Expect: more, 100-continue\r\n", "Expectation", "417"),
+        ("Content-Length: 21\r\n", "BodyTooLarge", "413"),
+    ] {
+        let mut peer = Peer::with(limits());
+        assert_eq!(peer.receives(&format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n{GET}")), kind);
+        assert!(peer.sends(12).ends_with(status));
+        peer.sends(usize::MAX);
+        assert_eq!(peer.end(), End::ShutDown);
+        assert_eq!(peer.receives(""), "closed", "what follows is no request");
+    }
 }
 
 #[test]

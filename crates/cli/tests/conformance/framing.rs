@@ -304,10 +304,18 @@ fn body_too_large(variant: &Variant) {
     passed_over(&mut client, &post("Content-Length: 1000", &"x".repeat(1000)));
     refused(&server, &post("Content-Length: 1001", &"x".repeat(1001)), 413);
     refused(&server, &post("Content-Length: 9223372036854775807", ""), 413);
-    // That a body in chunks is too large shows too late for a status of its own.
+    // Of a body in chunks the data count, however small the chunks are.
+    passed_over(
+        &mut client,
+        &post("Transfer-Encoding: chunked", &format!("{}0\r\n\r\n", "1;a=b\r\nx\r\n".repeat(500))),
+    );
+    let whole = format!("3e8;e={}\r\n{}\r\n0\r\nT: x\r\n\r\n", "e".repeat(2000), "x".repeat(1000));
+    passed_over(&mut client, &post("Transfer-Encoding: chunked", &whole));
+    // That such a body is too large shows too late for a status of its own.
     let chunk = format!("1f4\r\n{}\r\n", "x".repeat(500));
     ends(&server, &post("Transfer-Encoding: chunked", &format!("{}0\r\n\r\n", chunk.repeat(4))));
-    // Neither do many small chunks, or extensions, cost the server more than the limit.
-    ends(&server, &post("Transfer-Encoding: chunked", &format!("1;{}\r\nx\r\n0\r\n\r\n", "e".repeat(2000))));
-    ends(&server, &post("Transfer-Encoding: chunked", &format!("0\r\nT: {}\r\n\r\n", "t".repeat(2000))));
+    ends(&server, &post("Transfer-Encoding: chunked", &format!("{}0\r\n\r\n", "1\r\nx\r\n".repeat(1001))));
+    // What is around the data has limits of its own.
+    ends(&server, &post("Transfer-Encoding: chunked", &format!("1;{}\r\nx\r\n0\r\n\r\n", "e".repeat(5000))));
+    ends(&server, &post("Transfer-Encoding: chunked", &format!("0\r\nT: {}\r\n\r\n", "t".repeat(9000))));
 }

@@ -157,9 +157,10 @@ enum Reading {
 #[derive(Debug)]
 struct Body {
     framing: BodyFraming,
-    /// Bytes received, and how many of them there were when the deadline was set.
-    received: u64,
-    mark: u64,
+    /// Bytes of data so far, without the framing of chunks.
+    data: u64,
+    /// Bytes received since the deadline was set, framing included.
+    progress: u64,
 }
 
 #[derive(Debug)]
@@ -441,8 +442,8 @@ impl<P> Connection<P> {
                 Timeout::Ended(kind)
             }
             Reading::Body(body) => {
-                if body.received - body.mark >= Timeouts::progress(timeouts.body, timeouts.body_rate) {
-                    body.mark = body.received;
+                if body.progress >= Timeouts::progress(timeouts.body, timeouts.body_rate) {
+                    body.progress = 0;
                     self.read_deadline = now.after(timeouts.body);
                     return Timeout::NotYet;
                 }
@@ -556,7 +557,7 @@ impl<P> Connection<P> {
             Some(framing) => {
                 self.client_closes = false;
                 self.read_deadline = now.after(limits.timeouts.body);
-                Reading::Body(Body { framing, received: 0, mark: 0 })
+                Reading::Body(Body { framing, data: 0, progress: 0 })
             }
         };
         (blank + parsed.extent.head, Step::Request(head))
@@ -576,17 +577,10 @@ impl<P> Connection<P> {
         input: &'a [u8],
     ) -> Result<(usize, Step<'a>), ProtocolError> {
         let Reading::Body(body) = &mut self.reading else { unreachable!("called in this state only") };
-        // Only what the limit has room for is looked at, so that how much of a body that is too large is seen, and
-        // whether it is refused for that or for something wrong further on, is not a matter of how it arrived.
-        let room =
-            usize::try_from(limits.body.saturating_sub(body.received)).unwrap_or(usize::MAX).min(input.len());
-        let (consumed, step) = match body.take(&input[..room]) {
+        let (consumed, step) = match body.take(limits, input) {
             Ok(taken) => taken,
             Err(kind) => return Err(self.fail(kind)),
         };
-        if matches!(step, Step::NeedInput) && room < input.len() {
-            return Err(self.fail(ErrorKind::BodyTooLarge));
-        }
         match step {
             Step::EndOfRequest => {
                 self.reading = Reading::Waiting;
@@ -644,8 +638,9 @@ impl<P> Connection<P> {
 }
 
 impl Body {
-    /// Takes the next piece of the body off `input`.
-    fn take<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Step<'a>), ErrorKind> {
+    /// Takes the next piece of the body off `input`. A chunk that goes beyond the limit is refused when its size is known,
+    /// so that how much of it is seen is not a matter of how it arrived.
+    fn take<'a>(&mut self, limits: &Limits, input: &'a [u8]) -> Result<(usize, Step<'a>), ErrorKind> {
         let (consumed, step) = match &mut self.framing {
             BodyFraming::Length(0) => (0, Step::EndOfRequest),
             BodyFraming::Length(_) if input.is_empty() => (0, Step::NeedInput),
@@ -654,14 +649,23 @@ impl Body {
                 *left -= taken as u64;
                 (taken, Step::Body(0..taken))
             }
-            BodyFraming::Chunked(decoder) => match decoder.decode(input) {
-                Ok((consumed, Chunked::NeedInput)) => (consumed, Step::NeedInput),
-                Ok((consumed, Chunked::Data(range))) => (consumed, Step::Body(range)),
-                Ok((consumed, Chunked::End)) => (consumed, Step::EndOfRequest),
-                Err(_) => return Err(ErrorKind::Chunk),
-            },
+            BodyFraming::Chunked(decoder) => {
+                let (consumed, chunked) = decoder.decode(input).map_err(|_| ErrorKind::Chunk)?;
+                let step = match chunked {
+                    Chunked::NeedInput => Step::NeedInput,
+                    Chunked::Data(range) => {
+                        self.data += range.len() as u64;
+                        Step::Body(range)
+                    }
+                    Chunked::End => Step::EndOfRequest,
+                };
+                if self.data.saturating_add(decoder.data_left()) > limits.body {
+                    return Err(ErrorKind::BodyTooLarge);
+                }
+                (consumed, step)
+            }
         };
-        self.received += consumed as u64;
+        self.progress += consumed as u64;
         Ok((consumed, step))
     }
 }

@@ -28,7 +28,6 @@ const CRATES: &[Crate] = &[
             &["std", "os"],
             &["std", "process"],
             &["std", "thread"],
-            &["core", "net"],
             &["Instant", "now"],
             &["SystemTime", "now"],
         ],

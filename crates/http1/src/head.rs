@@ -4,6 +4,8 @@
 //! the tests compare it with: it costs more.) Everything that could let two parties disagree on where
 //! a message ends (request smuggling, RFC 9112 section 11.2) is refused here.
 
+use core::net::Ipv6Addr;
+
 use crate::fields::{Field, Fields, is_name};
 use crate::{ErrorKind, Method, syntax};
 
@@ -140,7 +142,8 @@ pub(crate) fn parse(input: &[u8]) -> Result<Parsed<'_>, ErrorKind> {
 
     let (path, query, authority) = split_target(target, path_len, method)?;
     let host = match seen.host {
-        Some(host) if !is_authority(host) => return Err(ErrorKind::Host),
+        // Empty: what is asked for has no authority.
+        Some(host) if !host.is_empty() && authority_port(host).is_none() => return Err(ErrorKind::Host),
         None if version == Version::Http11 => return Err(ErrorKind::Host),
         host => authority.or(host),
     };
@@ -322,7 +325,11 @@ type Target<'a> = (&'a [u8], Option<&'a [u8]>, Option<&'a [u8]>);
 #[inline]
 fn split_target(target: &[u8], path_len: usize, method: Method) -> Result<Target<'_>, ErrorKind> {
     if method == Method::Connect {
-        return Ok((b"*", None, Some(target)));
+        // A host and its port, neither of which may be missing.
+        return match authority_port(target) {
+            Some([_, ..]) => Ok((b"*", None, Some(target))),
+            _ => Err(ErrorKind::Target),
+        };
     }
     let (path, query) = (&target[..path_len], target.get(path_len + 1..));
     match path.first() {
@@ -332,7 +339,7 @@ fn split_target(target: &[u8], path_len: usize, method: Method) -> Result<Target
             let after_scheme = strip_scheme(path).ok_or(ErrorKind::Target)?;
             let end = memchr::memchr(b'/', after_scheme).unwrap_or(after_scheme.len());
             let (authority, path) = after_scheme.split_at(end);
-            if authority.is_empty() || !is_authority(authority) {
+            if authority_port(authority).is_none() {
                 return Err(ErrorKind::Target);
             }
             Ok((if path.is_empty() { b"/" } else { path }, query, Some(authority)))
@@ -347,9 +354,36 @@ fn strip_scheme(target: &[u8]) -> Option<&[u8]> {
     })
 }
 
-/// Whether the bytes can be a host with an optional port (RFC 9110 section 7.2): no user information, no path.
-fn is_authority(bytes: &[u8]) -> bool {
-    syntax::length(bytes, syntax::AUTHORITY) == bytes.len()
+/// The port of an authority that is a host with an optional port, empty without one (RFC 9110 section 7.2). `None`: it is
+/// something else, or more.
+fn authority_port(authority: &[u8]) -> Option<&[u8]> {
+    let mut host = syntax::length(authority, syntax::HOST);
+    if !matches!(authority.get(host), None | Some(b':')) {
+        host = unusual_host_length(authority)?;
+    }
+    let (host, after) = authority.split_at(host);
+    let port = if after.is_empty() { after } else { after.strip_prefix(b":")? };
+    (!host.is_empty() && port.iter().all(u8::is_ascii_digit)).then_some(port)
+}
+
+/// The length of a host that has escapes or is an IPv6 address in brackets (RFC 3986 section 3.2.2).
+#[cold]
+fn unusual_host_length(authority: &[u8]) -> Option<usize> {
+    if let [b'[', address @ ..] = authority {
+        let length = memchr::memchr(b']', address)?;
+        // Without a zone, which means something on the client's machine alone.
+        let address = std::str::from_utf8(&address[..length]).ok()?;
+        return address.parse::<Ipv6Addr>().is_ok().then_some(length + b"[]".len());
+    }
+    let mut at = 0;
+    while let Some(&byte) = authority.get(at) {
+        match byte {
+            b'%' if authority.get(at + 1..at + 3)?.iter().all(u8::is_ascii_hexdigit) => at += 3,
+            byte if syntax::is(byte, syntax::HOST) => at += 1,
+            _ => break,
+        }
+    }
+    Some(at)
 }
 
 /// An HTTP version that is well-formed but not 1.x is 505, anything else in its place a malformed line.
@@ -387,7 +421,17 @@ mod tests {
         assert_eq!((head.path, head.query), (&b"/"[..], Some(&b"q"[..])));
         assert_eq!(head.host, Some(&b"user.example:80"[..]));
         assert_eq!(parsed("OPTIONS * HTTP/1.1\r\nHost:\r\n\r\n").unwrap().head.path, b"*");
-        for bad in ["*", "a", "http://u@h/", "http:///", "/a#b", "ftp://x/", "/\u{e9}"] {
+        for bad in [
+            "*",
+            "a",
+            "http://u@h/",
+            "http:///",
+            "/a#b",
+            "ftp://x/",
+            "/a\x7fb",
+            "http://x:8a/",
+            "http://:80/",
+        ] {
             let head = format!("GET {bad} HTTP/1.1\r\nHost: x\r\n\r\n");
             let kind = error(&head);
             assert!(matches!(kind, ErrorKind::Target | ErrorKind::RequestLine), "{bad}: {kind}");
@@ -405,6 +449,19 @@ mod tests {
     }
 
     proptest::proptest! {
+        #[test]
+        fn authorities_by_the_grammar_are_taken_and_no_others(
+            name in "([a-z0-9._~!$&'()*+,;=-]|%[0-9a-fA-F]{2}){1,9}",
+            port in "(:[0-9]{0,5})?",
+            (at, byte) in (proptest::prelude::any::<proptest::sample::Index>(), "[/?#@\\\\<>\"{}|^` \\[\\]\u{7f}\u{e4}]"),
+        ) {
+            let authority = format!("{name}{port}");
+            proptest::prop_assert_eq!(authority_port(authority.as_bytes()), Some(port.trim_start_matches(':').as_bytes()));
+            let (before, after) = authority.split_at(at.index(authority.len() + 1));
+            let other = format!("{before}{byte}{after}");
+            proptest::prop_assert_eq!(authority_port(other.as_bytes()), None);
+        }
+
         /// Whatever is accepted here, httparse accepts too and reads the same.
         #[test]
         fn agrees_with_httparse(
@@ -434,6 +491,15 @@ mod tests {
         assert_eq!(error("GET / HTTP/1.1\r\n\r\n"), ErrorKind::Host);
         assert_eq!(error("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"), ErrorKind::Host);
         assert_eq!(error("GET / HTTP/1.0\r\nHost: a/b\r\n\r\n"), ErrorKind::Host);
+        assert_eq!(error("GET http://x/ HTTP/1.1\r\nHost: a:b\r\n\r\n"), ErrorKind::Host);
+        for target in ["a", "a:", ":80", "a:8x", "/", "*"] {
+            assert_eq!(
+                error(&format!("CONNECT {target} HTTP/1.1\r\nHost: x\r\n\r\n")),
+                ErrorKind::Target,
+                "{target}"
+            );
+        }
+        assert!(parsed("CONNECT [::1]:443 HTTP/1.1\r\nHost:\r\n\r\n").is_ok());
         assert!(parsed("GET / HTTP/1.0\r\n\r\n").is_ok());
     }
 

@@ -44,9 +44,10 @@ static CLASSES: [u8; 256] = classes();
 pub(crate) const TOKEN: u8 = 8;
 /// May begin a request: a token, or the line end of an empty line before it (RFC 9112 section 2.2).
 pub(crate) const BEGINS: u8 = 1;
-/// May stand in a host with a port (RFC 9110 section 7.2): no user information, no path.
-pub(crate) const AUTHORITY: u8 = 2;
-/// May stand in a path or query: printable, no fragment (RFC 9112 section 3.2).
+/// May stand in the name of a host as it is: unreserved, or a sub-delimiter (RFC 3986 section 3.2.2).
+pub(crate) const HOST: u8 = 2;
+/// May stand in a path or query: neither a control, a space nor the beginning of a fragment (RFC 9112 section 3.2). Much of
+/// it should have been percent-encoded (RFC 3986), but is sent as it is, and nobody can take it for anything else.
 pub(crate) const TARGET: u8 = 4;
 
 /// May stand in a path: [`TARGET`] but for the question mark.
@@ -76,13 +77,9 @@ const fn classes() -> [u8; 256] {
             classes[at] |= BEGINS;
         }
         if byte.is_ascii_alphanumeric()
-            || matches!(
-                byte,
-                b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&'
-                    ..=b',' | b';' | b'=' | b'%' | b':' | b'[' | b']'
-            )
+            || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&'..=b',' | b';' | b'=')
         {
-            classes[at] |= AUTHORITY;
+            classes[at] |= HOST;
         }
         if byte > b' ' && byte < 0x7f && byte != b'#' {
             classes[at] |= if byte == b'?' { TARGET } else { TARGET | PATH };

@@ -76,7 +76,34 @@ fn host_is_needed_once(variant: &Variant) {
 
 fn host_is_checked(variant: &Variant) {
     let server = Server::start(variant);
-    for host in ["a b", "a/b", "user@x", "x?y", "x#y", "x\\y", "<x>", "a,b c"] {
+    for host in [
+        "a b",
+        "a/b",
+        "user@x",
+        "x?y",
+        "x#y",
+        "x\\y",
+        "<x>",
+        "a,b c",
+        "a:8x",
+        "a:80:80",
+        "a:-1",
+        ":80",
+        "a%zz",
+        "a%4",
+        "[::1",
+        "[::1]x",
+        "[::1]:x",
+        "[zz]",
+        "[]",
+        "[127.0.0.1]",
+        "[::1%25lo]",
+        "::1",
+        "a[::1]",
+        "[v.x]",
+        "[v1.x]",
+        "\u{fc}ber.example",
+    ] {
         refused(&server, format!("Host: {host}").as_bytes());
     }
 }
@@ -91,6 +118,10 @@ fn hosts_that_are_right(variant: &Variant) {
         "127.0.0.1:80",
         "[::1]",
         "[::1]:80",
+        "[::ffff:127.0.0.1]",
+        "x:",
+        "a_b~!$&'()*+,;=",
+        "%C3%BCber.example",
         "xn--bcher-kva",
     ] {
         assert_eq!(server.one(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")).status, 200, "{host:?}");

@@ -101,9 +101,21 @@ fn malformed_targets(variant: &Variant) {
         b"ftp://test/hello.txt",
         b"://test/hello.txt",
         b"test:80",
+        b"http://x:8a/",
+        b"http://:80/",
+        b"http://[::1/",
+        b"http://\xfcber.example/",
     ] {
         let reply = refused(&server, [b"GET ", target, b" HTTP/1.1\r\nHost: x\r\n\r\n"].concat());
         assert_eq!(reply.status, 400, "{:?} got {reply:?}", String::from_utf8_lossy(target));
+    }
+    // CONNECT is for a host with its port, and for nothing else (section 3.2.3).
+    for target in ["/hello.txt", "test", "test:", ":80", "test:8a", "*"] {
+        assert_eq!(
+            refused(&server, format!("CONNECT {target} HTTP/1.1\r\nHost: x\r\n\r\n")).status,
+            400,
+            "{target}"
+        );
     }
 }
 

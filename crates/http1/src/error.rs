@@ -39,7 +39,7 @@ pub enum ErrorKind {
     /// RFC 9112 section 3.2.
     #[error("malformed request target")]
     Target,
-    /// Neither HTTP/1.0 nor HTTP/1.1.
+    /// Of another major version than 1 (RFC 9110 section 2.5).
     #[error("unsupported HTTP version")]
     Version,
     /// Bad name, space before the colon, folded line, control character (RFC 9112 section 5).

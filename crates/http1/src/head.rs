@@ -48,7 +48,8 @@ impl<'a> Head<'a> {
 pub enum Version {
     /// HTTP/1.0: closes by default.
     Http10,
-    /// HTTP/1.1: persists by default.
+    /// HTTP/1.1, or a later minor version, which means the same to who does not know it (RFC 9110 section 2.5):
+    /// persists by default.
     Http11,
 }
 
@@ -195,6 +196,9 @@ fn request_line(input: &[u8]) -> Result<RequestLine<'_>, ErrorKind> {
     let (version, rest) = match rest.split_at_checked(b" HTTP/1.1\r\n".len()) {
         Some((b" HTTP/1.1\r\n", rest)) => (Version::Http11, rest),
         Some((b" HTTP/1.0\r\n", rest)) => (Version::Http10, rest),
+        Some(([b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', b'\r', b'\n'], rest)) => {
+            (Version::Http11, rest)
+        }
         _ => return Err(version_error(input)),
     };
     let method = method.ok_or(ErrorKind::UnknownMethod)?;
@@ -391,7 +395,7 @@ fn version_error(input: &[u8]) -> ErrorKind {
     let line = &input[..memchr::memchr(b'\r', input).unwrap_or(input.len())];
     match line.rsplit(|&b| b == b' ').next() {
         // A version that is known is not what was wrong: blanks before it were.
-        Some(b"HTTP/1.0" | b"HTTP/1.1") => ErrorKind::RequestLine,
+        Some([b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0'..=b'9']) => ErrorKind::RequestLine,
         Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor])
             if major.is_ascii_digit() && minor.is_ascii_digit() =>
         {
@@ -546,7 +550,13 @@ mod tests {
     #[test]
     fn versions_and_methods() {
         assert_eq!(error("GET / HTTP/2.0\r\n\r\n"), ErrorKind::Version);
-        assert_eq!(error("GET / HTTP/1.2\r\n\r\n"), ErrorKind::Version);
+        for minor in 2..=9 {
+            let head = format!("GET / HTTP/1.{minor}\r\nHost: x\r\n\r\n");
+            assert_eq!(parsed(&head).unwrap().head.version, Version::Http11);
+        }
+        assert_eq!(error("GET / HTTP/1.2\r\n\r\n"), ErrorKind::Host);
+        assert_eq!(error("GET /  HTTP/1.2\r\nHost: x\r\n\r\n"), ErrorKind::RequestLine);
+        assert_eq!(error("GET / HTTP/1.10\r\nHost: x\r\n\r\n"), ErrorKind::RequestLine);
         assert_eq!(error("GET / HTTPS/1.1\r\n\r\n"), ErrorKind::RequestLine);
         assert_eq!(error("GET /\r\n\r\n"), ErrorKind::RequestLine);
         assert_eq!(error("GET /  HTTP/1.1\r\n\r\n"), ErrorKind::RequestLine);

@@ -189,8 +189,7 @@ fn request_line(input: &[u8]) -> Result<RequestLine<'_>, ErrorKind> {
     let (target, rest) = rest.split_at(end);
     match rest.first() {
         Some(b' ') if !target.is_empty() => {}
-        // Printable but for a fragment, and otherwise percent-encoded (RFC 3986).
-        Some(b'#' | 0x7f..) => return Err(ErrorKind::Target),
+        Some(b'#' | 0x7f) => return Err(ErrorKind::Target),
         _ => return Err(ErrorKind::RequestLine),
     }
     let (version, rest) = match rest.split_at_checked(b" HTTP/1.1\r\n".len()) {
@@ -439,6 +438,64 @@ mod tests {
             let head = format!("GET {bad} HTTP/1.1\r\nHost: x\r\n\r\n");
             let kind = error(&head);
             assert!(matches!(kind, ErrorKind::Target | ErrorKind::RequestLine), "{bad}: {kind}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_should_have_been_encoded_are_taken_as_they_are() {
+        let head = parsed("GET /\u{e4}|<x>?\"\u{e9}` HTTP/1.1\r\nHost: x\r\n\r\n").unwrap().head;
+        assert_eq!((head.path, head.query), ("/\u{e4}|<x>".as_bytes(), Some("\"\u{e9}`".as_bytes())));
+        assert_eq!(parse(b"GET /\xff\x80 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap().head.path, b"/\xff\x80");
+    }
+
+    #[test]
+    fn authorities_are_a_host_and_maybe_a_port() {
+        for (authority, port) in [
+            ("x", ""),
+            ("x:", ""),
+            ("x:80", "80"),
+            ("a-b.c_~!$&'()*+,;=9", ""),
+            ("a%C3%bcb%20:1", "1"),
+            ("[::1]", ""),
+            ("[1:2:3:4:5:6:127.0.0.1]:8080", "8080"),
+            ("127.0.0.1:65535", "65535"),
+        ] {
+            assert_eq!(authority_port(authority.as_bytes()), Some(port.as_bytes()), "{authority}");
+        }
+        for other in [
+            "",
+            ":",
+            ":80",
+            "a:8x",
+            "a:80:80",
+            "a:-1",
+            "a: 1",
+            "[",
+            "[]",
+            "[::1",
+            "[::1]x",
+            "[::1]:x",
+            "[zz]",
+            "[1.2.3.4]",
+            "[::1%lo]",
+            "[::1%25lo]",
+            "[::1]]",
+            "[v1.x]",
+            "::1",
+            "a[::1]",
+            "%",
+            "a%4",
+            "a%zz",
+            "a%4:1",
+            "a@b",
+            "a/b",
+            "a b",
+            "a\\b",
+            "\u{e4}",
+            "a?b",
+            "a\"",
+        ] {
+            assert_eq!(authority_port(other.as_bytes()), None, "{other}");
         }
     }
 

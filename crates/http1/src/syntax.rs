@@ -81,7 +81,7 @@ const fn classes() -> [u8; 256] {
         {
             classes[at] |= HOST;
         }
-        if byte > b' ' && byte < 0x7f && byte != b'#' {
+        if byte > b' ' && byte != 0x7f && byte != b'#' {
             classes[at] |= if byte == b'?' { TARGET } else { TARGET | PATH };
         }
         at += 1;

@@ -138,6 +138,7 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
         "\r\n\r\nGET /after-blank HTTP/1.1\r\n",
         "GET http://other:80/p?q HTTP/1.1\r\n",
         "GET /old HTTP/1.0\r\n",
+        "GET /\u{e4}|later HTTP/1.2\r\n",
         "OPTIONS * HTTP/1.1\r\n",
         "POST /form HTTP/1.1\r\n",
         "GET /a-target-that-is-too-long-for-the-limit-on-request-lines HTTP/1.1\r\n",

@@ -99,7 +99,6 @@ fn malformed_targets(variant: &Variant) {
         b"/hello.txt#part",
         b"/hello\0.txt",
         b"/hello\x7f.txt",
-        b"/\xfcber.txt",
         b"/hello\x0b.txt",
         b"http://",
         b"http:///hello.txt",

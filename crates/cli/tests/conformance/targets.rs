@@ -9,6 +9,7 @@ pub(crate) const TESTS: &[Test] = tests![
     absolute_form,
     queries_are_not_part_of_the_path,
     percent_decoding,
+    bytes_that_should_have_been_encoded,
     malformed_encoding,
     no_way_out,
     dot_segments_inside,
@@ -72,6 +73,42 @@ fn percent_decoding(variant: &Variant) {
     for target in ["/with+space.txt", "/100%2525.txt", "/%2568ello.txt", "/question?.txt"] {
         nothing(&server.get(target), target);
     }
+}
+
+/// Clients send them all the same, curl `?q=ä`, and nobody takes them for anything else.
+fn bytes_that_should_have_been_encoded(variant: &Variant) {
+    let server = Setup::new(variant)
+        .file("<>\"{}|\\^`.txt", "unwise\n")
+        .file("\u{fc}<>/index.html", "directory\n")
+        .start();
+    let get = |target: &[u8]| server.one([b"GET ", target, b" HTTP/1.1\r\nHost: x\r\n\r\n"].concat());
+    for (target, body) in [
+        ("/\u{fc}ber.txt", "umlaut\n"),
+        ("/%C3\u{fc}ber.txt", ""),
+        ("/<>\"{}|\\^`.txt", "unwise\n"),
+        ("/hello.txt?q=\u{e4}<>\"{}|\\^`", HELLO),
+        ("http://test/\u{fc}ber.txt?\u{fc}", "umlaut\n"),
+    ] {
+        let reply = get(target.as_bytes());
+        assert_eq!(
+            (reply.status, reply.text().as_str() == body),
+            (if body.is_empty() { 404 } else { 200 }, !body.is_empty()),
+            "{target}"
+        );
+    }
+    // Bytes that are no UTF-8 are as good as others.
+    assert_eq!(get(b"/hello.txt?\xff\x80").text(), HELLO);
+    nothing(&get(b"/\xfcber.txt"), "Latin-1");
+    // What is sent back is a reference as it should be (RFC 3986).
+    let mut redirected = get("/\u{fc}<>?a=%41&q=\u{e4}/?<>\"{}|\\^`[]'".as_bytes());
+    assert_eq!(redirected.status, 301);
+    assert_eq!(
+        redirected.need("Location"),
+        "/%C3%BC%3C%3E/?a=%41&q=%C3%A4/?%3C%3E%22%7B%7D%7C%5C%5E%60%5B%5D'"
+    );
+    redirected = get(redirected.need("Location").as_bytes());
+    assert_eq!(redirected.text(), "directory\n");
+    assert_eq!(get(b"/\xc3\xbc<>?\xff").need("Location"), "/%C3%BC%3C%3E/?%FF");
 }
 
 fn malformed_encoding(variant: &Variant) {

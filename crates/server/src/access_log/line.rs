@@ -21,7 +21,7 @@ pub enum Format {
     /// anything beyond ASCII) are written `\xHH`, as nginx does.
     #[default]
     Combined,
-    /// One JSON object a line (see docs/status.md). Bytes that are not UTF-8 become U+FFFD.
+    /// One JSON object a line (see docs/status.md), all of it printable ASCII. Bytes that are not UTF-8 become U+FFFD.
     Json,
 }
 
@@ -204,15 +204,21 @@ fn push_escaped(line: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
+/// Writes `\uXXXX` (RFC 8259 section 7) for the same bytes, which beyond ASCII hide control characters and line ends, too.
 fn push_json_string(line: &mut Vec<u8>, text: &[u8]) {
+    line.push(b'"');
     if is_plain(text) {
-        line.push(b'"');
         line.extend_from_slice(text);
-        line.push(b'"');
     } else {
-        // Serialising a string into a Vec can't fail.
-        let _ = serde_json::to_writer(line, &String::from_utf8_lossy(text));
+        for unit in String::from_utf8_lossy(text).encode_utf16() {
+            match u8::try_from(unit) {
+                Ok(byte) if is_plain_byte(byte) => line.push(byte),
+                // Writing to a Vec can't fail.
+                _ => drop(write!(line, "\\u{unit:04x}")),
+            }
+        }
     }
+    line.push(b'"');
 }
 
 /// Whether every byte stands for itself in both formats. Without an early exit, so that it becomes vector

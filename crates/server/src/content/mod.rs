@@ -44,7 +44,7 @@ use std::sync::Arc;
 
 use http1::coding::{self, Coding};
 use http1::{Field, Head, Method, Plan, Stamp, Status};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_encode};
 use sys::file::FileStat;
 use sys::socket::Slice;
 
@@ -502,6 +502,23 @@ impl Content {
     }
 }
 
+/// What no query may hold as it is (RFC 3986 section 3.4). Nothing but percent signs is added to it, so escapes stay what they
+/// are. Bytes beyond ASCII are escaped in any case.
+const OUTSIDE_QUERIES: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'<')
+    .add(b'>')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
 /// 301 to the same path with a slash at its end, so that relative links in the directory's pages lead into it.
 fn redirect(path: Path<'_>, request: &Request<'_>, own: Vec<u8>) -> Plan<Pin> {
     // A path alone is a full reference (RFC 9110 section 10.2.2), and right behind any proxy. It begins with one
@@ -510,7 +527,7 @@ fn redirect(path: Path<'_>, request: &Request<'_>, own: Vec<u8>) -> Plan<Pin> {
     location.push('/');
     if let Some(query) = request.head.query {
         location.push('?');
-        location.push_str(&String::from_utf8_lossy(query));
+        location.extend(percent_encode(query, OUTSIDE_QUERIES));
     }
     let mut plan = Plan::new(own, Status::MOVED_PERMANENTLY, request.head.terms, request.stamp);
     plan.field("Location", location.as_bytes());

@@ -263,6 +263,37 @@ fn a_client_that_said_close_needs_no_lingering() {
     assert_eq!(peer.receives("GET / HTTP/1.0\r\n\r\n"), "last paused");
     assert_eq!(peer.replies(), "200");
     assert_eq!(peer.end(), End::Close);
+    assert_eq!(peer.receives(""), "closed");
+    assert_eq!(peer.end(), End::Close);
+}
+
+#[test]
+fn a_client_that_said_close_and_went_on_is_lingered_for() {
+    for request in ["GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"] {
+        let mut peer = Peer::new();
+        assert_eq!(peer.receives(&[request, "\n"].concat()), "last paused");
+        assert_eq!(peer.replies(), "200");
+        assert_eq!(peer.receives(""), "closed");
+        assert_eq!(peer.end(), End::ShutDown);
+        peer.connection.write_side_shut(&peer.limits, peer.now);
+        assert_eq!(peer.receives("more"), "closed");
+        assert_eq!(
+            (peer.end(), peer.connection.deadline()),
+            (End::Open, Some(Tick(peer.limits.timeouts.linger)))
+        );
+        assert_eq!(peer.ends(), "closed");
+        assert_eq!(peer.end(), End::Close);
+    }
+    // There is nobody to linger for when the reply could not be sent, and nothing is unread behind the end.
+    let mut peer = Peer::new();
+    peer.receives("GET / HTTP/1.0\r\n\r\n\n");
+    peer.connection.send_failed();
+    peer.connection.release();
+    assert_eq!((peer.receives("").as_str(), peer.end()), ("closed", End::Close));
+    let mut peer = Peer::new();
+    peer.receives("GET / HTTP/1.0\r\n\r\n\n");
+    peer.replies();
+    assert_eq!((peer.ends().as_str(), peer.end()), ("closed", End::Close));
 }
 
 #[test]

@@ -242,6 +242,13 @@ impl Conversation {
             }
             match self.machine.wants().end {
                 End::Open => {}
+                End::Close if self.may_have_more() => {
+                    self.take_what_is_behind(service, scratch, share);
+                    if self.machine.wants().end == End::Close {
+                        return Turn::Close;
+                    }
+                    continue;
+                }
                 End::Close => return Turn::Close,
                 End::Reset => return Turn::Reset,
                 End::ShutDown => {
@@ -283,6 +290,24 @@ impl Conversation {
                 return Turn::Blocked;
             }
         }
+    }
+
+    /// Whether a client whose reply was the last may have sent something behind its request after all. A reply that went out
+    /// at once left hardly any time for that, and such clients are not worth another call to ask.
+    fn may_have_more(&self) -> bool {
+        let suspicious = !self.rest.is_empty() || self.readable || self.carried_over || self.blocks;
+        suspicious && !self.eof && self.machine.closes_after_reply()
+    }
+
+    /// Shows the machine what there is behind the last request: closing with bytes unread would reset the connection.
+    fn take_what_is_behind(&mut self, service: &mut Service, scratch: &mut [u8], share: &mut u64) {
+        let mut input = self.rest.len();
+        scratch[..input].copy_from_slice(&self.rest);
+        if input == 0 {
+            input = self.read(service, scratch).unwrap_or(0);
+        }
+        self.rest_unseen = false;
+        self.take_input(service, &scratch[..input], share);
     }
 
     /// Receives what is there. `None`: nothing, or the connection is broken.

@@ -21,6 +21,7 @@ pub(crate) const TESTS: &[Test] = tests![
     half_closed_clients_are_answered,
     half_close_after_a_large_request,
     last_reply_is_not_destroyed,
+    bytes_behind_the_last_request,
 ];
 
 fn http11_persists(variant: &Variant) {
@@ -238,5 +239,31 @@ fn last_reply_is_not_destroyed(variant: &Variant) {
         let reply = client.reply();
         assert_eq!((reply.status, reply.closes()), (400, true));
         client.expect_close();
+    }
+}
+
+/// The same for bytes behind a request that was said to be the last, whether they come with it or while the reply is on its
+/// way: the client is slow, and the kernel takes little of it.
+fn bytes_behind_the_last_request(variant: &Variant) {
+    let server = Server::with(variant, "[tcp]\nsend_buffer = \"32 KiB\"");
+    let large = large();
+    let last = [
+        "GET /large.bin HTTP/1.0\r\n\r\n",
+        "GET /large.bin HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    ];
+    for (at_once, later) in [(0, 2), (2, 0), (2, 2), (200_000, 0), (0, 200_000)] {
+        for request in last {
+            let mut client = crate::support::client::Client::connect_narrow(server.address);
+            client.send([request.as_bytes(), &vec![b'\n'; at_once]].concat());
+            sleep_ms(20);
+            client.send(vec![b'\n'; later]);
+            sleep_ms(20);
+            assert!(
+                client.reply().body == large,
+                "{at_once} bytes at once, {later} later, behind {request:?}"
+            );
+            client.half_close();
+            client.expect_close();
+        }
     }
 }

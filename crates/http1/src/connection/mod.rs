@@ -237,8 +237,13 @@ impl<P> Connection<P> {
             Reading::Body(_) => self.receive_body(limits, now, input),
             Reading::Waiting => Ok((0, Step::Paused)),
             Reading::Over => {
-                if self.eof && matches!(self.ending, Ending::ShutDown | Ending::Draining) {
-                    self.ending = Ending::Close;
+                match self.ending {
+                    Ending::ShutDown | Ending::Draining if self.eof => self.ending = Ending::Close,
+                    // It was to send nothing more, and has.
+                    Ending::Close if self.client_closes && !self.eof && !input.is_empty() => {
+                        self.ending = Ending::ShutDown;
+                    }
+                    _ => {}
                 }
                 Ok((input.len(), Step::Closed))
             }
@@ -270,7 +275,8 @@ impl<P> Connection<P> {
         self.reply.iter().filter(|_| self.is_replying()).flat_map(Reply::segments)
     }
 
-    /// Whether the connection is to be closed outright when the reply under way is sent.
+    /// Whether the connection is to be closed outright when the reply under way is sent, because the client will send nothing
+    /// more. If it said so and there is input all the same, that has to be given to [`receive`](Self::receive) first.
     pub fn closes_after_reply(&self) -> bool {
         self.last && (self.eof || self.client_closes) && !self.is_reading_body()
     }
@@ -296,6 +302,7 @@ impl<P> Connection<P> {
     /// The client can't be sent anything any more.
     pub fn send_failed(&mut self) {
         self.end_reply(false);
+        self.client_closes = false;
         self.reading = Reading::Over;
         self.ending = Ending::Close;
     }
@@ -600,7 +607,7 @@ impl<P> Connection<P> {
         }
         if self.last {
             self.reading = Reading::Over;
-            // Nothing unread can be there when the client is done sending: no reset to fear, no need to linger.
+            // Nothing unread should be there when the client is done sending: no reset to fear, no need to linger.
             self.ending = if self.eof || self.client_closes { Ending::Close } else { Ending::ShutDown };
         } else if matches!(self.reading, Reading::Waiting) {
             self.reading = Reading::Head(Scan::default());

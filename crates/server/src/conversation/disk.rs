@@ -76,6 +76,8 @@ impl Conversation {
     pub(super) fn go_on(&mut self, service: &mut Service, share: &mut u64) {
         let Some(waiting) = self.waiting.take() else { return };
         self.machine.resume(service.clock.tick);
+        // Nobody has listened meanwhile.
+        self.readable = true;
         match waiting.until {
             // Whatever has become of the window since then: a reply that is always overtaken would never end.
             Until::Fetched { window } => drop(self.write(service, share, Some(window))),

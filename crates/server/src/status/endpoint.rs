@@ -235,6 +235,7 @@ fn serve_one(socket: OwnedFd, sources: &Sources) -> io::Result<()> {
                 stream.shut_down_writing()?;
                 machine.write_side_shut(&limits, now());
             }
+            End::Close if !input.is_empty() => {}
             End::Close | End::Reset => return Ok(()),
         }
     }

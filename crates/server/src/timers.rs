@@ -1,8 +1,9 @@
 //! Wake-ups of connections: a two-level timing wheel (Varghese and Lauck, 1987).
 //!
 //! Each connection has at most one wake-up, and it is only a promise to be looked at: deadlines move with every
-//! request, so the wheel is told of the first one and the connection is asked again when it comes up. That keeps
-//! timers out of the path of a request altogether.
+//! request, so a wake-up that comes before the deadline is left as it is, and the connection is asked again when it comes
+//! up. What there is to do for a request is to find that so. Whether there is a wake-up, and when, is known to the wheel
+//! alone: nobody else can be wrong about it.
 //!
 //! The near wheel has a slot for each of the next 256 ticks, the far wheel a slot for each of the next 256 rounds of
 //! the near one. What lies in a far slot comes up when its round begins, early, and is scheduled again more exactly.
@@ -45,8 +46,16 @@ impl Timers {
         Self { now, heads: Box::new([NONE; 2 * SLOTS]), occupied: [0; 2 * SLOTS / 64], links: Vec::new() }
     }
 
-    /// Wakes `id` at `at` (at the next tick if that has passed), instead of when it was to be woken before.
-    pub fn schedule(&mut self, id: u32, at: Tick) {
+    /// Sees to it that `id` comes up no later than at `at`, or at the next tick if that has passed. A wake-up that comes before
+    /// is left as it is.
+    #[inline]
+    pub fn wake_by(&mut self, id: u32, at: Tick) {
+        if self.wakes_at(id).is_none_or(|wake_up| !wake_up.reached(at)) {
+            self.schedule(id, at);
+        }
+    }
+
+    fn schedule(&mut self, id: u32, at: Tick) {
         self.cancel(id);
         let ticks = at.remaining(self.now).max(1);
         let slot = if (ticks as usize) < SLOTS {
@@ -84,6 +93,23 @@ impl Timers {
             Some(link) => link.next = next,
             None => self.set_head(usize::from(slot), next),
         }
+    }
+
+    /// When `id` comes up, if it does: for a far slot, when its round begins.
+    #[inline]
+    pub fn wakes_at(&self, id: u32) -> Option<Tick> {
+        let slot = u32::from(self.links.get(id as usize)?.slot);
+        if slot == u32::from(UNLINKED.slot) {
+            return None;
+        }
+        let (slots, Tick(now)) = (SLOTS as u32, self.now);
+        let ticks = if slot < slots {
+            slot.wrapping_sub(now) % slots
+        } else {
+            let rounds = slot.wrapping_sub(now / slots) % slots;
+            (rounds * slots).saturating_sub(now % slots)
+        };
+        Some(self.now.after(ticks))
     }
 
     /// Moves on towards `now` and takes out one connection whose wake-up has come, if there is any.
@@ -156,7 +182,7 @@ mod tests {
             let mut timers = Timers::new(now);
             let mut due: HashMap<u32, Tick> = HashMap::new();
             for (id, wait, step) in steps {
-                timers.schedule(id, now.after(wait));
+                timers.wake_by(id, now.after(wait));
                 due.insert(id, now.after(wait));
                 let to = now.after(step);
                 while let Some(id) = timers.expired(to) {
@@ -164,7 +190,7 @@ mod tests {
                     if at.reached(to) {
                         due.remove(&id);
                     } else {
-                        timers.schedule(id, at);
+                        timers.wake_by(id, at);
                     }
                 }
                 now = to;
@@ -178,11 +204,83 @@ mod tests {
         }
     }
 
+    /// What may happen to a connection, as far as the wheel hears of it.
+    #[derive(Clone, Debug)]
+    enum Happening {
+        /// It is opened, or its deadline moves, to so many ticks from now.
+        Awaits(u32, u32),
+        Ends(u32),
+        /// So many ticks go by. Those that come up and are due get another deadline, if one is given, or end.
+        Pass(u32, Option<u32>),
+    }
+
+    fn happening() -> impl Strategy<Value = Happening> {
+        let wait = || prop_oneof![0_u32..600, 0_u32..70_000];
+        prop_oneof![
+            4 => (0_u32..8, wait()).prop_map(|(id, wait)| Happening::Awaits(id, wait)),
+            1 => (0_u32..8).prop_map(Happening::Ends),
+            3 => (wait(), prop::option::of(wait())).prop_map(|(ticks, next)| Happening::Pass(ticks, next)),
+        ]
+    }
+
+    proptest! {
+        /// Whatever happens in whatever order, who has a deadline comes up no later.
+        #[test]
+        fn a_deadline_has_a_wake_up(
+            start in prop_oneof![Just(u32::MAX - 300), any::<u32>()],
+            happenings in prop::collection::vec(happening(), 1..200),
+        ) {
+            let mut now = Tick(start);
+            let mut timers = Timers::new(now);
+            let mut deadlines: HashMap<u32, Tick> = HashMap::new();
+            for happening in happenings {
+                match happening {
+                    Happening::Awaits(id, wait) => {
+                        deadlines.insert(id, now.after(wait));
+                        timers.wake_by(id, now.after(wait));
+                    }
+                    Happening::Ends(id) => {
+                        deadlines.remove(&id);
+                        timers.cancel(id);
+                    }
+                    Happening::Pass(ticks, next) => {
+                        now = now.after(ticks);
+                        while let Some(id) = timers.expired(now) {
+                            prop_assert_eq!(timers.wakes_at(id), None, "it has been spent");
+                            let Some(deadline) = deadlines.get_mut(&id) else {
+                                return Err(TestCaseError::fail("nobody is there"));
+                            };
+                            if deadline.reached(now) {
+                                match next {
+                                    // A moment that has passed would come up again and again.
+                                    Some(wait) => *deadline = now.after(wait.max(1)),
+                                    None => {
+                                        deadlines.remove(&id);
+                                        continue;
+                                    }
+                                }
+                            }
+                            timers.wake_by(id, deadlines[&id]);
+                        }
+                        prop_assert!(deadlines.values().all(|deadline| !deadline.reached(now) || ticks == 0));
+                    }
+                }
+                for (&id, &deadline) in &deadlines {
+                    let wake_up = timers.wakes_at(id);
+                    let latest = if deadline.reached(now) { now.after(1) } else { deadline };
+                    prop_assert!(wake_up.is_some_and(|wake_up| wake_up.reached(latest)), "{id} at {wake_up:?}");
+                }
+                let first = deadlines.keys().filter_map(|&id| timers.wakes_at(id)).map(|at| at.remaining(now)).min();
+                prop_assert_eq!(timers.ticks_to_next(), first.map(|ticks| ticks.max(1)));
+            }
+        }
+    }
+
     #[test]
     fn cancelled_wake_ups_do_not_come() {
         let mut timers = Timers::new(Tick(0));
         for id in 0..4 {
-            timers.schedule(id, Tick(10));
+            timers.wake_by(id, Tick(10));
         }
         timers.cancel(1);
         timers.cancel(3);

@@ -5,7 +5,7 @@ use crate::support::client::{Broken, Client, request, time};
 use crate::support::server::Server;
 use crate::support::site::{HELLO, pattern};
 use crate::support::variant::{Test, Variant, tests};
-use crate::support::{PATIENCE, sleep_ms};
+use crate::support::{PATIENCE, eventually, sleep_ms};
 
 pub(crate) const TESTS: &[Test] = tests![
     silent_connection,
@@ -19,6 +19,7 @@ pub(crate) const TESTS: &[Test] = tests![
     reader_that_trickles,
     steady_reader,
     lingering_has_an_end,
+    silence_after_a_timeout_has_an_end,
 ];
 
 const SHORT: &str = "
@@ -140,7 +141,7 @@ fn reader_that_stops(variant: &Variant) {
     big(&server);
     let mut client = Client::connect_narrow(server.address);
     client.ask("GET", "/big.bin", &[]);
-    crate::support::eventually("it is given up", || server.count("timeouts/write") == 1);
+    eventually("it is given up", || server.count("timeouts/write") == 1);
     let end = client.try_reply();
     assert!(matches!(end, Err(Broken::Reset | Broken::CutShort(_))), "{end:?}");
 }
@@ -189,4 +190,26 @@ fn lingering_has_an_end(variant: &Variant) {
         sleep_ms(20);
     }
     assert_eq!(server.count("timeouts/linger"), 1);
+}
+
+/// Those who were too slow hear of it, fall silent, and never close. Their places come back all the same.
+fn silence_after_a_timeout_has_an_end(variant: &Variant) {
+    let server = Server::with(variant, SHORT);
+    let begun = ["G", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"];
+    let mut slow_heads: Vec<Client> = begun.iter().map(|_| server.connect()).collect();
+    let mut slow_body = server.connect();
+    for (client, begun) in slow_heads.iter_mut().zip(begun) {
+        client.send(begun);
+    }
+    slow_body.send("GET /hello.txt HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n");
+    assert_eq!(slow_body.reply().text(), HELLO);
+    slow_body.expect_close();
+    for client in &mut slow_heads {
+        assert_eq!(client.reply().status, 408);
+        client.expect_close();
+    }
+    eventually("their places are free", || {
+        server.count("connections_opened") == server.count("connections_closed")
+    });
+    assert_eq!(server.count("timeouts/linger"), 3);
 }

@@ -11,6 +11,8 @@
 //! will not repeat itself for either.)
 
 mod disk;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -78,8 +80,6 @@ pub struct EventLoop {
 struct Registered {
     conversation: Conversation,
     registration: Registration,
-    /// When the timer wheel will have it looked at.
-    wake_up: Tick,
     /// It is due for a turn already: it gets one, however many reasons there are.
     due: bool,
 }
@@ -363,7 +363,7 @@ impl EventLoop {
             let turn = if due { registered.conversation.timeout(&mut self.service) } else { None };
             match turn {
                 Some(turn) => self.settle(index, turn),
-                None => registered.schedule(index, true, &mut self.timers, now),
+                None => registered.keep_deadline(index, &mut self.timers),
             }
         }
     }
@@ -487,12 +487,11 @@ impl EventLoop {
             conversation.machine().drain();
         }
         self.service.counters.connections_opened.add(1);
-        let wake_up = self.service.clock.tick;
         let registration = Registration::None;
         let due = !self.work_phase_skips_new;
-        let index = self.connections.insert(Registered { conversation, registration, wake_up, due });
+        let index = self.connections.insert(Registered { conversation, registration, due });
         if let Some(registered) = self.connections.get_mut(index) {
-            registered.schedule(index, true, &mut self.timers, wake_up);
+            registered.keep_deadline(index, &mut self.timers);
         }
         if self.work_phase_skips_new {
             self.settle(index, Turn::Blocked);
@@ -515,7 +514,7 @@ impl EventLoop {
                         return self.close(index, true);
                     }
                 }
-                registered.schedule(index, false, &mut self.timers, self.service.clock.tick);
+                registered.keep_deadline(index, &mut self.timers);
             }
             Turn::Disk(job) => {
                 self.ask_helpers(index, *job);
@@ -525,7 +524,7 @@ impl EventLoop {
                 if !std::mem::replace(&mut registered.due, true) {
                     self.unfinished.push(index);
                 }
-                registered.schedule(index, false, &mut self.timers, self.service.clock.tick);
+                registered.keep_deadline(index, &mut self.timers);
             }
             Turn::Close => self.close(index, false),
             Turn::Reset => self.close(index, true),
@@ -736,18 +735,11 @@ impl Drop for EventLoop {
 }
 
 impl Registered {
-    /// Has the timer wheel look at it no later than its deadline. A wake-up that is too early does no harm and costs nothing
-    /// now; `anew`: there is none.
-    fn schedule(&mut self, index: u32, anew: bool, timers: &mut Timers, now: Tick) {
+    /// Has it looked at no later than its deadline: after whatever may have moved that, or used up the wake-up. Without a deadline
+    /// it waits for the server alone, and is looked at when that has done its part.
+    fn keep_deadline(&mut self, index: u32, timers: &mut Timers) {
         if let Some(deadline) = self.conversation.machine().deadline() {
-            if anew || !self.wake_up.reached(deadline) {
-                self.wake_up = deadline;
-                timers.schedule(index, deadline);
-            }
-        } else if anew {
-            // It waits for the server alone; ask again later.
-            self.wake_up = now.after(100);
-            timers.schedule(index, self.wake_up);
+            timers.wake_by(index, deadline);
         }
     }
 }

@@ -1,0 +1,160 @@
+//! Whatever happens in whatever order, a connection with a deadline is looked at no later than that.
+//!
+//! The loop's phases run one by one over real sockets, but time is the test's own, and so is what events say.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use http1::Tick;
+use proptest::prelude::*;
+use sys::socket::PeerAddress;
+use tempfile::TempDir;
+
+use super::EventLoop;
+use crate::config::Settings;
+use crate::control::Control;
+use crate::listeners::Share;
+use crate::service::Service;
+
+/// What clients send: parts of requests and whole ones, good and bad, of which some have replies that are never read.
+const PIECES: [&str; 7] = [
+    "G",
+    "ET /small HTTP/1.1\r\nHost: x\r\n\r\n",
+    "GET /small HTTP/1.1\r\nHost: x\r\n\r\n",
+    "GET /small HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n",
+    "12345",
+    "GET /large HTTP/1.1\r\nHost: x\r\n\r\n",
+    "BAD\r\n\r\n",
+];
+
+#[derive(Clone, Debug)]
+enum Happening {
+    Connects,
+    /// A client, of those that there are, sends one of the [`PIECES`].
+    Sends(usize, usize),
+    /// Says that it will send no more.
+    HalfCloses(usize),
+    Goes(usize),
+    /// The time of a timeout or a part of it goes by.
+    Pass(u32),
+    /// Connections are to end with their next reply.
+    Drain,
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        3 => Just(Happening::Connects),
+        8 => (any::<usize>(), 0..PIECES.len()).prop_map(|(client, piece)| Happening::Sends(client, piece)),
+        1 => any::<usize>().prop_map(Happening::HalfCloses),
+        1 => any::<usize>().prop_map(Happening::Goes),
+        6 => (1_u32..7_000).prop_map(Happening::Pass),
+        1 => Just(Happening::Drain),
+    ]
+}
+
+/// A loop without listeners, and its clients.
+struct World {
+    server: EventLoop,
+    /// Each with its place in the loop.
+    clients: Vec<(UnixStream, u32)>,
+    now: Tick,
+    _site: TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let site = tempfile::tempdir().unwrap();
+        fs::write(site.path().join("small"), "small").unwrap();
+        File::create(site.path().join("large")).unwrap().set_len(16 << 20).unwrap();
+        let settings = Settings::new(site.path().to_owned());
+        let service = Service::new(&settings, Box::leak(Box::default()), None, None).unwrap();
+        let now = service.clock.tick;
+        let control = Arc::new(Control::new().unwrap());
+        let server = EventLoop::new(service, Share::default(), &settings, control).unwrap();
+        Self { server, clients: Vec::new(), now, _site: site }
+    }
+
+    fn happens(&mut self, happening: &Happening) {
+        let count = self.clients.len().max(1);
+        match *happening {
+            Happening::Connects => {
+                let (client, socket) = UnixStream::pair().unwrap();
+                for end in [&client, &socket] {
+                    end.set_nonblocking(true).unwrap();
+                }
+                self.server.open(socket.into(), PeerAddress::Unix);
+                let index = *self.server.work.last().expect("it is to have a turn");
+                self.clients.push((client, index));
+            }
+            // The server may have closed before any of these.
+            Happening::Sends(client, piece) => self.has_done(client % count, false, |mut socket| {
+                let _ = socket.write_all(PIECES[piece].as_bytes());
+            }),
+            Happening::HalfCloses(client) => self.has_done(client % count, true, |socket| {
+                let _ = socket.shutdown(Shutdown::Write);
+            }),
+            Happening::Goes(client) => self.has_done(client % count, true, |socket| {
+                let _ = socket.shutdown(Shutdown::Both);
+            }),
+            Happening::Pass(ticks) => self.now = self.now.after(ticks),
+            Happening::Drain => self.server.say_close_from_now_on(),
+        }
+        self.turn();
+    }
+
+    /// A client does something, of which the loop gets to know. If the client's place has gone to another by now, that one hears
+    /// of something that is not so.
+    fn has_done(&mut self, client: usize, hung_up: bool, act: impl FnOnce(&UnixStream)) {
+        let Some((socket, index)) = self.clients.get(client) else { return };
+        act(socket);
+        if let Some(registered) = self.server.connections.get_mut(*index) {
+            registered.conversation.note(true, false, hung_up);
+            if !std::mem::replace(&mut registered.due, true) {
+                self.server.work.push(*index);
+            }
+        }
+    }
+
+    /// What the loop does between two get-events phases.
+    fn turn(&mut self) {
+        self.server.turn_began = self.now;
+        self.server.service.clock.tick = self.now;
+        self.server.work_phase();
+        self.server.work.append(&mut self.server.unfinished);
+        self.server.timers_phase();
+    }
+
+    fn check(&mut self) -> Result<(), TestCaseError> {
+        for (index, registered) in self.server.connections.iter_mut() {
+            let deadline = registered.conversation.machine().deadline();
+            let wake_up = self.server.timers.wakes_at(index);
+            if let Some(deadline) = deadline {
+                let in_time = wake_up.is_some_and(|wake_up| wake_up.reached(deadline));
+                prop_assert!(in_time, "{index}: to be woken at {wake_up:?}, its deadline is {deadline:?}");
+            }
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn who_has_a_deadline_is_looked_at_by_then(happenings in prop::collection::vec(happening(), 1..60)) {
+        let mut world = World::new();
+        for happening in &happenings {
+            world.happens(happening);
+            world.check()?;
+        }
+        // No timeout is longer than a minute, and nobody does anything any more.
+        for _ in 0..40 {
+            world.happens(&Happening::Pass(1_000));
+            world.check()?;
+        }
+        prop_assert_eq!(world.server.connections.len(), 0, "places are free again");
+    }
+}

@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use http1::{Connection, End, Head, Segment, Status, Step, Wants};
 use sys::socket::{PeerAddress, Slice};
 
-use self::disk::Waiting;
+use self::disk::{Owed, Waiting};
 use crate::config::Coalesce;
 use crate::content::{Fetch, Found, Looked, Pin};
 use crate::counters::{ConnectionState, Failure, Reset};
@@ -189,8 +189,16 @@ impl Conversation {
         (wants.read && !self.readable, wants.write && !self.writable)
     }
 
-    /// Acts on deadlines that have come. `None`: nothing has ended, ask for the deadline again.
+    /// When it is to be looked at, if nothing happens before: the client's deadline, or how long the disk may take.
+    pub fn deadline(&self) -> Option<http1::Tick> {
+        self.looks_after_wait_at().or_else(|| self.machine.deadline())
+    }
+
+    /// Acts on a deadline that has come. `None`: nothing has ended, ask for the deadline again.
     pub fn timeout(&mut self, service: &mut Service) -> Option<Turn> {
+        if self.waits_for_disk().is_some() {
+            return self.look_after_wait(service);
+        }
         match self.machine.timeout(&service.limits, service.clock.tick) {
             http1::Timeout::NotYet => None,
             http1::Timeout::Answer(kind, error) => {
@@ -408,7 +416,11 @@ impl Conversation {
                 self.carried_over = false;
                 self.write(service, share, None);
             }
-            Err(look) => self.put_by(service, consumed, head.terms, looked, look),
+            Err(look) => {
+                let mut kept = service.buffers.take();
+                kept.extend_from_slice(consumed);
+                self.put_by(service, Owed::Reply { consumed: kept, terms: head.terms }, looked, look);
+            }
         }
     }
 
@@ -424,8 +436,18 @@ impl Conversation {
                 self.log_line = line;
                 self.request_began_ms = service.clock.ms;
             }
-            let plan = service.refuse(error, self.machine.error_terms());
-            self.machine.respond(&service.limits, service.clock.tick, plan);
+            self.answer_breach(service, error, Looked::default());
+        }
+    }
+
+    /// Answers it, for whose page this has been looked at, or puts it by until more has been.
+    fn answer_breach(&mut self, service: &mut Service, error: http1::ProtocolError, looked: Looked) {
+        match service.refuse(error, self.machine.error_terms(), &looked) {
+            Ok(plan) => {
+                service.content.unkeep(looked);
+                self.machine.respond(&service.limits, service.clock.tick, plan);
+            }
+            Err(look) => self.put_by(service, Owed::Refusal(error), looked, look),
         }
     }
 

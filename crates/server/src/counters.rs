@@ -148,6 +148,10 @@ sys::shareable! {
         pub helper_queue: Counter,
         /// The most of them at a time.
         pub helper_queue_max: Counter,
+        /// Helpers whose job has taken long.
+        pub helpers_stuck: Counter,
+        /// Waits for the disk that had no end, by who waited.
+        pub disk_waits_given_up: [Counter; DiskWait::NAMES.len()],
         /// Times that it was asked whether a part of a file is in memory.
         pub residency_probes: Counter,
         /// Times that it was not.
@@ -259,6 +263,11 @@ impl Counters {
         self.helper_jobs[kind as usize].add(1);
         self.helper_queue.set(unfinished);
         self.helper_queue_max.raise_to(unfinished);
+    }
+
+    /// Counts a wait for the disk that was given up.
+    pub fn disk_wait_given_up(&self, wait: DiskWait) {
+        self.disk_waits_given_up[wait as usize].add(1);
     }
 
     /// Counts access log lines that were not written.
@@ -394,6 +403,22 @@ pub enum HelperJob {
 impl HelperJob {
     /// Names in the order of the variants.
     pub const NAMES: [&'static str; 2] = ["look", "fetch"];
+}
+
+/// Who waited for the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskWait {
+    /// A request, which is answered without what the disk has.
+    Request,
+    /// A reply that has been begun, whose connection is reset.
+    Reply,
+    /// A client that has shut down its side, and may be gone.
+    HalfClosed,
+}
+
+impl DiskWait {
+    /// Names in the order of the variants.
+    pub const NAMES: [&'static str; 3] = ["request", "reply", "half_closed"];
 }
 
 /// Why an access log line was not written.
@@ -644,6 +669,14 @@ pub static METRICS: &[Metric] = &[
     one(Kind::Peak, "helper_queue_max", "Most jobs that helper threads had not finished", |w| {
         &w.helper_queue_max
     }),
+    one(Kind::Gauge, "helpers_stuck", "Helper threads whose job has taken long", |w| &w.helpers_stuck),
+    by(
+        Kind::Counter,
+        "disk_waits_given_up",
+        "Waits for the disk that had no end",
+        ("what", &DiskWait::NAMES),
+        |w| &w.disk_waits_given_up,
+    ),
     one(Kind::Counter, "residency_probes", "Looks at whether a part of a file is in memory", |w| {
         &w.residency_probes
     }),

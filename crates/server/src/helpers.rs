@@ -7,10 +7,15 @@
 //! A job holds all that it needs (an open file, a path), so nothing happens to it when the connection that asked for it is
 //! closed meanwhile; who waits for it is known to the loop alone, by slot and ticket. Those who want the same wait for the
 //! same job. The queue is bounded by the connections, each of which waits for one job at most.
+//!
+//! A disk that hangs keeps those who ask it, and nobody can call them back. So a helper whose job takes long is *stuck*, and
+//! another is started in its place, up to a bound. Where half as many are stuck as there are helpers, no other job of the same
+//! [place](Place) is begun; and if they have been for as long as a client waits, none is taken on, for it would wait in vain.
+//! Nobody keeps a clock for that: clients that wait are looked at now and then, and have the helpers
+//! [looked after](Helpers::look_after).
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -19,6 +24,7 @@ use std::time::Duration;
 use http1::coding::Coding;
 use sys::wake::Wake;
 
+use crate::config::AmpedSettings;
 use crate::content::{Fetch, Look, Looker, Seen};
 use crate::counters::{Counters, HelperJob};
 
@@ -62,6 +68,9 @@ pub struct Waiter {
 #[derive(Debug)]
 pub struct Helpers {
     shared: Arc<Shared>,
+    looker: Arc<Looker>,
+    /// How many have been started so far.
+    started: u32,
     /// Who waits for which job.
     waiters: HashMap<Name, Vec<Waiter>>,
     counters: &'static Counters,
@@ -79,8 +88,28 @@ enum Wanted {
     Ticket(u64),
 }
 
+/// What jobs have in common that wait for the same disk, as far as can be told before that answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// A directory in the root, which may be another file system.
+    Directory(Box<[u8]>),
+    Device(u64),
+}
+
+/// How many helpers there are to be, and how long their jobs may take.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// Helpers that are not stuck.
+    helpers: usize,
+    /// After this a helper is stuck.
+    long_ms: u64,
+    /// After this nobody waits for its job any more.
+    timeout_ms: u64,
+}
+
 #[derive(Debug)]
 struct Shared {
+    bounds: Bounds,
     queue: Mutex<Queue>,
     /// There is something in the queue, or it has been closed.
     more: Condvar,
@@ -93,11 +122,35 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Queue {
-    jobs: VecDeque<(Name, Job)>,
+    jobs: VecDeque<Task>,
+    /// What helpers are about.
+    running: Vec<Running>,
     closed: bool,
     /// Helpers that have not ended.
-    helpers: u32,
+    helpers: usize,
 }
+
+/// A job, and since when it is to be done.
+#[derive(Debug)]
+struct Task {
+    name: Name,
+    place: Place,
+    job: Job,
+    since_ms: u64,
+}
+
+/// A job under way, and since when.
+#[derive(Debug)]
+struct Running {
+    name: Name,
+    place: Place,
+    since_ms: u64,
+}
+
+/// How often a wait is looked at before it is given up. A helper is stuck after the first part of that time.
+pub const LOOKS: u32 = 8;
+/// How many times as many helpers there may be as there should, with those that are stuck.
+const MOST_HELPERS: usize = 4;
 
 /// Helpers look and read, and call nothing deep.
 const STACK: usize = 256 << 10;
@@ -107,50 +160,95 @@ const SCRATCH: usize = 64 << 10;
 const LAST_JOBS: Duration = Duration::from_secs(2);
 
 impl Helpers {
-    /// Starts so many threads, which look with `looker`.
+    /// Starts as many threads as the settings say, which look with `looker`.
     ///
     /// # Errors
     ///
     /// There are no threads or no eventfd to be had.
-    pub fn start(count: NonZeroU32, looker: &Arc<Looker>, counters: &'static Counters) -> io::Result<Self> {
+    pub fn start(
+        settings: &AmpedSettings,
+        looker: Arc<Looker>,
+        counters: &'static Counters,
+    ) -> io::Result<Self> {
+        let timeout_ms = settings.timeout.as_millis() as u64;
+        let bounds = Bounds {
+            helpers: settings.helpers.get() as usize,
+            long_ms: timeout_ms / u64::from(LOOKS),
+            timeout_ms,
+        };
         let shared = Arc::new(Shared {
+            bounds,
             queue: Mutex::default(),
             more: Condvar::new(),
             ended: Condvar::new(),
             finished: Mutex::default(),
             wake: Wake::new()?,
         });
-        let helpers = Self { shared, waiters: HashMap::new(), counters };
-        for number in 0..count.get() {
-            let (shared, looker) = (Arc::clone(&helpers.shared), Arc::clone(looker));
-            let thread = thread::Builder::new().name(format!("helper {number}")).stack_size(STACK);
-            thread.spawn(move || help(&shared, &looker))?;
-            lock(&helpers.shared.queue).helpers += 1;
+        let mut helpers = Self { shared, looker, started: 0, waiters: HashMap::new(), counters };
+        for _ in 0..bounds.helpers {
+            helpers.start_another()?;
         }
         Ok(helpers)
     }
 
-    /// Has a job done for a waiter, or lets it wait for the same job of another.
-    pub fn submit(&mut self, waiter: Waiter, job: Job) {
-        let name = Name::of(&job, waiter);
+    /// Has a job done for a waiter, or lets it wait for the same job of another. Says whether it is worth waiting for.
+    #[must_use]
+    pub fn submit(&mut self, waiter: Waiter, job: Job, now_ms: u64) -> bool {
+        let (name, place) = (Name::of(&job, waiter), Place::of(&job));
+        if lock(&self.shared.queue).is_hopeless(&name, &place, self.shared.bounds, now_ms) {
+            return false;
+        }
         if let Some(waiters) = self.waiters.get_mut(&name) {
             waiters.push(waiter);
-            return;
+            return true;
         }
         self.waiters.insert(name.clone(), vec![waiter]);
-        self.enqueue(name, job);
+        self.enqueue(Task { name, place, job, since_ms: now_ms });
+        true
     }
 
     /// Has a look that was finished done once more, for the same waiters.
-    pub fn look_again(&mut self, name: Name, look: Box<Look<'static>>) {
-        self.enqueue(name, Job::Look(look));
+    pub fn look_again(&mut self, name: Name, look: Box<Look<'static>>, now_ms: u64) {
+        let job = Job::Look(look);
+        self.enqueue(Task { name, place: Place::of(&job), job, since_ms: now_ms });
+    }
+
+    /// Starts helpers in place of those that are stuck, and gives up jobs that were not begun in time. Those who wait for one
+    /// of these still are to wait no longer. To be called when somebody has waited long.
+    #[must_use]
+    pub fn look_after(&mut self, now_ms: u64) -> Vec<Waiter> {
+        let bounds = self.shared.bounds;
+        let mut queue = lock(&self.shared.queue);
+        let in_time = |task: &Task| now_ms.saturating_sub(task.since_ms) < bounds.timeout_ms;
+        let late = queue.jobs.iter().position(in_time).unwrap_or(queue.jobs.len());
+        let late: Vec<Name> = queue.jobs.drain(..late).map(|task| task.name).collect();
+        let stuck = queue.stuck(bounds, now_ms);
+        let wanted = (bounds.helpers + stuck).min(bounds.helpers * MOST_HELPERS);
+        let missing = wanted.saturating_sub(queue.helpers);
+        drop(queue);
+        if stuck > 0 && self.counters.helpers_stuck.get() == 0 {
+            tracing::warn!("{stuck} helpers have waited for the disk for {} ms", bounds.long_ms);
+        }
+        self.counters.helpers_stuck.set(stuck as u64);
+        for _ in 0..missing {
+            if let Err(error) = self.start_another() {
+                tracing::error!("cannot start a helper in place of one that is stuck: {error}");
+                break;
+            }
+        }
+        late.iter().flat_map(|name| self.release(name)).collect()
     }
 
     /// What has been finished since this was asked last.
-    pub fn take_finished(&mut self) -> Vec<Finished> {
+    pub fn take_finished(&mut self, now_ms: u64) -> Vec<Finished> {
         // Before the list is taken: what comes in between wakes the loop once more.
         let _ = self.shared.wake.clear();
-        std::mem::take(&mut *lock(&self.shared.finished))
+        let finished = std::mem::take(&mut *lock(&self.shared.finished));
+        if self.counters.helpers_stuck.get() > 0 {
+            let stuck = lock(&self.shared.queue).stuck(self.shared.bounds, now_ms);
+            self.counters.helpers_stuck.set(stuck as u64);
+        }
+        finished
     }
 
     /// Those who wait for a job that is finished.
@@ -160,13 +258,23 @@ impl Helpers {
         waiters
     }
 
-    fn enqueue(&mut self, name: Name, job: Job) {
-        let kind = match job {
+    fn start_another(&mut self) -> io::Result<()> {
+        let (shared, looker) = (Arc::clone(&self.shared), Arc::clone(&self.looker));
+        let thread = thread::Builder::new().name(format!("helper {}", self.started)).stack_size(STACK);
+        // Before it can see that there are too many.
+        lock(&self.shared.queue).helpers += 1;
+        let started = thread.spawn(move || help(&shared, &looker));
+        self.started += 1;
+        started.map(drop).inspect_err(|_| lock(&self.shared.queue).helpers -= 1)
+    }
+
+    fn enqueue(&mut self, task: Task) {
+        let kind = match task.job {
             Job::Look(_) => HelperJob::Look,
             Job::Fetch(_) => HelperJob::Fetch,
         };
         self.counters.helper_jobs(kind, self.waiters.len() as u64);
-        lock(&self.shared.queue).jobs.push_back((name, job));
+        lock(&self.shared.queue).jobs.push_back(task);
         self.shared.more.notify_one();
     }
 }
@@ -181,14 +289,16 @@ impl AsFd for Helpers {
 impl Drop for Helpers {
     /// Forgets what has not been begun, and waits for the rest, but not for ever: a disk that hangs holds up no end.
     fn drop(&mut self) {
+        let bounds = self.shared.bounds;
+        let is_awaited = |queue: &mut Queue| queue.helpers > queue.stuck(bounds, sys::clock::monotonic_ms());
         let mut queue = lock(&self.shared.queue);
         queue.closed = true;
         queue.jobs.clear();
         self.shared.more.notify_all();
-        let waited = self.shared.ended.wait_timeout_while(queue, LAST_JOBS, |queue| queue.helpers > 0);
+        let waited = self.shared.ended.wait_timeout_while(queue, LAST_JOBS, is_awaited);
         let (queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if queue.helpers > 0 {
-            tracing::warn!("{} helper threads still wait for the disk after {LAST_JOBS:?}", queue.helpers);
+            tracing::warn!("{} helper threads still wait for the disk", queue.helpers);
         }
     }
 }
@@ -208,22 +318,94 @@ impl Name {
     }
 }
 
+impl Place {
+    fn of(job: &Job) -> Self {
+        match job {
+            Job::Look(look) => Self::Directory(look.top_directory().into()),
+            Job::Fetch(fetch) => Self::Device(fetch.shared_name().0),
+        }
+    }
+}
+
+impl Bounds {
+    /// Helpers that may be stuck in one place before no other is let go there.
+    fn share(self) -> usize {
+        (self.helpers / 2).max(1)
+    }
+}
+
+impl Running {
+    fn has_taken(&self, ms: u64, now_ms: u64) -> bool {
+        now_ms.saturating_sub(self.since_ms) >= ms
+    }
+}
+
+impl Queue {
+    /// How many helpers are stuck.
+    fn stuck(&self, bounds: Bounds, now_ms: u64) -> usize {
+        self.running.iter().filter(|running| running.has_taken(bounds.long_ms, now_ms)).count()
+    }
+
+    /// Whether as many jobs of a place have taken this long as may.
+    fn is_full(&self, place: &Place, bounds: Bounds, ms: u64, now_ms: u64) -> bool {
+        let there = |running: &&Running| running.place == *place && running.has_taken(ms, now_ms);
+        self.running.iter().filter(there).count() >= bounds.share()
+    }
+
+    /// Whether a job would be waited for in vain: it is under way, or others of its place are, and have taken too long already.
+    fn is_hopeless(&self, name: &Name, place: &Place, bounds: Bounds, now_ms: u64) -> bool {
+        let same = |running: &Running| running.name == *name && running.has_taken(bounds.timeout_ms, now_ms);
+        self.is_full(place, bounds, bounds.timeout_ms, now_ms) || self.running.iter().any(same)
+    }
+
+    /// The first job of a place that is not full of helpers that are stuck.
+    fn take(&mut self, bounds: Bounds, now_ms: u64) -> Option<Task> {
+        let full: Vec<Place> = self
+            .running
+            .iter()
+            .filter(|running| running.has_taken(bounds.long_ms, now_ms))
+            .filter(|running| self.is_full(&running.place, bounds, bounds.long_ms, now_ms))
+            .map(|running| running.place.clone())
+            .collect();
+        let at = self.jobs.iter().position(|task| !full.contains(&task.place))?;
+        self.jobs.remove(at)
+    }
+}
+
 impl Shared {
-    /// The next job; `None` when there will be no more.
-    fn next(&self) -> Option<(Name, Job)> {
+    /// The next job; `None` when there will be no more, or there are helpers enough without the one that asks, which has ended
+    /// then.
+    fn next(&self) -> Option<Task> {
         let mut queue = lock(&self.queue);
         loop {
-            if let Some(job) = queue.jobs.pop_front() {
-                return Some(job);
-            }
-            if queue.closed {
+            let now_ms = sys::clock::monotonic_ms();
+            let too_many = queue.helpers > self.bounds.helpers + queue.stuck(self.bounds, now_ms);
+            if queue.closed || too_many {
+                queue.helpers -= 1;
+                self.ended.notify_all();
+                // What it was woken for is another's.
+                self.more.notify_one();
                 return None;
+            }
+            if let Some(task) = queue.take(self.bounds, now_ms) {
+                let (name, place) = (task.name.clone(), task.place.clone());
+                queue.running.push(Running { name, place, since_ms: now_ms });
+                return Some(task);
             }
             queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     fn finish(&self, finished: Finished) {
+        let mut queue = lock(&self.queue);
+        if let Some(at) = queue.running.iter().position(|running| running.name == finished.name) {
+            let running = queue.running.swap_remove(at);
+            if running.has_taken(self.bounds.long_ms, sys::clock::monotonic_ms()) {
+                // Its place may have been full.
+                self.more.notify_all();
+            }
+        }
+        drop(queue);
         let mut list = lock(&self.finished);
         list.push(finished);
         // One wake-up is enough for all that the loop has not taken yet.
@@ -237,7 +419,7 @@ impl Shared {
 /// The life of a helper.
 fn help(shared: &Shared, looker: &Looker) {
     let mut scratch = Vec::new();
-    while let Some((name, job)) = shared.next() {
+    while let Some(Task { name, job, .. }) = shared.next() {
         let done = match job {
             Job::Look(look) => {
                 let seen = looker.look(&look);
@@ -252,8 +434,6 @@ fn help(shared: &Shared, looker: &Looker) {
         };
         shared.finish(Finished { name, done });
     }
-    lock(&shared.queue).helpers -= 1;
-    shared.ended.notify_all();
 }
 
 /// Whoever panicked with the lock held left the list as it was before or after a push.

@@ -52,6 +52,8 @@ pub struct Service {
     pub sends: Option<BlockingSends>,
     /// Whether this worker waits for the disk itself.
     pub patience: Patience,
+    /// If it does not: how long one of its clients waits for the disk at a time.
+    pub disk_timeout_ticks: u32,
     tickets: u64,
     stamp: Stamp,
 }
@@ -113,6 +115,7 @@ impl Service {
             coalesce: resolved(settings.event.coalesce),
             sends: None,
             patience: Patience::Unlimited,
+            disk_timeout_ticks: http1::Timeouts::ticks(settings.amped.timeout.as_millis() as u64),
             tickets: 0,
             stamp: Stamp::new(SERVER, clock.unix_secs),
         })
@@ -216,10 +219,19 @@ impl Service {
         self.tickets
     }
 
-    /// Answers a breach of the protocol.
-    pub fn refuse(&mut self, error: ProtocolError, terms: Terms) -> Plan<Pin> {
+    /// Answers a breach of the protocol, for whose page this has been looked at.
+    ///
+    /// # Errors
+    ///
+    /// As of [`answer`](Self::answer).
+    pub fn refuse(
+        &mut self,
+        error: ProtocolError,
+        terms: Terms,
+        looked: &Looked,
+    ) -> Result<Plan<Pin>, Box<Look<'static>>> {
         let own = self.buffers.take();
-        self.content.error(error.status(), terms, self.clock.ms, own, &self.stamp)
+        self.content.error(error.status(), terms, (looked, self.patience), self.clock.ms, own, &self.stamp)
     }
 
     /// Takes back what a reply held, and counts it.

@@ -251,14 +251,12 @@ mod tests {
                                 return Err(TestCaseError::fail("nobody is there"));
                             };
                             if deadline.reached(now) {
-                                match next {
-                                    // A moment that has passed would come up again and again.
-                                    Some(wait) => *deadline = now.after(wait.max(1)),
-                                    None => {
-                                        deadlines.remove(&id);
-                                        continue;
-                                    }
-                                }
+                                let Some(wait) = next else {
+                                    deadlines.remove(&id);
+                                    continue;
+                                };
+                                // A moment that has passed would come up again and again.
+                                *deadline = now.after(wait.max(1));
                             }
                             timers.wake_by(id, deadlines[&id]);
                         }

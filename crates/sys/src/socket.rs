@@ -291,6 +291,13 @@ pub fn is_broken(fd: impl AsFd) -> bool {
     rustix::event::poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
+/// Whether the peer has said that it sends no more, be it that it only shut down its own side, or that it is gone, which can't
+/// be told apart; what it sent before may be unread. poll(2), `POLLRDHUP`.
+pub fn has_hung_up(fd: impl AsFd) -> bool {
+    let mut polled = [PollFd::new(&fd, PollFlags::RDHUP)];
+    rustix::event::poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+}
+
 /// Closes a connection with a reset: unsent data is thrown away and the peer gets an error rather than an end of
 /// input that could be taken for the end of a reply. `SO_LINGER` of 0 seconds, socket(7).
 pub fn reset(fd: OwnedFd) -> io::Result<()> {

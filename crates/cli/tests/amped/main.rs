@@ -34,6 +34,12 @@ const TESTS: &[Test] = tests![
     a_drain_waits_for_the_disk,
     a_drain_cuts_off_clients_of_a_disk_that_hangs,
     a_file_that_shrinks_is_cut_off,
+    clients_that_have_closed_are_let_go,
+    a_disk_that_hangs_is_given_up,
+    replies_from_a_disk_that_hangs_are_broken_off,
+    helpers_that_hang_are_replaced,
+    what_the_table_has_outlives_its_disk,
+    an_error_page_on_a_disk_that_hangs_stops_nobody,
     a_file_is_fetched_from_a_real_disk_once,
 ];
 
@@ -199,7 +205,7 @@ fn clients_that_break_off_are_let_go(variant: &Variant) {
 }
 
 fn clients_that_half_close_are_answered(variant: &Variant) {
-    let Some((server, disk)) = slow(variant, "") else { return };
+    let Some((server, disk)) = slow(variant, "[amped]\ntimeout = \"10 min\"") else { return };
     disk.hold_look_ups();
     let mut client = get(&server, "/slow/half.bin");
     eventually("a helper looks", || disk.waiting() == 1);
@@ -282,6 +288,116 @@ fn a_file_that_shrinks_is_cut_off(variant: &Variant) {
     assert!(matches!(end, Err(Broken::CutShort(_) | Broken::Reset)), "{end:?}");
     eventually("the reset is counted", || server.count("resets/file_changed") == 1);
     others_are_served(&server);
+}
+
+/// A disk that does not answer in this time is given up.
+const HURRIED: &str = "[amped]\ntimeout = \"1600 ms\"\n";
+
+fn all_are_gone(server: &Server) -> bool {
+    server.count("connections_opened") == server.count("connections_closed")
+}
+
+/// They can't be told from those who half-close, until that has lasted.
+fn clients_that_have_closed_are_let_go(variant: &Variant) {
+    let Some((server, disk)) = slow(variant, HURRIED) else { return };
+    for held in [|disk: &SlowDisk| disk.hold_look_ups(), |disk: &SlowDisk| disk.hold_reads_from(0)] {
+        let before = server.count("disk_waits_given_up/half_closed");
+        held(&disk);
+        let mut clients: Vec<Client> = (0..20).map(|n| get(&server, &format!("/slow/{n}.bin"))).collect();
+        eventually("helpers wait", || disk.waiting() >= 4);
+        clients.iter_mut().for_each(Client::half_close);
+        eventually("all are gone", || all_are_gone(&server));
+        assert!(server.count("disk_waits_given_up/half_closed") > before);
+        disk.release();
+        eventually("nothing is left to do", || server.count("helper_queue") == 0);
+    }
+}
+
+fn a_disk_that_hangs_is_given_up(variant: &Variant) {
+    let config = format!("max_connections = 20\n{HURRIED}");
+    let Some((server, disk)) = slow(variant, &config) else { return };
+    disk.hold_look_ups();
+    let mut clients: Vec<Client> = (0..20).map(|n| get(&server, &format!("/slow/{n}.bin"))).collect();
+    for client in &mut clients {
+        let reply = client.reply();
+        assert_eq!((reply.status, reply.need("Retry-After")), (503, "1"));
+    }
+    // They may go on, and their places may be had.
+    assert_eq!(clients[0].get("/hello.txt").text(), HELLO);
+    others_are_served(&server);
+    drop(clients);
+    eventually("the disk is known to hang", || server.count("helpers_stuck") >= 2);
+    let jobs = server.count("helper_jobs/look");
+    for n in 100..120 {
+        assert_eq!(server.get(&format!("/slow/{n}.bin")).status, 503);
+    }
+    assert_eq!(server.count("helper_jobs/look"), jobs, "nobody waits for it any more");
+    disk.release();
+    eventually("it is asked again", || server.get("/slow/200.bin").status == 200);
+    expect_files(&mut [get(&server, "/slow/0.bin")], |_| "0.bin".to_owned());
+    eventually("nobody is stuck", || server.count("helpers_stuck") + server.count("helper_queue") == 0);
+}
+
+fn replies_from_a_disk_that_hangs_are_broken_off(variant: &Variant) {
+    let Some((server, disk)) = slow(variant, HURRIED) else { return };
+    disk.hold_reads_from(300_000);
+    let mut clients: Vec<Client> = (0..20).map(|n| get(&server, &format!("/slow/{n}.bin"))).collect();
+    for client in &mut clients {
+        let end = client.try_reply();
+        assert!(matches!(end, Err(Broken::CutShort(_) | Broken::Reset)), "{end:?}");
+    }
+    others_are_served(&server);
+    assert_eq!(server.count("disk_waits_given_up/reply"), 20);
+}
+
+/// A listing is made by a helper, even of a directory that is in memory.
+fn helpers_that_hang_are_replaced(variant: &Variant) {
+    let Some((server, disk)) = slow(variant, "listing = true\n[amped]\ntimeout = \"8 s\"") else { return };
+    fs::create_dir(server.root().join("other")).expect("a directory");
+    disk.hold_look_ups();
+    let mut clients: Vec<Client> = (0..20).map(|n| get(&server, &format!("/slow/{n}.bin"))).collect();
+    eventually("all helpers wait", || disk.waiting() == 4);
+    for _ in 0..10 {
+        assert_eq!(server.get("/other/").status, 200);
+    }
+    assert_eq!(disk.waiting(), 4, "those who came instead do not wait for the same disk");
+    assert_eq!(server.count("helpers_stuck"), 4);
+    disk.release();
+    expect_files(&mut clients, |n| format!("{n}.bin"));
+    eventually("those who were too many are gone", || helpers(&server) == 4);
+}
+
+/// Threads of the worker that are helpers.
+fn helpers(server: &Server) -> usize {
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.workers()[0])).expect("it lives");
+    let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("helper")).count()
+}
+
+fn what_the_table_has_outlives_its_disk(variant: &Variant) {
+    let config = format!("{HURRIED}[files]\nvalidity = \"10 ms\"");
+    let Some((server, disk)) = slow(variant, &config) else { return };
+    expect_files(&mut [get(&server, "/slow/old.bin")], |_| "old.bin".to_owned());
+    sleep_ms(20);
+    disk.hold_look_ups();
+    expect_files(&mut [get(&server, "/slow/old.bin")], |_| "old.bin".to_owned());
+    assert_eq!(server.count("disk_waits_given_up/request"), 1);
+}
+
+fn an_error_page_on_a_disk_that_hangs_stops_nobody(variant: &Variant) {
+    let pages = "[error_pages]\n400 = \"/slow/400.bin\"\n503 = \"/slow/503.bin\"";
+    let Some((server, disk)) = slow(variant, &format!("{HURRIED}{pages}")) else { return };
+    disk.hold_look_ups();
+    let mut bad = server.connect();
+    bad.send("BAD\r\n\r\n");
+    let mut good = get(&server, "/slow/a.bin");
+    others_are_served(&server);
+    assert_eq!(bad.reply().status, 400);
+    bad.expect_close();
+    assert_eq!(good.reply().status, 503);
+    disk.release();
+    let page = || server.one("BAD\r\n\r\n");
+    eventually("the page is there", || page().body == content("400.bin"));
 }
 
 /// A real file, put out of memory: everything of it arrives, and once it has, no helper is asked again.

@@ -356,15 +356,19 @@ impl EventLoop {
     /// so the time of that phase counts, however long the work phase took.
     fn timers_phase(&mut self) {
         let now = self.turn_began;
+        let mut helpers_are_slow = false;
         while let Some(index) = self.timers.expired(now) {
             let Some(registered) = self.connections.get_mut(index) else { continue };
-            let due =
-                registered.conversation.machine().deadline().is_some_and(|deadline| deadline.reached(now));
+            let due = registered.conversation.deadline().is_some_and(|deadline| deadline.reached(now));
+            helpers_are_slow |= due && registered.conversation.waits_for_disk().is_some();
             let turn = if due { registered.conversation.timeout(&mut self.service) } else { None };
             match turn {
                 Some(turn) => self.settle(index, turn),
                 None => registered.keep_deadline(index, &mut self.timers),
             }
+        }
+        if helpers_are_slow {
+            self.look_after_helpers();
         }
     }
 
@@ -736,9 +740,9 @@ impl Drop for EventLoop {
 
 impl Registered {
     /// Has it looked at no later than its deadline: after whatever may have moved that, or used up the wake-up. Without a deadline
-    /// it waits for the server alone, and is looked at when that has done its part.
+    /// it is due for a turn, which sees to it again.
     fn keep_deadline(&mut self, index: u32, timers: &mut Timers) {
-        if let Some(deadline) = self.conversation.machine().deadline() {
+        if let Some(deadline) = self.conversation.deadline() {
             timers.wake_by(index, deadline);
         }
     }

@@ -28,9 +28,9 @@ pub use address::{ListenAddress, StatusAddress};
 pub use error::{ConfigError, Place, Problem};
 pub use names::{DESIGNED, Design};
 pub use settings::{
-    AcceptLimit, AccessLogSettings, Architecture, Coalesce, ConnectionSettings, CopiesBy, ErrorLog,
-    EventSettings, Events, FileSettings, HeaderRule, Limits, LogLevel, Mapping, PlacementSettings, Sends,
-    Settings, SocketFileSettings, Symlinks, Timeouts, Wake,
+    AcceptLimit, AccessLogSettings, AmpedSettings, Architecture, Coalesce, ConnectionSettings, CopiesBy,
+    ErrorLog, EventSettings, Events, FileSettings, HeaderRule, Limits, LogLevel, Mapping, PlacementSettings,
+    Sends, Settings, SocketFileSettings, Symlinks, Timeouts, Wake,
 };
 pub use typed::CommandLine;
 pub(crate) use units::{cpus as print_cpus, parse_cpus};

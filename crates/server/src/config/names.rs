@@ -168,6 +168,7 @@ const SEVERAL: &[&str] = &[
 const HELPED: &[&str] = &[
     "workers",
     "amped.helpers",
+    "amped.timeout",
     "events",
     "wake",
     "accept_limit",

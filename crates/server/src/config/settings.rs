@@ -262,6 +262,8 @@ pub enum Coalesce {
 pub struct AmpedSettings {
     /// Threads that wait for the disk, for each worker.
     pub helpers: NonZeroU32,
+    /// How long a client waits for the disk at a time.
+    pub timeout: Duration,
 }
 
 /// Sockets and their number.
@@ -474,7 +476,7 @@ impl Default for EventSettings {
 
 impl Default for AmpedSettings {
     fn default() -> Self {
-        Self { helpers: const { NonZeroU32::new(4).unwrap() } }
+        Self { helpers: const { NonZeroU32::new(4).unwrap() }, timeout: Duration::from_secs(20) }
     }
 }
 

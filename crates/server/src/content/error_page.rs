@@ -35,20 +35,22 @@ impl ErrorPages {
 
 impl Content {
     /// The reply that carries an error, also one that was found before there was a request.
+    ///
+    /// # Errors
+    ///
+    /// As of [`answer`](Self::answer).
     pub fn error(
         &mut self,
         status: Status,
         terms: Terms,
+        (looked, patience): (&Looked, Patience),
         now_ms: u64,
         own: Vec<u8>,
         stamp: &Stamp,
-    ) -> Plan<Pin> {
+    ) -> Result<Plan<Pin>, Box<Look<'static>>> {
         let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
-        let nothing = Looked::default();
-        // There is no request that could be put by until somebody else has looked.
-        let asking = Asking { now, looked: &nothing, patience: Patience::Unlimited };
-        let page = self.find_error_page(status, asking).unwrap_or(None);
-        let plan = self.error_with(status, None, terms, page, own, stamp);
+        let page = self.find_error_page(status, Asking { now, looked, patience });
+        let plan = page.map(|page| self.error_with(status, None, terms, page, own, stamp));
         self.table.let_go();
         plan
     }
@@ -84,7 +86,9 @@ impl Content {
         match self.find(Path::known(&path), asking) {
             Ok(Found::Entry(place)) => return Ok(Some(place)),
             Err(Obstacle::Look(look)) => return Err(look),
-            Err(Obstacle::Refused(status)) if !self.error_pages.complained => {
+            Err(Obstacle::Refused(status))
+                if !self.error_pages.complained && !asking.looked.is_given_up() =>
+            {
                 self.error_pages.complained = true;
                 let path = String::from_utf8_lossy(&path);
                 tracing::warn!("the error page {path} can't be sent: {} {}", status.0, status.reason());

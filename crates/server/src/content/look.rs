@@ -106,7 +106,11 @@ pub struct Looker {
 
 /// What has been looked at for one request. It believes that, as if it had looked itself.
 #[derive(Debug, Default)]
-pub struct Looked(Vec<Finding>);
+pub struct Looked {
+    findings: Vec<Finding>,
+    /// Nothing more will be looked at: the disk does not answer.
+    is_given_up: bool,
+}
 
 #[derive(Debug)]
 struct Finding {
@@ -136,6 +140,12 @@ impl Look<'_> {
     /// The look as it can be given to somebody else.
     pub(super) fn into_owned(self) -> Look<'static> {
         Look { path: Cow::Owned(self.path.into_owned()), ..self }
+    }
+
+    /// The directory below the root that it goes into, which may be another file system; empty for the root itself.
+    pub fn top_directory(&self) -> &[u8] {
+        let path = self.path.strip_prefix(b"/").unwrap_or(&self.path);
+        path.iter().position(|&byte| byte == b'/').map_or(&[], |end| &path[..end])
     }
 
     /// The name that looks for the same thing have in common, if one can stand for all of them.
@@ -328,15 +338,26 @@ pub(super) fn would_block(error: &io::Error, patience: Patience) -> bool {
 }
 
 impl Looked {
-    /// Whether nothing has been looked at.
+    /// Has the request answered with what there is, without another look.
+    pub fn give_up(&mut self) {
+        self.is_given_up = true;
+    }
+
+    /// Whether it has to do without another look.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.is_given_up
+    }
+
+    /// Whether nothing has been looked at, nor tried to.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.findings.is_empty() && !self.is_given_up
     }
 
     /// What has been found for that name.
     pub(super) fn find(&self, path: &[u8], coding: Option<Coding>) -> Option<Result<Found, Status>> {
-        let finding = self.0.iter().find(|finding| *finding.path == *path && finding.coding == coding)?;
+        let finding =
+            self.findings.iter().find(|finding| *finding.path == *path && finding.coding == coding)?;
         Some(match &finding.kept {
             Ok(Kept::Entry(pin)) => Ok(Found::Entry(pin.place())),
             Ok(Kept::NoSlash) => Ok(Found::NoSlash),
@@ -355,7 +376,7 @@ impl Content {
             Ok(Found::Listing(page)) => Ok(Kept::Listing(Arc::clone(page))),
             Err(status) => Err(*status),
         };
-        looked.0.push(Finding { path: look.path.as_ref().into(), coding: look.coding(), kept });
+        looked.findings.push(Finding { path: look.path.as_ref().into(), coding: look.coding(), kept });
     }
 
     /// Takes back what was kept for a request; most needed nothing to be kept.
@@ -368,7 +389,7 @@ impl Content {
 
     #[cold]
     fn unkeep_all(&mut self, looked: Looked) {
-        for finding in looked.0 {
+        for finding in looked.findings {
             if let Ok(Kept::Entry(pin)) = finding.kept {
                 self.table.unpin(pin);
             }

@@ -411,6 +411,11 @@ impl Content {
         if let Some(found) = asking.looked.find(&look.path, look.coding()) {
             return found.map_err(Obstacle::Refused);
         }
+        if asking.looked.is_given_up() {
+            // Where nobody can look, what the table has is as good as it was.
+            let held = self.table.find(&look.path, look.coding());
+            return held.map(Found::Entry).ok_or(Obstacle::Refused(Status::SERVICE_UNAVAILABLE));
+        }
         let mut held = self.table.find(&look.path, look.coding());
         // Others may be about to look at the very file: one does, and the others see what it has found.
         let claim = held.and_then(|place| self.table.claim(place));

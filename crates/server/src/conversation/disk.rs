@@ -1,16 +1,19 @@
 //! A conversation that would have to wait for the disk, in a worker that must not: it asks for a [`Job`], is left alone
 //! until somebody has done that, and goes on.
 //!
-//! Meanwhile its client's time does not run, nothing is read from its socket, and a connection that breaks is noticed.
+//! Meanwhile its client's time does not run, nothing is read from its socket, and a connection that breaks is noticed. But the
+//! server's own patience has an end, or a disk that hangs would hold whoever asks for it: a request is answered without
+//! what is not to be had, and a reply is broken off. A client that has hung up is let go the first time that the wait is looked
+//! at: it may be gone, and whoever only half-closed pays for it where the disk is as slow as that. The job is left to itself.
 
 use std::os::fd::AsFd;
 
-use http1::{Head, Terms};
+use http1::{Head, ProtocolError, Terms, Tick};
 
 use super::{Conversation, Sighting, Turn, Unsent};
 use crate::content::{Fetch, Look, Looked, Patience, Pin};
-use crate::counters::Reset;
-use crate::helpers::Job;
+use crate::counters::{DiskWait, Reset};
+use crate::helpers::{self, Job};
 use crate::service::Service;
 
 /// What a conversation waits for.
@@ -20,8 +23,11 @@ pub(super) struct Waiting {
     ticket: u64,
     /// What is to be done, until somebody has taken it on.
     job: Option<Job>,
-    /// It has been done.
+    /// It has been done, or will not be.
     is_over: bool,
+    /// When it is to be looked at next, and when given up.
+    look_at: Tick,
+    give_up_at: Tick,
     until: Until,
 }
 
@@ -36,10 +42,17 @@ enum Until {
 /// A request that can't be answered yet.
 #[derive(Debug)]
 struct PutBy {
-    /// What was consumed with its head.
-    consumed: Vec<u8>,
-    terms: Terms,
+    owed: Owed,
     looked: Looked,
+}
+
+/// What a client is owed.
+#[derive(Debug)]
+pub(super) enum Owed {
+    /// The reply to a request, of which this was consumed with its head.
+    Reply { consumed: Vec<u8>, terms: Terms },
+    /// The answer to a breach of the protocol.
+    Refusal(ProtocolError),
 }
 
 impl Conversation {
@@ -57,8 +70,49 @@ impl Conversation {
         }
     }
 
+    /// The job that it waits for won't be done in time.
+    pub fn disk_has_failed(&mut self, service: &mut Service) {
+        let Some(waiting) = &mut self.waiting else { return };
+        waiting.is_over = true;
+        match &mut waiting.until {
+            Until::Looked(put_by) => {
+                service.counters.disk_wait_given_up(DiskWait::Request);
+                put_by.looked.give_up();
+            }
+            Until::Fetched { .. } => {
+                service.counters.disk_wait_given_up(DiskWait::Reply);
+                self.machine.abort();
+            }
+        }
+    }
+
+    /// When its wait is to be looked at, if it waits for the disk.
+    pub(super) fn looks_after_wait_at(&self) -> Option<Tick> {
+        self.waiting.as_ref().filter(|waiting| !waiting.is_over).map(|waiting| waiting.look_at)
+    }
+
+    /// It has waited for a while, or for too long.
+    pub(super) fn look_after_wait(&mut self, service: &mut Service) -> Option<Turn> {
+        let now = service.clock.tick;
+        if sys::socket::has_hung_up(self.socket.as_fd()) {
+            service.counters.disk_wait_given_up(DiskWait::HalfClosed);
+            self.machine.send_failed();
+            return Some(Turn::Close);
+        }
+        let waiting = self.waiting.as_mut()?;
+        if waiting.give_up_at.reached(now) {
+            self.disk_has_failed(service);
+            return Some(self.work(service));
+        }
+        waiting.look_at = now.after(look_after(service)).earlier(waiting.give_up_at);
+        None
+    }
+
     /// An event while it waits: only that the connection broke is of interest.
     pub(super) fn keep_waiting(&mut self, service: &mut Service) -> Turn {
+        if let Some(job) = self.take_job() {
+            return Turn::Disk(Box::new(job));
+        }
         if self.hung_up && sys::socket::is_broken(self.socket.as_fd()) {
             service.counters.reset(Reset::Peer);
             self.machine.send_failed();
@@ -81,7 +135,10 @@ impl Conversation {
         match waiting.until {
             // Whatever has become of the window since then: a reply that is always overtaken would never end.
             Until::Fetched { window } => drop(self.write(service, share, Some(window))),
-            Until::Looked(PutBy { consumed, terms, looked }) => {
+            Until::Looked(PutBy { owed: Owed::Refusal(error), looked }) => {
+                self.answer_breach(service, error, looked);
+            }
+            Until::Looked(PutBy { owed: Owed::Reply { consumed, terms }, looked }) => {
                 match Head::again(&consumed, terms) {
                     Some(head) => self.answer(service, &head, &consumed, looked, share),
                     None => self.machine.abort(),
@@ -91,18 +148,15 @@ impl Conversation {
         }
     }
 
-    /// Puts a request by until it has been looked at what it asks for.
+    /// Puts by what is owed until it has been looked at what it takes.
     pub(super) fn put_by(
         &mut self,
         service: &mut Service,
-        consumed: &[u8],
-        terms: Terms,
+        owed: Owed,
         looked: Looked,
         look: Box<Look<'static>>,
     ) {
-        let mut kept = service.buffers.take();
-        kept.extend_from_slice(consumed);
-        self.wait(service, Job::Look(look), Until::Looked(PutBy { consumed: kept, terms, looked }));
+        self.wait(service, Job::Look(look), Until::Looked(PutBy { owed, looked }));
     }
 
     /// Waits for a part of the file that is being sent.
@@ -112,9 +166,12 @@ impl Conversation {
     }
 
     fn wait(&mut self, service: &mut Service, job: Job, until: Until) {
-        self.machine.stall(service.clock.tick);
+        let now = service.clock.tick;
+        self.machine.stall(now);
         let ticket = service.next_ticket();
-        self.waiting = Some(Box::new(Waiting { ticket, job: Some(job), is_over: false, until }));
+        let (look_at, give_up_at) = (now.after(look_after(service)), now.after(service.disk_timeout_ticks));
+        let job = Some(job);
+        self.waiting = Some(Box::new(Waiting { ticket, job, is_over: false, look_at, give_up_at, until }));
     }
 
     /// Gives back what it holds while it waits.
@@ -123,9 +180,16 @@ impl Conversation {
             && let Until::Looked(put_by) = waiting.until
         {
             service.content.unkeep(put_by.looked);
-            service.buffers.give(put_by.consumed);
+            if let Owed::Reply { consumed, .. } = put_by.owed {
+                service.buffers.give(consumed);
+            }
         }
     }
+}
+
+/// Ticks until a wait is looked at.
+fn look_after(service: &Service) -> u32 {
+    (service.disk_timeout_ticks / helpers::LOOKS).max(1)
 }
 
 /// How many of the `wanted` bytes from `offset` can be sent now: in a worker that must not wait, at most to the end of the

@@ -1,32 +1,37 @@
-//! Whatever happens in whatever order, a connection with a deadline is looked at no later than that.
+//! Whatever happens in whatever order, every connection has a deadline or is due for a turn, and is looked at by its deadline.
 //!
 //! The loop's phases run one by one over real sockets, but time is the test's own, and so is what events say.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write as _;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 
 use http1::Tick;
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use sys::socket::PeerAddress;
-use tempfile::TempDir;
 
 use super::EventLoop;
 use crate::config::Settings;
 use crate::control::Control;
+use crate::counters::Counters;
+use crate::helpers::Helpers;
 use crate::listeners::Share;
 use crate::service::Service;
 
 /// What clients send: parts of requests and whole ones, good and bad, of which some have replies that are never read.
-const PIECES: [&str; 7] = [
+const PIECES: [&str; 8] = [
     "G",
     "ET /small HTTP/1.1\r\nHost: x\r\n\r\n",
     "GET /small HTTP/1.1\r\nHost: x\r\n\r\n",
     "GET /small HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n",
     "12345",
     "GET /large HTTP/1.1\r\nHost: x\r\n\r\n",
+    // A listing, for which helpers are asked if there are any.
+    "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     "BAD\r\n\r\n",
 ];
 
@@ -61,20 +66,23 @@ struct World {
     /// Each with its place in the loop.
     clients: Vec<(UnixStream, u32)>,
     now: Tick,
-    _site: TempDir,
 }
 
 impl World {
-    fn new() -> Self {
-        let site = tempfile::tempdir().unwrap();
-        fs::write(site.path().join("small"), "small").unwrap();
-        File::create(site.path().join("large")).unwrap().set_len(16 << 20).unwrap();
-        let settings = Settings::new(site.path().to_owned());
-        let service = Service::new(&settings, Box::leak(Box::default()), None, None).unwrap();
-        let now = service.clock.tick;
+    /// With helpers that the loop never hears of, as if their disk hung, or without any.
+    fn new(site: &Path, helped: bool) -> Self {
+        let mut settings = Settings::new(site.to_owned());
+        settings.files.listing = true;
+        let counters: &'static Counters = Box::leak(Box::default());
+        let service = Service::new(&settings, counters, None, None).unwrap();
+        let (now, looker) = (service.clock.tick, service.content.looker());
         let control = Arc::new(Control::new().unwrap());
-        let server = EventLoop::new(service, Share::default(), &settings, control).unwrap();
-        Self { server, clients: Vec::new(), now, _site: site }
+        let mut server = EventLoop::new(service, Share::default(), &settings, control).unwrap();
+        if helped {
+            let helpers = Helpers::start(&settings.amped, looker, counters).unwrap();
+            server = server.with_helpers(helpers).unwrap();
+        }
+        Self { server, clients: Vec::new(), now }
     }
 
     fn happens(&mut self, happening: &Happening) {
@@ -129,32 +137,42 @@ impl World {
 
     fn check(&mut self) -> Result<(), TestCaseError> {
         for (index, registered) in self.server.connections.iter_mut() {
-            let deadline = registered.conversation.machine().deadline();
             let wake_up = self.server.timers.wakes_at(index);
-            if let Some(deadline) = deadline {
-                let in_time = wake_up.is_some_and(|wake_up| wake_up.reached(deadline));
-                prop_assert!(in_time, "{index}: to be woken at {wake_up:?}, its deadline is {deadline:?}");
+            match registered.conversation.deadline() {
+                Some(deadline) => {
+                    let in_time = wake_up.is_some_and(|wake_up| wake_up.reached(deadline));
+                    prop_assert!(
+                        in_time,
+                        "{index}: to be woken at {wake_up:?}, its deadline is {deadline:?}"
+                    );
+                }
+                None => prop_assert!(registered.due, "{index}: it waits for nothing"),
             }
         }
         Ok(())
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
-    #[test]
-    fn who_has_a_deadline_is_looked_at_by_then(happenings in prop::collection::vec(happening(), 1..60)) {
-        let mut world = World::new();
+#[test]
+fn whoever_waits_is_looked_at_in_time() {
+    let site = tempfile::tempdir().unwrap();
+    fs::write(site.path().join("small"), "small").unwrap();
+    fs::write(site.path().join("large"), vec![b'x'; 4 << 20]).unwrap();
+    let cases = (any::<bool>(), prop::collection::vec(happening(), 1..60));
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) };
+    let outcome = TestRunner::new(config).run(&cases, |(helped, happenings)| {
+        let mut world = World::new(site.path(), helped);
         for happening in &happenings {
             world.happens(happening);
             world.check()?;
         }
         // No timeout is longer than a minute, and nobody does anything any more.
-        for _ in 0..40 {
+        for _ in 0..60 {
             world.happens(&Happening::Pass(1_000));
             world.check()?;
         }
         prop_assert_eq!(world.server.connections.len(), 0, "places are free again");
-    }
+        Ok(())
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
 }

@@ -40,6 +40,7 @@ const TESTS: &[Test] = tests![
     helpers_that_hang_are_replaced,
     what_the_table_has_outlives_its_disk,
     an_error_page_on_a_disk_that_hangs_stops_nobody,
+    a_worker_that_cannot_be_killed_is_left_behind,
     a_file_is_fetched_from_a_real_disk_once,
 ];
 
@@ -398,6 +399,19 @@ fn an_error_page_on_a_disk_that_hangs_stops_nobody(variant: &Variant) {
     disk.release();
     let page = || server.one("BAD\r\n\r\n");
     eventually("the page is there", || page().body == content("400.bin"));
+}
+
+fn a_worker_that_cannot_be_killed_is_left_behind(variant: &Variant) {
+    let Some((mut server, disk)) = slow(variant, "") else { return };
+    disk.hold_look_ups();
+    let _clients: Vec<Client> = (0..4).map(|n| get(&server, &format!("/slow/{n}.bin"))).collect();
+    eventually("all helpers wait", || disk.waiting() == 4);
+    let worker = server.workers()[0];
+    server.signal(Signal::TERM);
+    server.wait_for_line(|line| line.contains("draining"));
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit_code(), Some(1));
+    server.wait_for_line(|line| line.contains("left behind") && line.contains(&worker.to_string()));
 }
 
 /// A real file, put out of memory: everything of it arrives, and once it has, no helper is asked again.

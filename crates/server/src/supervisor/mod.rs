@@ -76,6 +76,11 @@ pub enum RunError {
     /// Workers had to be killed in the end.
     #[error("workers had not ended {0:?} after they should have, and were killed")]
     Killed(Duration),
+    /// Workers could not even be killed.
+    #[error(
+        "workers that can't be killed are left behind, processes {0:?}: the kernel waits for a disk for them"
+    )]
+    LeftBehind(Vec<u32>),
 }
 
 /// Descriptors set aside for what is neither a connection nor a cached file.
@@ -84,7 +89,7 @@ const RESERVED_DESCRIPTORS: u64 = 64;
 /// What a worker has open beside connections and files.
 const DESCRIPTORS_OF_A_WORKER: u64 = 8;
 
-/// How long stopping at once may take, and how long after its drain timeout a worker may linger.
+/// How long stopping at once may take, how long after its drain timeout a worker may linger, and how long it may take to die.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Serves until told to stop.
@@ -262,8 +267,11 @@ impl Supervisor {
             }
             self.workers.tidy();
             if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                self.deadline = None;
-                self.timely = false;
+                if !std::mem::replace(&mut self.timely, false) {
+                    break;
+                }
+                // Whoever waits for a disk in the kernel can't be killed until that answers.
+                self.deadline = Instant::now().checked_add(PATIENCE);
                 self.workers.kill();
             }
             self.restart();
@@ -276,7 +284,11 @@ impl Supervisor {
         if let Some(endpoint) = &self.endpoint {
             endpoint.remove_socket_file();
         }
-        if self.timely { Ok(()) } else { Err(RunError::Killed(PATIENCE)) }
+        match self.workers.pids() {
+            left if !left.is_empty() => Err(RunError::LeftBehind(left)),
+            _ if self.timely => Ok(()),
+            _ => Err(RunError::Killed(PATIENCE)),
+        }
     }
 
     /// Starts what has ended and whose time has come.

@@ -16,7 +16,7 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 use support::client::{Broken, Client, one, request};
-use support::server::{Server, Setup, children, parse_address};
+use support::server::{Server, Setup, children, parse_address, state};
 use support::site::{HELLO, LARGE, large, pattern};
 use support::variant::{Test, Variant, tests};
 use support::{PATIENCE, eventually, sleep_ms};
@@ -29,6 +29,8 @@ const TESTS: &[Test] = tests![
     drain_answers_pipelined_requests,
     drain_finishes_requests_that_arrive,
     drain_has_an_end,
+    drain_of_orphans_has_an_end,
+    drain_after_an_upgrade_has_an_end,
     second_signal_stops_at_once,
     signals_again_do_not_put_off_the_end,
     signals_to_workers_change_nothing,
@@ -242,6 +244,36 @@ fn drain_has_an_end(variant: &Variant) {
     let end = slow.try_reply();
     assert!(matches!(end, Err(Broken::Reset | Broken::CutShort(_))), "{end:?}");
     assert_eq!(code, Some(0));
+}
+
+/// Workers whose supervisor is gone let the port go as soon, whatever they are about.
+fn drain_of_orphans_has_an_end(variant: &Variant) {
+    let (server, mut slow) = with_a_slow_client(variant, "drain_timeout = \"300 ms\"");
+    let workers = server.workers();
+    server.signal(Signal::KILL);
+    eventually("all workers have ended", || {
+        workers.iter().all(|&pid| matches!(state(pid), None | Some('Z')))
+    });
+    assert!(TcpStream::connect(server.address).is_err());
+    let end = slow.try_reply();
+    assert!(matches!(end, Err(Broken::Reset | Broken::CutShort(_))), "{end:?}");
+}
+
+/// Workers of the program before know nothing of the new one but its signals, and hear these while they send.
+fn drain_after_an_upgrade_has_an_end(variant: &Variant) {
+    let (mut server, _) = from_a_file(variant, "drain_timeout = \"300 ms\"\n[tcp]\nsend_buffer = \"64 KiB\"");
+    let mut slow = Client::connect_narrow(server.address);
+    slow.ask("GET", "/big.bin", &[]);
+    let beginning = slow.read_raw(1000).expect("a beginning");
+    slow.unread(beginning);
+    server.signal(Signal::USR2);
+    eventually("it says again where it listens", || {
+        server.stderr().iter().filter(|line| line.starts_with("status on ")).count() == 2
+    });
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit_code(), Some(0), "nobody was killed");
+    let end = slow.try_reply();
+    assert!(matches!(end, Err(Broken::Reset | Broken::CutShort(_))), "{end:?}");
 }
 
 fn second_signal_stops_at_once(variant: &Variant) {
@@ -544,8 +576,8 @@ fn reload_of_the_bound_on_connections(variant: &Variant) {
 }
 
 /// A server that runs from a file of its own, which can be replaced.
-fn from_a_file(variant: &Variant) -> (Server, PathBuf) {
-    let setup = Setup::new(variant).file("big.bin", pattern(6, BIG));
+fn from_a_file(variant: &Variant, config: &str) -> (Server, PathBuf) {
+    let setup = Setup::new(variant).config(config).file("big.bin", pattern(6, BIG));
     let program = setup.directory().join("sluice");
     fs::copy(env!("CARGO_BIN_EXE_sluice"), &program).expect("a copy");
     let usual = setup.command();
@@ -565,7 +597,7 @@ fn replace(program: &Path, by: impl AsRef<[u8]>) {
 /// While clients come and go, the process becomes another program, twice: with its id, without a refused connection, and
 /// without harm to a reply under way.
 fn upgrade(variant: &Variant) {
-    let (mut server, program) = from_a_file(variant);
+    let (mut server, program) = from_a_file(variant, "");
     let mut slow = Client::connect_narrow(server.address);
     slow.ask("GET", "/big.bin", &[]);
     let beginning = slow.read_raw(1000).expect("a beginning");
@@ -609,7 +641,7 @@ fn upgrade(variant: &Variant) {
 
 /// What can't be run, or does not take the settings, is not run.
 fn upgrade_to_what_does_not_work(variant: &Variant) {
-    let (mut server, program) = from_a_file(variant);
+    let (mut server, program) = from_a_file(variant, "");
     for (file, why) in
         [("#!/bin/sh\necho no such luck >&2\nexit 3\n", "no such luck"), ("nonsense", "can't be run")]
     {

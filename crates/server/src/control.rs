@@ -240,6 +240,14 @@ impl Control {
         }
     }
 
+    /// The same for who does not come to wait for the wake-up: between two turns, hears what a signal told, the end of the
+    /// supervisor among it. Without a system call if there was none.
+    pub fn heed_signals(&self) {
+        if signal::has_arrived() {
+            self.heed();
+        }
+    }
+
     fn go_on_to(&self, phase: Phase) {
         self.by_itself.fetch_max(phase as u8, Ordering::Release);
     }

@@ -173,6 +173,12 @@ pub fn take_arrived(signal: Signal) -> bool {
     ARRIVED.fetch_and(!bit, Ordering::AcqRel) & bit != 0
 }
 
+/// Whether any has come that [`take_arrived`] would tell of. Costs a look into memory.
+#[inline]
+pub fn has_arrived() -> bool {
+    ARRIVED.load(Ordering::Acquire) != 0
+}
+
 static WOKEN: AtomicI32 = AtomicI32::new(-1);
 /// A bit for each signal's number.
 static ARRIVED: AtomicU64 = AtomicU64::new(0);
@@ -230,7 +236,9 @@ mod tests {
         assert!(!wake.clear().unwrap());
         wake_on(&[Signal::User2], wake).unwrap();
         assert!(wake.clear().unwrap(), "one that was pending");
+        assert!(has_arrived());
         assert!(take_arrived(Signal::User2) && !take_arrived(Signal::User2) && !take_arrived(Signal::Hangup));
+        assert!(!has_arrived());
         raise(Signal::User2);
         assert!(wake.clear().unwrap());
     }

@@ -133,6 +133,8 @@ impl Attendant {
             complaints: Limited::default(),
         };
         this.epoll.add(this.bell(), BELL, Interest::READABLE)?;
+        // The supervisor may have ended before its end was to be told by a signal.
+        this.hush();
         let now = this.service.clock.tick;
         let alone = settings.event.wake != Wake::All;
         let interest = if alone { Interest::READABLE.alone() } else { Interest::READABLE };
@@ -154,10 +156,14 @@ impl Attendant {
         loop {
             self.service.begin_turn();
             // Even at the end: if only this worker was woken for a connection, nobody else would look.
-            if let Some((socket, peer)) = self.accept() {
+            let accepted = self.accept();
+            let is_free = accepted.is_none();
+            if let Some((socket, peer)) = accepted {
                 self.serve(socket, peer)?;
-            } else {
-                self.heed_supervisor(None);
+            }
+            // After each client: where there is always another, there is no wait in which the bell would be heard.
+            self.heed_supervisor(None);
+            if is_free {
                 if self.has_ended() {
                     break;
                 }
@@ -308,6 +314,9 @@ impl Attendant {
 
     /// What the supervisor wants: a census, logs opened anew, an end.
     fn heed_supervisor(&mut self, client: Option<&mut Conversation>) {
+        if let Bell::Own = self.bell {
+            self.control.heed_signals();
+        }
         if self.service.counters.census.pending().is_some() {
             self.service.publish();
             let mut counts = [0; ConnectionState::NAMES.len()];

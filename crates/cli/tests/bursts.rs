@@ -172,13 +172,19 @@ fn beyond_the_connection_limit(variant: &Variant) {
         sleep_ms(50);
         let accepted = server.count("accepts");
         assert!(accepted <= 8 + server.workers().len() as u64, "{accepted} are in");
+        let mut late = 0;
         for (number, mut client) in clients.into_iter().enumerate() {
-            client.send("Host: x\r\n\r\n");
+            // It may be gone.
+            client.try_send("Host: x\r\n\r\n");
             match client.try_reply() {
+                // On a busy machine this has taken a second, and it was another's turn.
+                Ok(reply) if reply.status == 408 && variant.serves_one_at_a_time() => late += 1,
                 Ok(reply) => assert_eq!(reply.text(), HELLO),
+                Err(Broken::Closed | Broken::Reset) if variant.serves_one_at_a_time() => late += 1,
                 Err(broken) => panic!("number {number} of the burst: {broken:?}"),
             }
         }
+        assert!(late <= server.count("connections_closed_under_pressure"), "{late} were turned away");
         assert_eq!(server.count("accepts"), CROWD as u64);
     });
 }

@@ -248,13 +248,13 @@ fn body_dribblers(variant: &Variant) {
 fn slow_readers(variant: &Variant) {
     let setup = setup(variant).file("big.bin", pattern(5, 4 << 20));
     unharmed(variant, setup, |server| {
-        let before = server.count("timeouts/write");
+        let before = given_up(server);
         let count = variant.crowd(200);
         let mut clients: Vec<Client> = (0..count).map(|_| Client::connect_narrow(server.address)).collect();
         for client in &mut clients {
             client.send(request("GET", "/big.bin", &[]).repeat(3));
         }
-        eventually("they are given up", || server.count("timeouts/write") >= before + count as u64);
+        eventually("they are given up", || given_up(server) >= before + count as u64);
         for client in &clients {
             assert!(drain(&client.stream).len() < 3 * (4 << 20));
         }
@@ -265,7 +265,7 @@ fn slow_readers(variant: &Variant) {
 fn trickling_readers(variant: &Variant) {
     let setup = setup(variant).file("big.bin", pattern(5, 4 << 20));
     unharmed(variant, setup, |server| {
-        let before = server.count("timeouts/write");
+        let before = given_up(server);
         let count = variant.crowd(100);
         let mut clients: Vec<Client> = (0..count).map(|_| Client::connect_narrow(server.address)).collect();
         for client in &mut clients {
@@ -276,9 +276,14 @@ fn trickling_readers(variant: &Variant) {
                 // It may be over already.
                 let _ = (&client.stream).read(&mut [0; 2]);
             }
-            server.count("timeouts/write") >= before + count as u64
+            given_up(server) >= before + count as u64
         });
     });
+}
+
+/// How many readers have been found too slow, or so slow that others have their places.
+fn given_up(server: &Server) -> u64 {
+    server.count("timeouts/write") + server.count("connections_closed_under_pressure")
 }
 
 /// What tells the program that it is a process of clients: the server's address and a number follow.

@@ -64,7 +64,7 @@ impl Timeouts {
     }
 
     /// Bytes that a transfer must move in a period of `ticks` to keep up with `rate` bytes per second: at least 1.
-    pub(crate) fn progress(ticks: u32, rate: u32) -> u64 {
+    pub fn progress(ticks: u32, rate: u32) -> u64 {
         (u64::from(rate) * u64::from(ticks) * u64::from(Tick::MS) / 1000).max(1)
     }
 }

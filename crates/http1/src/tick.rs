@@ -22,6 +22,11 @@ impl Tick {
         Self(self.0.wrapping_add(ticks))
     }
 
+    /// The tick `ticks` earlier.
+    pub fn before(self, ticks: u32) -> Self {
+        Self(self.0.wrapping_sub(ticks))
+    }
+
     /// Whether this moment has come at `now`.
     pub fn reached(self, now: Self) -> bool {
         now.0.wrapping_sub(self.0).cast_signed() >= 0
@@ -49,6 +54,7 @@ mod tests {
         assert!(before.reached(later));
         assert!(!later.reached(before));
         assert_eq!(later.remaining(before), 10);
+        assert_eq!(later.before(10), before);
         assert_eq!(before.remaining(later), 0);
         assert_eq!(before.earlier(later), before);
         assert_eq!(later.earlier(before), before);

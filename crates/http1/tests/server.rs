@@ -475,3 +475,39 @@ fn lingering_has_an_end() {
     assert_eq!(peer.times_out(), Timeout::Ended(TimerKind::Linger));
     assert_eq!(peer.end(), End::Close);
 }
+
+/// Somebody else needs the place: what is given up ends as it does when its time is over, only sooner.
+#[test]
+fn what_is_given_up_ends_as_by_its_timer() {
+    const POST: &str = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n";
+    let silent = |_: &mut Peer| {};
+    let head = |peer: &mut Peer| drop(peer.receives("GET /"));
+    let body = |peer: &mut Peer| {
+        peer.receives(POST);
+        peer.replies();
+    };
+    let reader = |peer: &mut Peer| drop(peer.receives(GET));
+    let body_and_reader = |peer: &mut Peer| drop(peer.receives(POST));
+    let idle = |peer: &mut Peer| {
+        peer.receives(GET);
+        peer.replies();
+    };
+    let lingering = |peer: &mut Peer| {
+        peer.receives("BAD\r\n\r\n");
+        peer.replies();
+        peer.connection.write_side_shut(&peer.limits, peer.now);
+    };
+    let ways: [&dyn Fn(&mut Peer); 7] = [&silent, &head, &body, &reader, &body_and_reader, &idle, &lingering];
+    for (number, begin) in ways.into_iter().enumerate() {
+        let (mut given_up, mut timed_out) = (Peer::new(), Peer::new());
+        begin(&mut given_up);
+        begin(&mut timed_out);
+        timed_out.passes(Timeouts::ticks(1_000_000));
+        assert_eq!(given_up.connection.give_up(), timed_out.times_out(), "{number}");
+        assert_eq!(given_up.connection.wants(), timed_out.connection.wants(), "{number}");
+    }
+    let mut peer = Peer::new();
+    idle(&mut peer);
+    assert!(peer.connection.close_if_idle());
+    assert_eq!(peer.connection.give_up(), Timeout::NotYet, "it ends already");
+}

@@ -148,10 +148,14 @@ impl Conversation {
         self.machine.is_idle() && self.active.after(IDLE_ENOUGH_TICKS).reached(now)
     }
 
-    /// Whether it has had nothing to do for as long, be it between requests or after the last reply.
-    pub fn has_rested(&self, now: http1::Tick) -> bool {
-        (self.machine.is_idle() || self.machine.is_lingering())
-            && self.active.after(IDLE_ENOUGH_TICKS).reached(now)
+    /// Whether a request is awaited, or the rest of one.
+    pub fn is_asking(&self) -> bool {
+        matches!(self.state(), ConnectionState::ReadingHead | ConnectionState::ReadingBody)
+    }
+
+    /// How many requests have been read.
+    pub fn requests(&self) -> u32 {
+        self.machine.requests()
     }
 
     /// What it is doing.
@@ -210,6 +214,18 @@ impl Conversation {
                 service.counters.timeout(kind);
                 Some(self.work(service))
             }
+        }
+    }
+
+    /// Ends whatever the client takes its time for, since others wait for its place. It is told so where an answer is owed, and
+    /// its end is not awaited.
+    pub fn give_way(&mut self, service: &mut Service) -> Turn {
+        if let http1::Timeout::Answer(_, error) = self.machine.give_up() {
+            self.refuse(service, error);
+        }
+        match self.work(service) {
+            Turn::Blocked if self.machine.is_lingering() => Turn::Close,
+            turn => turn,
         }
     }
 

@@ -615,9 +615,12 @@ pub static METRICS: &[Metric] = &[
     }),
     one(Kind::Counter, "connections_opened", "Connections taken into service", |w| &w.connections_opened),
     one(Kind::Counter, "connections_closed", "Connections closed", |w| &w.connections_closed),
-    one(Kind::Counter, "connections_closed_under_pressure", "Idle connections closed to make room", |w| {
-        &w.connections_closed_under_pressure
-    }),
+    one(
+        Kind::Counter,
+        "connections_closed_under_pressure",
+        "Idle or slow connections closed to make room",
+        |w| &w.connections_closed_under_pressure,
+    ),
     by(Kind::Counter, "resets", "Connections ended by a reset", ("cause", &Reset::NAMES), |w| &w.resets),
     by(Kind::Counter, "timeouts", "Deadlines that passed", ("kind", &TIMEOUTS), |w| &w.timeouts),
     by(Kind::Counter, "refusals", "Requests refused", ("cause", &REFUSALS), |w| &w.refusals),

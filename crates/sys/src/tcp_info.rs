@@ -40,6 +40,17 @@ pub fn waited_ms(accepted: impl AsFd) -> io::Result<u32> {
     Ok(info.tcpi_last_data_recv.max(info.tcpi_last_ack_recv))
 }
 
+/// Bytes that were sent and have not reached the peer as far as is known: `SIOCOUTQ`, tcp(7). Through a Unix socket, the memory
+/// that is taken by what the peer has not read.
+pub fn send_queue(socket: impl AsFd) -> io::Result<u32> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes an int, which lives through the call.
+    if unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(bytes.max(0).cast_unsigned())
+}
+
 /// Packets that the kernel has dropped at this socket, whatever the cause; wraps at 2^32. `SO_MEMINFO` (the kernel's
 /// `sk_drops`).
 ///
@@ -89,7 +100,7 @@ fn tcp_info(fd: impl AsFd) -> io::Result<libc::tcp_info> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpStream};
     use std::thread::sleep;
     use std::time::Duration;
@@ -124,6 +135,25 @@ mod tests {
         drop(listener);
         let (unix, _) = std::os::unix::net::UnixStream::pair().unwrap();
         assert_eq!(accept_queue(&unix).unwrap_err().raw_os_error(), Some(libc::EOPNOTSUPP));
+    }
+
+    #[test]
+    fn what_the_client_has_not_taken_is_in_the_queue() {
+        let (listener, address) = listener(1);
+        let mut client = TcpStream::connect(address).unwrap();
+        let mut server = TcpStream::from(accept(&listener).unwrap());
+        assert_eq!(send_queue(&server).unwrap(), 0);
+        server.set_nonblocking(true).unwrap();
+        let mut sent = 0;
+        while let Ok(count) = server.write(&[b'x'; 4096]) {
+            sent += count as u64;
+        }
+        let kept = u64::from(send_queue(&server).unwrap());
+        assert!(kept > 0 && kept < sent, "{kept} of {sent}");
+        std::io::copy(&mut (&mut client).take(sent), &mut std::io::sink()).unwrap();
+        while send_queue(&server).unwrap() > 0 {
+            sleep(Duration::from_millis(1));
+        }
     }
 
     #[test]

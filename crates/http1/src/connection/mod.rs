@@ -440,7 +440,28 @@ impl<P> Connection<P> {
         if !self.read_deadline.reached(now) {
             return Timeout::NotYet;
         }
-        match &mut self.reading {
+        if let Reading::Body(body) = &mut self.reading
+            && body.progress >= Timeouts::progress(timeouts.body, timeouts.body_rate)
+        {
+            body.progress = 0;
+            self.read_deadline = now.after(timeouts.body);
+            return Timeout::NotYet;
+        }
+        self.give_up_reading()
+    }
+
+    /// Ends what the client takes its time for, whatever the deadline is, as if it had come: somebody else needs the place.
+    /// [`Timeout::NotYet`] where it waits for the server.
+    pub fn give_up(&mut self) -> Timeout {
+        if self.writing == Writing::Reply {
+            self.abort();
+            return Timeout::Ended(TimerKind::Write);
+        }
+        self.give_up_reading()
+    }
+
+    fn give_up_reading(&mut self) -> Timeout {
+        match &self.reading {
             Reading::Head(scan) if scan.begun() => self.refuse(TimerKind::Header, ErrorKind::HeaderTimeout),
             Reading::Head(_) => {
                 let kind = if self.requests == 0 { TimerKind::Header } else { TimerKind::Idle };
@@ -448,14 +469,7 @@ impl<P> Connection<P> {
                 self.ending = Ending::Close;
                 Timeout::Ended(kind)
             }
-            Reading::Body(body) => {
-                if body.progress >= Timeouts::progress(timeouts.body, timeouts.body_rate) {
-                    body.progress = 0;
-                    self.read_deadline = now.after(timeouts.body);
-                    return Timeout::NotYet;
-                }
-                self.refuse(TimerKind::Body, ErrorKind::BodyTimeout)
-            }
+            Reading::Body(_) => self.refuse(TimerKind::Body, ErrorKind::BodyTimeout),
             Reading::Over if self.ending == Ending::Draining => {
                 self.ending = Ending::Close;
                 Timeout::Ended(TimerKind::Linger)

@@ -7,7 +7,9 @@
 //!
 //! A worker that waits for a client to come is woken alone, not together with the others that do (unless `wake` says so). One
 //! that has a client looks twice a second whether anybody else is free. If not, and if others wait to be accepted, a client
-//! that has nothing to say gives way, and one that goes on and on is told that its next reply is the last.
+//! that makes no [`headway`] gives way, and one that goes on and on is told that its next reply is the last.
+
+mod headway;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,8 +20,10 @@ use sys::epoll::Epoll;
 use sys::event::{Events, Interest};
 use sys::poll;
 use sys::socket::{self, PeerAddress};
+use sys::tcp_info;
 use sys::wake;
 
+use self::headway::{Headway, Seen, Stage};
 use crate::accept::Gate;
 use crate::config::{Settings, Wake};
 use crate::control::{Control, LetGo, Phase};
@@ -237,12 +241,23 @@ impl Attendant {
         if !matches!(self.ending, Ending::NotYet) {
             client.machine().drain();
         }
+        let mut headway = Headway::new(stage(&client), self.service.clock.tick);
         let mut look = self.service.clock.tick.after(LOOK_TICKS);
+        // Where a turn has not looked for the request yet, it may be there.
+        let mut is_new = !self.work_phase_skips_new;
         let (mut turn, mut due) = (Turn::Unfinished, true);
         let reset = loop {
             if due {
                 turn = client.work(&mut self.service);
                 self.service.counters.phases.add(1);
+            }
+            if std::mem::take(&mut is_new) && client.is_asking() && self.others_wait() {
+                // It could ask while it waited in the queue.
+                let now = self.service.clock.tick;
+                headway = Headway::new(stage(&client), now.before(waited_ticks(&client)));
+                if self.dawdles(&mut headway, &client) {
+                    turn = self.let_go(&mut client);
+                }
             }
             due = match turn {
                 Turn::Close => break false,
@@ -273,9 +288,17 @@ impl Attendant {
             }
             if look.reached(now) {
                 look = now.after(LOOK_TICKS);
-                if self.others_wait() && gives_way(&mut client, now) {
-                    self.service.counters.connections_closed_under_pressure.add(1);
-                    break false;
+                let mut dawdles = self.dawdles(&mut headway, &client);
+                if self.others_wait() {
+                    client.machine().drain();
+                    if dawdles && due {
+                        // What has just come may be what was awaited.
+                        (turn, due) = (client.work(&mut self.service), false);
+                        dawdles = self.dawdles(&mut headway, &client);
+                    }
+                    if dawdles {
+                        (turn, due) = (self.let_go(&mut client), false);
+                    }
                 }
             }
         };
@@ -394,6 +417,28 @@ impl Attendant {
         !self.crew.has_free() && self.ports.iter().any(Port::has_queue)
     }
 
+    /// Whether the client takes longer than it may where others wait.
+    fn dawdles(&self, headway: &mut Headway, client: &Conversation) -> bool {
+        let stage = stage(client);
+        // What the kernel still keeps for it, it has not taken.
+        let kept = match stage.state {
+            ConnectionState::Writing => tcp_info::send_queue(client).unwrap_or(0),
+            _ => 0,
+        };
+        let taken = self.service.counters.bytes_sent.get().saturating_sub(kept.into());
+        headway.dawdles(
+            self.service.clock.tick,
+            Seen { stage, taken },
+            self.service.limits.timeouts.write_rate,
+        )
+    }
+
+    /// Has the client give way to those who wait.
+    fn let_go(&mut self, client: &mut Conversation) -> Turn {
+        self.service.counters.connections_closed_under_pressure.add(1);
+        client.give_way(&mut self.service)
+    }
+
     fn log_wait_ms(&self) -> Option<u64> {
         self.service.log.as_ref().and_then(|log| log.wait_at_most_ms(self.service.clock.ms))
     }
@@ -448,8 +493,12 @@ impl Port {
     }
 }
 
-/// Whether a client's connection ends now for the sake of others. If not, it does with its next reply.
-fn gives_way(client: &mut Conversation, now: Tick) -> bool {
-    client.machine().drain();
-    client.has_rested(now)
+fn stage(client: &Conversation) -> Stage {
+    Stage { state: client.state(), requests: client.requests() }
+}
+
+/// How long a client that was just accepted has waited at least.
+fn waited_ticks(client: &Conversation) -> u32 {
+    // Of a client through a Unix socket it is not known.
+    tcp_info::waited_ms(client).unwrap_or(0) / Tick::MS
 }

@@ -1,0 +1,139 @@
+//! Whether a client gets on, or keeps its place for nothing.
+//!
+//! Timers give a slow client the benefit of the doubt for many seconds, which costs nobody anything while there is room. Where
+//! others wait for its place, a second has to do for whatever it is that the client does: to bring its request, to ask again, to
+//! close. A reply may take as long as it takes, if the client keeps up with the minimum rate in each period of two seconds:
+//! a packet that was lost more than once is late by more than one.
+
+use http1::{Tick, Timeouts};
+
+use crate::counters::ConnectionState;
+
+/// What the client of a worker is about, and since when.
+#[derive(Debug)]
+pub(super) struct Headway {
+    stage: Stage,
+    /// When it was first seen about that; of a reply, when the period under way began.
+    since: Tick,
+    /// What [`Seen::taken`] was then.
+    taken: u64,
+    /// It was too slow in the period before.
+    slow: bool,
+}
+
+/// What is seen of a client.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub(super) stage: Stage,
+    /// Bytes that it, and those before it, have taken; of interest during a reply.
+    pub(super) taken: u64,
+}
+
+/// What a client is about: the state of its connection, after that many requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stage {
+    pub(super) state: ConnectionState,
+    pub(super) requests: u32,
+}
+
+/// How long a client may be about the same.
+const PATIENCE_TICKS: u32 = 1000 / Tick::MS;
+/// The period in which it has to take something of a reply.
+const TAKING_TICKS: u32 = 2000 / Tick::MS;
+
+impl Headway {
+    /// Of a client that has been about that since then.
+    pub(super) fn new(stage: Stage, since: Tick) -> Self {
+        Self { stage, since, taken: 0, slow: false }
+    }
+
+    /// Takes note of what is seen now, and says whether the client takes too long. It must take `rate` bytes per second; 0: any
+    /// will do.
+    pub(super) fn dawdles(&mut self, now: Tick, seen: Seen, rate: u32) -> bool {
+        if self.stage != seen.stage {
+            *self = Self { stage: seen.stage, since: now, taken: seen.taken, slow: false };
+            return false;
+        }
+        let elapsed = now.remaining(self.since);
+        if seen.stage.state != ConnectionState::Writing {
+            return elapsed >= PATIENCE_TICKS;
+        }
+        if elapsed >= TAKING_TICKS {
+            self.slow = seen.taken.saturating_sub(self.taken) < Timeouts::progress(elapsed, rate);
+            (self.since, self.taken) = (now, seen.taken);
+        }
+        self.slow
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const RATE: u32 = 500;
+
+    fn seen(state: ConnectionState, requests: u32, taken: u64) -> Seen {
+        Seen { stage: Stage { state, requests }, taken }
+    }
+
+    fn new_client() -> Headway {
+        Headway::new(seen(ConnectionState::ReadingHead, 0, 0).stage, at(0))
+    }
+
+    fn at(ms: u32) -> Tick {
+        Tick(u32::MAX).after(ms / Tick::MS)
+    }
+
+    #[test]
+    fn a_request_has_a_second_to_come_whatever_trickles_in() {
+        let mut headway = new_client();
+        let head = seen(ConnectionState::ReadingHead, 0, 0);
+        assert!(!headway.dawdles(at(990), head, RATE));
+        assert!(headway.dawdles(at(1000), head, RATE));
+        let body = seen(ConnectionState::ReadingBody, 1, 0);
+        assert!(!headway.dawdles(at(1010), body, RATE));
+        assert!(headway.dawdles(at(2010), body, RATE));
+    }
+
+    #[test]
+    fn whoever_asks_again_has_another_second() {
+        let mut headway = new_client();
+        for round in 1..10 {
+            let idle = seen(ConnectionState::Idle, round, 0);
+            assert!(!headway.dawdles(at(round * 2000), idle, RATE));
+            assert!(!headway.dawdles(at(round * 2000 + 900), idle, RATE));
+            assert!(headway.dawdles(at(round * 2000 + 1500), idle, RATE));
+        }
+    }
+
+    proptest! {
+        /// However it is looked at, and whatever came before, a reader is judged by what it takes.
+        #[test]
+        fn a_reply_is_judged_by_the_rate(
+            stall_ms in 0_u32..100_000,
+            looks_ms in prop::collection::vec(10_u32..700, 20..60),
+            rate in 0_u32..2000,
+        ) {
+            let writing = |taken| seen(ConnectionState::Writing, 3, taken);
+            let mut headway = new_client();
+            headway.dawdles(at(0), writing(77), RATE);
+            // Nobody may have waited all that time.
+            let mut now = stall_ms;
+            headway.dawdles(at(now), writing(77), RATE);
+            let (began, mut longest, mut taken) = (now, 0, 77);
+            for look in looks_ms {
+                now += look;
+                longest = longest.max(look);
+                taken += u64::from(rate) * u64::from(look / Tick::MS * Tick::MS) / 1000 + u64::from(rate > 0);
+                let dawdles = headway.dawdles(at(now), writing(taken), RATE);
+                // By then a whole period lies behind it in which the rate was this.
+                if now - began >= 2 * (2000 + longest) {
+                    prop_assert!(rate < RATE + 100 || !dawdles, "{rate} {}", now - began);
+                    prop_assert!(rate > RATE - 200 || dawdles, "{rate} {}", now - began);
+                }
+            }
+        }
+    }
+}

@@ -15,6 +15,7 @@ use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use options::Options;
 use server::affinity::AffinityError;
+use server::allotment::Allotment;
 use server::config::{self, CommandLine, ConfigError, Source, StatusAddress};
 use server::status::client::{self, Form, Watch};
 
@@ -149,7 +150,12 @@ fn serve(source: Source) -> anyhow::Result<()> {
 
 fn check(source: &Source, quiet: bool) -> anyhow::Result<()> {
     let settings = source.load()?;
-    if quiet { Ok(()) } else { print(&settings.to_toml()) }
+    let room = Allotment::explain(&settings)?;
+    if quiet {
+        return Ok(());
+    }
+    print(&settings.to_toml())?;
+    print(&format!("\n# {room}\n"))
 }
 
 fn status(server: Running, json: bool, watch: bool) -> anyhow::Result<()> {

@@ -48,6 +48,32 @@ fn short_forms_of_addresses() {
 }
 
 #[test]
+fn check_says_how_descriptors_are_shared_out() {
+    let sluice = env!("CARGO_BIN_EXE_sluice");
+    let check = |options: &str| {
+        let line = format!("ulimit -n 1024; {sluice} check {options}");
+        let output = Command::new("/bin/sh").args(["-c", &line]).current_dir("/tmp").output();
+        stdout(&output.expect("the command runs")).lines().last().map(str::to_owned)
+    };
+    let told = [
+        ("--architecture=sped", "480 connections of each worker, and for 480 files"),
+        ("--architecture=sped --max-connections=100", "100 connections of each worker, and for 860 files"),
+        (
+            "--architecture=sped --max-connections=500",
+            "480 connections of each worker (max_connections asks for more)",
+        ),
+        ("--architecture=threads --workers=20", "1 connections of each thread, and for 39 files"),
+    ];
+    for (options, told) in told {
+        let line = check(options).expect("a line");
+        assert!(
+            line.starts_with("# 1024 descriptors for each process: room for ") && line.contains(told),
+            "{line}"
+        );
+    }
+}
+
+#[test]
 fn whatever_is_wrong_with_usage_or_configuration_ends_with_2_and_prints_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
     fs::write(dir.path().join("sluice.toml"), "worker = 1\n[limits]\nbody = '1 XB'\n").expect("a file");

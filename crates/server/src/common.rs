@@ -10,6 +10,9 @@ use sys::descriptors::Ledger;
 
 use crate::content::SharedFiles;
 
+/// More descriptors than that are of no use, and the table of so many takes 8 MiB of the kernel's memory.
+pub const MOST_DESCRIPTORS: u64 = 1 << 20;
+
 /// One worker's part in it.
 #[derive(Clone, Debug)]
 pub struct Common {

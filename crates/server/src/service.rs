@@ -13,7 +13,7 @@ use crate::access_log::AccessLog;
 use crate::buffers::Buffers;
 use crate::common::Common;
 use crate::config::{Coalesce, Settings};
-use crate::content::{Content, ContentError, Look, Looked, Patience, Pin};
+use crate::content::{Content, Look, Looked, Patience, Pin};
 use crate::conversation::Conversation;
 use crate::counters::Counters;
 use crate::error_log;
@@ -81,28 +81,20 @@ impl Clock {
 }
 
 impl Service {
-    /// A worker's service.
-    ///
-    /// # Errors
-    ///
-    /// The document root can't be opened, or a setting of the content is impossible.
+    /// A worker's service of this content.
     pub fn new(
+        content: Content,
         settings: &Settings,
         counters: &'static Counters,
         log: Option<AccessLog>,
         common: Option<Common>,
-    ) -> Result<Self, ContentError> {
+    ) -> Self {
         let clock = Clock::now();
         let limits = settings.limits();
-        let (files, ranges) = (&settings.files, settings.limits.ranges);
-        let content = match &common {
-            None => Content::new(files, ranges)?,
-            Some(common) => Content::sharing(&common.files, common.place, files, ranges)?,
-        };
         if let Some(common) = &common {
             common.own(content.root());
         }
-        Ok(Self {
+        Self {
             content,
             common,
             counters,
@@ -118,7 +110,7 @@ impl Service {
             disk_timeout_ticks: http1::Timeouts::ticks(settings.amped.timeout.as_millis() as u64),
             tickets: 0,
             stamp: Stamp::new(SERVER, clock.unix_secs),
-        })
+        }
     }
 
     /// Begins a turn: reads the clock, and does what is done once a second.

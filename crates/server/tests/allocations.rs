@@ -16,6 +16,7 @@ use std::time::Duration;
 use server::access_log::{AccessLog, Format, Target, WhenBehind, Writer};
 use server::architecture::sped;
 use server::config::{Events, ListenAddress, Settings};
+use server::content::Content;
 use server::control::{Control, Phase};
 use server::counters::Counters;
 use server::listeners::{Listener, Share};
@@ -95,7 +96,8 @@ fn count(mechanism: Events, root: &Path, log: Option<&Path>) {
     let server = thread::spawn({
         let (settings, control) = (settings.clone(), Arc::clone(&control));
         move || {
-            let service = Service::new(&settings, counters, access_log, None).unwrap();
+            let content = Content::new(&settings.files, 10, settings.limits.ranges).unwrap();
+            let service = Service::new(content, &settings, counters, access_log, None);
             let share = Share { serving: vec![Arc::new(listener)], retiring: Vec::new() };
             sped::run(service, share, &settings, control).unwrap();
         }

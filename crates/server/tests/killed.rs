@@ -78,7 +78,7 @@ fn workers_are_killed_at_any_moment() {
 
     let before = open_descriptors();
     let ledger = Ledger::new(1024).unwrap();
-    let files = SharedFiles::new(&settings, WORKERS, ledger, 1).unwrap();
+    let files = SharedFiles::new(&settings, ROOM, WORKERS, ledger, 1).unwrap();
     let common = |place, owner| Common { ledger, owner, files: files.clone(), place };
     let start = |common: &Common| {
         words.heard[common.place].store(0, Ordering::SeqCst);

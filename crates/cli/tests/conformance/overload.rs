@@ -7,9 +7,12 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
+use serde_json::Value;
 
 use crate::support::client::{Broken, Client, request};
-use crate::support::server::{Server, Setup, first_free_descriptor, open_descriptors, parse_address};
+use crate::support::server::{
+    Server, Setup, first_free_descriptor, highest_descriptor, open_descriptors, parse_address,
+};
 use crate::support::site::HELLO;
 use crate::support::variant::{Test, Variant, tests};
 use crate::support::{eventually, sleep_ms};
@@ -26,6 +29,8 @@ pub(crate) const TESTS: &[Test] = tests![
     small_backlog,
     few_descriptors,
     descriptors_run_out,
+    cached_files_leave_room_for_clients,
+    cached_files_make_room_for_clients,
     large_replies_do_not_starve_others,
     large_replies_take_many_turns,
     request_hogs_do_not_starve_others,
@@ -202,15 +207,10 @@ fn descriptors_run_out(variant: &Variant) {
     server.warm_up();
     let mut inside = server.connect();
     assert_eq!(inside.get("/hello.txt").status, 200);
-    let limit = |worker: u32, current| {
-        let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
-        let pid = Pid::from_raw(worker as i32);
-        prlimit(pid, Resource::Nofile, Rlimit { current, maximum }).expect("a limit can be set").current
-    };
     let workers = server.workers();
     // A process with one connection at a time wants no more than one.
     let room = if variant.serves_one_at_a_time() && workers.len() > 1 { 0 } else { 5 };
-    let few = |&worker: &u32| limit(worker, Some(first_free_descriptor(worker) + room));
+    let few = |&worker: &u32| limit_descriptors(worker, Some(first_free_descriptor(worker) + room));
     let limits: Vec<_> = workers.iter().map(few).collect();
     let mut clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
     for client in &mut clients {
@@ -227,7 +227,7 @@ fn descriptors_run_out(variant: &Variant) {
     }
     let raise = || {
         for (&worker, &before) in workers.iter().zip(&limits) {
-            limit(worker, before);
+            limit_descriptors(worker, before);
         }
     };
     if room == 0 {
@@ -240,6 +240,80 @@ fn descriptors_run_out(variant: &Variant) {
     raise();
     assert!(server.count("errors/accept_exhausted") > 0);
     assert_eq!(server.get("/hello.txt").status, 200);
+}
+
+/// Files above `small_file`, each of which takes a descriptor while it is kept at hand.
+const MANY_FILES: usize = 600;
+
+fn with_many_files(variant: &Variant) -> Setup {
+    let setup = Setup::new(variant);
+    for number in 0..MANY_FILES {
+        // Sparse: they take no room.
+        let path = setup.root().join(format!("{number}.bin"));
+        File::create(path).and_then(|file| file.set_len(20_000)).expect("a file");
+    }
+    setup
+}
+
+/// Has as many clients as there may be workers ask for all of these files, each in its own order.
+fn walk(server: &Server) {
+    let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
+    for (first, client) in clients.iter_mut().enumerate() {
+        let numbers = (0..MANY_FILES).map(|number| (number + 30 * first) % MANY_FILES);
+        client
+            .send(numbers.map(|number| request("HEAD", &format!("/{number}.bin"), &[])).collect::<String>());
+    }
+    for client in &mut clients {
+        for _ in 0..MANY_FILES {
+            assert_eq!(client.reply_to("HEAD").status, 200);
+        }
+    }
+}
+
+/// However many files were asked for, what is kept of them leaves to clients what they need.
+fn cached_files_leave_room_for_clients(variant: &Variant) {
+    let server = with_many_files(variant).descriptor_limit(300).start();
+    walk(&server);
+    assert!(server.count("file_table_descriptors") > 0);
+    all_served(burst(&server, 60));
+    assert!(server.processes().into_iter().all(|pid| open_descriptors(pid) <= 300));
+    assert_eq!(server.count("errors/accept_exhausted"), 0);
+    assert_eq!(server.get("/large.bin").status, 200);
+}
+
+/// Descriptors run out although there seemed to be many more: what is kept without need is closed.
+fn cached_files_make_room_for_clients(variant: &Variant) {
+    const KEPT: u64 = 20;
+    let server = with_many_files(variant).start();
+    eventually("every worker keeps files", || {
+        walk(&server);
+        let status = server.status();
+        let mut workers = status["workers"].as_array().expect("workers").iter();
+        let keeps = |worker: &Value| worker["file_table_descriptors"].as_u64() > Some(KEPT);
+        // The first tells what is in a table that they share.
+        if server.common_descriptors { keeps(&workers.next().expect("a worker")) } else { workers.all(keeps) }
+    });
+    for worker in server.workers() {
+        limit_descriptors(worker, Some(highest_descriptor(worker) + 1));
+    }
+    // More than have left. They stay, but where nobody else would be served.
+    let one_at_a_time = variant.serves_one_at_a_time();
+    let fields: &[(&str, &str)] = if one_at_a_time { &[("Connection", "close")] } else { &[] };
+    let mut clients: Vec<Client> = (0..120).map(|_| server.connect()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.ask("GET", &format!("/{}.bin", 5 * number), fields);
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.reply().status, 200, "number {number}");
+    }
+    assert!(one_at_a_time || server.count("errors/accept_exhausted") > 0);
+}
+
+/// Sets the limit on a process's descriptors, and gives the one before.
+fn limit_descriptors(pid: u32, current: Option<u64>) -> Option<u64> {
+    let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
+    let pid = Pid::from_raw(pid.cast_signed());
+    prlimit(pid, Resource::Nofile, Rlimit { current, maximum }).expect("a limit can be set").current
 }
 
 fn large_replies_do_not_starve_others(variant: &Variant) {

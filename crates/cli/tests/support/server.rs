@@ -395,6 +395,13 @@ pub fn first_free_descriptor(pid: u32) -> u64 {
     (0..u64::MAX).find(is_free).expect("there are not so many")
 }
 
+/// The highest number that a descriptor of a process has.
+pub fn highest_descriptor(pid: u32) -> u64 {
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).expect("a process");
+    let numbers = open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.max().expect("it has some open")
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         if thread::panicking() {

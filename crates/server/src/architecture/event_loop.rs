@@ -25,6 +25,7 @@ use sys::tcp_info::AcceptQueue;
 
 use super::events::{EventMechanism, Registration};
 use crate::accept::{self, AcceptPolicy, Cost, Gate, Queue};
+use crate::allotment::Allotment;
 use crate::config::{Sends, Settings, Wake};
 use crate::control::{Control, LetGo, Phase};
 use crate::conversation::{Conversation, Turn};
@@ -35,7 +36,6 @@ use crate::listeners::{Listener, Share};
 use crate::sends::BlockingSends;
 use crate::service::Service;
 use crate::slab::Slab;
-use crate::supervisor;
 use crate::timers::Timers;
 
 /// One event loop and everything it serves.
@@ -151,7 +151,7 @@ impl EventLoop {
             helpers: None,
             timers: Timers::new(now),
             ports: Vec::new(),
-            gate: Gate::new(supervisor::max_connections(settings)),
+            gate: Gate::new(Allotment::of(settings).connections),
             accept_policy: AcceptPolicy::new(settings.event.accept_limit),
             wake: settings.event.wake,
             accepted_since_added: 0,
@@ -451,6 +451,10 @@ impl EventLoop {
             }
             self.service.let_go_of_listener(&port.listener);
         }
+        if self.service.common.is_some() {
+            // Those who accept now have the same descriptors, and files of their own.
+            while self.service.content.close_half() {}
+        }
         self.tell_let_go();
         self.say_close_from_now_on();
     }
@@ -584,8 +588,11 @@ impl EventLoop {
             io::ErrorKind::WouldBlock | io::ErrorKind::InvalidInput => self.ports[at].pending = false,
             _ if socket::is_exhaustion(error) => {
                 self.service.counters.error(Failure::AcceptExhausted);
-                self.gate.back_off(self.service.clock.tick);
-                self.complain(&format!("accepting pauses: {error}"));
+                // Files that are kept open without need make room for clients.
+                if !self.service.content.close_half() {
+                    self.gate.back_off(self.service.clock.tick);
+                    self.complain(&format!("accepting pauses: {error}"));
+                }
             }
             // The client is gone already, or the network says so (accept(2), "Error handling").
             _ => self.service.counters.error(Failure::Accept),

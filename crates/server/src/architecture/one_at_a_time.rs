@@ -183,22 +183,29 @@ impl Attendant {
         if self.control.phase() == Phase::Stop || self.gate.room(0, self.service.clock.tick) == 0 {
             return None;
         }
-        for at in 0..self.ports.len() {
+        let mut at = 0;
+        while at < self.ports.len() {
             match self.service.accept(&self.ports[at].listener) {
                 Ok(accepted) => {
                     self.ports[at..].rotate_left(1);
                     self.service.counters.accept_phase(1);
                     return Some(accepted);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => at += 1,
                 Err(error) if socket::is_exhaustion(&error) => {
                     self.service.counters.error(Failure::AcceptExhausted);
-                    self.gate.back_off(self.service.clock.tick);
-                    self.complain(&format!("accepting pauses: {error}"));
-                    return None;
+                    // Files that are kept open without need make room for clients.
+                    if !self.service.content.close_half() {
+                        self.gate.back_off(self.service.clock.tick);
+                        self.complain(&format!("accepting pauses: {error}"));
+                        return None;
+                    }
                 }
                 // The client is gone already, or the network says so (accept(2), "Error handling").
-                Err(_) => self.service.counters.error(Failure::Accept),
+                Err(_) => {
+                    self.service.counters.error(Failure::Accept);
+                    at += 1;
+                }
             }
         }
         self.service.counters.accept_phase(0);

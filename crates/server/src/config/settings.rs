@@ -533,6 +533,14 @@ impl FileSettings {
             headers: Vec::new(),
         }
     }
+
+    /// What each of several tables gets that divide these settings between them.
+    #[must_use]
+    pub fn share_of_one(&self, tables: usize) -> Self {
+        let tables = u32::try_from(tables).unwrap_or(u32::MAX).max(1);
+        let max_open = NonZeroU32::new(self.max_open.get() / tables).unwrap_or(NonZeroU32::MIN);
+        Self { max_open, memory: self.memory / u64::from(tables), ..self.clone() }
+    }
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ pub struct Look<'a> {
     pub(super) known: Option<Known>,
     /// Whether requests that come while it is under way may be answered by it.
     pub(super) sharable: bool,
-    /// It failed for want of descriptors, and one has been closed.
+    /// It failed for want of descriptors, and some have been closed.
     pub(super) again: bool,
 }
 
@@ -414,7 +414,7 @@ impl Content {
             Seen::File(entry) => self.enter(path, coding, *entry).map(Found::Entry),
             Seen::NoSlash => Ok(Found::NoSlash),
             Seen::Listing(page) => Ok(Found::Listing(page.into())),
-            Seen::Exhausted if !look.again && self.table.evict_descriptor().is_ok() => {
+            Seen::Exhausted if !look.again && self.table.close_half() > 0 => {
                 look.again = true;
                 return None;
             }

@@ -148,13 +148,14 @@ enum Obstacle {
 }
 
 impl Content {
-    /// Opens the document root. `max_ranges` is the most ranges answered in one reply.
+    /// Opens the document root. `open_files` is how many files are kept open at most, and `max_ranges` the most ranges answered
+    /// in one reply.
     ///
     /// # Errors
     ///
     /// The directory can't be opened.
-    pub fn new(settings: &FileSettings, max_ranges: u16) -> Result<Self, ContentError> {
-        Self::with(Tables::Own(Table::new(bounds(settings))), settings, max_ranges)
+    pub fn new(settings: &FileSettings, open_files: u32, max_ranges: u16) -> Result<Self, ContentError> {
+        Self::with(Tables::Own(Table::new(bounds(settings, open_files))), settings, max_ranges)
     }
 
     /// The same, with a table that several workers share, of whom this is the one at `place`.
@@ -280,6 +281,12 @@ impl Content {
     /// A file that was removed or replaced under its name is intact, as its bytes are still there.
     pub fn intact(&self, pin: &Pin) -> bool {
         self.is_intact(pin.0)
+    }
+
+    /// Closes half of the files that are kept open, as far as no reply uses them: descriptors ran out. Says whether there was one.
+    #[cold]
+    pub fn close_half(&mut self) -> bool {
+        self.table.close_half() > 0
     }
 
     /// Takes a pin back when its reply is over.
@@ -546,8 +553,8 @@ fn escaped_path(path: &[u8]) -> String {
     percent_encode(path, ESCAPED_PATH).to_string()
 }
 
-fn bounds(settings: &FileSettings) -> Bounds {
-    Bounds { entries: settings.max_open.get(), body_bytes: settings.memory }
+fn bounds(settings: &FileSettings, open_files: u32) -> Bounds {
+    Bounds { entries: settings.max_open.get(), open_files, body_bytes: settings.memory }
 }
 
 fn looker(settings: &FileSettings) -> Result<Looker, ContentError> {

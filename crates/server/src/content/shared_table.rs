@@ -119,13 +119,19 @@ const HEAD_ROOM: usize = 2 << 10;
 const TIDYING: Duration = Duration::from_millis(20);
 
 impl SharedFiles {
-    /// A table for so many workers. `keeper` is its name in the ledger.
+    /// A table for so many workers, which keeps so many files open at most. `keeper` is its name in the ledger.
     ///
     /// # Errors
     ///
     /// There is not so much memory.
-    pub fn new(settings: &FileSettings, workers: usize, ledger: Ledger, keeper: u32) -> io::Result<Self> {
-        let bounds = super::bounds(settings);
+    pub fn new(
+        settings: &FileSettings,
+        open_files: u32,
+        workers: usize,
+        ledger: Ledger,
+        keeper: u32,
+    ) -> io::Result<Self> {
+        let bounds = super::bounds(settings, open_files);
         let entries = bounds.entries as usize;
         let bytes = usize::try_from(bounds.body_bytes).ok().and_then(|bodies| {
             // A body takes whole blocks.
@@ -154,8 +160,8 @@ impl SharedFiles {
     }
 
     /// Whether it could serve a generation with these settings, when nobody uses it any more.
-    pub fn fits(&self, settings: &FileSettings, workers: usize) -> bool {
-        self.workers == workers && self.bounds == super::bounds(settings)
+    pub fn fits(&self, settings: &FileSettings, open_files: u32, workers: usize) -> bool {
+        self.workers == workers && self.bounds == super::bounds(settings, open_files)
     }
 
     /// The same memory as an empty table. Only when nobody uses it any more, and its files have been closed.
@@ -368,7 +374,7 @@ impl SharedFiles {
     fn count(&self, slot: &Slot, more: bool) {
         let numbers = [
             1,
-            u64::from(slot.descriptor.load(Ordering::Relaxed) != 0),
+            u64::from(slot.is_open()),
             slot.memory_len.load(Ordering::Relaxed).into(),
             slot.body_bytes(),
             blocks_of(slot.bytes()) as u64,
@@ -418,6 +424,11 @@ impl Sums {
 }
 
 impl Slot {
+    /// Whether it has a descriptor.
+    fn is_open(&self) -> bool {
+        self.descriptor.load(Ordering::Relaxed) != 0
+    }
+
     /// Of path and memory.
     fn bytes(&self) -> usize {
         (self.path_len.load(Ordering::Relaxed) + self.memory_len.load(Ordering::Relaxed)) as usize
@@ -532,8 +543,11 @@ impl SharedTable {
         let descriptor = file.map(keep).transpose()?;
         let files = self.files.clone();
         let writing = files.write();
-        let inserted =
-            self.make_slot(&writing, hash, path, coding, &memory, facts.body_in_memory()).inspect(|&place| {
+        self.give_up(&writing, hash, path, coding);
+        let inserted = self
+            .make_room_for_file(&writing, descriptor.is_some())
+            .and_then(|()| self.make_slot(&writing, hash, path, coding, &memory, facts.body_in_memory()))
+            .inspect(|&place| {
                 let slot = &files.slots[place as usize];
                 slot.trusted_until_ms.store(facts.trusted_until_ms, Ordering::Relaxed);
                 slot.descriptor.store(descriptor.map_or(0, |number| number + 1), Ordering::Release);
@@ -555,9 +569,10 @@ impl SharedTable {
         self.make_room_for_body(&writing, body_bytes)
     }
 
-    pub(super) fn evict_descriptor(&mut self) -> Result<(), Full> {
+    pub(super) fn close_half(&mut self) -> u64 {
         let writing = self.files.write();
-        self.evict(&writing, |slot| slot.descriptor.load(Ordering::Relaxed) != 0)
+        let half = self.files.sums.descriptors.load(Ordering::Relaxed).div_ceil(2);
+        (0..half).take_while(|_| self.evict(&writing, Slot::is_open).is_ok()).count() as u64
     }
 
     pub(super) fn forget(&mut self, place: Place) {
@@ -612,6 +627,25 @@ impl SharedTable {
         self.files.hasher.hash_one(n)
     }
 
+    /// Removes what has a name, which was found to be out of date, unless somebody uses it: then it stays until there is
+    /// something else under that name.
+    fn give_up(&mut self, writing: &Writing, hash: u64, path: &[u8], coding: u32) {
+        let Some(old) = self.files.search(hash, path, coding) else { return };
+        self.let_go_of(old);
+        if !self.files.is_pinned(old) {
+            self.files.detach(old, writing);
+            self.files.free_if_last(old, writing);
+        }
+    }
+
+    fn make_room_for_file(&mut self, writing: &Writing, is_open: bool) -> Result<(), Full> {
+        let bound = u64::from(self.files.bounds.open_files);
+        while is_open && self.files.sums.descriptors.load(Ordering::Relaxed) >= bound {
+            self.evict(writing, Slot::is_open)?;
+        }
+        Ok(())
+    }
+
     /// A slot for an entry, with its bytes in place, and not in use yet. What had the name loses it.
     fn make_slot(
         &mut self,
@@ -622,15 +656,6 @@ impl SharedTable {
         memory: &[u8],
         body_bytes: u64,
     ) -> Result<Place, Full> {
-        let old = self.files.search(hash, path, coding);
-        if let Some(old) = old {
-            // It has been found to be out of date.
-            self.let_go_of(old);
-            if !self.files.is_pinned(old) {
-                self.files.detach(old, writing);
-                self.files.free_if_last(old, writing);
-            }
-        }
         if body_bytes > 0 && !self.make_room_for_body(writing, body_bytes) {
             return Err(Full);
         }

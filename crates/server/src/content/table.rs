@@ -61,8 +61,10 @@ pub struct TableSize {
 /// How much the table may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
-    /// Entries, and so descriptors.
+    /// Entries.
     pub(super) entries: u32,
+    /// Open files, and so descriptors.
+    pub(super) open_files: u32,
     /// Bytes of small bodies.
     pub(super) body_bytes: u64,
 }
@@ -171,6 +173,9 @@ impl Table {
         while self.size.entries >= u64::from(self.bounds.entries) {
             self.evict(|_| true)?;
         }
+        while entry.file.is_some() && self.size.descriptors >= u64::from(self.bounds.open_files) {
+            self.evict(|entry| entry.file.is_some())?;
+        }
         if let Some(pinned) = self.find(path, coding) {
             self.forget(pinned);
         }
@@ -214,9 +219,10 @@ impl Table {
         true
     }
 
-    /// Closes a descriptor that no reply uses.
-    pub(super) fn evict_descriptor(&mut self) -> Result<(), Full> {
-        self.evict(|entry| entry.file.is_some())
+    /// Closes half of the open files, as far as no reply uses them; says how many.
+    pub(super) fn close_half(&mut self) -> u64 {
+        let half = self.size.descriptors.div_ceil(2);
+        (0..half).take_while(|_| self.evict(|entry| entry.file.is_some()).is_ok()).count() as u64
     }
 
     /// Removes an entry's name. The entry goes with the last of its pins.
@@ -335,7 +341,7 @@ mod tests {
     use super::super::entry::Marks;
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { entries: 4, body_bytes: 100 };
+    const BOUNDS: Bounds = Bounds { entries: 4, open_files: 2, body_bytes: 100 };
 
     fn entry(body: &[u8], file: Option<OwnedFd>) -> Entry {
         let file = file.map(Into::into);
@@ -406,7 +412,7 @@ mod tests {
             })
             .collect();
         assert_eq!(table.insert(b"/more", None, small(b"x")), Err(Full));
-        assert_eq!(table.evict_descriptor(), Err(Full));
+        assert_eq!(table.close_half(), 0);
         assert!(!table.make_room(97) && table.make_room(96) && !table.make_room(101));
         for pin in pins {
             table.unpin(pin);
@@ -415,16 +421,41 @@ mod tests {
         assert!(table.insert(b"/more", None, small(b"x")).is_ok());
     }
 
+    fn large() -> Entry {
+        entry(b"", Some(File::open("/dev/null").unwrap().into()))
+    }
+
     #[test]
-    fn the_descriptor_to_close_is_one_that_is_open() {
+    fn the_descriptors_to_close_are_half_of_those_that_are_open() {
+        let mut table = Table::new(Bounds { entries: 9, open_files: 5, body_bytes: 0 });
+        for (name, file) in
+            [(b'1', true), (b'2', false), (b'3', true), (b'4', true), (b'5', true), (b'6', true)]
+        {
+            table.insert(&[name], None, if file { large() } else { small(b"") }).unwrap();
+        }
+        assert_eq!((table.close_half(), table.size().descriptors), (3, 2));
+        let left: Vec<_> = (b'1'..=b'6').filter(|&name| table.find(&[name], None).is_some()).collect();
+        assert_eq!(left, b"256", "those that came last, and what is not open");
+        assert_eq!((table.close_half(), table.close_half(), table.close_half()), (1, 1, 0));
+        assert_eq!(table.size().entries, 1);
+    }
+
+    #[test]
+    fn an_open_file_takes_the_place_of_another_before_it_takes_anything_elses() {
         let mut table = Table::new(BOUNDS);
-        table.insert(b"/1", None, small(b"x")).unwrap();
-        let file = File::open("/dev/null").unwrap();
-        table.insert(b"/2", None, entry(b"", Some(file.into()))).unwrap();
-        assert_eq!(table.size().descriptors, 1);
-        table.evict_descriptor().unwrap();
-        assert!(table.find(b"/1", None).is_some() && table.find(b"/2", None).is_none());
-        assert_eq!(table.size().descriptors, 0);
+        table.insert(b"/small", None, small(b"x")).unwrap();
+        let first = table.insert(b"/1", None, large()).unwrap();
+        let pin = table.pin(first);
+        table.insert(b"/2", None, large()).unwrap();
+        let third = table.insert(b"/3", None, large()).unwrap();
+        assert_eq!((table.size().entries, table.size().descriptors), (3, 2));
+        assert!(table.find(b"/2", None).is_none());
+        let another = table.pin(third);
+        assert_eq!(table.insert(b"/4", None, large()), Err(Full), "both are in use");
+        assert!(table.insert(b"/more", None, small(b"x")).is_ok());
+        table.unpin(pin);
+        table.unpin(another);
+        assert!(table.insert(b"/4", None, large()).is_ok());
     }
 
     #[derive(Clone, Debug)]
@@ -435,7 +466,7 @@ mod tests {
         Forget(u8),
         ForgetAll,
         MakeRoom(u8),
-        EvictDescriptor,
+        CloseHalf,
     }
 
     fn op() -> impl Strategy<Value = Op> {
@@ -448,7 +479,7 @@ mod tests {
             2 => name().prop_map(Op::Forget),
             1 => Just(Op::ForgetAll),
             2 => (0..120_u8).prop_map(Op::MakeRoom),
-            1 => Just(Op::EvictDescriptor),
+            1 => Just(Op::CloseHalf),
         ]
     }
 
@@ -487,7 +518,9 @@ mod tests {
                             model.insert(name, content);
                         } else {
                             // Only what is pinned can be in the way.
-                            prop_assert!(pins.len() >= BOUNDS.entries as usize);
+                            let open = pins.iter().filter(|(_, _, fd)| fd.is_some()).count();
+                            let is_full = pins.len() >= BOUNDS.entries as usize;
+                            prop_assert!(is_full || with_file && open >= BOUNDS.open_files as usize);
                         }
                     }
                     Op::Pin(name) => {
@@ -518,7 +551,7 @@ mod tests {
                             prop_assert!(table.size().body_bytes + u64::from(len) <= BOUNDS.body_bytes);
                         }
                     }
-                    Op::EvictDescriptor => { let _ = table.evict_descriptor(); }
+                    Op::CloseHalf => { table.close_half(); }
                 }
                 for name in 0..8 {
                     match table.find(&[name], None) {
@@ -536,6 +569,7 @@ mod tests {
                 let size = table.size();
                 prop_assert!(size.entries <= u64::from(BOUNDS.entries));
                 prop_assert!(size.body_bytes <= BOUNDS.body_bytes);
+                prop_assert!(size.descriptors <= u64::from(BOUNDS.open_files));
                 let used = || table.slots.iter().flatten();
                 prop_assert_eq!(size.entries, used().count() as u64);
                 prop_assert_eq!(size.descriptors, used().filter(|s| s.entry.file.is_some()).count() as u64);

@@ -139,11 +139,11 @@ impl Tables {
         }
     }
 
-    /// Closes a descriptor that no reply uses.
-    pub(super) fn evict_descriptor(&mut self) -> Result<(), Full> {
+    /// Closes half of the open files, as far as no reply uses them; says how many.
+    pub(super) fn close_half(&mut self) -> u64 {
         match self {
-            Self::Own(table) => table.evict_descriptor(),
-            Self::Shared(table) => table.evict_descriptor(),
+            Self::Own(table) => table.close_half(),
+            Self::Shared(table) => table.close_half(),
         }
     }
 

@@ -10,12 +10,10 @@ use std::io;
 use sys::descriptors::{self, Claim, Ledger, Suspects};
 use sys::process;
 
-use crate::common::Common;
+use crate::allotment::Allotment;
+use crate::common::{Common, MOST_DESCRIPTORS};
 use crate::config::Settings;
 use crate::content::SharedFiles;
-
-/// More descriptors than that are of no use, and the table of so many takes 8 MiB of the kernel's memory.
-const MOST_DESCRIPTORS: u64 = 1 << 20;
 
 /// The supervisor's end of a common table.
 #[derive(Debug)]
@@ -58,10 +56,11 @@ impl CommonTable {
     pub(super) fn files(&mut self, settings: &Settings) -> io::Result<SharedFiles> {
         self.last_keeper += 1;
         let (of, workers, keeper) = (&settings.files, settings.workers, self.last_keeper);
-        let fits = self.spare.iter().position(|files| files.fits(of, workers));
+        let open = Allotment::of(settings).open_files;
+        let fits = self.spare.iter().position(|files| files.fits(of, open, workers));
         let files = match fits {
             Some(at) => self.spare.swap_remove(at).anew(keeper),
-            None => SharedFiles::new(of, workers, self.ledger, keeper)?,
+            None => SharedFiles::new(of, open, workers, self.ledger, keeper)?,
         };
         self.in_use.push(files.clone());
         Ok(files)

@@ -31,7 +31,8 @@ use self::status_process::StatusProcess;
 use self::upgrade::{Estate, Program};
 use self::workers::{LONGEST_PAUSE, Workers};
 use crate::access_log::Writer;
-use crate::config::{Architecture, ConfigError, ListenAddress, Settings, Source};
+use crate::allotment::Allotment;
+use crate::config::{ConfigError, ListenAddress, Settings, Source};
 use crate::content::{Content, ContentError};
 use crate::control::Phase;
 use crate::error_log;
@@ -82,12 +83,6 @@ pub enum RunError {
     )]
     LeftBehind(Vec<u32>),
 }
-
-/// Descriptors set aside for what is neither a connection nor a cached file.
-const RESERVED_DESCRIPTORS: u64 = 64;
-
-/// What a worker has open beside connections and files.
-const DESCRIPTORS_OF_A_WORKER: u64 = 8;
 
 /// How long stopping at once may take, how long after its drain timeout a worker may linger, and how long it may take to die.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -186,27 +181,9 @@ fn given_up(before: &[Listeners], now: &[Listeners]) -> Listeners {
     before.iter().flatten().filter(|old| !goes_on(old)).cloned().collect()
 }
 
-/// Connections that one worker may have open at once: its part of the setting, and in any case what the descriptor limit has
-/// room for.
-pub fn max_connections(settings: &Settings) -> u32 {
-    let files = u64::from(settings.files.max_open.get());
-    let limit = process::descriptor_limit();
-    // Half is left to connections even where the table of open files could take it all.
-    let room = limit.saturating_sub(RESERVED_DESCRIPTORS + files.min(limit / 2));
-    let processes = (settings.copies * settings.workers) as u64;
-    let room = match settings.architecture {
-        // The limit is of the one table that all workers share.
-        Architecture::SharedSymped => room.saturating_sub(processes * DESCRIPTORS_OF_A_WORKER) / processes,
-        _ => room,
-    };
-    let room = room.max(1);
-    let asked = settings.connections.max.map_or(u64::MAX, |max| (max.get() as u64).div_ceil(processes));
-    asked.min(room).min(u64::from(u32::MAX)) as u32
-}
-
 /// What would keep every worker from starting keeps the server from starting.
 fn try_out(settings: &Settings) -> Result<(), RunError> {
-    Content::new(&settings.files, settings.limits.ranges)?;
+    Content::new(&settings.files, Allotment::of(settings).open_files, settings.limits.ranges)?;
     if let Some(log) = &settings.access_log {
         Writer::check(&log.target)?;
     }

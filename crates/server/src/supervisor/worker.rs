@@ -1,6 +1,5 @@
 //! The life of a worker process, from the fork to its exit code.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,9 +7,11 @@ use sys::process;
 
 use super::{RunError, failed};
 use crate::access_log::Writer;
+use crate::allotment::Allotment;
 use crate::architecture;
 use crate::common::Common;
 use crate::config::Settings;
+use crate::content::Content;
 use crate::control::Control;
 use crate::counters::Counters;
 use crate::listeners::Share;
@@ -58,11 +59,10 @@ fn serve(
         // The supervisor closes it at the end of this process, be it killed or not.
         common.own(writer.keep_open());
     }
-    let share = share_of_a_thread(settings, counters.len());
     let service = |&counters: &&'static Counters| {
         let log = log.zip(writer.as_ref());
         let log = log.map(|(log, writer)| writer.worker(log.format, log.when_full, counters));
-        Service::new(&share, counters, log, common.cloned())
+        Ok::<_, RunError>(Service::new(content(settings, common)?, settings, counters, log, common.cloned()))
     };
     let services = counters.iter().map(service).collect::<Result<Vec<_>, _>>()?;
     note_start_memory(counters);
@@ -85,11 +85,12 @@ fn note_start_memory(counters: &[&'static Counters]) {
     }
 }
 
-/// The settings by which one of several threads serves: a part of the files that its process may keep at hand.
-fn share_of_a_thread(settings: &Settings, threads: usize) -> Settings {
-    let mut share = settings.clone();
-    let threads = u32::try_from(threads).unwrap_or(u32::MAX).max(1);
-    share.files.max_open = NonZeroU32::new(share.files.max_open.get() / threads).unwrap_or(NonZeroU32::MIN);
-    share.files.memory /= u64::from(threads);
-    share
+/// What one of the process's threads serves: it keeps its part of the files at hand that the process may.
+fn content(settings: &Settings, common: Option<&Common>) -> Result<Content, RunError> {
+    let files = settings.files.share_of_one(settings.threads());
+    let ranges = settings.limits.ranges;
+    Ok(match common {
+        None => Content::new(&files, Allotment::of(settings).open_files, ranges)?,
+        Some(common) => Content::sharing(&common.files, common.place, &files, ranges)?,
+    })
 }

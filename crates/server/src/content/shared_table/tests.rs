@@ -10,13 +10,14 @@ use proptest::prelude::*;
 use super::*;
 
 const ENTRIES: u32 = 4;
+const OPEN_FILES: u32 = 2;
 const BODIES: u64 = 100;
 
 fn files(workers: usize) -> SharedFiles {
     let mut settings = FileSettings::new("/".into());
     settings.max_open = NonZeroU32::new(ENTRIES).unwrap();
     settings.memory = BODIES;
-    SharedFiles::new(&settings, workers, Ledger::new(4_096).unwrap(), 1).unwrap()
+    SharedFiles::new(&settings, OPEN_FILES, workers, Ledger::new(4_096).unwrap(), 1).unwrap()
 }
 
 fn table(files: &SharedFiles, worker: usize) -> SharedTable {
@@ -128,7 +129,7 @@ fn a_pinned_file_keeps_its_descriptor_whatever_the_others_do() {
         other
             .insert(if round.is_multiple_of(2) { b"/a" } else { b"/b" }, None, entry(b"", Some(file)))
             .unwrap();
-        let _ = other.evict_descriptor();
+        other.close_half();
         other.let_go();
     }
     let after = one.file(place).map(|file| (file.as_raw_fd(), sys::file::stat(file).unwrap().inode));
@@ -241,7 +242,7 @@ enum Op {
     Unpin(usize),
     Forget(u8),
     MakeRoom(u8),
-    EvictDescriptor,
+    CloseHalf,
     EndRequest,
 }
 
@@ -254,7 +255,7 @@ fn op() -> impl Strategy<Value = (usize, Op)> {
         5 => any::<usize>().prop_map(Op::Unpin),
         2 => name().prop_map(Op::Forget),
         2 => (0..120_u8).prop_map(Op::MakeRoom),
-        1 => Just(Op::EvictDescriptor),
+        1 => Just(Op::CloseHalf),
         6 => Just(Op::EndRequest),
     ];
     (0..2_usize, op)
@@ -305,7 +306,7 @@ proptest! {
                         prop_assert!(table.size().body_bytes + u64::from(len) <= BODIES);
                     }
                 }
-                Op::EvictDescriptor => { let _ = table.evict_descriptor(); }
+                Op::CloseHalf => { table.close_half(); }
                 Op::EndRequest => table.let_go(),
             }
             for name in 0..8 {
@@ -320,6 +321,7 @@ proptest! {
                 prop_assert_eq!(tables[*worker].file(pin.0).map(|file| file.as_raw_fd()), *number);
             }
             prop_assert!(files.sums.body_bytes.load(Ordering::Relaxed) <= BODIES);
+            prop_assert!(files.sums.descriptors.load(Ordering::Relaxed) <= OPEN_FILES.into());
             check(&files);
         }
         for (worker, pin, ..) in pins {

@@ -51,6 +51,9 @@ use crate::config::HeaderRule;
 /// Long before now, so that files dated so have settled; with a fraction of a second.
 const LONG_AGO: Duration = Duration::from_nanos(1_500_000_000_123_456_789);
 
+/// More than any test has.
+const OPEN_FILES: u32 = 100;
+
 /// A document root, and the service for it.
 struct Site {
     keep: TempDir,
@@ -100,10 +103,10 @@ impl Reply {
 /// The service as the test at hand has it.
 fn content(settings: &FileSettings) -> Content {
     if !std::thread::current().name().is_some_and(|name| name.contains("::sharing::")) {
-        return Content::new(settings, 8).unwrap();
+        return Content::new(settings, OPEN_FILES, 8).unwrap();
     }
     let ledger = sys::descriptors::Ledger::new(4_096).unwrap();
-    let files = SharedFiles::new(settings, 2, ledger, 1).unwrap();
+    let files = SharedFiles::new(settings, OPEN_FILES, 2, ledger, 1).unwrap();
     Content::sharing(&files, 1, settings, 8).unwrap()
 }
 

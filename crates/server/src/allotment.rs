@@ -1,0 +1,190 @@
+//! How the descriptors that there may be (`RLIMIT_NOFILE`, getrlimit(2)) are shared out between connections and files that are
+//! kept open.
+//!
+//! Some are set aside for everything else. Of the rest each side has half, and what the other does not ask for: files that were
+//! asked for once never take what clients need, and there is an open file for each client that could want one of its own.
+
+use std::io;
+
+use sys::process;
+
+use crate::common;
+use crate::config::{Architecture, FileSettings, Settings};
+
+/// What a worker and its table of open files may have open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allotment {
+    /// Connections of one worker, at least 1. They are one at a time where each has a worker.
+    pub connections: u32,
+    /// Files that one table of open files keeps open, at least 1.
+    pub open_files: u32,
+}
+
+/// Who uses one descriptor table.
+struct Users {
+    workers: u64,
+    /// Tables of open files.
+    tables: u64,
+    /// Descriptors beside connections and files.
+    other: u64,
+}
+
+/// Descriptors set aside for what is no worker's: listeners, logs, the status, and files while they are looked at.
+const RESERVED: u64 = 64;
+
+/// What a worker of several in one descriptor table has open beside connections and files.
+const OF_A_WORKER: u64 = 8;
+
+/// What an AMPED helper has open while it looks at a file.
+const OF_A_HELPER: u64 = 2;
+
+impl Allotment {
+    /// By the limit of this process.
+    pub fn of(settings: &Settings) -> Self {
+        Self::within(process::descriptor_limit(), settings)
+    }
+
+    /// What comes of the limit that serving would have from here, for people.
+    ///
+    /// # Errors
+    ///
+    /// The limit can't be raised as far as serving would.
+    pub fn explain(settings: &Settings) -> io::Result<String> {
+        let is_common = settings.architecture == Architecture::SharedSymped;
+        let most = if is_common { common::MOST_DESCRIPTORS } else { u64::MAX };
+        let limit = process::raise_descriptor_limit()?.min(most);
+        let Self { connections, open_files } = Self::within(limit, settings);
+        let whose = if is_common { "for all workers together" } else { "for each process" };
+        let who = if settings.architecture == Architecture::Threads { "thread" } else { "worker" };
+        let more =
+            if u64::from(connections) < settings.connections.max.map_or(0, |_| connections_asked(settings)) {
+                " (max_connections asks for more)"
+            } else {
+                ""
+            };
+        Ok(format!(
+            "{limit} descriptors {whose}: room for {connections} connections of each {who}{more}, and for {open_files} files that \
+             are kept open in each table"
+        ))
+    }
+
+    fn within(limit: u64, settings: &Settings) -> Self {
+        let Users { workers, tables, other } = Users::of(settings);
+        let room = limit.saturating_sub(RESERVED + other);
+        let asked_by_clients = connections_asked(settings).saturating_mul(workers);
+        // Threads have tables of their own.
+        let FileSettings { max_open, .. } = settings.files.share_of_one(settings.threads());
+        let asked_by_files = u64::from(max_open.get()).saturating_mul(tables);
+        let files = asked_by_files.min((room / 2).max(room.saturating_sub(asked_by_clients)));
+        let clients = asked_by_clients.min(room - files.min(room));
+        let each = |sum: u64, of: u64| (sum / of).clamp(1, u32::MAX.into()) as u32;
+        Self { connections: each(clients, workers), open_files: each(files, tables) }
+    }
+}
+
+impl Users {
+    fn of(settings: &Settings) -> Self {
+        let Settings { architecture, copies, amped, .. } = settings;
+        let processes = (copies * settings.processes()) as u64;
+        let threads = settings.threads() as u64;
+        match architecture {
+            Architecture::SharedSymped => {
+                Self { workers: processes, tables: *copies as u64, other: processes * OF_A_WORKER }
+            }
+            Architecture::Threads => Self { workers: threads, tables: threads, other: threads * OF_A_WORKER },
+            Architecture::Amped => {
+                Self { workers: 1, tables: 1, other: u64::from(amped.helpers.get()) * OF_A_HELPER }
+            }
+            Architecture::Sped | Architecture::Symped | Architecture::NCopy | Architecture::Processes => {
+                Self { workers: 1, tables: 1, other: 0 }
+            }
+        }
+    }
+}
+
+/// Connections that a worker would like to have.
+fn connections_asked(settings: &Settings) -> u64 {
+    if !settings.architecture.is_event_driven() {
+        return 1;
+    }
+    let workers = (settings.copies * settings.workers) as u64;
+    settings.connections.max.map_or(u64::from(u32::MAX), |max| (max.get() as u64).div_ceil(workers))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::{NonZeroU32, NonZeroUsize};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn settings(architecture: Architecture, workers: usize, copies: usize) -> Settings {
+        Settings { architecture, workers, copies, ..Settings::new("/".into()) }
+    }
+
+    fn allotted(limit: u64, settings: &Settings) -> (u32, u32) {
+        let Allotment { connections, open_files } = Allotment::within(limit, settings);
+        (connections, open_files)
+    }
+
+    #[test]
+    fn each_side_has_half_and_what_the_other_does_not_ask_for() {
+        let mut of = settings(Architecture::Symped, 2, 1);
+        assert_eq!(allotted(1024, &of), (480, 480));
+        assert_eq!(allotted(100_064, &of), (95_904, 4_096));
+        of.connections.max = NonZeroUsize::new(200);
+        assert_eq!(allotted(1024, &of), (100, 860), "of each worker's half of the connections");
+        of.connections.max = NonZeroUsize::new(100_000);
+        assert_eq!(allotted(1024, &of), (480, 480));
+        of.files.max_open = NonZeroU32::new(60).unwrap();
+        assert_eq!(allotted(1024, &of), (900, 60));
+    }
+
+    #[test]
+    fn what_has_one_descriptor_table_shares_the_limit() {
+        let shared = settings(Architecture::SharedSymped, 4, 2);
+        assert_eq!(allotted(4224, &shared), (2048 / 8, 2048 / 2));
+        let threads = settings(Architecture::Threads, 64, 1);
+        assert_eq!(allotted(1024, &threads), (1, (1024 - 64 - 512 - 64) / 64));
+        assert_eq!(allotted(1 << 20, &threads), (1, 4096 / 64));
+        assert_eq!(allotted(1024, &settings(Architecture::Processes, 64, 1)), (1, 959));
+        assert_eq!(allotted(1024, &settings(Architecture::Amped, 64, 1)), (476, 476));
+    }
+
+    const ARCHITECTURES: [Architecture; 7] = [
+        Architecture::Sped,
+        Architecture::Symped,
+        Architecture::SharedSymped,
+        Architecture::NCopy,
+        Architecture::Amped,
+        Architecture::Processes,
+        Architecture::Threads,
+    ];
+
+    proptest! {
+        #[test]
+        fn no_more_is_allotted_than_there_is(
+            architecture in prop::sample::select(&ARCHITECTURES[..]),
+            limit in prop_oneof![0..200_u64, 200..5_000_u64, Just(u64::MAX)],
+            (workers, copies) in (1..20_usize, 1..4_usize),
+            (max, max_open) in (prop::option::of(1..2_000_usize), 1..5_000_u32),
+        ) {
+            let mut settings = settings(architecture, workers, copies);
+            settings.connections.max = max.and_then(NonZeroUsize::new);
+            settings.files.max_open = NonZeroU32::new(max_open).unwrap();
+            let Allotment { connections, open_files } = Allotment::within(limit, &settings);
+            prop_assert!(connections >= 1 && open_files >= 1 && open_files <= max_open);
+            let users = Users::of(&settings);
+            let sum = RESERVED + users.other
+                + u64::from(connections) * users.workers + u64::from(open_files) * users.tables;
+            // Everybody gets one, be there ever so few.
+            let least = RESERVED + users.other + 2 * (users.workers + users.tables);
+            prop_assert!(sum <= limit.max(least), "{sum}");
+            // What is left over is less than it takes for one more each.
+            let served = u64::from(connections) >= connections_asked(&settings);
+            let kept = open_files == settings.files.share_of_one(settings.threads()).max_open.get();
+            prop_assert!(served && kept || sum + users.workers + users.tables > limit);
+        }
+    }
+}

@@ -16,7 +16,7 @@ use std::time::Duration;
 use server::access_log::{AccessLog, Format, Target, WhenBehind, Writer};
 use server::architecture::sped;
 use server::config::{Events, ListenAddress, Settings};
-use server::content::Content;
+use server::content::{Content, Looker};
 use server::control::{Control, Phase};
 use server::counters::Counters;
 use server::listeners::{Listener, Share};
@@ -96,7 +96,8 @@ fn count(mechanism: Events, root: &Path, log: Option<&Path>) {
     let server = thread::spawn({
         let (settings, control) = (settings.clone(), Arc::clone(&control));
         move || {
-            let content = Content::new(&settings.files, 10, settings.limits.ranges).unwrap();
+            let looker = Arc::new(Looker::new(&settings.files).unwrap());
+            let content = Content::new(looker, &settings.files, 10, settings.limits.ranges);
             let service = Service::new(content, &settings, counters, access_log, None);
             let share = Share { serving: vec![Arc::new(listener)], retiring: Vec::new() };
             sped::run(service, share, &settings, control).unwrap();

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use http1::{Connection, Ended, Limits, Segment, Stamp, Step, Tick};
 use libtest_mimic::{Arguments, Trial};
 use server::common::Common;
 use server::config::{FileSettings, Settings};
-use server::content::{Content, Looked, Patience, SharedFiles};
+use server::content::{Content, Looked, Looker, Patience, SharedFiles};
 use sys::descriptors::{Claim, Ledger};
 use sys::process;
 use sys::shared::Shared;
@@ -126,7 +127,7 @@ fn workers_are_killed_at_any_moment() {
 
     let kept = files.descriptors().len();
     assert_eq!(open_descriptors(), before + kept, "{kept} of files");
-    let mut content = Content::sharing(&files, 0, &settings, 8).unwrap();
+    let mut content = Content::sharing(looker(&settings), &files, 0, &settings, 8);
     for file in 0..FILES {
         assert!(ask(&mut content, file) == content_of(file), "{file}");
     }
@@ -137,7 +138,7 @@ fn workers_are_killed_at_any_moment() {
 
 /// A worker: answers until told to stop.
 fn serve(settings: &FileSettings, common: &Common, words: &Words) -> u8 {
-    let mut content = Content::sharing(&common.files, common.place, settings, 8).unwrap();
+    let mut content = Content::sharing(looker(settings), &common.files, common.place, settings, 8);
     common.own(content.root());
     let mut state = common.owner.into();
     while words.stop.load(Ordering::SeqCst) == 0 {
@@ -151,6 +152,10 @@ fn serve(settings: &FileSettings, common: &Common, words: &Words) -> u8 {
     }
     common.leave(content.root());
     0
+}
+
+fn looker(settings: &FileSettings) -> Arc<Looker> {
+    Arc::new(Looker::new(settings).unwrap())
 }
 
 /// The body of a file, as a client gets it.

@@ -56,7 +56,20 @@ impl Directory {
 
     /// The same, with this resolution.
     pub fn open_with(path: &Path, resolution: Resolution) -> io::Result<Self> {
-        Ok(Self { descriptor: fs::openat(CWD, path, PLACE, Mode::empty())?, resolution })
+        Ok(Self { descriptor: open_place(path)?, resolution })
+    }
+
+    /// Opens the directory that a path names now, which need not be this one any more. open(2) with `O_PATH`.
+    pub fn reopen(&self, path: &Path) -> io::Result<OwnedFd> {
+        Ok(open_place(path)?)
+    }
+
+    /// The same under the conditions of [`open_beneath_cached`].
+    pub fn reopen_cached(&self, path: &Path) -> io::Result<OwnedFd> {
+        Ok(match self.resolution {
+            Resolution::Kernel => fs::openat2(CWD, path, PLACE, Mode::empty(), ResolveFlags::CACHED),
+            Resolution::Stepwise => Err(Errno::AGAIN),
+        }?)
     }
 
     /// Who walks along the paths below this root.
@@ -267,6 +280,10 @@ fn open_cached_as(
         (Symlinks::None, Resolution::Kernel) => beneath | ResolveFlags::NO_SYMLINKS,
     };
     fs::openat2(root, path, flags, Mode::empty(), how | ResolveFlags::CACHED)
+}
+
+fn open_place(path: &Path) -> rustix::io::Result<OwnedFd> {
+    fs::openat(CWD, path, PLACE, Mode::empty())
 }
 
 /// Whether a path leads out of the root by what it says.

@@ -19,6 +19,7 @@ mod persistence;
 mod precompressed;
 mod ranges;
 mod request_line;
+mod root;
 mod targets;
 mod timeouts;
 
@@ -38,6 +39,7 @@ fn main() -> std::process::ExitCode {
         ("errors", errors::TESTS),
         ("limits", limits::TESTS),
         ("changing_files", changing_files::TESTS),
+        ("root", root::TESTS),
         ("timeouts", timeouts::TESTS),
         ("overload", overload::TESTS),
         ("listeners", listeners::TESTS),

@@ -13,16 +13,17 @@
 //! is loaded anew when it is asked for again.
 
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use http1::coding::{Coding, CodingSet};
 use http1::date::format_http_date;
-use sys::file::{Directory, FileKind, FileStat, FileTime, Symlinks};
+use sys::file::{FileKind, FileStat, FileTime, Symlinks};
 
 use super::entry::{Entry, Facts, Marks};
 use super::look::{Patience, WouldBlock, would_block};
 use super::path::Path;
+use super::root::Root;
 use super::rules::Rules;
 use super::types::Types;
 use crate::config::FileSettings;
@@ -42,7 +43,7 @@ const DATED_MS: u64 = 1_000;
 /// Opens files below the document root and makes entries of them.
 #[derive(Debug)]
 pub(super) struct Loader {
-    root: Directory,
+    root: Root,
     symlinks: Symlinks,
     types: Types,
     rules: Rules,
@@ -82,21 +83,22 @@ pub(super) struct Load<'a> {
 
 impl Loader {
     pub(super) fn new(settings: &FileSettings) -> io::Result<Self> {
+        let validity_ms = settings.validity.as_millis() as u64;
         Ok(Self {
-            root: Directory::open(&settings.root)?,
+            root: Root::open(settings.root.clone(), validity_ms)?,
             symlinks: settings.symlinks,
             types: Types::new(settings.types.clone(), settings.charset.clone()),
             rules: Rules::new(&settings.headers),
             precompressed: settings.precompressed,
             // What has no room at all need not be read.
             small_file: u64::from(settings.small_file).min(settings.memory),
-            validity_ms: settings.validity.as_millis() as u64,
+            validity_ms,
         })
     }
 
-    /// The document root, as it is kept open.
-    pub(super) fn root(&self) -> BorrowedFd<'_> {
-        self.root.as_fd()
+    /// The document root.
+    pub(super) fn root(&self) -> &Root {
+        &self.root
     }
 
     /// For how long an entry is believed.
@@ -110,7 +112,7 @@ impl Loader {
             Patience::Unlimited => sys::file::open_beneath,
             Patience::None => sys::file::open_beneath_cached,
         };
-        let file = open(&self.root, path.relative(), self.symlinks)?;
+        let file = open(self.root.directory(), path.relative(), self.symlinks)?;
         // The inode of an open file is in memory.
         let stat = sys::file::stat(&file)?;
         Ok(match stat.kind {
@@ -126,7 +128,7 @@ impl Loader {
             Patience::Unlimited => sys::file::stat_beneath,
             Patience::None => sys::file::stat_beneath_cached,
         };
-        stat(&self.root, path.relative(), self.symlinks)
+        stat(self.root.directory(), path.relative(), self.symlinks)
     }
 
     /// The codings in which siblings of a file are kept that are at least as new as the file.

@@ -10,7 +10,7 @@
 
 use std::borrow::Cow;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use http1::Status;
@@ -22,7 +22,7 @@ use super::listing;
 use super::load::{self, Load, Loader, Now, Opened};
 use super::path::Path;
 use super::table::{Pin, Place};
-use super::{Content, Found};
+use super::{Content, ContentError, Found};
 use crate::config::FileSettings;
 
 /// Whether a look may wait for a disk.
@@ -79,6 +79,20 @@ pub enum Seen {
     Refused(Status),
     /// There are no descriptors left.
     Exhausted,
+}
+
+impl Seen {
+    /// The same, but not believed for longer than that.
+    fn trusted_until(mut self, most_ms: u64) -> Self {
+        match &mut self {
+            Self::Same(until_ms) => *until_ms = most_ms.min(*until_ms),
+            Self::File(entry) => {
+                entry.facts.trusted_until_ms = most_ms.min(entry.facts.trusted_until_ms);
+            }
+            Self::NoSlash | Self::Listing(_) | Self::Refused(_) | Self::Exhausted => {}
+        }
+        self
+    }
 }
 
 /// The look would have to wait for a disk.
@@ -163,9 +177,16 @@ impl Known {
 }
 
 impl Looker {
-    pub(super) fn new(settings: &FileSettings) -> io::Result<Self> {
+    /// Opens the document root, for all threads of a process.
+    ///
+    /// # Errors
+    ///
+    /// The directory can't be opened.
+    pub fn new(settings: &FileSettings) -> Result<Self, ContentError> {
+        let loader = Loader::new(settings)
+            .map_err(|source| ContentError::Root { path: settings.root.clone(), source })?;
         Ok(Self {
-            loader: Loader::new(settings)?,
+            loader,
             index: settings.index.clone(),
             listing: settings.listing,
             dotfiles: settings.dotfiles,
@@ -181,7 +202,12 @@ impl Looker {
 
     /// The document root, as it is kept open.
     pub(super) fn root(&self) -> BorrowedFd<'_> {
-        self.loader.root()
+        self.loader.root().as_fd()
+    }
+
+    /// How often the document root has become another directory.
+    pub(super) fn root_changes(&self) -> u32 {
+        self.loader.root().changes()
     }
 
     /// Whether what is looked at is believed for a while.
@@ -207,16 +233,27 @@ impl Looker {
         if patience == Patience::None && self.is_cold.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(WouldBlock);
         }
-        let seen = match look.sibling {
-            None => self.look_for(look, patience, now),
-            Some(original) => self.look_for_sibling(look, original, patience, now),
-        };
+        let seen = self.follow_root(patience, now).and_then(|until_ms| {
+            let seen = match look.sibling {
+                None => self.look_for(look, patience, now),
+                Some(original) => self.look_for_sibling(look, original, patience, now),
+            };
+            seen.map(|seen| seen.trusted_until(until_ms))
+        });
         match seen {
             Ok(seen) => Ok(seen),
             Err(Stop::Refused(status)) => Ok(Seen::Refused(status)),
             Err(Stop::Exhausted) => Ok(Seen::Exhausted),
             Err(Stop::WouldBlock) => Err(WouldBlock),
         }
+    }
+
+    /// Before anything is looked at beneath it: sees to it that the root is what its name says, and says until when.
+    fn follow_root(&self, patience: Patience, now: Now) -> Result<u64, Stop> {
+        self.loader
+            .root()
+            .follow(patience, now.ms)
+            .map_err(|error| if would_block(&error, patience) { Stop::WouldBlock } else { Stop::Exhausted })
     }
 
     fn look_for(&self, look: &Look<'_>, patience: Patience, now: Now) -> Result<Seen, Stop> {

@@ -8,8 +8,8 @@
 //!
 //! - `path` makes one name of all the ways to write a path, and refuses those that name no file.
 //! - `table` holds open files under these names; `entry` is what it holds of each.
-//! - `look` finds what a name stands for, and is all that may have to wait for a disk; `load` opens a file and makes an
-//!   entry, with `types` and `rules` for its header lines.
+//! - `look` finds what a name stands for, and is all that may have to wait for a disk; `root` is the directory that it starts
+//!   from, and `load` opens a file and makes an entry, with `types` and `rules` for its header lines.
 //! - `reply` decides between whole, part and 304, and lays out the plan.
 //! - `listing` and `error_page` make the pages that are no files.
 //!
@@ -27,6 +27,7 @@ mod load;
 mod look;
 mod path;
 mod reply;
+mod root;
 mod rules;
 mod shared_table;
 mod table;
@@ -93,6 +94,8 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 pub struct Content {
     table: Tables,
     looker: Arc<Looker>,
+    /// How often the root had become another directory when the table was last cleared of what was below the one before.
+    root_changes: u32,
     dotfiles: bool,
     max_ranges: usize,
     error_pages: ErrorPages,
@@ -148,40 +151,34 @@ enum Obstacle {
 }
 
 impl Content {
-    /// Opens the document root. `open_files` is how many files are kept open at most, and `max_ranges` the most ranges answered
-    /// in one reply.
-    ///
-    /// # Errors
-    ///
-    /// The directory can't be opened.
-    pub fn new(settings: &FileSettings, open_files: u32, max_ranges: u16) -> Result<Self, ContentError> {
-        Self::with(Tables::Own(Table::new(bounds(settings, open_files))), settings, max_ranges)
+    /// What is below the root that `looker` has open. `open_files` is how many files are kept open at most, and `max_ranges` the
+    /// most ranges answered in one reply.
+    pub fn new(looker: Arc<Looker>, settings: &FileSettings, open_files: u32, max_ranges: u16) -> Self {
+        Self::with(Tables::Own(Table::new(bounds(settings, open_files))), looker, settings, max_ranges)
     }
 
     /// The same, with a table that several workers share, of whom this is the one at `place`.
-    ///
-    /// # Errors
-    ///
-    /// The directory can't be opened.
     pub fn sharing(
+        looker: Arc<Looker>,
         files: &SharedFiles,
         place: usize,
         settings: &FileSettings,
         max_ranges: u16,
-    ) -> Result<Self, ContentError> {
+    ) -> Self {
         let table = SharedTable::new(files.clone(), place);
-        Self::with(Tables::Shared(Box::new(table)), settings, max_ranges)
+        Self::with(Tables::Shared(Box::new(table)), looker, settings, max_ranges)
     }
 
-    fn with(table: Tables, settings: &FileSettings, max_ranges: u16) -> Result<Self, ContentError> {
-        Ok(Self {
+    fn with(table: Tables, looker: Arc<Looker>, settings: &FileSettings, max_ranges: u16) -> Self {
+        Self {
             table,
-            looker: Arc::new(looker(settings)?),
+            root_changes: looker.root_changes(),
+            looker,
             dotfiles: settings.dotfiles,
             max_ranges: max_ranges.into(),
             error_pages: ErrorPages::new(settings),
             scratch: Vec::new(),
-        })
+        }
     }
 
     /// What looks at files in place of whoever answers.
@@ -423,6 +420,10 @@ impl Content {
             let held = self.table.find(&look.path, look.coding());
             return held.map(Found::Entry).ok_or(Obstacle::Refused(Status::SERVICE_UNAVAILABLE));
         }
+        // Not while a file is at hand whose sibling is looked for.
+        if look.sibling.is_none() {
+            self.leave_old_root(asking.now.ms);
+        }
         let mut held = self.table.find(&look.path, look.coding());
         // Others may be about to look at the very file: one does, and the others see what it has found.
         let claim = held.and_then(|place| self.table.claim(place));
@@ -445,6 +446,15 @@ impl Content {
             if let Some(found) = self.admit(&mut look, seen) {
                 return found.map_err(Obstacle::Refused);
             }
+        }
+    }
+
+    /// When the root has become another directory, drops what was found below the one before: files that nobody can ask for
+    /// any more would stay open for long. It is out of date; what others have found below the new one is not.
+    fn leave_old_root(&mut self, now_ms: u64) {
+        let changes = self.looker.root_changes();
+        if std::mem::replace(&mut self.root_changes, changes) != changes {
+            self.table.forget_outdated(now_ms);
         }
     }
 
@@ -555,8 +565,4 @@ fn escaped_path(path: &[u8]) -> String {
 
 fn bounds(settings: &FileSettings, open_files: u32) -> Bounds {
     Bounds { entries: settings.max_open.get(), open_files, body_bytes: settings.memory }
-}
-
-fn looker(settings: &FileSettings) -> Result<Looker, ContentError> {
-    Looker::new(settings).map_err(|source| ContentError::Root { path: settings.root.clone(), source })
 }

@@ -582,6 +582,16 @@ impl SharedTable {
         self.files.free_if_last(place, &writing);
     }
 
+    pub(super) fn forget_outdated(&mut self, now_ms: u64) {
+        let writing = self.files.write();
+        for (place, slot) in (0..).zip(self.files.slots) {
+            if slot.trusted_until_ms.load(Ordering::Acquire) <= now_ms {
+                self.files.detach(place, &writing);
+                self.files.free_if_last(place, &writing);
+            }
+        }
+    }
+
     #[inline(never)]
     pub(super) fn pin(&mut self, place: Place) -> Pin {
         let slot = &self.files.slots[place as usize];

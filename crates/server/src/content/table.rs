@@ -238,6 +238,16 @@ impl Table {
         }
     }
 
+    /// Removes the names of all entries that are not believed any more.
+    pub(super) fn forget_outdated(&mut self, now_ms: u64) {
+        for place in 0..self.slots.len() {
+            let is_outdated = |slot: &Slot| slot.named && slot.entry.facts.trusted_until_ms <= now_ms;
+            if self.slots[place].as_ref().is_some_and(is_outdated) {
+                self.forget(place as Place);
+            }
+        }
+    }
+
     /// Pins a found entry, and takes note that it was asked for.
     #[inline]
     pub(super) fn pin(&mut self, place: Place) -> Pin {

@@ -147,6 +147,14 @@ impl Tables {
         }
     }
 
+    /// Removes the names of all entries that are not believed any more.
+    pub(super) fn forget_outdated(&mut self, now_ms: u64) {
+        match self {
+            Self::Own(table) => table.forget_outdated(now_ms),
+            Self::Shared(table) => table.forget_outdated(now_ms),
+        }
+    }
+
     /// Removes an entry's name. The entry goes with the last of its pins.
     pub(super) fn forget(&mut self, place: Place) {
         match self {

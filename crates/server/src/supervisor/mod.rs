@@ -31,9 +31,8 @@ use self::status_process::StatusProcess;
 use self::upgrade::{Estate, Program};
 use self::workers::{LONGEST_PAUSE, Workers};
 use crate::access_log::Writer;
-use crate::allotment::Allotment;
 use crate::config::{ConfigError, ListenAddress, Settings, Source};
-use crate::content::{Content, ContentError};
+use crate::content::{ContentError, Looker};
 use crate::control::Phase;
 use crate::error_log;
 use crate::listeners::{self, Listener, Listeners};
@@ -183,7 +182,7 @@ fn given_up(before: &[Listeners], now: &[Listeners]) -> Listeners {
 
 /// What would keep every worker from starting keeps the server from starting.
 fn try_out(settings: &Settings) -> Result<(), RunError> {
-    Content::new(&settings.files, Allotment::of(settings).open_files, settings.limits.ranges)?;
+    Looker::new(&settings.files)?;
     if let Some(log) = &settings.access_log {
         Writer::check(&log.target)?;
     }

@@ -11,7 +11,7 @@ use crate::allotment::Allotment;
 use crate::architecture;
 use crate::common::Common;
 use crate::config::Settings;
-use crate::content::Content;
+use crate::content::{Content, Looker};
 use crate::control::Control;
 use crate::counters::Counters;
 use crate::listeners::Share;
@@ -59,12 +59,19 @@ fn serve(
         // The supervisor closes it at the end of this process, be it killed or not.
         common.own(writer.keep_open());
     }
+    let files = settings.files.share_of_one(settings.threads());
+    let looker = Arc::new(Looker::new(&files)?);
+    let (open_files, ranges) = (Allotment::of(settings).open_files, settings.limits.ranges);
+    let content = || match common {
+        None => Content::new(Arc::clone(&looker), &files, open_files, ranges),
+        Some(common) => Content::sharing(Arc::clone(&looker), &common.files, common.place, &files, ranges),
+    };
     let service = |&counters: &&'static Counters| {
         let log = log.zip(writer.as_ref());
         let log = log.map(|(log, writer)| writer.worker(log.format, log.when_full, counters));
-        Ok::<_, RunError>(Service::new(content(settings, common)?, settings, counters, log, common.cloned()))
+        Service::new(content(), settings, counters, log, common.cloned())
     };
-    let services = counters.iter().map(service).collect::<Result<Vec<_>, _>>()?;
+    let services = counters.iter().map(service).collect();
     note_start_memory(counters);
     let result = architecture::run(services, listeners, settings, control);
     // The services, whose logs have been flushed into the writer, are gone.
@@ -83,14 +90,4 @@ fn note_start_memory(counters: &[&'static Counters]) {
     for block in counters {
         block.start_memory_bytes.set(bytes / counters.len().max(1) as u64);
     }
-}
-
-/// What one of the process's threads serves: it keeps its part of the files at hand that the process may.
-fn content(settings: &Settings, common: Option<&Common>) -> Result<Content, RunError> {
-    let files = settings.files.share_of_one(settings.threads());
-    let ranges = settings.limits.ranges;
-    Ok(match common {
-        None => Content::new(&files, Allotment::of(settings).open_files, ranges)?,
-        Some(common) => Content::sharing(&common.files, common.place, &files, ranges)?,
-    })
 }

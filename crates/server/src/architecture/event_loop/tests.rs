@@ -16,6 +16,7 @@ use sys::socket::PeerAddress;
 
 use super::EventLoop;
 use crate::config::Settings;
+use crate::content::{Content, Looker};
 use crate::control::Control;
 use crate::counters::Counters;
 use crate::helpers::Helpers;
@@ -74,8 +75,10 @@ impl World {
         let mut settings = Settings::new(site.to_owned());
         settings.files.listing = true;
         let counters: &'static Counters = Box::leak(Box::default());
-        let service = Service::new(&settings, counters, None, None).unwrap();
-        let (now, looker) = (service.clock.tick, service.content.looker());
+        let looker = Arc::new(Looker::new(&settings.files).unwrap());
+        let content = Content::new(Arc::clone(&looker), &settings.files, 100, settings.limits.ranges);
+        let service = Service::new(content, &settings, counters, None, None);
+        let now = service.clock.tick;
         let control = Arc::new(Control::new().unwrap());
         let mut server = EventLoop::new(service, Share::default(), &settings, control).unwrap();
         if helped {

@@ -9,6 +9,7 @@ mod header_rules;
 mod precompressed;
 mod preconditions;
 mod ranges;
+mod root;
 mod symbolic_links;
 
 /// The same with the table that workers share: [`Site`] knows from the name of the test's thread.
@@ -26,6 +27,7 @@ mod sharing {
     mod precompressed;
     mod preconditions;
     mod ranges;
+    mod root;
     mod symbolic_links;
 }
 
@@ -102,12 +104,13 @@ impl Reply {
 
 /// The service as the test at hand has it.
 fn content(settings: &FileSettings) -> Content {
+    let looker = Arc::new(Looker::new(settings).unwrap());
     if !std::thread::current().name().is_some_and(|name| name.contains("::sharing::")) {
-        return Content::new(settings, OPEN_FILES, 8).unwrap();
+        return Content::new(looker, settings, OPEN_FILES, 8);
     }
     let ledger = sys::descriptors::Ledger::new(4_096).unwrap();
     let files = SharedFiles::new(settings, OPEN_FILES, 2, ledger, 1).unwrap();
-    Content::sharing(&files, 1, settings, 8).unwrap()
+    Content::sharing(looker, &files, 1, settings, 8)
 }
 
 /// A reply under way, which has a file or memory pinned.

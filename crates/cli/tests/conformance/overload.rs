@@ -291,7 +291,7 @@ fn cached_files_make_room_for_clients(variant: &Variant) {
         let mut workers = status["workers"].as_array().expect("workers").iter();
         let keeps = |worker: &Value| worker["file_table_descriptors"].as_u64() > Some(KEPT);
         // The first tells what is in a table that they share.
-        if server.common_descriptors { keeps(&workers.next().expect("a worker")) } else { workers.all(keeps) }
+        if server.common_descriptors { keeps(workers.next().expect("a worker")) } else { workers.all(keeps) }
     });
     for worker in server.workers() {
         limit_descriptors(worker, Some(highest_descriptor(worker) + 1));

@@ -7,6 +7,7 @@ use std::{fs, io};
 use clap::{Args, ValueEnum};
 use server::affinity::{AffinityError, Assignment, Plan, Roots, of_settings};
 use server::config::{CommandLine, Mapping, Source};
+use server::error_log;
 
 use crate::print;
 
@@ -70,7 +71,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         plan.inverse()
     ))?;
     plan.apply()?;
-    eprintln!("sluice: {} files changed", plan.changes.len());
+    error_log::say(&format!("sluice: {} files changed", plan.changes.len()));
     Ok(())
 }
 

@@ -17,6 +17,7 @@ use options::Options;
 use server::affinity::AffinityError;
 use server::allotment::Allotment;
 use server::config::{self, CommandLine, ConfigError, Source, StatusAddress};
+use server::error_log;
 use server::status::client::{self, Form, Watch};
 
 /// A web server for files that lets you choose how it does many things at once, and stays upright under overload.
@@ -131,7 +132,8 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             for line in error.to_string().lines() {
-                eprintln!("sluice: {line}");
+                // Whether it can be read or not, it is time to end.
+                error_log::say(&format!("sluice: {line}"));
             }
             ExitCode::from(if is_bad_input(&error) { 2 } else { 1 })
         }

@@ -3,15 +3,23 @@
 //! Whoever logs calls `tracing::error!` and its siblings; [`init`] says once where that goes. Messages from
 //! an event loop pass through [`Limited`], because what goes wrong for one connection tends to go wrong for
 //! ten thousand.
+//!
+//! A message ends nothing and waits for nobody, be the disk full or the other end of standard error asleep: what can't be
+//! written at once is lost, counted, and told by the next message that can be.
 
-use std::fs::{File, OpenOptions};
+use std::fmt::Write as _;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::process;
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
+use sys::output::Output;
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
 use crate::config::{self, LogLevel};
 
@@ -26,6 +34,9 @@ pub enum InitError {
         /// Why.
         source: io::Error,
     },
+    /// There is no standard error, or no descriptor to be had for it.
+    #[error("cannot write to standard error: {0}")]
+    StandardError(&'static io::Error),
     /// This process has one already.
     #[error("the error log has been set up before")]
     Again,
@@ -34,18 +45,31 @@ pub enum InitError {
 /// The file that this process logs to, if it is one.
 static LOG: OnceLock<LogFile> = OnceLock::new();
 
-/// Sends the events of this process, and of those that it forks, that are at least as severe as `level` to `target`.
+/// Opened anew where that is possible, which takes the rights that the process was started with.
+static STANDARD_ERROR: LazyLock<io::Result<Arc<Lines>>> =
+    LazyLock::new(|| Output::sharing(io::stderr()).map(Lines::new));
+
+/// Sends the events of this process, and of those that it forks, that are at least as severe as `level` to `target`; and the
+/// messages of panics.
 ///
 /// # Errors
 ///
 /// The file can't be opened, or this has been called before.
 pub fn init(target: &config::ErrorLog, level: LogLevel) -> Result<(), InitError> {
-    let config::ErrorLog::File(path) = target else {
-        return set_global(subscriber(|| StandardError, level));
+    let standard_error = STANDARD_ERROR.as_ref().map_err(InitError::StandardError)?;
+    let lines = match target {
+        config::ErrorLog::Stderr => Arc::clone(standard_error),
+        config::ErrorLog::File(path) => {
+            let log = LogFile::open(path).map_err(|source| InitError::Open { path: path.clone(), source })?;
+            let lines = Arc::clone(&log.lines);
+            LOG.set(log).map_err(|_| InitError::Again)?;
+            lines
+        }
     };
-    let log = LogFile::open(path).map_err(|source| InitError::Open { path: path.clone(), source })?;
-    set_global(subscriber(log.writer(), level))?;
-    LOG.set(log).map_err(|_| InitError::Again)
+    tracing::subscriber::set_global_default(subscriber(lines, level)).map_err(|_| InitError::Again)?;
+    // The usual report waits for whoever reads standard error.
+    std::panic::set_hook(Box::new(|panic| tracing::error!("{}", panic.to_string().replace('\n', " "))));
+    Ok(())
 }
 
 /// Opens the file of this process's log anew by its name, as after it was renamed. If that fails, the old one stays in use.
@@ -57,37 +81,110 @@ pub fn reopen() -> io::Result<()> {
     LOG.get().map_or(Ok(()), LogFile::reopen)
 }
 
+/// A line on standard error, wherever the log is, if it can be written at once.
+pub fn say(line: &str) {
+    if let Ok(standard_error) = &*STANDARD_ERROR {
+        standard_error.append(format!("{line}\n").as_bytes());
+    }
+}
+
 /// A log file with its name.
 #[derive(Debug)]
 struct LogFile {
     path: PathBuf,
-    file: Arc<File>,
+    lines: Arc<Lines>,
 }
 
 impl LogFile {
     fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { path: path.to_owned(), file: Arc::new(open(path)?) })
+        Ok(Self { path: path.to_owned(), lines: Lines::new(Output::append(path)?) })
     }
 
     /// The descriptor stays the same: other processes may have it in common with this one.
     fn reopen(&self) -> io::Result<()> {
-        sys::file::replace(&*self.file, open(&self.path)?)
-    }
-
-    fn writer(&self) -> impl Fn() -> Arc<File> + Send + Sync + 'static {
-        let file = Arc::clone(&self.file);
-        move || Arc::clone(&file)
+        sys::file::replace(self.lines.output.as_fd(), Output::append(&self.path)?)
     }
 }
 
-/// Standard error as long as somebody reads it. Once nobody does, messages are lost: a server must not fail for lack of a
-/// reader, and the subscriber would report its own failure there, too.
-struct StandardError;
+/// Where lines are appended, and what became of the last ones.
+#[derive(Debug)]
+struct Lines {
+    output: Output,
+    missed: Mutex<Missed>,
+}
 
-impl io::Write for StandardError {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _ = io::stderr().write_all(bytes);
-        Ok(bytes.len())
+/// What a process could not write.
+#[derive(Debug, Default)]
+struct Missed {
+    process: u32,
+    messages: u64,
+    /// The last line has no end.
+    torn: bool,
+}
+
+impl Lines {
+    fn new(output: Output) -> Arc<Self> {
+        Arc::new(Self { output, missed: Mutex::default() })
+    }
+
+    /// A message, and before it what has become of others.
+    fn append(&self, message: &[u8]) {
+        let mut missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
+        if missed.process != process::id() {
+            // What was lost before a fork is told by who lost it.
+            *missed = Missed { process: process::id(), ..Missed::default() };
+        }
+        let mut text = missed.tell();
+        let told = text.len();
+        text.extend_from_slice(message);
+        let written = self.write(&text);
+        if written >= told {
+            missed.messages = 0;
+        }
+        if written < text.len() {
+            missed.messages += 1;
+        }
+        if let Some(last) = text[..written].last() {
+            missed.torn = *last != b'\n';
+        }
+    }
+
+    /// Says how much of it is written.
+    fn write(&self, text: &[u8]) -> usize {
+        let mut written = 0;
+        while written < text.len() {
+            match self.output.write(&text[written..]) {
+                Ok(0) => break,
+                Ok(n) => written += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+        }
+        written
+    }
+}
+
+impl Missed {
+    fn tell(&self) -> Vec<u8> {
+        let mut text = String::new();
+        if self.torn {
+            text.push('\n');
+        }
+        if self.messages > 0 {
+            // Only memory is written to.
+            let _ = SystemTime.format_time(&mut Writer::new(&mut text));
+            let lost = self.messages;
+            let _ = writeln!(text, "  WARN messages lost, which could not be written at once lost={lost}");
+        }
+        text.into_bytes()
+    }
+}
+
+/// Never fails: there is no other place to say so.
+impl io::Write for &Lines {
+    fn write(&mut self, message: &[u8]) -> io::Result<usize> {
+        self.append(message);
+        Ok(message.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -116,10 +213,6 @@ impl Limited {
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).open(path)
-}
-
 /// `2026-11-20T10:00:00.000000Z  WARN message key=value`
 fn subscriber<W>(writer: W, level: LogLevel) -> impl Subscriber
 where
@@ -130,6 +223,8 @@ where
         .with_target(false)
         .with_max_level(filter(level))
         .with_writer(writer)
+        // It would do so on standard error, and panic where that fails.
+        .log_internal_errors(false)
         .finish()
 }
 
@@ -143,12 +238,10 @@ fn filter(level: LogLevel) -> LevelFilter {
     }
 }
 
-fn set_global(subscriber: impl Subscriber + Send + Sync + 'static) -> Result<(), InitError> {
-    tracing::subscriber::set_global_default(subscriber).map_err(|_| InitError::Again)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+
     use super::*;
 
     #[test]
@@ -163,7 +256,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, old) = (dir.path().join("error.log"), dir.path().join("error.log.1"));
         let log = LogFile::open(&path).unwrap();
-        tracing::subscriber::with_default(subscriber(log.writer(), LogLevel::Info), || {
+        tracing::subscriber::with_default(subscriber(Arc::clone(&log.lines), LogLevel::Info), || {
             tracing::warn!(suppressed = 3, "disk is slow");
             tracing::debug!("not severe enough");
             std::fs::rename(&path, &old).unwrap();
@@ -179,6 +272,51 @@ mod tests {
         assert!(lines[1].ends_with("INFO still the old file"), "{old}");
         let new = std::fs::read_to_string(path).unwrap();
         assert!(new.ends_with("ERROR a new file\n"), "{new}");
+    }
+
+    fn lost(line: &str) -> Option<u64> {
+        line.contains("  WARN messages lost").then(|| line.rsplit_once('=')?.1.parse().ok()).flatten()
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted_and_told_later() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let lines = Lines::new(Output::sharing(writer).unwrap());
+        let mut written = 0;
+        while lines.missed.lock().unwrap().messages == 0 {
+            lines.append(format!("{written:0>1023}\n").as_bytes());
+            written += 1;
+        }
+        lines.append(b"lost, too\n");
+        let mut before = vec![0; (written - 1) * 1024];
+        reader.read_exact(&mut before).unwrap();
+        assert!(before.ends_with(format!("{}\n", written - 2).as_bytes()));
+        lines.append(b"heard\n");
+        lines.append(b"as usual\n");
+        drop(lines);
+        let mut after = String::new();
+        reader.read_to_string(&mut after).unwrap();
+        let after: Vec<_> = after.lines().collect();
+        assert_eq!(after.len(), 3, "{after:?}");
+        assert_eq!((lost(after[0]), after[1], after[2]), (Some(2), "heard", "as usual"));
+    }
+
+    #[test]
+    fn a_torn_line_gets_its_end() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let lines = Lines::new(Output::sharing(writer).unwrap());
+        lines.append(&vec![b'x'; 1 << 20]);
+        let mut before = vec![0; 1 << 16];
+        let n = reader.read(&mut before).unwrap();
+        assert!(before[..n].iter().all(|&byte| byte == b'x'));
+        lines.append(b"heard\n");
+        drop(lines);
+        let mut after = String::new();
+        reader.read_to_string(&mut after).unwrap();
+        let after: Vec<_> = after.lines().filter(|line| !line.starts_with('x')).collect();
+        let [empty @ .., told, heard] = &after[..] else { panic!("{after:?}") };
+        assert!(empty.iter().all(|line| line.is_empty()) && *heard == "heard", "{after:?}");
+        assert_eq!(lost(told), Some(1));
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | waiting for events | [`event`], and its three mechanisms [`epoll`], [`poll`], [`select`]; [`wake`] |
 //! | sockets | [`socket`], [`client`], [`tcp_info`], [`sock_diag`], [`queue_drops`], [`inherited`], [`interfaces`] |
-//! | files | [`mod@file`], [`residency`] |
+//! | files | [`mod@file`], [`residency`], [`output`] |
 //! | process | [`process`], [`signal`], [`alarm`] |
 //! | processes together | [`shared`], [`lock`], [`descriptors`] |
 //! | time | [`clock`] |
@@ -24,6 +24,7 @@ pub mod file;
 pub mod inherited;
 pub mod interfaces;
 pub mod lock;
+pub mod output;
 #[cfg(test)]
 mod own_process;
 pub mod poll;

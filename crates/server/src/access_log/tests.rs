@@ -252,8 +252,33 @@ fn lines_that_cannot_be_written_are_counted() {
 
 #[test]
 fn a_log_that_cannot_be_opened_is_named() {
-    let error = Writer::start(&Target::File("/nonexistent/access.log".into()), 1).unwrap_err();
+    let error = Writer::check(&Target::File("/nonexistent/access.log".into())).unwrap_err();
     assert!(error.to_string().contains("/nonexistent/access.log"), "{error}");
+}
+
+#[test]
+fn lines_are_lost_until_the_log_can_be_opened() {
+    let setup = Setup::new();
+    let path = setup.dir.path().join("later/access.log");
+    let (writer, mut log) = setup.start(&Target::File(path.clone()), WhenBehind::Wait);
+    let mut now = 0;
+    let mut tick = |log: &mut AccessLog| {
+        now += FLUSH_AFTER_MS;
+        log_one(log, "/");
+        log.tick(now);
+    };
+    wait_for(|| {
+        tick(&mut log);
+        setup.dropped(LineLoss::WriteError) > 0
+    });
+    std::fs::create_dir(path.parent().unwrap()).unwrap();
+    log.reopen();
+    wait_for(|| {
+        tick(&mut log);
+        std::fs::read_to_string(&path).is_ok_and(|text| !text.is_empty())
+    });
+    drop(log);
+    assert!(writer.finish(Duration::from_secs(10)));
 }
 
 fn wait_for(mut condition: impl FnMut() -> bool) {

@@ -4,7 +4,7 @@
 //! with the number of lines that could not be written. A thread does not survive a fork: start it in the
 //! process that logs.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
@@ -58,14 +58,20 @@ impl Writer {
         target.open().map(drop).map_err(|source| OpenError { path: target.to_string(), source })
     }
 
-    /// Opens the target and starts the thread, for `workers` workers.
+    /// Opens the target and starts the thread, for `workers` workers. Where it can't be opened, lines are lost until it can be
+    /// when the logs are opened anew: a worker that takes the place of another is worth more than they are.
     ///
     /// # Errors
     ///
-    /// The target can't be opened for appending, or there is no thread to be had.
+    /// There is no thread to be had.
     pub fn start(target: &Target, workers: usize) -> Result<Self, OpenError> {
         let named = |source| OpenError { path: target.to_string(), source };
-        let file = Arc::new(target.open().map_err(named)?);
+        let file = target.open().or_else(|error| {
+            tracing::error!(%error, "cannot open access log {target}, and goes on without");
+            // Which is as good as a disk that is full, null(4).
+            File::options().write(true).open("/dev/full")
+        });
+        let file = Arc::new(file.map_err(named)?);
         // Room for all buffers that the workers can have under way, their registration, and a nudge: nobody
         // waits here.
         let (sender, messages) = sync_channel(workers * (BUFFERS + 2) + 1);
@@ -219,7 +225,7 @@ impl Output {
 impl Target {
     fn open(&self) -> io::Result<File> {
         match self {
-            Self::File(path) => OpenOptions::new().append(true).create(true).open(path),
+            Self::File(path) => sys::output::open_to_wait(path),
             Self::Stdout => Ok(io::stdout().as_fd().try_clone_to_owned()?.into()),
         }
     }

@@ -19,7 +19,7 @@ mod upgrade;
 mod worker;
 mod workers;
 
-use std::io::{self, Write as _};
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -438,12 +438,12 @@ impl Supervisor {
         for listener in self.listeners.iter().flatten() {
             // Copies may share an address.
             if !said.contains(&&listener.address) {
-                say(&format!("listening on {} ({what})", url(&listener.address)));
+                error_log::say(&format!("listening on {} ({what})", url(&listener.address)));
                 said.push(&listener.address);
             }
         }
         if let Some(endpoint) = &self.endpoint {
-            say(&format!("status on {}", url(endpoint.address())));
+            error_log::say(&format!("status on {}", url(endpoint.address())));
         }
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     }
@@ -460,11 +460,6 @@ fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("error_log", old.error_log != new.error_log || old.log_level != new.log_level),
     ];
     changed.into_iter().filter_map(|(key, changed)| changed.then_some(key)).collect()
-}
-
-/// A line on standard error, if anybody reads it.
-fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
 }
 
 fn url(address: &ListenAddress) -> String {

@@ -1,0 +1,206 @@
+//! Writing to what others may have open as well, and to what nobody may read, without ever waiting.
+//!
+//! Whether a write waits is a flag of the *open file* (`O_NONBLOCK`, open(2)), which a standard error has in common with the
+//! shell that started the program and with whatever else that started: they would not expect it, so it isn't ours to set. A
+//! pipe or a terminal can be opened once more, which gives an open file of our own. Where that is not permitted (a pipe that
+//! another user has made), there is room to be looked for before each write.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat};
+use rustix::io::{Errno, ReadWriteFlags, pwritev2, write};
+use rustix::net::{SendFlags, send};
+use rustix::pipe::PIPE_BUF;
+
+/// Somewhere to write to without waiting; for a file on a disk, without waiting for anything but the disk.
+#[derive(Debug)]
+pub struct Output {
+    descriptor: OwnedFd,
+    way: Way,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// The open file is one that does not wait.
+    Plain,
+    /// It is a socket, of which each call says whether it waits.
+    Socket,
+    /// The open file is others' as well, and may wait.
+    LookFirst,
+}
+
+/// Instead of an offset, as a pipe has none (-1 in pwritev2(2)).
+const AT_THE_END: u64 = u64::MAX;
+
+impl Output {
+    /// Appends to the file at `path`, which is made if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// Those of open(2); `ENXIO` where it is a pipe that nobody reads.
+    pub fn append(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        let file =
+            options.append(true).create(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+        Ok(Self::own(file.into()))
+    }
+
+    /// Takes over an open file that waits for nobody.
+    pub fn own(descriptor: OwnedFd) -> Self {
+        Self { descriptor, way: Way::Plain }
+    }
+
+    /// Writes where `shared` leads to, whose flags stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// There is no descriptor to be had.
+    pub fn sharing(shared: impl AsFd) -> io::Result<Self> {
+        let shared = shared.as_fd();
+        let way = match FileType::from_raw_mode(fstat(shared)?.st_mode) {
+            FileType::Socket => Way::Socket,
+            FileType::Fifo | FileType::CharacterDevice => match reopen(shared) {
+                Ok(own) => return Ok(Self::own(own.into())),
+                Err(_) => Way::LookFirst,
+            },
+            _ => Way::Plain,
+        };
+        Ok(Self { descriptor: shared.try_clone_to_owned()?, way })
+    }
+
+    /// Writes as much as there is room for. Up to `PIPE_BUF` bytes (4,096) go into a pipe all or not at all, pipe(7).
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` where there is no room; those of write(2).
+    pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        let written = match self.way {
+            Way::Plain => write(&self.descriptor, bytes),
+            Way::Socket => send(&self.descriptor, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
+            Way::LookFirst => self.write_where_there_is_room(&bytes[..bytes.len().min(PIPE_BUF)]),
+        };
+        Ok(written?)
+    }
+
+    /// Room for one byte of a pipe is room for `PIPE_BUF`, unless somebody else takes it at the same moment; kernels from 6.4 on
+    /// don't wait in that case either.
+    fn write_where_there_is_room(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        let mut room = [PollFd::new(&self.descriptor, PollFlags::OUT)];
+        if poll(&mut room, Some(&Timespec::default()))? == 0 {
+            return Err(Errno::AGAIN);
+        }
+        match pwritev2(&self.descriptor, &[IoSlice::new(bytes)], AT_THE_END, ReadWriteFlags::NOWAIT) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write(&self.descriptor, bytes),
+            other => other,
+        }
+    }
+}
+
+impl AsFd for Output {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// Opens the file at `path` to be appended to by who may wait, without waiting in opening it. It is made if it is missing.
+///
+/// # Errors
+///
+/// As of [`Output::append`].
+pub fn open_to_wait(path: &Path) -> io::Result<File> {
+    let Output { descriptor, .. } = Output::append(path)?;
+    fcntl_setfl(&descriptor, fcntl_getfl(&descriptor)? - OFlags::NONBLOCK)?;
+    Ok(descriptor.into())
+}
+
+fn reopen(shared: BorrowedFd<'_>) -> io::Result<File> {
+    let path = format!("/proc/self/fd/{}", shared.as_raw_fd());
+    OpenOptions::new().append(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// Whoever waits for room hangs here.
+    fn fill(output: &Output) -> usize {
+        let mut written = 0;
+        loop {
+            match output.write(&[b'x'; 4_096]) {
+                Ok(n) => written += n,
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                    return written;
+                }
+            }
+        }
+    }
+
+    fn waits(descriptor: impl AsFd) -> bool {
+        !fcntl_getfl(descriptor).unwrap().contains(OFlags::NONBLOCK)
+    }
+
+    #[test]
+    fn a_pipe_is_opened_once_more() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let output = Output::sharing(&writer).unwrap();
+        assert_eq!(output.way, Way::Plain);
+        let written = fill(&output);
+        assert!(written > 0 && waits(&writer) && !waits(&output));
+        reader.read_exact(&mut vec![0; written]).unwrap();
+        assert_eq!(output.write(b"again").unwrap(), 5);
+    }
+
+    #[test]
+    fn a_pipe_of_somebody_elses_is_looked_at_first() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let output = Output { descriptor: writer.try_clone().unwrap().into(), way: Way::LookFirst };
+        let written = fill(&output);
+        assert!(written > 0 && waits(&writer));
+        reader.read_exact(&mut vec![0; written]).unwrap();
+        assert_eq!(output.write(b"again").unwrap(), 5);
+        drop(reader);
+        assert_eq!(output.write(b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn a_socket_is_told_with_each_call() {
+        let (mut reader, writer) = UnixStream::pair().unwrap();
+        let output = Output::sharing(&writer).unwrap();
+        assert_eq!(output.way, Way::Socket);
+        let written = fill(&output);
+        assert!(written > 0 && waits(&writer));
+        reader.read_exact(&mut vec![0; written]).unwrap();
+        assert_eq!(output.write(b"again").unwrap(), 5);
+        drop(reader);
+        assert_eq!(output.write(b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn a_file_is_appended_to() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        std::fs::write(&path, "before ").unwrap();
+        assert_eq!(Output::append(&path).unwrap().write(b"after").unwrap(), 5);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "before after");
+    }
+
+    #[test]
+    fn a_named_pipe_without_a_reader_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, 0o600.into(), 0).unwrap();
+        assert_eq!(Output::append(&path).unwrap_err().raw_os_error(), Some(libc::ENXIO));
+        assert_eq!(open_to_wait(&path).unwrap_err().raw_os_error(), Some(libc::ENXIO));
+        let _reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
+        assert!(waits(open_to_wait(&path).unwrap()) && !waits(Output::append(&path).unwrap()));
+    }
+}

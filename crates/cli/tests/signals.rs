@@ -6,9 +6,8 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::fs::{MetadataExt as _, chown};
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -16,6 +15,7 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 use support::client::{Broken, Client, one, request};
+use support::program::{from_a_file, replace, sluice};
 use support::server::{Server, Setup, children, parse_address, state};
 use support::site::{HELLO, LARGE, large, pattern};
 use support::variant::{Test, Variant, tests};
@@ -261,7 +261,9 @@ fn drain_of_orphans_has_an_end(variant: &Variant) {
 
 /// Workers of the program before know nothing of the new one but its signals, and hear these while they send.
 fn drain_after_an_upgrade_has_an_end(variant: &Variant) {
-    let (mut server, _) = from_a_file(variant, "drain_timeout = \"300 ms\"\n[tcp]\nsend_buffer = \"64 KiB\"");
+    let setup = Setup::new(variant).file("big.bin", pattern(6, BIG));
+    let (mut server, _) =
+        from_a_file(setup.config("drain_timeout = \"300 ms\"\n[tcp]\nsend_buffer = \"64 KiB\""));
     let mut slow = Client::connect_narrow(server.address);
     slow.ask("GET", "/big.bin", &[]);
     let beginning = slow.read_raw(1000).expect("a beginning");
@@ -575,29 +577,11 @@ fn reload_of_the_bound_on_connections(variant: &Variant) {
     assert!(open <= 4 + 2 + 4, "{open} connections");
 }
 
-/// A server that runs from a file of its own, which can be replaced.
-fn from_a_file(variant: &Variant, config: &str) -> (Server, PathBuf) {
-    let setup = Setup::new(variant).config(config).file("big.bin", pattern(6, BIG));
-    let program = setup.directory().join("sluice");
-    fs::copy(env!("CARGO_BIN_EXE_sluice"), &program).expect("a copy");
-    let usual = setup.command();
-    let mut command = Command::new(&program);
-    command.args(usual.get_args()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    (setup.start_as(command), program)
-}
-
-/// The file is replaced by another in one step, as package managers do.
-fn replace(program: &Path, by: impl AsRef<[u8]>) {
-    let new = program.with_extension("new");
-    fs::write(&new, by).expect("a file");
-    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).expect("it can be run");
-    fs::rename(&new, program).expect("it can be replaced");
-}
-
 /// While clients come and go, the process becomes another program, twice: with its id, without a refused connection, and
 /// without harm to a reply under way.
 fn upgrade(variant: &Variant) {
-    let (mut server, program) = from_a_file(variant, "");
+    let setup = Setup::new(variant).file("big.bin", pattern(6, BIG));
+    let (mut server, program) = from_a_file(setup);
     let mut slow = Client::connect_narrow(server.address);
     slow.ask("GET", "/big.bin", &[]);
     let beginning = slow.read_raw(1000).expect("a beginning");
@@ -619,7 +603,7 @@ fn upgrade(variant: &Variant) {
         .collect();
     for times in 0..2 {
         let before = server.workers();
-        replace(&program, fs::read(env!("CARGO_BIN_EXE_sluice")).expect("a program"));
+        replace(&program, sluice());
         let running = || fs::read_link(format!("/proc/{}/exe", server.pid())).expect("a process");
         assert_ne!(running(), program, "its file is gone");
         server.signal(Signal::USR2);
@@ -641,7 +625,7 @@ fn upgrade(variant: &Variant) {
 
 /// What can't be run, or does not take the settings, is not run.
 fn upgrade_to_what_does_not_work(variant: &Variant) {
-    let (mut server, program) = from_a_file(variant, "");
+    let (mut server, program) = from_a_file(Setup::new(variant));
     for (file, why) in
         [("#!/bin/sh\necho no such luck >&2\nexit 3\n", "no such luck"), ("nonsense", "can't be run")]
     {

@@ -9,7 +9,7 @@
 
 use std::fmt::Write as _;
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
@@ -49,18 +49,28 @@ static LOG: OnceLock<LogFile> = OnceLock::new();
 static STANDARD_ERROR: LazyLock<io::Result<Arc<Lines>>> =
     LazyLock::new(|| Output::sharing(io::stderr()).map(Lines::new));
 
+/// The open file of a log that goes on in another program, and its path.
+pub type HandedOn = (PathBuf, OwnedFd);
+
 /// Sends the events of this process, and of those that it forks, that are at least as severe as `level` to `target`; and the
-/// messages of panics.
+/// messages of panics. What was `handed_on` is used where it is what `target` asks for: it may not be ours to open any more.
 ///
 /// # Errors
 ///
 /// The file can't be opened, or this has been called before.
-pub fn init(target: &config::ErrorLog, level: LogLevel) -> Result<(), InitError> {
+pub fn init(
+    target: &config::ErrorLog,
+    level: LogLevel,
+    handed_on: Option<HandedOn>,
+) -> Result<(), InitError> {
     let standard_error = STANDARD_ERROR.as_ref().map_err(InitError::StandardError)?;
     let lines = match target {
         config::ErrorLog::Stderr => Arc::clone(standard_error),
         config::ErrorLog::File(path) => {
-            let log = LogFile::open(path).map_err(|source| InitError::Open { path: path.clone(), source })?;
+            let log = match handed_on {
+                Some((of, file)) if of == *path => LogFile::new(path, Output::own(file)),
+                _ => LogFile::open(path)?,
+            };
             let lines = Arc::clone(&log.lines);
             LOG.set(log).map_err(|_| InitError::Again)?;
             lines
@@ -70,6 +80,25 @@ pub fn init(target: &config::ErrorLog, level: LogLevel) -> Result<(), InitError>
     // The usual report waits for whoever reads standard error.
     std::panic::set_hook(Box::new(|panic| tracing::error!("{}", panic.to_string().replace('\n', " "))));
     Ok(())
+}
+
+/// Whether [`init`] would find what it needs.
+///
+/// # Errors
+///
+/// The file can't be opened.
+pub fn check(target: &config::ErrorLog, handed_on: Option<&HandedOn>) -> Result<(), InitError> {
+    match target {
+        config::ErrorLog::File(path) if handed_on.is_none_or(|(of, _)| of != path) => {
+            LogFile::open(path).map(drop)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The path and the open file of this process's log, if it is one.
+pub fn file() -> Option<(&'static Path, BorrowedFd<'static>)> {
+    LOG.get().map(|log| (&*log.path, log.lines.output.as_fd()))
 }
 
 /// Opens the file of this process's log anew by its name, as after it was renamed. If that fails, the old one stays in use.
@@ -96,8 +125,15 @@ struct LogFile {
 }
 
 impl LogFile {
-    fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { path: path.to_owned(), lines: Lines::new(Output::append(path)?) })
+    fn open(path: &Path) -> Result<Self, InitError> {
+        match Output::append(path) {
+            Ok(output) => Ok(Self::new(path, output)),
+            Err(source) => Err(InitError::Open { path: path.to_owned(), source }),
+        }
+    }
+
+    fn new(path: &Path, output: Output) -> Self {
+        Self { path: path.to_owned(), lines: Lines::new(output) }
     }
 
     /// The descriptor stays the same: other processes may have it in common with this one.
@@ -320,9 +356,19 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_was_handed_on_need_not_be_opened() {
+        let target = |path: &str| config::ErrorLog::File(path.into());
+        let handed_on = ("/nonexistent/error.log".into(), sys::file::in_memory("log").unwrap().into());
+        check(&target("/nonexistent/error.log"), Some(&handed_on)).unwrap();
+        check(&target("/nonexistent/other.log"), Some(&handed_on)).unwrap_err();
+        check(&target("/nonexistent/error.log"), None).unwrap_err();
+        check(&config::ErrorLog::Stderr, None).unwrap();
+    }
+
+    #[test]
     fn a_file_that_cannot_be_opened_is_named() {
         let error =
-            init(&config::ErrorLog::File("/nonexistent/error.log".into()), LogLevel::Info).unwrap_err();
+            init(&config::ErrorLog::File("/nonexistent/error.log".into()), LogLevel::Info, None).unwrap_err();
         assert!(error.to_string().contains("/nonexistent/error.log"), "{error}");
     }
 }

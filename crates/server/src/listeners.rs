@@ -110,14 +110,14 @@ impl Listener {
         Ok(Self { socket, owner: std::process::id(), asked: Some(asked.clone()), address })
     }
 
-    /// Takes over a socket that this process opened when it was another program.
+    /// Takes over a socket that the process `owner` opened; this one, when it was another program.
     ///
     /// # Errors
     ///
     /// It has no address.
-    pub fn adopt(socket: OwnedFd, asked: Option<ListenAddress>) -> io::Result<Self> {
+    pub fn adopt(socket: OwnedFd, asked: Option<ListenAddress>, owner: u32) -> io::Result<Self> {
         let address = local_address(&socket)?;
-        Ok(Self { socket, owner: std::process::id(), asked, address })
+        Ok(Self { socket, owner, asked, address })
     }
 
     /// Whether it is this server's alone: one that was handed over is still open in whoever did, and in a successor perhaps.

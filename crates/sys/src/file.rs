@@ -84,6 +84,11 @@ impl AsFd for Directory {
     }
 }
 
+/// A file without a path, which goes when the last has closed it. `memfd_create(2)`; `name` is what `/proc` calls it.
+pub fn in_memory(name: &str) -> io::Result<std::fs::File> {
+    Ok(fs::memfd_create(name, fs::MemfdFlags::CLOEXEC)?.into())
+}
+
 /// Puts an open file into the place of another: the descriptor stays, and stands for the new file from here on, in one step for
 /// all who use it. dup3(2).
 pub fn replace(descriptor: impl AsFd, new: impl AsFd) -> io::Result<()> {

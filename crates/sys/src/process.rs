@@ -142,6 +142,28 @@ pub fn group_id(name: &str) -> io::Result<u32> {
     find_group(&CString::new(name)?)
 }
 
+/// Whether this process is what [`drop_privileges`] makes of one. getresuid(2), getresgid(2).
+///
+/// # Errors
+///
+/// `NotFound` where there is no such user or group.
+pub fn runs_as(user: &str, group: Option<&str>) -> io::Result<bool> {
+    let account = find_user(&CString::new(user)?)?;
+    let gid = match group {
+        Some(group) => find_group(&CString::new(group)?)?,
+        None => account.gid,
+    };
+    let (mut user_ids, mut group_ids) = ([0; 3], [0; 3]);
+    let ([real, effective, saved], [real_group, effective_group, saved_group]) =
+        (user_ids.each_mut(), group_ids.each_mut());
+    // SAFETY: six places for an id each, which live through the calls.
+    unsafe {
+        check(libc::getresuid(real, effective, saved))?;
+        check(libc::getresgid(real_group, effective_group, saved_group))?;
+    }
+    Ok(user_ids == [account.uid; 3] && group_ids == [gid; 3])
+}
+
 /// Runs `child` in a child process, which ends with the exit code that it returns (101 after a panic), and gives the
 /// child's id. fork(2).
 ///
@@ -517,7 +539,10 @@ mod tests {
                 wait.recv().unwrap();
                 (geteuid().as_raw(), getegid().as_raw())
             });
+            assert!(!runs_as("nobody", Some("daemon")).unwrap());
             drop_privileges("nobody", Some("daemon")).unwrap();
+            assert!(runs_as("nobody", Some("daemon")).unwrap() && !runs_as("nobody", None).unwrap());
+            assert_eq!(runs_as("no-such-user", None).unwrap_err().kind(), io::ErrorKind::NotFound);
             let daemon = find_group(c"daemon").unwrap();
             dropped.send(()).unwrap();
             assert_eq!(other.join().unwrap(), (account.uid, daemon));

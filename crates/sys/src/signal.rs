@@ -67,6 +67,17 @@ impl SignalSet {
         }
     }
 
+    /// The same set but for these.
+    #[must_use]
+    pub fn without(&self, signals: &[Signal]) -> Self {
+        let mut rest = self.clone();
+        for signal in signals {
+            // SAFETY: the set is initialised and the number valid.
+            unsafe { libc::sigdelset(&raw mut rest.set, signal.number()) };
+        }
+        rest
+    }
+
     /// Holds these signals back from the calling thread, and from those that it starts from now on, so that they can
     /// be waited for. `pthread_sigmask(3)`.
     pub fn block(&self) -> io::Result<()> {
@@ -226,6 +237,7 @@ mod tests {
     fn names_its_members() {
         let set = SignalSet::new(&[Signal::Hangup, Signal::Child]);
         assert_eq!(format!("{set:?}"), "{Hangup, Child}");
+        assert_eq!(format!("{:?}", set.without(&[Signal::Hangup, Signal::User2])), "{Child}");
     }
 
     #[test]

@@ -136,6 +136,17 @@ pub fn listen_unix(path: &Path, file: SocketFile, backlog: u32) -> io::Result<Ow
     Ok(socket)
 }
 
+/// A Unix socket that listens under a name that the kernel has chosen (unix(7), "Autobind feature"), and a connection that waits
+/// there to be accepted.
+pub fn listen_with_client() -> io::Result<(OwnedFd, OwnedFd)> {
+    let listener = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, NEW, None)?;
+    let client = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    net::bind(&listener, &SocketAddrUnix::new_unnamed())?;
+    net::listen(&listener, 1)?;
+    net::connect(&client, &net::getsockname(&listener)?)?;
+    Ok((listener, client))
+}
+
 /// Whether an error of [`accept`] says that descriptors or memory ran out, here or in the whole system: trying again at
 /// once is useless. accept(2), "Errors".
 pub fn is_exhaustion(error: &io::Error) -> bool {

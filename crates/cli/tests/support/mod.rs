@@ -1,6 +1,6 @@
 //! What the tests of the whole program share: the real `sluice` started on a directory of its own ([`server`]), the files
 //! in it ([`site`]), a client that shares no code with it and takes nothing on trust ([`client`]), a look at which process has
-//! which connection ([`owners`]), network namespaces ([`namespace`]), and the variants of the server that each test runs for
+//! which connection ([`owners`]), a program that is replaced ([`program`]), network namespaces ([`namespace`]), and the variants of the server that each test runs for
 //! ([`variant`]).
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
@@ -10,6 +10,7 @@
 pub mod client;
 pub mod namespace;
 pub mod owners;
+pub mod program;
 pub mod server;
 pub mod site;
 pub mod variant;

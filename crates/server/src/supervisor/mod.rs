@@ -15,20 +15,23 @@
 mod common_table;
 mod remains;
 mod status_process;
+mod trial;
 mod upgrade;
 mod worker;
 mod workers;
 
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use sys::process;
+use sys::process::{self, Ended};
 use sys::signal::{self, Signal, SignalSet};
 
 use self::remains::Remains;
 use self::status_process::StatusProcess;
-use self::upgrade::{Estate, Program};
+use self::trial::Trial;
+use self::upgrade::{Bequest, Estate, Identity, Legacy, NotUpgraded, Program, TRIAL, UPGRADE};
 use self::workers::{LONGEST_PAUSE, Workers};
 use crate::access_log::Writer;
 use crate::config::{ConfigError, ListenAddress, Settings, Source};
@@ -59,9 +62,9 @@ pub enum RunError {
     /// The document root can't be opened.
     #[error(transparent)]
     Content(#[from] ContentError),
-    /// The program goes on as it was.
-    #[error(transparent)]
-    NotUpgraded(#[from] upgrade::NotUpgraded),
+    /// The settings ask for a user that an upgrade can't become.
+    #[error("the settings ask for user {0}, as whom the server does not run, which takes a restart")]
+    User(String),
     /// A step that needs the kernel's consent failed.
     #[error("cannot {step}: {source}")]
     System {
@@ -92,20 +95,22 @@ const PATIENCE: Duration = Duration::from_secs(3);
 ///
 /// The server can't start, or workers don't live.
 pub fn run(source: Source) -> Result<(), RunError> {
-    let mut settings = source.load()?;
-    error_log::init(&settings.error_log, settings.log_level)?;
-    signal::ignore_broken_pipe().map_err(failed("ignore SIGPIPE"))?;
-    process::raise_descriptor_limit().map_err(failed("raise the descriptor limit"))?;
+    if let Some(lent) = Bequest::take(&TRIAL, process::parent()).map_err(failed("be tried"))? {
+        return trial::run(&source, lent);
+    }
+    let left = Bequest::take(&UPGRADE, std::process::id());
+    let (mut settings, log, estate) = match left.map_err(failed("take over from the program before"))? {
+        Some(Bequest { settings, log, estate }) => (upgrade::settings_of(settings)?, log, Some(estate)),
+        None => (source.load()?, None, None),
+    };
+    error_log::init(&settings.error_log, settings.log_level, log)?;
+    prepare(&settings)?;
 
     let program = Program::of_this_process().map_err(failed("find this program's file"))?;
-    let (estate, retiring) = match Estate::take().map_err(failed("take over from the program before"))? {
+    let (estate, retiring) = match estate {
         Some(estate) => take_over(estate, &mut settings),
         None => (open(&settings)?, Listeners::new()),
     };
-    if let Some(cpus) = &settings.cpus {
-        process::pin_to_cpus(cpus).map_err(failed(&format!("run on CPUs {cpus:?} alone")))?;
-    }
-    try_out(&settings)?;
 
     let signals = SignalSet::new(&[
         Signal::Hangup,
@@ -133,11 +138,12 @@ pub fn run(source: Source) -> Result<(), RunError> {
         phase: Phase::Run,
         deadline: None,
         timely: true,
+        trial: None,
     };
     for listener in &retiring {
         listener.refuse_new_handshakes();
     }
-    let started = supervisor.workers.replace(&supervisor.settings, &supervisor.listeners, &retiring);
+    let started = supervisor.workers.begin(&supervisor.settings, &supervisor.listeners, &retiring);
     started.map_err(failed("start a worker"))?;
     drop(retiring);
     supervisor.start_status_process();
@@ -145,7 +151,17 @@ pub fn run(source: Source) -> Result<(), RunError> {
     supervisor.supervise(&signals)
 }
 
-/// Opens what the server listens on, and gives up the privileges that it took.
+/// What is the process's own business, before anything is opened.
+fn prepare(settings: &Settings) -> Result<(), RunError> {
+    signal::ignore_broken_pipe().map_err(failed("ignore SIGPIPE"))?;
+    process::raise_descriptor_limit().map_err(failed("raise the descriptor limit"))?;
+    if let Some(cpus) = &settings.cpus {
+        process::pin_to_cpus(cpus).map_err(failed(&format!("run on CPUs {cpus:?} alone")))?;
+    }
+    Ok(())
+}
+
+/// Opens what the server listens on, gives up the privileges that it took, and sees whether workers can start without them.
 fn open(settings: &Settings) -> Result<Estate, RunError> {
     let listeners = listeners::open_all(settings)?;
     let endpoint = settings.status.as_ref().map(|status| Endpoint::bind(status, &settings.status_socket));
@@ -154,10 +170,12 @@ fn open(settings: &Settings) -> Result<Estate, RunError> {
         process::drop_privileges(user, settings.group.as_deref())
             .map_err(failed(&format!("become user {user}")))?;
     }
+    try_out(settings)?;
     Ok(Estate { listeners, endpoint, workers: Vec::new() })
 }
 
-/// Goes on with what the program before has left, and with what else the settings ask for, if it can be had.
+/// Goes on with what the program before has left, and with what else the settings ask for, if it can be had. Workers that can
+/// start have been seen in the trial; from here on nothing is a reason to end.
 /// Second: the listeners that nobody wants any more.
 fn take_over(mut estate: Estate, settings: &mut Settings) -> (Estate, Listeners) {
     match listeners::reopen(&estate.listeners, settings) {
@@ -208,11 +226,14 @@ struct Supervisor {
     deadline: Option<Instant>,
     /// No worker had to be killed.
     timely: bool,
+    /// Of the program that may take this one's place.
+    trial: Option<Trial>,
 }
 
 impl Supervisor {
     /// Waits for signals and acts on them, until the last worker has ended.
     fn supervise(mut self, signals: &SignalSet) -> Result<(), RunError> {
+        let during_trials = signals.without(&[Signal::Hangup, Signal::User2]);
         // The program before may have taken notice of ends that this one has to hear of.
         self.note_ends()?;
         loop {
@@ -222,8 +243,11 @@ impl Supervisor {
                 self.remains.due(),
                 self.status_due,
                 self.deadline,
+                self.trial.as_ref().and_then(Trial::due),
             ];
             let wait = due.into_iter().flatten().min();
+            // What would change the settings that are tried waits for who comes out of it as the program.
+            let signals = if self.trial.is_some() { &during_trials } else { signals };
             let signal = match wait {
                 None => signal::wait(signals).map(Some),
                 Some(time) => {
@@ -249,6 +273,9 @@ impl Supervisor {
                 // Whoever waits for a disk in the kernel can't be killed until that answers.
                 self.deadline = Instant::now().checked_add(PATIENCE);
                 self.workers.kill();
+            }
+            if let Some(trial) = self.trial.as_mut().filter(|trial| trial.is_overdue()) {
+                trial.break_off();
             }
             self.restart();
             if self.phase != Phase::Run && self.workers.are_gone() {
@@ -305,7 +332,9 @@ impl Supervisor {
 
     /// The processes whose end is of interest.
     fn children(&self) -> Vec<u32> {
-        self.workers.pids().into_iter().chain(self.status.as_ref().map(StatusProcess::pid)).collect()
+        let status = self.status.as_ref().map(StatusProcess::pid);
+        let trial = self.trial.as_ref().map(Trial::pid);
+        self.workers.pids().into_iter().chain(status).chain(trial).collect()
     }
 
     /// Takes notice of children that have ended.
@@ -313,6 +342,10 @@ impl Supervisor {
         for pid in self.children() {
             let Some(how) = process::ended(pid).map_err(failed("wait for a worker"))? else { continue };
             self.remains.add(pid);
+            if let Some(trial) = self.trial.take_if(|trial| trial.pid() == pid) {
+                self.end_trial(trial, how);
+                continue;
+            }
             let was_worker = self.workers.note_end(pid, how, self.phase);
             if !was_worker && let Some(status) = self.status.take() {
                 tracing::error!("the status process has ended by {how}");
@@ -333,6 +366,9 @@ impl Supervisor {
         self.phase = if self.phase == Phase::Run { Phase::Drain } else { Phase::Stop };
         tracing::info!("{}", if self.phase == Phase::Drain { "draining" } else { "stopping at once" });
         self.status_due = None;
+        if let Some(trial) = &mut self.trial {
+            trial.break_off();
+        }
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
         // Before a worker can have closed one of them: no handshake is completed only to be reset.
         self.listeners.iter().flatten().for_each(|listener| listener.refuse_new_handshakes());
@@ -387,32 +423,45 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Goes on as the program that its file holds by now, if that takes the settings.
+    /// Has the program tried that its file holds by now.
     fn upgrade(&mut self) {
         if self.phase != Phase::Run {
             return;
         }
-        if let Err(error) = self.try_upgrade() {
-            tracing::error!("not upgraded: {error}");
+        self.workers.unmark_descriptors();
+        match Trial::start(&self.program, &self.listeners, self.endpoint.as_deref()) {
+            Ok(trial) => self.trial = Some(trial),
+            Err(error) => tracing::error!("not upgraded: {error}"),
         }
     }
 
-    fn try_upgrade(&mut self) -> Result<(), RunError> {
-        self.workers.unmark_descriptors();
-        self.program.check()?;
-        self.stop_status_process();
+    /// Goes on as the program that was tried, if it has come through.
+    fn end_trial(&mut self, trial: Trial, how: Ended) {
+        if self.phase != Phase::Run {
+            return;
+        }
+        let error = match trial.outcome(how) {
+            Ok((tried, settings)) => self.go_on_as(tried, &settings),
+            Err(error) => error,
+        };
+        tracing::error!("not upgraded: {error}");
+    }
+
+    fn go_on_as(&mut self, tried: Identity, settings: &File) -> NotUpgraded {
         tracing::info!("going on as the program that the file holds now");
-        let estate = Estate {
-            listeners: self.listeners.clone(),
-            endpoint: self.endpoint.take(),
+        self.workers.unmark_descriptors();
+        self.stop_status_process();
+        let legacy = Legacy {
+            listeners: &self.listeners,
+            endpoint: self.endpoint.as_deref(),
+            settings,
             workers: self.workers.pids().into_iter().chain(self.remains.pids()).collect(),
         };
         self.workers.speak_by_signals(true);
-        let error = self.program.execute(&estate);
+        let error = self.program.execute(tried, &legacy);
         self.workers.speak_by_signals(false);
-        self.endpoint = estate.endpoint;
         self.start_status_process();
-        Err(error.into())
+        error
     }
 
     fn reopen_logs(&self) {

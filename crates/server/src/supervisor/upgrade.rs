@@ -1,75 +1,114 @@
 //! USR2: the process goes on as the program that its file holds by now, with the same id, listeners and children.
 //!
 //! ```text
-//! old program: check (a child) --> letter, descriptors kept open --> exec
+//! old program: trial (a child) --> letter, descriptors kept open --> exec
 //! new program: take the letter --> listeners --> workers of its own --> the old workers retire
 //! ```
 //!
-//! Listeners are open all the time, and the old workers see their connections to the end. They know nothing of the new
-//! program but signals: USR2 has a worker retire, TERM has it drain.
+//! Listeners are open all the time. The old workers serve until the new ones have done so for a while, and see their
+//! connections to the end. They know nothing of the new program but signals: USR2 has a worker retire, TERM has it drain.
+//!
+//! Once the process is the new program there is no way back, so whatever can be wrong with it is to be found in its
+//! [`trial`](super::trial). It then goes on by the settings as they were tried, whatever has become of the file since.
 
 use std::ffi::OsString;
-use std::io;
-use std::os::fd::AsFd;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sys::inherited;
 use sys::process;
+use sys::signal::{Signal, SignalSet};
 
-use crate::config::{ListenAddress, StatusAddress};
+use crate::config::{ConfigError, ListenAddress, Settings, Source, StatusAddress};
+use crate::error_log::{self, HandedOn};
 use crate::listeners::{Listener, Listeners};
 use crate::status::Endpoint;
 
 /// The program file and what it was started with.
 pub(super) struct Program {
-    path: PathBuf,
-    arguments: Vec<OsString>,
+    pub(super) path: PathBuf,
+    pub(super) arguments: Vec<OsString>,
 }
 
-/// What a program leaves to the one that takes its place.
-pub(super) struct Estate {
+/// Which file a path stands for: device, inode, and when it was changed, to the nanosecond.
+pub(super) type Identity = (u64, u64, i64, i64);
+
+/// What a program leaves to the one that takes its place, or that is tried for it.
+pub(super) struct Legacy<'a> {
     /// Of each copy.
-    pub(super) listeners: Vec<Listeners>,
-    pub(super) endpoint: Option<Arc<Endpoint>>,
+    pub(super) listeners: &'a [Listeners],
+    pub(super) endpoint: Option<&'a Endpoint>,
+    /// The settings as they were tried; in a trial, where to write them.
+    pub(super) settings: &'a File,
     /// Its children: workers that run, and whatever is still to be reaped.
     pub(super) workers: Vec<u32>,
 }
 
+/// What a server has before its first worker.
+pub(super) struct Estate {
+    /// Of each copy.
+    pub(super) listeners: Vec<Listeners>,
+    pub(super) endpoint: Option<Arc<Endpoint>>,
+    /// The children of the program before.
+    pub(super) workers: Vec<u32>,
+}
+
+/// What the program before has left to this one, or lent to it for a trial.
+pub(super) struct Bequest {
+    pub(super) estate: Estate,
+    /// Its error log, which may be one that can't be opened any more without the privileges of the start.
+    pub(super) log: Option<HandedOn>,
+    /// As of [`Legacy`].
+    pub(super) settings: File,
+}
+
 /// Why the program goes on as it is.
 #[derive(Debug, thiserror::Error)]
-pub enum NotUpgraded {
+pub(super) enum NotUpgraded {
     #[error("{program} can't be run: {source}")]
     Run { program: PathBuf, source: io::Error },
-    #[error("{program} refuses the settings: {why}")]
-    Refused { program: PathBuf, why: String },
-    #[error("{program} has not checked the settings within {0:?}", program = .1.display())]
+    #[error("{program} has failed in its trial: {why}")]
+    Failed { program: PathBuf, why: String },
+    #[error("{program} has not come through its trial within {0:?}", program = .1.display())]
     Slow(Duration, PathBuf),
+    #[error("{program} has been replaced again since its trial", program = .0.display())]
+    Replaced(PathBuf),
     #[error("descriptors can't be handed on: {0}")]
     HandOn(#[source] io::Error),
 }
 
-/// What the new program must know beside descriptors.
+/// What the new program must know beside descriptors, which come in this order: listeners, status, log, settings.
 #[derive(Deserialize, Serialize)]
 struct Letter {
     /// Of each listener the address that was asked for; none where systemd gave it.
     asked: Vec<Option<String>>,
     /// The listeners of each copy, by their place in `asked`.
     copies: Vec<Vec<usize>>,
-    /// Where status requests are answered, if anywhere: the last descriptor.
+    /// Where status requests are answered, if anywhere.
     status: Option<String>,
+    /// The error log's file, if it is one.
+    log: Option<PathBuf>,
     workers: Vec<u32>,
 }
 
-const LETTER: &str = "SLUICE_UPGRADE";
-const DESCRIPTORS: &str = "SLUICE_UPGRADE_DESCRIPTORS";
+/// The variables by which a letter is delivered, and the numbers of its descriptors. A program that knows nothing of trials must
+/// not take one for its turn to serve, so there they are others.
+pub(super) struct Names {
+    letter: &'static str,
+    descriptors: &'static str,
+}
 
-/// How long the new program may take to check the settings.
-const CHECKING: Duration = Duration::from_secs(10);
+/// To the program that takes our place.
+pub(super) const UPGRADE: Names =
+    Names { letter: "SLUICE_UPGRADE", descriptors: "SLUICE_UPGRADE_DESCRIPTORS" };
+/// To the one that is tried.
+pub(super) const TRIAL: Names = Names { letter: "SLUICE_TRIAL", descriptors: "SLUICE_TRIAL_DESCRIPTORS" };
 
 impl Program {
     /// What this process runs. Ask before the file can have been replaced.
@@ -77,105 +116,104 @@ impl Program {
         Ok(Self { path: std::env::current_exe()?, arguments: std::env::args_os().collect() })
     }
 
-    /// Goes on as what the file holds by now; comes back only if that can't be.
-    pub(super) fn execute(&self, estate: &Estate) -> NotUpgraded {
+    /// What the path stands for now.
+    pub(super) fn identity(&self) -> Result<Identity, NotUpgraded> {
+        match fs::metadata(&self.path) {
+            Ok(file) => Ok((file.dev(), file.ino(), file.ctime(), file.ctime_nsec())),
+            Err(source) => Err(NotUpgraded::Run { program: self.path.clone(), source }),
+        }
+    }
+
+    /// Goes on as the file that has been tried; comes back only if that can't be.
+    pub(super) fn execute(&self, tried: Identity, legacy: &Legacy<'_>) -> NotUpgraded {
+        match self.identity() {
+            Ok(now) if now == tried => {}
+            Ok(_) => return NotUpgraded::Replaced(self.path.clone()),
+            Err(error) => return error,
+        }
+        // Whoever waits for children of its own needs that one: the file may be a script.
+        let of_children = SignalSet::new(&[Signal::Child]);
+        let _ = of_children.unblock();
+        let executed = legacy.hand_on(&UPGRADE, |ours| {
+            // Where this program came by an upgrade itself, the letter to it is still there.
+            let is_new = |name: &OsString| !ours.iter().any(|(our, _)| our == name);
+            let others = std::env::vars_os().filter(|(name, _)| is_new(name)).collect::<Vec<_>>();
+            process::execute(&self.path, &self.arguments, &[others, ours.clone()].concat())
+        });
+        let _ = of_children.block();
+        match executed {
+            Ok(source) => NotUpgraded::Run { program: self.path.clone(), source },
+            Err(error) => NotUpgraded::HandOn(error),
+        }
+    }
+}
+
+impl Legacy<'_> {
+    /// Does something with the variables of the letter, while the descriptors stay open in what is executed.
+    pub(super) fn hand_on<T>(
+        &self,
+        names: &Names,
+        execute: impl FnOnce(Vec<(OsString, OsString)>) -> T,
+    ) -> io::Result<T> {
         let mut distinct = Listeners::new();
-        for listener in estate.listeners.iter().flatten() {
+        for listener in self.listeners.iter().flatten() {
             if !distinct.iter().any(|known| Arc::ptr_eq(known, listener)) {
                 distinct.push(Arc::clone(listener));
             }
         }
-        let letter = Letter::of(estate, &distinct);
-        let mut descriptors: Vec<_> = distinct.iter().map(|listener| listener.as_fd()).collect();
-        descriptors.extend(estate.endpoint.as_ref().map(AsFd::as_fd));
-        let variables = || -> io::Result<Vec<(OsString, OsString)>> {
-            let numbers = inherited::hand_on(&descriptors)?;
-            let letter = serde_json::to_string(&letter)?;
-            let ours = [(LETTER.into(), letter.into()), (DESCRIPTORS.into(), numbers.into())];
-            // Where this program came by an upgrade itself, the letter to it is still there.
-            let others = std::env::vars_os().filter(|(name, _)| name != LETTER && name != DESCRIPTORS);
-            Ok(others.chain(ours).collect())
-        };
-        let error = match variables() {
-            Err(error) => NotUpgraded::HandOn(error),
-            Ok(variables) => {
-                let source = process::execute(&self.path, &self.arguments, &variables);
-                NotUpgraded::Run { program: self.path.clone(), source }
-            }
-        };
-        match inherited::keep(&descriptors) {
-            Ok(()) => error,
-            Err(error) => NotUpgraded::HandOn(error),
-        }
-    }
-
-    /// Has the new program check the settings: `sluice serve ...` becomes `sluice check ...`.
-    ///
-    /// # Errors
-    ///
-    /// It can't be run, or refuses them.
-    pub(super) fn check(&self) -> Result<(), NotUpgraded> {
-        let cannot = |source| NotUpgraded::Run { program: self.path.clone(), source };
-        let mut child = Command::new(&self.path)
-            .arg("check")
-            .args(self.arguments.iter().skip(2))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(cannot)?;
-        let until = Instant::now() + CHECKING;
-        let status = loop {
-            if let Some(status) = child.try_wait().map_err(cannot)? {
-                break status;
-            }
-            if Instant::now() >= until {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(NotUpgraded::Slow(CHECKING, self.path.clone()));
-            }
-            thread::sleep(Duration::from_millis(10));
-        };
-        if status.success() {
-            return Ok(());
-        }
-        let mut why = String::new();
-        if let Some(stderr) = &mut child.stderr {
-            let _ = io::Read::read_to_string(stderr, &mut why);
-        }
-        let why = if why.trim().is_empty() { status.to_string() } else { why.trim().replace('\n', "; ") };
-        Err(NotUpgraded::Refused { program: self.path.clone(), why })
+        let log = error_log::file();
+        let mut descriptors: Vec<BorrowedFd<'_>> = distinct.iter().map(|listener| listener.as_fd()).collect();
+        descriptors.extend(self.endpoint.map(AsFd::as_fd));
+        descriptors.extend(log.map(|(_, file)| file));
+        descriptors.push(self.settings.as_fd());
+        let letter = Letter::of(self, &distinct, log.map(|(path, _)| path.to_owned()));
+        let letter = serde_json::to_string(&letter)?;
+        let numbers = inherited::hand_on(&descriptors);
+        let done = numbers.map(|numbers| {
+            execute(vec![(names.letter.into(), letter.into()), (names.descriptors.into(), numbers.into())])
+        });
+        inherited::keep(&descriptors)?;
+        done
     }
 }
 
 impl Letter {
-    fn of(estate: &Estate, distinct: &Listeners) -> Self {
+    fn of(legacy: &Legacy<'_>, distinct: &Listeners, log: Option<PathBuf>) -> Self {
         let place = |listener: &Arc<Listener>| {
             distinct.iter().position(|known| Arc::ptr_eq(known, listener)).unwrap_or_default()
         };
         let text = |listener: &Arc<Listener>| listener.asked.as_ref().map(ListenAddress::to_string);
         Self {
             asked: distinct.iter().map(text).collect(),
-            copies: estate.listeners.iter().map(|copy| copy.iter().map(place).collect()).collect(),
-            status: estate.endpoint.as_ref().map(|endpoint| endpoint.address().to_string()),
-            workers: estate.workers.clone(),
+            copies: legacy.listeners.iter().map(|copy| copy.iter().map(place).collect()).collect(),
+            status: legacy.endpoint.map(|endpoint| endpoint.address().to_string()),
+            log,
+            workers: legacy.workers.clone(),
         }
     }
 }
 
-impl Estate {
-    /// What this process has left to itself, if it has. In a process with a single thread, before anything is opened.
-    pub(super) fn take() -> io::Result<Option<Self>> {
-        let Some(mut descriptors) = inherited::take_handed_on(DESCRIPTORS)? else { return Ok(None) };
-        let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{LETTER}: {what}"));
-        let letter = std::env::var(LETTER).map_err(|_| wrong("is missing"))?;
+impl Bequest {
+    /// What this process has left to itself, or was lent by its parent for a trial, if it was; `owner` says whose the
+    /// listeners are. In a process with a single thread, before anything is opened.
+    pub(super) fn take(names: &Names, owner: u32) -> io::Result<Option<Self>> {
+        let Some(mut descriptors) = inherited::take_handed_on(names.descriptors)? else { return Ok(None) };
+        let wrong =
+            |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", names.letter));
+        let letter = std::env::var(names.letter).map_err(|_| wrong("is missing"))?;
         let letter: Letter = serde_json::from_str(&letter)?;
-        let endpoint = match (&letter.status, letter.status.is_some().then(|| descriptors.pop()).flatten()) {
-            (Some(address), Some(descriptor)) => {
+        let mut last = || descriptors.pop().ok_or_else(|| wrong("a descriptor is missing"));
+        let settings = File::from(last()?);
+        let log = match letter.log {
+            Some(path) => Some((path, last()?)),
+            None => None,
+        };
+        let endpoint = match &letter.status {
+            Some(address) => {
                 let address: StatusAddress = address.parse().map_err(|why: String| wrong(&why))?;
-                Some(Arc::new(Endpoint::adopt(descriptor, address)))
+                Some(Arc::new(Endpoint::adopt(last()?, address)))
             }
-            _ => None,
+            None => None,
         };
         if descriptors.len() != letter.asked.len() {
             return Err(wrong("not a descriptor for each listener"));
@@ -184,10 +222,20 @@ impl Estate {
         for (descriptor, asked) in descriptors.into_iter().zip(&letter.asked) {
             let asked = asked.as_ref().map(|text| text.parse()).transpose();
             let asked = asked.map_err(|why: String| wrong(&why))?;
-            all.push(Arc::new(Listener::adopt(descriptor, asked)?));
+            all.push(Arc::new(Listener::adopt(descriptor, asked, owner)?));
         }
         let listener = |&place: &usize| all.get(place).cloned().ok_or_else(|| wrong("no such listener"));
         let copies = letter.copies.iter().map(|copy| copy.iter().map(listener).collect());
-        Ok(Some(Self { listeners: copies.collect::<io::Result<_>>()?, endpoint, workers: letter.workers }))
+        let listeners = copies.collect::<io::Result<_>>()?;
+        let estate = Estate { listeners, endpoint, workers: letter.workers };
+        Ok(Some(Self { estate, log, settings }))
     }
+}
+
+/// The settings as they were tried.
+pub(super) fn settings_of(mut file: File) -> Result<Settings, ConfigError> {
+    let mut text = String::new();
+    let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
+    read.map_err(|source| ConfigError::Read { path: "of the trial".into(), source })?;
+    Source::default().load_text(&text)
 }

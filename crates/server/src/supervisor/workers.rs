@@ -33,6 +33,8 @@ pub(super) struct Workers {
     retired: Vec<Place>,
     /// Those that another program forked before it became this one, be they on their way out. They can only be sent signals.
     adopted: Vec<u32>,
+    /// They have been told to retire.
+    relieved: bool,
     /// What workers that are gone have counted.
     past: &'static Counters,
     /// Blocks that nobody counts in.
@@ -90,11 +92,14 @@ const TIDYING: Duration = Duration::from_millis(10);
 
 impl Workers {
     /// None at first but those of the program before.
-    pub(super) fn new(adopted: Vec<u32>, endpoint: Option<Arc<Endpoint>>) -> io::Result<Self> {
+    pub(super) fn new(mut adopted: Vec<u32>, endpoint: Option<Arc<Endpoint>>) -> io::Result<Self> {
+        // A script on the way from the one program to the other may have reaped some.
+        adopted.retain(|&pid| process::ended(pid).is_ok());
         Ok(Self {
             serving: Vec::new(),
             retired: Vec::new(),
             adopted,
+            relieved: false,
             past: Shared::<Counters>::new()?.leak(),
             spare: Vec::new(),
             lived: false,
@@ -102,6 +107,36 @@ impl Workers {
             endpoint,
             leaving: 0,
         })
+    }
+
+    /// Starts the first generation. Where the workers of the program before serve, what can't be started now is started later.
+    ///
+    /// # Errors
+    ///
+    /// There are not enough processes to be had, and nobody else serves.
+    pub(super) fn begin(
+        &mut self,
+        settings: &Settings,
+        copies: &[Listeners],
+        retiring: &Listeners,
+    ) -> io::Result<()> {
+        if self.adopted.is_empty() {
+            return self.replace(settings, copies, retiring);
+        }
+        let mut places = Vec::new();
+        let started = self.start_into(&mut places, settings, copies, retiring);
+        self.serving = places;
+        match started {
+            Err(error) if !self.serving.is_empty() => {
+                tracing::error!("cannot start all workers yet: {error}");
+                let is_missing = |place: &&mut Place| matches!(place.state, State::Gone);
+                for place in self.serving.iter_mut().filter(is_missing) {
+                    place.state = State::Restarts { at: Instant::now() + LONGEST_PAUSE };
+                }
+                Ok(())
+            }
+            started => started,
+        }
     }
 
     /// Starts a generation and has the one before it retire. `copies` are the listeners of each copy; `retiring`, what
@@ -120,7 +155,6 @@ impl Workers {
         let started = self.start_into(&mut other, settings, copies, retiring);
         if started.is_ok() {
             std::mem::swap(&mut self.serving, &mut other);
-            self.send_adopted(Signal::User2);
         }
         // Be it the generation before or one that is not complete: nobody is forgotten before the last of it has ended.
         for place in &mut other {
@@ -176,6 +210,7 @@ impl Workers {
     pub(super) fn note_end(&mut self, pid: u32, how: Ended, phase: Phase) -> bool {
         if let Some(at) = self.adopted.iter().position(|&adopted| adopted == pid) {
             self.adopted.swap_remove(at);
+            self.serving.iter().for_each(|place| place.control.wake());
             return true;
         }
         let all = self.serving.iter_mut().chain(&mut self.retired);
@@ -239,12 +274,24 @@ impl Workers {
     pub(super) fn tidying_due(&self) -> Option<Instant> {
         let waits_for_round = self.common_table.as_ref().is_some_and(|table| table.pending_round().is_some());
         let waits = waits_for_round || self.leaving > 0 || self.all().any(Place::keeps_listeners);
-        waits.then(|| Instant::now() + TIDYING)
+        waits.then(|| Instant::now() + TIDYING).into_iter().chain(self.relief_due()).min()
     }
 
-    /// Wakes those that serve when a retired worker has left its listeners to them: it may have been the only one that was woken
-    /// for a connection, and have had no room for it. Where descriptors are in common: closes listeners that workers have let
-    /// go of, and what turns out to be nobody's.
+    /// When the workers of the program before are to retire: once each copy has one of this program's that has not died
+    /// soon after its start.
+    fn relief_due(&self) -> Option<Instant> {
+        if self.relieved || self.adopted.is_empty() {
+            return None;
+        }
+        let due = |copy| self.serving.iter().filter_map(|place| place.steady_at(copy)).min();
+        let copies = self.serving.iter().map(|place| place.position.copy).max()? + 1;
+        (0..copies).map(due).collect::<Option<Vec<_>>>()?.into_iter().max()
+    }
+
+    /// Has the workers of the program before retire when they are not needed any more. Wakes those that serve when a retired
+    /// worker has left its listeners to them: it may have been the only one that was woken for a connection, and have had no
+    /// room for it. Where descriptors are in common: closes listeners that workers have let go of, and what turns out to be
+    /// nobody's.
     pub(super) fn tidy(&mut self) {
         let leaving = self.count_leaving();
         if leaving < std::mem::replace(&mut self.leaving, leaving) {
@@ -252,6 +299,10 @@ impl Workers {
         }
         for place in self.serving.iter_mut().chain(&mut self.retired) {
             place.drop_listeners();
+        }
+        if self.relief_due().is_some_and(|due| due <= Instant::now()) {
+            (self.relieved, self.lived) = (true, true);
+            self.send_adopted(Signal::User2);
         }
         let Some(round) = self.common_table.as_ref().and_then(CommonTable::pending_round) else { return };
         if self.all().all(|place| place.living().is_none() || place.control.has_heard(round)) {
@@ -316,9 +367,11 @@ impl Workers {
         self.all().filter_map(Place::living).collect()
     }
 
-    /// Whether every attempt at starting a worker has failed.
+    /// Whether every attempt at starting a worker has failed, and there are none of the program before.
     pub(super) fn never_lived(&self) -> bool {
-        !self.lived && self.serving.iter().any(|place| place.quick_deaths >= HOPELESS)
+        !self.lived
+            && self.adopted.is_empty()
+            && self.serving.iter().any(|place| place.quick_deaths >= HOPELESS)
     }
 
     /// Has all workers move on to a later phase.
@@ -471,6 +524,14 @@ impl Place {
         }
         self.state = State::Runs { pid, since: Instant::now() };
         Ok(())
+    }
+
+    /// When it will have lived for a while, if it runs, and for that copy.
+    fn steady_at(&self, copy: usize) -> Option<Instant> {
+        match self.state {
+            State::Runs { since, .. } if self.position.copy == copy => Some(since + QUICK),
+            _ => None,
+        }
     }
 
     /// It is not started again if it has died.

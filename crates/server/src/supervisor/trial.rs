@@ -1,0 +1,190 @@
+//! The trial of a new program: it starts as a child of the old one, is lent all that it would be left, runs with the same
+//! rights, and has a worker answer a request. Nobody's connections pass through it, and it changes nothing that others have
+//! in common with it.
+//!
+//! It says that it has come through by writing down the settings that it did so with, and by its exit code. A program that
+//! fails, crashes, hangs, or has never heard of trials does not, and the old one goes on.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{ChildStderr, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sys::process::{self, Ended};
+use sys::signal::Signal;
+use sys::socket;
+
+use super::upgrade::{Bequest, Identity, Legacy, NotUpgraded, Program, TRIAL};
+use super::workers::Workers;
+use super::{RunError, failed, try_out};
+use crate::config::{ErrorLog, LogLevel, Settings, Source};
+use crate::error_log;
+use crate::listeners::{Listener, Listeners};
+use crate::status::Endpoint;
+
+/// How long a trial may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long its worker may take to answer, and how often is looked whether it still lives.
+const ANSWER: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// So many bytes of what it said are told.
+const MOST_WORDS: u64 = 4 << 10;
+
+/// A trial under way, as the old program sees it.
+pub(super) struct Trial {
+    pid: u32,
+    program: PathBuf,
+    file: Identity,
+    settings: File,
+    said: Option<ChildStderr>,
+    /// When it is broken off, unless it has been.
+    due: Option<Instant>,
+}
+
+impl Trial {
+    /// Starts what the program's file holds now, in a child.
+    pub(super) fn start(
+        program: &Program,
+        listeners: &[Listeners],
+        endpoint: Option<&Endpoint>,
+    ) -> Result<Self, NotUpgraded> {
+        let file = program.identity()?;
+        let settings = sys::file::in_memory("settings").map_err(NotUpgraded::HandOn)?;
+        // Whatever it does, the workers are not its children.
+        let legacy = Legacy { listeners, endpoint, settings: &settings, workers: Vec::new() };
+        let mut arguments = program.arguments.iter();
+        let name = arguments.next();
+        let spawned = legacy.hand_on(&TRIAL, |variables| {
+            Command::new(&program.path)
+                .arg0(name.map_or(program.path.as_os_str(), OsString::as_os_str))
+                .args(arguments)
+                .envs(variables)
+                // What systemd hears is the old program's to say.
+                .env_remove("NOTIFY_SOCKET")
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()
+        });
+        let cannot = |source| NotUpgraded::Run { program: program.path.clone(), source };
+        let mut child = spawned.map_err(NotUpgraded::HandOn)?.map_err(cannot)?;
+        let said = child.stderr.take();
+        if let Some(said) = &said {
+            // A child of its own may keep the other end open.
+            socket::set_nonblocking(said, true).map_err(cannot)?;
+        }
+        let (pid, due) = (child.id(), Some(Instant::now() + PATIENCE));
+        Ok(Self { pid, program: program.path.clone(), file, settings, said, due })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// When [`break_off`](Self::break_off) is to be called, if it still runs then.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    pub(super) fn is_overdue(&self) -> bool {
+        self.due.is_some_and(|due| due <= Instant::now())
+    }
+
+    pub(super) fn break_off(&mut self) {
+        self.due = None;
+        let _ = process::kill(self.pid);
+    }
+
+    /// What has come of it, now that it has ended: the file that was tried, and the settings.
+    pub(super) fn outcome(self, how: Ended) -> Result<(Identity, File), NotUpgraded> {
+        let has_said_so = self.settings.metadata().is_ok_and(|settings| settings.len() > 0);
+        if how == Ended::Code(0) && has_said_so {
+            return Ok((self.file, self.settings));
+        }
+        if self.due.is_none() {
+            return Err(NotUpgraded::Slow(PATIENCE, self.program));
+        }
+        let mut said = Vec::new();
+        if let Some(stderr) = self.said {
+            // Where nothing more is there, that is an error.
+            let _ = stderr.take(MOST_WORDS).read_to_end(&mut said);
+        }
+        let said = String::from_utf8_lossy(&said);
+        let lines = said.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned);
+        let why = lines.chain([how.to_string()]).collect::<Vec<_>>().join("; ");
+        Err(NotUpgraded::Failed { program: self.program, why })
+    }
+}
+
+/// In the new program: goes all the way to a worker that answers, and says so.
+pub(super) fn run(source: &Source, lent: Bequest) -> Result<(), RunError> {
+    let Bequest { estate, log, settings: mut written } = lent;
+    process::signal_at_end_of_parent(Signal::Terminate)
+        .map_err(failed("end with the program that serves"))?;
+    // What will be read in their place must mean the same.
+    let text = source.load()?.to_toml();
+    let settings = Source::default().load_text(&text)?;
+    if let Some(user) = &settings.user
+        && !process::runs_as(user, settings.group.as_deref()).map_err(failed(&format!("find user {user}")))?
+    {
+        return Err(RunError::User(user.clone()));
+    }
+    error_log::check(&settings.error_log, log.as_ref())?;
+    // It is the old program that says what has come of this.
+    error_log::init(&ErrorLog::Stderr, LogLevel::Error, None)?;
+    super::prepare(&settings)?;
+    try_out(&settings)?;
+    // The worker is not to come with it.
+    drop(estate);
+    answer_one(&settings)?;
+    written.write_all(text.as_bytes()).map_err(failed("write down the settings"))
+}
+
+/// Has a worker answer a request that comes by a socket which nobody else knows.
+fn answer_one(settings: &Settings) -> Result<(), RunError> {
+    let step = "open a socket for a trial";
+    let (listener, client) = socket::listen_with_client().map_err(failed(step))?;
+    let listener = Listener::adopt(listener, None, std::process::id()).map_err(failed(step))?;
+    let mut one = Settings { copies: 1, workers: 1, ..settings.clone() };
+    one.placement.partition = false;
+    let mut workers = Workers::new(Vec::new(), None).map_err(failed("share memory"))?;
+    workers
+        .replace(&one, &[vec![Arc::new(listener)]], &Listeners::new())
+        .map_err(failed("start a worker"))?;
+    let answer = ask(client.into(), &workers.pids());
+    for pid in workers.pids() {
+        // It has nothing to finish, and no line of its log is to be written.
+        let _ = process::kill(pid);
+    }
+    answer.map_err(failed("have a worker answer"))
+}
+
+fn ask(mut client: UnixStream, workers: &[u32]) -> io::Result<()> {
+    client.set_read_timeout(Some(LOOK))?;
+    client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    let until = Instant::now() + ANSWER;
+    let mut reply = [0; 64];
+    loop {
+        match client.read(&mut reply) {
+            Ok(n) if reply[..n].starts_with(b"HTTP/1.1 ") => return Ok(()),
+            Ok(_) => return Err(io::Error::other("it hangs up")),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        for &pid in workers {
+            if let Some(how) = process::ended(pid)? {
+                return Err(io::Error::other(format!("it has ended by {how}")));
+            }
+        }
+        if Instant::now() >= until {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+    }
+}

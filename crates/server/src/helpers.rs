@@ -170,7 +170,7 @@ impl Helpers {
         looker: Arc<Looker>,
         counters: &'static Counters,
     ) -> io::Result<Self> {
-        let timeout_ms = settings.timeout.as_millis() as u64;
+        let timeout_ms = settings.disk_timeout.as_millis() as u64;
         let bounds = Bounds {
             helpers: settings.helpers.get() as usize,
             long_ms: timeout_ms / u64::from(LOOKS),

@@ -107,7 +107,7 @@ impl Service {
             coalesce: resolved(settings.event.coalesce),
             sends: None,
             patience: Patience::Unlimited,
-            disk_timeout_ticks: http1::Timeouts::ticks(settings.amped.timeout.as_millis() as u64),
+            disk_timeout_ticks: http1::Timeouts::ticks(settings.amped.disk_timeout.as_millis() as u64),
             tickets: 0,
             stamp: Stamp::new(SERVER, clock.unix_secs),
         }

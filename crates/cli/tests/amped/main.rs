@@ -206,7 +206,7 @@ fn clients_that_break_off_are_let_go(variant: &Variant) {
 }
 
 fn clients_that_half_close_are_answered(variant: &Variant) {
-    let Some((server, disk)) = slow(variant, "[amped]\ntimeout = \"10 min\"") else { return };
+    let Some((server, disk)) = slow(variant, "[amped]\ndisk_timeout = \"10 min\"") else { return };
     disk.hold_look_ups();
     let mut client = get(&server, "/slow/half.bin");
     eventually("a helper looks", || disk.waiting() == 1);
@@ -292,7 +292,7 @@ fn a_file_that_shrinks_is_cut_off(variant: &Variant) {
 }
 
 /// A disk that does not answer in this time is given up.
-const HURRIED: &str = "[amped]\ntimeout = \"1600 ms\"\n";
+const HURRIED: &str = "[amped]\ndisk_timeout = \"1600 ms\"\n";
 
 fn all_are_gone(server: &Server) -> bool {
     server.count("connections_opened") == server.count("connections_closed")
@@ -353,7 +353,9 @@ fn replies_from_a_disk_that_hangs_are_broken_off(variant: &Variant) {
 
 /// A listing is made by a helper, even of a directory that is in memory.
 fn helpers_that_hang_are_replaced(variant: &Variant) {
-    let Some((server, disk)) = slow(variant, "listing = true\n[amped]\ntimeout = \"8 s\"") else { return };
+    let Some((server, disk)) = slow(variant, "listing = true\n[amped]\ndisk_timeout = \"8 s\"") else {
+        return;
+    };
     fs::create_dir(server.root().join("other")).expect("a directory");
     disk.hold_look_ups();
     let mut clients: Vec<Client> = (0..20).map(|n| get(&server, &format!("/slow/{n}.bin"))).collect();

@@ -168,7 +168,7 @@ const SEVERAL: &[&str] = &[
 const HELPED: &[&str] = &[
     "workers",
     "amped.helpers",
-    "amped.timeout",
+    "amped.disk_timeout",
     "events",
     "wake",
     "accept_limit",

@@ -92,7 +92,7 @@ fn event_and_tcp(page: &mut Page, settings: &Settings) {
     page.time("send_hold", settings.event.send_hold);
     page.table("[amped]");
     page.line("helpers", settings.amped.helpers);
-    page.time("timeout", settings.amped.timeout);
+    page.time("disk_timeout", settings.amped.disk_timeout);
     page.table("[tcp]");
     page.line("nodelay", settings.connections.nodelay);
     match settings.connections.send_buffer {

@@ -153,9 +153,9 @@ fn event(keys: &mut Keys<'_>, architecture: Architecture) -> EventSettings {
 fn amped(mut keys: Keys<'_>) -> AmpedSettings {
     let default = AmpedSettings::default();
     let helpers = keys.take("helpers", default.helpers, helper_count);
-    let timeout = keys.take("timeout", default.timeout, keys::time(TIMEOUT));
+    let disk_timeout = keys.take("disk_timeout", default.disk_timeout, keys::time(TIMEOUT));
     keys.end();
-    AmpedSettings { helpers, timeout }
+    AmpedSettings { helpers, disk_timeout }
 }
 
 fn connections(keys: &mut Keys<'_>, requests: NonZeroU32) -> ConnectionSettings {

@@ -263,7 +263,7 @@ pub struct AmpedSettings {
     /// Threads that wait for the disk, for each worker.
     pub helpers: NonZeroU32,
     /// How long a client waits for the disk at a time.
-    pub timeout: Duration,
+    pub disk_timeout: Duration,
 }
 
 /// Sockets and their number.
@@ -476,7 +476,7 @@ impl Default for EventSettings {
 
 impl Default for AmpedSettings {
     fn default() -> Self {
-        Self { helpers: const { NonZeroU32::new(4).unwrap() }, timeout: Duration::from_secs(20) }
+        Self { helpers: const { NonZeroU32::new(4).unwrap() }, disk_timeout: Duration::from_secs(20) }
     }
 }
 

@@ -463,6 +463,7 @@ send_hold = "2 s"
 
 [amped]
 helpers = 7
+disk_timeout = "9 s"
 
 [tcp]
 nodelay = false

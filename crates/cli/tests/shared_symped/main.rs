@@ -1,5 +1,6 @@
 //! Shared-SYMPED under the kill: workers that have everything in common, and die at any moment.
 
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::collections::HashSet;

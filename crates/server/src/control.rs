@@ -8,7 +8,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use sys::process;
@@ -25,6 +25,8 @@ pub struct Control {
     words: Shared<Words>,
     wake: Wake,
     supervisor: u32,
+    /// The phase that the supervisor has asked for. Its own to look at: what lies in the words may be somebody else's doing.
+    asked: AtomicU8,
     /// The phase that the worker moved on to without having been asked in the words. Of its process alone.
     by_itself: AtomicU8,
     /// What the supervisor listens at for status requests, where its descriptors are the worker's as well.
@@ -40,7 +42,7 @@ sys::shareable! {
     struct Words {
         phase: AtomicU8,
         /// The supervisor has become another program, or is about to.
-        by_signals: AtomicBool,
+        by_signals: AtomicU8,
         reopenings: AtomicU32,
         /// How much of its listeners the worker has let go of; see [`LetGo`].
         let_go: AtomicU8,
@@ -94,6 +96,7 @@ impl Control {
             words: Shared::new()?,
             wake: Wake::new()?,
             supervisor: std::process::id(),
+            asked: AtomicU8::new(Phase::Run as u8),
             by_itself: AtomicU8::new(Phase::Run as u8),
             endpoint: OnceLock::new(),
             others: OnceLock::new(),
@@ -122,23 +125,24 @@ impl Control {
 
     /// Moves on to a later phase; moving back is not possible.
     pub fn enter(&self, phase: Phase) {
-        self.words.phase.fetch_max(phase as u8, Ordering::Release);
+        let before = self.asked.fetch_max(phase as u8, Ordering::Relaxed);
+        self.words.phase.store(before.max(phase as u8), Ordering::Release);
         self.wake();
     }
 
     /// Has orders come by signals from now on, or by these words again.
     pub fn speak_by_signals(&self, by_signals: bool) {
-        self.words.by_signals.store(by_signals, Ordering::Release);
+        self.words.by_signals.store(by_signals.into(), Ordering::Release);
     }
 
-    /// The phase that the worker is to be in. In the supervisor, the one that it has asked for.
+    /// In the worker: the phase that it is to be in.
     pub fn phase(&self) -> Phase {
-        match self.words.phase.load(Ordering::Acquire).max(self.by_itself.load(Ordering::Acquire)) {
-            0 => Phase::Run,
-            1 => Phase::Retire,
-            2 => Phase::Drain,
-            _ => Phase::Stop,
-        }
+        phase_of(self.words.phase.load(Ordering::Acquire).max(self.by_itself.load(Ordering::Acquire)))
+    }
+
+    /// In the supervisor: the phase that it has asked for.
+    pub fn asked(&self) -> Phase {
+        phase_of(self.asked.load(Ordering::Relaxed))
     }
 
     /// Has the logs opened anew.
@@ -186,8 +190,9 @@ impl Control {
         }
     }
 
-    /// Before another process becomes the worker: what the one before it told does not hold any more.
+    /// Before another process becomes the worker: what the one before it was told, or told, does not hold any more.
     pub fn begin(&self) {
+        self.words.phase.store(self.asked.load(Ordering::Relaxed), Ordering::Release);
         self.tell_let_go(LetGo::Nothing);
         let called = self.words.round_called.load(Ordering::Acquire);
         self.words.round_heard.store(called.wrapping_sub(1), Ordering::Release);
@@ -226,7 +231,7 @@ impl Control {
             if let Some(endpoint) = self.endpoint.get() {
                 endpoint.stop_listening();
             }
-        } else if !self.words.by_signals.load(Ordering::Acquire) {
+        } else if self.words.by_signals.load(Ordering::Acquire) == 0 {
             if terminated || told_to_retire {
                 let supervisor = self.supervisor;
                 tracing::info!(
@@ -255,6 +260,15 @@ impl Control {
     /// In a worker: whether the supervisor is gone.
     pub fn is_orphaned(&self) -> bool {
         std::process::id() != self.supervisor && process::parent() != self.supervisor
+    }
+}
+
+fn phase_of(number: u8) -> Phase {
+    match number {
+        0 => Phase::Run,
+        1 => Phase::Retire,
+        2 => Phase::Drain,
+        _ => Phase::Stop,
     }
 }
 

@@ -559,7 +559,7 @@ impl Conversation {
                     count += 1;
                 }
                 Segment::Memory(pin, range) => {
-                    slices[count] = service.content.memory(pin, range);
+                    slices[count] = service.content.memory(pin, range).ok_or(Unsent::Changed)?;
                     count += 1;
                 }
                 Segment::File(pin, offset, len) => file = Some((pin, offset, len)),
@@ -591,7 +591,8 @@ impl Conversation {
                 let mut from = offset;
                 let wanted = disk::sendable(service, pin, offset, len.min(share), resident)? as usize;
                 let began_ms = if self.blocks { sys::clock::monotonic_ms() } else { 0 };
-                let sent = sys::socket::send_file(socket, service.content.file(pin), &mut from, wanted)?;
+                let file = service.content.file(pin).ok_or(Unsent::Changed)?;
+                let sent = sys::socket::send_file(socket, file, &mut from, wanted)?;
                 if sent == 0 {
                     return Err(Unsent::Changed);
                 }

@@ -6,14 +6,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use sys::shared::Shared;
 
 /// Workers, by their numbers.
 #[derive(Clone, Debug)]
 pub struct Crew {
-    free: Arc<Shared<[AtomicBool; Self::MOST]>>,
+    free: Arc<Shared<[AtomicU8; Self::MOST]>>,
     size: usize,
 }
 
@@ -33,13 +33,13 @@ impl Crew {
     /// Says of a worker whether it waits for a client to come.
     pub fn set_free(&self, number: usize, free: bool) {
         if let Some(word) = self.free.get(number) {
-            word.store(free, Ordering::Relaxed);
+            word.store(free.into(), Ordering::Relaxed);
         }
     }
 
     /// Whether somebody waits for a client to come.
     pub fn has_free(&self) -> bool {
-        self.free[..self.size].iter().any(|word| word.load(Ordering::Relaxed))
+        self.free[..self.size].iter().any(|word| word.load(Ordering::Relaxed) != 0)
     }
 }
 

@@ -127,7 +127,7 @@ fn workers_are_killed_at_any_moment() {
 
     let kept = files.descriptors().len();
     assert_eq!(open_descriptors(), before + kept, "{kept} of files");
-    let mut content = Content::sharing(looker(&settings), &files, 0, &settings, 8);
+    let mut content = Content::sharing(looker(&settings), &common(0, 0), &settings, 8);
     for file in 0..FILES {
         assert!(ask(&mut content, file) == content_of(file), "{file}");
     }
@@ -138,7 +138,7 @@ fn workers_are_killed_at_any_moment() {
 
 /// A worker: answers until told to stop.
 fn serve(settings: &FileSettings, common: &Common, words: &Words) -> u8 {
-    let mut content = Content::sharing(looker(settings), &common.files, common.place, settings, 8);
+    let mut content = Content::sharing(looker(settings), common, settings, 8);
     common.own(content.root());
     let mut state = common.owner.into();
     while words.stop.load(Ordering::SeqCst) == 0 {
@@ -174,10 +174,10 @@ fn ask(content: &mut Content, file: usize) -> Vec<u8> {
     for segment in connection.output() {
         match segment {
             Segment::Own(own) => bytes.extend_from_slice(own),
-            Segment::Memory(pin, range) => bytes.extend(content.memory(pin, range).to_vec()),
+            Segment::Memory(pin, range) => bytes.extend(content.memory(pin, range).unwrap().to_vec()),
             Segment::File(pin, offset, len) => {
                 let mut part = vec![0; len as usize];
-                let read = sys::file::read_at(content.file(pin), &mut part, offset).unwrap();
+                let read = sys::file::read_at(content.file(pin).unwrap(), &mut part, offset).unwrap();
                 bytes.extend_from_slice(&part[..read]);
             }
         }

@@ -42,6 +42,11 @@ pub enum Claim {
     First,
 }
 
+/// A descriptor that was left to a keeper: its number, and the serial number of the record that says so. The number may come to
+/// be another file's, the two together never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept(u64);
+
 /// Descriptors that nobody claimed at one moment; see [`Ledger::suspects`].
 #[derive(Debug, Default)]
 pub struct Suspects(Vec<(RawFd, u64)>);
@@ -75,34 +80,37 @@ impl Ledger {
         self.record(fd.as_fd().as_raw_fd(), Claim::None);
     }
 
-    /// Leaves a descriptor to a keeper, and names it by its number. `None`: it is above the ledger's limit, and closed.
-    pub fn keep(&self, fd: OwnedFd, keeper: u32) -> Option<u32> {
-        let number = fd.as_raw_fd().cast_unsigned();
+    /// Leaves a descriptor to a keeper. `None`: it is above the ledger's limit, and closed.
+    pub fn keep(&self, fd: OwnedFd, keeper: u32) -> Option<Kept> {
+        let number = fd.as_raw_fd();
         self.records.get(number as usize)?;
-        self.record(fd.into_raw_fd(), Claim::Kept(keeper));
-        Some(number)
+        let record = self.record(fd.into_raw_fd(), Claim::Kept(keeper));
+        Some(Kept(record >> SERIAL << SERIAL | u64::from(number.cast_unsigned())))
     }
 
-    /// A kept descriptor. `None`: no such is kept.
+    /// A kept descriptor. `None`: this keeper does not keep it any more.
+    ///
+    /// It stays this file's for as long as whoever asks for it prevents those who close it from doing so: another that calls
+    /// [`close_kept`](Self::close_kept) for the same keeper, and [`close_all_kept`](Self::close_all_kept). Everything else that
+    /// closes by the ledger spares what is kept.
     #[inline]
-    pub fn kept(&self, number: u32) -> Option<BorrowedFd<'_>> {
-        let Claim::Kept(_) = claim(self.records.get(number as usize)?.load(Ordering::Relaxed)) else {
-            return None;
-        };
-        // SAFETY: a kept descriptor is open, and who asks for it sees to it that it is kept for as long as it is used: if
-        // not, the number is that of another descriptor, which calls can be made on all the same.
-        Some(unsafe { BorrowedFd::borrow_raw(number.cast_signed()) })
+    pub fn kept(&self, kept: Kept, keeper: u32) -> Option<BorrowedFd<'_>> {
+        let record = self.records.get(kept.number() as usize)?.load(Ordering::Acquire);
+        // SAFETY: by this record it is open, and nobody else's: the record of another file under this number would be another
+        // one. That it is not closed meanwhile is the caller's care, see above; should somebody in the common table close what is
+        // not his, calls are made on what then has the number, or fail.
+        (record == kept.record(keeper))
+            .then(|| unsafe { BorrowedFd::borrow_raw(kept.number().cast_signed()) })
     }
 
-    /// Closes a kept descriptor; says whether it was kept.
-    pub fn close_kept(&self, number: u32) -> bool {
-        let Some(record) = self.records.get(number as usize) else { return false };
-        let now = record.load(Ordering::Relaxed);
-        let Claim::Kept(_) = claim(now) else { return false };
+    /// Closes a kept descriptor; says whether this keeper kept it.
+    pub fn close_kept(&self, kept: Kept, keeper: u32) -> bool {
+        let Some(record) = self.records.get(kept.number() as usize) else { return false };
+        let now = kept.record(keeper);
         let left =
             record.compare_exchange(now, next(now, Claim::None), Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if left {
-            close(number.cast_signed());
+            close(kept.number().cast_signed());
         }
         left
     }
@@ -128,7 +136,7 @@ impl Ledger {
         for number in open_numbers()? {
             let Some(record) = self.records.get(number as usize) else { continue };
             let record = record.load(Ordering::Acquire);
-            if !is_valid(number.cast_unsigned(), claim(record)) && is_served_with(number) {
+            if !is_valid(number.cast_unsigned(), claim(record)) && kind(number) == Kind::Served {
                 set_mark(number, true);
                 suspects.push((number, record));
             }
@@ -158,13 +166,14 @@ impl Ledger {
     pub fn close_copies(&self) -> io::Result<()> {
         for number in open_numbers()? {
             let record = self.records.get(number as usize).map_or(0, |record| record.load(Ordering::Relaxed));
-            let is_ours = match claim(record) {
-                Claim::First => true,
-                Claim::Owned(_) | Claim::Kept(_) => false,
-                Claim::None => !is_served_with(number),
+            // The records go on changing, and may speak of what has got this number since the copy was made. So what is never
+            // anybody's but the first process's is left alone whatever they say.
+            let is_foreign = match (kind(number), claim(record)) {
+                (Kind::Served, claim) => claim != Claim::First,
+                (Kind::Written, claim) => matches!(claim, Claim::Owned(_)),
+                (Kind::Other, _) => false,
             };
-            // The records go on changing: what they say of a number that is not open here is not of this table.
-            if !is_ours && rustix::io::fcntl_getfd(borrow(number)).is_ok() {
+            if is_foreign {
                 close(number);
             }
         }
@@ -173,30 +182,52 @@ impl Ledger {
 
     fn close_all(&self, whose: Claim) -> usize {
         let mut closed = 0;
-        for number in 0..=self.highest.load(Ordering::Acquire) {
-            if self
-                .records
-                .get(number as usize)
-                .is_some_and(|record| claim(record.load(Ordering::Acquire)) == whose)
-            {
-                self.record(number.cast_signed(), Claim::None);
-                close(number.cast_signed());
+        let highest = self.highest.load(Ordering::Acquire) as usize;
+        for (number, record) in (0..).zip(self.records).take(highest + 1) {
+            if claim(record.load(Ordering::Acquire)) == whose {
+                self.record(number, Claim::None);
+                close(number);
                 closed += 1;
             }
         }
         closed
     }
 
+    /// Gives the new record.
     #[inline]
-    fn record(&self, number: RawFd, claim: Claim) {
-        if let Some(record) = self.records.get(number as usize) {
-            let number = number.cast_unsigned();
-            if number > self.highest.load(Ordering::Relaxed) {
-                self.highest.fetch_max(number, Ordering::AcqRel);
-            }
-            // Whoever has the descriptor is the only one to write its record.
-            record.store(next(record.load(Ordering::Relaxed), claim), Ordering::Release);
+    fn record(&self, number: RawFd, claim: Claim) -> u64 {
+        let Some(record) = self.records.get(number as usize) else { return 0 };
+        let number = number.cast_unsigned();
+        if number > self.highest.load(Ordering::Relaxed) {
+            self.highest.fetch_max(number, Ordering::AcqRel);
         }
+        // Whoever has the descriptor is the only one to write its record.
+        let anew = next(record.load(Ordering::Relaxed), claim);
+        record.store(anew, Ordering::Release);
+        anew
+    }
+}
+
+impl Kept {
+    /// It as a word, which is not 0.
+    pub fn word(self) -> u64 {
+        self.0
+    }
+
+    /// What that word says, if it can be one.
+    pub fn of(word: u64) -> Option<Self> {
+        (word as u32 >= FIRST.cast_unsigned()).then_some(Self(word))
+    }
+
+    /// The descriptor's number.
+    pub fn number(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// What the ledger has of it.
+    #[inline]
+    fn record(self, keeper: u32) -> u64 {
+        self.0 >> SERIAL << SERIAL | words(Claim::Kept(keeper))
     }
 }
 
@@ -213,14 +244,18 @@ const SERIAL: u32 = 32;
 const KIND: u32 = 24;
 
 fn next(before: u64, claim: Claim) -> u64 {
-    let serial = (before >> SERIAL).wrapping_add(1);
+    (before >> SERIAL).wrapping_add(1) << SERIAL | words(claim)
+}
+
+/// The lower half of a record.
+fn words(claim: Claim) -> u64 {
     let (kind, number) = match claim {
         Claim::None => (0, 0),
         Claim::Owned(owner) => (1, owner),
         Claim::Kept(keeper) => (2, keeper),
         Claim::First => (3, 0),
     };
-    serial << SERIAL | kind << KIND | u64::from(number % NUMBERS)
+    kind << KIND | u64::from(number % NUMBERS)
 }
 
 fn claim(record: u64) -> Claim {
@@ -243,17 +278,36 @@ fn open_numbers() -> io::Result<Vec<RawFd>> {
     Ok(numbers)
 }
 
-/// Whether a descriptor is of a kind that processes serve with.
-fn is_served_with(number: RawFd) -> bool {
+/// What a descriptor is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Processes serve with it: a connection, a file that is read, a directory, an epoll instance.
+    Served,
+    /// It can be written to, as logs are.
+    Written,
+    /// A listening socket, an event counter, anything else; or it was closed meanwhile.
+    Other,
+}
+
+fn kind(number: RawFd) -> Kind {
     let fd = borrow(number);
-    // One that was closed meanwhile is none.
-    let Ok(stat) = rustix::fs::fstat(fd) else { return false };
+    let Ok(stat) = rustix::fs::fstat(fd) else { return Kind::Other };
+    let is_read = || {
+        rustix::fs::fcntl_getfl(fd)
+            .is_ok_and(|flags| flags.contains(OFlags::PATH) || flags & OFlags::RWMODE == OFlags::RDONLY)
+    };
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Socket => crate::socket::is_listening(fd).is_ok_and(|is_listening| !is_listening),
-        FileType::RegularFile | FileType::Directory => rustix::fs::fcntl_getfl(fd)
-            .is_ok_and(|flags| flags.contains(OFlags::PATH) || flags & OFlags::RWMODE == OFlags::RDONLY),
-        _ => std::fs::read_link(format!("/proc/self/fd/{number}"))
-            .is_ok_and(|link| link.as_os_str() == "anon_inode:[eventpoll]"),
+        FileType::Socket if crate::socket::is_listening(fd).is_ok_and(|is_listening| !is_listening) => {
+            Kind::Served
+        }
+        FileType::RegularFile | FileType::Directory if is_read() => Kind::Served,
+        FileType::RegularFile | FileType::Fifo | FileType::CharacterDevice => Kind::Written,
+        _ if std::fs::read_link(format!("/proc/self/fd/{number}"))
+            .is_ok_and(|link| link.as_os_str() == "anon_inode:[eventpoll]") =>
+        {
+            Kind::Served
+        }
+        _ => Kind::Other,
     }
 }
 

@@ -9,14 +9,20 @@
 //!   cache line, so that readers neither wait for nor slow each other. The writer waits for the words of all places, and what a
 //!   killed reader has left there is cleared by whoever has noticed its end: [`ReadersWriter::clear`].
 //!
+//! Nobody waits for longer than he says: the owner may have been stopped (`SIGSTOP`), and then nothing tells when it goes on.
+//!
 //! What a lock protects consists of atomics, as all shared memory does ([`crate::shared`]), so a mistake with locks gives wrong
-//! data, never undefined behaviour.
+//! data, never undefined behaviour. The same holds for what others write where a lock lies: what this thread holds it knows from
+//! memory of its own, and never follows an address that it has read from there. A word that names nobody's thread as the owner is
+//! taken for a dead one's.
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering, compiler_fence, fence};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, test_kill_process};
 use rustix::thread::futex;
 
 crate::shareable! {
@@ -49,54 +55,59 @@ pub struct Held {
     of_thread: PhantomData<*const ()>,
 }
 
+/// The longest that anybody sleeps before it looks at a lock again. Who is woken may be killed before it has taken the lock, and
+/// then nobody wakes the next one (the kernel does only where nobody has taken it since).
+const NAP: Duration = Duration::from_millis(5);
+
 impl Mutex {
-    /// Waits until the mutex can be held.
+    /// Holds the mutex as soon as nobody else does. `None`: that takes longer than `patience`; zero asks without waiting.
     ///
     /// # Panics
     ///
     /// The calling thread holds it already.
-    pub fn lock(&'static self) -> Held {
+    pub fn lock(&'static self, patience: Duration) -> Option<Held> {
         let thread = Thread::current();
+        assert!(!thread.holds(self), "a mutex locked twice by one thread");
         thread.announce(self);
+        let held = match self.take(thread.id, 0) {
+            Ok(()) => Some(self.held(&thread, false)),
+            Err(_) => self.lock_contended(&thread, patience),
+        };
+        if held.is_none() {
+            thread.withdraw();
+        }
+        held
+    }
+
+    #[cold]
+    fn lock_contended(&'static self, thread: &Thread, patience: Duration) -> Option<Held> {
+        let end = Instant::now() + patience;
         let mut contended = 0;
         loop {
-            let Err(now) = self.take(thread.id, contended) else { break self.held(&thread, false) };
-            if now & OWNER_DIED != 0 {
+            let Err(now) = self.take(thread.id, contended) else { return Some(self.held(thread, false)) };
+            let left = end.saturating_duration_since(Instant::now());
+            // Without an owner there is nobody who would give it back, nor is it who does not know of it.
+            let is_left =
+                now & OWNER_DIED != 0 || matches!(now & OWNER, owner if owner == 0 || owner == thread.id);
+            if is_left || left.is_zero() && !is_thread(now & OWNER) {
                 let claimed = thread.id | (now & WAITERS) | contended;
                 if self.word.compare_exchange(now, claimed, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                    break self.held(&thread, true);
+                    return Some(self.held(thread, true));
                 }
                 continue;
             }
-            assert!(now & OWNER != thread.id, "a mutex locked twice by one thread");
+            if left.is_zero() {
+                return None;
+            }
             let waited_for = now | WAITERS;
             if now == waited_for
                 || self.word.compare_exchange(now, waited_for, Ordering::Relaxed, Ordering::Relaxed).is_ok()
             {
                 // Woken, changed meanwhile, or interrupted: look again. From here on others may be asleep as well.
-                let _ = futex::wait(&self.word, futex::Flags::empty(), waited_for, None);
+                sleep(&self.word, waited_for, left);
                 contended = WAITERS;
             }
         }
-    }
-
-    /// Holds the mutex if nobody does.
-    pub fn try_lock(&'static self) -> Option<Held> {
-        let thread = Thread::current();
-        thread.announce(self);
-        let taken = match self.take(thread.id, 0) {
-            Ok(()) => Some(self.held(&thread, false)),
-            Err(now) if now & OWNER_DIED != 0 => {
-                let claimed = thread.id | (now & WAITERS);
-                let claim = self.word.compare_exchange(now, claimed, Ordering::Acquire, Ordering::Relaxed);
-                claim.ok().map(|_| self.held(&thread, true))
-            }
-            Err(_) => None,
-        };
-        if taken.is_none() {
-            thread.withdraw();
-        }
-        taken
     }
 
     /// The word if it was not free.
@@ -113,6 +124,18 @@ impl Mutex {
     fn address(&self) -> usize {
         std::ptr::from_ref(self) as usize
     }
+}
+
+/// Sleeps while the word is the same, for `left` at most, and not for long.
+fn sleep(word: &AtomicU32, same: u32, left: Duration) {
+    let time = futex::Timespec { tv_sec: 0, tv_nsec: left.min(NAP).subsec_nanos().into() };
+    let _ = futex::wait(word, futex::Flags::empty(), same, Some(&time));
+}
+
+/// Whether there is a thread of that id, be it on its way out. kill(2) with signal 0.
+fn is_thread(id: u32) -> bool {
+    let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
 impl Held {
@@ -146,34 +169,36 @@ struct Head {
     pending: AtomicUsize,
 }
 
+/// The most locks that a thread holds at a time.
+const MOST_HELD: usize = 4;
+
 /// What a thread needs to take locks.
 struct OfThread {
     head: Head,
     /// Its id; 0 until the kernel knows of `head`.
     id: AtomicU32,
+    /// What it holds, the first that it took first: the kernel's list from its end, which lies where others can write.
+    held: [Cell<Option<&'static Mutex>>; MOST_HELD],
 }
 
 thread_local! {
     static OF_THREAD: OfThread = const {
         let head = Head { first: AtomicUsize::new(0), word_offset: AtomicIsize::new(0), pending: AtomicUsize::new(0) };
-        OfThread { head, id: AtomicU32::new(0) }
+        OfThread { head, id: AtomicU32::new(0), held: [const { Cell::new(None) }; MOST_HELD] }
     };
 }
 
 struct Thread {
-    head: *const Head,
+    own: *const OfThread,
     id: u32,
 }
 
 impl Thread {
     #[inline]
     fn current() -> Self {
-        OF_THREAD.with(|own| {
-            let head = &raw const own.head;
-            match own.id.load(Ordering::Relaxed) {
-                0 => Self::register(own),
-                id => Self { head, id },
-            }
+        OF_THREAD.with(|own| match own.id.load(Ordering::Relaxed) {
+            0 => Self::register(own),
+            id => Self { own, id },
         })
     }
 
@@ -182,6 +207,7 @@ impl Thread {
         let head = &raw const own.head;
         own.head.first.store(head as usize, Ordering::Relaxed);
         own.head.pending.store(0, Ordering::Relaxed);
+        own.held.iter().for_each(|held| held.set(None));
         let offset = offset_of!(Mutex, word) - offset_of!(Mutex, next);
         own.head.word_offset.store(offset as isize, Ordering::Relaxed);
         // SAFETY: the head lies in the thread's own memory, which is there until after the kernel has read it at the thread's
@@ -191,12 +217,21 @@ impl Thread {
         assert_eq!(code, 0, "every kernel with futexes takes a list of this size");
         let id = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         own.id.store(id, Ordering::Relaxed);
-        Self { head, id }
+        Self { own, id }
+    }
+
+    fn own(&self) -> &OfThread {
+        // SAFETY: it is the calling thread's own, and `Thread` does not leave the function that asked for it.
+        unsafe { &*self.own }
     }
 
     fn head(&self) -> &Head {
-        // SAFETY: it is the calling thread's own, and `Thread` does not leave the function that asked for it.
-        unsafe { &*self.head }
+        &self.own().head
+    }
+
+    #[inline]
+    fn holds(&self, mutex: &Mutex) -> bool {
+        self.own().held.iter().any(|held| held.get().is_some_and(|held| std::ptr::eq(held, mutex)))
     }
 
     /// Should the thread end between a change of the lock's word and the change of the list that goes with it, the kernel looks
@@ -212,27 +247,31 @@ impl Thread {
     }
 
     fn link(&self, mutex: &'static Mutex) {
-        mutex.next.store(self.head().first.load(Ordering::Relaxed), Ordering::Relaxed);
+        let held = &self.own().held;
+        let free = held.iter().rposition(|held| held.get().is_some()).map_or(0, |last| last + 1);
+        held.get(free).expect("a thread holds few locks at a time").set(Some(mutex));
+        mutex.next.store(self.before(free), Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         self.head().first.store(mutex.address(), Ordering::Relaxed);
         self.withdraw();
     }
 
-    /// Takes the lock out of the list, in which there are only ever a few.
     fn unlink(&self, mutex: &Mutex) {
-        let end = self.head as usize;
-        let mut link = &self.head().first;
-        while link.load(Ordering::Relaxed) != mutex.address() {
-            let next = link.load(Ordering::Relaxed);
-            if next == end {
-                return;
-            }
-            // SAFETY: what is in the list was put there by `link` of this thread: a mutex that lives for ever, whose first
-            // field is the link.
-            link = unsafe { &*(next as *const AtomicUsize) };
-        }
-        link.store(mutex.next.load(Ordering::Relaxed), Ordering::Relaxed);
+        let held = &self.own().held;
+        let Some(at) = held.iter().position(|held| held.get().is_some_and(|held| std::ptr::eq(held, mutex)))
+        else {
+            return;
+        };
+        let link = held[at + 1..].iter().find_map(Cell::get).map_or(&self.head().first, |later| &later.next);
+        link.store(self.before(at), Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
+        held[at].set(None);
+    }
+
+    /// The address of the lock that was taken before the one at that place, or of the head, which is the end of the list.
+    fn before(&self, at: usize) -> usize {
+        let last = self.own().held[..at].iter().rev().find_map(Cell::get);
+        last.map_or(&raw const *self.head() as usize, Mutex::address)
     }
 }
 
@@ -285,6 +324,15 @@ pub struct Writing {
     held: Held,
 }
 
+/// Why there is no right to read.
+#[derive(Debug)]
+pub enum Unread {
+    /// The last writer died: the caller has become the writer, is to repair what is half changed, and asks again.
+    Repair(Writing),
+    /// Somebody has been at work for longer than the caller's patience.
+    Busy,
+}
+
 /// So often a writer looks at a reader's word before it sleeps.
 const LOOKS: u32 = 200;
 
@@ -295,53 +343,40 @@ impl ReadersWriter {
     }
 
     /// Waits until no writer is at work, and reads from `place`, which nobody else uses and which does not read already.
-    ///
-    /// # Errors
-    ///
-    /// The last writer died: the caller has become the writer, is to repair what is half changed, and asks again.
     #[inline]
-    pub fn read(&self, place: usize) -> Result<Reading, Writing> {
+    pub fn read(&self, place: usize, patience: Duration) -> Result<Reading, Unread> {
         self.readers[place].reading.store(1, Ordering::SeqCst);
         if self.writer.writing.load(Ordering::SeqCst) == 0 {
             return Ok(Reading { lock: *self, place });
         }
-        self.read_behind_writer(place)
+        self.read_behind_writer(place, patience)
     }
 
     #[cold]
-    fn read_behind_writer(&self, place: usize) -> Result<Reading, Writing> {
+    fn read_behind_writer(&self, place: usize, patience: Duration) -> Result<Reading, Unread> {
         self.leave(place);
-        let held = self.writer.mutex.lock();
+        let end = Instant::now() + patience;
+        let held = self.writer.mutex.lock(patience).ok_or(Unread::Busy)?;
         if held.owner_died() {
-            return Err(self.begin_to_write(held));
+            return Err(self.begin_to_write(held, end).map_or(Unread::Busy, Unread::Repair));
         }
-        // With the mutex held there is no writer.
+        // With the mutex held there is no writer, whatever the word says.
+        self.writer.writing.store(0, Ordering::SeqCst);
         self.readers[place].reading.store(1, Ordering::SeqCst);
         Ok(Reading { lock: *self, place })
     }
 
-    /// Waits until there are neither readers nor another writer.
-    pub fn write(&self) -> Writing {
-        self.begin_to_write(self.writer.mutex.lock())
+    /// Waits until there are neither readers nor another writer. `None`: that takes longer than `patience`.
+    pub fn write(&self, patience: Duration) -> Option<Writing> {
+        let end = Instant::now() + patience;
+        self.begin_to_write(self.writer.mutex.lock(patience)?, end)
     }
 
-    /// The same if it takes no longer than `patience` and nobody else writes.
-    pub fn try_write(&self, patience: Duration) -> Option<Writing> {
-        let held = self.writer.mutex.try_lock()?;
-        let end = Instant::now() + patience;
-        let mut writing = self.announce_writing(held);
-        for reader in self.readers {
-            while reader.reading.load(Ordering::SeqCst) != 0 {
-                let Some(left) = end.checked_duration_since(Instant::now()) else {
-                    writing.held.unrepaired = writing.held.owner_died;
-                    return None;
-                };
-                let left =
-                    futex::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-                let _ = futex::wait(&reader.reading, futex::Flags::empty(), 1, Some(&left));
-            }
-        }
-        Some(writing)
+    /// Becomes a lock that nobody holds. Only when nobody uses it.
+    pub fn renew(&self) {
+        self.writer.mutex.word.store(0, Ordering::Relaxed);
+        self.writer.writing.store(0, Ordering::Relaxed);
+        self.readers.iter().for_each(|reader| reader.reading.store(0, Ordering::Relaxed));
     }
 
     /// Clears what a reader that has ended may have left at its place.
@@ -349,20 +384,30 @@ impl ReadersWriter {
         self.leave(place);
     }
 
-    fn begin_to_write(&self, held: Held) -> Writing {
-        let writing = self.announce_writing(held);
+    /// With the mutex held, waits for the readers.
+    fn begin_to_write(&self, held: Held, end: Instant) -> Option<Writing> {
+        let mut writing = self.announce_writing(held);
         for reader in self.readers {
             let mut looks = 0;
-            while reader.reading.load(Ordering::SeqCst) != 0 {
+            loop {
+                let now = reader.reading.load(Ordering::SeqCst);
+                if now == 0 {
+                    break;
+                }
                 looks += 1;
                 if looks < LOOKS {
                     std::hint::spin_loop();
-                } else {
-                    let _ = futex::wait(&reader.reading, futex::Flags::empty(), 1, None);
+                    continue;
                 }
+                let left = end.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    writing.held.unrepaired = writing.held.owner_died;
+                    return None;
+                }
+                sleep(&reader.reading, now, left);
             }
         }
-        writing
+        Some(writing)
     }
 
     fn announce_writing(&self, held: Held) -> Writing {
@@ -413,15 +458,23 @@ mod tests {
     use super::*;
     use crate::shared::{Region, Shared};
 
+    /// Longer than anything here takes.
+    const PATIENCE: Duration = Duration::from_secs(20);
+    const NONE: Duration = Duration::ZERO;
+
+    fn mutex() -> &'static Mutex {
+        Shared::<Mutex>::new().unwrap().leak()
+    }
+
     #[test]
     fn a_mutex_is_held_by_one_thread_at_a_time() {
-        let mutex: &'static Mutex = Shared::<Mutex>::new().unwrap().leak();
+        let mutex: &'static Mutex = mutex();
         let sum: &'static AtomicU64 = Shared::<AtomicU64>::new().unwrap().leak();
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..20_000 {
-                        let held = mutex.lock();
+                        let held = mutex.lock(PATIENCE).unwrap();
                         sum.store(sum.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                         assert!(!held.owner_died());
                     }
@@ -434,23 +487,85 @@ mod tests {
     #[test]
     fn several_are_given_back_in_any_order() {
         let mutexes: &'static [Mutex] = Region::<Mutex>::new(3).unwrap().leak();
-        let [a, b, c] = [0, 1, 2].map(|at| mutexes[at].lock());
-        assert!(thread::spawn(|| mutexes.iter().all(|mutex| mutex.try_lock().is_none())).join().unwrap());
+        let [a, b, c] = [0, 1, 2].map(|at| mutexes[at].lock(PATIENCE).unwrap());
+        assert!(thread::spawn(|| mutexes.iter().all(|mutex| mutex.lock(NONE).is_none())).join().unwrap());
         drop(b);
         drop(a);
-        assert!(mutexes[1].try_lock().is_some() && mutexes[0].try_lock().is_some());
+        assert!(mutexes[1].lock(NONE).is_some() && mutexes[0].lock(NONE).is_some());
         drop(c);
-        assert!(mutexes[2].try_lock().is_some());
+        assert!(mutexes[2].lock(NONE).is_some());
     }
 
     #[test]
     fn a_thread_that_ends_with_a_lock_has_died_with_it() {
-        let mutex: &'static Mutex = Shared::<Mutex>::new().unwrap().leak();
-        thread::spawn(|| std::mem::forget(mutex.lock())).join().unwrap();
-        let held = mutex.try_lock().unwrap();
+        let mutex: &'static Mutex = mutex();
+        thread::spawn(|| std::mem::forget(mutex.lock(PATIENCE).unwrap())).join().unwrap();
+        let held = mutex.lock(NONE).unwrap();
         assert!(held.owner_died());
         drop(held);
-        assert!(!mutex.lock().owner_died());
+        assert!(!mutex.lock(PATIENCE).unwrap().owner_died());
+    }
+
+    /// Be it that the owner has been stopped: who waits goes on in the end, and who asks again later holds it.
+    #[test]
+    fn nobody_waits_for_longer_than_he_says() {
+        let (mutex, lock) = (mutex(), lock(2));
+        let (held, writing) = (mutex.lock(NONE), lock.write(NONE));
+        thread::spawn(move || {
+            let patience = Duration::from_millis(5);
+            assert!(mutex.lock(patience).is_none());
+            assert!(matches!(lock.read(0, patience), Err(Unread::Busy)));
+            assert!(lock.write(patience).is_none());
+        })
+        .join()
+        .unwrap();
+        drop((held, writing));
+        assert!(mutex.lock(NONE).is_some() && lock.read(0, NONE).is_ok() && lock.write(NONE).is_some());
+    }
+
+    /// One is woken and dies before it has taken the lock; somebody else takes it, who does not know of the other that sleeps.
+    #[test]
+    fn who_dies_when_woken_leaves_nobody_asleep() {
+        let mutex = mutex();
+        let held = mutex.lock(NONE).unwrap();
+        let word = held.mutex.word.load(Ordering::Relaxed) | WAITERS;
+        mutex.word.store(word, Ordering::Relaxed);
+        let dies = thread::spawn(move || {
+            let _ = futex::wait(&mutex.word, futex::Flags::empty(), word, None);
+        });
+        thread::sleep(Duration::from_millis(20));
+        let waiter = thread::spawn(move || drop(mutex.lock(PATIENCE).unwrap()));
+        thread::sleep(Duration::from_millis(20));
+        drop(held);
+        drop(mutex.lock(NONE));
+        dies.join().unwrap();
+        waiter.join().unwrap();
+    }
+
+    /// What others write where the locks lie is not followed, and an owner that there is not is none.
+    #[test]
+    fn garbage_in_a_mutex_harms_nobody() {
+        let mutexes: &'static [Mutex] = Region::<Mutex>::new(3).unwrap().leak();
+        let garbage = || mutexes.iter().for_each(|mutex| mutex.next.store(0x4141_4141, Ordering::Relaxed));
+        let [a, b, c] = [0, 1, 2].map(|at| mutexes[at].lock(NONE).unwrap());
+        garbage();
+        drop(b);
+        garbage();
+        drop(a);
+        drop(c);
+        let own = Thread::current().id;
+        for word in [own, own | WAITERS, WAITERS, OWNER - 1, WAITERS | (OWNER - 1), OWNER_DIED | 7] {
+            mutexes[0].word.store(word, Ordering::Relaxed);
+            assert!(mutexes[0].lock(Duration::from_millis(5)).unwrap().owner_died(), "{word:x}");
+            assert!(!mutexes[0].lock(NONE).unwrap().owner_died());
+        }
+        let lock = lock(2);
+        lock.writer.writing.store(77, Ordering::Relaxed);
+        lock.readers[1].reading.store(77, Ordering::Relaxed);
+        assert!(lock.read(0, NONE).is_ok());
+        assert!(lock.write(Duration::from_millis(5)).is_none());
+        drop(lock.read(1, NONE).unwrap());
+        assert!(lock.write(NONE).is_some());
     }
 
     fn lock(readers: usize) -> ReadersWriter {
@@ -463,13 +578,13 @@ mod tests {
     #[test]
     fn readers_read_at_once_and_exclude_writers() {
         let lock = lock(2);
-        let (first, second) = (lock.read(0).unwrap(), lock.read(1).unwrap());
-        assert!(lock.try_write(Duration::from_millis(5)).is_none());
+        let (first, second) = (lock.read(0, PATIENCE).unwrap(), lock.read(1, PATIENCE).unwrap());
+        assert!(lock.write(Duration::from_millis(5)).is_none());
         drop(first);
-        assert!(lock.try_write(Duration::from_millis(5)).is_none());
+        assert!(lock.write(Duration::from_millis(5)).is_none());
         let (done, is_done) = mpsc::channel();
         let writer = thread::spawn(move || {
-            let writing = lock.write();
+            let writing = lock.write(PATIENCE).unwrap();
             done.send(()).unwrap();
             thread::sleep(Duration::from_millis(20));
             drop(writing);
@@ -478,15 +593,15 @@ mod tests {
         drop(second);
         is_done.recv().unwrap();
         // Behind the writer.
-        drop(lock.read(0).unwrap());
+        drop(lock.read(0, PATIENCE).unwrap());
         writer.join().unwrap();
     }
 
     #[test]
     fn what_a_reader_left_is_cleared() {
         let lock = lock(2);
-        std::mem::forget(lock.read(1).unwrap());
-        let writer = thread::spawn(move || drop(lock.write()));
+        std::mem::forget(lock.read(1, PATIENCE).unwrap());
+        let writer = thread::spawn(move || drop(lock.write(PATIENCE).unwrap()));
         thread::sleep(Duration::from_millis(10));
         assert!(!writer.is_finished());
         lock.clear(1);
@@ -496,23 +611,25 @@ mod tests {
     #[test]
     fn a_reader_behind_a_dead_writer_repairs() {
         let lock = lock(2);
-        thread::spawn(move || std::mem::forget(lock.write())).join().unwrap();
-        let writing = lock.read(0).unwrap_err();
+        thread::spawn(move || std::mem::forget(lock.write(PATIENCE).unwrap())).join().unwrap();
+        let Err(Unread::Repair(writing)) = lock.read(0, PATIENCE) else { panic!("nobody has repaired it") };
         assert!(writing.owner_died());
         drop(writing);
-        assert!(lock.read(0).is_ok() && !lock.write().owner_died());
+        assert!(lock.read(0, PATIENCE).is_ok() && !lock.write(PATIENCE).unwrap().owner_died());
     }
 
     #[test]
     fn who_gives_up_waiting_leaves_the_repair_to_the_next() {
         let lock = lock(2);
-        let reading = lock.read(1).unwrap();
-        let dying = thread::spawn(move || std::mem::forget(lock.announce_writing(lock.writer.mutex.lock())));
+        let reading = lock.read(1, PATIENCE).unwrap();
+        let dying = thread::spawn(move || {
+            std::mem::forget(lock.announce_writing(lock.writer.mutex.lock(PATIENCE).unwrap()));
+        });
         dying.join().unwrap();
-        assert!(lock.try_write(Duration::from_millis(5)).is_none());
+        assert!(lock.write(Duration::from_millis(5)).is_none());
         drop(reading);
-        assert!(lock.read(0).is_err_and(|writing| writing.owner_died()));
-        assert!(lock.read(0).is_ok());
+        assert!(lock.read(0, PATIENCE).is_err_and(|unread| matches!(unread, Unread::Repair(_))));
+        assert!(lock.read(0, PATIENCE).is_ok());
     }
 
     #[test]
@@ -524,12 +641,12 @@ mod tests {
                 scope.spawn(move || {
                     for round in 0..5_000 {
                         if round % 50 == 0 {
-                            let _writing = lock.write();
+                            let _writing = lock.write(PATIENCE).unwrap();
                             for number in numbers {
                                 number.store(number.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                             }
                         }
-                        let _reading = lock.read(place).unwrap();
+                        let _reading = lock.read(place, PATIENCE).unwrap();
                         assert_eq!(numbers[0].load(Ordering::Relaxed), numbers[1].load(Ordering::Relaxed));
                     }
                 });

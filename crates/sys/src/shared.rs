@@ -5,11 +5,11 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{
-    AtomicBool, AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicIsize, AtomicU8, AtomicU16, AtomicU32,
-    AtomicU64, AtomicUsize, Ordering,
+    AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicIsize, AtomicU8, AtomicU16, AtomicU32, AtomicU64,
+    AtomicUsize, Ordering,
 };
 
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Types that may lie in memory shared by processes.
 ///
@@ -17,18 +17,19 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 ///
 /// # Safety
 ///
-/// A value of all zero bytes must be valid, shared references must be usable by several threads, and it must hold no
-/// pointers (which mean something in one process only). So it consists of atomics.
+/// Whatever bytes there are must be a valid value, all zeros to begin with, as other processes may write what they like; shared
+/// references must be usable by several threads; and it must hold no pointers (which mean something in one process only). So it
+/// consists of atomic integers.
 pub unsafe trait Shareable: Sync {}
 
 macro_rules! shareable_atomics {
     ($($atomic:ty),+) => {
-        // SAFETY: an atomic integer is valid when zero and holds no pointer; a false `AtomicBool` is the zero byte.
+        // SAFETY: an atomic integer is valid when zero, as with any other bytes, and holds no pointer.
         $(unsafe impl Shareable for $atomic {})+
     };
 }
 
-shareable_atomics!(AtomicBool, AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicIsize);
+shareable_atomics!(AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicIsize);
 shareable_atomics!(AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize);
 
 // SAFETY: an array is its elements.
@@ -216,6 +217,38 @@ impl<T: Shareable> Drop for Region<T> {
     }
 }
 
+/// Gives a whole region's memory back to the system, whoever has it mapped: it is zero then, and is taken anew as it is used.
+/// madvise(2), `MADV_REMOVE`.
+///
+/// # Errors
+///
+/// The kernel does not take it: it stays as it is, in part or all of it.
+pub fn empty<T: Shareable>(region: &'static [T]) -> io::Result<()> {
+    // The rest of the last page is nobody's.
+    let end = region.as_ptr_range().end as usize;
+    remove_pages(region.as_ptr() as usize, end.next_multiple_of(rustix::param::page_size()))
+}
+
+/// The same for a part of a region, as far as it consists of whole pages. The rest stays as it is.
+///
+/// # Errors
+///
+/// As for [`empty`].
+pub fn empty_pages<T: Shareable>(part: &'static [T]) -> io::Result<()> {
+    let page = rustix::param::page_size();
+    let range = part.as_ptr_range();
+    remove_pages((range.start as usize).next_multiple_of(page), range.end as usize / page * page)
+}
+
+fn remove_pages(from: usize, to: usize) -> io::Result<()> {
+    if from >= to {
+        return Ok(());
+    }
+    // SAFETY: the pages hold `Shareable` values, to which zeros may be written through shared references at any time, and the
+    // mapping stays. Memory that is not shared is refused.
+    Ok(unsafe { madvise(from as *mut _, to - from, Advice::LinuxRemove) }?)
+}
+
 /// Writes bytes to shared memory of the same length.
 ///
 /// # Panics
@@ -304,6 +337,33 @@ mod tests {
                 && !equals(&bytes[2..7], b"hellO")
                 && !equals(&bytes[2..6], b"hello")
         );
+    }
+
+    #[test]
+    fn what_is_given_back_is_zero_for_everybody() {
+        let page = rustix::param::page_size();
+        let bytes: &'static [AtomicU8] = Region::new(4 * page + 10).unwrap().leak();
+        let is_zero =
+            |range: std::ops::Range<usize>| bytes[range].iter().all(|b| b.load(Ordering::Relaxed) == 0);
+        copy_in(bytes, &vec![1; bytes.len()]);
+        empty_pages(&bytes[page - 10..3 * page + 10]).unwrap();
+        assert!(is_zero(page..3 * page));
+        assert!(!is_zero(0..page) && !is_zero(3 * page..4 * page));
+        empty_pages(&bytes[10..page + 10]).unwrap();
+        assert!(!is_zero(0..page));
+        // SAFETY: the child does nothing but this, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let emptied = empty(bytes);
+            // SAFETY: ends the process at once.
+            unsafe { libc::_exit(i32::from(emptied.is_err())) }
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child made above.
+        assert_eq!((unsafe { libc::waitpid(child, &raw mut status, 0) }, status), (child, 0));
+        assert!(is_zero(0..bytes.len()));
+        bytes[0].store(1, Ordering::Relaxed);
+        assert!(!is_zero(0..1));
     }
 
     #[test]

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use forking::{PATIENCE, await_end};
-use sys::descriptors::{Claim, Ledger, grow_table};
-use sys::lock::{Mutex, Reader, ReadersWriter, Writer};
+use sys::descriptors::{Claim, Kept, Ledger, grow_table};
+use sys::lock::{Mutex, Reader, ReadersWriter, Unread, Writer};
 use sys::process::{self, Ended, fork, fork_sharing_descriptors};
 use sys::shared::{Region, Shared};
 
@@ -30,6 +30,7 @@ fn main() -> std::process::ExitCode {
         ("what_is_claimed_in_time_is_left_alone", what_is_claimed_in_time_is_left_alone),
         ("what_is_kept_outlives_who_opened_it", what_is_kept_outlives_who_opened_it),
         ("copies_are_closed", copies_are_closed),
+        ("what_a_copy_has_of_its_own_is_left_alone", what_a_copy_has_of_its_own_is_left_alone),
     ])
 }
 
@@ -112,8 +113,8 @@ fn a_child_has_an_id_and_threads_of_its_own() {
             // Threads, and what the C library knows of the first one.
             let sum: u32 = (0..4).map(|n| std::thread::spawn(move || n).join().unwrap()).sum();
             let mutex: &'static Mutex = Shared::<Mutex>::new().unwrap().leak();
-            let held = mutex.lock();
-            let is_excluded = std::thread::spawn(|| mutex.try_lock().is_none()).join().unwrap();
+            let held = mutex.lock(PATIENCE).unwrap();
+            let is_excluded = std::thread::spawn(|| mutex.lock(Duration::ZERO).is_none()).join().unwrap();
             drop(held);
             // SAFETY: takes no arguments, and no memory.
             let same = unsafe { libc::gettid() } as u32 == std::process::id();
@@ -140,14 +141,14 @@ fn who_waits_for_a_killed_owner_is_woken() {
         let mutex: &'static Mutex = Shared::<Mutex>::new().unwrap().leak();
         let (held, told) = (word(), word());
         let owner = fork(Box::new(move || {
-            let _held = mutex.lock();
+            let _held = mutex.lock(PATIENCE).unwrap();
             held.store(1, Ordering::Release);
             sleep_for_ever()
         }));
         await_word(held, 1);
         let waiter = fork(Box::new(move || {
             told.store(1, Ordering::Release);
-            let held = mutex.lock();
+            let held = mutex.lock(PATIENCE).unwrap();
             told.store(if held.owner_died() { 3 } else { 2 }, Ordering::Release);
             0
         }));
@@ -156,7 +157,7 @@ fn who_waits_for_a_killed_owner_is_woken() {
         kill(owner);
         await_word(told, 3);
         assert_eq!(await_end(waiter), Ended::Code(0));
-        let again = mutex.try_lock().unwrap();
+        let again = mutex.lock(Duration::ZERO).unwrap();
         assert!(!again.owner_died());
     }
 }
@@ -167,7 +168,7 @@ fn owners_are_killed_at_any_moment() {
     let numbers: &'static [AtomicU64] = Region::new(2).unwrap().leak();
     let stop = word();
     let work = move || {
-        let held = (mutexes[0].lock(), mutexes[1].lock());
+        let held = (mutexes[0].lock(PATIENCE).unwrap(), mutexes[1].lock(PATIENCE).unwrap());
         if held.1.owner_died() {
             numbers[1].store(numbers[0].load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -213,7 +214,7 @@ fn readers_and_writers_are_killed_at_any_moment() {
     };
     let work = move |place, write| {
         if write {
-            let writing = lock.write();
+            let writing = lock.write(PATIENCE).unwrap();
             if writing.owner_died() {
                 repair();
             }
@@ -222,9 +223,10 @@ fn readers_and_writers_are_killed_at_any_moment() {
             }
         }
         let _reading = loop {
-            match lock.read(place) {
+            match lock.read(place, PATIENCE) {
                 Ok(reading) => break reading,
-                Err(_writing) => repair(),
+                Err(Unread::Repair(_writing)) => repair(),
+                Err(Unread::Busy) => panic!("nobody is stopped"),
             }
         };
         assert_eq!(numbers[0].load(Ordering::Relaxed), numbers[1].load(Ordering::Relaxed));
@@ -328,10 +330,10 @@ fn what_is_claimed_in_time_is_left_alone() {
 
 fn what_is_kept_outlives_who_opened_it() {
     let ledger = Ledger::new(1_024).unwrap();
-    let kept = word();
+    let kept: &'static AtomicU64 = Shared::<AtomicU64>::new().unwrap().leak();
     let child = fork_sharing_descriptors(|| {
         let file = File::open("/proc/self/stat").unwrap();
-        kept.store(ledger.keep(file.into(), 9).unwrap(), Ordering::Release);
+        kept.store(ledger.keep(file.into(), 9).unwrap().word(), Ordering::Release);
         sleep_for_ever()
     });
     let began = Instant::now();
@@ -339,14 +341,41 @@ fn what_is_kept_outlives_who_opened_it() {
         assert!(began.elapsed() < PATIENCE);
     }
     kill(child.unwrap());
-    let number = kept.load(Ordering::Acquire);
+    let kept = Kept::of(kept.load(Ordering::Acquire)).unwrap();
     assert_eq!(ledger.close_owned(9), 0);
-    assert!(ledger.kept(number).is_some_and(|fd| sys::file::stat(fd).is_ok()));
-    assert!(ledger.close_kept(number) && !ledger.close_kept(number));
-    assert!(ledger.kept(number).is_none() && !is_open(number as RawFd));
-    let number = ledger.keep(File::open("/proc/self/stat").unwrap().into(), 9).unwrap();
+    assert!(ledger.kept(kept, 9).is_some_and(|fd| sys::file::stat(fd).is_ok()));
+    assert!(ledger.kept(kept, 8).is_none() && !ledger.close_kept(kept, 8));
+    assert!(ledger.close_kept(kept, 9) && !ledger.close_kept(kept, 9));
+    assert!(ledger.kept(kept, 9).is_none() && !is_open(kept.number() as RawFd));
+    // Another file of the same keeper under the same number.
+    let again = ledger.keep(File::open("/proc/self/stat").unwrap().into(), 9).unwrap();
+    assert_eq!(again.number(), kept.number());
+    assert!(ledger.kept(kept, 9).is_none() && !ledger.close_kept(kept, 9));
+    assert!(ledger.kept(again, 9).is_some());
     assert_eq!((ledger.close_all_kept(8), ledger.close_all_kept(9)), (0, 1));
-    assert!(!is_open(number as RawFd));
+    assert!(!is_open(again.number() as RawFd));
+}
+
+/// While a copy is looked through, what it is a copy of changes, and the records with it: numbers of the copy's own come to be
+/// others'.
+fn what_a_copy_has_of_its_own_is_left_alone() {
+    let ledger = Ledger::new(1_024).unwrap();
+    let (own, log) =
+        (sys::wake::Wake::new().unwrap(), File::options().write(true).open("/dev/null").unwrap());
+    ledger.own(&log, 1);
+    let (number, of_log) = (own.as_fd().as_raw_fd(), log.as_raw_fd());
+    let copying = word();
+    let child = fork(|| {
+        await_word(copying, 1);
+        ledger.close_copies().unwrap();
+        u8::from(!is_open(number) || is_open(of_log))
+    });
+    drop(own);
+    let file = File::open("/proc/self/stat").unwrap();
+    assert_eq!(file.as_raw_fd(), number);
+    ledger.own(&file, 1);
+    copying.store(1, Ordering::Release);
+    assert_eq!(await_end(child.unwrap()), Ended::Code(0));
 }
 
 fn copies_are_closed() {

@@ -3,6 +3,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod garbage;
+mod generations;
+mod stopped;
+
 use std::collections::HashSet;
 use std::fs;
 use std::net::SocketAddr;

@@ -457,6 +457,7 @@ impl EventLoop {
         }
         self.tell_let_go();
         self.say_close_from_now_on();
+        self.service.content.retire();
     }
 
     /// Accepts what is there, the listeners answering no new handshakes any more.

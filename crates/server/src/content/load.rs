@@ -258,8 +258,9 @@ pub(super) fn is_same(before: &FileStat, now: &FileStat) -> bool {
 /// Whether a file that is being sent still has the bytes that were promised. A change of its status is none of its
 /// bytes where its names became more or fewer, as when it was replaced by another.
 pub(super) fn is_intact(before: &FileStat, now: &FileStat) -> bool {
+    let same_file = before.inode == now.inode && before.device == now.device;
     let same_bytes = before.size == now.size && before.mtime == now.mtime;
-    same_bytes && (before.ctime == now.ctime || before.links != now.links)
+    same_file && same_bytes && (before.ctime == now.ctime || before.links != now.links)
 }
 
 /// Whether a file can stand in for another as its coded form.

@@ -197,7 +197,7 @@ impl Looker {
 
     /// The name of an index file.
     pub(super) fn index_name(&self, index: Option<usize>) -> &str {
-        index.map_or("", |index| &self.index[index])
+        index.and_then(|index| self.index.get(index)).map_or("", String::as_str)
     }
 
     /// The document root, as it is kept open.

@@ -61,6 +61,7 @@ use self::shared_table::SharedTable;
 use self::table::{Bounds, Place, Table};
 pub use self::table::{Pin, TableCounts, TableSize};
 use self::tables::Tables;
+use crate::common::Common;
 use crate::config::FileSettings;
 
 /// What is allowed on files.
@@ -157,15 +158,9 @@ impl Content {
         Self::with(Tables::Own(Table::new(bounds(settings, open_files))), looker, settings, max_ranges)
     }
 
-    /// The same, with a table that several workers share, of whom this is the one at `place`.
-    pub fn sharing(
-        looker: Arc<Looker>,
-        files: &SharedFiles,
-        place: usize,
-        settings: &FileSettings,
-        max_ranges: u16,
-    ) -> Self {
-        let table = SharedTable::new(files.clone(), place);
+    /// The same, with a table that several workers share.
+    pub fn sharing(looker: Arc<Looker>, common: &Common, settings: &FileSettings, max_ranges: u16) -> Self {
+        let table = SharedTable::new(common);
         Self::with(Tables::Shared(Box::new(table)), looker, settings, max_ranges)
     }
 
@@ -227,27 +222,23 @@ impl Content {
         }
     }
 
-    /// A part of the memory of a pinned entry.
+    /// A part of the memory of a pinned entry. `None`: it is shared, and has been spoilt since.
     #[inline]
-    pub fn memory(&self, pin: &Pin, range: Range<u32>) -> Slice<'_> {
+    pub fn memory(&self, pin: &Pin, range: Range<u32>) -> Option<Slice<'_>> {
         self.table.memory(pin.0, range)
     }
 
-    /// The file of a pinned entry of which a plan sends a file range.
-    ///
-    /// # Panics
-    ///
-    /// The entry's body is in memory; no plan has a file range of such an entry.
+    /// The file of a pinned entry of which a plan sends a file range. `None`: it is shared, and has been spoilt since.
     #[inline]
-    pub fn file(&self, pin: &Pin) -> BorrowedFd<'_> {
-        self.table.file(pin.0).expect("only bodies that are not in memory are sent from files")
+    pub fn file(&self, pin: &Pin) -> Option<BorrowedFd<'_>> {
+        self.table.file(pin.0)
     }
 
     /// The way to bring a window of a pinned file into memory.
     ///
     /// # Panics
     ///
-    /// As [`file`](Self::file) does, and where the table is shared with other workers.
+    /// The entry's body is in memory, or the table is shared with other workers.
     pub fn fetch(&self, pin: &Pin, window: u64) -> Fetch {
         let file =
             self.table.share_file(pin.0).expect("the table is a worker's own, and the body not in memory");
@@ -262,12 +253,9 @@ impl Content {
     }
 
     /// Looks whether a window of a pinned file is in memory, and remembers for a moment that it is.
-    ///
-    /// # Panics
-    ///
-    /// As [`file`](Self::file) does.
     pub fn is_resident(&self, pin: &Pin, window: u64, now_ms: u64) -> bool {
-        let is_resident = Fetch::is_needless(self.file(pin), self.table.stat(pin.0).size, window);
+        let size = self.table.stat(pin.0).size;
+        let is_resident = self.file(pin).is_none_or(|file| Fetch::is_needless(file, size, window));
         if is_resident && let Some(resident) = self.table.resident(pin.0) {
             resident.note(window, now_ms);
         }
@@ -290,6 +278,11 @@ impl Content {
     #[inline]
     pub fn unpin(&mut self, pin: Pin) {
         self.table.unpin(pin);
+    }
+
+    /// The worker accepts nobody any more: gives up what it has at hand for those who come, where that is shared memory.
+    pub fn retire(&mut self) {
+        self.table.retire();
     }
 
     /// The document root, as it is kept open.

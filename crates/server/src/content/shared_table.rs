@@ -21,27 +21,39 @@
 //! it holds an entry, and everything else (chains, free slots and blocks, sums) is built anew from that by who comes next.
 //! A descriptor belongs to the slot that has it from when it is written there to when it is taken out; what is in neither a slot
 //! nor a living process's hands is found by [`sys::descriptors`].
+//!
+//! A worker may be stopped with a lock in its hands, for as long as somebody likes. So nobody waits for long: who can't have the
+//! table in time serves the file [apart] from it, and asks without waiting for a while.
+//!
+//! Nothing that is read here is believed to be possible. What does not fit (a slot that there is not, a chain without an end, bytes
+//! outside the heap) is garbage that somebody has written by mistake: who comes across it builds the table anew from those slots
+//! that are whole, which is told by a sum that each bears of what it says. How often a worker has pinned what, it knows itself, and
+//! says it again then. The bytes in the heap bear no sum; workers that share files have to trust each other so far.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hashbrown::DefaultHashBuilder;
 use http1::coding::{Coding, CodingSet};
-use sys::descriptors::Ledger;
+use sys::descriptors::{Kept, Ledger};
 use sys::file::{FileKind, FileStat, FileTime};
-use sys::lock::{Held, Mutex, Reader, ReadersWriter, Writer, Writing};
+use sys::lock::{Held, Mutex, Reader, ReadersWriter, Unread, Writer, Writing};
 use sys::shared::{self, Region, Shared};
 use sys::socket::Slice;
 
+use self::apart::{Apart, is_apart};
 use super::entry::{Entry, Facts, Marks};
 use super::table::{Bounds, Full, Pin, Place, TableCounts, TableSize};
+use crate::common::Common;
 use crate::config::FileSettings;
+
+mod apart;
 
 /// The memory of a shared table. Copies are the same table.
 #[derive(Clone, Debug)]
@@ -72,10 +84,14 @@ sys::shareable! {
         body_bytes: AtomicU64,
         /// Blocks of the heap in use.
         blocks: AtomicU64,
-        /// The first free slot; 0: none, else its number and 1.
+        /// The first free slot of those that were used before; 0: none, else its number and 1.
         free: AtomicU32,
+        /// Slots from here on have never been used. Nobody looks at them, as that alone would take memory for them.
+        used: AtomicU32,
         /// Where second chance looks next.
         hand: AtomicU32,
+        /// When this has changed, each worker is to say again what it has pinned.
+        rounds: AtomicU32,
     }
 }
 
@@ -93,12 +109,14 @@ sys::shareable! {
         block: AtomicU32,
         path_len: AtomicU32,
         memory_len: AtomicU32,
-        /// The number of the file's descriptor and 1; 0: it has none.
-        descriptor: AtomicU32,
+        /// The file's descriptor ([`Kept`]); 0: it has none.
+        descriptor: AtomicU64,
         /// Asked for since second chance last looked.
         referenced: AtomicU32,
         trusted_until_ms: AtomicU64,
         facts: [AtomicU64; FACTS],
+        /// Of everything in the slot that does not change while it holds an entry.
+        sum: AtomicU64,
         /// Held by who looks at the file again.
         looking: Mutex,
     }
@@ -110,13 +128,40 @@ const NAMED: u32 = 1;
 const DETACHED: u32 = 2;
 /// On its way out: its descriptor, if it still has one, is to be closed.
 const LEAVING: u32 = 3;
+/// Once an entry that somebody has pinned, and then garbage. It has no bytes, and goes with its last pin.
+const SPOILT: u32 = 4;
 
 /// Bytes of a block, the unit of the heap.
 const BLOCK: usize = 256;
 /// Bytes of path and header lines that an entry has room for on average. Where they are longer, there are fewer entries.
 const HEAD_ROOM: usize = 2 << 10;
-/// How long the supervisor waits for readers when it tidies up.
+/// How long the supervisor waits for others when it tidies up.
 const TIDYING: Duration = Duration::from_millis(20);
+/// How long a worker waits for a lock: longer than one that runs holds any but that of a file on a slow disk.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// After it has waited in vain, a worker does not wait again for so long, so that it loses little time with a lock that is stuck.
+const REST: Duration = Duration::from_secs(1);
+
+/// What is there can't be.
+#[derive(Debug, PartialEq, Eq)]
+struct Garbage;
+
+/// Why something is not done to the table.
+#[derive(Debug, PartialEq, Eq)]
+enum Obstacle {
+    /// Every entry is in use.
+    Full,
+    /// Others held it for too long.
+    Busy,
+    /// It has been put in order since.
+    Garbage,
+}
+
+impl From<Garbage> for Obstacle {
+    fn from(Garbage: Garbage) -> Self {
+        Self::Garbage
+    }
+}
 
 impl SharedFiles {
     /// A table for so many workers, which keeps so many files open at most. `keeper` is its name in the ledger.
@@ -141,7 +186,7 @@ impl SharedFiles {
             bytes.filter(|bytes| bytes / BLOCK < u32::MAX as usize).ok_or(io::ErrorKind::OutOfMemory)?;
         let names =
             ReadersWriter::new(Shared::<Writer>::new()?.leak(), Region::<Reader>::new(workers)?.leak());
-        let this = Self {
+        Ok(Self {
             names,
             sums: Shared::<Sums>::new()?.leak(),
             buckets: Region::new((2 * entries).next_power_of_two())?.leak(),
@@ -154,9 +199,7 @@ impl SharedFiles {
             hasher: DefaultHashBuilder::default(),
             ledger,
             keeper,
-        };
-        this.rebuild();
-        Ok(this)
+        })
     }
 
     /// Whether it could serve a generation with these settings, when nobody uses it any more.
@@ -164,14 +207,24 @@ impl SharedFiles {
         self.workers == workers && self.bounds == super::bounds(settings, open_files)
     }
 
-    /// The same memory as an empty table. Only when nobody uses it any more, and its files have been closed.
-    pub fn anew(self, keeper: u32) -> Self {
-        for slot in self.slots {
-            slot.state.store(0, Ordering::Relaxed);
-            slot.descriptor.store(0, Ordering::Relaxed);
-        }
-        self.pins.iter().for_each(|pins| pins.store(0, Ordering::Relaxed));
-        self.rebuild();
+    /// Becomes an empty table that takes no memory. Only when nobody uses it any more, and its files have been closed.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not take the memory back. It is not to be used again then.
+    pub fn empty(&self) -> io::Result<()> {
+        shared::empty(self.heap)?;
+        shared::empty(self.slots)?;
+        shared::empty(self.pins)?;
+        shared::empty(self.buckets)?;
+        shared::empty(self.blocks)?;
+        shared::empty(std::slice::from_ref(self.sums))?;
+        self.names.renew();
+        Ok(())
+    }
+
+    /// The same memory under another name, when it is [empty](Self::empty).
+    pub fn renamed(self, keeper: u32) -> Self {
         Self { keeper, ..self }
     }
 
@@ -181,13 +234,13 @@ impl SharedFiles {
         let mut was_last = false;
         for (slot, pins) in self.slots.iter().zip(self.pins_of(place)) {
             if pins.swap(0, Ordering::SeqCst) != 0 {
-                was_last |= slot.state.load(Ordering::SeqCst) == DETACHED;
+                was_last |= matches!(slot.state.load(Ordering::SeqCst), DETACHED | SPOILT);
             }
         }
         // If somebody writes or reads for long just now, second chance comes by later.
-        if was_last && let Some(writing) = self.names.try_write(TIDYING) {
+        if was_last && let Some(writing) = self.names.write(TIDYING) {
             self.repair_after(&writing);
-            for place in 0..self.slots.len() as Place {
+            for place in 0..self.used() {
                 self.free_if_last(place, &writing);
             }
         }
@@ -195,8 +248,8 @@ impl SharedFiles {
 
     /// The descriptors of its files.
     pub fn descriptors(&self) -> HashSet<u32> {
-        let descriptor = |slot: &Slot| slot.descriptor.load(Ordering::Acquire).checked_sub(1);
-        self.slots.iter().filter_map(descriptor).collect()
+        let descriptor = |slot: &Slot| Kept::of(slot.descriptor.load(Ordering::Acquire)).map(Kept::number);
+        self.slots[..self.used() as usize].iter().filter_map(descriptor).collect()
     }
 
     /// Its name in the ledger.
@@ -205,26 +258,21 @@ impl SharedFiles {
     }
 
     /// The entry of that name. Under the lock.
-    fn search(&self, hash: u64, path: &[u8], coding: u32) -> Option<Place> {
+    fn search(&self, hash: u64, path: &[u8], coding: u32) -> Result<Option<Place>, Garbage> {
         let mut next = self.bucket(hash).load(Ordering::Relaxed);
-        while let Some(place) = next.checked_sub(1) {
-            let slot = &self.slots[place as usize];
+        for _ in 0..=self.slots.len() {
+            let Some(place) = next.checked_sub(1) else { return Ok(None) };
+            let slot = self.slots.get(place as usize).ok_or(Garbage)?;
             if slot.hash.load(Ordering::Relaxed) == hash
                 && slot.coding.load(Ordering::Relaxed) == coding
-                && shared::equals(self.path(slot), path)
+                && self.path(slot).is_some_and(|bytes| shared::equals(bytes, path))
             {
-                return Some(place);
+                let is_named = slot.state.load(Ordering::Relaxed) == NAMED;
+                return if is_named { Ok(Some(place)) } else { Err(Garbage) };
             }
             next = slot.next.load(Ordering::Relaxed);
         }
-        None
-    }
-
-    /// Takes the names alone, in good order.
-    fn write(&self) -> Writing {
-        let writing = self.names.write();
-        self.repair_after(&writing);
-        writing
+        Err(Garbage)
     }
 
     #[cold]
@@ -233,91 +281,167 @@ impl SharedFiles {
             tracing::warn!(
                 "a worker died while it changed the shared table of open files, which is put in order"
             );
-            self.rebuild();
+            self.rebuild(writing);
         }
     }
 
-    /// Makes everything else fit what the slots say. Alone.
-    fn rebuild(&self) {
-        for word in self.buckets.iter().chain([&self.sums.free]) {
+    /// Puts in order what somebody has written to who should not have.
+    #[cold]
+    fn clear_garbage(&self, writing: &Writing) {
+        tracing::error!("there is garbage in the shared table of open files, which is put in order");
+        // Be it in this very number.
+        self.sums.used.store(self.slots.len() as u32, Ordering::Relaxed);
+        self.rebuild(writing);
+        self.call_for_pins();
+    }
+
+    /// Has all workers say again what they have pinned, each when it next looks for a file.
+    fn call_for_pins(&self) {
+        self.sums.rounds.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Makes everything else fit what the slots say, and empties those that can't be right.
+    fn rebuild(&self, _writing: &Writing) {
+        for word in self.buckets.iter().chain([&self.sums.free, &self.sums.hand]) {
             word.store(0, Ordering::Relaxed);
         }
         self.blocks.iter().for_each(|bits| bits.store(0, Ordering::Relaxed));
         for sum in self.sums.all() {
             sum.store(0, Ordering::Relaxed);
         }
-        for place in (0..self.slots.len() as Place).rev() {
+        let mut descriptors = HashSet::new();
+        for place in (0..self.used()).rev() {
             let slot = &self.slots[place as usize];
+            let is_alone = Kept::of(slot.descriptor.load(Ordering::Acquire)).is_none_or(|kept| {
+                self.ledger.kept(kept, self.keeper).is_some() && descriptors.insert(kept.number())
+            });
+            if !is_alone {
+                slot.descriptor.store(0, Ordering::Release);
+            }
             let state = slot.state.load(Ordering::Relaxed);
-            if state == NAMED || state == DETACHED {
+            if (state == NAMED || state == DETACHED) && self.is_whole(slot) {
                 self.mark(slot, true);
                 self.count(slot, true);
                 if state == NAMED {
                     self.chain(place);
                 }
+            } else if self.is_pinned(place) {
+                slot.path_len.store(0, Ordering::Relaxed);
+                slot.memory_len.store(0, Ordering::Relaxed);
+                slot.state.store(SPOILT, Ordering::Release);
             } else {
+                slot.state.store(LEAVING, Ordering::Release);
                 self.close_descriptor(slot);
+                slot.state.store(0, Ordering::Release);
                 self.put_with_free(place);
             }
         }
     }
 
+    /// Whether a slot holds what was once put there, in blocks that nobody has taken note of yet.
+    fn is_whole(&self, slot: &Slot) -> bool {
+        let blocks = self.blocks_of(slot);
+        slot.has_its_sum() && blocks.is_some_and(|mut blocks| !blocks.any(|block| self.is_in_use(block)))
+    }
+
+    fn is_in_use(&self, block: usize) -> bool {
+        self.blocks[block / 64].load(Ordering::Relaxed) >> (block % 64) & 1 != 0
+    }
+
     /// Removes an entry of that kind that no reply uses. Alone.
-    fn evict(&self, writing: &Writing, is_of_kind: impl Fn(&Slot) -> bool) -> Result<(), Full> {
+    fn evict(&self, writing: &Writing, is_of_kind: impl Fn(&Slot) -> bool) -> Result<(), Obstacle> {
+        let used = self.used();
         // The first round may do no more than take away second chances.
-        for _ in 0..2 * self.slots.len() {
-            let place = self.sums.hand.load(Ordering::Relaxed) % self.slots.len() as u32;
+        for _ in 0..2 * u64::from(used) {
+            let place = self.sums.hand.load(Ordering::Relaxed) % used;
             self.sums.hand.store(place + 1, Ordering::Relaxed);
             let slot = &self.slots[place as usize];
             let state = slot.state.load(Ordering::Relaxed);
+            if state == SPOILT {
+                self.free_if_last(place, writing);
+            }
             if !(state == NAMED || state == DETACHED) || !is_of_kind(slot) || self.is_pinned(place) {
                 continue;
             }
             if slot.referenced.swap(0, Ordering::Relaxed) == 0 || state == DETACHED {
-                self.detach(place, writing);
+                self.detach(place, writing)?;
                 self.free_if_last(place, writing);
                 return Ok(());
             }
         }
-        Err(Full)
+        Err(Obstacle::Full)
     }
 
     /// Takes an entry's name away. Alone.
-    fn detach(&self, place: Place, _writing: &Writing) {
+    fn detach(&self, place: Place, _writing: &Writing) -> Result<(), Garbage> {
         let slot = &self.slots[place as usize];
         if slot.state.load(Ordering::Relaxed) != NAMED {
-            return;
+            return Ok(());
         }
         slot.state.store(DETACHED, Ordering::SeqCst);
         let mut link = self.bucket(slot.hash.load(Ordering::Relaxed));
-        while let Some(at) = link.load(Ordering::Relaxed).checked_sub(1) {
-            let next = &self.slots[at as usize].next;
+        for _ in 0..=self.slots.len() {
+            let at = link.load(Ordering::Relaxed).checked_sub(1).ok_or(Garbage)?;
+            let next = &self.slots.get(at as usize).ok_or(Garbage)?.next;
             if at == place {
                 link.store(next.load(Ordering::Relaxed), Ordering::Relaxed);
-                return;
+                return Ok(());
             }
             link = next;
         }
+        Err(Garbage)
     }
 
     /// Empties the slot of an entry that has neither name nor pins. Alone.
     fn free_if_last(&self, place: Place, _writing: &Writing) {
         let slot = &self.slots[place as usize];
-        if slot.state.load(Ordering::SeqCst) != DETACHED || self.is_pinned(place) {
+        let state = slot.state.load(Ordering::SeqCst);
+        if !matches!(state, DETACHED | SPOILT) || self.is_pinned(place) {
             return;
         }
-        self.count(slot, false);
+        if state == DETACHED {
+            self.count(slot, false);
+        }
         slot.state.store(LEAVING, Ordering::Release);
         self.close_descriptor(slot);
-        self.mark(slot, false);
+        if state == DETACHED {
+            self.mark(slot, false);
+        }
         slot.state.store(0, Ordering::Release);
         self.put_with_free(place);
     }
 
     fn close_descriptor(&self, slot: &Slot) {
-        // Out of the slot first: a number in a slot is always an open file's.
-        if let Some(number) = slot.descriptor.swap(0, Ordering::AcqRel).checked_sub(1) {
-            self.ledger.close_kept(number);
+        // Out of the slot first: what is in a slot is always an open file's.
+        if let Some(kept) = Kept::of(slot.descriptor.swap(0, Ordering::AcqRel)) {
+            self.ledger.close_kept(kept, self.keeper);
+        }
+    }
+
+    /// Slots that were ever used.
+    fn used(&self) -> Place {
+        self.sums.used.load(Ordering::Relaxed).min(self.slots.len() as Place)
+    }
+
+    /// A slot to be used next.
+    fn free_place(&self) -> Result<Option<Place>, Garbage> {
+        let used = self.used();
+        let place = match self.sums.free.load(Ordering::Relaxed).checked_sub(1) {
+            Some(place) if place < used => place,
+            Some(_) => return Err(Garbage),
+            None if used as usize == self.slots.len() => return Ok(None),
+            None => used,
+        };
+        let is_free = self.slots[place as usize].state.load(Ordering::Relaxed) == 0;
+        if is_free { Ok(Some(place)) } else { Err(Garbage) }
+    }
+
+    /// Takes it.
+    fn take_place(&self, place: Place) {
+        if place == self.used() {
+            self.sums.used.store(place + 1, Ordering::Release);
+        } else {
+            self.sums.free.store(self.slots[place as usize].next.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
 
@@ -335,7 +459,7 @@ impl SharedFiles {
 
     /// Finds so many bytes of free blocks, and names the first.
     fn find_blocks(&self, bytes: usize) -> Option<u32> {
-        let wanted = blocks_of(bytes);
+        let wanted = blocks_for(bytes);
         let (mut first, mut run) = (0, 0);
         for (at, bits) in self.blocks.iter().enumerate() {
             let bits = bits.load(Ordering::Relaxed);
@@ -362,8 +486,7 @@ impl SharedFiles {
 
     /// Takes note of the blocks of a slot.
     fn mark(&self, slot: &Slot, in_use: bool) {
-        let first = slot.block.load(Ordering::Relaxed) as usize;
-        for block in first..first + blocks_of(slot.bytes()) {
+        for block in self.blocks_of(slot).into_iter().flatten() {
             let (bits, bit) = (&self.blocks[block / 64], 1 << (block % 64));
             let before = bits.load(Ordering::Relaxed);
             bits.store(if in_use { before | bit } else { before & !bit }, Ordering::Relaxed);
@@ -377,11 +500,12 @@ impl SharedFiles {
             u64::from(slot.is_open()),
             slot.memory_len.load(Ordering::Relaxed).into(),
             slot.body_bytes(),
-            blocks_of(slot.bytes()) as u64,
+            blocks_for(slot.bytes()) as u64,
         ];
         for (sum, number) in self.sums.all().into_iter().zip(numbers) {
             let before = sum.load(Ordering::Relaxed);
-            sum.store(if more { before + number } else { before - number }, Ordering::Relaxed);
+            let after = if more { before.saturating_add(number) } else { before.saturating_sub(number) };
+            sum.store(after, Ordering::Relaxed);
         }
     }
 
@@ -397,15 +521,42 @@ impl SharedFiles {
         &self.buckets[hash as usize & (self.buckets.len() - 1)]
     }
 
-    fn path(&self, slot: &Slot) -> &'static [AtomicU8] {
-        &self.heap[slot.block.load(Ordering::Relaxed) as usize * BLOCK..]
-            [..slot.path_len.load(Ordering::Relaxed) as usize]
+    /// The blocks of a slot, if there are these.
+    fn blocks_of(&self, slot: &Slot) -> Option<Range<usize>> {
+        let first = slot.block.load(Ordering::Relaxed) as usize;
+        let end = first + blocks_for(slot.bytes());
+        (end <= self.heap.len() / BLOCK).then_some(first..end)
     }
 
-    fn memory(&self, slot: &Slot) -> &'static [AtomicU8] {
+    #[inline]
+    fn path(&self, slot: &Slot) -> Option<&'static [AtomicU8]> {
+        let from = slot.block.load(Ordering::Relaxed) as usize * BLOCK;
+        self.heap.get(from..)?.get(..slot.path_len.load(Ordering::Relaxed) as usize)
+    }
+
+    #[inline]
+    fn memory(&self, slot: &Slot) -> Option<&'static [AtomicU8]> {
         let from = slot.block.load(Ordering::Relaxed) as usize * BLOCK
             + slot.path_len.load(Ordering::Relaxed) as usize;
-        &self.heap[from..][..slot.memory_len.load(Ordering::Relaxed) as usize]
+        self.heap.get(from..)?.get(..slot.memory_len.load(Ordering::Relaxed) as usize)
+    }
+
+    /// Gives the memory of the heap back that no entry uses. Alone.
+    fn give_back_blocks(&self, _writing: &Writing) -> io::Result<()> {
+        let slots = self.slots[..self.used() as usize].iter();
+        let in_use = slots.filter(|slot| matches!(slot.state.load(Ordering::Relaxed), NAMED | DETACHED));
+        let mut in_use: Vec<Range<usize>> = in_use.filter_map(|slot| self.blocks_of(slot)).collect();
+        in_use.sort_by_key(|blocks| blocks.start);
+        let end = self.heap.len() / BLOCK;
+        in_use.push(end..end);
+        let mut from = 0;
+        for blocks in in_use {
+            if from < blocks.start {
+                shared::empty_pages(&self.heap[from * BLOCK..blocks.start * BLOCK])?;
+            }
+            from = from.max(blocks.end);
+        }
+        Ok(())
     }
 
     #[inline]
@@ -431,12 +582,31 @@ impl Slot {
 
     /// Of path and memory.
     fn bytes(&self) -> usize {
-        (self.path_len.load(Ordering::Relaxed) + self.memory_len.load(Ordering::Relaxed)) as usize
+        self.path_len.load(Ordering::Relaxed) as usize + self.memory_len.load(Ordering::Relaxed) as usize
+    }
+
+    fn has_its_sum(&self) -> bool {
+        self.sum.load(Ordering::Relaxed) == self.sum_up()
+    }
+
+    /// Another one if any of it is another, or almost certainly so.
+    #[inline]
+    fn sum_up(&self) -> u64 {
+        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let Self { hash, coding, block, path_len, memory_len, descriptor, facts, .. } = self;
+        let small = [[coding, block], [path_len, memory_len]]
+            .map(|pair| pair.map(|word| u64::from(word.load(Ordering::Relaxed))))
+            .map(|[high, low]| high << 32 | low);
+        let large = [hash, descriptor].into_iter().chain(facts).map(|word| word.load(Ordering::Relaxed));
+        small
+            .into_iter()
+            .chain(large)
+            .fold(SPREAD, |sum, word| (sum ^ word).wrapping_mul(SPREAD).rotate_left(29))
     }
 
     fn body_bytes(&self) -> u64 {
-        let facts = facts_of(self);
-        facts.body_in_memory()
+        let body = self.facts[BODY].load(Ordering::Relaxed) as u32;
+        self.memory_len.load(Ordering::Relaxed).saturating_sub(body).into()
     }
 }
 
@@ -445,8 +615,17 @@ impl Slot {
 pub(super) struct SharedTable {
     files: SharedFiles,
     worker: usize,
-    /// Where this worker's pins are counted.
+    /// How often this worker has pinned what, and where it says so.
+    pinned: Vec<u32>,
     pins: &'static [AtomicU32],
+    /// The round in which it has last said all of it.
+    round: u32,
+    /// What is served without the table.
+    apart: Apart,
+    /// When this worker last waited for it in vain.
+    vain: Option<Instant>,
+    /// Nothing more is put in.
+    retired: bool,
     /// What the request at hand has found, each with a pin.
     found: Vec<(Place, Facts)>,
     /// A copy of header lines to be read.
@@ -457,27 +636,56 @@ pub(super) struct SharedTable {
 impl SharedTable {
     // Nothing of this is taken into the callers, where it would make the way of a worker's own table longer.
 
-    /// For the worker at that place.
-    pub(super) fn new(files: SharedFiles, worker: usize) -> Self {
-        let pins = files.pins_of(worker);
-        let (found, head) = (Vec::with_capacity(8), Vec::new());
-        Self { files, worker, pins, found, head, counts: TableCounts::default() }
+    /// For one of the workers.
+    pub(super) fn new(common: &Common) -> Self {
+        let (files, worker) = (common.files.clone(), common.place);
+        Self {
+            worker,
+            pinned: vec![0; files.slots.len()],
+            pins: files.pins_of(worker),
+            round: files.sums.rounds.load(Ordering::Relaxed),
+            files,
+            apart: Apart::new(common.ledger, common.owner),
+            vain: None,
+            retired: false,
+            found: Vec::with_capacity(8),
+            head: Vec::new(),
+            counts: TableCounts::default(),
+        }
     }
 
     #[inline(never)]
     pub(super) fn find(&mut self, path: &[u8], coding: Option<Coding>) -> Option<Place> {
         let coding = number_of(coding);
         let hash = self.files.hash(path, coding);
-        loop {
-            match self.files.names.read(self.worker) {
-                Ok(_reading) => {
-                    let place = self.files.search(hash, path, coding)?;
-                    self.hold(place);
-                    return Some(place);
+        if self.files.sums.rounds.load(Ordering::Relaxed) != self.round {
+            self.say_pins();
+        }
+        // A second time if it had to be put in order.
+        for _ in 0..2 {
+            let patience = self.patience();
+            match self.files.names.read(self.worker, patience) {
+                Ok(reading) => {
+                    if let Ok(found) = self.search(hash, path, coding) {
+                        return found;
+                    }
+                    drop(reading);
+                    let _ = self.alone(|_, _| Err::<(), _>(Obstacle::Garbage));
                 }
-                Err(writing) => self.files.repair_after(&writing),
+                Err(Unread::Repair(writing)) => self.files.repair_after(&writing),
+                Err(Unread::Busy) => break,
             }
         }
+        self.vain.get_or_insert_with(Instant::now);
+        None
+    }
+
+    /// Searches, and holds what it finds. With the names held.
+    #[inline]
+    fn search(&mut self, hash: u64, path: &[u8], coding: u32) -> Result<Option<Place>, Garbage> {
+        let Some(place) = self.files.search(hash, path, coding)? else { return Ok(None) };
+        self.hold(place)?;
+        Ok(Some(place))
     }
 
     #[inline(never)]
@@ -487,39 +695,69 @@ impl SharedTable {
 
     pub(super) fn entry_and_head(&mut self, place: Place) -> (&Facts, &[u8]) {
         let facts = &self.found.iter().find(|(found, _)| *found == place).expect(FOUND).1;
+        let body = facts.marks.body as usize;
         self.head.clear();
-        let memory = self.files.memory(&self.files.slots[place as usize]);
-        shared::copy_out(&memory[..facts.marks.body as usize], &mut self.head);
+        if is_apart(place) {
+            self.head.extend_from_slice(&self.apart.entry(place).memory[..body]);
+        } else if let Some(head) =
+            self.files.memory(&self.files.slots[place as usize]).and_then(|memory| memory.get(..body))
+        {
+            shared::copy_out(head, &mut self.head);
+        }
+        // Should it be gone, which is garbage's doing.
+        self.head.resize(body, 0);
         (facts, &self.head)
     }
 
     pub(super) fn stat(&self, place: Place) -> FileStat {
-        facts_of(&self.files.slots[place as usize]).stat
+        if is_apart(place) {
+            return self.apart.entry(place).stat;
+        }
+        stat_of(&self.files.slots[place as usize])
     }
 
+    /// `None`: the entry is not what it was, which is garbage's doing.
     #[inline(never)]
-    pub(super) fn memory(&self, place: Place, range: Range<u32>) -> Slice<'_> {
-        let memory = self.files.memory(&self.files.slots[place as usize]);
-        Slice::shared(&memory[range.start as usize..range.end as usize])
+    pub(super) fn memory(&self, place: Place, range: Range<u32>) -> Option<Slice<'_>> {
+        let range = range.start as usize..range.end as usize;
+        if is_apart(place) {
+            return self.apart.entry(place).memory.get(range).map(Slice::new);
+        }
+        self.files.memory(&self.files.slots[place as usize])?.get(range).map(Slice::shared)
     }
 
     #[inline(never)]
     pub(super) fn file(&self, place: Place) -> Option<BorrowedFd<'_>> {
-        let number = self.files.slots[place as usize].descriptor.load(Ordering::Relaxed).checked_sub(1)?;
-        self.files.ledger.kept(number)
+        if is_apart(place) {
+            return self.apart.entry(place).file.as_ref().map(AsFd::as_fd);
+        }
+        // An entry that is pinned is neither detached from its descriptor nor freed by others, so that it stays open.
+        let kept = Kept::of(self.files.slots[place as usize].descriptor.load(Ordering::Relaxed))?;
+        self.files.ledger.kept(kept, self.files.keeper)
     }
 
-    pub(super) fn claim(&mut self, place: Place) -> Held {
-        let held = self.files.slots[place as usize].looking.lock();
-        if held.owner_died() {
+    /// `None`: somebody takes long, or nobody but this request can have the entry.
+    pub(super) fn claim(&mut self, place: Place) -> Option<Held> {
+        if is_apart(place) {
+            return None;
+        }
+        let patience = self.patience();
+        let held = self.files.slots[place as usize].looking.lock(patience);
+        match &held {
             // It changed nothing in the entry: who looks at the file now does it from the beginning.
-            tracing::debug!("a worker died while it looked at a file");
+            Some(held) if held.owner_died() => tracing::debug!("a worker died while it looked at a file"),
+            Some(_) => {}
+            None => {
+                self.vain.get_or_insert_with(Instant::now);
+            }
         }
         held
     }
 
     pub(super) fn trust(&mut self, place: Place, until_ms: u64) {
-        self.files.slots[place as usize].trusted_until_ms.store(until_ms, Ordering::Release);
+        if !is_apart(place) {
+            self.files.slots[place as usize].trusted_until_ms.store(until_ms, Ordering::Release);
+        }
         for (found, facts) in &mut self.found {
             if *found == place {
                 facts.trusted_until_ms = until_ms;
@@ -533,67 +771,178 @@ impl SharedTable {
         coding: Option<Coding>,
         entry: Entry,
     ) -> Result<Place, Full> {
-        let Entry { memory, file, facts } = entry;
-        let coding = number_of(coding);
-        let hash = self.files.hash(path, coding);
-        // Nobody else has a file that is new.
-        let keep = |file| {
-            Arc::into_inner(file).and_then(|file| self.files.ledger.keep(file, self.files.keeper)).ok_or(Full)
+        let mut entry = Some(entry);
+        let inserted = if self.retired {
+            Err(Obstacle::Busy)
+        } else {
+            self.alone(|this, writing| this.insert_alone(writing, path, number_of(coding), &mut entry))
         };
-        let descriptor = file.map(keep).transpose()?;
-        let files = self.files.clone();
-        let writing = files.write();
-        self.give_up(&writing, hash, path, coding);
-        let inserted = self
-            .make_room_for_file(&writing, descriptor.is_some())
-            .and_then(|()| self.make_slot(&writing, hash, path, coding, &memory, facts.body_in_memory()))
-            .inspect(|&place| {
-                let slot = &files.slots[place as usize];
-                slot.trusted_until_ms.store(facts.trusted_until_ms, Ordering::Relaxed);
-                slot.descriptor.store(descriptor.map_or(0, |number| number + 1), Ordering::Release);
-                write_facts(slot, &facts);
-                slot.state.store(NAMED, Ordering::Release);
-                files.count(slot, true);
-                files.chain(place);
-                self.hold(place);
-            });
-        drop(writing);
-        if let (Err(Full), Some(number)) = (&inserted, descriptor) {
-            files.ledger.close_kept(number);
+        match (inserted, entry) {
+            (Ok(place), _) => Ok(place),
+            (Err(Obstacle::Busy | Obstacle::Garbage), Some(entry)) => {
+                let facts = entry.facts.clone();
+                let Bounds { entries, open_files, .. } = self.files.bounds;
+                let most = if entry.file.is_some() { open_files } else { entries };
+                let place = self.apart.insert(entry, most)?;
+                self.found.push((place, facts));
+                Ok(place)
+            }
+            (Err(_), _) => Err(Full),
         }
-        inserted
+    }
+
+    /// Takes the entry if it can be put in.
+    fn insert_alone(
+        &mut self,
+        writing: &Writing,
+        path: &[u8],
+        coding: u32,
+        entry: &mut Option<Entry>,
+    ) -> Result<Place, Obstacle> {
+        let Some(offered) = &*entry else { return Err(Obstacle::Full) };
+        let hash = self.files.hash(path, coding);
+        let body_bytes = offered.facts.body_in_memory();
+        self.give_up(writing, hash, path, coding)?;
+        self.make_room_for_file(writing, offered.file.is_some())?;
+        let place = self.make_slot(writing, hash, path, coding, &offered.memory, body_bytes)?;
+        let slot = &self.files.slots[place as usize];
+        let Some(Entry { file, facts, .. }) = entry.take() else { return Err(Obstacle::Full) };
+        if let Some(file) = file {
+            // Nobody else has a file that is new.
+            let file = Arc::into_inner(file);
+            let Some(kept) = file.and_then(|file| self.files.ledger.keep(file, self.files.keeper)) else {
+                self.files.mark(slot, false);
+                self.files.put_with_free(place);
+                return Err(Obstacle::Full);
+            };
+            slot.descriptor.store(kept.word(), Ordering::Release);
+        }
+        slot.trusted_until_ms.store(facts.trusted_until_ms, Ordering::Relaxed);
+        write_facts(slot, &facts);
+        slot.sum.store(slot.sum_up(), Ordering::Relaxed);
+        slot.state.store(NAMED, Ordering::Release);
+        self.files.count(slot, true);
+        self.files.chain(place);
+        self.hold(place)?;
+        Ok(place)
     }
 
     pub(super) fn make_room(&mut self, body_bytes: u64) -> bool {
-        let writing = self.files.write();
-        self.make_room_for_body(&writing, body_bytes)
+        // What is served apart takes none.
+        self.retired || self.alone(|this, writing| this.make_room_for_body(writing, body_bytes)).is_ok()
     }
 
     pub(super) fn close_half(&mut self) -> u64 {
-        let writing = self.files.write();
-        let half = self.files.sums.descriptors.load(Ordering::Relaxed).div_ceil(2);
-        (0..half).take_while(|_| self.evict(&writing, Slot::is_open).is_ok()).count() as u64
+        let closed = self.alone(|this, writing| {
+            let half = this.files.sums.descriptors.load(Ordering::Relaxed).div_ceil(2);
+            Ok((0..half).take_while(|_| this.evict(writing, Slot::is_open).is_ok()).count() as u64)
+        });
+        closed.unwrap_or(0)
     }
 
     pub(super) fn forget(&mut self, place: Place) {
-        let writing = self.files.write();
-        self.files.detach(place, &writing);
-        self.let_go_of(place);
-        self.files.free_if_last(place, &writing);
+        if is_apart(place) {
+            // Nobody will find it.
+            return;
+        }
+        let forgotten = self.alone(|this, writing| {
+            this.files.detach(place, writing)?;
+            this.let_go_of(place);
+            this.files.free_if_last(place, writing);
+            Ok(())
+        });
+        if forgotten.is_err() {
+            // It will be found, but not believed.
+            self.trust(place, 0);
+        }
     }
 
-    pub(super) fn forget_outdated(&mut self, now_ms: u64) {
-        let writing = self.files.write();
-        for (place, slot) in (0..).zip(self.files.slots) {
-            if slot.trusted_until_ms.load(Ordering::Acquire) <= now_ms {
-                self.files.detach(place, &writing);
-                self.files.free_if_last(place, &writing);
+    /// The worker is about to end, as all are who share the table: nothing is kept at hand for those that are to come, and the
+    /// memory of what no reply uses is given back.
+    pub(super) fn retire(&mut self) {
+        self.retired = true;
+        let given_back = self.alone(|this, writing| {
+            let files = &this.files;
+            for place in 0..files.used() {
+                files.detach(place, writing)?;
+                files.free_if_last(place, writing);
+            }
+            Ok(files.give_back_blocks(writing))
+        });
+        // If it is not done now, it is when the last has ended.
+        if let Ok(Err(error)) = given_back {
+            tracing::warn!("cannot give memory of open files back: {error}");
+        }
+    }
+
+    /// Does something with the names held alone. What it finds to be garbage is put in order before anybody else sees it.
+    fn alone<T>(
+        &mut self,
+        act: impl FnOnce(&mut Self, &Writing) -> Result<T, Obstacle>,
+    ) -> Result<T, Obstacle> {
+        let patience = self.patience();
+        let Some(writing) = self.files.names.write(patience) else {
+            self.vain.get_or_insert_with(Instant::now);
+            return Err(Obstacle::Busy);
+        };
+        self.files.repair_after(&writing);
+        let done = act(self, &writing);
+        match done {
+            Err(Obstacle::Garbage) => {
+                self.say_pins();
+                self.files.clear_garbage(&writing);
+            }
+            // Be it that somebody has not pinned what is said to be pinned.
+            Err(Obstacle::Full) => self.files.call_for_pins(),
+            Ok(_) | Err(Obstacle::Busy) => {}
+        }
+        done
+    }
+
+    /// Says anew what this worker has pinned.
+    #[cold]
+    fn say_pins(&mut self) {
+        self.round = self.files.sums.rounds.load(Ordering::Relaxed);
+        for (said, &pinned) in self.pins.iter().zip(&self.pinned).take(self.files.used() as usize) {
+            if said.load(Ordering::Relaxed) != pinned {
+                said.store(pinned, Ordering::SeqCst);
             }
         }
     }
 
+    /// How long to wait for a lock.
+    #[inline]
+    fn patience(&mut self) -> Duration {
+        match self.vain {
+            None => PATIENCE,
+            Some(since) if since.elapsed() < REST => Duration::ZERO,
+            Some(_) => {
+                self.vain = None;
+                PATIENCE
+            }
+        }
+    }
+
+    pub(super) fn forget_outdated(&mut self, now_ms: u64) {
+        // If it is not done now, it is when they are asked for, or by second chance.
+        let _ = self.alone(|this, writing| {
+            let files = &this.files;
+            for place in 0..files.used() {
+                if files.slots[place as usize].trusted_until_ms.load(Ordering::Acquire) <= now_ms {
+                    files.detach(place, writing)?;
+                    files.free_if_last(place, writing);
+                }
+            }
+            Ok(())
+        });
+    }
+
     #[inline(never)]
     pub(super) fn pin(&mut self, place: Place) -> Pin {
+        if is_apart(place) {
+            self.apart.pin(place);
+            return Pin(place);
+        }
         let slot = &self.files.slots[place as usize];
         // Written only when it changes: the line is every worker's.
         if slot.referenced.load(Ordering::Relaxed) == 0 {
@@ -605,9 +954,11 @@ impl SharedTable {
 
     #[inline(never)]
     pub(super) fn unpin(&mut self, place: Place) {
-        let pins = &self.pins[place as usize];
-        pins.store(pins.load(Ordering::Relaxed) - 1, Ordering::SeqCst);
-        if self.files.slots[place as usize].state.load(Ordering::SeqCst) == DETACHED {
+        if is_apart(place) {
+            return self.apart.unpin(place);
+        }
+        self.drop_pin(place);
+        if matches!(self.files.slots[place as usize].state.load(Ordering::SeqCst), DETACHED | SPOILT) {
             self.unpin_detached(place);
         }
     }
@@ -628,9 +979,9 @@ impl SharedTable {
     /// Blocks that are not full, paths, slots, pins and buckets of what there is.
     pub(super) fn structure_bytes(&self) -> u64 {
         let TableSize { entries, memory_bytes, .. } = self.size();
-        let blocks = self.files.sums.blocks.load(Ordering::Relaxed) * BLOCK as u64;
+        let blocks = self.files.sums.blocks.load(Ordering::Relaxed).saturating_mul(BLOCK as u64);
         let each = size_of::<Slot>() + (self.files.workers + 1) * size_of::<AtomicU32>();
-        blocks.saturating_sub(memory_bytes) + entries * each as u64
+        blocks.saturating_sub(memory_bytes).saturating_add(entries.saturating_mul(each as u64))
     }
 
     pub(super) fn random(&self, n: u64) -> u64 {
@@ -639,21 +990,36 @@ impl SharedTable {
 
     /// Removes what has a name, which was found to be out of date, unless somebody uses it: then it stays until there is
     /// something else under that name.
-    fn give_up(&mut self, writing: &Writing, hash: u64, path: &[u8], coding: u32) {
-        let Some(old) = self.files.search(hash, path, coding) else { return };
+    fn give_up(&mut self, writing: &Writing, hash: u64, path: &[u8], coding: u32) -> Result<(), Garbage> {
+        let Some(old) = self.files.search(hash, path, coding)? else { return Ok(()) };
         self.let_go_of(old);
         if !self.files.is_pinned(old) {
-            self.files.detach(old, writing);
+            self.files.detach(old, writing)?;
             self.files.free_if_last(old, writing);
         }
+        Ok(())
     }
 
-    fn make_room_for_file(&mut self, writing: &Writing, is_open: bool) -> Result<(), Full> {
-        let bound = u64::from(self.files.bounds.open_files);
-        while is_open && self.files.sums.descriptors.load(Ordering::Relaxed) >= bound {
-            self.evict(writing, Slot::is_open)?;
+    fn make_room_for_file(&mut self, writing: &Writing, is_open: bool) -> Result<(), Obstacle> {
+        let (files, bound) = (self.files.clone(), u64::from(self.files.bounds.open_files));
+        let held = &files.sums.descriptors;
+        while is_open && held.load(Ordering::Relaxed) >= bound {
+            self.evict_or_doubt(writing, Slot::is_open, held.load(Ordering::Relaxed) > bound)?;
         }
         Ok(())
+    }
+
+    /// Evicts an entry. `too_much`: more is said to be held than was ever let in, so that there may be none.
+    fn evict_or_doubt(
+        &mut self,
+        writing: &Writing,
+        is_of_kind: impl Fn(&Slot) -> bool,
+        too_much: bool,
+    ) -> Result<(), Obstacle> {
+        match self.evict(writing, is_of_kind) {
+            Err(Obstacle::Full) if too_much => Err(Obstacle::Garbage),
+            done => done,
+        }
     }
 
     /// A slot for an entry, with its bytes in place, and not in use yet. What had the name loses it.
@@ -665,85 +1031,102 @@ impl SharedTable {
         coding: u32,
         memory: &[u8],
         body_bytes: u64,
-    ) -> Result<Place, Full> {
-        if body_bytes > 0 && !self.make_room_for_body(writing, body_bytes) {
-            return Err(Full);
+    ) -> Result<Place, Obstacle> {
+        if body_bytes > 0 {
+            self.make_room_for_body(writing, body_bytes)?;
         }
         let bytes = path.len() + memory.len();
         let (place, block) = loop {
-            let free = self.files.sums.free.load(Ordering::Relaxed).checked_sub(1);
+            let free = self.files.free_place()?;
             if let (Some(place), Some(block)) = (free, self.files.find_blocks(bytes)) {
                 break (place, block);
             }
             self.evict(writing, |_| true)?;
         };
-        if let Some(pinned) = self.files.search(hash, path, coding) {
-            self.files.detach(pinned, writing);
+        if let Some(pinned) = self.files.search(hash, path, coding)? {
+            self.files.detach(pinned, writing)?;
         }
+        self.files.take_place(place);
         let slot = &self.files.slots[place as usize];
-        self.files.sums.free.store(slot.next.load(Ordering::Relaxed), Ordering::Relaxed);
         slot.hash.store(hash, Ordering::Relaxed);
         slot.coding.store(coding, Ordering::Relaxed);
         slot.block.store(block, Ordering::Relaxed);
         slot.path_len.store(path.len() as u32, Ordering::Relaxed);
         slot.memory_len.store(memory.len() as u32, Ordering::Relaxed);
+        slot.descriptor.store(0, Ordering::Relaxed);
         // A first look counts as none: what is asked for once goes before what is asked for again.
         slot.referenced.store(0, Ordering::Relaxed);
-        shared::copy_in(self.files.path(slot), path);
-        shared::copy_in(self.files.memory(slot), memory);
+        let (to_path, to_memory) = self.files.heap[block as usize * BLOCK..][..bytes].split_at(path.len());
+        shared::copy_in(to_path, path);
+        shared::copy_in(to_memory, memory);
         self.files.mark(slot, true);
         Ok(place)
     }
 
-    fn make_room_for_body(&mut self, writing: &Writing, body_bytes: u64) -> bool {
-        let bound = self.files.bounds.body_bytes;
+    fn make_room_for_body(&mut self, writing: &Writing, body_bytes: u64) -> Result<(), Obstacle> {
+        let (files, bound) = (self.files.clone(), self.files.bounds.body_bytes);
+        let held = &files.sums.body_bytes;
         if body_bytes > bound {
-            return false;
+            return Err(Obstacle::Full);
         }
-        while self.files.sums.body_bytes.load(Ordering::Relaxed) + body_bytes > bound {
-            if self.evict(writing, |slot| slot.body_bytes() > 0).is_err() {
-                return false;
-            }
+        while held.load(Ordering::Relaxed).saturating_add(body_bytes) > bound {
+            let too_much = held.load(Ordering::Relaxed) > bound;
+            self.evict_or_doubt(writing, |slot| slot.body_bytes() > 0, too_much)?;
         }
-        true
+        Ok(())
     }
 
-    fn evict(&mut self, writing: &Writing, is_of_kind: impl Fn(&Slot) -> bool) -> Result<(), Full> {
+    fn evict(&mut self, writing: &Writing, is_of_kind: impl Fn(&Slot) -> bool) -> Result<(), Obstacle> {
         self.files.evict(writing, is_of_kind)?;
         self.counts.evictions += 1;
         Ok(())
     }
 
     /// Keeps a found entry until the end of the request. With the names held.
-    fn hold(&mut self, place: Place) {
+    #[inline]
+    fn hold(&mut self, place: Place) -> Result<(), Garbage> {
+        let slot = &self.files.slots[place as usize];
         if let Some((_, facts)) = self.found.iter_mut().find(|(found, _)| *found == place) {
-            facts.trusted_until_ms =
-                self.files.slots[place as usize].trusted_until_ms.load(Ordering::Acquire);
-            return;
+            facts.trusted_until_ms = slot.trusted_until_ms.load(Ordering::Acquire);
+            return Ok(());
+        }
+        if !slot.has_its_sum() {
+            return Err(Garbage);
         }
         self.add_pin(place);
-        self.found.push((place, facts_of(&self.files.slots[place as usize])));
+        self.found.push((place, facts_of(slot)));
+        Ok(())
     }
 
     /// Gives up an entry that was found, with the names held alone. What is left of it is the caller's affair.
     fn let_go_of(&mut self, place: Place) {
         if let Some(at) = self.found.iter().position(|(found, _)| *found == place) {
             self.found.remove(at);
-            let pins = &self.pins[place as usize];
-            pins.store(pins.load(Ordering::Relaxed) - 1, Ordering::SeqCst);
+            self.drop_pin(place);
         }
     }
 
     #[inline]
-    fn add_pin(&self, place: Place) {
-        let pins = &self.pins[place as usize];
-        pins.store(pins.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    fn add_pin(&mut self, place: Place) {
+        let pinned = &mut self.pinned[place as usize];
+        *pinned += 1;
+        self.pins[place as usize].store(*pinned, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn drop_pin(&mut self, place: Place) {
+        let pinned = &mut self.pinned[place as usize];
+        *pinned -= 1;
+        self.pins[place as usize].store(*pinned, Ordering::SeqCst);
     }
 
     #[cold]
-    fn unpin_detached(&self, place: Place) {
-        let writing = self.files.write();
-        self.files.free_if_last(place, &writing);
+    fn unpin_detached(&mut self, place: Place) {
+        // If it can't be done now, second chance comes by later.
+        let _ = self.alone(|this, writing| {
+            this.files.free_if_last(place, writing);
+            Ok(())
+        });
     }
 }
 
@@ -757,7 +1140,7 @@ impl Drop for SharedTable {
 /// An entry is read between finding and letting go.
 const FOUND: &str = "an entry is found before it is read";
 
-fn blocks_of(bytes: usize) -> usize {
+fn blocks_for(bytes: usize) -> usize {
     bytes.div_ceil(BLOCK).max(1)
 }
 
@@ -771,6 +1154,8 @@ fn coding_of(number: u64) -> Option<Coding> {
 
 /// Words that the facts of an entry take, but for the length of its memory and how long it is believed.
 const FACTS: usize = 13;
+/// The one whose lower half says where the body begins.
+const BODY: usize = 9;
 
 fn write_facts(slot: &Slot, facts: &Facts) {
     let Facts { stat, marks, coding, siblings, index, lasting, .. } = facts;
@@ -812,37 +1197,45 @@ fn facts_of(slot: &Slot) -> Facts {
     let pair = |at| ((word(at) >> 32) as u32, word(at) as u32);
     // No range begins at 0, where Content-Length is.
     let range = |at| (word(at) != 0).then(|| pair(at).0..pair(at).1);
-    let ((mtime_nanos, ctime_nanos), (mode, small)) = (pair(5), pair(7));
+    let small = pair(7).1;
     let siblings = Coding::ALL.into_iter().filter(|&coding| small >> 24 >> number_of(Some(coding)) & 1 != 0);
+    let marks = Marks {
+        media_type: pair(8).0,
+        coding: pair(8).1,
+        validators: pair(BODY).0,
+        body: pair(BODY).1,
+        etag: range(10),
+        last_modified: range(11),
+    };
     Facts {
-        stat: FileStat {
-            kind: match small & 0xff {
-                0 => FileKind::Regular,
-                1 => FileKind::Directory,
-                _ => FileKind::Other,
-            },
-            size: word(0),
-            device: word(1),
-            inode: word(2),
-            mtime: FileTime { secs: word(3).cast_signed(), nanos: mtime_nanos },
-            ctime: FileTime { secs: word(4).cast_signed(), nanos: ctime_nanos },
-            mode,
-            links: word(6),
-        },
-        marks: Marks {
-            media_type: pair(8).0,
-            coding: pair(8).1,
-            validators: pair(9).0,
-            body: pair(9).1,
-            etag: range(10),
-            last_modified: range(11),
-        },
+        stat: stat_of(slot),
+        marks,
         memory_len: slot.memory_len.load(Ordering::Relaxed),
         coding: coding_of(u64::from(small >> 16 & 0xff)),
         siblings: siblings.fold(CodingSet::EMPTY, CodingSet::with),
         index: (word(12) as usize).checked_sub(1),
         trusted_until_ms: slot.trusted_until_ms.load(Ordering::Acquire),
         lasting: small >> 8 & 1 != 0,
+    }
+}
+
+fn stat_of(slot: &Slot) -> FileStat {
+    let word = |at: usize| slot.facts[at].load(Ordering::Relaxed);
+    let pair = |at| ((word(at) >> 32) as u32, word(at) as u32);
+    let ((mtime_nanos, ctime_nanos), (mode, small)) = (pair(5), pair(7));
+    FileStat {
+        kind: match small & 0xff {
+            0 => FileKind::Regular,
+            1 => FileKind::Directory,
+            _ => FileKind::Other,
+        },
+        size: word(0),
+        device: word(1),
+        inode: word(2),
+        mtime: FileTime { secs: word(3).cast_signed(), nanos: mtime_nanos },
+        ctime: FileTime { secs: word(4).cast_signed(), nanos: ctime_nanos },
+        mode,
+        links: word(6),
     }
 }
 

@@ -66,16 +66,18 @@ impl Tables {
         }
     }
 
-    /// A part of the memory of a found or pinned entry.
+    /// A part of the memory of a found or pinned entry. `None`: what is shared has been spoilt since.
     #[inline]
-    pub(super) fn memory(&self, place: Place, range: Range<u32>) -> Slice<'_> {
+    pub(super) fn memory(&self, place: Place, range: Range<u32>) -> Option<Slice<'_>> {
         match self {
-            Self::Own(table) => Slice::new(&table.memory(place)[range.start as usize..range.end as usize]),
+            Self::Own(table) => {
+                Some(Slice::new(&table.memory(place)[range.start as usize..range.end as usize]))
+            }
             Self::Shared(table) => table.memory(place, range),
         }
     }
 
-    /// The file of a found or pinned entry, where it has one.
+    /// The file of a found or pinned entry, where it has one that has not been spoilt since.
     #[inline]
     pub(super) fn file(&self, place: Place) -> Option<BorrowedFd<'_>> {
         match self {
@@ -102,11 +104,11 @@ impl Tables {
     }
 
     /// Before a look at the file of a found entry that has to be looked at again: where others may have the same in mind, waits
-    /// until none of them is at it. `true`: ask again for the entry, as one of them may have looked.
+    /// until none of them is at it, but not for long. If that is claimed: ask again for the entry, as one of them may have looked.
     pub(super) fn claim(&mut self, place: Place) -> Option<sys::lock::Held> {
         match self {
             Self::Own(_) => None,
-            Self::Shared(table) => Some(table.claim(place)),
+            Self::Shared(table) => table.claim(place),
         }
     }
 
@@ -186,6 +188,13 @@ impl Tables {
     pub(super) fn let_go(&mut self) {
         if let Self::Shared(table) = self {
             table.let_go();
+        }
+    }
+
+    /// Of a worker that retires: what is shared with others that do is given up, as far as nobody uses it.
+    pub(super) fn retire(&mut self) {
+        if let Self::Shared(table) = self {
+            table.retire();
         }
     }
 

@@ -23,7 +23,7 @@ pub(super) struct CommonTable {
     last_keeper: u32,
     /// Open files of each generation that somebody still uses.
     in_use: Vec<SharedFiles>,
-    /// Memory of generations that are gone.
+    /// Of generations that are gone: addresses, for they take no memory.
     spare: Vec<SharedFiles>,
     /// A second look is due when all living workers have heard this round.
     round: u32,
@@ -59,7 +59,7 @@ impl CommonTable {
         let open = Allotment::of(settings).open_files;
         let fits = self.spare.iter().position(|files| files.fits(of, open, workers));
         let files = match fits {
-            Some(at) => self.spare.swap_remove(at).anew(keeper),
+            Some(at) => self.spare.swap_remove(at).renamed(keeper),
             None => SharedFiles::new(of, open, workers, self.ledger, keeper)?,
         };
         self.in_use.push(files.clone());
@@ -106,14 +106,17 @@ impl CommonTable {
         }
     }
 
-    /// Closes the files of generations that nobody uses any more.
+    /// Closes the files of generations that nobody uses any more, and gives their memory back.
     pub(super) fn close_unused(&mut self, is_used: impl Fn(u32) -> bool) {
-        let (used, unused) = self.in_use.drain(..).partition(|files| is_used(files.keeper()));
+        let (used, unused): (_, Vec<_>) = self.in_use.drain(..).partition(|files| is_used(files.keeper()));
         self.in_use = used;
-        for files in &unused {
+        for files in unused {
             self.ledger.close_all_kept(files.keeper());
+            match files.empty() {
+                Ok(()) => self.spare.push(files),
+                Err(error) => tracing::error!("cannot give memory of open files back: {error}"),
+            }
         }
-        self.spare.extend::<Vec<_>>(unused);
     }
 
     /// Whether whoever claims a descriptor is there.

@@ -64,7 +64,7 @@ fn serve(
     let (open_files, ranges) = (Allotment::of(settings).open_files, settings.limits.ranges);
     let content = || match common {
         None => Content::new(Arc::clone(&looker), &files, open_files, ranges),
-        Some(common) => Content::sharing(Arc::clone(&looker), &common.files, common.place, &files, ranges),
+        Some(common) => Content::sharing(Arc::clone(&looker), common, &files, ranges),
     };
     let service = |&counters: &&'static Counters| {
         let log = log.zip(writer.as_ref());

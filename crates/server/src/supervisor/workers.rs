@@ -216,14 +216,14 @@ impl Workers {
         let all = self.serving.iter_mut().chain(&mut self.retired);
         let Some(place) = all.into_iter().find(|place| place.is(pid)) else { return false };
         let State::Runs { since, .. } = place.state else { return false };
-        let expected = place.control.phase() != Phase::Run && how == Ended::Code(0);
+        let expected = place.control.asked() != Phase::Run && how == Ended::Code(0);
         if !expected {
             tracing::error!("worker {} (process {pid}) has ended by {how}", place.number);
         }
         let gone = place.in_common.as_mut().and_then(|in_common| in_common.worker.take());
         place.counters.iter().for_each(|block| block.settle());
         self.lived |= since.elapsed() >= QUICK || place.counters.iter().any(|block| block.accepts.get() > 0);
-        if phase == Phase::Run && place.control.phase() == Phase::Run {
+        if phase == Phase::Run && place.control.asked() == Phase::Run {
             place.quick_deaths = if since.elapsed() < QUICK { place.quick_deaths + 1 } else { 0 };
             place.state = State::Restarts { at: Instant::now() + pause(place.quick_deaths) };
         } else {
@@ -490,12 +490,11 @@ impl Place {
         common_table: Option<&mut CommonTable>,
         (foreign, endpoint): (&Foreign, Option<&Arc<Endpoint>>),
     ) -> io::Result<()> {
-        // Its words may say what the worker before it was told.
         let (control, cpus) = (Arc::clone(&self.control), self.cpus.as_deref());
+        control.begin();
         let serving = self.position.listeners(settings, &copies[self.position.copy]);
         let pid = match (&mut self.in_common, common_table) {
             (Some(in_common), Some(table)) => {
-                control.begin();
                 if let Some(endpoint) = endpoint {
                     control.bequeath(endpoint);
                 }
@@ -549,7 +548,7 @@ impl Place {
 
     /// Whether there are listeners that it is to let go of.
     fn keeps_listeners(&self) -> bool {
-        let is_leaving = self.control.phase() != Phase::Run;
+        let is_leaving = self.control.asked() != Phase::Run;
         self.in_common.as_ref().is_some_and(|in_common| {
             let Share { serving, retiring } = &in_common.share;
             !retiring.is_empty() || is_leaving && !serving.is_empty()

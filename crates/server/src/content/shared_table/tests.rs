@@ -9,6 +9,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// Longer than anything here takes.
+const LONG: Duration = Duration::from_secs(20);
 const ENTRIES: u32 = 4;
 const OPEN_FILES: u32 = 2;
 const BODIES: u64 = 100;
@@ -21,7 +23,8 @@ fn files(workers: usize) -> SharedFiles {
 }
 
 fn table(files: &SharedFiles, worker: usize) -> SharedTable {
-    SharedTable::new(files.clone(), worker)
+    let owner = worker as u32;
+    SharedTable::new(&Common { ledger: files.ledger, owner, files: files.clone(), place: worker })
 }
 
 fn entry(body: &[u8], file: Option<OwnedFd>) -> Entry {
@@ -47,7 +50,7 @@ fn small(body: &[u8]) -> Entry {
 /// The memory of an entry behind its head.
 fn body_of(table: &SharedTable, place: Place) -> Vec<u8> {
     let end = table.files.slots[place as usize].memory_len.load(Ordering::Relaxed);
-    table.memory(place, 2..end).to_vec()
+    table.memory(place, 2..end).unwrap().to_vec()
 }
 
 #[test]
@@ -77,9 +80,9 @@ fn look_ups_run_at_once() {
             let (files, both) = (&files, &both);
             scope.spawn(move || {
                 for _ in 0..100 {
-                    let _names = files.names.read(worker).unwrap();
+                    let _names = files.names.read(worker, LONG).unwrap();
                     both.wait();
-                    assert!(files.search(files.hash(path, 0), path, 0).is_some());
+                    assert!(files.search(files.hash(path, 0), path, 0).unwrap().is_some());
                     both.wait();
                 }
             });
@@ -135,7 +138,7 @@ fn a_pinned_file_keeps_its_descriptor_whatever_the_others_do() {
     let after = one.file(place).map(|file| (file.as_raw_fd(), sys::file::stat(file).unwrap().inode));
     assert_eq!(before, after);
     let number = before.unwrap().0 as u32;
-    assert!(files.ledger.kept(number).is_some());
+    assert!(files.descriptors().contains(&number));
     one.unpin(pin.0);
     assert!(!files.descriptors().contains(&number), "it goes with its last pin");
     files.ledger.close_all_kept(1);
@@ -153,7 +156,7 @@ fn pins_of_a_worker_that_is_gone_are_dropped() {
     // It dies while it reads names, and after another has taken the name from one that it has pinned.
     other.find(b"/1", None).map(|place| other.forget(place)).unwrap();
     assert_eq!(other.size().entries, 4);
-    std::mem::forget(files.names.read(0).unwrap());
+    std::mem::forget(files.names.read(0, LONG).unwrap());
     std::mem::forget(one);
     files.forget_worker(0);
     assert_eq!(other.size().entries, 3);
@@ -193,7 +196,7 @@ fn what_a_dead_writer_leaves_is_put_in_order() {
         table.let_go();
         let dying = files.clone();
         thread::spawn(move || {
-            let writing = dying.names.write();
+            let writing = dying.names.write(LONG).unwrap();
             step(&dying, place);
             std::mem::forget(writing);
         })
@@ -211,6 +214,108 @@ fn what_a_dead_writer_leaves_is_put_in_order() {
     }
 }
 
+/// Somebody holds the names and a file's entry, and does not go on.
+#[test]
+fn who_can_not_have_the_table_serves_apart() {
+    let files = files(2);
+    let (mut one, mut other) = (table(&files, 0), table(&files, 1));
+    let place = one.insert(b"/a", None, small(b"shared")).unwrap();
+    let pin = one.pin(place);
+    one.let_go();
+    let stopped = files.clone();
+    let (stop, go_on) = (Barrier::new(2), Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let held = stopped.slots[place as usize].looking.lock(LONG).unwrap();
+            stop.wait();
+            go_on.wait();
+            drop(held);
+            let writing = stopped.names.write(LONG).unwrap();
+            stop.wait();
+            go_on.wait();
+            drop(writing);
+        });
+        stop.wait();
+        let found = other.find(b"/a", None).unwrap();
+        assert!(other.claim(found).is_none());
+        other.let_go();
+        go_on.wait();
+        stop.wait();
+        for table in [&mut one, &mut other] {
+            assert_eq!(table.find(b"/a", None), None);
+            assert!(!table.make_room(1) && table.close_half() == 0);
+            let file = File::open("/proc/self/stat").unwrap();
+            let number = file.as_raw_fd();
+            let apart = table.insert(b"/a", None, entry(b"apart", Some(file.into()))).unwrap();
+            table.forget(apart);
+            assert_eq!(table.memory(apart, 2..7).unwrap().to_vec(), b"apart");
+            assert_eq!(table.entry_and_head(apart).1, b"\r\n");
+            assert_eq!(table.stat(apart).size, 5);
+            let pin = table.pin(apart);
+            table.let_go();
+            assert_eq!(table.file(pin.0).unwrap().as_raw_fd(), number);
+            table.unpin(pin.0);
+            assert_eq!(table.find(b"/a", None), None);
+        }
+        assert_eq!(body_of(&one, pin.0), b"shared");
+        one.unpin(pin.0);
+        go_on.wait();
+    });
+    let place = other.find(b"/a", None).unwrap();
+    assert_eq!(body_of(&other, place), b"shared");
+    check(&files);
+}
+
+#[test]
+fn who_retires_leaves_what_is_pinned() {
+    let files = files(2);
+    let (mut one, mut other) = (table(&files, 0), table(&files, 1));
+    for name in [b"/a", b"/b", b"/c"] {
+        one.insert(name, None, small(name)).unwrap();
+        one.let_go();
+    }
+    let place = other.find(b"/b", None).unwrap();
+    let pin = other.pin(place);
+    other.let_go();
+    one.retire();
+    check(&files);
+    assert_eq!(one.size().entries, 1);
+    assert_eq!(body_of(&other, pin.0), b"/b");
+    assert!(one.make_room(BODIES + 1));
+    let apart = one.insert(b"/d", None, small(b"/d")).unwrap();
+    assert!(is_apart(apart) && other.find(b"/d", None).is_none());
+    one.let_go();
+    other.retire();
+    other.unpin(pin.0);
+    assert_eq!(other.size(), TableSize::default());
+    drop((one, other));
+    files.empty().unwrap();
+    let mut next = table(&files.renamed(2), 0);
+    let place = next.insert(b"/a", None, small(b"anew")).unwrap();
+    assert_eq!(body_of(&next, place), b"anew");
+}
+
+/// Words of the table, as somebody may write to who should not.
+fn words(files: &SharedFiles) -> Vec<(&'static AtomicU32, Option<&'static AtomicU64>)> {
+    static NONE: AtomicU32 = AtomicU32::new(0);
+    let small = |word: &'static AtomicU32| (word, None);
+    let large = |word: &'static AtomicU64| (&NONE, Some(word));
+    let mut words: Vec<_> = files.buckets.iter().chain(files.pins).map(small).collect();
+    let sums = files.sums;
+    words.extend([&sums.free, &sums.used, &sums.hand, &sums.rounds].map(small));
+    words.extend(sums.all().map(large));
+    words.extend(files.blocks.iter().map(large));
+    for slot in files.slots {
+        let Slot {
+            state, next, hash, coding, block, path_len, memory_len, descriptor, referenced, sum, ..
+        } = slot;
+        words.extend([state, next, coding, block, path_len, memory_len, referenced].map(small));
+        words.extend([hash, descriptor, sum, &slot.trusted_until_ms].map(large));
+        words.extend(slot.facts.iter().map(large));
+    }
+    words
+}
+
 /// What is said twice is said alike.
 fn check(files: &SharedFiles) {
     let used: Vec<&Slot> = files
@@ -226,13 +331,13 @@ fn check(files: &SharedFiles) {
     );
     assert_eq!(sums[3], used.iter().map(|slot| slot.body_bytes()).sum::<u64>());
     let blocks: u32 = files.blocks.iter().map(|bits| bits.load(Ordering::Relaxed).count_ones()).sum();
-    assert_eq!(blocks as usize, used.iter().map(|slot| blocks_of(slot.bytes())).sum::<usize>());
+    assert_eq!(blocks as usize, used.iter().map(|slot| blocks_for(slot.bytes())).sum::<usize>());
     let (mut free, mut next) = (0, files.sums.free.load(Ordering::Relaxed));
     while let Some(place) = next.checked_sub(1) {
         free += 1;
         next = files.slots[place as usize].next.load(Ordering::Relaxed);
     }
-    assert_eq!(free + used.len(), files.slots.len());
+    assert_eq!(free + used.len(), files.used() as usize);
 }
 
 #[derive(Clone, Debug)]
@@ -262,6 +367,80 @@ fn op() -> impl Strategy<Value = (usize, Op)> {
 }
 
 proptest! {
+    /// Whatever is written to the words of the table, nothing panics or goes round in circles, what is found under a name bears
+    /// that name, and once there is no more of it, the table is a table again.
+    #[test]
+    fn garbage_is_survived(
+        ops in prop::collection::vec(op(), 0..40),
+        garbage in prop::collection::vec((any::<usize>(), prop_oneof![0..9_u64, any::<u64>(), Just(u64::MAX)]), 1..12),
+        after in prop::collection::vec(op(), 0..40),
+    ) {
+        let files = files(2);
+        let mut tables = [table(&files, 0), table(&files, 1)];
+        let mut pins: Vec<(usize, Pin)> = Vec::new();
+        let words = words(&files);
+        let mut act = |tables: &mut [SharedTable; 2], (worker, op)| {
+            let table: &mut SharedTable = &mut tables[worker];
+            match op {
+                Op::Insert { name, body, with_file } => {
+                    let file = with_file.then(|| File::open("/dev/null").unwrap().into());
+                    let body = if with_file { Vec::new() } else { vec![name; body.into()] };
+                    let _ = table.insert(&[name], None, entry(&body, file));
+                }
+                Op::Pin(name) => if let Some(place) = table.find(&[name], None) {
+                    let facts = table.entry(place).clone();
+                    if !is_apart(place) {
+                        let path = files.path(&files.slots[place as usize]);
+                        assert!(path.is_some_and(|path| shared::equals(path, &[name])));
+                    }
+                    let head = table.entry_and_head(place).1.len();
+                    assert_eq!(head, facts.marks.body as usize);
+                    pins.push((worker, table.pin(place)));
+                },
+                Op::Unpin(which) => if !pins.is_empty() {
+                    let (worker, pin) = pins.swap_remove(which % pins.len());
+                    tables[worker].unpin(pin.0);
+                },
+                Op::Forget(name) => if let Some(place) = table.find(&[name], None) { table.forget(place) },
+                Op::MakeRoom(len) => { table.make_room(len.into()); }
+                Op::CloseHalf => { table.close_half(); }
+                Op::EndRequest => table.let_go(),
+            }
+            for (worker, pin) in &pins {
+                let _ = (tables[*worker].memory(pin.0, 0..2), tables[*worker].file(pin.0), tables[*worker].stat(pin.0));
+            }
+            let _ = (tables[0].size(), tables[0].structure_bytes(), files.descriptors());
+        };
+        for op in ops {
+            act(&mut tables, op);
+        }
+        for (at, value) in garbage {
+            match words[at % words.len()] {
+                (word, None) => word.store(value as u32, Ordering::Relaxed),
+                (_, Some(word)) => word.store(value, Ordering::Relaxed),
+            }
+        }
+        for op in after {
+            act(&mut tables, op);
+        }
+        // All who might have pinned something have ended.
+        tables.into_iter().for_each(std::mem::forget);
+        (0..2).for_each(|worker| files.forget_worker(worker));
+        let writing = files.names.write(LONG).unwrap();
+        files.clear_garbage(&writing);
+        drop(writing);
+        check(&files);
+        let mut table = table(&files, 0);
+        for name in 0..8 {
+            let place = table.insert(&[name], None, small(&[name])).unwrap();
+            prop_assert!(!is_apart(place));
+            prop_assert_eq!(body_of(&table, place), [name]);
+            table.let_go();
+        }
+        check(&files);
+        files.ledger.close_all_kept(1);
+    }
+
     /// Against a map that never evicts, with two workers: what is found is what was put in last, what is pinned stays as it
     /// was, and the bounds hold.
     #[test]
@@ -310,7 +489,7 @@ proptest! {
                 Op::EndRequest => table.let_go(),
             }
             for name in 0..8 {
-                let seen = tables[1 - worker].files.search(files.hash(&[name], 0), &[name], 0);
+                let seen = tables[1 - worker].files.search(files.hash(&[name], 0), &[name], 0).unwrap();
                 match seen {
                     Some(place) => prop_assert_eq!(&body_of(&tables[0], place), &model[&name]),
                     None => { model.remove(&name); }

@@ -48,6 +48,7 @@ use sys::file::Symlinks;
 use tempfile::TempDir;
 
 use super::*;
+use crate::common::Common;
 use crate::config::HeaderRule;
 
 /// Long before now, so that files dated so have settled; with a fraction of a second.
@@ -110,7 +111,7 @@ fn content(settings: &FileSettings) -> Content {
     }
     let ledger = sys::descriptors::Ledger::new(4_096).unwrap();
     let files = SharedFiles::new(settings, OPEN_FILES, 2, ledger, 1).unwrap();
-    Content::sharing(looker, &files, 1, settings, 8)
+    Content::sharing(looker, &Common { ledger, owner: 1, files, place: 1 }, settings, 8)
 }
 
 /// A reply under way, which has a file or memory pinned.
@@ -127,11 +128,11 @@ impl Download {
             match segment {
                 Segment::Own(own) => bytes.extend_from_slice(own),
                 Segment::Memory(pin, range) => {
-                    bytes.extend(content.memory(pin, range).to_vec());
+                    bytes.extend(content.memory(pin, range).unwrap().to_vec());
                 }
                 Segment::File(pin, offset, len) => {
                     let mut part = vec![0; len as usize];
-                    let n = sys::file::read_at(content.file(pin), &mut part, offset).unwrap();
+                    let n = sys::file::read_at(content.file(pin).unwrap(), &mut part, offset).unwrap();
                     bytes.extend_from_slice(&part[..n]);
                 }
             }

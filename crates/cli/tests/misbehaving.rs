@@ -3,8 +3,10 @@
 
 mod support;
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::os::unix::fs::symlink;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,6 +25,7 @@ const TESTS: &[Test] = tests![
     body_dribblers,
     slow_readers,
     trickling_readers,
+    listings_at_once,
     crowd_without_a_request,
     random_bytes,
     broken_requests,
@@ -284,6 +287,55 @@ fn trickling_readers(variant: &Variant) {
 /// How many readers have been found too slow, or so slow that others have their places.
 fn given_up(server: &Server) -> u64 {
     server.count("timeouts/write") + server.count("connections_closed_under_pressure")
+}
+
+/// They ask for long listings, all at once, and take nothing.
+fn listings_at_once(variant: &Variant) {
+    const NAMES: usize = 1500;
+    let setup = Setup::new(variant).config("listing = true\n[tcp]\nsend_buffer = \"64 KiB\"");
+    let long = setup.root().join("long");
+    fs::create_dir(&long).expect("a directory");
+    for number in 0..NAMES {
+        fs::write(long.join(format!("{number}{}", "&".repeat(250))), "").expect("a file");
+    }
+    // Where a worker has one client, there are some left for others.
+    let count = if variant.serves_one_at_a_time() { 15 } else { 60 };
+    for number in 0..count {
+        symlink("long", setup.root().join(format!("long{number}"))).expect("a link");
+    }
+    let server = setup.start();
+    warm_up(&server);
+    let before = server.memory();
+    let ask = |target: &dyn Fn(usize) -> String| -> Vec<Client> {
+        let mut clients: Vec<Client> = (0..count).map(|_| Client::connect_narrow(server.address)).collect();
+        for (number, client) in clients.iter_mut().enumerate() {
+            client.send(request("GET", &target(number), &[]));
+        }
+        clients
+    };
+    // The same for all.
+    let clients = ask(&|_| "/long/".to_owned());
+    eventually("all are answered", || clients.iter().all(|client| is_answered(&client.stream)));
+    let memory = server.memory();
+    assert!(memory < before + KEPT, "{before} bytes before, {memory} with {count} listings to be taken");
+    drop(clients);
+    // Another one for each, and then a client who wants something else.
+    let clients = ask(&|number| format!("/long{number}/"));
+    let mut bystander = server.connect();
+    assert_eq!(bystander.get("/hello.txt").text(), HELLO);
+    let before_it = clients.iter().filter(|client| is_answered(&client.stream)).count();
+    if !variant.serves_one_at_a_time() {
+        assert!(before_it < count, "all the listings were made first");
+    }
+    eventually("all are answered", || clients.iter().all(|client| is_answered(&client.stream)));
+}
+
+/// Whether the first bytes of a reply are there.
+fn is_answered(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).expect("an option of sockets");
+    let is_answered = stream.peek(&mut [0]).is_ok_and(|count| count > 0);
+    stream.set_nonblocking(false).expect("an option of sockets");
+    is_answered
 }
 
 /// What tells the program that it is a process of clients: the server's address and a number follow.

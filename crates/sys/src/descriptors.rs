@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::{FileType, OFlags, SealFlags};
 use rustix::io::FdFlags;
 
 use crate::shared::{Region, Shared};
@@ -295,6 +295,8 @@ fn kind(number: RawFd) -> Kind {
     let is_read = || {
         rustix::fs::fcntl_getfl(fd)
             .is_ok_and(|flags| flags.contains(OFlags::PATH) || flags & OFlags::RWMODE == OFlags::RDONLY)
+            // Files made in memory are there to be read; all others there can't be sealed (F_GET_SEALS(2const)).
+            || rustix::fs::fcntl_get_seals(fd).is_ok_and(|seals| seals != SealFlags::SEAL)
     };
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Socket if crate::socket::is_listening(fd).is_ok_and(|is_listening| !is_listening) => {

@@ -1,12 +1,13 @@
 //! Files below a directory that cannot be left: opening, reading, listing.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
-use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{self, AtFlags, CWD, Dir, FileType, MemfdFlags, Mode, OFlags, ResolveFlags, SealFlags};
 use rustix::io::Errno;
 
 /// What a file that is served is opened with: a pipe's missing writer is not waited for, a terminal does not become
@@ -195,17 +196,27 @@ impl OpenFailure {
 
 /// What is known about an open file. fstat(2).
 pub fn stat(fd: impl AsFd) -> io::Result<FileStat> {
-    let stat = fs::fstat(fd)?;
-    Ok(FileStat {
-        kind: FileKind::from_type(FileType::from_raw_mode(stat.st_mode)),
-        size: stat.st_size as u64,
-        device: stat.st_dev,
-        inode: stat.st_ino,
-        mtime: FileTime { secs: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 },
-        ctime: FileTime { secs: stat.st_ctime, nanos: stat.st_ctime_nsec as u32 },
-        mode: stat.st_mode & 0o7777,
-        links: stat.st_nlink,
-    })
+    Ok(FileStat::of(&fs::fstat(fd)?))
+}
+
+/// What is known about a name in an open directory; a symbolic link is not followed. fstatat(2).
+pub fn stat_in(directory: impl AsFd, name: &[u8]) -> io::Result<FileStat> {
+    Ok(FileStat::of(&fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?))
+}
+
+/// A file without a name, in memory, that holds what `fill` writes and can't be changed any more. It goes with its last
+/// descriptor. memfd_create(2).
+pub fn in_memory(fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<OwnedFd> {
+    const FLAGS: MemfdFlags = MemfdFlags::CLOEXEC.union(MemfdFlags::ALLOW_SEALING);
+    let descriptor = match fs::memfd_create(c"sluice", FLAGS | MemfdFlags::NOEXEC_SEAL) {
+        // Before Linux 6.3.
+        Err(Errno::INVAL) => fs::memfd_create(c"sluice", FLAGS),
+        result => result,
+    }?;
+    let mut file = File::from(descriptor);
+    fill(&mut file)?;
+    fs::fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+    Ok(file.into())
 }
 
 /// Reads from `offset` into `buffer`, and moves no position; 0 is the end of the file. pread(2).
@@ -223,27 +234,36 @@ pub struct DirectoryEntry {
     pub kind: Option<FileKind>,
 }
 
-/// The first `limit` names in a directory, in no particular order, without `.` and `..`. getdents64(2).
-pub fn list(directory: impl AsFd, limit: usize) -> io::Result<Vec<DirectoryEntry>> {
+/// The names in a directory, in no particular order, without `.` and `..`. getdents64(2).
+pub fn list(directory: impl AsFd) -> io::Result<impl Iterator<Item = io::Result<DirectoryEntry>>> {
     // A descriptor of its own, with a position of its own, which `directory` may not have (`O_PATH`).
     let readable = fs::openat(directory, c".", READ | OFlags::DIRECTORY, Mode::empty())?;
-    let mut entries = Vec::new();
-    for entry in Dir::new(readable)? {
+    let is_itself_or_parent = |entry: &rustix::io::Result<fs::DirEntry>| {
+        entry.as_ref().is_ok_and(|entry| matches!(entry.file_name().to_bytes(), b"." | b".."))
+    };
+    Ok(Dir::new(readable)?.filter(move |entry| !is_itself_or_parent(entry)).map(|entry| {
         let entry = entry?;
-        let name = entry.file_name().to_bytes();
-        if name == b"." || name == b".." {
-            continue;
-        }
-        if entries.len() == limit {
-            break;
-        }
         let kind = match entry.file_type() {
             FileType::Unknown => None,
             known => Some(FileKind::from_type(known)),
         };
-        entries.push(DirectoryEntry { name: OsString::from_vec(name.to_vec()), kind });
+        Ok(DirectoryEntry { name: OsString::from_vec(entry.file_name().to_bytes().to_vec()), kind })
+    }))
+}
+
+impl FileStat {
+    fn of(stat: &fs::Stat) -> Self {
+        Self {
+            kind: FileKind::from_type(FileType::from_raw_mode(stat.st_mode)),
+            size: stat.st_size as u64,
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            mtime: FileTime { secs: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 },
+            ctime: FileTime { secs: stat.st_ctime, nanos: stat.st_ctime_nsec as u32 },
+            mode: stat.st_mode & 0o7777,
+            links: stat.st_nlink,
+        }
     }
-    Ok(entries)
 }
 
 impl FileKind {
@@ -690,12 +710,36 @@ mod tests {
     }
 
     #[test]
-    fn lists_names_and_kinds_up_to_a_limit() {
+    fn names_in_a_directory_are_looked_at_where_they_are() {
+        let tree = tree();
+        let root = Directory::open(&tree.inside).unwrap();
+        let kind = |name: &[u8]| stat_in(&root, name).map(|stat| stat.kind);
+        assert_eq!(stat_in(&root, b"file").unwrap().size, 7);
+        assert_eq!(kind(b"sub").unwrap(), FileKind::Directory);
+        assert_eq!(kind(b"link").unwrap(), FileKind::Other, "and not the file that it leads to");
+        assert_eq!(kind(b"absent").unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_file_in_memory_stays_as_it_is() {
+        let bytes = b"0123456789".repeat(100_000);
+        let file = in_memory(|file| file.write_all(&bytes)).unwrap();
+        let mut end = [0; 10];
+        assert_eq!(stat(&file).unwrap().size, 1_000_000);
+        assert_eq!((read_at(&file, &mut end, 999_990).unwrap(), &end), (10, b"0123456789"));
+        assert_eq!(rustix::io::pwrite(&file, b"x", 0), Err(Errno::PERM));
+        assert_eq!(fs::ftruncate(&file, 5), Err(Errno::PERM));
+        assert_eq!(stat(in_memory(|_| Ok(())).unwrap()).unwrap().size, 0);
+        assert!(in_memory(|_| Err(io::ErrorKind::Other.into())).is_err());
+    }
+
+    #[test]
+    fn lists_names_and_kinds() {
         let tree = tree();
         let root = Directory::open(&tree.inside).unwrap();
         let directory = open_beneath(&root, b".", Symlinks::None).unwrap();
         for _ in 0..2 {
-            let mut entries = list(&directory, 100).unwrap();
+            let mut entries: Vec<_> = list(&directory).unwrap().map(Result::unwrap).collect();
             entries.sort_by(|one, other| one.name.cmp(&other.name));
             let names: Vec<_> = entries.iter().map(|entry| entry.name.to_str().unwrap()).collect();
             let expected = [
@@ -714,9 +758,8 @@ mod tests {
             assert_eq!(kind("sub"), FileKind::Directory);
             assert_eq!(kind("link"), FileKind::Other);
         }
-        assert_eq!(list(&directory, 3).unwrap().len(), 3);
-        assert_eq!(list(&root, 100).unwrap().len(), 8, "the root itself will do");
+        assert_eq!(list(&root).unwrap().count(), 8, "the root itself will do");
         let file = open_beneath(&root, b"file", Symlinks::None).unwrap();
-        assert_eq!(list(&file, 1).unwrap_err().raw_os_error(), Some(libc::ENOTDIR));
+        assert_eq!(list(&file).err().unwrap().raw_os_error(), Some(libc::ENOTDIR));
     }
 }

@@ -28,6 +28,7 @@ fn main() -> std::process::ExitCode {
             what_a_killed_process_had_not_recorded_is_closed,
         ),
         ("what_is_claimed_in_time_is_left_alone", what_is_claimed_in_time_is_left_alone),
+        ("files_made_in_memory_are_served_with", files_made_in_memory_are_served_with),
         ("what_is_kept_outlives_who_opened_it", what_is_kept_outlives_who_opened_it),
         ("copies_are_closed", copies_are_closed),
         ("what_a_copy_has_of_its_own_is_left_alone", what_a_copy_has_of_its_own_is_left_alone),
@@ -326,6 +327,20 @@ fn what_is_claimed_in_time_is_left_alone() {
     std::mem::forget((leaving, again));
     assert_eq!(ledger.close_suspects(suspects, is_valid), 2);
     assert!(numbers.iter().all(|&number| !is_open(number)));
+}
+
+fn files_made_in_memory_are_served_with() {
+    let ledger = Ledger::new(1_024).unwrap();
+    let is_valid = |_, claim| claim != Claim::None;
+    // Its number may have been the one by which the ledger looked at what is open.
+    let _first = File::open("/dev/null").unwrap();
+    let page = sys::file::in_memory(|_| Ok(())).unwrap();
+    let log = tempfile::tempfile_in("/dev/shm").unwrap();
+    let suspects = ledger.suspects(is_valid).unwrap();
+    let number = page.as_raw_fd();
+    std::mem::forget(page);
+    assert_eq!(ledger.close_suspects(suspects, is_valid), 1);
+    assert!(!is_open(number) && is_open(log.as_raw_fd()), "what is written to is somebody's");
 }
 
 fn what_is_kept_outlives_who_opened_it() {

@@ -11,6 +11,7 @@
 //! will not repeat itself for either.)
 
 mod disk;
+mod listings;
 #[cfg(test)]
 mod tests;
 
@@ -23,10 +24,12 @@ use sys::event::Events;
 use sys::socket::{self, PeerAddress};
 use sys::tcp_info::AcceptQueue;
 
+use self::listings::Listings;
 use super::events::{EventMechanism, Registration};
 use crate::accept::{self, AcceptPolicy, Cost, Gate, Queue};
 use crate::allotment::Allotment;
 use crate::config::{Sends, Settings, Wake};
+use crate::content::Patience;
 use crate::control::{Control, LetGo, Phase};
 use crate::conversation::{Conversation, Turn};
 use crate::counters::{ConnectionState, Failure, LoopPhase, Reset};
@@ -48,6 +51,8 @@ pub struct EventLoop {
     connections: Slab<Registered>,
     /// Those who wait for the disk, where the loop itself does not.
     helpers: Option<Helpers>,
+    /// Listings to be made, where there are no helpers.
+    listings: Listings,
     timers: Timers,
     ports: Vec<Port>,
     gate: Gate,
@@ -138,6 +143,7 @@ impl EventLoop {
     ) -> io::Result<Self> {
         let mut events = EventMechanism::new(settings.event.mechanism)?;
         events.watch(control.as_fd(), SUPERVISOR)?;
+        service.patience = Patience::Files;
         if settings.send == Sends::Blocking {
             service.sends = Some(BlockingSends::of_many_clients(settings)?);
         }
@@ -149,6 +155,7 @@ impl EventLoop {
             turn_began: now,
             connections: Slab::new(),
             helpers: None,
+            listings: Listings::default(),
             timers: Timers::new(now),
             ports: Vec::new(),
             gate: Gate::new(Allotment::of(settings).connections),
@@ -193,6 +200,7 @@ impl EventLoop {
             if self.accept_policy.is_adaptive() {
                 self.tell_policy();
             }
+            self.make_a_listing();
             if self.has_ended() {
                 break;
             }
@@ -526,7 +534,7 @@ impl EventLoop {
                 registered.keep_deadline(index, &mut self.timers);
             }
             Turn::Disk(job) => {
-                self.ask_helpers(index, *job);
+                self.put_off(index, *job);
                 self.settle(index, Turn::Blocked);
             }
             Turn::Unfinished => {
@@ -644,7 +652,7 @@ impl EventLoop {
     /// How long the get-events phase may wait.
     fn wait_at_most_ms(&mut self) -> Option<u32> {
         let now = self.service.clock.tick;
-        if !self.unfinished.is_empty() || !self.work.is_empty() {
+        if !self.unfinished.is_empty() || !self.work.is_empty() || !self.listings.is_empty() {
             return Some(0);
         }
         let pending = self.ports.iter().any(|port| port.pending);

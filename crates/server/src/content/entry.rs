@@ -1,5 +1,7 @@
 //! What the open-file table holds of a file: everything that a reply to a request for it is made of.
 //!
+//! A directory's listing is an entry like the others: its file is one in memory, made of the page.
+//!
 //! The header lines that depend on the file alone are written once, into one block of memory that small bodies
 //! follow, so that most replies take a single run of it:
 //!
@@ -17,7 +19,7 @@ use std::sync::Arc;
 
 use http1::coding::{Coding, CodingSet};
 use http1::conditional::Validators;
-use sys::file::FileStat;
+use sys::file::{FileKind, FileStat};
 
 /// A validator that no request can name, as no header line holds a NUL: for files that have none at the moment.
 const UNKNOWABLE: &[u8] = b"\0";
@@ -36,7 +38,7 @@ pub struct Entry {
 /// What is known about such a file, beside the bytes.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// What the file was when it was opened. The size is the body's length.
+    /// What the file was when it was opened. The size is the body's length. A directory: it is the listing of one.
     pub(super) stat: FileStat,
     /// Where the parts of the memory begin.
     pub(super) marks: Marks,
@@ -96,9 +98,20 @@ impl Facts {
         self.stat.size
     }
 
-    /// Bytes of body held in memory.
+    /// Bytes of body held in the entry's memory.
     pub(super) fn body_in_memory(&self) -> u64 {
         u64::from(self.memory_len - self.marks.body)
+    }
+
+    /// Bytes of body that take memory for as long as the entry lives, which is what the table bounds: small bodies, and listings
+    /// wherever they are.
+    pub(super) fn body_held(&self) -> u64 {
+        if self.is_listing() { self.size() } else { self.body_in_memory() }
+    }
+
+    /// Whether it is the listing of a directory.
+    pub(super) fn is_listing(&self) -> bool {
+        self.stat.kind == FileKind::Directory
     }
 
     /// Whether the body is in memory, and not to be sent from the file. An entry that is not in the table yet has the file as

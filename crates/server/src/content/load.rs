@@ -109,7 +109,7 @@ impl Loader {
     /// Opens what is at a path.
     pub(super) fn open(&self, path: Path<'_>, patience: Patience) -> io::Result<Opened> {
         let open = match patience {
-            Patience::Unlimited => sys::file::open_beneath,
+            Patience::Unlimited | Patience::Files => sys::file::open_beneath,
             Patience::None => sys::file::open_beneath_cached,
         };
         let file = open(self.root.directory(), path.relative(), self.symlinks)?;
@@ -125,7 +125,7 @@ impl Loader {
     /// Looks at what is at a path, without opening it.
     pub(super) fn stat(&self, path: Path<'_>, patience: Patience) -> io::Result<FileStat> {
         let stat = match patience {
-            Patience::Unlimited => sys::file::stat_beneath,
+            Patience::Unlimited | Patience::Files => sys::file::stat_beneath,
             Patience::None => sys::file::stat_beneath_cached,
         };
         stat(self.root.directory(), path.relative(), self.symlinks)
@@ -185,6 +185,36 @@ impl Loader {
         }
         let entry = self.entry(load, stat, 0, now);
         Ok(Entry { file: Some(file.into()), ..entry })
+    }
+
+    /// Makes an entry of a listing, which is in a file in memory. It is right for as long as it is believed: no validators go with
+    /// it, and none of the operator's header fields, which are for files.
+    pub(super) fn load_listing(&self, file: OwnedFd, now: Now) -> io::Result<Entry> {
+        let stat = FileStat { kind: FileKind::Directory, ..sys::file::stat(&file)? };
+        let mut memory = Vec::new();
+        let at = |memory: &Vec<u8>| memory.len() as u32;
+        line(&mut memory, format_args!("Content-Length: {}", stat.size));
+        let media_type = at(&memory);
+        line(&mut memory, format_args!("Content-Type: text/html; charset=utf-8"));
+        let coding = at(&memory);
+        memory.extend_from_slice(b"\r\n");
+        let body = at(&memory);
+        if stat.size <= self.small_file {
+            memory.resize(memory.len() + stat.size as usize, 0);
+            read_whole(&file, &mut memory[body as usize..], Patience::Unlimited)?;
+        }
+        let marks = Marks { media_type, coding, validators: coding, body, ..Marks::default() };
+        let facts = Facts {
+            stat,
+            marks,
+            memory_len: at(&memory),
+            coding: None,
+            siblings: CodingSet::EMPTY,
+            index: None,
+            trusted_until_ms: self.trusted_until_ms(now),
+            lasting: false,
+        };
+        Ok(Entry { memory: memory.into(), file: Some(file.into()), facts })
     }
 
     /// An entry with its header lines, and room for so many bytes of body behind them.
@@ -301,7 +331,7 @@ fn unsettled_ms(changed: FileTime) -> u64 {
 /// Fills `room` with the file, and says whether it is as long as that.
 fn read_whole(file: &OwnedFd, room: &mut [u8], patience: Patience) -> io::Result<bool> {
     let read_at = match patience {
-        Patience::Unlimited => sys::file::read_at,
+        Patience::Unlimited | Patience::Files => sys::file::read_at,
         Patience::None => sys::residency::read_at_cached,
     };
     let mut filled = 0;

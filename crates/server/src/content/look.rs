@@ -25,11 +25,13 @@ use super::table::{Pin, Place};
 use super::{Content, ContentError, Found};
 use crate::config::FileSettings;
 
-/// Whether a look may wait for a disk.
+/// How long a look may take, which may have to wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
     /// For as long as it takes.
     Unlimited,
+    /// For files. Making the listing of a directory takes so long that it is left to be done apart from all else.
+    Files,
     /// Not at all: only what the kernel has in memory is looked at.
     None,
 }
@@ -69,12 +71,10 @@ pub(super) struct Known {
 pub enum Seen {
     /// What is known, to be believed until then, in monotonic milliseconds.
     Same(u64),
-    /// A file. It is open even if its body is in memory, in case there is no room for that.
+    /// A file, or a listing. It is open even if its body is in memory, in case there is no room for that.
     File(Box<Entry>),
     /// A directory that was asked for without its slash.
     NoSlash,
-    /// A directory without an index file: the page that lists it.
-    Listing(String),
     /// Nothing that may be sent.
     Refused(Status),
     /// There are no descriptors left.
@@ -138,7 +138,6 @@ struct Finding {
 enum Kept {
     Entry(Pin),
     NoSlash,
-    Listing(Arc<str>),
 }
 
 impl Look<'_> {
@@ -149,6 +148,11 @@ impl Look<'_> {
 
     pub(super) fn coding(&self) -> Option<Coding> {
         self.sibling.map(|original| original.coding)
+    }
+
+    /// The path that is looked at.
+    pub fn path(&self) -> &[u8] {
+        &self.path
     }
 
     /// The look as it can be given to somebody else.
@@ -277,7 +281,7 @@ impl Looker {
             }
         }
         match self.open(path, patience)? {
-            Opened::Directory(directory) if self.listing => self.list(path, &directory, patience),
+            Opened::Directory(directory) if self.listing => self.list(path, &directory, patience, now),
             _ => Err(Stop::Refused(Status::FORBIDDEN)),
         }
     }
@@ -357,15 +361,20 @@ impl Looker {
         })
     }
 
-    fn list(&self, path: Path<'_>, directory: &OwnedFd, patience: Patience) -> Result<Seen, Stop> {
-        if patience == Patience::None {
-            // Whether a directory's names are in memory can't be asked.
+    fn list(&self, path: Path<'_>, directory: &OwnedFd, patience: Patience, now: Now) -> Result<Seen, Stop> {
+        if patience != Patience::Unlimited {
+            // Whether a directory's names are in memory can't be asked, either.
             return Err(Stop::WouldBlock);
         }
-        listing::page(&self.loader, path, directory, self.dotfiles).map(Seen::Listing).map_err(|error| {
-            tracing::error!("can't list {}: {error}", String::from_utf8_lossy(path.bytes()));
-            Stop::Refused(Status::INTERNAL_SERVER_ERROR)
-        })
+        let page = listing::page(&self.loader, path, directory, self.dotfiles);
+        match page.and_then(|page| self.loader.load_listing(page, now)) {
+            Ok(entry) => Ok(Seen::File(Box::new(entry))),
+            Err(error) if OpenFailure::of(&error) == OpenFailure::Exhausted => Err(Stop::Exhausted),
+            Err(error) => {
+                tracing::error!("can't list {}: {error}", String::from_utf8_lossy(path.bytes()));
+                Err(Stop::Refused(Status::INTERNAL_SERVER_ERROR))
+            }
+        }
     }
 }
 
@@ -398,7 +407,6 @@ impl Looked {
         Some(match &finding.kept {
             Ok(Kept::Entry(pin)) => Ok(Found::Entry(pin.place())),
             Ok(Kept::NoSlash) => Ok(Found::NoSlash),
-            Ok(Kept::Listing(page)) => Ok(Found::Listing(Arc::clone(page))),
             Err(status) => Err(*status),
         })
     }
@@ -410,7 +418,6 @@ impl Content {
         let kept = match found {
             Ok(Found::Entry(place)) => Ok(Kept::Entry(self.table.pin(*place))),
             Ok(Found::NoSlash) => Ok(Kept::NoSlash),
-            Ok(Found::Listing(page)) => Ok(Kept::Listing(Arc::clone(page))),
             Err(status) => Err(*status),
         };
         looked.findings.push(Finding { path: look.path.as_ref().into(), coding: look.coding(), kept });
@@ -450,7 +457,6 @@ impl Content {
             },
             Seen::File(entry) => self.enter(path, coding, *entry).map(Found::Entry),
             Seen::NoSlash => Ok(Found::NoSlash),
-            Seen::Listing(page) => Ok(Found::Listing(page.into())),
             Seen::Exhausted if !look.again && self.table.close_half() > 0 => {
                 look.again = true;
                 return None;
@@ -474,7 +480,8 @@ impl Content {
         })
     }
 
-    /// Puts an entry into the table. Where there is no room for its body, that is sent from the file.
+    /// Puts an entry into the table. Where there is no room for its body, that is sent from the file; for a listing's there must be
+    /// room, which takes memory even so.
     fn enter(&mut self, path: &[u8], coding: Option<Coding>, mut entry: Entry) -> Result<Place, Status> {
         let body = entry.body_in_memory();
         if entry.is_in_memory() && self.table.make_room(body) {

@@ -13,8 +13,9 @@
 //! - `reply` decides between whole, part and 304, and lays out the plan.
 //! - `listing` and `error_page` make the pages that are no files.
 //!
-//! Whoever must not wait answers [without patience](Patience::None), may get a [`Look`] in place of a plan, has a [`Looker`]
-//! look in another thread, [admits](Content::admit) what it saw, and answers again.
+//! Whoever must not wait answers [without patience](Patience::None), or with less than [all](Patience::Unlimited), may get a
+//! [`Look`] in place of a plan, has a [`Looker`] look in another thread or at another time, [admits](Content::admit) what it saw,
+//! and answers again.
 //!
 //! Everything is read-only and for GET and HEAD; other methods are refused here. Misses are not remembered: the kernel
 //! keeps names that don't exist itself (the dentry cache), and a table of them could be filled by anybody.
@@ -46,7 +47,7 @@ use std::sync::Arc;
 use http1::coding::{self, Coding};
 use http1::{Field, Head, Method, Plan, Stamp, Status};
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_encode};
-use sys::file::FileStat;
+use sys::file::{FileKind, FileStat};
 use sys::socket::Slice;
 
 use self::error_page::ErrorPages;
@@ -140,8 +141,6 @@ pub enum Found {
     Entry(Place),
     /// A directory that was asked for without its slash.
     NoSlash,
-    /// A directory without an index file: the page that lists it.
-    Listing(Arc<str>),
 }
 
 /// Why a path led to nothing.
@@ -202,6 +201,11 @@ impl Content {
         plan
     }
 
+    /// What was [admitted](Self::admit) is not used any more, but for what is [kept](Self::keep).
+    pub fn let_go(&mut self) {
+        self.table.let_go();
+    }
+
     #[inline]
     fn decide(&mut self, request: &Request<'_>, own: Vec<u8>) -> Result<Plan<Pin>, Box<Look<'static>>> {
         let Request { head, stamp, .. } = *request;
@@ -249,7 +253,9 @@ impl Content {
     /// Whether a window of a pinned file was found in memory lately.
     #[inline]
     pub fn was_resident(&self, pin: &Pin, window: u64, now_ms: u64) -> bool {
+        // A listing is nowhere else.
         self.table.resident(pin.0).is_some_and(|resident| resident.has(window, now_ms))
+            || self.table.stat(pin.0).kind == FileKind::Directory
     }
 
     /// Looks whether a window of a pinned file is in memory, and remembers for a moment that it is.
@@ -346,11 +352,6 @@ impl Content {
         match found {
             Ok(Found::Entry(place)) => self.reply(place, request, own),
             Ok(Found::NoSlash) => Ok(redirect(path, request, own)),
-            Ok(Found::Listing(page)) => {
-                let mut plan = Plan::new(own, Status::OK, request.head.terms, request.stamp);
-                plan.text("text/html; charset=utf-8", page.as_bytes());
-                Ok(plan)
-            }
             Err(Obstacle::Refused(status)) => self.refuse(status, request, own),
             Err(Obstacle::Look(look)) => Err(look),
         }
@@ -406,6 +407,11 @@ impl Content {
     #[cold]
     fn look(&mut self, mut look: Look<'_>, asking: Asking<'_>) -> Result<Found, Obstacle> {
         if let Some(found) = asking.looked.find(&look.path, look.coding()) {
+            if let Ok(Found::Entry(place)) = found
+                && !self.table.hold(place)
+            {
+                return Err(Obstacle::Refused(Status::SERVICE_UNAVAILABLE));
+            }
             return found.map_err(Obstacle::Refused);
         }
         if asking.looked.is_given_up() {
@@ -557,5 +563,7 @@ fn escaped_path(path: &[u8]) -> String {
 }
 
 fn bounds(settings: &FileSettings, open_files: u32) -> Bounds {
-    Bounds { entries: settings.max_open.get(), open_files, body_bytes: settings.memory }
+    // Where directories are listed, there is room for one listing at least.
+    let least = if settings.listing { listing::LARGEST as u64 } else { 0 };
+    Bounds { entries: settings.max_open.get(), open_files, body_bytes: settings.memory.max(least) }
 }

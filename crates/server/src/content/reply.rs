@@ -41,6 +41,10 @@ pub(super) fn judge(request: &Request<'_>, table: &mut Tables, place: Place, max
 }
 
 fn judge_fields(fields: &Fields<'_>, is_get: bool, entry: &Facts, head: &[u8], max_ranges: usize) -> Verdict {
+    if entry.is_listing() {
+        // It has no validators, and no part of it would fit another.
+        return Verdict::Whole;
+    }
     let validators = entry.validators(head);
     match conditional::evaluate(fields, true, &validators) {
         Outcome::NotModified => return Verdict::NotModified,

@@ -605,6 +605,11 @@ impl Slot {
     }
 
     fn body_bytes(&self) -> u64 {
+        let FileStat { kind, size, .. } = stat_of(self);
+        if kind == FileKind::Directory {
+            // A listing, which takes memory wherever it is.
+            return size;
+        }
         let body = self.facts[BODY].load(Ordering::Relaxed) as u32;
         self.memory_len.load(Ordering::Relaxed).saturating_sub(body).into()
     }
@@ -801,7 +806,7 @@ impl SharedTable {
     ) -> Result<Place, Obstacle> {
         let Some(offered) = &*entry else { return Err(Obstacle::Full) };
         let hash = self.files.hash(path, coding);
-        let body_bytes = offered.facts.body_in_memory();
+        let body_bytes = offered.facts.body_held();
         self.give_up(writing, hash, path, coding)?;
         self.make_room_for_file(writing, offered.file.is_some())?;
         let place = self.make_slot(writing, hash, path, coding, &offered.memory, body_bytes)?;
@@ -1082,7 +1087,19 @@ impl SharedTable {
         Ok(())
     }
 
-    /// Keeps a found entry until the end of the request. With the names held.
+    /// Makes an entry that this worker has pinned one that has been found.
+    pub(super) fn hold_pinned(&mut self, place: Place) -> bool {
+        if !is_apart(place) {
+            return self.hold(place).is_ok();
+        }
+        if !self.found.iter().any(|(found, _)| *found == place) {
+            self.apart.pin(place);
+            self.found.push((place, self.apart.entry(place).facts.clone()));
+        }
+        true
+    }
+
+    /// Keeps a found entry until the end of the request. With the names held, or the entry pinned.
     #[inline]
     fn hold(&mut self, place: Place) -> Result<(), Garbage> {
         let slot = &self.files.slots[place as usize];

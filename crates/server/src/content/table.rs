@@ -54,7 +54,7 @@ pub struct TableSize {
     pub descriptors: u64,
     /// Bytes of header lines and small bodies.
     pub memory_bytes: u64,
-    /// Bytes of small bodies, which are what is bounded.
+    /// Bytes of small bodies and of listings, which are what is bounded.
     pub body_bytes: u64,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Bounds {
     pub(super) entries: u32,
     /// Open files, and so descriptors.
     pub(super) open_files: u32,
-    /// Bytes of small bodies.
+    /// Bytes of small bodies and of listings.
     pub(super) body_bytes: u64,
 }
 
@@ -176,6 +176,9 @@ impl Table {
         while entry.file.is_some() && self.size.descriptors >= u64::from(self.bounds.open_files) {
             self.evict(|entry| entry.file.is_some())?;
         }
+        if !self.make_room(entry.body_held()) {
+            return Err(Full);
+        }
         if let Some(pinned) = self.find(path, coding) {
             self.forget(pinned);
         }
@@ -183,7 +186,7 @@ impl Table {
         self.size.entries += 1;
         self.size.descriptors += u64::from(entry.file.is_some());
         self.size.memory_bytes += entry.memory.len() as u64;
-        self.size.body_bytes += entry.body_in_memory();
+        self.size.body_bytes += entry.body_held();
         // A first look counts as none: what is asked for once goes before what is asked for again.
         let slot = Slot {
             path: path.into(),
@@ -206,13 +209,13 @@ impl Table {
         Ok(place)
     }
 
-    /// Makes room for a small body; says whether there is room.
+    /// Makes room for a small body or a listing; says whether there is room.
     pub(super) fn make_room(&mut self, body_bytes: u64) -> bool {
         if body_bytes > self.bounds.body_bytes {
             return false;
         }
         while self.size.body_bytes + body_bytes > self.bounds.body_bytes {
-            if self.evict(|entry| entry.body_in_memory() > 0).is_err() {
+            if self.evict(|entry| entry.body_held() > 0).is_err() {
                 return false;
             }
         }
@@ -312,7 +315,7 @@ impl Table {
             self.size.entries -= 1;
             self.size.descriptors -= u64::from(slot.entry.file.is_some());
             self.size.memory_bytes -= slot.entry.memory.len() as u64;
-            self.size.body_bytes -= slot.entry.body_in_memory();
+            self.size.body_bytes -= slot.entry.body_held();
             self.free.push(place);
         }
     }

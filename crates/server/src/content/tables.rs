@@ -33,6 +33,14 @@ impl Tables {
         }
     }
 
+    /// Makes a pinned entry one that has been found. `false`: it is shared, and has been spoilt since.
+    pub(super) fn hold(&mut self, place: Place) -> bool {
+        match self {
+            Self::Own(_) => true,
+            Self::Shared(table) => table.hold_pinned(place),
+        }
+    }
+
     /// An entry that was found.
     #[inline]
     pub(super) fn entry(&self, place: Place) -> &Facts {
@@ -133,7 +141,7 @@ impl Tables {
         }
     }
 
-    /// Makes room for a small body; says whether there is room.
+    /// Makes room for a small body or a listing; says whether there is room.
     pub(super) fn make_room(&mut self, body_bytes: u64) -> bool {
         match self {
             Self::Own(table) => table.make_room(body_bytes),

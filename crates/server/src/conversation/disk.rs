@@ -201,7 +201,7 @@ pub(super) fn sendable(
     wanted: u64,
     resident: &mut Option<u64>,
 ) -> Result<u64, Unsent> {
-    if service.patience == Patience::Unlimited {
+    if service.patience != Patience::None {
         return Ok(wanted);
     }
     let window = Fetch::window_of(offset);

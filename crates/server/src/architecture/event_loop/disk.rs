@@ -22,16 +22,21 @@ impl EventLoop {
         Ok(self)
     }
 
-    /// Has a helper do what a connection would wait for.
-    pub(super) fn ask_helpers(&mut self, index: u32, job: Job) {
-        if let Some(helpers) = &mut self.helpers
-            && let Some(registered) = self.connections.get_mut(index)
-            && let Some(ticket) = registered.conversation.waits_for_disk()
-        {
-            let is_hopeful = helpers.submit(Waiter { index, ticket }, job, self.service.clock.ms);
-            if !is_hopeful {
-                self.disk_has_failed(Waiter { index, ticket });
+    /// Has a helper do what a connection would wait for, or does it later, where there are none.
+    pub(super) fn put_off(&mut self, index: u32, job: Job) {
+        let Some(registered) = self.connections.get_mut(index) else { return };
+        let Some(ticket) = registered.conversation.waits_for_disk() else { return };
+        let waiter = Waiter { index, ticket };
+        match (&mut self.helpers, job) {
+            (Some(helpers), job) => {
+                let is_hopeful = helpers.submit(waiter, job, self.service.clock.ms);
+                if !is_hopeful {
+                    self.disk_has_failed(waiter);
+                }
             }
+            (None, Job::Look(look)) => self.listings.submit(waiter, look),
+            // Nobody asks for windows but where helpers fetch them.
+            (None, Job::Fetch(_)) => {}
         }
     }
 
@@ -60,10 +65,12 @@ impl EventLoop {
     }
 
     /// Lets one that waits go on without what it waits for.
-    fn disk_has_failed(&mut self, Waiter { index, ticket }: Waiter) {
-        if let Some(registered) = self.connections.get_mut(index)
-            && registered.conversation.waits_for_disk() == Some(ticket)
-        {
+    fn disk_has_failed(&mut self, waiter: Waiter) {
+        if !self.is_waiting(waiter) {
+            return;
+        }
+        let index = waiter.index;
+        if let Some(registered) = self.connections.get_mut(index) {
             registered.conversation.disk_has_failed(&mut self.service);
             if !std::mem::replace(&mut registered.due, true) {
                 self.unfinished.push(index);
@@ -71,13 +78,19 @@ impl EventLoop {
         }
     }
 
-    fn wake_waiters(&mut self, waiters: &[Waiter], found: Option<(&Look<'_>, &Sighting)>) {
-        for &Waiter { index, ticket } in waiters {
-            let Some(registered) = self.connections.get_mut(index) else { continue };
-            // The connection may have been closed meanwhile, and another have its slot.
-            if registered.conversation.waits_for_disk() != Some(ticket) {
+    /// Whether a connection still waits: it may have been closed meanwhile, and another have its slot.
+    pub(super) fn is_waiting(&mut self, Waiter { index, ticket }: Waiter) -> bool {
+        let registered = self.connections.get_mut(index);
+        registered.is_some_and(|registered| registered.conversation.waits_for_disk() == Some(ticket))
+    }
+
+    pub(super) fn wake_waiters(&mut self, waiters: &[Waiter], found: Option<(&Look<'_>, &Sighting)>) {
+        for &waiter in waiters {
+            if !self.is_waiting(waiter) {
                 continue;
             }
+            let index = waiter.index;
+            let Some(registered) = self.connections.get_mut(index) else { continue };
             registered.conversation.disk_is_done(&mut self.service, found);
             if !std::mem::replace(&mut registered.due, true) {
                 self.work.push(index);

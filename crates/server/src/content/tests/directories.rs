@@ -54,6 +54,7 @@ fn listings_show_what_can_be_had() {
     site.write("d/b.txt", pattern(2048));
     site.write("d/<i>\"&.txt", "x");
     site.write("d/a:b", "x");
+    site.write("d/\n\x1b.txt", "x");
     site.write("d/.hidden", "x");
     site.write("d/sub/x", "x");
     site.write("outside", "x");
@@ -65,22 +66,93 @@ fn listings_show_what_can_be_had() {
     let text = reply.text();
     let hrefs: Vec<&str> =
         text.split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
-    assert_eq!(hrefs, ["../", "sub/", "%3Ci%3E%22&#38;.txt", "a%3Ab", "b.txt", "link"]);
+    assert_eq!(hrefs, ["../", "sub/", "%0A%1B.txt", "%3Ci%3E%22&#38;.txt", "a%3Ab", "b.txt", "link"]);
+    assert!(text.contains(">\u{fffd}\u{fffd}.txt</a>"), "{text}");
     assert!(text.contains(">&#60;i&#62;&#34;&#38;.txt</a>") && !text.contains("<i>"), "{text}");
     assert!(text.contains("2.0 KiB") && text.contains("Fri, 14 Jul 2017 02:40:00 GMT"), "{text}");
     assert!(!site.get("/").text().contains("../"));
     assert!(site.request("HEAD", "/d/", "").body.is_empty());
     site.write("d/index.html", "index");
+    site.later();
     assert_eq!(site.get("/d/").text(), "index");
 }
 
 #[test]
 fn listings_are_bounded() {
     let mut site = Site::with(|settings| settings.listing = true);
-    for i in 0..4100 {
-        File::create(site.path(&format!("{i}"))).unwrap();
+    for i in (0..4100).rev() {
+        File::create(site.path(&format!("{i:04}"))).unwrap();
     }
+    fs::create_dir(site.path("z")).unwrap();
     let reply = site.get("/");
-    assert_eq!(reply.text().matches("<tr><td>").count(), 4096);
-    assert!(reply.text().contains("only 4096 names"));
+    let text = reply.text();
+    assert_eq!(text.matches("<tr><td>").count(), 4096);
+    assert!(
+        text.contains(">z/<") && text.contains(">4094<") && !text.contains(">4095<"),
+        "the first in order"
+    );
+    assert!(text.contains("Only 4096 of 4101 names"));
+    for i in 0..900 {
+        File::create(site.path(&format!("{}{i:04}", "&".repeat(250)))).unwrap();
+    }
+    site.later();
+    let reply = site.get("/");
+    assert!(reply.body.len() <= 1 << 20, "{}", reply.body.len());
+    assert!(reply.text().contains(" of 5001 names"));
+}
+
+#[test]
+fn a_listing_is_made_once_and_shared() {
+    let mut site = Site::with(|settings| settings.listing = true);
+    for i in 0..1000 {
+        File::create(site.path(&format!("{i}-{}", "&".repeat(60)))).unwrap();
+    }
+    let downloads: Vec<Download> = (0..10).map(|_| site.begin("GET / HTTP/1.1\r\nHost: x\r\n\r\n")).collect();
+    let held = site.content.table_size();
+    assert_eq!((held.entries, held.descriptors), (1, 1), "as a file that is too large to be in memory");
+    assert_eq!(site.content.table_counts().misses, 1);
+    let mut pages = Vec::new();
+    for mut download in downloads {
+        let own = download.connection.output().map(|segment| match segment {
+            Segment::Own(own) => own.len() as u64,
+            _ => 0,
+        });
+        assert!(own.sum::<u64>() < 1000, "nobody has a copy of his own");
+        pages.push(Reply::parse(&download.take(&site.content, usize::MAX)).body);
+        download.end(&mut site.content);
+    }
+    assert!(pages.iter().all(|page| *page == pages[0] && page.len() as u64 == held.body_bytes));
+    File::create(site.path("another")).unwrap();
+    assert!(!site.get("/").text().contains("another"), "believed for a while");
+    site.later();
+    let reply = site.get_with("/", "Range: bytes=0-9\r\nIf-None-Match: *");
+    assert_eq!((reply.status, reply.field("etag"), reply.field("accept-ranges")), (200, None, None));
+    assert!(reply.text().contains("another"));
+    assert_eq!(site.content.table_size().entries, 1);
+}
+
+#[test]
+fn listings_are_within_the_bound_of_bodies() {
+    let mut site = Site::with(|settings| {
+        settings.listing = true;
+        settings.memory = 0;
+    });
+    for i in 0..2000 {
+        File::create(site.path(&format!("{i}-{}", "&".repeat(90)))).unwrap();
+    }
+    for i in 0..5 {
+        symlink(".", site.path(&format!("again{i}"))).unwrap();
+    }
+    let pinned = site.begin("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    let held = site.content.table_size().body_bytes;
+    assert!(held > 1 << 19 && held <= 1 << 20, "{held}");
+    let reply = site.get("/again0/");
+    assert_eq!((reply.status, reply.field("retry-after")), (503, Some("1")));
+    assert_eq!(site.status("/"), 200, "what is there is served");
+    pinned.end(&mut site.content);
+    for i in 0..5 {
+        assert_eq!(site.status(&format!("/again{i}/")), 200);
+        assert!(site.content.table_size().body_bytes <= 1 << 20);
+    }
+    assert!(site.content.table_counts().evictions > 0);
 }

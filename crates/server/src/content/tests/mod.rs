@@ -216,9 +216,13 @@ impl Site {
     /// Every other request as somebody answers it who must not wait, and finds nothing in memory.
     fn answer(&mut self, head: &Head<'_>) -> Plan<Pin> {
         let stamp = Stamp::new("", sys::clock::realtime_secs());
-        // A table that is shared is of workers that wait for the disk themselves.
-        self.impatient = !self.impatient && matches!(self.content.table, Tables::Own(_));
-        let patience = if self.impatient { Patience::None } else { Patience::Unlimited };
+        self.impatient = !self.impatient;
+        let patience = match self.content.table {
+            _ if !self.impatient => Patience::Unlimited,
+            Tables::Own(_) => Patience::None,
+            // A table that is shared is of workers that wait for the disk themselves.
+            Tables::Shared(_) => Patience::Files,
+        };
         self.content.looker.is_cold.store(true, Ordering::Relaxed);
         let mut looked = Looked::default();
         let mut asked_for = HashSet::new();

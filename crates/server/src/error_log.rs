@@ -1,13 +1,13 @@
 //! The error log: `tracing` events as lines on standard error or in a file that can be reopened.
 //!
-//! Whoever logs calls `tracing::error!` and its siblings; [`init`] says once where that goes. Messages from
-//! an event loop pass through [`Limited`], because what goes wrong for one connection tends to go wrong for
-//! ten thousand.
+//! Whoever logs calls `tracing::error!` and its siblings; [`init`] says once where that goes. What clients can provoke passes
+//! through [`Limited`], because what goes wrong for one connection tends to go wrong for ten thousand. An event is one line,
+//! whatever of paths, requests or files it tells ([`OneLine`]).
 //!
 //! A message ends nothing and waits for nobody, be the disk full or the other end of standard error asleep: what can't be
 //! written at once is lost, counted, and told by the next message that can be.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -15,11 +15,12 @@ use std::process;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use sys::output::Output;
-use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::fmt::MakeWriter;
-use tracing_subscriber::fmt::format::Writer;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer, format};
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, MakeWriter};
+use tracing_subscriber::registry::LookupSpan;
 
 use crate::config::{self, LogLevel};
 
@@ -249,14 +250,41 @@ impl Limited {
     }
 }
 
+/// A form of events in which control characters are escaped, so that none can begin a line that nobody has logged.
+struct OneLine<F>(F);
+
+impl<S, N, F> FormatEvent<S, N> for OneLine<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut text = String::new();
+        self.0.format_event(context, Writer::new(&mut text), event)?;
+        for char in text.trim_end_matches('\n').chars() {
+            if char.is_control() {
+                write!(writer, "{}", char.escape_default())?;
+            } else {
+                writer.write_char(char)?;
+            }
+        }
+        writer.write_char('\n')
+    }
+}
+
 /// `2026-11-20T10:00:00.000000Z  WARN message key=value`
 fn subscriber<W>(writer: W, level: LogLevel) -> impl Subscriber
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     tracing_subscriber::fmt()
-        .compact()
-        .with_target(false)
+        .event_format(OneLine(format().compact().with_target(false)))
         .with_max_level(filter(level))
         .with_writer(writer)
         // It would do so on standard error, and panic where that fails.
@@ -363,6 +391,22 @@ mod tests {
         check(&target("/nonexistent/other.log"), Some(&handed_on)).unwrap_err();
         check(&target("/nonexistent/error.log"), None).unwrap_err();
         check(&config::ErrorLog::Stderr, None).unwrap();
+    }
+
+    #[test]
+    fn an_event_is_one_line_whatever_it_tells() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = LogFile::open(&dir.path().join("error.log")).unwrap();
+        tracing::subscriber::with_default(subscriber(Arc::clone(&log.lines), LogLevel::Info), || {
+            let path = "/x\n2026-11-20T10:00:00Z ERROR\r\t\x1b[2J\u{85}\u{fc}";
+            tracing::error!(path, "can't read {path}");
+            tracing::error!(%path, "it ends with a line\n");
+        });
+        let text = std::fs::read_to_string(&log.path).unwrap();
+        assert_eq!(text.lines().count(), 2, "{text:?}");
+        let is_plain = |char: char| char == '\n' || !char.is_control();
+        assert!(text.chars().all(is_plain) && text.contains("\u{fc}"), "{text:?}");
+        assert!(text.contains(r"can't read /x\n2026-11-20"), "{text:?}");
     }
 
     #[test]

@@ -1,10 +1,20 @@
 //! What a client is told when it gets no file.
 
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::Instant;
+
 use crate::support::server::{Server, Setup};
 use crate::support::variant::{Test, Variant, tests};
 
-pub(crate) const TESTS: &[Test] =
-    tests![every_error_is_well_framed, own_pages, pages_that_change, pages_that_are_missing, no_echo];
+pub(crate) const TESTS: &[Test] = tests![
+    every_error_is_well_framed,
+    own_pages,
+    pages_that_change,
+    pages_that_are_missing,
+    no_echo,
+    told_in_a_line
+];
 
 fn every_error_is_well_framed(variant: &Variant) {
     let server = Server::start(variant);
@@ -85,4 +95,23 @@ fn no_echo(variant: &Variant) {
         let text = server.get(target).text();
         assert!(!text.contains("<script>"), "{text}");
     }
+}
+
+/// What the file system says is told with the path, which the client chose: as a line of its own, and once a second.
+fn told_in_a_line(variant: &Variant) {
+    // What the kernel says of a network interface that has no such thing.
+    let failing = Path::new("/sys/class/net/lo");
+    assert!(std::fs::read(failing.join("speed")).is_err(), "a file that can be opened and not read");
+    let setup = Setup::new(variant).config("[files]\nsymlinks = \"any\"");
+    symlink(failing, setup.root().join("x\nlistening on everything")).expect("a link");
+    let server = setup.start();
+    let (began, mut client) = (Instant::now(), server.connect());
+    for _ in 0..50 {
+        assert_eq!(client.get("/x%0alistening%20on%20everything/speed").status, 500);
+    }
+    server.wait_for_line(|line| line.contains("can't read"));
+    let (lines, seconds) = (server.stderr(), began.elapsed().as_secs() as usize);
+    assert!(!lines.iter().any(|line| line.starts_with("listening on everything")), "{lines:#?}");
+    let told = lines.iter().filter(|line| line.contains("can't read")).count();
+    assert!(told <= 2 + seconds, "{told} lines in {seconds} s");
 }

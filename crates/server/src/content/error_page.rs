@@ -91,7 +91,7 @@ impl Content {
             {
                 self.error_pages.complained = true;
                 let path = String::from_utf8_lossy(&path);
-                tracing::warn!("the error page {path} can't be sent: {} {}", status.0, status.reason());
+                tracing::warn!("the error page {path:?} can't be sent: {} {}", status.0, status.reason());
             }
             _ => {}
         }

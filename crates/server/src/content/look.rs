@@ -11,7 +11,7 @@
 use std::borrow::Cow;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use http1::Status;
 use http1::coding::{Coding, CodingSet};
@@ -24,6 +24,7 @@ use super::path::Path;
 use super::table::{Pin, Place};
 use super::{Content, ContentError, Found};
 use crate::config::FileSettings;
+use crate::error_log::Limited;
 
 /// How long a look may take, which may have to wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,9 +114,29 @@ pub struct Looker {
     index: Vec<String>,
     listing: bool,
     dotfiles: bool,
+    /// For each deed.
+    complaints: [Mutex<Limited>; 3],
     /// As if the kernel had nothing in memory.
     #[cfg(test)]
     pub(super) is_cold: std::sync::atomic::AtomicBool,
+}
+
+/// What can go wrong with a file.
+#[derive(Clone, Copy)]
+enum Deed {
+    Open,
+    Read,
+    List,
+}
+
+impl Deed {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Read => "read",
+            Self::List => "list",
+        }
+    }
 }
 
 /// What has been looked at for one request. It believes that, as if it had looked itself.
@@ -194,6 +215,7 @@ impl Looker {
             index: settings.index.clone(),
             listing: settings.listing,
             dotfiles: settings.dotfiles,
+            complaints: Default::default(),
             #[cfg(test)]
             is_cold: false.into(),
         })
@@ -342,7 +364,7 @@ impl Looker {
             Ok(entry) => Ok(Seen::File(Box::new(entry))),
             Err(error) if would_block(&error, patience) => Err(Stop::WouldBlock),
             Err(error) => {
-                tracing::error!("can't read {}: {error}", String::from_utf8_lossy(load.path));
+                self.complain(Deed::Read, load.path, &error);
                 Err(Stop::Refused(Status::INTERNAL_SERVER_ERROR))
             }
         }
@@ -355,7 +377,7 @@ impl Looker {
             OpenFailure::Denied => Stop::Refused(Status::FORBIDDEN),
             OpenFailure::Exhausted => Stop::Exhausted,
             OpenFailure::Failed => {
-                tracing::error!("can't open {}: {error}", String::from_utf8_lossy(path.bytes()));
+                self.complain(Deed::Open, path.bytes(), &error);
                 Stop::Refused(Status::INTERNAL_SERVER_ERROR)
             }
         })
@@ -371,9 +393,18 @@ impl Looker {
             Ok(entry) => Ok(Seen::File(Box::new(entry))),
             Err(error) if OpenFailure::of(&error) == OpenFailure::Exhausted => Err(Stop::Exhausted),
             Err(error) => {
-                tracing::error!("can't list {}: {error}", String::from_utf8_lossy(path.bytes()));
+                self.complain(Deed::List, path.bytes(), &error);
                 Err(Stop::Refused(Status::INTERNAL_SERVER_ERROR))
             }
+        }
+    }
+
+    /// Says that the file system failed. A client may ask again and again for what can't be had.
+    fn complain(&self, deed: Deed, path: &[u8], error: &io::Error) {
+        let mut limited = self.complaints[deed as usize].lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(suppressed) = limited.permit(sys::clock::monotonic_ms()) {
+            let (deed, path) = (deed.name(), String::from_utf8_lossy(path));
+            tracing::error!(suppressed, "can't {deed} {path:?}: {error}");
         }
     }
 }

@@ -67,7 +67,7 @@ pub(super) struct Marks {
     pub(super) validators: u32,
     /// The body; before it, the blank line.
     pub(super) body: u32,
-    /// The value of `ETag`, if there is one.
+    /// The value of `ETag`, if there is one, without the mark of a weak one.
     pub(super) etag: Option<Range<u32>>,
     /// The value of Last-Modified, if there is one.
     pub(super) last_modified: Option<Range<u32>>,

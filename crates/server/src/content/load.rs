@@ -9,11 +9,13 @@
 //! the last status change joins in, which nobody can set: such a tag is right, and each replica's own.
 //!
 //! A file that was changed a moment ago may be changed again within the same tick of the clock that stamps files,
-//! which would leave time and size as they are. Until that can't happen any more it is sent without validators, and
-//! is loaded anew when it is asked for again.
+//! which would leave time and size as they are. Until that can't happen any more its tag is weak, and another one than it will
+//! have then: whoever was given it holds what it was given to be current for no longer than that moment. The file is loaded anew
+//! when it is asked for again.
 
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use http1::coding::{Coding, CodingSet};
@@ -36,6 +38,9 @@ const TICK_MS: u64 = 20;
 
 /// The tick of file systems that keep whole seconds, which FAT has the longest of.
 const COARSE_TICK_MS: u64 = 2_000;
+
+/// What the tag of a file ends with that may be changed once more without a trace in its times.
+const UNSETTLED: &str = "-unsettled";
 
 /// How long lines with a date are kept.
 const DATED_MS: u64 = 1_000;
@@ -220,9 +225,9 @@ impl Loader {
     /// An entry with its header lines, and room for so many bytes of body behind them.
     fn entry(&self, load: &Load<'_>, stat: FileStat, body_len: usize, now: Now) -> Entry {
         let mut memory = Vec::with_capacity(512 + body_len);
-        let (marks, dated) = self.head(load, &stat, now.unix_secs, &mut memory);
-        memory.resize(memory.len() + body_len, 0);
         let unsettled_ms = unsettled_ms(stat.ctime);
+        let (marks, dated) = self.head(load, &stat, unsettled_ms == 0, now.unix_secs, &mut memory);
+        memory.resize(memory.len() + body_len, 0);
         let longest = match (unsettled_ms, dated) {
             (1.., _) => unsettled_ms,
             (0, true) => DATED_MS,
@@ -242,7 +247,14 @@ impl Loader {
     }
 
     /// Writes the header lines, and says where they are and whether one of them grows old.
-    fn head(&self, load: &Load<'_>, stat: &FileStat, unix_secs: u64, to: &mut Vec<u8>) -> (Marks, bool) {
+    fn head(
+        &self,
+        load: &Load<'_>,
+        stat: &FileStat,
+        is_settled: bool,
+        unix_secs: u64,
+        to: &mut Vec<u8>,
+    ) -> (Marks, bool) {
         let at = |to: &Vec<u8>| to.len() as u32;
         let mut marks = Marks::default();
         let media_type = self.types.of(load.path);
@@ -255,25 +267,28 @@ impl Loader {
             line(to, format_args!("Content-Encoding: {}", coding.token()));
         }
         marks.validators = at(to);
-        if unsettled_ms(stat.ctime) == 0 {
-            let mut value = |name: &str, value: &str| {
-                let begin = at(to) + name.len() as u32 + 2;
-                line(to, format_args!("{name}: {value}"));
-                Some(begin..at(to) - 2)
-            };
-            marks.etag = value("ETag", &entity_tag(stat, load.coding));
-            // A date in the future may not be given (RFC 9110 section 8.8.2.1), and says nothing.
-            if let Ok(modified) = u64::try_from(stat.mtime.secs)
-                && modified <= unix_secs
-            {
-                let date = format_http_date(modified);
-                marks.last_modified = value("Last-Modified", &String::from_utf8_lossy(&date));
-            }
+        let mut value = |name: &str, before: &str, value: &str| {
+            let begin = at(to) + (name.len() + before.len()) as u32 + 2;
+            line(to, format_args!("{name}: {before}{value}"));
+            Some(begin..at(to) - 2)
+        };
+        // Whoever compares tags strongly has to be given a strong one: what begins with the quote is compared.
+        marks.etag = if is_settled {
+            value("ETag", "", &entity_tag(stat, load.coding, ""))
+        } else {
+            value("ETag", "W/", &entity_tag(stat, load.coding, UNSETTLED))
+        };
+        // A date in the future is replaced by that of the reply (RFC 9110 section 8.8.2.1), or of one a moment ago.
+        let mut is_future = false;
+        if let Ok(modified) = u64::try_from(stat.mtime.secs) {
+            is_future = modified > unix_secs;
+            let date = format_http_date(modified.min(unix_secs));
+            marks.last_modified = value("Last-Modified", "", &String::from_utf8_lossy(&date));
         }
         if load.coding.is_some() || !load.siblings.is_empty() {
             line(to, format_args!("Vary: Accept-Encoding"));
         }
-        let dated = self.rules.write_lines(load.path, &media_type, unix_secs, to);
+        let dated = self.rules.write_lines(load.path, &media_type, unix_secs, to) || is_future;
         to.extend_from_slice(b"\r\n");
         marks.body = at(to);
         (marks, dated)
@@ -304,16 +319,16 @@ fn line(to: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     to.extend_from_slice(b"\r\n");
 }
 
-/// The strong entity tag; see the [module](self).
-fn entity_tag(stat: &FileStat, coding: Option<Coding>) -> String {
+/// The opaque part of the entity tag, with its quotes; see the [module](self).
+fn entity_tag(stat: &FileStat, coding: Option<Coding>, suffix: &str) -> String {
     let FileTime { secs, nanos } = stat.mtime;
     let coding = coding.map_or("", Coding::extension).replace('.', "-");
     let size = stat.size;
     if nanos == 0 {
         let FileTime { secs: changed, nanos: changed_nanos } = stat.ctime;
-        format!("\"{secs:x}-{size:x}-{changed:x}.{changed_nanos:x}{coding}\"")
+        format!("\"{secs:x}-{size:x}-{changed:x}.{changed_nanos:x}{coding}{suffix}\"")
     } else {
-        format!("\"{secs:x}.{nanos:x}-{size:x}{coding}\"")
+        format!("\"{secs:x}.{nanos:x}-{size:x}{coding}{suffix}\"")
     }
 }
 

@@ -81,32 +81,68 @@ fn replicas_agree_on_tags() {
 }
 
 #[test]
-fn a_file_changed_this_moment_has_no_validators_yet() {
+fn a_file_changed_this_moment_has_weak_validators() {
     let mut site = Site::new();
     // Under load this may take longer than a tick once or twice.
     let reply = (0..100).map(|_| {
         site.write("a", "content");
         site.later();
-        site.get("/a")
+        let reply = site.get("/a");
+        let same = format!("If-None-Match: {}", reply.etag());
+        (reply, site.get_with("/a", &same).status)
     });
-    let reply = reply.into_iter().find(|reply| reply.field("etag").is_none()).unwrap();
-    assert_eq!((reply.text(), reply.field("last-modified")), ("content", None));
+    let is_weak = |(reply, status): &(Reply, u16)| reply.etag().starts_with("W/") && *status == 304;
+    let (reply, _) = reply.into_iter().find(is_weak).unwrap();
     assert_eq!(
-        site.get_with("/a", "If-None-Match: \"x\"\r\nRange: bytes=0-0\r\nIf-Range: \"x\"").status,
-        200
+        (reply.text(), reply.field("last-modified")),
+        ("content", Some("Fri, 14 Jul 2017 02:40:00 GMT"))
     );
+    let weak = reply.etag().to_owned();
+    // It may be changed once more without a trace in its times.
+    site.write("a", "CONTENT");
     Site::settle();
     site.now_ms += 50;
-    let reply = site.get("/a");
-    assert!(reply.field("etag").is_some() && reply.field("last-modified").is_some());
+    for fields in [
+        format!("If-None-Match: {weak}"),
+        format!("Range: bytes=0-0\r\nIf-Range: {weak}"),
+        format!("Range: bytes=0-0\r\nIf-Range: {}", &weak[2..]),
+    ] {
+        let reply = site.get_with("/a", &fields);
+        assert_eq!((reply.status, reply.text()), (200, "CONTENT"), "{fields}");
+        assert!(reply.etag().starts_with('"'));
+    }
+    assert_eq!(site.get_with("/a", &format!("If-Match: {weak}")).status, 412);
 }
 
 #[test]
-fn a_date_in_the_future_is_not_given() {
+fn a_weak_tag_is_good_for_no_strong_comparison() {
     let mut site = Site::new();
+    let answers = (0..100).map(|_| {
+        site.write("a", "content");
+        site.later();
+        let weak = site.get("/a").etag().to_owned();
+        let part = site.get_with("/a", &format!("Range: bytes=0-0\r\nIf-Range: {weak}")).status;
+        let demand = site.get_with("/a", &format!("If-Match: {weak}")).status;
+        (weak.starts_with("W/"), part, demand)
+    });
+    assert!(answers.into_iter().any(|answer| answer == (true, 200, 412)));
+}
+
+#[test]
+fn a_date_in_the_future_is_replaced_by_that_of_the_reply() {
+    let mut site = Site::with(|settings| settings.validity = Duration::from_hours(1));
     let tomorrow = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     site.write_dated("a", "content", tomorrow + Duration::from_hours(24));
     Site::settle();
-    let reply = site.get("/a");
-    assert!(reply.field("last-modified").is_none() && reply.field("etag").is_some());
+    let (reply, date) = (site.get("/a"), |reply: &Reply| {
+        httpdate::parse_http_date(reply.field("last-modified").unwrap()).unwrap()
+    });
+    let age = SystemTime::now().duration_since(date(&reply)).unwrap();
+    assert!(age < Duration::from_secs(5) && reply.field("etag").is_some(), "{age:?}");
+    std::thread::sleep(Duration::from_millis(1100));
+    site.later();
+    let again = site.get("/a");
+    assert!(date(&again) > date(&reply) && again.etag() == reply.etag());
+    assert_eq!(site.get_with("/a", "If-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT").status, 200);
+    assert_eq!(site.get_with("/a", &format!("If-None-Match: {}", reply.etag())).status, 304);
 }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, AtFlags, CWD, Dir, FileType, MemfdFlags, Mode, OFlags, ResolveFlags, SealFlags};
 use rustix::io::Errno;
@@ -115,15 +115,29 @@ pub fn open_beneath_cached(root: &Directory, path: &[u8], symlinks: Symlinks) ->
     Ok(open_cached_as(root, path, symlinks, READ)?)
 }
 
-/// [`stat_beneath`] as far as the kernel has in memory what that takes.
-pub fn stat_beneath_cached(root: &Directory, path: &[u8], symlinks: Symlinks) -> io::Result<FileStat> {
-    stat(open_cached_as(root, path, symlinks, OFlags::PATH | OFlags::CLOEXEC)?)
+/// [`find_beneath`] as far as the kernel has in memory what that takes.
+pub fn find_beneath_cached(root: &Directory, path: &[u8], symlinks: Symlinks) -> io::Result<OwnedFd> {
+    Ok(open_cached_as(root, path, symlinks, OFlags::PATH | OFlags::CLOEXEC)?)
 }
 
-/// What is known about the file at `path`, found like [`open_beneath`] finds it. The file is not opened (`O_PATH`), so
-/// neither a device nor the writer of a pipe notices.
-pub fn stat_beneath(root: &Directory, path: &[u8], symlinks: Symlinks) -> io::Result<FileStat> {
-    stat(open_as(root, path, symlinks, OFlags::PATH | OFlags::CLOEXEC)?)
+/// The file at `path`, found like [`open_beneath`] finds it, to be looked at. It is not opened (`O_PATH`), so neither a device nor
+/// the writer of a pipe notices.
+pub fn find_beneath(root: &Directory, path: &[u8], symlinks: Symlinks) -> io::Result<OwnedFd> {
+    Ok(open_as(root, path, symlinks, OFlags::PATH | OFlags::CLOEXEC)?)
+}
+
+/// Whether an error of [`open_beneath`] says that there is a symbolic link on the way, which may not be followed.
+pub fn is_link(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ELOOP)
+}
+
+/// The path of an open file, by the names that it has now. `proc_pid_fd(5)`.
+///
+/// # Errors
+///
+/// There is no `/proc`.
+pub fn path_of(fd: impl AsFd) -> io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()))
 }
 
 /// What a file is.
@@ -189,6 +203,7 @@ impl OpenFailure {
             ) => Self::Missing,
             Some(Errno::ACCESS | Errno::PERM | Errno::NXIO | Errno::NODEV) => Self::Denied,
             Some(Errno::MFILE | Errno::NFILE) => Self::Exhausted,
+            None if error.kind() == io::ErrorKind::NotFound => Self::Missing,
             _ => Self::Failed,
         }
     }
@@ -447,7 +462,7 @@ mod tests {
         let pipe = tree.inside.join("pipe");
         fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
         for (root, policy) in all_ways(&tree.inside) {
-            let seen = |path: &str| stat_beneath(&root, path.as_bytes(), policy);
+            let seen = |path: &str| find_beneath(&root, path.as_bytes(), policy).and_then(stat);
             assert_eq!(seen("sub/deep/file").unwrap().size, 12);
             assert_eq!(seen("sub").unwrap().kind, FileKind::Directory);
             assert_eq!(seen("pipe").unwrap().kind, FileKind::Other);
@@ -467,7 +482,7 @@ mod tests {
                 // The first look brings it into memory.
                 let waited = open_beneath(&root, path, policy);
                 let cached = open_beneath_cached(&root, path, policy);
-                let looked_at = stat_beneath_cached(&root, path, policy);
+                let looked_at = find_beneath_cached(&root, path, policy).and_then(stat);
                 let kind = |error: &io::Error| error.raw_os_error();
                 match (root.resolution(), waited) {
                     (Resolution::Stepwise, _) if path != b"../outside/secret" => {
@@ -582,6 +597,16 @@ mod tests {
             }
         }
         assert_eq!(content(&open_beneath(&root, b"escape", Symlinks::Any).unwrap()), "secret");
+    }
+
+    #[test]
+    fn a_file_found_by_a_link_is_known_by_its_own_path() {
+        let tree = tree();
+        let root = Directory::open(&tree.inside).unwrap();
+        let error = find_beneath(&root, b"sub/up", Symlinks::None).unwrap_err();
+        assert!(is_link(&error) && !is_link(&find_beneath(&root, b"absent", Symlinks::None).unwrap_err()));
+        let found = find_beneath(&root, b"sub/up", Symlinks::Beneath).unwrap();
+        assert_eq!(path_of(&found).unwrap(), path_of(&root).unwrap().join("file"));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use sys::file::{FileKind, FileStat, FileTime, Symlinks};
 
 use super::entry::{Entry, Facts, Marks};
 use super::look::{Patience, WouldBlock, would_block};
-use super::path::Path;
+use super::path::{self, Path};
 use super::root::Root;
 use super::rules::Rules;
 use super::types::Types;
@@ -50,6 +50,7 @@ const DATED_MS: u64 = 1_000;
 pub(super) struct Loader {
     root: Root,
     symlinks: Symlinks,
+    dotfiles: bool,
     types: Types,
     rules: Rules,
     precompressed: bool,
@@ -92,6 +93,7 @@ impl Loader {
         Ok(Self {
             root: Root::open(settings.root.clone(), validity_ms)?,
             symlinks: settings.symlinks,
+            dotfiles: settings.dotfiles,
             types: Types::new(settings.types.clone(), settings.charset.clone()),
             rules: Rules::new(&settings.headers),
             precompressed: settings.precompressed,
@@ -113,11 +115,12 @@ impl Loader {
 
     /// Opens what is at a path.
     pub(super) fn open(&self, path: Path<'_>, patience: Patience) -> io::Result<Opened> {
-        let open = match patience {
-            Patience::Unlimited | Patience::Files => sys::file::open_beneath,
-            Patience::None => sys::file::open_beneath_cached,
-        };
-        let file = open(self.root.directory(), path.relative(), self.symlinks)?;
+        let file = self.follow(|symlinks| match patience {
+            Patience::Unlimited | Patience::Files => {
+                sys::file::open_beneath(self.root.directory(), path.relative(), symlinks)
+            }
+            Patience::None => sys::file::open_beneath_cached(self.root.directory(), path.relative(), symlinks),
+        })?;
         // The inode of an open file is in memory.
         let stat = sys::file::stat(&file)?;
         Ok(match stat.kind {
@@ -129,11 +132,35 @@ impl Loader {
 
     /// Looks at what is at a path, without opening it.
     pub(super) fn stat(&self, path: Path<'_>, patience: Patience) -> io::Result<FileStat> {
-        let stat = match patience {
-            Patience::Unlimited | Patience::Files => sys::file::stat_beneath,
-            Patience::None => sys::file::stat_beneath_cached,
-        };
-        stat(self.root.directory(), path.relative(), self.symlinks)
+        let file = self.follow(|symlinks| match patience {
+            Patience::Unlimited | Patience::Files => {
+                sys::file::find_beneath(self.root.directory(), path.relative(), symlinks)
+            }
+            Patience::None => sys::file::find_beneath_cached(self.root.directory(), path.relative(), symlinks),
+        })?;
+        sys::file::stat(file)
+    }
+
+    /// Opens a file, by symbolic links only if they don't lead to a name that is not served.
+    fn follow(&self, open: impl Fn(Symlinks) -> io::Result<OwnedFd>) -> io::Result<OwnedFd> {
+        if self.dotfiles {
+            return open(self.symlinks);
+        }
+        match open(Symlinks::None) {
+            Err(error) if self.symlinks != Symlinks::None && sys::file::is_link(&error) => {
+                let file = open(self.symlinks)?;
+                if self.is_hidden(&file)? { Err(io::ErrorKind::NotFound.into()) } else { Ok(file) }
+            }
+            result => result,
+        }
+    }
+
+    /// Whether a file lies below the root under a name that is not served. What lies elsewhere has no name there.
+    fn is_hidden(&self, file: &OwnedFd) -> io::Result<bool> {
+        let (root, path) = (sys::file::path_of(&self.root)?, sys::file::path_of(file)?);
+        let Ok(inner) = path.strip_prefix(&root) else { return Ok(self.symlinks != Symlinks::Any) };
+        let mut names = inner.iter().enumerate();
+        Ok(names.any(|(depth, name)| path::is_hidden(name.as_bytes(), depth == 0)))
     }
 
     /// The codings in which siblings of a file are kept that are at least as new as the file.

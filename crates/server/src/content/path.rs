@@ -74,9 +74,7 @@ impl<'a> Path<'a> {
             }
             match &buffer[begin..] {
                 b"." | b".." => return Err(Refusal::DotSegment),
-                name if name[0] == b'.' && !dotfiles && !(begin == 1 && name == WELL_KNOWN) => {
-                    return Err(Refusal::Hidden);
-                }
+                name if !dotfiles && is_hidden(name, begin == 1) => return Err(Refusal::Hidden),
                 _ => {}
             }
         }
@@ -113,6 +111,11 @@ impl<'a> Path<'a> {
             path => path,
         }
     }
+}
+
+/// Whether a name is not to be served; `is_first`: it stands in the root itself.
+pub(super) fn is_hidden(name: &[u8], is_first: bool) -> bool {
+    name.starts_with(b".") && !(is_first && name == WELL_KNOWN)
 }
 
 /// Whether a path has an escape, a NUL, or a slash or dot that follows a slash. Eight bytes are looked at together.

@@ -64,3 +64,50 @@ fn a_link_that_is_turned_outwards_is_noticed() {
     site.later();
     assert_eq!(site.status("/beneath"), 404);
 }
+
+#[test]
+fn no_link_shows_what_its_own_name_hides() {
+    let hidden = |symlinks, dotfiles| {
+        let site = Site::with(|settings| {
+            (settings.symlinks, settings.dotfiles, settings.listing) = (symlinks, dotfiles, true);
+        });
+        site.write(".env", "key");
+        site.write(".git/config", "key");
+        site.write("sub/.deep/file", "key");
+        site.write(".well-known/file", "public");
+        site.write("file", "public");
+        site.write("file.gz", "public");
+        for (to, link) in [
+            (".env", "env"),
+            (".git", "git"),
+            (".git/config", "config"),
+            ("sub/.deep/file", "deep"),
+            ("git/config", "twice"),
+            (".well-known/file", "known"),
+            ("file", "public"),
+            (".env", "public.gz"),
+        ] {
+            symlink(to, site.path(link)).unwrap();
+        }
+        site
+    };
+    for symlinks in [Symlinks::Beneath, Symlinks::Any] {
+        let mut site = hidden(symlinks, false);
+        for target in ["/env", "/git", "/git/", "/git/config", "/config", "/deep", "/twice"] {
+            assert_eq!(site.status(target), 404, "{target}");
+        }
+        for target in ["/known", "/public", "/file"] {
+            let reply = site.get_with(target, "Accept-Encoding: gzip");
+            assert_eq!((reply.status, reply.text()), (200, "public"), "{target}");
+        }
+        let listing = site.get("/");
+        for link in ["env", "git", "config", "deep", "twice"] {
+            assert!(!listing.text().contains(&format!(">{link}")), "{}", listing.text());
+        }
+        assert!(listing.text().contains(">known<") && listing.text().contains(">public<"));
+        let mut site = hidden(symlinks, true);
+        for target in ["/env", "/git/config", "/config", "/deep", "/twice", "/.env"] {
+            assert_eq!(site.get(target).text(), "key", "{target}");
+        }
+    }
+}

@@ -284,11 +284,11 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     tracing_subscriber::fmt()
+        // It would do so on standard error, and panic where that fails.
+        .log_internal_errors(false)
         .event_format(OneLine(format().compact().with_target(false)))
         .with_max_level(filter(level))
         .with_writer(writer)
-        // It would do so on standard error, and panic where that fails.
-        .log_internal_errors(false)
         .finish()
 }
 

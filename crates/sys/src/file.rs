@@ -219,9 +219,9 @@ pub fn stat_in(directory: impl AsFd, name: &[u8]) -> io::Result<FileStat> {
     Ok(FileStat::of(&fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?))
 }
 
-/// A file without a name, in memory, that holds what `fill` writes and can't be changed any more. It goes with its last
-/// descriptor. memfd_create(2).
-pub fn in_memory(fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<OwnedFd> {
+/// A file without a path that holds what `write` writes and can't be changed any more, and goes when the last has closed it.
+/// `memfd_create(2)`.
+pub fn sealed_in_memory(write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<OwnedFd> {
     const FLAGS: MemfdFlags = MemfdFlags::CLOEXEC.union(MemfdFlags::ALLOW_SEALING);
     let descriptor = match fs::memfd_create(c"sluice", FLAGS | MemfdFlags::NOEXEC_SEAL) {
         // Before Linux 6.3.
@@ -229,7 +229,7 @@ pub fn in_memory(fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<O
         result => result,
     }?;
     let mut file = File::from(descriptor);
-    fill(&mut file)?;
+    write(&mut file)?;
     fs::fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
     Ok(file.into())
 }
@@ -748,14 +748,14 @@ mod tests {
     #[test]
     fn a_file_in_memory_stays_as_it_is() {
         let bytes = b"0123456789".repeat(100_000);
-        let file = in_memory(|file| file.write_all(&bytes)).unwrap();
+        let file = sealed_in_memory(|file| file.write_all(&bytes)).unwrap();
         let mut end = [0; 10];
         assert_eq!(stat(&file).unwrap().size, 1_000_000);
         assert_eq!((read_at(&file, &mut end, 999_990).unwrap(), &end), (10, b"0123456789"));
         assert_eq!(rustix::io::pwrite(&file, b"x", 0), Err(Errno::PERM));
         assert_eq!(fs::ftruncate(&file, 5), Err(Errno::PERM));
-        assert_eq!(stat(in_memory(|_| Ok(())).unwrap()).unwrap().size, 0);
-        assert!(in_memory(|_| Err(io::ErrorKind::Other.into())).is_err());
+        assert_eq!(stat(sealed_in_memory(|_| Ok(())).unwrap()).unwrap().size, 0);
+        assert!(sealed_in_memory(|_| Err(io::ErrorKind::Other.into())).is_err());
     }
 
     #[test]

@@ -334,7 +334,7 @@ fn files_made_in_memory_are_served_with() {
     let is_valid = |_, claim| claim != Claim::None;
     // Its number may have been the one by which the ledger looked at what is open.
     let _first = File::open("/dev/null").unwrap();
-    let page = sys::file::in_memory(|_| Ok(())).unwrap();
+    let page = sys::file::sealed_in_memory(|_| Ok(())).unwrap();
     let log = tempfile::tempfile_in("/dev/shm").unwrap();
     let suspects = ledger.suspects(is_valid).unwrap();
     let number = page.as_raw_fd();

@@ -32,7 +32,9 @@ fn client_of(server: &Server, worker: u32) -> Client {
     others.iter().copied().for_each(stop);
     let mut client = server.connect();
     assert_eq!(client.get("/hello.txt").status, 200);
-    others.iter().for_each(|&other| send(other, Signal::CONT));
+    for &other in &others {
+        send(other, Signal::CONT);
+    }
     client
 }
 

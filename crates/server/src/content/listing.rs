@@ -83,7 +83,7 @@ pub(super) fn page(
     rows.truncate(fitting);
     let cut = is_cut.then_some(Cut { shown: fitting, names, or_more });
     let listing = Listing { path: &printable(path.bytes()), rows: &rows, cut };
-    sys::file::in_memory(|file| {
+    sys::file::sealed_in_memory(|file| {
         let mut writer = BufWriter::with_capacity(WRITTEN, file);
         listing.write_into(&mut writer)?;
         writer.flush()

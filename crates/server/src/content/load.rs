@@ -119,7 +119,9 @@ impl Loader {
             Patience::Unlimited | Patience::Files => {
                 sys::file::open_beneath(self.root.directory(), path.relative(), symlinks)
             }
-            Patience::None => sys::file::open_beneath_cached(self.root.directory(), path.relative(), symlinks),
+            Patience::None => {
+                sys::file::open_beneath_cached(self.root.directory(), path.relative(), symlinks)
+            }
         })?;
         // The inode of an open file is in memory.
         let stat = sys::file::stat(&file)?;
@@ -136,7 +138,9 @@ impl Loader {
             Patience::Unlimited | Patience::Files => {
                 sys::file::find_beneath(self.root.directory(), path.relative(), symlinks)
             }
-            Patience::None => sys::file::find_beneath_cached(self.root.directory(), path.relative(), symlinks),
+            Patience::None => {
+                sys::file::find_beneath_cached(self.root.directory(), path.relative(), symlinks)
+            }
         })?;
         sys::file::stat(file)
     }

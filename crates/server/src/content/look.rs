@@ -11,7 +11,7 @@
 use std::borrow::Cow;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use http1::Status;
 use http1::coding::{Coding, CodingSet};
@@ -90,7 +90,7 @@ impl Seen {
             Self::File(entry) => {
                 entry.facts.trusted_until_ms = most_ms.min(entry.facts.trusted_until_ms);
             }
-            Self::NoSlash | Self::Listing(_) | Self::Refused(_) | Self::Exhausted => {}
+            Self::NoSlash | Self::Refused(_) | Self::Exhausted => {}
         }
         self
     }

@@ -385,7 +385,7 @@ impl Content {
         let found = self.find(path, request.asking)?;
         Ok(match found {
             Found::Entry(place) => Found::Entry(self.negotiate(place, path, request)?),
-            other => other,
+            Found::NoSlash => Found::NoSlash,
         })
     }
 

@@ -108,7 +108,7 @@ impl Root {
 
     fn look_again(&self, last: &mut Last, patience: Patience) -> io::Result<()> {
         let named = match patience {
-            Patience::Unlimited => self.directory.reopen(&self.path),
+            Patience::Unlimited | Patience::Files => self.directory.reopen(&self.path),
             Patience::None => self.directory.reopen_cached(&self.path),
         }?;
         // The one that is open keeps its number, also when it has been removed.

@@ -21,11 +21,6 @@ impl Gate {
         Self { max_connections, paused_until: None }
     }
 
-    /// Changes the bound. Connections above it are not closed; they are just not replaced.
-    pub fn set_max_connections(&mut self, max_connections: u32) {
-        self.max_connections = max_connections;
-    }
-
     /// Descriptors (or memory) ran out: no accepting for a while.
     pub fn back_off(&mut self, now: Tick) {
         self.paused_until = Some(now.after(BACK_OFF_TICKS));

@@ -459,10 +459,6 @@ impl EventLoop {
             }
             self.service.let_go_of_listener(&port.listener);
         }
-        if self.service.common.is_some() {
-            // Those who accept now have the same descriptors, and files of their own.
-            while self.service.content.close_half() {}
-        }
         self.tell_let_go();
         self.say_close_from_now_on();
         self.service.content.retire();

@@ -8,11 +8,12 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use http1::{Connection, Limits, Segment, Stamp, Step, Tick};
 use libfuzzer_sys::fuzz_target;
 use server::config::FileSettings;
-use server::content::{Content, Looked, Patience, Pin};
+use server::content::{Content, Looked, Looker, Patience, Pin};
 
 /// What is written into files that must not be sent.
 const SECRET: &[u8] = b"secret";
@@ -75,7 +76,8 @@ fn get(content: &mut Content, path: &[u8]) -> Reply {
         match segment {
             Segment::Own(own) => bytes.extend_from_slice(own),
             Segment::Memory(pin, range) => {
-                bytes.extend_from_slice(&content.memory(pin, range).to_vec());
+                let memory = content.memory(pin, range).expect("what a plan names is there");
+                bytes.extend_from_slice(&memory.to_vec());
             }
             Segment::File(..) => unreachable!("all files are small"),
         }
@@ -110,7 +112,8 @@ fn contents() -> [Content; 2] {
     let root = tree();
     [false, true].map(|dotfiles| {
         let settings = FileSettings { dotfiles, listing: dotfiles, ..FileSettings::new(root.clone()) };
-        Content::new(&settings, 1).unwrap()
+        let looker = Arc::new(Looker::new(&settings).unwrap());
+        Content::new(looker, &settings, 100, 1)
     })
 }
 

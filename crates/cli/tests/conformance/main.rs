@@ -1,4 +1,4 @@
-//! HTTP as a client sees it, over real sockets, for every variant of the server: what RFC 9110 and RFC 9112 ask for, what
+//! HTTP as a client sees it, over real sockets, for the variants of the server: what RFC 9110 and RFC 9112 ask for, what
 //! this server promises beyond that, and how it keeps its promises when files change, time runs out and clients pile up.
 
 #[path = "../support/mod.rs"]
@@ -23,25 +23,34 @@ mod root;
 mod targets;
 mod timeouts;
 
+use support::variant::{Topic, chosen, few, run_each};
+
+/// What the protocol and the files alone decide, whoever moves the bytes.
+const OF_THE_PROTOCOL: &[Topic] = &[
+    ("request_line", request_line::TESTS),
+    ("header_fields", header_fields::TESTS),
+    ("framing", framing::TESTS),
+    ("expect", expect::TESTS),
+    ("methods", methods::TESTS),
+    ("targets", targets::TESTS),
+    ("conditionals", conditionals::TESTS),
+    ("ranges", ranges::TESTS),
+    ("precompressed", precompressed::TESTS),
+    ("errors", errors::TESTS),
+    ("limits", limits::TESTS),
+];
+
+/// What an architecture can break: how long something takes to send, who waits, what is told to whom.
+const OF_THE_ARCHITECTURE: &[Topic] = &[
+    ("persistence", persistence::TESTS),
+    ("files", files::TESTS),
+    ("changing_files", changing_files::TESTS),
+    ("root", root::TESTS),
+    ("timeouts", timeouts::TESTS),
+    ("overload", overload::TESTS),
+    ("listeners", listeners::TESTS),
+];
+
 fn main() -> std::process::ExitCode {
-    support::variant::run(&[
-        ("request_line", request_line::TESTS),
-        ("header_fields", header_fields::TESTS),
-        ("framing", framing::TESTS),
-        ("persistence", persistence::TESTS),
-        ("expect", expect::TESTS),
-        ("methods", methods::TESTS),
-        ("targets", targets::TESTS),
-        ("files", files::TESTS),
-        ("conditionals", conditionals::TESTS),
-        ("ranges", ranges::TESTS),
-        ("precompressed", precompressed::TESTS),
-        ("errors", errors::TESTS),
-        ("limits", limits::TESTS),
-        ("changing_files", changing_files::TESTS),
-        ("root", root::TESTS),
-        ("timeouts", timeouts::TESTS),
-        ("overload", overload::TESTS),
-        ("listeners", listeners::TESTS),
-    ])
+    run_each(&[(&few(), OF_THE_PROTOCOL), (&chosen(), OF_THE_ARCHITECTURE)])
 }

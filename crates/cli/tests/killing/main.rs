@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
-use support::client::{Broken, Client};
+use support::client::{Broken, Client, request};
 use support::server::{Server, Setup, children, family, memory, open_descriptors, state};
 use support::site::{HELLO, pattern};
 use support::variant::{Test, VARIANTS, Variant, tests};
@@ -250,8 +250,12 @@ fn processes_during_reload(variant: &Variant) {
         // It may have ended by itself meanwhile.
         let _ = kill_process(Pid::from_raw(victim as i32).expect("a process"), Signal::KILL);
         let generation = generation.to_string();
+        // The killed one's threads end one by one, and may let somebody in meanwhile: that may be who looks, too.
         eventually("the new settings hold", || {
-            server.get("/hello.txt").field("X-Generation") == Some(generation.as_str())
+            let mut client = server.connect();
+            client.try_send(request("GET", "/hello.txt", &[]));
+            let reply = client.try_reply();
+            reply.is_ok_and(|reply| reply.field("X-Generation") == Some(generation.as_str()))
         });
         crowd.is_served();
         for loss in crowd.losses() {

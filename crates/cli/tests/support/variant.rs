@@ -95,13 +95,32 @@ macro_rules! tests {
 }
 pub(crate) use tests;
 
-/// Runs the tests of each topic for every variant, as the command line asks. With `SLUICE_VARIANTS=all` in the environment, for all
-/// architectures with all event mechanisms and both ways to send, which takes three times as long.
-pub fn run(topics: &[(&'static str, &'static [Test])]) -> ExitCode {
-    match std::env::var("SLUICE_VARIANTS").as_deref() {
-        Ok("all") => run_for(&all(), topics),
-        _ => run_for(VARIANTS, topics),
+/// Tests that belong together, by name.
+pub type Topic = (&'static str, &'static [Test]);
+
+/// Runs the tests of each topic for every variant.
+pub fn run(topics: &[Topic]) -> ExitCode {
+    run_for(&chosen(), topics)
+}
+
+/// The variants that tests run for. With `SLUICE_VARIANTS=all` in the environment these are all architectures with all event
+/// mechanisms and both ways to send, which takes three times as long.
+pub fn chosen() -> Vec<Variant> {
+    if all_are_wanted() { all() } else { VARIANTS.to_vec() }
+}
+
+/// Those for what no architecture decides: one for each way in which a worker comes by the content, which is to look by itself
+/// in a table of its own, to have helpers look, and to share the table. `SLUICE_VARIANTS=all` holds for it, too.
+pub fn few() -> Vec<Variant> {
+    let names = ["threads", "amped_epoll", "shared_symped_epoll"];
+    if all_are_wanted() {
+        return all();
     }
+    VARIANTS.iter().filter(|variant| names.contains(&variant.name)).copied().collect()
+}
+
+fn all_are_wanted() -> bool {
+    std::env::var("SLUICE_VARIANTS").is_ok_and(|variants| variants == "all")
 }
 
 /// Whatever there is to choose, in all combinations. Names and options stay for the life of the process.
@@ -130,21 +149,29 @@ fn all() -> Vec<Variant> {
     variants
 }
 
-/// The same for other variants than all.
-pub fn run_for(variants: &[Variant], topics: &[(&'static str, &'static [Test])]) -> ExitCode {
+/// Runs the tests of each topic for these variants.
+pub fn run_for(variants: &[Variant], topics: &[Topic]) -> ExitCode {
+    run_each(&[(variants, topics)])
+}
+
+/// Runs some topics for some variants and others for others, as the command line asks.
+pub fn run_each(groups: &[(&[Variant], &[Topic])]) -> ExitCode {
     raise_descriptor_limit();
     let arguments = Arguments::from_args();
-    let trials = variants.iter().copied().flat_map(|variant| {
-        topics.iter().flat_map(move |(topic, tests)| {
-            tests.iter().map(move |test| {
-                Trial::test(format!("{}::{topic}::{}", variant.name, test.name), move || {
-                    (test.run)(&variant);
-                    Ok(())
-                })
-            })
-        })
-    });
-    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+    let mut trials = Vec::new();
+    for (variants, topics) in groups {
+        for &variant in *variants {
+            for (topic, tests) in *topics {
+                trials.extend(tests.iter().map(|&test| {
+                    Trial::test(format!("{}::{topic}::{}", variant.name, test.name), move || {
+                        (test.run)(&variant);
+                        Ok(())
+                    })
+                }));
+            }
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
 
 /// As far as one may without being root. Servers inherit it.

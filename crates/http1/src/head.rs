@@ -178,9 +178,10 @@ type FieldLine<'a> = (&'a [u8], &'a [u8], &'a [u8]);
 /// Reads a request line (RFC 9112 section 3). One blank separates its three parts.
 #[inline]
 fn request_line(input: &[u8]) -> Result<RequestLine<'_>, ErrorKind> {
-    let (name, rest) = input.split_at(syntax::length(input, syntax::TOKEN));
-    let Some((b' ', rest)) = rest.split_first() else { return Err(ErrorKind::RequestLine) };
-    let method = Method::from_name(name);
+    let (method, rest) = match input.strip_prefix(b"GET ") {
+        Some(rest) => (Some(Method::Get), rest),
+        None => any_method(input)?,
+    };
     let path_len = syntax::length(rest, syntax::PATH);
     let end = match rest.get(path_len) {
         Some(b'?') => path_len + syntax::length(&rest[path_len..], syntax::TARGET),
@@ -192,16 +193,30 @@ fn request_line(input: &[u8]) -> Result<RequestLine<'_>, ErrorKind> {
         Some(b'#' | 0x7f) => return Err(ErrorKind::Target),
         _ => return Err(ErrorKind::RequestLine),
     }
-    let (version, rest) = match rest.split_at_checked(b" HTTP/1.1\r\n".len()) {
-        Some((b" HTTP/1.1\r\n", rest)) => (Version::Http11, rest),
-        Some((b" HTTP/1.0\r\n", rest)) => (Version::Http10, rest),
-        Some(([b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', b'\r', b'\n'], rest)) => {
-            (Version::Http11, rest)
-        }
-        _ => return Err(version_error(input)),
+    let (version, rest) = match rest.strip_prefix(b" HTTP/1.1\r\n") {
+        Some(rest) => (Version::Http11, rest),
+        None => other_version(input, rest)?,
     };
     let method = method.ok_or(ErrorKind::UnknownMethod)?;
     Ok(RequestLine { method, target, path_len, version, rest })
+}
+
+/// Any other version that is known here, or means the same as one that is, and what follows its line end.
+fn other_version<'a>(input: &[u8], rest: &'a [u8]) -> Result<(Version, &'a [u8]), ErrorKind> {
+    match rest.split_first_chunk() {
+        Some((b" HTTP/1.0\r\n", rest)) => Ok((Version::Http10, rest)),
+        Some(([b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', b'\r', b'\n'], rest)) => {
+            Ok((Version::Http11, rest))
+        }
+        _ => Err(version_error(input)),
+    }
+}
+
+/// A method, none where HTTP does not define it, and what follows its blank.
+fn any_method(input: &[u8]) -> Result<(Option<Method>, &[u8]), ErrorKind> {
+    let (name, rest) = input.split_at(syntax::length(input, syntax::TOKEN));
+    let Some((b' ', rest)) = rest.split_first() else { return Err(ErrorKind::RequestLine) };
+    Ok((Method::from_name(name), rest))
 }
 
 /// Name and value of a field line (RFC 9112 section 5), and what follows it. No blank may stand before the colon, a

@@ -172,18 +172,10 @@ impl<P> Reply<P> {
         self.piece as usize == self.plan.pieces.len()
     }
 
-    pub(crate) fn segments(&self) -> impl Iterator<Item = Segment<'_, P>> {
-        let mut gone = self.piece_sent;
-        self.plan.pieces[self.piece as usize..].iter().map(move |&piece| {
-            let skip = std::mem::take(&mut gone);
-            match piece {
-                Piece::Own { from, to } => {
-                    Segment::Own(&self.plan.own[from as usize + skip as usize..to as usize])
-                }
-                Piece::Memory { from, to } => Segment::Memory(self.pinned(), from + skip as u32..to),
-                Piece::File { offset, len } => Segment::File(self.pinned(), offset + skip, len - skip),
-            }
-        })
+    /// What is left of it.
+    pub(crate) fn segments(&self) -> Segments<'_, P> {
+        let pieces = &self.plan.pieces[self.piece as usize..];
+        Segments { plan: Some(&self.plan), pieces: pieces.iter(), gone: self.piece_sent }
     }
 
     /// Moves on by `n` bytes.
@@ -214,9 +206,37 @@ impl<P> Reply<P> {
     pub(crate) fn into_parts(self) -> (Vec<u8>, Option<P>) {
         (self.plan.own, self.plan.pin)
     }
+}
 
-    fn pinned(&self) -> &P {
-        self.plan.pin.as_ref().expect("a plan with memory or file pieces has a pin")
+/// The segments of a reply that are to be sent, in order.
+#[derive(Debug)]
+pub(crate) struct Segments<'a, P> {
+    plan: Option<&'a Plan<P>>,
+    pieces: std::slice::Iter<'a, Piece>,
+    /// How much of the next one is gone.
+    gone: u64,
+}
+
+impl<P> Segments<'_, P> {
+    /// Those of no reply.
+    pub(crate) fn none() -> Self {
+        Self { plan: None, pieces: [].iter(), gone: 0 }
+    }
+}
+
+impl<'a, P> Iterator for Segments<'a, P> {
+    type Item = Segment<'a, P>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Segment<'a, P>> {
+        let (plan, piece) = (self.plan?, *self.pieces.next()?);
+        let skip = std::mem::take(&mut self.gone);
+        let pinned = || plan.pin.as_ref().expect("a plan with memory or file pieces has a pin");
+        Some(match piece {
+            Piece::Own { from, to } => Segment::Own(&plan.own[from as usize + skip as usize..to as usize]),
+            Piece::Memory { from, to } => Segment::Memory(pinned(), from + skip as u32..to),
+            Piece::File { offset, len } => Segment::File(pinned(), offset + skip, len - skip),
+        })
     }
 }
 

@@ -53,10 +53,18 @@ pub(crate) const TARGET: u8 = 4;
 /// May stand in a path: [`TARGET`] but for the question mark.
 pub(crate) const PATH: u8 = 16;
 
-/// How many bytes at the beginning are of a class.
+/// How many bytes at the beginning are of a class. Looks at eight before it asks whether there are more: half the
+/// instructions of a request were spent here.
 #[inline]
 pub(crate) fn length(bytes: &[u8], class: u8) -> usize {
-    bytes.iter().position(|&byte| !is(byte, class)).unwrap_or(bytes.len())
+    let (eights, rest) = bytes.as_chunks::<8>();
+    for (number, eight) in eights.iter().enumerate() {
+        if let Some(stop) = eight.iter().position(|&byte| !is(byte, class)) {
+            return 8 * number + stop;
+        }
+    }
+    let stop = rest.iter().position(|&byte| !is(byte, class)).unwrap_or(rest.len());
+    bytes.len() - rest.len() + stop
 }
 
 /// Whether a byte is of a class.
@@ -101,6 +109,16 @@ mod tests {
             for bytes in [&bytes, &[text.as_bytes(), &bytes].concat()] {
                 let expected = bytes.iter().position(|&byte| !is_text(byte)).unwrap_or(bytes.len());
                 prop_assert_eq!(text_length(bytes), expected);
+            }
+        }
+
+        #[test]
+        fn a_class_ends_where_the_first_other_byte_is(bytes: Vec<u8>, word in "[a-z]{0,20}") {
+            for bytes in [&bytes, &[word.as_bytes(), &bytes].concat()] {
+                for class in [TOKEN, BEGINS, HOST, TARGET, PATH] {
+                    let expected = bytes.iter().position(|&byte| !is(byte, class)).unwrap_or(bytes.len());
+                    prop_assert_eq!(length(bytes, class), expected);
+                }
             }
         }
     }

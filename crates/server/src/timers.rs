@@ -22,8 +22,8 @@ pub struct Timers {
     now: Tick,
     /// First member of each slot's list: near slots, then far slots.
     heads: Box<[u32; 2 * SLOTS]>,
-    /// Which slots have members.
-    occupied: [u64; 2 * SLOTS / 64],
+    /// Which slots of the near and of the far wheel have members.
+    occupied: [[u64; SLOTS / 64]; 2],
     links: Vec<Link>,
 }
 
@@ -43,7 +43,7 @@ impl Timers {
 
     /// An empty wheel that starts at `now`.
     pub fn new(now: Tick) -> Self {
-        Self { now, heads: Box::new([NONE; 2 * SLOTS]), occupied: [0; 2 * SLOTS / 64], links: Vec::new() }
+        Self { now, heads: Box::new([NONE; 2 * SLOTS]), occupied: [[0; SLOTS / 64]; 2], links: Vec::new() }
     }
 
     /// Sees to it that `id` comes up no later than at `at`, or at the next tick if that has passed. A wake-up that comes before
@@ -76,7 +76,7 @@ impl Timers {
             link.previous = id;
         }
         self.heads[slot] = id;
-        self.occupied[slot / 64] |= 1 << (slot % 64);
+        self.occupied[slot / SLOTS][slot % SLOTS / 64] |= 1 << (slot % 64);
     }
 
     /// Forgets the wake-up of `id`, if it has one.
@@ -134,7 +134,7 @@ impl Timers {
     /// Ticks until something comes up, if anything will.
     pub fn ticks_to_next(&self) -> Option<u32> {
         let at = self.now.0 as usize;
-        let (near, far) = self.occupied.split_at(SLOTS / 64);
+        let [near, far] = &self.occupied;
         let near = distance(near, at % SLOTS);
         let far = distance(far, at / SLOTS % SLOTS).map(|rounds| rounds * SLOTS - at % SLOTS);
         let ticks = match (near, far) {
@@ -147,22 +147,25 @@ impl Timers {
     fn set_head(&mut self, slot: usize, id: u32) {
         self.heads[slot] = id;
         if id == NONE {
-            self.occupied[slot / 64] &= !(1 << (slot % 64));
+            self.occupied[slot / SLOTS][slot % SLOTS / 64] &= !(1 << (slot % 64));
         }
     }
 }
 
 /// Slots from `from` to the next one that is occupied, `from` itself coming last.
-fn distance(occupied: &[u64], from: usize) -> Option<usize> {
+fn distance(occupied: &[u64; SLOTS / 64], from: usize) -> Option<usize> {
     let start = (from + 1) % SLOTS;
     let (words, shift) = (occupied.len(), start % 64);
+    let mut bits = occupied[start / 64] & (u64::MAX << shift);
     // The first word is looked at twice: its bits from `start` on first, those below it last.
-    (0..=words).find_map(|i| {
-        let word = (start / 64 + i) % words;
-        let mask = if i == 0 { u64::MAX << shift } else { u64::MAX };
-        let bits = occupied[word] & mask;
-        (bits != 0).then(|| (word * 64 + bits.trailing_zeros() as usize + SLOTS - start) % SLOTS + 1)
-    })
+    for at in 0..=words {
+        if bits != 0 {
+            let ahead = 64 * at + bits.trailing_zeros() as usize - shift;
+            return Some(ahead + 1);
+        }
+        bits = occupied[(start / 64 + at + 1) % words];
+    }
+    None
 }
 
 #[cfg(test)]

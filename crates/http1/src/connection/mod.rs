@@ -16,7 +16,7 @@ use crate::chunked::{ChunkDecoder, Chunked};
 use crate::error::{ErrorKind, ProtocolError};
 use crate::head::{self, Expectation, Framing, Head, Parsed, Terms, Version};
 use crate::limits::{Limits, Timeouts};
-use crate::plan::{Plan, Reply, Segment};
+use crate::plan::{Plan, Reply, Segment, Segments};
 use crate::{Status, Tick};
 use scan::Scan;
 
@@ -272,7 +272,10 @@ impl<P> Connection<P> {
 
     /// What is to be sent next, in order; empty when nothing is. Lent until [`sent`](Self::sent).
     pub fn output(&self) -> impl Iterator<Item = Segment<'_, P>> {
-        self.reply.iter().filter(|_| self.is_replying()).flat_map(Reply::segments)
+        match &self.reply {
+            Some(reply) if self.is_replying() => reply.segments(),
+            _ => Segments::none(),
+        }
     }
 
     /// Whether the connection is to be closed outright when the reply under way is sent, because the client will send nothing
@@ -346,9 +349,10 @@ impl<P> Connection<P> {
         self.read_deadline = now.after(limits.timeouts.linger);
     }
 
-    /// The next request answered is the last, and says so. One whose head is under way counts as next.
-    pub fn drain(&mut self) {
-        self.draining = true;
+    /// The next request answered is the last, and says so. One whose head is under way counts as next. Says whether this is
+    /// new.
+    pub fn drain(&mut self) -> bool {
+        !std::mem::replace(&mut self.draining, true)
     }
 
     /// Closes a connection that is between requests; says whether it was.
@@ -543,7 +547,11 @@ impl<P> Connection<P> {
     }
 
     /// Announces the request whose head follows `blank` bytes of empty lines.
-    #[inline]
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "counted: a call here moves the head of every request once more"
+    )]
     fn begin_request<'a>(
         &mut self,
         limits: &Limits,

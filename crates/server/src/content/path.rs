@@ -122,31 +122,35 @@ pub(super) fn is_hidden(name: &[u8], is_first: bool) -> bool {
 #[inline]
 fn is_special(path: &[u8]) -> bool {
     let (words, rest) = path.as_chunks();
-    let mut last = [b'x'; 8];
-    last[..rest.len()].copy_from_slice(rest);
-
     let mut special = 0;
     let mut after_slash = 0;
-    for word in words.iter().chain([&last]) {
-        let word = u64::from_le_bytes(*word);
-        let slashes = bytes_equal_to(b'/', word);
+    let mut look = |word: [u8; 8]| {
+        let word = u64::from_le_bytes(word);
+        let slashes = zero_bytes(word ^ (EACH * u64::from(b'/')));
         // The dot differs from the slash in the lowest bit alone.
-        let slashes_and_dots = bytes_equal_to(b'/', word | EACH);
-        special |= bytes_equal_to(b'%', word) | bytes_equal_to(0, word);
+        let slashes_and_dots = zero_bytes((word | EACH) ^ (EACH * u64::from(b'/')));
+        special |= zero_bytes(word ^ (EACH * u64::from(b'%'))) | zero_bytes(word);
         special |= slashes_and_dots & (slashes << 8 | after_slash);
         after_slash = slashes >> 56;
+    };
+    for word in words {
+        look(*word);
     }
-    special != 0
+    if !rest.is_empty() {
+        let mut last = [b'x'; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        look(last);
+    }
+    special & (EACH << 7) != 0
 }
 
 /// The lowest bit of each byte of a word.
 const EACH: u64 = u64::from_le_bytes([1; 8]);
 
-/// The highest bit of each byte of a word that equals `byte` (Warren, "Hacker's Delight", section 6-1).
-fn bytes_equal_to(byte: u8, word: u64) -> u64 {
-    const LOW_BITS: u64 = EACH * 0x7f;
-    let differences = word ^ (EACH * u64::from(byte));
-    !(((differences & LOW_BITS) + LOW_BITS) | differences | LOW_BITS)
+/// The highest bit of each byte of a word that is zero; lower bits mean nothing. A byte that is one and follows a zero may be
+/// taken for a zero, too. To the question above that is nothing: a dot after a slash, taken for a slash, is special already.
+fn zero_bytes(word: u64) -> u64 {
+    word.wrapping_sub(EACH) & !word
 }
 
 /// Appends what a segment stands for.

@@ -15,7 +15,7 @@ mod disk;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use http1::{Connection, End, Head, Segment, Status, Step, Wants};
+use http1::{Connection, End, Head, Limits, Segment, Status, Step, Wants};
 use sys::socket::{PeerAddress, Slice};
 
 use self::disk::{Owed, Waiting};
@@ -146,6 +146,20 @@ impl Conversation {
     /// Whether it has been between requests for long enough to be closed in favour of another client.
     pub fn has_idled(&self, now: http1::Tick) -> bool {
         self.machine.is_idle() && self.active.after(IDLE_ENOUGH_TICKS).reached(now)
+    }
+
+    /// Whether it has been about the same for longer than it may where others wait for its place: to bring a request, or to close
+    /// behind the last reply.
+    pub fn dawdles(&self, limits: &Limits, now: http1::Tick) -> bool {
+        let timeouts = &limits.timeouts;
+        let allowed = match self.state() {
+            ConnectionState::ReadingHead => timeouts.header,
+            ConnectionState::ReadingBody => timeouts.body,
+            ConnectionState::Lingering => timeouts.linger,
+            ConnectionState::Writing | ConnectionState::Idle => return false,
+        };
+        let left = self.machine.deadline().map(|deadline| deadline.remaining(now));
+        left.is_some_and(|left| allowed.saturating_sub(left) >= IDLE_ENOUGH_TICKS)
     }
 
     /// Whether a request is awaited, or the rest of one.
@@ -335,6 +349,7 @@ impl Conversation {
     }
 
     /// Receives what is there. `None`: nothing, or the connection is broken.
+    #[inline]
     fn read(&mut self, service: &mut Service, room: &mut [u8]) -> Option<usize> {
         match sys::socket::recv(self.socket.as_fd(), room) {
             Ok(0) => {

@@ -1,10 +1,10 @@
 //! More clients than there is room for: nobody is turned away, and everybody is served in the end.
 
 use std::fs::File;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use serde_json::Value;
@@ -19,6 +19,7 @@ use crate::support::{eventually, sleep_ms};
 
 pub(crate) const TESTS: &[Test] = tests![
     connections_beyond_the_limit_wait,
+    places_are_given_by_turns,
     burst_then_silence_limit_1,
     burst_then_silence_limit_2,
     burst_then_silence_no_limit,
@@ -36,45 +37,9 @@ pub(crate) const TESTS: &[Test] = tests![
     request_hogs_do_not_starve_others,
 ];
 
+/// Everybody is served, four at a time, though nobody leaves by itself.
 fn connections_beyond_the_limit_wait(variant: &Variant) {
     let server = Setup::new(variant).argument("--max-connections=4").start();
-    if variant.serves_one_at_a_time() {
-        return taking_turns(&server);
-    }
-    let (mut inside, mut outside) = (Vec::new(), Vec::new());
-    // Where the kernel chooses among copies, one may be full while another has room.
-    while inside.len() < 4 || outside.len() < 3 {
-        let mut client = server.connect();
-        client.ask("GET", "/hello.txt", &[]);
-        match client.try_reply_within(Duration::from_millis(200)) {
-            Ok(reply) => {
-                assert_eq!(reply.status, 200);
-                inside.push(client);
-            }
-            Err(Broken::Silent) => {
-                outside.push(client);
-                // Nobody is idle for so long that the server would close it to make room.
-                for client in &mut inside {
-                    assert_eq!(client.get("/hello.txt").status, 200);
-                }
-            }
-            Err(broken) => panic!("{broken:?}"),
-        }
-    }
-    for client in &mut inside {
-        assert_eq!(client.get("/hello.txt").status, 200, "who is in, is served");
-    }
-    outside[0].expect_silence(100);
-    assert_eq!(server.count("accepts"), 4);
-    // When those inside have been idle for long enough, the server may close them to make room; here they go by themselves.
-    drop(inside);
-    for mut client in outside {
-        assert_eq!(client.reply().text(), HELLO);
-    }
-}
-
-/// Where those inside are asked to make room, everybody is served, four at a time.
-fn taking_turns(server: &Server) {
     let mut clients: Vec<Client> = (0..12).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.ask("GET", "/hello.txt", &[]);
@@ -82,6 +47,39 @@ fn taking_turns(server: &Server) {
     for client in &mut clients {
         assert_eq!(client.reply().text(), HELLO);
         assert!(server.count("connections_opened") <= server.count("connections_closed") + 4);
+    }
+}
+
+/// Those who have places ask without end, and some bring half a request: all the same nobody waits until they have enough.
+fn places_are_given_by_turns(variant: &Variant) {
+    let server = Setup::new(variant).argument("--max-connections=4").start();
+    let mut dawdlers: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+    for client in &mut dawdlers {
+        client.send("GET /hello.txt HTTP/1.1\r\n");
+    }
+    let clients: Vec<_> = (0..12).map(|_| Arc::new(AtomicU64::new(0))).collect();
+    for answers in &clients {
+        let (address, answers) = (server.address, Arc::clone(answers));
+        // It goes on until the server is gone.
+        thread::spawn(move || while ask_on_a_connection(address, &answers).is_ok() {});
+    }
+    eventually("everybody has been served", || {
+        clients.iter().all(|answers| answers.load(Ordering::Relaxed) > 0)
+    });
+}
+
+/// Asks for as long as the connection lasts, and counts the answers.
+fn ask_on_a_connection(server: SocketAddr, answers: &AtomicU64) -> Result<(), Broken> {
+    let mut client = TcpStream::connect(server).map(Client::over).map_err(|_| Broken::Reset)?;
+    loop {
+        client.try_send(request("GET", "/hello.txt", &[]));
+        let reply = client.try_reply()?;
+        assert_eq!(reply.text(), HELLO);
+        answers.fetch_add(1, Ordering::Relaxed);
+        if reply.closes() {
+            return Ok(());
+        }
+        sleep_ms(1);
     }
 }
 

@@ -12,6 +12,7 @@
 
 mod disk;
 mod listings;
+mod room;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ use sys::socket::{self, PeerAddress};
 use sys::tcp_info::AcceptQueue;
 
 use self::listings::Listings;
+use self::room::Pressure;
 use super::events::{EventMechanism, Registration};
 use crate::accept::{self, AcceptPolicy, Cost, Gate, Queue};
 use crate::allotment::Allotment;
@@ -76,8 +78,7 @@ pub struct EventLoop {
     control: Arc<Control>,
     /// How often the logs have been opened anew.
     reopenings: u32,
-    /// Where the search for an idle connection goes on.
-    pressure_hand: u32,
+    pressure: Pressure,
     complaints: Limited,
 }
 
@@ -126,8 +127,8 @@ const RE_ADD_AFTER: u64 = 16;
 const DRAIN_IDLE_TICKS: u32 = 500 / Tick::MS;
 /// How many connections a work phase of limited length serves between two looks at the clock.
 const WORK_BETWEEN_LOOKS: usize = 8;
-/// Under pressure, how many connections are looked at for one that is idle.
-const PRESSURE_LOOKS: u32 = 64;
+/// How often the loop comes back to see whether somebody makes room for those who wait.
+const PRESSURE_TICKS: u32 = 100 / Tick::MS;
 
 impl EventLoop {
     /// Sets up the event mechanism and registers the listeners.
@@ -172,7 +173,7 @@ impl EventLoop {
             drain_timeout_ticks: http1::Timeouts::ticks(settings.drain_timeout.as_millis() as u64),
             reopenings: control.reopenings(),
             control,
-            pressure_hand: 0,
+            pressure: Pressure::new(now),
             complaints: Limited::default(),
         };
         this.service.counters.accept_policy(&this.accept_policy.thoughts());
@@ -560,33 +561,6 @@ impl EventLoop {
         }
     }
 
-    /// Whether another connection may be opened, making room at the expense of an idle one if need be.
-    fn has_room(&mut self) -> bool {
-        let now = self.service.clock.tick;
-        if self.gate.room(self.connections.len(), now) > 0 {
-            return true;
-        }
-        self.gate.paused_until().is_none()
-            && self.close_an_idle_one()
-            && self.gate.room(self.connections.len(), now) > 0
-    }
-
-    /// Closes a connection that has been idle for a while, if one is found quickly.
-    fn close_an_idle_one(&mut self) -> bool {
-        let slots = self.connections.slots();
-        for _ in 0..PRESSURE_LOOKS.min(slots) {
-            self.pressure_hand = (self.pressure_hand + 1) % slots;
-            let now = self.service.clock.tick;
-            let Some(registered) = self.connections.get_mut(self.pressure_hand) else { continue };
-            if registered.conversation.has_idled(now) && registered.conversation.machine().close_if_idle() {
-                self.service.counters.connections_closed_under_pressure.add(1);
-                self.close(self.pressure_hand, false);
-                return true;
-            }
-        }
-        false
-    }
-
     fn accept_failed(&mut self, at: usize, error: &io::Error) {
         match error.kind() {
             // The latter where an orphan beside this one has stopped it, which it does when the queue is empty.
@@ -656,16 +630,23 @@ impl EventLoop {
         if pending && self.gate.room(open, now) > 0 {
             return Some(0);
         }
-        let timers = self.timers.ticks_to_next();
-        let pause = self.gate.paused_until().filter(|_| pending).map(|until| until.remaining(now).max(1));
-        // At the bound, come back to see whether a connection has become idle.
-        let pressure = (pending && pause.is_none()).then_some(100 / Tick::MS);
-        let draining = matches!(self.ending, Ending::Drain { .. });
-        let drain = (draining || self.ports.iter().any(|port| port.retiring.is_some())).then_some(1);
-        let ticks = [timers, pause, pressure, drain].into_iter().flatten().min();
-        let log = self.service.log.as_ref().and_then(|log| log.wait_at_most_ms(self.service.clock.ms));
-        let ms = ticks.map(|ticks| u64::from(ticks) * u64::from(Tick::MS));
-        [ms, log].into_iter().flatten().min().map(|ms| ms.min(u64::from(u32::MAX)) as u32)
+        let mut ticks = self.timers.ticks_to_next();
+        if pending {
+            let paused = self.gate.paused_until().map(|until| until.remaining(now).max(1));
+            ticks = Some(sooner(ticks, paused.unwrap_or(PRESSURE_TICKS)));
+        }
+        if matches!(self.ending, Ending::Drain { .. })
+            || self.ports.iter().any(|port| port.retiring.is_some())
+        {
+            ticks = Some(sooner(ticks, 1));
+        }
+        let mut ms = ticks.map(|ticks| ticks.saturating_mul(Tick::MS));
+        if let Some(log) = &self.service.log
+            && let Some(log_ms) = log.wait_at_most_ms(self.service.clock.ms)
+        {
+            ms = Some(sooner(ms, log_ms.min(u64::from(u32::MAX)) as u32));
+        }
+        ms
     }
 
     /// Takes over the listeners. Whatever was queued before they were registered is found by trying.
@@ -748,6 +729,11 @@ impl Drop for EventLoop {
             common.leave(descriptor);
         }
     }
+}
+
+/// The sooner of a time that may be none and another.
+fn sooner(one: Option<u32>, other: u32) -> u32 {
+    one.map_or(other, |one| one.min(other))
 }
 
 impl Registered {

@@ -1,5 +1,6 @@
 //! Paths through the whole document root, symbolic links and all: nothing outside it is ever sent, nothing hidden
-//! unless it is to be, and a path means the same however it is escaped and whether the table knows it or not.
+//! unless it is to be, and a path means the same however it is escaped, whatever dot segments it begins with, and whether the
+//! table knows it or not.
 
 #![no_main]
 
@@ -29,6 +30,10 @@ fuzz_target!(|path: &[u8]| {
             reply.check(dotfiles);
             assert_eq!(get(content, path), reply, "asked again");
             assert_eq!(get(content, &escaped(path)), reply, "escaped");
+            if path.starts_with(b"/") {
+                assert_eq!(get(content, &[b"/.", path].concat()), reply, "behind a dot segment");
+                assert_eq!(get(content, &[b"/x/%2e.", path].concat()), reply, "behind a detour");
+            }
             if let Some(location) = reply.field("Location: ") {
                 assert!(location.starts_with('/') && !location.starts_with("//"), "{location:?}");
                 assert!(matches!(get(content, location.as_bytes()).status(), "200" | "403"), "{location:?}");

@@ -4,6 +4,10 @@
 //! into a buffer of the caller's ([`Path::decode`]). Either way the result begins with `/` and has no escapes, no
 //! empty segments, no dot segments and no NUL. It need not be UTF-8: file names need not be, either.
 //!
+//! Dot segments are resolved by what the path says (RFC 3986 section 5.2.4), once escapes are decoded and empty segments are
+//! gone, and whatever else looks at a path sees what comes out. Only a path that leads above the root on its way is refused:
+//! that RFC would stay at the root, but nobody who asks for that means well.
+//!
 //! Names that begin with a dot are commonly not meant for the public (`.git`, `.htpasswd`) and are refused unless the
 //! operator says otherwise. `/.well-known/` is the exception: RFC 8615 made it for the public.
 
@@ -28,8 +32,8 @@ pub(super) enum Refusal {
     Escape,
     /// A NUL, which no file name holds.
     Nul,
-    /// A `.` or `..` segment. Clients resolve these before they send (RFC 3986 section 6.2.2.3).
-    DotSegment,
+    /// A `..` segment that leads out of the root, even if others lead back in.
+    AboveRoot,
     /// A `%2F`: it stands for a slash within a name (RFC 3986 section 2.2), and no file name holds one.
     EncodedSlash,
     /// A name that begins with a dot, and is not to be served.
@@ -42,7 +46,7 @@ impl Refusal {
     /// The status that says so.
     pub(super) fn status(self) -> Status {
         match self {
-            Self::NotAbsolute | Self::Escape | Self::Nul | Self::DotSegment => Status::BAD_REQUEST,
+            Self::NotAbsolute | Self::Escape | Self::Nul | Self::AboveRoot => Status::BAD_REQUEST,
             // Hidden files are not told from missing ones.
             Self::EncodedSlash | Self::Hidden => Status::NOT_FOUND,
             Self::TooLong => Status::URI_TOO_LONG,
@@ -58,27 +62,34 @@ impl<'a> Path<'a> {
         (raw.first() == Some(&b'/') && raw.len() <= LONGEST && !is_special(raw)).then_some(Self(raw))
     }
 
-    /// The path that the escapes of `raw` stand for, written into `buffer`.
+    /// The path that `raw` stands for without its escapes and dot segments, written into `buffer`.
     pub(super) fn decode(raw: &[u8], dotfiles: bool, buffer: &'a mut Vec<u8>) -> Result<Self, Refusal> {
         if raw.first() != Some(&b'/') {
             return Err(Refusal::NotAbsolute);
         }
         buffer.clear();
         // The query is gone and a slash can't be an escape, so segments can be told apart before decoding.
-        for segment in raw.split(|&byte| byte == b'/').filter(|segment| !segment.is_empty()) {
-            buffer.push(b'/');
+        let mut is_directory = true;
+        for segment in raw[1..].split(|&byte| byte == b'/') {
             let begin = buffer.len();
+            buffer.push(b'/');
             decode_segment(segment, buffer)?;
-            if buffer.len() > LONGEST {
-                return Err(Refusal::TooLong);
-            }
-            match &buffer[begin..] {
-                b"." | b".." => return Err(Refusal::DotSegment),
-                name if !dotfiles && is_hidden(name, begin == 1) => return Err(Refusal::Hidden),
-                _ => {}
+            is_directory = true;
+            match &buffer[begin + 1..] {
+                b"" | b"." => buffer.truncate(begin),
+                b".." => {
+                    buffer.truncate(begin);
+                    let parent = buffer.iter().rposition(|&byte| byte == b'/').ok_or(Refusal::AboveRoot)?;
+                    buffer.truncate(parent);
+                }
+                _ => is_directory = false,
             }
         }
-        if raw.ends_with(b"/") {
+        let mut names = buffer.split(|&byte| byte == b'/').skip(1).enumerate();
+        if !dotfiles && names.any(|(depth, name)| is_hidden(name, depth == 0)) {
+            return Err(Refusal::Hidden);
+        }
+        if is_directory {
             buffer.push(b'/');
         }
         if buffer.len() > LONGEST {
@@ -225,10 +236,11 @@ mod tests {
             ("/%+1", Refusal::Escape, 400),
             ("/a%00b", Refusal::Nul, 400),
             ("/a\0b", Refusal::Nul, 400),
-            ("/.", Refusal::DotSegment, 400),
-            ("/a/../b", Refusal::DotSegment, 400),
-            ("/a/%2E%2e/b", Refusal::DotSegment, 400),
-            ("/a/.%2e", Refusal::DotSegment, 400),
+            ("/..", Refusal::AboveRoot, 400),
+            ("/../a", Refusal::AboveRoot, 400),
+            ("/a/../../a", Refusal::AboveRoot, 400),
+            ("/a/%2E%2e/.%2e", Refusal::AboveRoot, 400),
+            ("/.//..", Refusal::AboveRoot, 400),
             ("/a%2fb", Refusal::EncodedSlash, 404),
             ("/..%2f..%2fetc", Refusal::EncodedSlash, 404),
             ("/.git/config", Refusal::Hidden, 404),
@@ -236,12 +248,40 @@ mod tests {
             ("/a/.well-known", Refusal::Hidden, 404),
             ("/.well-known/.x", Refusal::Hidden, 404),
             ("/...", Refusal::Hidden, 404),
+            ("/a/../.git", Refusal::Hidden, 404),
+            ("/.well-known/../.git", Refusal::Hidden, 404),
+            ("/a/./.well-known", Refusal::Hidden, 404),
         ] {
             assert_eq!(error(raw), refusal, "{raw}");
             assert_eq!(refusal.status(), Status(status));
         }
         assert_eq!(normalised(b"/.git", true).as_deref(), Ok(&b"/.git"[..]));
-        assert_eq!(normalised(b"/..", true), Err(Refusal::DotSegment));
+        assert_eq!(normalised(b"/..", true), Err(Refusal::AboveRoot));
+    }
+
+    #[test]
+    fn dot_segments_are_resolved() {
+        for (raw, path) in [
+            ("/.", "/"),
+            ("/./", "/"),
+            ("/a/.", "/a/"),
+            ("/a/./", "/a/"),
+            ("/a/..", "/"),
+            ("/a/../", "/"),
+            ("/a/b/..", "/a/"),
+            ("/./a/./b", "/a/b"),
+            ("/a/../b", "/b"),
+            ("/a/b/../../c", "/c"),
+            ("/a//../b", "/b"),
+            ("/a/%2E%2e/b", "/b"),
+            ("/a/.%2e/%2e/b", "/b"),
+            ("/a%2e/../b", "/b"),
+            ("/a/../.well-known/b", "/.well-known/b"),
+            // What is left again was never asked for.
+            ("/.git/../a", "/a"),
+        ] {
+            assert_eq!(normalised(raw.as_bytes(), false).as_deref(), Ok(path.as_bytes()), "{raw}");
+        }
     }
 
     #[test]
@@ -254,6 +294,7 @@ mod tests {
         assert_eq!(normalised(too_long.as_bytes(), false), Err(Refusal::TooLong));
         // What counts is what the escapes stand for.
         assert!(normalised(format!("/{}", "%61".repeat(LONGEST - 1)).as_bytes(), false).is_ok());
+        assert!(normalised(format!("/a/..{longest}").as_bytes(), false).is_ok());
     }
 
     #[test]
@@ -285,6 +326,29 @@ mod tests {
                 for name in inner.split(|&b| b == b'/').skip(1) {
                     prop_assert!(!name.is_empty() && name != b"." && name != b"..");
                     prop_assert!(dotfiles || name[0] != b'.' || name == WELL_KNOWN);
+                }
+            }
+        }
+
+        /// As RFC 3986 has it (section 5.2.4), but that empty segments are none, and nothing is above the root.
+        #[test]
+        fn dot_segments_mean_what_they_say(segments in prop::collection::vec("|\\.|\\.\\.|%2e|%2E\\.|[a-c]", 0..9)) {
+            let mut names: Option<Vec<&str>> = Some(Vec::new());
+            for segment in &segments {
+                match &segment.replace("%2e", ".").replace("%2E", ".")[..] {
+                    "" | "." => {}
+                    ".." => names = names.and_then(|mut names| names.pop().map(|_| names)),
+                    _ => names.iter_mut().for_each(|names| names.push(segment)),
+                }
+            }
+            let result = normalised(format!("/{}", segments.join("/")).as_bytes(), false);
+            match names {
+                None => prop_assert_eq!(result, Err(Refusal::AboveRoot)),
+                Some(names) => {
+                    let is_name = |last: &String| last.starts_with(|first: char| first.is_ascii_alphabetic());
+                    let is_directory = !names.is_empty() && !segments.last().is_some_and(is_name);
+                    let expected = format!("/{}{}", names.join("/"), if is_directory { "/" } else { "" });
+                    prop_assert_eq!(result, Ok(expected.into_bytes()));
                 }
             }
         }

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use crate::support::client::Client;
 use crate::support::server::{Server, Setup};
 use crate::support::site::pattern;
+use crate::support::sleep_ms;
 use crate::support::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
@@ -13,6 +14,8 @@ pub(crate) const TESTS: &[Test] = tests![
     ranges_and_conditions,
     large_siblings,
     missing_siblings,
+    outdated_siblings,
+    whole_seconds,
     off,
     siblings_themselves
 ];
@@ -109,7 +112,6 @@ fn large_siblings(variant: &Variant) {
     }
 }
 
-/// Siblings that are older than their file are of its past. Serving them or not is a choice, but there is no error.
 fn missing_siblings(variant: &Variant) {
     let server =
         setup(variant).file("c.css", "plain").file("d.css.gz", "gnu-zip").file("e.css", "plain").start();
@@ -124,10 +126,44 @@ fn missing_siblings(variant: &Variant) {
         404,
         "a sibling of nothing"
     );
-    let old = std::fs::File::open(server.root().join("b.css.gz")).expect("a file");
-    old.set_modified(SystemTime::now() - Duration::from_secs(10_000)).expect("a time can be set");
-    let reply = client.fetch("GET", "/b.css", &[("Accept-Encoding", "gzip")]);
-    assert!(matches!(reply.text().as_str(), "plain" | "gnu-zip"), "{reply:?}");
+}
+
+fn date(server: &Server, name: &str, time: SystemTime) {
+    let file = std::fs::File::open(server.root().join(name)).expect("a file");
+    file.set_modified(time).expect("a time can be set");
+}
+
+/// Siblings that are older than their file are of its past. They are not sent, and who is to make them anew hears of it once.
+fn outdated_siblings(variant: &Variant) {
+    let server = setup(variant).config("[files]\nvalidity = \"5 ms\"").file("evil\n.css", "plain").start();
+    server.write("evil\n.css.gz", "gnu-zip");
+    let old = SystemTime::now() - Duration::from_secs(10_000);
+    for name in ["a.css.gz", "b.css.gz", "evil\n.css.gz"] {
+        date(&server, name, old);
+    }
+    let mut client = server.connect();
+    for _ in 0..5 {
+        for (target, body) in [("/a.css", "brotli"), ("/b.css", "plain"), ("/evil%0A.css", "plain")] {
+            let reply = client.fetch("GET", target, &[("Accept-Encoding", "gzip, br")]);
+            assert_eq!((reply.status, reply.text().as_str()), (200, body), "{target}");
+        }
+        sleep_ms(10);
+    }
+    for name in ["\"/a.css.gz\"", "\"/b.css.gz\"", "\"/evil\\n.css.gz\""] {
+        let is_it = |line: &str| line.contains(" WARN ") && line.contains(name) && line.contains("older");
+        server.wait_for_line(is_it);
+        assert_eq!(server.stderr().iter().filter(|line| is_it(line)).count(), 1, "{:?}", server.stderr());
+    }
+}
+
+/// As brotli(1) makes them, which carries the time over without its fraction.
+fn whole_seconds(variant: &Variant) {
+    let server = setup(variant).start();
+    let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    date(&server, "b.css", then + Duration::from_nanos(987_654_321));
+    date(&server, "b.css.gz", then);
+    let reply = server.fetch("GET", "/b.css", &[("Accept-Encoding", "gzip")]);
+    assert_eq!(reply.text(), "gnu-zip");
 }
 
 fn off(variant: &Variant) {

@@ -24,6 +24,7 @@ use sys::file::{FileKind, FileStat, FileTime, Symlinks};
 
 use super::entry::{Entry, Facts, Marks};
 use super::look::{Patience, WouldBlock, would_block};
+use super::outdated::Outdated;
 use super::path::{self, Path};
 use super::root::Root;
 use super::rules::Rules;
@@ -54,6 +55,7 @@ pub(super) struct Loader {
     types: Types,
     rules: Rules,
     precompressed: bool,
+    outdated: Outdated,
     small_file: u64,
     validity_ms: u64,
 }
@@ -97,6 +99,7 @@ impl Loader {
             types: Types::new(settings.types.clone(), settings.charset.clone()),
             rules: Rules::new(&settings.headers),
             precompressed: settings.precompressed,
+            outdated: Outdated::default(),
             // What has no room at all need not be read.
             small_file: u64::from(settings.small_file).min(settings.memory),
             validity_ms,
@@ -184,6 +187,7 @@ impl Loader {
             sibling.extend_from_slice(coding.extension().as_bytes());
             match self.stat(Path::known(&sibling), patience) {
                 Ok(stat) if is_current(&stat, original) => set = set.with(coding),
+                Ok(stat) if stat.kind == FileKind::Regular => self.outdated.tell(&sibling, original),
                 Err(error) if would_block(&error, patience) => return Err(WouldBlock),
                 _ => {}
             }
@@ -341,7 +345,20 @@ pub(super) fn is_intact(before: &FileStat, now: &FileStat) -> bool {
 
 /// Whether a file can stand in for another as its coded form.
 pub(super) fn is_current(sibling: &FileStat, original: &FileStat) -> bool {
-    sibling.kind == FileKind::Regular && sibling.mtime >= original.mtime
+    sibling.kind == FileKind::Regular && !is_before(sibling.mtime, original.mtime)
+}
+
+/// Whether a time is before another as far as both are known. Who carries a time over need not carry over all of it: brotli(1)
+/// keeps whole seconds, and whoever uses utimes(2) microseconds.
+fn is_before(time: FileTime, other: FileTime) -> bool {
+    let unit = unit_nanos(time).max(unit_nanos(other));
+    (time.secs, time.nanos / unit) < (other.secs, other.nanos / unit)
+}
+
+/// The decimal unit that a time is kept in, in nanoseconds, as far as the zeros at its end tell.
+fn unit_nanos(time: FileTime) -> u32 {
+    let mut units = (0..=9).rev().map(|zeros| 10_u32.pow(zeros));
+    units.find(|unit| time.nanos.is_multiple_of(*unit)).unwrap_or(1)
 }
 
 /// Appends a header line. Writing to a vector can't fail.

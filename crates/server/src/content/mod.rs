@@ -9,7 +9,8 @@
 //! - `path` makes one name of all the ways to write a path, and refuses those that name no file.
 //! - `table` holds open files under these names; `entry` is what it holds of each.
 //! - `look` finds what a name stands for, and is all that may have to wait for a disk; `root` is the directory that it starts
-//!   from, and `load` opens a file and makes an entry, with `types` and `rules` for its header lines.
+//!   from, and `load` opens a file and makes an entry, with `types` and `rules` for its header lines; `outdated` tells of siblings
+//!   that were not made anew with their file.
 //! - `reply` decides between whole, part and 304, and lays out the plan.
 //! - `listing` and `error_page` make the pages that are no files.
 //!
@@ -26,6 +27,7 @@ mod fetch;
 mod listing;
 mod load;
 mod look;
+mod outdated;
 mod path;
 mod reply;
 mod root;

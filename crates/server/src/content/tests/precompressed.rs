@@ -57,6 +57,34 @@ fn ranges_and_preconditions_are_of_the_coded_file() {
     assert_eq!(site.get_with("/a.html", &format!("If-None-Match: {etag}")).status, 200);
 }
 
+/// Tools and archives that carry a time over keep as much of it as they know of.
+#[test]
+fn times_are_compared_as_exactly_as_both_are_known() {
+    let fraction = |nanos| Duration::new(LONG_AGO.as_secs(), nanos);
+    for (sibling, is_current) in [
+        (fraction(0), true),
+        (fraction(123_000_000), true),
+        (fraction(123_456_000), true),
+        (fraction(123_456_700), true),
+        (fraction(123_456_788), false),
+        (fraction(123_455_000), false),
+        (fraction(122_000_000), false),
+        (fraction(0) - Duration::from_secs(1), false),
+        (fraction(0) - Duration::from_nanos(1), false),
+    ] {
+        let mut site = Site::new();
+        site.write("a.html", "plain");
+        site.write_dated("a.html.gz", "gzipped", sibling);
+        let text = if is_current { "gzipped" } else { "plain" };
+        assert_eq!(site.get_with("/a.html", "Accept-Encoding: gzip").text(), text, "{sibling:?}");
+        // The other way round the sibling is newer, or as new as can be told.
+        let mut site = Site::new();
+        site.write_dated("a.html", "plain", sibling);
+        site.write("a.html.gz", "gzipped");
+        assert_eq!(site.get_with("/a.html", "Accept-Encoding: gzip").text(), "gzipped", "{sibling:?}");
+    }
+}
+
 #[test]
 fn siblings_that_are_older_or_no_files_or_gone_do_not_count() {
     let mut site = site();

@@ -146,7 +146,12 @@ fn tree() -> PathBuf {
         ("../../private", "sub/escape"),
         ("/etc", "absolute"),
         ("loop", "loop"),
+        ("ROOT/sub", "sub/deep/absolute"),
+        ("ROOT", "sub/root"),
+        ("ROOT/.hidden", "sub/hidden"),
+        ("ROOT/../private", "sub/climbing"),
     ] {
+        let target = target.replace("ROOT", root.to_str().expect("a path of text"));
         match symlink(target, root.join(link)) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => panic!("{link}: {error}"),
             _ => {}

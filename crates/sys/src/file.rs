@@ -1,5 +1,7 @@
 //! Files below a directory that cannot be left: opening, reading, listing.
 
+mod links;
+
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -20,6 +22,8 @@ const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXE
 #[derive(Debug)]
 pub struct Directory {
     descriptor: OwnedFd,
+    /// The absolute path that it was opened by.
+    path: PathBuf,
     resolution: Resolution,
 }
 
@@ -28,7 +32,8 @@ pub struct Directory {
 pub enum Symlinks {
     /// None: a path with one fails with `ELOOP`.
     None,
-    /// Those that stay below the root, `path_resolution(7)`; others fail with `EXDEV`.
+    /// Those that stay below the root, `path_resolution(7)`; others fail with `EXDEV`. The target of an absolute one stays
+    /// there if it begins with the path that the root was opened by, or with the one that it has in truth (which takes `/proc`).
     Beneath,
     /// Any, wherever it leads.
     Any,
@@ -57,7 +62,8 @@ impl Directory {
 
     /// The same, with this resolution.
     pub fn open_with(path: &Path, resolution: Resolution) -> io::Result<Self> {
-        Ok(Self { descriptor: open_place(path)?, resolution })
+        let descriptor = open_place(path)?;
+        Ok(Self { descriptor, path: std::path::absolute(path)?, resolution })
     }
 
     /// Opens the directory that a path names now, which need not be this one any more. open(2) with `O_PATH`.
@@ -297,7 +303,7 @@ fn open_as(root: &Directory, path: &[u8], symlinks: Symlinks, flags: OFlags) -> 
     }
     match (symlinks, root.resolution) {
         (Symlinks::Any, _) => fs::openat(root, path, flags, Mode::empty()),
-        (Symlinks::Beneath, Resolution::Kernel) => resolve(root, path, flags, ResolveFlags::empty()),
+        (Symlinks::Beneath, Resolution::Kernel) => links::follow(root, path, flags, ResolveFlags::empty()),
         (Symlinks::None, Resolution::Kernel) => resolve(root, path, flags, ResolveFlags::NO_SYMLINKS),
         (Symlinks::None | Symlinks::Beneath, Resolution::Stepwise) => walk(root.as_fd(), path, flags),
     }
@@ -312,14 +318,15 @@ fn open_cached_as(
     if leaves(path) {
         return Err(Errno::XDEV);
     }
-    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    let how = match (symlinks, root.resolution) {
-        (_, Resolution::Stepwise) => return Err(Errno::AGAIN),
-        (Symlinks::Any, Resolution::Kernel) => ResolveFlags::empty(),
-        (Symlinks::Beneath, Resolution::Kernel) => beneath,
-        (Symlinks::None, Resolution::Kernel) => beneath | ResolveFlags::NO_SYMLINKS,
-    };
-    fs::openat2(root, path, flags, Mode::empty(), how | ResolveFlags::CACHED)
+    let cached = ResolveFlags::CACHED;
+    match (symlinks, root.resolution) {
+        (_, Resolution::Stepwise) => Err(Errno::AGAIN),
+        (Symlinks::Any, Resolution::Kernel) => fs::openat2(root, path, flags, Mode::empty(), cached),
+        (Symlinks::Beneath, Resolution::Kernel) => links::follow(root, path, flags, cached),
+        (Symlinks::None, Resolution::Kernel) => {
+            resolve(root, path, flags, cached | ResolveFlags::NO_SYMLINKS)
+        }
+    }
 }
 
 fn open_place(path: &Path) -> rustix::io::Result<OwnedFd> {
@@ -335,8 +342,10 @@ fn resolve(root: &Directory, path: &[u8], flags: OFlags, more: ResolveFlags) -> 
     /// The kernel gives up (`EAGAIN`) where a rename anywhere in the system came between, which is rare.
     const ATTEMPTS: usize = 8;
     let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | more;
+    // There it says that something is not in memory.
+    let attempts = if more.contains(ResolveFlags::CACHED) { 1 } else { ATTEMPTS };
     let mut result = Err(Errno::AGAIN);
-    for _ in 0..ATTEMPTS {
+    for _ in 0..attempts {
         result = fs::openat2(root, path, flags, Mode::empty(), how);
         if !matches!(result, Err(Errno::AGAIN | Errno::INTR)) {
             break;
@@ -414,6 +423,11 @@ mod tests {
         symlink("../outside/secret", inside.join("escape")).unwrap();
         symlink("../outside", inside.join("escape-directory")).unwrap();
         symlink(inside.join("file"), inside.join("absolute")).unwrap();
+        symlink(&inside, inside.join("sub/root")).unwrap();
+        symlink(inside.join("sub/root/link"), inside.join("absolute-twice")).unwrap();
+        symlink(inside.join("../outside/secret"), inside.join("absolute-escape")).unwrap();
+        symlink(keep.path().join("outside/secret"), inside.join("outside")).unwrap();
+        symlink(inside.join("absolute-loop"), inside.join("absolute-loop")).unwrap();
         symlink("loop", inside.join("loop")).unwrap();
         Tree { _keep: keep, inside }
     }
@@ -476,8 +490,16 @@ mod tests {
     fn what_is_in_memory_is_opened_without_waiting() {
         let tree = tree();
         for (root, policy) in all_ways(&tree.inside) {
-            let paths =
-                [&b"file"[..], b"sub/deep/file", b"sub/", b".", b"absent", b"link", b"../outside/secret"];
+            let paths = [
+                &b"file"[..],
+                b"sub/deep/file",
+                b"sub/",
+                b".",
+                b"absent",
+                b"link",
+                b"absolute",
+                b"../outside/secret",
+            ];
             for path in paths {
                 // The first look brings it into memory.
                 let waited = open_beneath(&root, path, policy);
@@ -561,9 +583,18 @@ mod tests {
         }
     }
 
-    const LINKS_INSIDE: [&[u8]; 4] =
-        [b"link", b"sub/up", b"link-to-directory/deep/file", b"link-to-directory/up"];
-    const LINKS_OUTSIDE: [&[u8]; 3] = [b"escape", b"escape-directory/secret", b"absolute"];
+    const LINKS_INSIDE: [&[u8]; 8] = [
+        b"link",
+        b"sub/up",
+        b"link-to-directory/deep/file",
+        b"link-to-directory/up",
+        b"absolute",
+        b"absolute-twice",
+        b"sub/root/sub/root/absolute",
+        b"link-to-directory/root/",
+    ];
+    const LINKS_OUTSIDE: [&[u8]; 5] =
+        [b"escape", b"escape-directory/secret", b"outside", b"absolute-escape", b"sub/root/escape"];
 
     #[test]
     fn follows_symbolic_links_by_policy() {
@@ -582,7 +613,30 @@ mod tests {
         }
         for policy in POLICIES {
             assert_eq!(error(open_beneath(&root, b"loop", policy)), libc::ELOOP);
+            assert_eq!(error(open_beneath(&root, b"absolute-loop", policy)), libc::ELOOP);
         }
+        // The kernel says so of paths, which must not be lost on the way: a file is no directory.
+        assert_eq!(error(open_beneath(&root, b"absolute/", Symlinks::Beneath)), libc::ENOTDIR);
+        let round = b"sub/root/".repeat(41);
+        assert_eq!(error(open_beneath(&root, &round, Symlinks::Beneath)), libc::ELOOP);
+    }
+
+    /// Whichever name the root has in them.
+    #[test]
+    fn follows_absolute_links_by_every_name_of_the_root() {
+        let tree = tree();
+        let name = tree.inside.with_file_name("name");
+        symlink("inside", &name).unwrap();
+        symlink(name.join("file"), tree.inside.join("by-name")).unwrap();
+        symlink(tree.inside.with_file_name("inside-not/file"), tree.inside.join("similar")).unwrap();
+        let real = Directory::open(&tree.inside).unwrap();
+        assert_eq!(error(open_beneath(&real, b"by-name", Symlinks::Beneath)), libc::EXDEV);
+        let named = Directory::open(&name).unwrap();
+        for path in [b"by-name".as_slice(), b"absolute"] {
+            assert_eq!(content(&open_beneath(&named, path, Symlinks::Beneath).unwrap()), "content");
+            assert_eq!(content(&open_beneath_cached(&named, path, Symlinks::Beneath).unwrap()), "content");
+        }
+        assert_eq!(error(open_beneath(&named, b"similar", Symlinks::Beneath)), libc::EXDEV);
     }
 
     #[test]
@@ -769,12 +823,16 @@ mod tests {
             let names: Vec<_> = entries.iter().map(|entry| entry.name.to_str().unwrap()).collect();
             let expected = [
                 "absolute",
+                "absolute-escape",
+                "absolute-loop",
+                "absolute-twice",
                 "escape",
                 "escape-directory",
                 "file",
                 "link",
                 "link-to-directory",
                 "loop",
+                "outside",
                 "sub",
             ];
             assert_eq!(names, expected);
@@ -783,7 +841,7 @@ mod tests {
             assert_eq!(kind("sub"), FileKind::Directory);
             assert_eq!(kind("link"), FileKind::Other);
         }
-        assert_eq!(list(&root).unwrap().count(), 8, "the root itself will do");
+        assert_eq!(list(&root).unwrap().count(), 12, "the root itself will do");
         let file = open_beneath(&root, b"file", Symlinks::None).unwrap();
         assert_eq!(list(&file).err().unwrap().raw_os_error(), Some(libc::ENOTDIR));
     }

@@ -208,7 +208,17 @@ fn links_beneath_the_root(variant: &Variant) {
     let server = Server::start(variant);
     assert_eq!(server.get("/link.txt").text(), HELLO);
     assert_eq!(server.get("/link-dir/file.txt").text(), "a file in dir\n");
+    // As `ln -s "$PWD/dir"` makes them.
+    let root = server.root();
+    symlink(root.join("dir"), root.join("link-absolute-dir")).expect("a link");
+    symlink(root.join("link-absolute-dir/file.txt"), root.join("link-twice")).expect("a link");
+    symlink(root.join("../outside/secret.txt"), root.join("link-climbing")).expect("a link");
+    symlink(root.join(".hidden"), root.join("link-hidden")).expect("a link");
+    assert_eq!(server.get("/link-absolute-dir/file.txt").text(), "a file in dir\n");
+    assert_eq!(server.get("/link-twice").text(), "a file in dir\n");
     for target in [
+        "/link-climbing",
+        "/link-hidden",
         "/link-outside.txt",
         "/link-outside-dir/secret.txt",
         "/link-absolute.txt",

@@ -38,6 +38,93 @@ fn beneath_the_root_they_are_followed() {
     assert_eq!(site.status("/directory"), 301);
 }
 
+/// Whatever name of the root they begin with, and whatever else is on the way.
+#[test]
+fn absolute_ones_into_the_root_are_followed() {
+    let mut site = site(Symlinks::Beneath);
+    let base = site.keep.path().to_owned();
+    let root = site.settings.root.clone();
+    symlink("root", base.join("current")).unwrap();
+    symlink("root/sub", base.join("elsewhere")).unwrap();
+    fs::create_dir(base.join("root-of-another")).unwrap();
+    fs::write(base.join("root-of-another/file"), "secret").unwrap();
+    site.write("sub/.hidden", "hidden");
+    let link = |target: PathBuf, name: &str| symlink(target, site.path(name)).unwrap();
+    let current = base.join("current");
+    for (target, name) in [
+        (root.join("file"), "to-file"),
+        (root.join("./sub//file"), "to-deep-file"),
+        (root.join("sub"), "to-directory"),
+        (root.clone(), "to-root"),
+        (root.join("sub/../file"), "climbing-within"),
+        (root.join("beneath"), "to-relative"),
+        (root.join("to-file"), "to-absolute"),
+        (root.join("to-directory/up"), "through-absolute"),
+        (PathBuf::from("to-directory/../to-file"), "relative-to-absolute"),
+        (root.join("sub/.hidden"), "to-hidden"),
+        (root.join("../secret"), "climbing-out"),
+        (root.join("sub/../../secret"), "climbing-out-of-sub"),
+        (root.join("to-root/../secret"), "climbing-out-of-root"),
+        (base.join("root-of-another/file"), "to-another"),
+        (root.join("absolute"), "to-outside"),
+        (base.join("elsewhere/file"), "by-outside"),
+        (root.join("round-2"), "round-1"),
+        (root.join("round-1"), "round-2"),
+        (current.join("file"), "by-configured-name"),
+    ] {
+        link(target, name);
+    }
+    for i in 0..50 {
+        link(root.join(format!("chain-{}", i + 1)), &format!("chain-{i}"));
+    }
+    link(root.join("file"), "chain-50");
+    let inside = [
+        "/to-file",
+        "/to-deep-file",
+        "/to-directory/file",
+        "/to-root/to-root/to-directory/file",
+        "/climbing-within",
+        "/to-relative",
+        "/to-absolute",
+        "/through-absolute",
+        "/relative-to-absolute",
+        "/chain-30",
+    ];
+    let outside = [
+        "/climbing-out",
+        "/climbing-out-of-sub",
+        "/climbing-out-of-root",
+        "/to-another",
+        "/to-outside",
+        "/by-outside",
+        "/round-1",
+        "/chain-0",
+        "/to-hidden",
+        "/to-directory/.hidden",
+    ];
+    for target in inside {
+        assert_eq!(site.get(target).text(), "inside", "{target}");
+    }
+    assert_eq!(site.status("/to-directory"), 301);
+    assert_eq!(site.status("/by-configured-name"), 404);
+    site.reconfigure(|settings| settings.root = current);
+    for target in inside.into_iter().chain(["/by-configured-name"]) {
+        assert_eq!(site.get(target).text(), "inside", "{target}");
+    }
+    for target in outside {
+        assert_eq!(site.status(target), 404, "{target}");
+    }
+    site.reconfigure(|settings| settings.dotfiles = true);
+    for target in outside {
+        let is_hidden = target.ends_with("hidden");
+        assert_eq!(site.status(target), if is_hidden { 200 } else { 404 }, "{target}");
+    }
+    site.reconfigure(|settings| settings.symlinks = Symlinks::None);
+    for target in inside {
+        assert_eq!(site.status(target), 404, "{target}");
+    }
+}
+
 #[test]
 fn none_or_any() {
     let mut none = site(Symlinks::None);

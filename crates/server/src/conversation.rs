@@ -597,14 +597,14 @@ impl Conversation {
                 }
             },
             Some((pin, offset, len)) => {
-                let last = !more && len <= share;
+                let mut from = offset;
+                let wanted = disk::sendable(service, pin, offset, len.min(share), resident)? as usize;
+                let last = !more && wanted as u64 == len;
                 // A reply that took a while may have been overtaken by a change of the file: better to break off
                 // than to complete something that the file never was.
                 if last && self.carried_over && !service.content.intact(pin) {
                     return Err(Unsent::Changed);
                 }
-                let mut from = offset;
-                let wanted = disk::sendable(service, pin, offset, len.min(share), resident)? as usize;
                 let began_ms = if self.blocks { sys::clock::monotonic_ms() } else { 0 };
                 let file = service.content.file(pin).ok_or(Unsent::Changed)?;
                 let sent = sys::socket::send_file(socket, file, &mut from, wanted)?;

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::support::client::{Broken, Client, Reply, request};
@@ -19,6 +21,8 @@ pub(crate) const TESTS: &[Test] = tests![
     overwritten_while_sent,
     removed_while_sent,
     appended_while_sent,
+    appended_all_the_time,
+    overwritten_and_longer_while_sent,
     overwritten_between_requests,
     truncated_between_requests,
     come_and_gone,
@@ -152,17 +156,54 @@ fn removed_while_sent(variant: &Variant) {
     eventually("it is missed", || server.get("/big.bin").status == 404);
 }
 
-/// Like a log. The length that was promised is kept, or the client notices.
+fn append(server: &Server) {
+    let file = OpenOptions::new().write(true).open(server.root().join("big.bin")).expect("a file");
+    file.write_all_at(b"one more line\n", SIZE as u64).expect("it can be written");
+}
+
+/// Like a log: what was promised is still there.
 fn appended_while_sent(variant: &Variant) {
     let server = start(variant);
-    let appended = changed_while_sent(&server, |server| {
-        let file = OpenOptions::new().write(true).open(server.root().join("big.bin")).expect("a file");
-        file.write_all_at(b"one more line\n", SIZE as u64).expect("it can be written");
-    });
-    if let Ok(reply) = appended {
-        assert!(reply.body == old());
-    }
+    let appended = changed_while_sent(&server, append).expect("a reply");
+    assert!(appended.status == 200 && appended.body == old());
     eventually("it has grown", || server.get("/big.bin").body.len() == SIZE + 14);
+}
+
+/// A log is written to all the time, also between the look at it and the first byte of a reply.
+fn appended_all_the_time(variant: &Variant) {
+    let server = Setup::new(variant).config("[tcp]\nsend_buffer = \"64 KiB\"").file("log", old()).start();
+    let path = server.root().join("log");
+    thread::scope(|scope| {
+        let logger = scope.spawn(move || {
+            let mut log = OpenOptions::new().append(true).open(path).expect("a file");
+            for _ in 0..300 {
+                log.write_all(b"one more line\n").expect("it can be written");
+                sleep_ms(5);
+            }
+        });
+        let mut client = server.connect();
+        let mut whole = Vec::new();
+        while !logger.is_finished() {
+            let reply = client.get("/log");
+            assert!(reply.status == 200 && reply.body.starts_with(&old()));
+            // Whoever follows it asks for what has come since.
+            let range = format!("bytes={}-", SIZE - 300_000);
+            let part = client.fetch("GET", "/log", &[("Range", &range)]);
+            assert!(part.status == 206 && part.body.starts_with(&old()[SIZE - 300_000..]));
+            whole = reply.body;
+        }
+        logger.join().expect("it has written all");
+        assert!(whole.ends_with(b"one more line\n"));
+    });
+    assert_eq!(server.count("resets/file_changed"), 0);
+}
+
+/// Written anew and longer, without another name: that is no log.
+fn overwritten_and_longer_while_sent(variant: &Variant) {
+    let server = start(variant);
+    let longer = pattern(3, SIZE + 1000);
+    noticed(changed_while_sent(&server, |server| server.write("big.bin", &longer)));
+    eventually("the new content is served", || server.get("/big.bin").body == longer);
 }
 
 /// While the table trusts what it knows (here for a second) it may send what the file has become under what it was, since

@@ -21,6 +21,8 @@ use http1::coding::{Coding, CodingSet};
 use http1::conditional::Validators;
 use sys::file::{FileKind, FileStat};
 
+use super::ends::Ends;
+
 /// A validator that no request can name, as no header line holds a NUL: for files that have none at the moment.
 const UNKNOWABLE: &[u8] = b"\0";
 
@@ -40,6 +42,8 @@ pub struct Entry {
 pub struct Facts {
     /// What the file was when it was opened. The size is the body's length. A directory: it is the listing of one.
     pub(super) stat: FileStat,
+    /// What it then began and ended with, if the body is not in memory.
+    pub(super) ends: Ends,
     /// Where the parts of the memory begin.
     pub(super) marks: Marks,
     /// Bytes of memory.

@@ -22,6 +22,7 @@ use http1::coding::{Coding, CodingSet};
 use http1::date::format_http_date;
 use sys::file::{FileKind, FileStat, FileTime, Symlinks};
 
+use super::ends::Ends;
 use super::entry::{Entry, Facts, Marks};
 use super::look::{Patience, WouldBlock, would_block};
 use super::outdated::Outdated;
@@ -223,7 +224,8 @@ impl Loader {
             }
             stat = after;
         }
-        let entry = self.entry(load, stat, 0, now);
+        let mut entry = self.entry(load, stat, 0, now);
+        entry.facts.ends = Ends::of(&file, &stat, now.unix_secs);
         Ok(Entry { file: Some(file.into()), ..entry })
     }
 
@@ -246,6 +248,7 @@ impl Loader {
         let marks = Marks { media_type, coding, validators: coding, body, ..Marks::default() };
         let facts = Facts {
             stat,
+            ends: Ends::default(),
             marks,
             memory_len: at(&memory),
             coding: None,
@@ -270,6 +273,7 @@ impl Loader {
         };
         let facts = Facts {
             stat,
+            ends: Ends::default(),
             marks,
             memory_len: memory.len() as u32,
             coding: load.coding,

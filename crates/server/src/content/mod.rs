@@ -7,7 +7,7 @@
 //! ```
 //!
 //! - `path` makes one name of all the ways to write a path, and refuses those that name no file.
-//! - `table` holds open files under these names; `entry` is what it holds of each.
+//! - `table` holds open files under these names; `entry` is what it holds of each, and `ends` tells whether one has only grown.
 //! - `look` finds what a name stands for, and is all that may have to wait for a disk; `root` is the directory that it starts
 //!   from, and `load` opens a file and makes an entry, with `types` and `rules` for its header lines; `outdated` tells of siblings
 //!   that were not made anew with their file.
@@ -21,6 +21,7 @@
 //! Everything is read-only and for GET and HEAD; other methods are refused here. Misses are not remembered: the kernel
 //! keeps names that don't exist itself (the dentry cache), and a table of them could be filled by anybody.
 
+mod ends;
 mod entry;
 mod error_page;
 mod fetch;
@@ -270,8 +271,8 @@ impl Content {
         is_resident
     }
 
-    /// Whether a pinned file still is what was promised: not truncated, extended or written to since it was opened.
-    /// A file that was removed or replaced under its name is intact, as its bytes are still there.
+    /// Whether a pinned file still has what was promised: it was not truncated or written to since it was opened, but perhaps
+    /// appended to. A file that was removed or replaced under its name is intact, as its bytes are still there.
     pub fn intact(&self, pin: &Pin) -> bool {
         self.is_intact(pin.0)
     }
@@ -315,9 +316,12 @@ impl Content {
 
     /// Whether an entry's body is what it was when the entry was made.
     fn is_intact(&self, place: Place) -> bool {
-        let is_file_intact =
-            |file| sys::file::stat(file).is_ok_and(|now| load::is_intact(&self.table.stat(place), &now));
-        self.table.file(place).is_none_or(is_file_intact)
+        let Some(file) = self.table.file(place) else { return true };
+        let (before, now) = (self.table.stat(place), sys::file::stat(file));
+        now.is_ok_and(|now| {
+            let has_grown = now.size > before.size;
+            load::is_intact(&before, &now) || has_grown && self.table.ends(place).are_still(file, before.size)
+        })
     }
 
     #[cold]

@@ -48,6 +48,7 @@ use sys::shared::{self, Region, Shared};
 use sys::socket::Slice;
 
 use self::apart::{Apart, is_apart};
+use super::ends::Ends;
 use super::entry::{Entry, Facts, Marks};
 use super::table::{Bounds, Full, Pin, Place, TableCounts, TableSize};
 use crate::common::Common;
@@ -721,6 +722,13 @@ impl SharedTable {
         stat_of(&self.files.slots[place as usize])
     }
 
+    pub(super) fn ends(&self, place: Place) -> Ends {
+        if is_apart(place) {
+            return self.apart.entry(place).ends;
+        }
+        ends_of(&self.files.slots[place as usize])
+    }
+
     /// `None`: the entry is not what it was, which is garbage's doing.
     #[inline(never)]
     pub(super) fn memory(&self, place: Place, range: Range<u32>) -> Option<Slice<'_>> {
@@ -1170,12 +1178,12 @@ fn coding_of(number: u64) -> Option<Coding> {
 }
 
 /// Words that the facts of an entry take, but for the length of its memory and how long it is believed.
-const FACTS: usize = 13;
+const FACTS: usize = 14;
 /// The one whose lower half says where the body begins.
 const BODY: usize = 9;
 
 fn write_facts(slot: &Slot, facts: &Facts) {
-    let Facts { stat, marks, coding, siblings, index, lasting, .. } = facts;
+    let Facts { stat, ends, marks, coding, siblings, index, lasting, .. } = facts;
     let pair = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
     let range = |range: &Option<Range<u32>>| range.as_ref().map_or(0, |range| pair(range.start, range.end));
     let kind = match stat.kind {
@@ -1203,6 +1211,7 @@ fn write_facts(slot: &Slot, facts: &Facts) {
         range(&marks.etag),
         range(&marks.last_modified),
         index.map_or(0, |index| index as u64 + 1),
+        pair(ends.first, ends.last),
     ];
     for (to, word) in slot.facts.iter().zip(words) {
         to.store(word, Ordering::Relaxed);
@@ -1226,6 +1235,7 @@ fn facts_of(slot: &Slot) -> Facts {
     };
     Facts {
         stat: stat_of(slot),
+        ends: ends_of(slot),
         marks,
         memory_len: slot.memory_len.load(Ordering::Relaxed),
         coding: coding_of(u64::from(small >> 16 & 0xff)),
@@ -1234,6 +1244,11 @@ fn facts_of(slot: &Slot) -> Facts {
         trusted_until_ms: slot.trusted_until_ms.load(Ordering::Acquire),
         lasting: small >> 8 & 1 != 0,
     }
+}
+
+fn ends_of(slot: &Slot) -> Ends {
+    let word = slot.facts[13].load(Ordering::Relaxed);
+    Ends { first: (word >> 32) as u32, last: word as u32 }
 }
 
 fn stat_of(slot: &Slot) -> FileStat {

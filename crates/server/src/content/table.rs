@@ -351,6 +351,7 @@ mod tests {
     use http1::coding::CodingSet;
     use proptest::prelude::*;
 
+    use super::super::ends::Ends;
     use super::super::entry::Marks;
     use super::*;
 
@@ -361,6 +362,7 @@ mod tests {
         let any = File::open("/dev/null").unwrap();
         let facts = Facts {
             stat: sys::file::stat(&any).unwrap(),
+            ends: Ends::default(),
             marks: Marks { body: 2, ..Marks::default() },
             memory_len: 2 + body.len() as u32,
             coding: None,

@@ -9,6 +9,7 @@ use http1::coding::Coding;
 use sys::file::FileStat;
 use sys::socket::Slice;
 
+use super::ends::Ends;
 use super::entry::{Entry, Facts};
 use super::fetch::Resident;
 use super::shared_table::SharedTable;
@@ -63,6 +64,14 @@ impl Tables {
         match self {
             Self::Own(table) => table.entry(place).stat,
             Self::Shared(table) => table.stat(place),
+        }
+    }
+
+    /// What that file began and ended with.
+    pub(super) fn ends(&self, place: Place) -> Ends {
+        match self {
+            Self::Own(table) => table.entry(place).ends,
+            Self::Shared(table) => table.ends(place),
         }
     }
 

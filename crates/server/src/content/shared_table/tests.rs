@@ -32,6 +32,7 @@ fn entry(body: &[u8], file: Option<OwnedFd>) -> Entry {
     let body_len = body.len() as u64;
     let facts = Facts {
         stat: FileStat { size: body_len, ..sys::file::stat(&any).unwrap() },
+        ends: Ends { first: 3, last: u32::MAX },
         marks: Marks { body: 2, etag: Some(1..2), ..Marks::default() },
         memory_len: 2 + body.len() as u32,
         coding: Some(Coding::Zstd),

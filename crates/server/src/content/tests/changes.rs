@@ -51,20 +51,29 @@ fn a_file_removed_is_sent_to_its_end_and_then_gone() {
 
 #[test]
 fn a_large_file_changed_in_place_is_noticed() {
-    let changes: [fn(&FsPath); 4] = [
+    let changes: [fn(&FsPath); 6] = [
         |path| File::options().write(true).open(path).unwrap().set_len(50_000).unwrap(),
-        |path| File::options().append(true).open(path).unwrap().write_all(b"more").unwrap(),
+        // Longer than it was, but not only that: at its beginning, at its end, all of it.
+        |path| {
+            File::options().write(true).open(path).unwrap().write_all_at(b"x", 0).unwrap();
+            append(path);
+        },
+        |path| {
+            File::options().write(true).open(path).unwrap().write_all_at(b"more", 99_999).unwrap();
+        },
+        |path| fs::write(path, pattern(200_001).split_off(1)).unwrap(),
         |path| File::options().write(true).open(path).unwrap().write_all_at(b"x", 99_999).unwrap(),
         // As a copying tool does that restores the time.
         |path| {
             let file = File::options().write(true).open(path).unwrap();
+            let modified = file.metadata().unwrap().modified().unwrap();
             file.write_all_at(b"x", 99_999).unwrap();
-            file.set_modified(SystemTime::UNIX_EPOCH + LONG_AGO).unwrap();
+            file.set_modified(modified).unwrap();
         },
     ];
     for change in changes {
         let mut site = Site::new();
-        site.write("a", pattern(100_000));
+        fs::write(site.path("a"), pattern(100_000)).unwrap();
         Site::settle();
         let mut download = site.begin(GET);
         download.take(&site.content, 50_000);
@@ -72,6 +81,35 @@ fn a_large_file_changed_in_place_is_noticed() {
         change(&site.path("a"));
         assert!(!site.content.intact(download.pin()));
         download.end(&mut site.content);
+    }
+}
+
+fn append(path: &FsPath) {
+    File::options().append(true).open(path).unwrap().write_all(b"more").unwrap();
+}
+
+#[test]
+fn a_large_file_that_only_grows_is_sent_as_it_was() {
+    let mut site = Site::new();
+    let mut content = pattern(100_000);
+    fs::write(site.path("a"), &content).unwrap();
+    Site::settle();
+    for _ in 0..3 {
+        let mut download = site.begin(GET);
+        let mut received = download.take(&site.content, 50_000);
+        append(&site.path("a"));
+        assert!(site.content.intact(download.pin()));
+        append(&site.path("a"));
+        assert!(site.content.intact(download.pin()), "again");
+        // Whoever asks for a part meanwhile gets one of what the table has.
+        let range = format!("Range: bytes={}-", content.len() - 10);
+        assert_eq!(site.get_with("/a", &range).body, content[content.len() - 10..]);
+        received.extend(download.take(&site.content, usize::MAX));
+        assert!(Reply::parse(&received).body == content);
+        download.end(&mut site.content);
+        content.extend(b"moremore");
+        site.later();
+        assert!(site.get("/a").body == content);
     }
 }
 

@@ -1,0 +1,61 @@
+//! Telling a file that has only grown, as a log does, from one that was written anew and became longer.
+//!
+//! What was promised of a log is still there when something is appended while it is sent. But neither times nor size say which bytes
+//! were written. So what a file begins and ends with is remembered when it is opened, and a file that has grown meanwhile is believed
+//! to have done nothing else if it still has both. A header that is brought up to date, as databases and recordings have one, shows in
+//! the first; whatever is written anew shows in the last.
+//!
+//! Nobody waits for the disk for this: what was written lately is in memory, and so is the end of a file that is appended to. For the
+//! same reason nothing is remembered of a file that has been left alone for a while.
+
+use std::hash::{DefaultHasher, Hasher};
+use std::os::fd::AsFd;
+
+use sys::file::FileStat;
+
+/// Bytes that are remembered at either end, by their hash.
+const LEN: usize = 1 << 10;
+
+/// For how long a file counts as one that may be appended to, in seconds.
+const RECENT_SECS: u64 = 60 * 60;
+
+/// The hashes of the first and the last bytes of a file; 0: not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ends {
+    pub(super) first: u32,
+    pub(super) last: u32,
+}
+
+impl Ends {
+    /// Those of a file that has just been opened, if it was written to lately.
+    pub(super) fn of(file: impl AsFd, stat: &FileStat, unix_secs: u64) -> Self {
+        let since = i64::try_from(unix_secs).unwrap_or(i64::MAX).saturating_sub(stat.mtime.secs);
+        if since > RECENT_SECS as i64 {
+            return Self::default();
+        }
+        let ends = Self::read(&file, stat.size);
+        // They are to be of the file that was looked at.
+        if sys::file::stat(&file).is_ok_and(|now| now == *stat) { ends } else { Self::default() }
+    }
+
+    /// Whether a file that had them, and has become longer than `size`, still has them there.
+    pub(super) fn are_still(self, file: impl AsFd, size: u64) -> bool {
+        let now = Self::read(file, size);
+        let has_first = self.first == 0 || now.first == 0 || self.first == now.first;
+        self.last != 0 && self.last == now.last && has_first
+    }
+
+    fn read(file: impl AsFd, size: u64) -> Self {
+        let mut buffer = [0; LEN];
+        let bytes = &mut buffer[..LEN.min(size as usize)];
+        let mut hash_at = |at| match sys::residency::read_at_cached(&file, bytes, at) {
+            Ok(n) if n == bytes.len() => {
+                let mut hasher = DefaultHasher::new();
+                hasher.write(bytes);
+                (hasher.finish() as u32).max(1)
+            }
+            _ => 0,
+        };
+        Self { first: hash_at(0), last: hash_at(size.saturating_sub(LEN as u64)) }
+    }
+}

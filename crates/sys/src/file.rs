@@ -190,10 +190,16 @@ pub struct FileTime {
 /// Why a file could not be opened, as far as it makes a difference. `path_resolution(7)`, open(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenFailure {
-    /// There is no such file, or it is not to be reached under the symbolic-link policy.
+    /// There is no such file.
     Missing,
-    /// It may not be read, or is of a kind that can't be (a socket, a device without driver).
+    /// The path, or a symbolic link on it, leads out of the root.
+    Outside,
+    /// There is a symbolic link on the way, which is not to be followed, or there are too many.
+    Link,
+    /// It may not be read, or a directory on the way not be searched.
     Denied,
+    /// It is of a kind that can't be read: a socket, a device without driver.
+    Irregular,
     /// The process or the system is out of descriptors.
     Exhausted,
     /// The file system failed.
@@ -204,10 +210,11 @@ impl OpenFailure {
     /// The failure behind an error of [`open_beneath`].
     pub fn of(error: &io::Error) -> Self {
         match Errno::from_io_error(error) {
-            Some(
-                Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP | Errno::XDEV | Errno::INVAL,
-            ) => Self::Missing,
-            Some(Errno::ACCESS | Errno::PERM | Errno::NXIO | Errno::NODEV) => Self::Denied,
+            Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL) => Self::Missing,
+            Some(Errno::XDEV) => Self::Outside,
+            Some(Errno::LOOP) => Self::Link,
+            Some(Errno::ACCESS | Errno::PERM) => Self::Denied,
+            Some(Errno::NXIO | Errno::NODEV) => Self::Irregular,
             Some(Errno::MFILE | Errno::NFILE) => Self::Exhausted,
             None if error.kind() == io::ErrorKind::NotFound => Self::Missing,
             _ => Self::Failed,
@@ -533,11 +540,16 @@ mod tests {
         let root = Directory::open(&tree.inside).unwrap();
         let failure =
             |path: &[u8]| OpenFailure::of(&open_beneath(&root, path, Symlinks::Beneath).unwrap_err());
-        for path in ["absent", "file/x", "escape", "../x", "loop", "a\0b", &"x".repeat(256)] {
+        for path in ["absent", "file/x", "a\0b", &"x".repeat(256)] {
             assert_eq!(failure(path.as_bytes()), OpenFailure::Missing, "{path}");
         }
+        for path in ["escape", "../x", "absolute-escape"] {
+            assert_eq!(failure(path.as_bytes()), OpenFailure::Outside, "{path}");
+        }
+        assert_eq!(failure(b"loop"), OpenFailure::Link);
         std::os::unix::net::UnixListener::bind(tree.inside.join("socket")).unwrap();
-        assert_eq!(failure(b"socket"), OpenFailure::Denied);
+        assert_eq!(failure(b"socket"), OpenFailure::Irregular);
+        assert_eq!(OpenFailure::of(&Errno::ACCESS.into()), OpenFailure::Denied);
         assert_eq!(OpenFailure::of(&Errno::MFILE.into()), OpenFailure::Exhausted);
         assert_eq!(OpenFailure::of(&Errno::IO.into()), OpenFailure::Failed);
     }

@@ -1,5 +1,8 @@
 //! From the request target to a file (RFC 9112 section 3.2, RFC 3986), and never to one outside the root.
 
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
 use crate::support::client::Reply;
 use crate::support::server::{Server, Setup};
 use crate::support::site::{HELLO, SECRET};
@@ -20,6 +23,7 @@ pub(crate) const TESTS: &[Test] = tests![
     encoded_slash,
     overlong_names,
     files_are_no_directories,
+    refusals_are_explained,
 ];
 
 /// A path that leads nowhere: an error of the client's, not of the server's.
@@ -306,4 +310,47 @@ fn files_are_no_directories(variant: &Variant) {
     {
         nothing(&server.get(target), target);
     }
+}
+
+/// The client hears no more than the status; the operator, why.
+fn refusals_are_explained(variant: &Variant) {
+    // Each kind of them is told once a second by each worker.
+    let server = Server::with(variant, "log_level = \"debug\"");
+    let root = server.root();
+    rustix::fs::mkfifoat(rustix::fs::CWD, root.join("fifo"), rustix::fs::Mode::RWXU).expect("a FIFO");
+    symlink(".hidden", root.join("link-hidden")).expect("a link");
+    fs::write(root.join("no\nentry"), SECRET).expect("a file");
+    fs::set_permissions(root.join("no\nentry"), fs::Permissions::from_mode(0)).expect("a mode can be set");
+    let everybody_may = fs::read(root.join("no\nentry")).is_ok();
+    for (target, status, level, path, reason) in [
+        ("/no%0Aentry", 403, "INFO", "\"/no\\nentry\"", "may not read"),
+        ("/link-outside.txt", 404, "INFO", "\"/link-outside.txt\"", "out of the root"),
+        ("/link-loop", 404, "INFO", "\"/link-loop\"", "symbolic links"),
+        ("/link-hidden", 404, "INFO", "\"/link-hidden\"", "begins with a dot"),
+        ("/fifo", 403, "INFO", "\"/fifo\"", "no regular file"),
+        ("/bare/", 403, "INFO", "\"/bare/\"", "listing"),
+        ("/dir/../../x", 400, "DEBUG", "\"/dir/../../x\"", "above the root"),
+        ("/.hidden", 404, "DEBUG", "\"/.hidden\"", "begins with a dot"),
+        ("/a%2Fb", 404, "DEBUG", "\"/a%2Fb\"", "%2F"),
+        ("/%zz", 400, "DEBUG", "\"/%zz\"", "percent"),
+    ] {
+        if path.contains("entry") && everybody_may {
+            eprintln!("left out: root may read everything");
+            continue;
+        }
+        assert_eq!(server.get(target).status, status, "{target}");
+        let line = server.wait_for_line(|line| line.contains(path));
+        assert!(line.contains(level) && line.contains(reason), "{target}: {line}");
+    }
+    // What is missing is nobody's fault.
+    assert_eq!(server.get("/absent").status, 404);
+    let told = server.stderr();
+    assert!(!told.iter().any(|line| line.contains("absent")), "{told:?}");
+    // Nobody fills a log with it.
+    let mut client = server.connect();
+    for _ in 0..300 {
+        client.get("/bare/");
+    }
+    let is_told = |line: &&String| line.contains("\"/bare/\"");
+    assert!(server.stderr().iter().filter(is_told).count() < 50);
 }

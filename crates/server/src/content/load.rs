@@ -117,8 +117,8 @@ impl Loader {
         self.validity_ms
     }
 
-    /// Opens what is at a path.
-    pub(super) fn open(&self, path: Path<'_>, patience: Patience) -> io::Result<Opened> {
+    /// Opens what is at a path. `None`: a symbolic link leads to a name that is not served.
+    pub(super) fn open(&self, path: Path<'_>, patience: Patience) -> io::Result<Option<Opened>> {
         let file = self.follow(|symlinks| match patience {
             Patience::Unlimited | Patience::Files => {
                 sys::file::open_beneath(self.root.directory(), path.relative(), symlinks)
@@ -127,13 +127,14 @@ impl Loader {
                 sys::file::open_beneath_cached(self.root.directory(), path.relative(), symlinks)
             }
         })?;
+        let Some(file) = file else { return Ok(None) };
         // The inode of an open file is in memory.
         let stat = sys::file::stat(&file)?;
-        Ok(match stat.kind {
+        Ok(Some(match stat.kind {
             FileKind::Regular => Opened::File(file, stat),
             FileKind::Directory => Opened::Directory(file),
             FileKind::Other => Opened::Other,
-        })
+        }))
     }
 
     /// Looks at what is at a path, without opening it.
@@ -146,20 +147,20 @@ impl Loader {
                 sys::file::find_beneath_cached(self.root.directory(), path.relative(), symlinks)
             }
         })?;
-        sys::file::stat(file)
+        sys::file::stat(file.ok_or(io::ErrorKind::NotFound)?)
     }
 
     /// Opens a file, by symbolic links only if they don't lead to a name that is not served.
-    fn follow(&self, open: impl Fn(Symlinks) -> io::Result<OwnedFd>) -> io::Result<OwnedFd> {
+    fn follow(&self, open: impl Fn(Symlinks) -> io::Result<OwnedFd>) -> io::Result<Option<OwnedFd>> {
         if self.dotfiles {
-            return open(self.symlinks);
+            return open(self.symlinks).map(Some);
         }
         match open(Symlinks::None) {
             Err(error) if self.symlinks != Symlinks::None && sys::file::is_link(&error) => {
                 let file = open(self.symlinks)?;
-                if self.is_hidden(&file)? { Err(io::ErrorKind::NotFound.into()) } else { Ok(file) }
+                Ok(if self.is_hidden(&file)? { None } else { Some(file) })
             }
-            result => result,
+            result => result.map(Some),
         }
     }
 

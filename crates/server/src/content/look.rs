@@ -11,7 +11,7 @@
 use std::borrow::Cow;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use http1::Status;
 use http1::coding::{Coding, CodingSet};
@@ -21,6 +21,7 @@ use super::entry::{Entry, Facts};
 use super::listing;
 use super::load::{self, Load, Loader, Now, Opened};
 use super::path::Path;
+use super::refusals::{Reason, Refusals, permit};
 use super::table::{Pin, Place};
 use super::{Content, ContentError, Found};
 use crate::config::FileSettings;
@@ -116,6 +117,7 @@ pub struct Looker {
     dotfiles: bool,
     /// For each deed.
     complaints: [Mutex<Limited>; 3],
+    refusals: Refusals,
     /// As if the kernel had nothing in memory.
     #[cfg(test)]
     pub(super) is_cold: std::sync::atomic::AtomicBool,
@@ -216,6 +218,7 @@ impl Looker {
             listing: settings.listing,
             dotfiles: settings.dotfiles,
             complaints: Default::default(),
+            refusals: Refusals::default(),
             #[cfg(test)]
             is_cold: false.into(),
         })
@@ -229,6 +232,11 @@ impl Looker {
     /// The document root, as it is kept open.
     pub(super) fn root(&self) -> BorrowedFd<'_> {
         self.loader.root().as_fd()
+    }
+
+    /// Who tells the operator what is refused.
+    pub(super) fn refusals(&self) -> &Refusals {
+        &self.refusals
     }
 
     /// How often the document root has become another directory.
@@ -288,7 +296,7 @@ impl Looker {
             return match self.open(path, patience)? {
                 Opened::File(file, stat) => self.see(look, path, None, (file, stat), patience, now),
                 Opened::Directory(_) => Ok(Seen::NoSlash),
-                Opened::Other => Err(Stop::Refused(Status::FORBIDDEN)),
+                Opened::Other => Err(self.refuse(path, Reason::Irregular)),
             };
         }
         for index in 0..self.index.len() {
@@ -304,7 +312,7 @@ impl Looker {
         }
         match self.open(path, patience)? {
             Opened::Directory(directory) if self.listing => self.list(path, &directory, patience, now),
-            _ => Err(Stop::Refused(Status::FORBIDDEN)),
+            _ => Err(self.refuse(path, Reason::Unlisted)),
         }
     }
 
@@ -371,16 +379,25 @@ impl Looker {
     }
 
     fn open(&self, path: Path<'_>, patience: Patience) -> Result<Opened, Stop> {
-        self.loader.open(path, patience).map_err(|error| match OpenFailure::of(&error) {
+        let opened = self.loader.open(path, patience).map_err(|error| match OpenFailure::of(&error) {
             _ if would_block(&error, patience) => Stop::WouldBlock,
             OpenFailure::Missing => Stop::Refused(Status::NOT_FOUND),
-            OpenFailure::Denied => Stop::Refused(Status::FORBIDDEN),
+            OpenFailure::Outside => self.refuse(path, Reason::Outside),
+            OpenFailure::Link => self.refuse(path, Reason::Link),
+            OpenFailure::Denied => self.refuse(path, Reason::Denied),
+            OpenFailure::Irregular => self.refuse(path, Reason::Irregular),
             OpenFailure::Exhausted => Stop::Exhausted,
             OpenFailure::Failed => {
                 self.complain(Deed::Open, path.bytes(), &error);
                 Stop::Refused(Status::INTERNAL_SERVER_ERROR)
             }
-        })
+        })?;
+        opened.ok_or_else(|| self.refuse(path, Reason::Hidden))
+    }
+
+    fn refuse(&self, path: Path<'_>, reason: Reason) -> Stop {
+        self.refusals.tell_file(path.bytes(), reason);
+        Stop::Refused(reason.status())
     }
 
     fn list(&self, path: Path<'_>, directory: &OwnedFd, patience: Patience, now: Now) -> Result<Seen, Stop> {
@@ -401,8 +418,7 @@ impl Looker {
 
     /// Says that the file system failed. A client may ask again and again for what can't be had.
     fn complain(&self, deed: Deed, path: &[u8], error: &io::Error) {
-        let mut limited = self.complaints[deed as usize].lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(suppressed) = limited.permit(sys::clock::monotonic_ms()) {
+        if let Some(suppressed) = permit(&self.complaints[deed as usize]) {
             let (deed, path) = (deed.name(), String::from_utf8_lossy(path));
             tracing::error!(suppressed, "can't {deed} {path:?}: {error}");
         }

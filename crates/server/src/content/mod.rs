@@ -11,6 +11,7 @@
 //! - `look` finds what a name stands for, and is all that may have to wait for a disk; `root` is the directory that it starts
 //!   from, and `load` opens a file and makes an entry, with `types` and `rules` for its header lines; `outdated` tells of siblings
 //!   that were not made anew with their file.
+//! - `refusals` tells the operator why there is none.
 //! - `reply` decides between whole, part and 304, and lays out the plan.
 //! - `listing` and `error_page` make the pages that are no files.
 //!
@@ -30,6 +31,7 @@ mod load;
 mod look;
 mod outdated;
 mod path;
+mod refusals;
 mod reply;
 mod root;
 mod rules;
@@ -333,7 +335,10 @@ impl Content {
         let mut scratch = std::mem::take(&mut self.scratch);
         let plan = match Path::decode(request.head.path, self.dotfiles, &mut scratch) {
             Ok(path) => self.serve(path, request, own),
-            Err(refusal) => self.refuse(refusal.status(), request, own),
+            Err(refusal) => {
+                self.looker.refusals().tell_path(request.head.path, refusal);
+                self.refuse(refusal.status(), request, own)
+            }
         };
         self.scratch = scratch;
         plan

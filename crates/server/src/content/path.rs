@@ -43,6 +43,8 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
+    pub(super) const COUNT: usize = Self::TooLong as usize + 1;
+
     /// The status that says so.
     pub(super) fn status(self) -> Status {
         match self {
@@ -50,6 +52,19 @@ impl Refusal {
             // Hidden files are not told from missing ones.
             Self::EncodedSlash | Self::Hidden => Status::NOT_FOUND,
             Self::TooLong => Status::URI_TOO_LONG,
+        }
+    }
+
+    /// The same in words.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::NotAbsolute => "it does not begin with a slash",
+            Self::Escape => "a percent sign in it begins no escape",
+            Self::Nul => "it holds a NUL",
+            Self::AboveRoot => "it climbs above the root",
+            Self::EncodedSlash => "a %2F in it separates nothing, and no name holds a slash",
+            Self::Hidden => "a name in it begins with a dot",
+            Self::TooLong => "it is longer than any path",
         }
     }
 }

@@ -1,0 +1,81 @@
+//! Why files are refused. The client hears no more than the status, and the operator may have meant otherwise.
+//!
+//! What is wrong with a file can be mended, and is told at the level `info`. What is wrong with a path is the client's affair, and
+//! told at `debug`. What is missing is not told at all: the access log has it. Clients may ask again and again, so each reason is
+//! given once a second.
+
+use std::sync::{Mutex, PoisonError};
+
+use http1::Status;
+use tracing::Level;
+
+use super::path::Refusal;
+use crate::error_log::Limited;
+
+/// What is wrong with a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Reason {
+    Denied,
+    Irregular,
+    Unlisted,
+    Outside,
+    Link,
+    Hidden,
+}
+
+impl Reason {
+    const COUNT: usize = Self::Hidden as usize + 1;
+
+    /// What the client is told.
+    pub(super) fn status(self) -> Status {
+        match self {
+            Self::Denied | Self::Irregular | Self::Unlisted => Status::FORBIDDEN,
+            Self::Outside | Self::Link | Self::Hidden => Status::NOT_FOUND,
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Denied => "the server may not read it, or may not search a directory on the way",
+            Self::Irregular => "it is no regular file",
+            Self::Unlisted => "it is a directory without an index file, and listing is off",
+            Self::Outside => "a symbolic link on the way leads out of the root",
+            Self::Link => "symbolic links on the way are not to be followed, or too many",
+            Self::Hidden => "a symbolic link leads to where a name begins with a dot",
+        }
+    }
+}
+
+/// When reasons were given last.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    files: [Mutex<Limited>; Reason::COUNT],
+    paths: [Mutex<Limited>; Refusal::COUNT],
+}
+
+impl Refusals {
+    /// Tells why a file is refused.
+    pub(super) fn tell_file(&self, path: &[u8], reason: Reason) {
+        if tracing::enabled!(Level::INFO)
+            && let Some(suppressed) = permit(&self.files[reason as usize])
+        {
+            let path = String::from_utf8_lossy(path);
+            tracing::info!(suppressed, "{path:?} is not served: {}", reason.text());
+        }
+    }
+
+    /// Tells why a path, as it came, is none of a file.
+    pub(super) fn tell_path(&self, path: &[u8], refusal: Refusal) {
+        if tracing::enabled!(Level::DEBUG)
+            && let Some(suppressed) = permit(&self.paths[refusal as usize])
+        {
+            let path = String::from_utf8_lossy(path);
+            tracing::debug!(suppressed, "{path:?} is not served: {}", refusal.text());
+        }
+    }
+}
+
+/// Whether a message may pass now, and then how many of its kind might not since the last.
+pub(super) fn permit(limited: &Mutex<Limited>) -> Option<u64> {
+    limited.lock().unwrap_or_else(PoisonError::into_inner).permit(sys::clock::monotonic_ms())
+}

@@ -87,11 +87,12 @@ pub(crate) struct Options {
     #[arg(long, value_name = "HOW", help_heading = "Files")]
     coalesce: Option<String>,
 
-    /// Log requests to a file, to standard output (-), or not at all (off) [default: off]
-    #[arg(long, value_name = "FILE|-|off", help_heading = "Logs and status")]
+    /// Log requests to a file, to standard output (-), to the terminal if it is one (terminal), or not at all (off) [default:
+    /// terminal]
+    #[arg(long, value_name = "FILE|-|terminal|off", help_heading = "Logs and status")]
     access_log: Option<String>,
 
-    /// The format of the access log: combined or json [default: combined]
+    /// The format of the access log: combined, json or short [default: combined; on a terminal short]
     #[arg(long, value_name = "FORMAT", help_heading = "Logs and status")]
     log_format: Option<String>,
 

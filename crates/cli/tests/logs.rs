@@ -14,8 +14,9 @@ use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 use support::client::{one, request};
-use support::server::{Setup, children};
+use support::server::{Server, Setup, children};
 use support::site::HELLO;
+use support::terminal::Terminal;
 use support::variant::{Test, Variant, tests};
 use support::{eventually, namespace, sleep_ms};
 
@@ -26,6 +27,11 @@ const TESTS: &[Test] = tests![
     a_log_that_is_a_pipe_without_a_reader,
     a_log_whose_directory_is_gone,
     the_end_on_a_full_disk,
+    a_terminal,
+    a_terminal_that_is_stopped,
+    a_terminal_that_is_closed,
+    a_terminal_in_whose_background_it_is,
+    no_terminal,
 ];
 
 /// Every way in which processes share descriptors and have threads.
@@ -316,4 +322,128 @@ fn a_log_whose_directory_is_gone(variant: &Variant) {
         lines > 1
     });
     assert_eq!(server.end().code(), Some(0));
+}
+
+/// The lines of requests that a terminal shows.
+fn shown(terminal: &Terminal) -> Vec<String> {
+    let text = terminal.shown();
+    text.lines().filter(|line| line.contains(" ms  127.0.0.1  ")).map(str::to_owned).collect()
+}
+
+/// Who starts a server by hand sees what it is asked for, and nothing that steers the terminal.
+fn a_terminal(variant: &Variant) {
+    let (terminal, mut server) = Terminal::start(Setup::new(variant), &[]);
+    let mut client = server.connect();
+    client.get("/hello.txt?a=b");
+    eventually("the line comes while the client is connected", || shown(&terminal).len() == 1);
+    client.get("/nothing");
+    assert!(server.one("GET /\u{202e}\u{9b}31m HTTP/1.1\r\nHost: x\r\n\r\n").status >= 400);
+    assert!(server.one(request("GET", &format!("/{}", "x".repeat(4000)), &[])).status >= 400);
+    assert_eq!(server.one("BAD\r\n\r\n").status, 400);
+    eventually("all lines come", || shown(&terminal).len() == 5);
+    let lines = shown(&terminal);
+    assert!(
+        lines[0].contains("Z 200         13 B ") && lines[0].ends_with("  GET /hello.txt?a=b"),
+        "{lines:#?}"
+    );
+    for asked in ["  GET /nothing", r"  GET /\xE2\x80\xAE\xC2\x9B31m", "xxxxx...", "  127.0.0.1  -"] {
+        assert!(lines.iter().any(|line| line.ends_with(asked)), "{asked}: {lines:#?}");
+    }
+    assert!(
+        lines.iter().all(|line| line.len() < 200 && line.bytes().all(|byte| matches!(byte, b' '..=b'~')))
+    );
+    drop(client);
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit_code(), Some(0));
+    // Where there is a log, it is the log.
+    for option in ["--access-log=off", "--access-log=/dev/null"] {
+        let (terminal, mut server) = Terminal::start(Setup::new(variant).argument(option), &[]);
+        server.get("/hello.txt");
+        server.signal(Signal::TERM);
+        assert_eq!(server.exit_code(), Some(0));
+        assert_eq!(terminal.shown(), "");
+    }
+}
+
+const STOP: &str = "\u{13}";
+const GO_ON: &str = "\u{11}";
+
+fn a_terminal_that_is_stopped(variant: &Variant) {
+    // Even where a log is to be waited for.
+    let setup = Setup::new(variant).argument("--log-when-full=wait");
+    let (mut terminal, mut server) = Terminal::start(setup, &[]);
+    terminal.type_in(STOP);
+    let mut client = server.connect();
+    let target = format!("/{}", "x".repeat(119));
+    eventually("lines are lost", || {
+        client.send(request("GET", &target, &[]).repeat(200));
+        (0..200).for_each(|_| assert_eq!(client.reply().status, 404));
+        server.count("access_log_dropped/behind") > 0
+    });
+    let before = server.cpu_ticks();
+    sleep_ms(300);
+    assert!(server.cpu_ticks() - before < 15, "nobody asks all the time whether the terminal goes on");
+    for _ in 0..2 {
+        server.signal(Signal::HUP);
+        server.wait_for_line(|line| line.contains("settings reloaded"));
+        assert_eq!(server.get("/hello.txt").text(), HELLO);
+    }
+    assert_eq!(client.get("/hello.txt").text(), HELLO);
+    terminal.type_in(GO_ON);
+    eventually("it shows what it could not, and what comes", || {
+        server.get("/after");
+        terminal.shown().contains("GET /xxx") && terminal.shown().contains("GET /after")
+    });
+    terminal.type_in(STOP);
+    server.get("/hello.txt");
+    drop(client);
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit_code(), Some(0));
+}
+
+/// The kernel tells the server by HUP, and a shell would tell all of its processes.
+fn a_terminal_that_is_closed(variant: &Variant) {
+    let (terminal, mut server) = Terminal::start(Setup::new(variant), &[]);
+    server.get("/hello.txt");
+    drop(terminal);
+    server.wait_for_line(|line| line.contains("settings reloaded"));
+    server.signal_all(Signal::HUP);
+    for _ in 0..20 {
+        assert_eq!(server.get("/hello.txt").text(), HELLO);
+    }
+    let before = server.cpu_ticks();
+    sleep_ms(300);
+    assert!(server.cpu_ticks() - before < 15, "what can't be written is not tried again and again");
+    let errors: Vec<_> = server.stderr().into_iter().filter(|line| line.contains("ERROR")).collect();
+    assert_eq!(errors, [""; 0]);
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit_code(), Some(0));
+}
+
+/// What somebody does there in the meantime is neither disturbed nor, if the terminal is set so, a reason to stop the server.
+fn a_terminal_in_whose_background_it_is(variant: &Variant) {
+    let shell = ["sh", "-mc", "stty tostop; \"$0\" \"$@\" & read line"];
+    let setup = Setup::new(variant).argument("--error-log=/dev/tty");
+    let (terminal, server) = Terminal::start(setup, &shell);
+    server.get("/hello.txt");
+    for &pid in &children(server.pid()) {
+        let pid = Pid::from_raw(pid as i32).expect("a process");
+        kill_process(pid, Signal::USR1).expect("the process is there");
+    }
+    eventually("messages are for everybody", || terminal.shown().contains("logs reopened"));
+    assert_eq!(server.get("/hello.txt").text(), HELLO);
+    assert_eq!(shown(&terminal), [""; 0]);
+    for &pid in &children(server.pid()) {
+        let pid = Pid::from_raw(pid as i32).expect("a process");
+        kill_process(pid, Signal::TERM).expect("the process is there");
+    }
+    eventually("it ends", || children(server.pid()).is_empty());
+}
+
+fn no_terminal(variant: &Variant) {
+    let mut server = Server::start(variant);
+    server.get("/hello.txt");
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit_code(), Some(0));
+    assert_eq!(server.stdout(), "");
 }

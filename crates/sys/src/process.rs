@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
@@ -367,6 +368,12 @@ pub fn signal_at_end_of_parent(signal: crate::signal::Signal) -> io::Result<()> 
 /// bits and file capabilities count for nothing. It can't be taken back. prctl(2), `PR_SET_NO_NEW_PRIVS`.
 pub fn forgo_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
+}
+
+/// Whether this process is one of those to whom the user of a terminal speaks, and not in the background. It is not if the
+/// terminal has been closed, or belongs to another session. tcgetpgrp(3), credentials(7).
+pub fn is_in_foreground(terminal: impl AsFd) -> bool {
+    rustix::termios::tcgetpgrp(terminal).is_ok_and(|foreground| foreground == rustix::process::getpgrp())
 }
 
 /// The id of the parent. getppid(2).

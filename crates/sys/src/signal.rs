@@ -152,6 +152,16 @@ pub fn ignore_broken_pipe() -> io::Result<()> {
     Ok(())
 }
 
+/// Has the kernel let a process in the background write to its terminal, whatever the terminal is set to (`stty tostop`):
+/// otherwise a message of one would stop them all. signal(7), `SIGTTOU`.
+pub fn ignore_background_output() -> io::Result<()> {
+    // SAFETY: ignoring installs no handler.
+    if unsafe { libc::signal(libc::SIGTTOU, libc::SIG_IGN) } == libc::SIG_ERR {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// Has the kernel tell of children that end, by `SIGCHLD` and waitpid(2), although whoever started this program may have
 /// ignored that signal: a program inherits it, and its children would vanish without a trace (waitpid(2), "NOTES").
 pub fn notice_children() -> io::Result<()> {

@@ -13,6 +13,7 @@ pub mod owners;
 pub mod program;
 pub mod server;
 pub mod site;
+pub mod terminal;
 pub mod variant;
 
 use std::thread;

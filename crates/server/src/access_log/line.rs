@@ -1,4 +1,5 @@
-//! What a line of the access log looks like: Apache's and nginx's *combined* format, or one JSON object.
+//! What a line of the access log looks like: Apache's and nginx's *combined* format, one JSON object, or something short to
+//! look at.
 //!
 //! A begun line is text that precedes the outcome, text that follows it, and where the one ends:
 //!
@@ -23,7 +24,13 @@ pub enum Format {
     Combined,
     /// One JSON object a line (see docs/status.md), all of it printable ASCII. Bytes that are not UTF-8 become U+FFFD.
     Json,
+    /// `10:00:00Z 200       2326 B     17 ms  127.0.0.1  GET /index.html`, for who watches. Bytes are escaped as in
+    /// [`Combined`](Self::Combined), and no more of the target is shown than a line or two have room for.
+    Short,
 }
+
+/// So many bytes of a target are shown in a short line.
+const SHOWN: usize = 120;
 
 /// More than the outcome ever takes.
 pub(super) const OUTCOME_ROOM: usize = 96;
@@ -98,6 +105,27 @@ pub(super) fn begin(
             line.extend_from_slice(b"}\n");
             split
         }
+        Format::Short => {
+            line.extend_from_slice(time.as_bytes());
+            line.push(b' ');
+            let split = line.len();
+            line.extend_from_slice(b"  ");
+            push_peer(line, peer);
+            line.extend_from_slice(b"  ");
+            match head {
+                Some(head) => {
+                    line.extend_from_slice(head.method.name().as_bytes());
+                    line.push(b' ');
+                    push_escaped(line, &head.target[..head.target.len().min(SHOWN)]);
+                    if head.target.len() > SHOWN {
+                        line.extend_from_slice(b"...");
+                    }
+                }
+                None => line.push(b'-'),
+            }
+            line.push(b'\n');
+            split
+        }
     };
     line.extend_from_slice(&(split as Split).to_le_bytes());
 }
@@ -129,6 +157,8 @@ pub(super) fn end(
             out.extend_from_slice(b",\"duration_ms\":");
             out.extend_from_slice(numbers.format(duration_ms).as_bytes());
         }
+        // Writing to a Vec can't fail.
+        Format::Short => drop(write!(out, "{status} {body_bytes:10} B {duration_ms:6} ms")),
     }
     out.extend_from_slice(after);
 }
@@ -159,15 +189,16 @@ fn push_time(text: &mut String, format: Format, unix_secs: u64) {
     let time = UNIX_EPOCH + Duration::from_secs(unix_secs.min(LAST_SECOND_OF_9999));
     let date = httpdate::fmt_http_date(time);
     let (day, month, year, clock) = (&date[5..7], &date[8..11], &date[12..16], &date[17..25]);
-    let parts = match format {
-        Format::Combined => [day, "/", month, "/", year, ":", clock, " +0000"],
+    let parts: &[&str] = match format {
+        Format::Combined => &[day, "/", month, "/", year, ":", clock, " +0000"],
+        Format::Short => &[clock, "Z"],
         Format::Json => {
             let number = MONTHS.find(month).map_or(0, |at| at / 3);
             let numbers = ["01", "02", "03", "04", "05", "06", "07", "08", "09", "10", "11", "12"];
-            [year, "-", numbers[number], "-", day, "T", clock, "Z"]
+            &[year, "-", numbers[number], "-", day, "T", clock, "Z"]
         }
     };
-    text.extend(parts);
+    text.extend(parts.iter().copied());
 }
 
 fn push_peer(line: &mut Vec<u8>, peer: &PeerAddress) {

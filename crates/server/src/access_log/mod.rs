@@ -8,6 +8,7 @@
 //! as the operator chose.
 
 mod line;
+mod terminal;
 mod writer;
 
 use std::sync::Arc;
@@ -30,8 +31,10 @@ pub struct AccessLog {
     when_behind: WhenBehind,
     time: TimeText,
     buffer: Vec<u8>,
-    /// When `buffer` was last handed over or found empty, in monotonic milliseconds.
-    fresh_ms: u64,
+    /// How long lines may stay in `buffer`.
+    linger_ms: u64,
+    /// When what is in `buffer` is to be handed over, in monotonic milliseconds.
+    due_ms: u64,
     /// Buffers this worker has made so far, wherever they are now.
     buffers_made: usize,
     worker: usize,
@@ -58,7 +61,7 @@ const BUFFER_SIZE: usize = 64 << 10;
 /// Buffers for each worker: how far the writer may fall behind. All but two are made only when it does.
 const BUFFERS: usize = 16;
 
-/// Lines become visible after this time at the latest, if the worker ticks.
+/// Lines become visible after this time at the latest, if the worker ticks and the writer keeps up.
 const FLUSH_AFTER_MS: u64 = 1000;
 
 impl AccessLog {
@@ -86,19 +89,20 @@ impl AccessLog {
         line::end(self.format, &mut self.buffer, line, status, body_bytes, duration_ms);
     }
 
-    /// Hands over lines that have waited for a second. To be called in every turn, and at least as often as
-    /// [`wait_at_most_ms`](Self::wait_at_most_ms) says.
+    /// Hands over lines that have waited for a second; those for a terminal at once. To be called in every turn, and at least
+    /// as often as [`wait_at_most_ms`](Self::wait_at_most_ms) says.
     pub fn tick(&mut self, now_ms: u64) {
-        if self.buffer.is_empty()
-            || (now_ms.saturating_sub(self.fresh_ms) >= FLUSH_AFTER_MS && self.hand_over())
-        {
-            self.fresh_ms = now_ms;
+        if self.buffer.is_empty() {
+            self.due_ms = now_ms + self.linger_ms;
+        } else if now_ms >= self.due_ms {
+            // A writer that has fallen behind will not have caught up by the next turn.
+            self.due_ms = now_ms + if self.hand_over() { self.linger_ms } else { FLUSH_AFTER_MS };
         }
     }
 
     /// How long a worker with nothing else to do may sleep, if lines wait to be handed over.
     pub fn wait_at_most_ms(&self, now_ms: u64) -> Option<u64> {
-        (!self.buffer.is_empty()).then(|| (self.fresh_ms + FLUSH_AFTER_MS).saturating_sub(now_ms))
+        (!self.buffer.is_empty()).then(|| self.due_ms.saturating_sub(now_ms))
     }
 
     /// Has the file opened anew by its name, as after it was renamed. Returns at once.

@@ -55,6 +55,19 @@ fn combined_escapes_whatever_could_mislead_a_reader() {
 }
 
 #[test]
+fn short_lines_are_short_and_plain() {
+    let plain = line(Format::Short, &peer("127.0.0.1"), Some(&head(b"/index.html?a=b", Fields::default())));
+    assert_eq!(plain, "20:55:36Z 200       2326 B     17 ms  127.0.0.1  GET /index.html?a=b\n");
+    let unreadable = line(Format::Short, &PeerAddress::Unix, None);
+    assert_eq!(unreadable, "20:55:36Z 200       2326 B     17 ms  unix:  -\n");
+    // Among them what makes a terminal write from right to left, and what colours it.
+    let hostile = ["/\u{202e}\u{9b}".as_bytes(), &(0..=255).collect::<Vec<u8>>(), &[b'x'; 9000]].concat();
+    let line = line(Format::Short, &peer("::1"), Some(&head(&hostile, Fields::default())));
+    assert!(line.ends_with("...\n") && line.contains(r"GET /\xE2\x80\xAE\xC2\x9B\x00\x01"), "{line}");
+    assert!(line.len() < 600 && line.trim_end_matches('\n').bytes().all(|byte| matches!(byte, b' '..=b'~')));
+}
+
+#[test]
 fn json_lines_parse_whatever_was_sent() {
     let every_byte: Vec<u8> = (0..=255).collect();
     let fields = [b"User-Agent:", &every_byte[..], b"\r\n"].concat();
@@ -184,7 +197,9 @@ fn a_writer_that_hangs_costs_lines_and_never_time() {
     let dropped = setup.dropped(LineLoss::Behind);
     assert!(dropped > 0 && dropped < lines as u64, "{dropped} of {lines}");
     assert_eq!(log.buffers_made, BUFFERS);
-    log.tick(u64::MAX / 2);
+    // Nor does the worker ask without a pause.
+    log.tick(10_000);
+    assert_eq!(log.wait_at_most_ms(10_000), Some(FLUSH_AFTER_MS));
     // The disk works again: everything that was not dropped is written.
     let reading = std::thread::spawn(move || {
         let mut kept = Vec::new();

@@ -15,7 +15,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::line::TimeText;
-use super::{AccessLog, BUFFER_SIZE, BUFFERS, Format, WhenBehind, count_lines};
+use super::terminal::{self, LAST_LINES_TO_WATCH};
+use super::{AccessLog, BUFFER_SIZE, BUFFERS, FLUSH_AFTER_MS, Format, WhenBehind, count_lines};
 use crate::counters::Counters;
 use crate::error_log::Limited;
 
@@ -26,7 +27,12 @@ pub enum Target {
     File(PathBuf),
     /// Standard output.
     Stdout,
+    /// The [terminal] that the server is watched on.
+    Terminal,
 }
+
+/// How long the last lines may take to be written.
+const LAST_LINES: Duration = Duration::from_secs(2);
 
 /// The access log could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +49,7 @@ pub struct OpenError {
 pub struct Writer {
     thread: JoinHandle<()>,
     file: Arc<File>,
+    target: Target,
     messages: SyncSender<Message>,
     reopen: Arc<AtomicBool>,
     workers: AtomicUsize,
@@ -88,7 +95,8 @@ impl Writer {
             .name("access-log".into())
             .spawn(move || output.run(&messages))
             .map_err(named)?;
-        Ok(Self { thread, file, messages: sender, reopen, workers: AtomicUsize::new(0) })
+        let target = target.clone();
+        Ok(Self { thread, file, target, messages: sender, reopen, workers: AtomicUsize::new(0) })
     }
 
     /// A worker's end. Lines that are lost are counted in its `counters`.
@@ -101,7 +109,8 @@ impl Writer {
             when_behind,
             time: TimeText::default(),
             buffer: Vec::with_capacity(BUFFER_SIZE),
-            fresh_ms: 0,
+            linger_ms: if self.target == Target::Terminal { 0 } else { FLUSH_AFTER_MS },
+            due_ms: 0,
             buffers_made: 1,
             worker: self.workers.fetch_add(1, Ordering::Relaxed),
             to_writer: self.messages.clone(),
@@ -115,6 +124,11 @@ impl Writer {
     pub fn keep_open(&self) -> BorrowedFd<'_> {
         std::mem::forget(Arc::clone(&self.file));
         self.file.as_fd()
+    }
+
+    /// How long [`finish`](Self::finish) may take.
+    pub fn patience(&self) -> Duration {
+        if self.target == Target::Terminal { LAST_LINES_TO_WATCH } else { LAST_LINES }
     }
 
     /// Waits until everything has been written, and says whether it has been: a disk that stands still is given
@@ -189,6 +203,9 @@ impl Output {
 
     /// Writes lines and returns how many of them were lost.
     fn append(&mut self, lines: &[u8]) -> u64 {
+        if self.target == Target::Terminal && !terminal::is_watched() {
+            return 0;
+        }
         let mut rest = lines;
         if self.torn {
             // Whatever is left of the torn line becomes a line of its own rather than the beginning of the
@@ -223,10 +240,15 @@ impl Output {
 }
 
 impl Target {
+    /// Whether there is anything to write to, or somebody.
+    pub fn is_there(&self) -> bool {
+        *self != Self::Terminal || terminal::is_there()
+    }
+
     fn open(&self) -> io::Result<File> {
         match self {
             Self::File(path) => sys::output::open_to_wait(path),
-            Self::Stdout => Ok(io::stdout().as_fd().try_clone_to_owned()?.into()),
+            Self::Stdout | Self::Terminal => Ok(io::stdout().as_fd().try_clone_to_owned()?.into()),
         }
     }
 }
@@ -235,7 +257,7 @@ impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
-            Self::Stdout => f.write_str("standard output"),
+            Self::Stdout | Self::Terminal => f.write_str("standard output"),
         }
     }
 }

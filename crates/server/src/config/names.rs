@@ -78,7 +78,8 @@ impl Named for Symlinks {
 }
 
 impl Named for Format {
-    const NAMES: &[(&'static str, Self)] = &[("combined", Self::Combined), ("json", Self::Json)];
+    const NAMES: &[(&'static str, Self)] =
+        &[("combined", Self::Combined), ("json", Self::Json), ("short", Self::Short)];
 }
 
 impl Named for WhenBehind {

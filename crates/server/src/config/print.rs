@@ -53,6 +53,9 @@ fn top(page: &mut Page, settings: &Settings) {
         Some(AccessLogSettings { target: Target::Stdout, format, when_full }) => {
             ("-".to_owned(), *format, *when_full)
         }
+        Some(AccessLogSettings { target: Target::Terminal, format, when_full }) => {
+            ("terminal".to_owned(), *format, *when_full)
+        }
         Some(AccessLogSettings { target: Target::File(file), format, when_full }) => {
             (path(file), *format, *when_full)
         }

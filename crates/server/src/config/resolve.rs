@@ -249,9 +249,13 @@ fn files(keys: &mut Keys<'_>, default: FileSettings) -> FileSettings {
 }
 
 fn access_log(keys: &mut Keys<'_>, bases: &Bases) -> Option<AccessLogSettings> {
-    let target = keys.take("access_log", None, unless_off(target(bases)));
-    let format = keys.take("log_format", Format::default(), keys::one_of);
+    let target = keys.take("access_log", Some(Target::Terminal), unless_off(target(bases)));
+    let is_terminal = target == Some(Target::Terminal);
+    let usual_format = if is_terminal { Format::Short } else { Format::Combined };
+    let format = keys.take("log_format", usual_format, keys::one_of);
     let when_full = keys.take("log_when_full", WhenBehind::default(), keys::one_of);
+    // Who stops a terminal means to read it, and not to stop the server.
+    let when_full = if is_terminal { WhenBehind::Drop } else { when_full };
     target.map(|target| AccessLogSettings { target, format, when_full })
 }
 
@@ -405,6 +409,7 @@ fn address(bases: &Bases) -> impl Fn(&Item) -> Result<ListenAddress, String> {
 fn target(bases: &Bases) -> impl Fn(&Item) -> Result<Target, String> {
     |item| match keys::text(item)?.as_str() {
         "-" => Ok(Target::Stdout),
+        "terminal" => Ok(Target::Terminal),
         path => bases.path(item, path).map(Target::File),
     }
 }

@@ -423,7 +423,11 @@ impl Settings {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             files: FileSettings::new(root),
-            access_log: None,
+            access_log: Some(AccessLogSettings {
+                target: access_log::Target::Terminal,
+                format: access_log::Format::Short,
+                when_full: access_log::WhenBehind::Drop,
+            }),
         }
     }
 

@@ -115,6 +115,8 @@ fn printed_settings_are_the_same_settings() {
         "root = 'www'",
         "root = 'www'\narchitecture = 'processes'",
         "root = 'www'\naccess_log = '-'\nlog_when_full = 'wait'",
+        "root = 'www'\naccess_log = 'off'",
+        "root = 'www'\nlog_format = 'json'\nlog_when_full = 'wait'",
     ] {
         let (dir, source) = place(toml);
         let settings = source.load().expect("settings");

@@ -154,6 +154,7 @@ pub fn run(source: Source) -> Result<(), RunError> {
 /// What is the process's own business, before anything is opened.
 fn prepare(settings: &Settings) -> Result<(), RunError> {
     signal::ignore_broken_pipe().map_err(failed("ignore SIGPIPE"))?;
+    signal::ignore_background_output().map_err(failed("ignore SIGTTOU"))?;
     process::raise_descriptor_limit().map_err(failed("raise the descriptor limit"))?;
     if let Some(cpus) = &settings.cpus {
         process::pin_to_cpus(cpus).map_err(failed(&format!("run on CPUs {cpus:?} alone")))?;

@@ -1,7 +1,6 @@
 //! The life of a worker process, from the fork to its exit code.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use sys::process;
 
@@ -17,9 +16,6 @@ use crate::counters::Counters;
 use crate::listeners::Share;
 use crate::memory;
 use crate::service::Service;
-
-/// How long the access log's last lines may take to be written.
-const LAST_LINES: Duration = Duration::from_secs(2);
 
 /// Serves in a process that has just been forked, and gives its exit code.
 pub(super) fn work(
@@ -53,7 +49,7 @@ fn serve(
     if let Some(cpus) = cpus {
         process::pin_to_cpus(cpus).map_err(failed(&format!("run on CPUs {cpus:?} alone")))?;
     }
-    let log = settings.access_log.as_ref();
+    let log = settings.access_log.as_ref().filter(|log| log.target.is_there());
     let writer = log.map(|log| Writer::start(&log.target, counters.len())).transpose()?;
     if let (Some(common), Some(writer)) = (common, &writer) {
         // The supervisor closes it at the end of this process, be it killed or not.
@@ -75,10 +71,11 @@ fn serve(
     note_start_memory(counters);
     let result = architecture::run(services, listeners, settings, control);
     // The services, whose logs have been flushed into the writer, are gone.
-    if let Some(writer) = writer
-        && !writer.finish(LAST_LINES)
-    {
-        tracing::error!("the access log's last lines were not written within {LAST_LINES:?}");
+    if let Some(writer) = writer {
+        let patience = writer.patience();
+        if !writer.finish(patience) {
+            tracing::error!("the access log's last lines were not written within {patience:?}");
+        }
     }
     result.map_err(failed("go on serving"))
 }

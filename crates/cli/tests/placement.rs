@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use support::client::{Client, one, request};
 use support::eventually;
-use support::server::{Server, Setup};
+use support::server::{Server, Setup, children};
 use support::site::HELLO;
 use support::variant::Variant;
 
@@ -86,6 +86,21 @@ fn connections_go_to_the_copy_on_their_cpu() {
         assert_eq!(after[copy] - before[copy], 1, "one connection for all: {before:?} {after:?}");
         assert_eq!(after[1 - copy], before[1 - copy]);
     }
+}
+
+/// In `ps`, `top` and `pgrep`. Who asks for `sluice` alone finds the process that takes orders.
+#[test]
+fn processes_say_what_they_are() {
+    let name =
+        |pid: u32| fs::read_to_string(format!("/proc/{pid}/comm")).expect("a process").trim().to_owned();
+    let server = Server::start(&TWO_OF_TWO);
+    server.warm_up();
+    assert_eq!(name(server.pid()), "sluice");
+    let workers: Vec<_> = server.workers().into_iter().map(name).collect();
+    assert_eq!(workers, ["sluice:worker0", "sluice:worker1", "sluice:worker2", "sluice:worker3"]);
+    let mut all: Vec<_> = children(server.pid()).into_iter().map(name).collect();
+    all.retain(|name| !workers.contains(name));
+    assert_eq!(all, ["sluice:status"]);
 }
 
 #[test]

@@ -370,6 +370,14 @@ pub fn forgo_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
 }
 
+/// Names this thread, and the process if it is its first, for lists of processes (`ps`, `top`, `pgrep`). The kernel keeps 15
+/// bytes. prctl(2), `PR_SET_NAME`.
+pub fn set_name(name: &str) {
+    let name = CString::new(name.replace('\0', " ")).unwrap_or_default();
+    // There is no name that it refuses.
+    let _ = rustix::thread::set_name(&name);
+}
+
 /// Whether this process is one of those to whom the user of a terminal speaks, and not in the background. It is not if the
 /// terminal has been closed, or belongs to another session. tcgetpgrp(3), credentials(7).
 pub fn is_in_foreground(terminal: impl AsFd) -> bool {

@@ -29,6 +29,7 @@ impl StatusProcess {
     pub(super) fn start(endpoint: &Endpoint, sources: Sources, foreign: &Foreign) -> io::Result<Self> {
         let (control, sources) = (Arc::new(Control::new()?), Arc::new(sources));
         let pid = process::fork(|| {
+            process::set_name("sluice:status");
             foreign.close(&[]);
             match answer(endpoint, &sources, &control) {
                 Ok(()) => 0,

@@ -126,6 +126,7 @@ impl Trial {
 /// In the new program: goes all the way to a worker that answers, and says so.
 pub(super) fn run(source: &Source, lent: Bequest) -> Result<(), RunError> {
     let Bequest { estate, log, settings: mut written } = lent;
+    process::set_name("sluice:trial");
     process::signal_at_end_of_parent(Signal::Terminate)
         .map_err(failed("end with the program that serves"))?;
     // What will be read in their place must mean the same.

@@ -490,7 +490,7 @@ impl Place {
         common_table: Option<&mut CommonTable>,
         (foreign, endpoint): (&Foreign, Option<&Arc<Endpoint>>),
     ) -> io::Result<()> {
-        let (control, cpus) = (Arc::clone(&self.control), self.cpus.as_deref());
+        let (control, cpus, name) = (Arc::clone(&self.control), self.cpus.as_deref(), self.name());
         control.begin();
         let serving = self.position.listeners(settings, &copies[self.position.copy]);
         let pid = match (&mut self.in_common, common_table) {
@@ -503,10 +503,12 @@ impl Place {
                 let common = table.join(&in_common.files, self.position.worker);
                 in_common.worker = Some(common.clone());
                 process::fork_sharing_descriptors(|| {
+                    process::set_name(&name);
                     worker::work(settings, cpus, share, &self.counters, control, Some(&common))
                 })?
             }
             _ => process::fork(|| {
+                process::set_name(&name);
                 let of_others =
                     |listener: &&Arc<Listener>| !serving.iter().any(|own| Arc::ptr_eq(own, listener));
                 copies.iter().flatten().filter(of_others).for_each(|listener| listener.close());
@@ -523,6 +525,13 @@ impl Place {
         }
         self.state = State::Runs { pid, since: Instant::now() };
         Ok(())
+    }
+
+    /// What it is called in lists of processes, in 15 bytes. The supervisor is called as its file is: `killall sluice` and the like
+    /// reach it alone.
+    fn name(&self) -> String {
+        let number = self.number;
+        if number < 100 { format!("sluice:worker{number}") } else { format!("sluice:w{number}") }
     }
 
     /// When it will have lived for a while, if it runs, and for that copy.

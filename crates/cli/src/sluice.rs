@@ -3,7 +3,9 @@
 //! Exit codes: 0 clean, 1 failure while running, 2 bad usage or configuration.
 
 mod affinity;
+mod configuration_page;
 mod options;
+mod pages;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -12,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use options::Options;
 use server::affinity::AffinityError;
 use server::allotment::Allotment;
@@ -89,6 +91,9 @@ enum Command {
 
     /// Explain the concurrency architectures, and whether they can run here
     Architectures,
+
+    /// Write manual pages and shell completions
+    Pages(pages::Options),
 }
 
 /// Which running server is asked.
@@ -127,6 +132,7 @@ fn main() -> ExitCode {
         Command::Memory { server, json } => memory(server, json),
         Command::Affinity(options) => affinity::run(&options),
         Command::Architectures => architectures(),
+        Command::Pages(options) => write_pages(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -195,6 +201,12 @@ fn architectures() -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+fn write_pages(options: &pages::Options) -> anyhow::Result<()> {
+    options.write(Sluice::command())?;
+    let page = options.below("man/man5")?.join("sluice.toml.5");
+    std::fs::write(&page, configuration_page::text()).with_context(|| pages::cannot_write(&page))
 }
 
 /// Like `print!`, but a reader that has gone is an error and no panic.

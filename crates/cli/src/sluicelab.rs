@@ -3,11 +3,12 @@
 //! Exit codes: 0 clean, 1 failure while running, 2 bad usage or input, 3 a run whose figures are not valid.
 
 mod lab;
+mod pages;
 
 use std::io;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// The lab: makes workloads, loads web servers with them, and says what came of it.
 #[derive(Parser)]
@@ -31,6 +32,8 @@ enum Command {
     Load(Box<lab::load::Options>),
     /// Tell what this machine can and cannot measure, and what to do about it
     Doctor(lab::doctor::Doctor),
+    /// Write manual pages and shell completions
+    Pages(pages::Options),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Command::Fileset(options) => lab::fileset::run(&options),
         Command::Sessions(options) => lab::sessions::run(&options),
         Command::Load(options) => lab::load::run(&options),
+        Command::Pages(options) => options.write(Sluicelab::command()).map(|()| ExitCode::SUCCESS),
         Command::Doctor(command) => command.run().map(|()| ExitCode::SUCCESS),
     };
     match result {

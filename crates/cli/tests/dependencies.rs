@@ -63,7 +63,15 @@ const CRATES: &[Crate] = &[
     Crate {
         name: "sluicegate",
         ours: &["workload", "load", "server"],
-        foreign: Foreign::Only(&["anyhow", "clap", "ctrlc", "indicatif"]),
+        foreign: Foreign::Only(&[
+            "anyhow",
+            "clap",
+            "clap_complete",
+            "clap_mangen",
+            "ctrlc",
+            "indicatif",
+            "roff",
+        ]),
         unsafe_code: false,
         banned: &[],
     },

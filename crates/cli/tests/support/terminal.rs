@@ -46,7 +46,8 @@ impl Terminal {
                 }
                 match reading.read(&mut piece) {
                     Ok(n) => {
-                        text.lock().expect("no reader panics").push_str(&String::from_utf8_lossy(&piece[..n]))
+                        let piece = String::from_utf8_lossy(&piece[..n]);
+                        text.lock().expect("no reader panics").push_str(&piece);
                     }
                     // No program has it open any more.
                     Err(_) => return,

@@ -1,0 +1,99 @@
+//! `sluice.toml(5)`: the manual's chapter on the configuration, which tests hold against the code, for man(7).
+//!
+//! Of Markdown it knows what that chapter is written in: headings, paragraphs, lists, tables of keys, and code.
+
+use roff::{Inline, Roff, bold, italic, roman};
+
+const MANUAL: &str = include_str!("../../../docs/manual.md");
+
+/// The page's text.
+pub(crate) fn text() -> String {
+    let (_, chapter) = MANUAL.split_once("\n## Configuration\n").expect("the manual has this chapter");
+    let (chapter, _) = chapter.split_once("\n## ").expect("it is not the last one");
+    let mut page = Roff::new();
+    page.control("TH", ["SLUICE.TOML", "5"]);
+    page.control("SH", ["NAME"]).text([roman("sluice.toml - settings of the web server sluice(1)")]);
+    page.control("SH", ["DESCRIPTION"]);
+    for block in chapter.split("\n\n") {
+        write_block(&mut page, block.trim_matches('\n'));
+    }
+    page.control("SH", ["SEE ALSO"]).text([
+        bold("sluice-serve"),
+        roman("(1), "),
+        bold("sluice-check"),
+        roman(
+            "(1); sections that are referred to and not here are in the manual, docs/manual.md of the source",
+        ),
+    ]);
+    page.render()
+}
+
+fn write_block(page: &mut Roff, block: &str) {
+    if let Some(title) = block.strip_prefix("### ") {
+        page.control("SH", [title.trim_matches('`')]);
+    } else if let Some(title) = block.strip_prefix("#### ") {
+        page.control("SS", [title]);
+    } else if block.starts_with('|') {
+        block.lines().filter(|row| row.starts_with("| `")).for_each(|row| write_key(page, row));
+    } else if block.starts_with("    ") {
+        page.control("PP", []).control("RS", ["4"]).control("nf", []);
+        for line in block.lines() {
+            page.text([roman(line.strip_prefix("    ").unwrap_or(line))]);
+        }
+        page.control("fi", []).control("RE", []);
+    } else if let Some(list) = block.strip_prefix("- ") {
+        for item in list.split("\n- ") {
+            page.control("IP", [r"\(bu", "2"]).text(inlines(item));
+        }
+    } else if !block.is_empty() {
+        page.control("PP", []).text(inlines(block));
+    }
+}
+
+/// A row of a table: key, meaning, default, what is allowed.
+fn write_key(page: &mut Roff, row: &str) {
+    let mut cells = row.trim_matches('|').split(" | ").map(str::trim);
+    let mut cell = || cells.next().unwrap_or_default();
+    let (key, meaning, default, allowed) = (cell(), cell(), cell(), cell());
+    page.control("TP", []);
+    page.text(match default.trim_matches('`') {
+        "–" => vec![bold(key.trim_matches('`'))],
+        default => vec![bold(key.trim_matches('`')), roman(" = "), roman(default)],
+    });
+    page.text(inlines(meaning));
+    page.control("br", []);
+    page.text([vec![roman("Allowed: ")], inlines(allowed), vec![roman(".")]].concat());
+}
+
+/// Text with `` `code` ``, `**emphasis**` and `[links](to)`, of which the text is left.
+fn inlines(text: &str) -> Vec<Inline> {
+    let mut inlines = Vec::new();
+    let text = text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
+    let mut rest = text.as_str();
+    while let Some(at) = rest.find(['`', '*', '[']) {
+        let (before, from) = rest.split_at(at);
+        inlines.push(roman(before));
+        rest = if let Some((code, after)) = from.strip_prefix('`').and_then(|text| text.split_once('`')) {
+            inlines.push(bold(code));
+            after
+        } else if let Some((words, after)) = from.strip_prefix("**").and_then(|text| text.split_once("**")) {
+            inlines.push(italic(words));
+            after
+        } else if let Some((link, after)) = link(from) {
+            inlines.extend(self::inlines(link));
+            after
+        } else {
+            inlines.push(roman(&from[..1]));
+            &from[1..]
+        };
+    }
+    inlines.push(roman(rest));
+    inlines
+}
+
+/// The text of a link, and what comes behind it.
+fn link(text: &str) -> Option<(&str, &str)> {
+    let (words, rest) = text.strip_prefix('[')?.split_once("](")?;
+    let (_, after) = rest.split_once(')')?;
+    (!words.contains(']')).then_some((words, after))
+}

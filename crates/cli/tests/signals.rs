@@ -692,6 +692,7 @@ fn port_in_use(variant: &Variant) {
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.contains(&address.to_string()) && told.to_lowercase().contains("in use"), "{told}");
+    assert!(told.contains(&format!("`ss -ltnp 'sport = :{}'`", address.port())), "{told}");
     assert!(!told.contains("listening on"), "{told}");
 }
 

@@ -44,7 +44,7 @@ pub struct Listener {
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Binding or listening failed.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}{}", advice(address, source))]
     Listen {
         /// Where.
         address: ListenAddress,
@@ -70,6 +70,19 @@ pub enum ListenError {
         /// What is wrong with it.
         reason: String,
     },
+}
+
+/// What somebody can do about it.
+fn advice(address: &ListenAddress, why: &io::Error) -> String {
+    match (address, why.kind()) {
+        (ListenAddress::Tcp(tcp), io::ErrorKind::AddrInUse) => {
+            format!("; `ss -ltnp 'sport = :{}'` tells by whom", tcp.port())
+        }
+        (ListenAddress::Tcp(tcp), io::ErrorKind::PermissionDenied) if tcp.port() < 1024 => {
+            "; ports below 1024 take root or CAP_NET_BIND_SERVICE".to_owned()
+        }
+        _ => String::new(),
+    }
 }
 
 impl Listener {
@@ -350,4 +363,29 @@ fn local_address(socket: impl AsFd) -> io::Result<ListenAddress> {
         LocalAddress::Inet(address) => ListenAddress::Tcp(address),
         LocalAddress::Unix(path) => ListenAddress::Unix(path.unwrap_or_default()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_is_told_with_a_way_out() {
+        let told = |address: &str, kind: io::ErrorKind| {
+            let address = address.parse().expect("an address");
+            ListenError::Listen { address, source: kind.into() }.to_string()
+        };
+        assert!(
+            told("0.0.0.0:80", io::ErrorKind::PermissionDenied)
+                .ends_with("take root or CAP_NET_BIND_SERVICE")
+        );
+        assert!(told("[::1]:8080", io::ErrorKind::AddrInUse).contains("'sport = :8080'"));
+        for (address, kind) in [
+            ("0.0.0.0:8080", io::ErrorKind::PermissionDenied),
+            ("unix:/run/x", io::ErrorKind::AddrInUse),
+            ("10.0.0.1:80", io::ErrorKind::AddrNotAvailable),
+        ] {
+            assert!(!told(address, kind).contains(';'));
+        }
+    }
 }

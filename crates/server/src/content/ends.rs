@@ -9,6 +9,7 @@
 //! same reason nothing is remembered of a file that has been left alone for a while.
 
 use std::hash::{DefaultHasher, Hasher};
+use std::io;
 use std::os::fd::AsFd;
 
 use sys::file::FileStat;
@@ -19,6 +20,12 @@ const LEN: usize = 1 << 10;
 /// For how long a file counts as one that may be appended to, in seconds.
 const RECENT_SECS: u64 = 60 * 60;
 
+/// How often a file that is written to just now is looked at again.
+const ATTEMPTS: u32 = 10;
+
+/// How often a file that has changed is looked at, until it is longer: for less than a millisecond.
+const LOOKS: u32 = 500;
+
 /// The hashes of the first and the last bytes of a file; 0: not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ends {
@@ -27,22 +34,31 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    /// Those of a file that has just been opened, if it was written to lately.
-    pub(super) fn of(file: impl AsFd, stat: &FileStat, unix_secs: u64) -> Self {
+    /// Those of a file that has just been opened and was `stat`, if it was written to lately. That may go on meanwhile: they are of
+    /// what `stat` is then.
+    pub(super) fn of(file: impl AsFd, stat: &mut FileStat, unix_secs: u64) -> io::Result<Self> {
         let since = i64::try_from(unix_secs).unwrap_or(i64::MAX).saturating_sub(stat.mtime.secs);
         if since > RECENT_SECS as i64 {
-            return Self::default();
+            return Ok(Self::default());
         }
-        let ends = Self::read(&file, stat.size);
-        // They are to be of the file that was looked at.
-        if sys::file::stat(&file).is_ok_and(|now| now == *stat) { ends } else { Self::default() }
+        for _ in 0..ATTEMPTS {
+            let ends = Self::read(&file, stat.size);
+            let before = std::mem::replace(stat, sys::file::stat(&file)?);
+            if before == *stat {
+                return Ok(ends);
+            }
+        }
+        Ok(Self::default())
     }
 
-    /// Whether a file that had them, and has become longer than `size`, still has them there.
-    pub(super) fn are_still(self, file: impl AsFd, size: u64) -> bool {
-        let now = Self::read(file, size);
+    /// Whether a file that had them, and has changed since, is longer now and nothing else.
+    pub(super) fn has_only_grown(self, file: impl AsFd, before: &FileStat) -> bool {
+        if self.last == 0 || !is_longer(&file, before.size) {
+            return false;
+        }
+        let now = Self::read(file, before.size);
         let has_first = self.first == 0 || now.first == 0 || self.first == now.first;
-        self.last != 0 && self.last == now.last && has_first
+        self.last == now.last && has_first
     }
 
     fn read(file: impl AsFd, size: u64) -> Self {
@@ -58,4 +74,16 @@ impl Ends {
         };
         Self { first: hash_at(0), last: hash_at(size.saturating_sub(LEN as u64)) }
     }
+}
+
+/// Whether a file that has changed is longer than it was. The kernel stamps a file before it appends to it, so that one in the
+/// midst of that has another time and the same size, which takes some microseconds.
+fn is_longer(file: impl AsFd, than: u64) -> bool {
+    for _ in 0..LOOKS {
+        match sys::file::stat(&file) {
+            Ok(now) if now.size == than => std::thread::yield_now(),
+            now => return now.is_ok_and(|now| now.size > than),
+        }
+    }
+    false
 }

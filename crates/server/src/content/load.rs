@@ -225,8 +225,9 @@ impl Loader {
             }
             stat = after;
         }
+        let ends = Ends::of(&file, &mut stat, now.unix_secs)?;
         let mut entry = self.entry(load, stat, 0, now);
-        entry.facts.ends = Ends::of(&file, &stat, now.unix_secs);
+        entry.facts.ends = ends;
         Ok(Entry { file: Some(file.into()), ..entry })
     }
 

@@ -319,11 +319,9 @@ impl Content {
     /// Whether an entry's body is what it was when the entry was made.
     fn is_intact(&self, place: Place) -> bool {
         let Some(file) = self.table.file(place) else { return true };
-        let (before, now) = (self.table.stat(place), sys::file::stat(file));
-        now.is_ok_and(|now| {
-            let has_grown = now.size > before.size;
-            load::is_intact(&before, &now) || has_grown && self.table.ends(place).are_still(file, before.size)
-        })
+        let before = self.table.stat(place);
+        sys::file::stat(file).is_ok_and(|now| load::is_intact(&before, &now))
+            || self.table.ends(place).has_only_grown(file, &before)
     }
 
     #[cold]

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Status(pub u16);
 
-/// Each status this server sends: constant, code, reason phrase.
+/// Statuses that are sent, or that others send: code, and status line with the reason phrase.
 const KNOWN: &[(u16, &str)] = &[
     (200, "HTTP/1.1 200 OK\r\n"),
     (204, "HTTP/1.1 204 No Content\r\n"),
@@ -61,6 +61,30 @@ impl Status {
     pub const NOT_IMPLEMENTED: Self = Self(501);
     pub const SERVICE_UNAVAILABLE: Self = Self(503);
     pub const VERSION_NOT_SUPPORTED: Self = Self(505);
+
+    /// All of these, which are those that this server sends, in the order of their codes.
+    pub const SENT: [Self; 20] = [
+        Self::OK,
+        Self::NO_CONTENT,
+        Self::PARTIAL_CONTENT,
+        Self::MOVED_PERMANENTLY,
+        Self::NOT_MODIFIED,
+        Self::BAD_REQUEST,
+        Self::FORBIDDEN,
+        Self::NOT_FOUND,
+        Self::METHOD_NOT_ALLOWED,
+        Self::REQUEST_TIMEOUT,
+        Self::PRECONDITION_FAILED,
+        Self::CONTENT_TOO_LARGE,
+        Self::URI_TOO_LONG,
+        Self::RANGE_NOT_SATISFIABLE,
+        Self::EXPECTATION_FAILED,
+        Self::HEADER_FIELDS_TOO_LARGE,
+        Self::INTERNAL_SERVER_ERROR,
+        Self::NOT_IMPLEMENTED,
+        Self::SERVICE_UNAVAILABLE,
+        Self::VERSION_NOT_SUPPORTED,
+    ];
 }
 
 impl Status {

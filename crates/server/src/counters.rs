@@ -465,9 +465,9 @@ pub const REFUSALS: [&str; ErrorKind::ALL.len()] = [
 pub const REPLY_CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// The status codes that are counted singly, in the order of [`Counters::replies_by_code`].
-pub const REPLY_CODES: [&str; 21] = [
-    "200", "206", "301", "302", "304", "308", "400", "403", "404", "405", "408", "412", "413", "414", "416",
-    "417", "431", "500", "501", "503", "505",
+pub const REPLY_CODES: [&str; 20] = [
+    "200", "204", "206", "301", "304", "400", "403", "404", "405", "408", "412", "413", "414", "416", "417",
+    "431", "500", "501", "503", "505",
 ];
 
 /// Upper bounds of the buckets of all histograms; one more bucket holds what lies above.
@@ -781,6 +781,12 @@ mod tests {
         {
             assert_eq!(snake_case(&kind), TIMEOUTS[kind as usize]);
         }
+    }
+
+    #[test]
+    fn every_code_that_is_sent_is_counted_and_no_other() {
+        let sent = http1::Status::SENT.map(|status| status.0.to_string());
+        assert_eq!(REPLY_CODES.as_slice(), sent.as_slice());
     }
 
     #[test]

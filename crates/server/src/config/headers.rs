@@ -54,10 +54,13 @@ pub(super) fn rule(mut keys: Keys<'_>) -> HeaderRule {
     rule
 }
 
-/// Reads an extension and its media type.
+/// Reads an extension, which is empty for names without one, and its media type.
 pub(super) fn media_type_of_extension(extension: &str, item: &Item) -> Result<(String, String), String> {
-    if extension.is_empty() || extension.contains(['.', '/', '\0']) || extension.to_lowercase() != extension {
-        return Err("the key must be an extension in lower case without its dot, such as md".to_owned());
+    if extension.contains(['.', '/', '\0']) || extension.to_lowercase() != extension {
+        return Err(
+            "the key must be an extension in lower case without its dot, such as md, or \"\" for none"
+                .to_owned(),
+        );
     }
     let media_type = keys::text(item)?;
     let (essence, _) = media_type.split_once(';').unwrap_or((&media_type, ""));

@@ -501,6 +501,7 @@ charset = "off"
 
 [types]
 md = "text/markdown; charset=utf-8"
+"" = "text/plain"
 
 [error_pages]
 404 = "/404.html"

@@ -9,6 +9,7 @@ use crate::support::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
     every_error_is_well_framed,
+    header_rules,
     own_pages,
     pages_that_change,
     pages_that_are_missing,
@@ -38,6 +39,37 @@ fn every_error_is_well_framed(variant: &Variant) {
     let mut client = server.connect();
     assert_eq!(client.fetch("HEAD", "/nothing", &[]).status, 404);
     assert_eq!(client.get("/hello.txt").status, 200);
+}
+
+/// What browsers want with every reply: HSTS, and the answer to a CORS preflight.
+fn header_rules(variant: &Variant) {
+    let config = r#"
+        listing = true
+        [[headers]]
+        set = { Strict-Transport-Security = "max-age=63072000" }
+        expires = "1 d"
+        [[headers]]
+        path = "/bare/**"
+        set = { Access-Control-Allow-Origin = "*", Access-Control-Allow-Headers = "X-Own" }
+    "#;
+    let server = Setup::new(variant).config(config).start();
+    for (head, status, cors) in [
+        ("GET /bare/a.txt HTTP/1.1\r\nHost: x\r\n\r\n", 200, true),
+        ("GET /bare/ HTTP/1.1\r\nHost: x\r\n\r\n", 200, true),
+        ("OPTIONS /bare/a.txt HTTP/1.1\r\nHost: x\r\nOrigin: http://y\r\n\r\n", 204, true),
+        ("GET /bare/nothing HTTP/1.1\r\nHost: x\r\n\r\n", 404, true),
+        ("GET /dir HTTP/1.1\r\nHost: x\r\n\r\n", 301, false),
+        ("POST / HTTP/1.1\r\nHost: x\r\n\r\n", 405, false),
+        // These break the protocol, so nothing is said of what they ask for.
+        ("GET /bare/a.txt HTTP/1.1\r\n\r\n", 400, false),
+        ("FOO /bare/a.txt HTTP/1.1\r\nHost: x\r\n\r\n", 501, false),
+    ] {
+        let reply = server.one(head);
+        assert_eq!(reply.status, status);
+        assert_eq!(reply.need("Strict-Transport-Security"), "max-age=63072000", "{head}");
+        assert_eq!(reply.field("Access-Control-Allow-Origin"), cors.then_some("*"), "{head}");
+        assert_eq!(reply.field("Expires").is_some(), head.contains("a.txt") && status == 200, "{head}");
+    }
 }
 
 fn own_pages(variant: &Variant) {

@@ -10,7 +10,7 @@ use super::settings::HeaderRule;
 use super::typed::Item;
 
 /// Fields that frame the message, belong to the connection, or are made from the file.
-const OURS: [&str; 16] = [
+const OURS: [&str; 17] = [
     "Accept-Ranges",
     "Allow",
     "Connection",
@@ -23,6 +23,7 @@ const OURS: [&str; 16] = [
     "Keep-Alive",
     "Last-Modified",
     "Location",
+    "Retry-After",
     "Server",
     "Trailer",
     "Transfer-Encoding",

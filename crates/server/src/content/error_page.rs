@@ -1,14 +1,15 @@
 //! The bodies of error replies: pages of the operator's from the document root, or else a line of our own.
 //!
 //! An operator's page is a file like any other, in the open-file table, but it is sent with the error's status and
-//! without anything that would make it a representation of what was asked for: validators, ranges, coding, the rules'
-//! header fields.
+//! without anything that would make it a representation of what was asked for: validators, ranges, coding. The rules' header
+//! fields that go with it are those of what was asked for, and of the page's type.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
 
 use http1::{Plan, Stamp, Status, Terms};
 
+use super::entry::Facts;
 use super::load::Now;
 use super::look::{Look, Looked, Patience};
 use super::path::Path;
@@ -50,28 +51,21 @@ impl Content {
     ) -> Result<Plan<Pin>, Box<Look<'static>>> {
         let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
         let page = self.find_error_page(status, Asking { now, looked, patience });
-        let plan = page.map(|page| self.error_with(status, None, terms, page, own, stamp));
+        let plan = page.map(|page| self.error_with(Plan::new(own, status, terms, stamp), page, None));
         self.table.let_go();
         plan
     }
 
-    /// The same with another header field, and with this page.
+    /// Completes an error with this page. `raw_path` is the path of the request, if it has been read.
     pub(super) fn error_with(
         &mut self,
-        status: Status,
-        field: Option<(&str, &[u8])>,
-        terms: Terms,
+        mut plan: Plan<Pin>,
         page: Option<Place>,
-        own: Vec<u8>,
-        stamp: &Stamp,
+        raw_path: Option<&[u8]>,
     ) -> Plan<Pin> {
-        let mut plan = Plan::new(own, status, terms, stamp);
-        if let Some((name, value)) = field {
-            plan.field(name, value);
-        }
         match page {
-            Some(place) => self.custom_page(&mut plan, place),
-            None => default_page(&mut plan),
+            Some(place) => self.custom_page(&mut plan, place, raw_path),
+            None => self.default_page(&mut plan, raw_path),
         }
         plan
     }
@@ -98,11 +92,23 @@ impl Content {
         Ok(None)
     }
 
+    /// Completes a reply with a page that says its status.
+    pub(super) fn default_page(&self, plan: &mut Plan<Pin>, raw_path: Option<&[u8]>) {
+        const HTML: &str = "text/html; charset=utf-8";
+        self.add_fields(plan, raw_path, Some(HTML));
+        let mut page = [0; LONGEST_PAGE];
+        let len = write_page(plan.status(), &mut page);
+        plan.text(HTML, &page[..len]);
+    }
+
     /// Sends length, type and body of an entry.
-    fn custom_page(&mut self, plan: &mut Plan<Pin>, place: Place) {
+    fn custom_page(&mut self, plan: &mut Plan<Pin>, place: Place, raw_path: Option<&[u8]>) {
         plan.pin(self.table.pin(place));
         let (entry, head) = self.table.entry_and_head(place);
         plan.bytes(&head[..entry.marks.coding as usize]);
+        let media_type = media_type(entry, head).to_owned();
+        self.add_fields(plan, raw_path, Some(&media_type));
+        let entry = self.table.entry(place);
         plan.bytes(b"\r\n");
         plan.end_of_head();
         if entry.is_in_memory() {
@@ -116,11 +122,8 @@ impl Content {
 /// Room for the page of the longest reason phrase, twice over.
 const LONGEST_PAGE: usize = 256;
 
-/// Completes a reply with a page that says its status.
-pub(super) fn default_page(plan: &mut Plan<Pin>) {
-    let status = plan.status();
+fn write_page(status: Status, page: &mut [u8; LONGEST_PAGE]) -> usize {
     let (code, reason) = (status.0, status.reason());
-    let mut page = [0; LONGEST_PAGE];
     let mut room = page.as_mut_slice();
     let written = write!(
         room,
@@ -128,6 +131,12 @@ pub(super) fn default_page(plan: &mut Plan<Pin>) {
          <h1>{code} {reason}</h1>\n"
     );
     debug_assert!(written.is_ok(), "LONGEST_PAGE is too short");
-    let len = LONGEST_PAGE - room.len();
-    plan.text("text/html; charset=utf-8", &page[..len]);
+    LONGEST_PAGE - room.len()
+}
+
+/// What its line of Content-Type says.
+fn media_type<'a>(entry: &Facts, head: &'a [u8]) -> &'a str {
+    let line = &head[entry.marks.media_type as usize..entry.marks.coding as usize];
+    let line = std::str::from_utf8(line).unwrap_or_default();
+    line.split_once(':').map_or("", |(_, value)| value.trim())
 }

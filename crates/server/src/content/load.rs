@@ -112,6 +112,11 @@ impl Loader {
         &self.root
     }
 
+    /// The operator's header fields.
+    pub(super) fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
     /// For how long an entry is believed.
     pub(super) fn validity_ms(&self) -> u64 {
         self.validity_ms
@@ -231,16 +236,18 @@ impl Loader {
         Ok(Entry { file: Some(file.into()), ..entry })
     }
 
-    /// Makes an entry of a listing, which is in a file in memory. It is right for as long as it is believed: no validators go with
-    /// it, and none of the operator's header fields, which are for files.
-    pub(super) fn load_listing(&self, file: OwnedFd, now: Now) -> io::Result<Entry> {
+    /// Makes an entry of the listing of the directory `path`, which is in a file in memory. It is right for as long as it is
+    /// believed: no validators go with it.
+    pub(super) fn load_listing(&self, path: &[u8], file: OwnedFd, now: Now) -> io::Result<Entry> {
+        const MEDIA_TYPE: &str = "text/html; charset=utf-8";
         let stat = FileStat { kind: FileKind::Directory, ..sys::file::stat(&file)? };
         let mut memory = Vec::new();
         let at = |memory: &Vec<u8>| memory.len() as u32;
         line(&mut memory, format_args!("Content-Length: {}", stat.size));
         let media_type = at(&memory);
-        line(&mut memory, format_args!("Content-Type: text/html; charset=utf-8"));
+        line(&mut memory, format_args!("Content-Type: {MEDIA_TYPE}"));
         let coding = at(&memory);
+        self.rules.write_lines_of_no_file(Some(path), Some(MEDIA_TYPE), &mut memory);
         memory.extend_from_slice(b"\r\n");
         let body = at(&memory);
         if stat.size <= self.small_file {

@@ -22,6 +22,7 @@ use super::listing;
 use super::load::{self, Load, Loader, Now, Opened};
 use super::path::Path;
 use super::refusals::{Reason, Refusals, permit};
+use super::rules::Rules;
 use super::table::{Pin, Place};
 use super::{Content, ContentError, Found};
 use crate::config::FileSettings;
@@ -239,6 +240,11 @@ impl Looker {
         &self.refusals
     }
 
+    /// The operator's header fields.
+    pub(super) fn rules(&self) -> &Rules {
+        self.loader.rules()
+    }
+
     /// How often the document root has become another directory.
     pub(super) fn root_changes(&self) -> u32 {
         self.loader.root().changes()
@@ -406,7 +412,7 @@ impl Looker {
             return Err(Stop::WouldBlock);
         }
         let page = listing::page(&self.loader, path, directory, self.dotfiles);
-        match page.and_then(|page| self.loader.load_listing(page, now)) {
+        match page.and_then(|page| self.loader.load_listing(path.bytes(), page, now)) {
             Ok(entry) => Ok(Seen::File(Box::new(entry))),
             Err(error) if OpenFailure::of(&error) == OpenFailure::Exhausted => Err(Stop::Exhausted),
             Err(error) => {

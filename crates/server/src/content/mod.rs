@@ -219,6 +219,7 @@ impl Content {
             Method::Options => {
                 let mut plan = Plan::new(own, Status::NO_CONTENT, head.terms, stamp);
                 plan.field("Allow", ALLOW);
+                self.add_fields(&mut plan, Some(head.path), None);
                 plan.bytes(b"\r\n");
                 plan.end_of_head();
                 return Ok(plan);
@@ -360,7 +361,7 @@ impl Content {
         }
         match found {
             Ok(Found::Entry(place)) => self.reply(place, request, own),
-            Ok(Found::NoSlash) => Ok(redirect(path, request, own)),
+            Ok(Found::NoSlash) => Ok(self.redirect(path, request, own)),
             Err(Obstacle::Refused(status)) => self.refuse(status, request, own),
             Err(Obstacle::Look(look)) => Err(look),
         }
@@ -528,7 +529,43 @@ impl Content {
         own: Vec<u8>,
     ) -> Result<Plan<Pin>, Box<Look<'static>>> {
         let page = self.find_error_page(status, request.asking)?;
-        Ok(self.error_with(status, field, request.head.terms, page, own, request.stamp))
+        let mut plan = Plan::new(own, status, request.head.terms, request.stamp);
+        if let Some((name, value)) = field {
+            plan.field(name, value);
+        }
+        Ok(self.error_with(plan, page, Some(request.head.path)))
+    }
+
+    /// 301 to the same path with a slash at its end, so that relative links in the directory's pages lead into it.
+    fn redirect(&self, path: Path<'_>, request: &Request<'_>, own: Vec<u8>) -> Plan<Pin> {
+        // A path alone is a full reference (RFC 9110 section 10.2.2), and right behind any proxy. It begins with one
+        // slash, so it can't be taken for another host's.
+        let mut location = escaped_path(path.bytes());
+        location.push('/');
+        if let Some(query) = request.head.query {
+            location.push('?');
+            location.extend(percent_encode(query, OUTSIDE_QUERIES));
+        }
+        let mut plan = Plan::new(own, Status::MOVED_PERMANENTLY, request.head.terms, request.stamp);
+        plan.field("Location", location.as_bytes());
+        self.default_page(&mut plan, Some(request.head.path));
+        plan
+    }
+
+    /// Adds the operator's header fields to the head of a reply that is no file. `raw_path` is the path of the request, if it has
+    /// been read; one that can't be decoded is matched as it is.
+    fn add_fields(&self, plan: &mut Plan<Pin>, raw_path: Option<&[u8]>, media_type: Option<&str>) {
+        let rules = self.looker.rules();
+        if rules.is_empty() {
+            return;
+        }
+        let mut decoded = Vec::new();
+        let path = raw_path
+            .filter(|raw| raw.starts_with(b"/"))
+            .map(|raw| Path::decode(raw, self.dotfiles, &mut decoded).map_or(raw, Path::bytes));
+        let mut lines = Vec::new();
+        rules.write_lines_of_no_file(path, media_type, &mut lines);
+        plan.bytes(&lines);
     }
 }
 
@@ -548,22 +585,6 @@ const OUTSIDE_QUERIES: &AsciiSet = &CONTROLS
     .add(b'{')
     .add(b'|')
     .add(b'}');
-
-/// 301 to the same path with a slash at its end, so that relative links in the directory's pages lead into it.
-fn redirect(path: Path<'_>, request: &Request<'_>, own: Vec<u8>) -> Plan<Pin> {
-    // A path alone is a full reference (RFC 9110 section 10.2.2), and right behind any proxy. It begins with one
-    // slash, so it can't be taken for another host's.
-    let mut location = escaped_path(path.bytes());
-    location.push('/');
-    if let Some(query) = request.head.query {
-        location.push('?');
-        location.extend(percent_encode(query, OUTSIDE_QUERIES));
-    }
-    let mut plan = Plan::new(own, Status::MOVED_PERMANENTLY, request.head.terms, request.stamp);
-    plan.field("Location", location.as_bytes());
-    error_page::default_page(&mut plan);
-    plan
-}
 
 /// A decoded path as it stands in a reference.
 fn escaped_path(path: &[u8]) -> String {

@@ -1,8 +1,9 @@
 //! The operator's header fields, by path and by media type.
 //!
 //! They are part of a file's header lines in the open-file table, so a pattern is matched when a file is opened and
-//! not for each request. They go with representations (200, 206, 304) and not with errors: a Cache-Control that is
-//! right for a file would keep its absence in caches just as long.
+//! not for each request. They go with all other replies as well (errors, redirects, listings, OPTIONS), where browsers want
+//! some of them; but for what says how long a reply may be kept: a Cache-Control that is right for a file would keep its
+//! absence in caches just as long.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -45,31 +46,80 @@ impl Rules {
         unix_secs: u64,
         lines: &mut Vec<u8>,
     ) -> bool {
-        if self.0.is_empty() {
-            return false;
+        let mut grows_old = false;
+        for (name, value) in self.chosen(Some(path), Some(media_type), |_| true) {
+            match value {
+                Value::Text(text) => write_line(name, text.as_bytes(), lines),
+                Value::DateAfter(time) => {
+                    write_line(name, &format_http_date(unix_secs.saturating_add(time.as_secs())), lines);
+                    grows_old = true;
+                }
+            }
         }
-        let essence = essence(media_type);
+        grows_old
+    }
+
+    /// Appends the lines for a reply that is no file: what was asked for, unless nobody could tell, and the type of what is sent,
+    /// if anything is.
+    pub(super) fn write_lines_of_no_file(
+        &self,
+        path: Option<&[u8]>,
+        media_type: Option<&str>,
+        lines: &mut Vec<u8>,
+    ) {
+        for (name, value) in self.chosen(path, media_type, |field| !is_for_keeping(field)) {
+            if let Value::Text(text) = value {
+                write_line(name, text.as_bytes(), lines);
+            }
+        }
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The `wanted` fields of the rules that apply, the last one of each name.
+    fn chosen(
+        &self,
+        path: Option<&[u8]>,
+        media_type: Option<&str>,
+        wanted: impl Fn(&(String, Value)) -> bool,
+    ) -> Vec<&(String, Value)> {
         let mut chosen: Vec<&(String, Value)> = Vec::new();
-        for rule in self.0.iter().filter(|rule| rule.applies(path, &essence)) {
-            for field in &rule.fields {
+        if self.is_empty() {
+            return chosen;
+        }
+        let essence = media_type.map(essence);
+        for rule in self.0.iter().filter(|rule| rule.applies(path, essence.as_deref())) {
+            for field in rule.fields.iter().filter(|field| wanted(field)) {
                 chosen.retain(|(name, _)| !name.eq_ignore_ascii_case(&field.0));
                 chosen.push(field);
             }
         }
-        let mut grows_old = false;
-        for (name, value) in chosen {
-            lines.extend_from_slice(name.as_bytes());
-            lines.extend_from_slice(b": ");
-            match value {
-                Value::Text(text) => lines.extend_from_slice(text.as_bytes()),
-                Value::DateAfter(time) => {
-                    lines.extend_from_slice(&format_http_date(unix_secs.saturating_add(time.as_secs())));
-                    grows_old = true;
-                }
-            }
-            lines.extend_from_slice(b"\r\n");
+        chosen
+    }
+}
+
+fn write_line(name: &str, value: &[u8], lines: &mut Vec<u8>) {
+    for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+        lines.extend_from_slice(part);
+    }
+}
+
+/// Whether a field lets caches keep what it comes with: Expires, and a Cache-Control (RFC 9111, or one of RFC 9213 for some
+/// caches) that does not forbid it.
+fn is_for_keeping((name, value): &(String, Value)) -> bool {
+    let name = name.to_ascii_lowercase();
+    match value {
+        Value::DateAfter(_) => true,
+        Value::Text(text) if name.ends_with("cache-control") => {
+            let forbids = |directive: &str| {
+                ["no-store", "no-cache"].iter().any(|word| directive.trim().eq_ignore_ascii_case(word))
+            };
+            !text.split(',').any(forbids)
         }
-        grows_old
+        Value::Text(_) => name == "expires",
     }
 }
 
@@ -87,11 +137,13 @@ impl Rule {
         Self { path: matcher(&rule.path), media_type: matcher(&rule.media_type), fields }
     }
 
-    fn applies(&self, path: &[u8], essence: &str) -> bool {
-        let matches = |pattern: &Option<GlobMatcher>, text: &[u8]| {
-            pattern.as_ref().is_none_or(|pattern| pattern.is_match(OsStr::from_bytes(text)))
+    fn applies(&self, path: Option<&[u8]>, essence: Option<&str>) -> bool {
+        let matches = |pattern: &Option<GlobMatcher>, text: Option<&[u8]>| {
+            pattern
+                .as_ref()
+                .is_none_or(|pattern| text.is_some_and(|text| pattern.is_match(OsStr::from_bytes(text))))
         };
-        matches(&self.path, path) && matches(&self.media_type, essence.as_bytes())
+        matches(&self.path, path) && matches(&self.media_type, essence.map(str::as_bytes))
     }
 }
 
@@ -149,5 +201,29 @@ mod tests {
         assert_eq!(text, format!("X-A: 1\r\nCache-Control: max-age=60\r\n{expires}"));
         assert!(grows_old);
         assert_eq!(lines(&rules, "/b", "x/y").0, format!("X-A: 1\r\n{expires}cache-control: no-cache\r\n"));
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_kept_for_it() {
+        let rules = [
+            rule(None, None, &[("X-All", "1"), ("Cache-Control", "private, No-Store")], None),
+            rule(Some("/a/**"), None, &[("X-A", "1"), ("CDN-Cache-Control", "max-age=60")], Some(60)),
+            rule(None, Some("text/html"), &[("X-Html", "1"), ("expires", "0")], None),
+        ];
+        let rules = Rules::new(&rules);
+        let of = |path: Option<&str>, media_type| {
+            let mut lines = Vec::new();
+            rules.write_lines_of_no_file(path.map(str::as_bytes), media_type, &mut lines);
+            String::from_utf8(lines).unwrap()
+        };
+        let all = "X-All: 1\r\nCache-Control: private, No-Store\r\n";
+        assert_eq!(of(None, None), all);
+        assert_eq!(of(Some("/b"), None), all);
+        assert_eq!(of(Some("/a/b"), None), format!("{all}X-A: 1\r\n"));
+        assert_eq!(
+            of(Some("/a/b"), Some("text/html; charset=utf-8")),
+            format!("{all}X-A: 1\r\nX-Html: 1\r\n")
+        );
+        assert_eq!(of(None, Some("text/css")), all);
     }
 }

@@ -10,13 +10,18 @@ fn site() -> Site {
         settings.headers = vec![
             HeaderRule { media_type: Some(glob("text/html")), set: field("X-Html", "yes"), ..rule.clone() },
             HeaderRule { path: Some(glob("/d/index.html")), set: field("X-Index", "yes"), ..rule.clone() },
-            HeaderRule { path: Some(glob("/dated/**")), expires: Some(Duration::from_mins(1)), ..rule },
+            HeaderRule {
+                path: Some(glob("/dated/**")),
+                set: field("X-Dated", "yes"),
+                expires: Some(Duration::from_mins(1)),
+                ..rule
+            },
         ];
     })
 }
 
 #[test]
-fn they_go_with_200_206_and_304_but_not_with_errors() {
+fn they_go_with_200_206_and_304() {
     let mut site = site();
     site.write("a.html", "content");
     site.write("d/index.html", "content");
@@ -31,9 +36,44 @@ fn they_go_with_200_206_and_304_but_not_with_errors() {
         let reply = site.request("GET", "/a.html", &fields);
         assert_eq!((reply.status, reply.field("x-html")), (status, Some("yes")));
     }
-    assert_eq!(site.get_with("/a.html", "If-Match: \"x\"").field("x-html"), None);
     assert_eq!(site.get("/d/").field("x-index"), Some("yes"), "rules see the file, not the directory");
-    assert_eq!(site.get("/absent.html").field("x-html"), None);
+}
+
+#[test]
+fn they_go_with_what_is_no_file_but_do_not_make_it_cacheable() {
+    let mut site = site();
+    site.reconfigure(|settings| {
+        settings.listing = true;
+        settings.error_pages = [(404, "/404.txt".to_owned())].into();
+    });
+    site.write("dated/d/x", "content");
+    site.write("dated/a", "content");
+    site.write("404.txt", "nothing here");
+    for (method, target, status, html) in [
+        ("GET", "/dated/absent", 404, None),
+        ("HEAD", "/%64ated/absent", 404, None),
+        ("GET", "/dated/%2fx", 404, None),
+        ("GET", "/dated/.hidden", 404, None),
+        ("GET", "/dated/%zz", 400, Some("yes")),
+        ("POST", "/dated/a", 405, Some("yes")),
+        ("GET", "/dated/d", 301, Some("yes")),
+        ("GET", "/dated/d/", 200, Some("yes")),
+        ("OPTIONS", "/dated/a", 204, None),
+    ] {
+        let reply = site.request(method, target, "");
+        assert_eq!((reply.status, reply.field("x-dated")), (status, Some("yes")), "{method} {target}");
+        assert_eq!(reply.field("x-html"), html, "{method} {target}");
+        for name in ["cache-control", "expires"] {
+            assert_eq!(reply.field(name), None, "{method} {target}");
+        }
+    }
+    let reply = site.get_with("/dated/a", "If-Match: \"x\"");
+    assert_eq!((reply.status, reply.field("x-dated"), reply.field("expires")), (412, Some("yes"), None));
+    let reply = site.get_with("/dated/a", "Range: bytes=100-");
+    assert_eq!((reply.status, reply.field("x-dated"), reply.field("expires")), (416, Some("yes"), None));
+    assert_eq!(site.get("/dated/a").field("cache-control"), Some("max-age=60"));
+    assert_eq!(site.get("/absent").field("x-dated"), None);
+    assert_eq!(site.request("OPTIONS", "*", "").field("x-dated"), None);
 }
 
 #[test]

@@ -120,14 +120,17 @@ impl Content {
 }
 
 /// Room for the page of the longest reason phrase, twice over.
-const LONGEST_PAGE: usize = 256;
+const LONGEST_PAGE: usize = 768;
 
 fn write_page(status: Status, page: &mut [u8; LONGEST_PAGE]) -> usize {
     let (code, reason) = (status.0, status.reason());
     let mut room = page.as_mut_slice();
     let written = write!(
         room,
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{code} {reason}</title>\n\
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\"><title>{code} {reason}</title>\n\
+         <style>body {{ font: 1rem/1.5 system-ui, sans-serif; margin: 20vh 1rem; text-align: center }}</style>\n\
          <h1>{code} {reason}</h1>\n"
     );
     debug_assert!(written.is_ok(), "LONGEST_PAGE is too short");

@@ -140,7 +140,7 @@ fn element_weight(element: &[u8]) -> Option<(&[u8], u16)> {
 }
 
 /// A weight from 0 to 1 with at most three decimals (RFC 9110 section 12.4.2), in thousandths.
-fn qvalue(text: &[u8]) -> Option<u16> {
+pub(crate) fn qvalue(text: &[u8]) -> Option<u16> {
     let (whole, decimals) = match text {
         [whole] => (whole, &[][..]),
         [whole, b'.', decimals @ ..] if decimals.len() <= 3 => (whole, decimals),

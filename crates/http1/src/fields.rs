@@ -13,6 +13,7 @@ use crate::syntax;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is the field of that name (RFC 9110)")]
 pub enum Field {
+    Accept,
     AcceptEncoding,
     IfMatch,
     IfNoneMatch,
@@ -26,7 +27,8 @@ pub enum Field {
 
 impl Field {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
+        Self::Accept,
         Self::AcceptEncoding,
         Self::IfMatch,
         Self::IfNoneMatch,
@@ -41,6 +43,7 @@ impl Field {
     /// Its name, in lower case.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Accept => "accept",
             Self::AcceptEncoding => "accept-encoding",
             Self::IfMatch => "if-match",
             Self::IfNoneMatch => "if-none-match",

@@ -275,6 +275,7 @@ impl<'a> Seen<'a> {
         match name.len() {
             4 if is("host") => set_once(&mut self.host, value, ErrorKind::Host)?,
             5 if is("range") => fields.note(Field::Range),
+            6 if is("accept") => fields.note(Field::Accept),
             6 if is("expect") => {
                 for member in value.split(|&b| b == b',').map(<[u8]>::trim_ascii) {
                     self.expectation = match (self.expectation, member) {

@@ -19,6 +19,7 @@ mod error;
 mod fields;
 mod head;
 mod limits;
+pub mod media;
 mod method;
 mod plan;
 pub mod range;

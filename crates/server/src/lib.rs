@@ -16,6 +16,7 @@ pub mod control;
 pub mod conversation;
 pub mod counters;
 pub mod crew;
+pub mod dates;
 pub mod error_log;
 pub mod helpers;
 pub mod listeners;
@@ -23,7 +24,6 @@ pub mod memory;
 pub mod placement;
 pub mod sends;
 pub mod service;
-
 pub mod slab;
 pub mod status;
 pub mod supervisor;

@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 
 use crate::support::client::{Reply, request};
+use crate::support::eventually;
 use crate::support::server::{Server, Setup};
 use crate::support::site::{HELLO, INDEX, SECRET, SMALL, pattern};
 use crate::support::variant::{Test, Variant, tests};
@@ -18,6 +19,7 @@ pub(crate) const TESTS: &[Test] = tests![
     redirect_keeps_the_query_and_the_encoding,
     no_listing_by_default,
     listing,
+    listings_as_asked_for,
     media_types,
     media_types_by_choice,
     validators,
@@ -137,6 +139,41 @@ fn listing(variant: &Variant) {
     // An index file goes first, and dotfiles' directories are not listed either.
     assert_eq!(server.get("/").text(), INDEX);
     assert!(matches!(server.get("/.hidden-dir/").status, 403 | 404));
+}
+
+/// Each form of a listing is a page of its own, whoever makes it.
+fn listings_as_asked_for(variant: &Variant) {
+    let setup = Setup::new(variant).argument("--listing").config("[files]\nlisting_names = 3");
+    let server = setup.file("d/a", "aaa").file("d/b", "bb").file("d/c", "").start();
+    let mut client = server.connect();
+    let accept = |value| [("Accept", value)];
+    for _ in 0..2 {
+        let names = |reply: Reply| -> String {
+            assert_eq!((reply.status, reply.list("Vary")), (200, vec!["accept".into()]), "{reply:?}");
+            let page = reply.text();
+            let links = page.split("<tr><td><a href=\"").skip(1);
+            links.map(|link| link.split('"').next().unwrap_or_default()).collect()
+        };
+        assert_eq!(names(client.get("/d/")), "abc");
+        assert_eq!(names(client.get("/d/?sort=size&order=asc")), "cba");
+        assert_eq!(names(client.get("/d/?order=desc&sort=colour")), "cba");
+        assert_eq!(names(client.get("/d/?sort=size&order=desc")), "abc");
+        let reply = client.fetch("GET", "/d/?sort=size", &accept("application/json"));
+        assert_eq!(
+            (reply.need("Content-Type"), reply.list("Vary")),
+            ("application/json", vec!["accept".into()])
+        );
+        let listing: serde_json::Value = serde_json::from_str(&reply.text()).expect("JSON");
+        let sizes: Vec<_> =
+            listing["entries"].as_array().expect("entries").iter().map(|e| &e["size"]).collect();
+        assert_eq!((sizes, &listing["complete"]), (vec![&0.into(), &2.into(), &3.into()], &true.into()));
+    }
+    assert_eq!(client.fetch("GET", "/", &accept("application/json")).text(), INDEX);
+    fs::write(server.root().join("d/d"), "").expect("a file");
+    eventually("it is seen that not all are shown", || {
+        let listing = server.fetch("GET", "/d/", &accept("application/json")).text();
+        listing.contains("\"complete\":false") && server.get("/d/").text().contains("Only 3 of 4 names")
+    });
 }
 
 fn media_types(variant: &Variant) {

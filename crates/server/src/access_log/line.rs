@@ -9,10 +9,11 @@
 
 use std::io::Write as _;
 use std::net::IpAddr;
-use std::time::{Duration, UNIX_EPOCH};
 
 use http1::{Field, Fields, Head};
 use sys::socket::PeerAddress;
+
+use crate::dates::rfc3339;
 
 /// How requests are written down.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -182,23 +183,19 @@ impl TimeText {
     }
 }
 
-/// Rearranges the HTTP date `Fri, 20 Nov 2026 10:00:00 GMT`.
 fn push_time(text: &mut String, format: Format, unix_secs: u64) {
-    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    const LAST_SECOND_OF_9999: u64 = 253_402_300_799;
-    let time = UNIX_EPOCH + Duration::from_secs(unix_secs.min(LAST_SECOND_OF_9999));
-    let date = httpdate::fmt_http_date(time);
-    let (day, month, year, clock) = (&date[5..7], &date[8..11], &date[12..16], &date[17..25]);
-    let parts: &[&str] = match format {
-        Format::Combined => &[day, "/", month, "/", year, ":", clock, " +0000"],
-        Format::Short => &[clock, "Z"],
-        Format::Json => {
-            let number = MONTHS.find(month).map_or(0, |at| at / 3);
-            let numbers = ["01", "02", "03", "04", "05", "06", "07", "08", "09", "10", "11", "12"];
-            &[year, "-", numbers[number], "-", day, "T", clock, "Z"]
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let time = rfc3339(unix_secs);
+    let (year, day, clock) = (&time[..4], &time[8..10], &time[11..19]);
+    match format {
+        Format::Combined => {
+            let month = time[5..7].parse().map_or("", |month: usize| MONTHS[month - 1]);
+            text.extend([day, "/", month, "/", year, ":", clock, " +0000"]);
         }
-    };
-    text.extend(parts.iter().copied());
+        Format::Short => text.extend([clock, "Z"]),
+        Format::Json => text.push_str(&time),
+    }
 }
 
 fn push_peer(line: &mut Vec<u8>, peer: &PeerAddress) {

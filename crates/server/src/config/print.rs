@@ -133,6 +133,7 @@ fn files(page: &mut Page, settings: &Settings) {
     let files = &settings.files;
     page.table("[files]");
     page.list("index", files.index.iter().cloned());
+    page.line("listing_names", files.listing_names);
     page.line("dotfiles", files.dotfiles);
     page.text("symlinks", files.symlinks.name());
     page.line("precompressed", files.precompressed);

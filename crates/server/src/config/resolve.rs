@@ -228,6 +228,7 @@ fn files(keys: &mut Keys<'_>, default: FileSettings) -> FileSettings {
         root: default.root,
         index: table.take_list("index", default.index, file_name),
         listing,
+        listing_names: table.take("listing_names", default.listing_names, keys::count(1..=1 << 16)),
         dotfiles: table.take("dotfiles", default.dotfiles, keys::flag),
         symlinks: table.take("symlinks", default.symlinks, keys::one_of),
         precompressed: table.take("precompressed", default.precompressed, keys::flag),

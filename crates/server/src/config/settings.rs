@@ -327,6 +327,8 @@ pub struct FileSettings {
     pub index: Vec<String>,
     /// Directories without such a file are listed.
     pub listing: bool,
+    /// Most names in a listing, 1 to 65,536.
+    pub listing_names: u32,
     /// Names that begin with a dot are served too.
     pub dotfiles: bool,
     /// Which symbolic links are followed.
@@ -524,6 +526,7 @@ impl FileSettings {
             root,
             index: vec!["index.html".into()],
             listing: false,
+            listing_names: 4096,
             dotfiles: false,
             symlinks: Symlinks::Beneath,
             precompressed: true,

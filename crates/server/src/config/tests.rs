@@ -203,6 +203,16 @@ fn accounts_and_modes_that_cannot_be_are_told() {
     }
 }
 
+#[test]
+fn a_listing_shows_no_more_names_than_are_read() {
+    for number in ["0", "65537", "'all'"] {
+        let (_dir, source) = place(&format!("[files]\nlisting_names = {number}"));
+        let told = source.load().expect_err(number).to_string();
+        assert!(told.contains("2:17: files.listing_names = "), "{told}");
+        assert!(told.ends_with("allowed: a whole number from 1 to 65536"), "{told}");
+    }
+}
+
 /// Each file is wrong in one way; the text must be in what is told, after the place.
 #[test]
 fn what_is_wrong_is_told() {
@@ -491,6 +501,7 @@ linger = "2 s"
 
 [files]
 index = ["index.htm", "default.htm"]
+listing_names = 100
 dotfiles = true
 symlinks = "none"
 precompressed = false

@@ -4,44 +4,82 @@
 //! would not follow. What it takes to make one is bounded, whatever the directory: names that are read, names that are looked at
 //! more closely and shown, and bytes of the page. Names are put into their order before the first of them are taken.
 
+mod form;
+mod json;
+
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
 use askama::Template;
-use http1::date::format_http_date;
 use percent_encoding::{PercentEncode, percent_encode};
 use sys::file::{DirectoryEntry, FileKind, FileStat};
 
+pub(super) use self::form::Form;
+use self::form::{Format, Order, Sort};
 use super::ESCAPED;
 use super::load::Loader;
 use super::look::Patience;
 use super::path::Path;
+use crate::dates::rfc3339;
 
-/// Most names that are read: a directory of so many takes some 20 ms.
+/// Most names that are read: a directory of so many takes some 20 ms. No more can be shown.
 const READ: usize = 1 << 16;
-/// Most names in a listing: looking at each takes a system call or two, and somebody waits meanwhile.
-const SHOWN: usize = 4096;
-/// Most bytes of a page.
-pub(super) const LARGEST: usize = 1 << 20;
-/// What is left of them for all but the rows: the path is there twice, and escaped it is five times as long at most.
+/// Bytes of a page for each of the names that it may show at most.
+const FOR_EACH: usize = 256;
+/// What there is beside them for all but the rows: escaped, the path is five times as long at most, and there are the ways up.
 const FRAME: usize = 64 << 10;
 /// Bytes that are written to it at a time.
 const WRITTEN: usize = 64 << 10;
+/// Most directories above that are linked to, beside the root.
+const ABOVE: usize = 16;
+
+/// Most bytes of a page that shows at most so many names.
+pub(super) fn largest(names: u32) -> usize {
+    (names as usize * FOR_EACH).max(2 * FRAME)
+}
+
+/// Which names are listed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Listed {
+    /// Those that begin with a dot as well.
+    pub(super) dotfiles: bool,
+    /// Most of them.
+    pub(super) most: u32,
+}
 
 #[derive(Template)]
 #[template(path = "listing.html")]
-struct Listing<'a> {
+struct Page<'a> {
     path: &'a str,
-    rows: &'a [Row],
-    cut: Option<Cut>,
+    steps: &'a [Step],
+    columns: &'a [Column],
+    rows: &'a Rows,
 }
 
-/// What is said where not all names are shown.
-struct Cut {
-    shown: usize,
+/// A directory on the way to the one that is listed.
+struct Step {
+    name: String,
+    /// How to get there; empty for the one that is listed.
+    href: String,
+}
+
+struct Column {
+    title: &'static str,
+    /// The listing sorted by it, or the other way round if it is.
+    href: String,
+    /// For `aria-sort`; empty if it is not.
+    sorted: &'static str,
+}
+
+/// What is shown of a directory.
+struct Rows {
+    shown: Vec<Row>,
+    /// How many names there are, as far as they have been read.
     names: usize,
+    /// Not all names are shown that could be.
+    is_cut: bool,
     /// Not all names have been read.
     or_more: bool,
 }
@@ -55,10 +93,29 @@ struct Row {
 pub(super) fn page(
     loader: &Loader,
     path: Path<'_>,
+    form: Form,
     directory: &OwnedFd,
-    dotfiles: bool,
+    listed: Listed,
 ) -> io::Result<OwnedFd> {
-    let mut first = First::default();
+    let rows = rows(loader, path, form, directory, listed)?;
+    sys::file::sealed_in_memory(|file| {
+        let mut writer = BufWriter::with_capacity(WRITTEN, file);
+        match form.format {
+            Format::Html => write_html(path.bytes(), form, &rows, &mut writer)?,
+            Format::Json => json::write(path.bytes(), &rows, &mut writer)?,
+        }
+        writer.flush()
+    })
+}
+
+fn rows(
+    loader: &Loader,
+    path: Path<'_>,
+    form: Form,
+    directory: &OwnedFd,
+    listed: Listed,
+) -> io::Result<Rows> {
+    let mut first = First::new(listed.most as usize, form.takes_from_the_end());
     let mut or_more = false;
     for (read, entry) in sys::file::list(directory)?.enumerate() {
         or_more = read == READ;
@@ -66,61 +123,92 @@ pub(super) fn page(
             break;
         }
         let entry = entry?;
-        if dotfiles || !entry.name.as_bytes().starts_with(b".") {
+        if listed.dotfiles || !entry.name.as_bytes().starts_with(b".") {
             first.add(entry);
         }
     }
     let (entries, names) = first.take();
+    let more = names > entries.len() || or_more;
     let row = |name: OsString| {
         let stat = stat(loader, path, directory, name.as_bytes())?;
         (stat.kind != FileKind::Other).then_some(Row { name, stat })
     };
-    let mut rows: Vec<Row> = entries.into_iter().filter_map(|entry| row(entry.name)).collect();
+    let mut shown: Vec<Row> = entries.into_iter().filter_map(|entry| row(entry.name)).collect();
     // A link to a directory is seen to be one only now.
-    rows.sort_by_key(|row| !row.is_directory());
-    let fitting = fitting(&rows);
-    let is_cut = names > SHOWN || or_more || fitting < rows.len();
-    rows.truncate(fitting);
-    let cut = is_cut.then_some(Cut { shown: fitting, names, or_more });
-    let listing = Listing { path: &printable(path.bytes()), rows: &rows, cut };
-    sys::file::sealed_in_memory(|file| {
-        let mut writer = BufWriter::with_capacity(WRITTEN, file);
-        listing.write_into(&mut writer)?;
-        writer.flush()
-    })
+    shown.sort_by(|a, b| form.compare(a, b));
+    let fitting = fitting(&shown, form.format, largest(listed.most) - FRAME);
+    let is_cut = more || fitting < shown.len();
+    shown.truncate(fitting);
+    Ok(Rows { shown, names, is_cut, or_more })
+}
+
+/// Writes the page for people.
+fn write_html(path: &[u8], form: Form, rows: &Rows, to: &mut impl io::Write) -> io::Result<()> {
+    let path = &printable(path);
+    Page { path, steps: &steps(path), columns: &columns(form), rows }.write_into(to)
+}
+
+/// The way down from the root. References lead up from here, so that they are right behind any proxy.
+fn steps(path: &str) -> Vec<Step> {
+    let names: Vec<&str> = path.split_inclusive('/').collect();
+    let last = names.len() - 1;
+    let step = |(depth, name): (usize, &&str)| {
+        let up = last - depth;
+        (depth == 0 || up <= ABOVE).then(|| Step { name: (*name).to_owned(), href: "../".repeat(up) })
+    };
+    names.iter().enumerate().filter_map(step).collect()
+}
+
+fn columns(form: Form) -> [Column; 3] {
+    [("Name", Sort::Name, "name"), ("Size", Sort::Size, "size"), ("Modified (UTC)", Sort::Time, "time")].map(
+        |(title, sort, name)| {
+            let (order, sorted) = match (form.sort == sort, form.order) {
+                (true, Order::Ascending) => ("desc", "ascending"),
+                (true, Order::Descending) => ("asc", "descending"),
+                (false, _) => ("asc", ""),
+            };
+            Column { title, href: format!("?sort={name}&order={order}"), sorted }
+        },
+    )
 }
 
 /// The first names of a directory, directories before files, and how many there are.
-#[derive(Default)]
 struct First {
     /// Up to twice as many as are wanted.
     entries: Vec<DirectoryEntry>,
     names: usize,
+    most: usize,
+    /// The last ones instead.
+    from_the_end: bool,
 }
 
 impl First {
+    fn new(most: usize, from_the_end: bool) -> Self {
+        Self { entries: Vec::new(), names: 0, most, from_the_end }
+    }
+
     fn add(&mut self, entry: DirectoryEntry) {
         self.names += 1;
         self.entries.push(entry);
-        if self.entries.len() == 2 * SHOWN {
+        if self.entries.len() == 2 * self.most {
             self.cut();
         }
     }
 
-    /// In their order.
+    /// In any order.
     fn take(mut self) -> (Vec<DirectoryEntry>, usize) {
         self.cut();
-        self.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         (self.entries, self.names)
     }
 
     fn cut(&mut self) {
-        if self.entries.len() > SHOWN {
-            self.entries.select_nth_unstable_by(SHOWN, |a, b| {
+        if self.entries.len() > self.most {
+            self.entries.select_nth_unstable_by(self.most, |a, b| {
                 let is_directory = |entry: &DirectoryEntry| entry.kind == Some(FileKind::Directory);
-                is_directory(b).cmp(&is_directory(a)).then_with(|| a.name.cmp(&b.name))
+                let by_name = if self.from_the_end { b.name.cmp(&a.name) } else { a.name.cmp(&b.name) };
+                is_directory(b).cmp(&is_directory(a)).then(by_name)
             });
-            self.entries.truncate(SHOWN);
+            self.entries.truncate(self.most);
         }
     }
 }
@@ -137,11 +225,13 @@ fn stat(loader: &Loader, path: Path<'_>, directory: &OwnedFd, name: &[u8]) -> Op
 }
 
 /// How many rows there is room for.
-fn fitting(rows: &[Row]) -> usize {
-    let mut room = LARGEST - FRAME;
+fn fitting(rows: &[Row], format: Format, mut room: usize) -> usize {
     rows.iter()
         .take_while(|row| {
-            let bytes = row.bytes();
+            let bytes = match format {
+                Format::Html => row.html_bytes(),
+                Format::Json => json::bytes(row),
+            };
             let fits = bytes <= room;
             room = room.saturating_sub(bytes);
             fits
@@ -158,6 +248,19 @@ fn printable(bytes: &[u8]) -> String {
     text.replace(|c: char| c.is_control() || moves(c), "\u{fffd}")
 }
 
+impl Rows {
+    /// What there is, for people.
+    fn counts(&self) -> String {
+        let counted = |count: usize, one: &str, more: &str| match count {
+            1 => format!("1 {one}"),
+            _ => format!("{count} {more}"),
+        };
+        let directories = self.shown.iter().filter(|row| row.is_directory()).count();
+        let files = self.shown.len() - directories;
+        format!("{}, {}", counted(directories, "directory", "directories"), counted(files, "file", "files"))
+    }
+}
+
 impl Row {
     fn is_directory(&self) -> bool {
         self.stat.kind == FileKind::Directory
@@ -167,7 +270,7 @@ impl Row {
         if self.is_directory() { "/" } else { "" }
     }
 
-    fn name(&self) -> String {
+    fn text(&self) -> String {
         printable(self.name.as_bytes())
     }
 
@@ -180,20 +283,19 @@ impl Row {
     }
 
     fn modified(&self) -> String {
-        let date = format_http_date(u64::try_from(self.stat.mtime.secs).unwrap_or(0));
-        String::from_utf8_lossy(&date).into_owned()
+        rfc3339(u64::try_from(self.stat.mtime.secs).unwrap_or(0))
     }
 
-    /// No fewer bytes than it takes in the page.
-    fn bytes(&self) -> usize {
+    /// No fewer bytes than it takes in the page for people.
+    fn html_bytes(&self) -> usize {
         /// What is around name and reference, with some to spare.
-        const AROUND: usize = 100;
+        const AROUND: usize = 128;
         let escaped = |text: &str| -> usize {
             text.bytes()
                 .map(|byte| if matches!(byte, b'&' | b'<' | b'>' | b'"' | b'\'') { 5 } else { 1 })
                 .sum()
         };
-        AROUND + escaped(&self.name()) + self.href().map(escaped).sum::<usize>()
+        AROUND + escaped(&self.text()) + self.href().map(escaped).sum::<usize>()
     }
 }
 
@@ -229,33 +331,70 @@ mod tests {
             assert_eq!(size(bytes), text);
         }
     }
+
     #[test]
     fn no_page_is_larger_than_it_may_be() {
         let stat = sys::file::stat(std::fs::File::open("Cargo.toml").unwrap()).unwrap();
-        let path = "/&".repeat(2047) + "/";
-        for name in [b"\"".as_slice(), b"a", b"'", b"\xff", b"\n"] {
-            let row = || Row { name: OsString::from_vec(name.repeat(255)), stat };
-            let mut rows: Vec<Row> = (0..SHOWN).map(|_| row()).collect();
-            rows.truncate(fitting(&rows));
-            let names = usize::MAX;
-            let cut = Some(Cut { shown: names, names, or_more: true });
-            let page = Listing { path: &path, rows: &rows, cut }.render().unwrap();
-            assert!(page.len() <= LARGEST, "{} of {name:?}", page.len());
-            assert!(page.len() > LARGEST - 2 * FRAME || rows.len() == SHOWN, "{} of {name:?}", page.len());
+        let directory = FileStat { kind: FileKind::Directory, ..stat };
+        let json = Form { format: Format::Json, ..Form::USUAL };
+        for (most, form, stat) in [
+            (4096, Form::USUAL, stat),
+            (4096, json, stat),
+            (4096, json, directory),
+            (1, Form::USUAL, directory),
+            (1 << 16, Form::USUAL, stat),
+        ] {
+            for name in [b"\"".as_slice(), b"a", b"'", b"\xff", b"\x01", b"\\", "\u{fc}".as_bytes()] {
+                let path =
+                    [b"/".as_slice(), &name.repeat(2047 / name.len()), b"/a".repeat(1023).as_slice(), b"/"]
+                        .concat();
+                let room = largest(most) - FRAME;
+                let row = || Row { name: OsString::from_vec(name.repeat(255 / name.len())), stat };
+                let mut shown: Vec<Row> = (0..most).map(|_| row()).collect();
+                shown.truncate(fitting(&shown, form.format, room));
+                let rows = Rows { shown, names: usize::MAX, is_cut: true, or_more: true };
+                let mut page = Vec::new();
+                match form.format {
+                    Format::Html => write_html(&path, form, &rows, &mut page).unwrap(),
+                    Format::Json => json::write(&path, &rows, &mut page).unwrap(),
+                }
+                assert!(page.len() <= largest(most), "{} of {name:?}", page.len());
+                let is_full = rows.shown.len() == most as usize || page.len() > room - room / 4;
+                assert!(is_full, "{} of {name:?}", page.len());
+            }
         }
     }
 
     #[test]
-    fn the_first_are_taken_in_order_and_directories_before_files() {
+    fn the_first_are_taken_and_directories_before_files() {
+        const MOST: usize = 100;
         let entry = |name: String, kind| DirectoryEntry { name: name.into(), kind: Some(kind) };
-        let files = (0..9 * SHOWN).rev().map(|i| entry(format!("{i:06}"), FileKind::Regular));
-        let directories = (0..6).map(|i| entry(format!("z{i}"), FileKind::Directory));
-        let mut first = First::default();
-        files.chain(directories).for_each(|entry| first.add(entry));
-        let (entries, names) = first.take();
-        let expected = (0..SHOWN - 6).map(|i| format!("{i:06}")).chain((0..6).map(|i| format!("z{i}")));
-        assert!(entries.into_iter().map(|entry| entry.name).eq(expected.map(OsString::from)));
-        assert_eq!(names, 9 * SHOWN + 6);
+        for from_the_end in [false, true] {
+            let files = (0..9 * MOST).rev().map(|i| entry(format!("{i:06}"), FileKind::Regular));
+            let directories = (0..6).map(|i| entry(format!("z{i}"), FileKind::Directory));
+            let mut first = First::new(MOST, from_the_end);
+            files.chain(directories).for_each(|entry| first.add(entry));
+            let (entries, names) = first.take();
+            let from = if from_the_end { 8 * MOST + 6 } else { 0 };
+            let files = (from..from + MOST - 6).map(|i| format!("{i:06}"));
+            let mut entries: Vec<_> = entries.into_iter().map(|entry| entry.name).collect();
+            entries.sort_unstable();
+            assert!(entries.into_iter().eq(files.chain((0..6).map(|i| format!("z{i}"))).map(OsString::from)));
+            assert_eq!(names, 9 * MOST + 6);
+        }
+    }
+
+    #[test]
+    fn the_way_up_is_bounded() {
+        let hrefs = |path: &str| -> Vec<(String, String)> {
+            steps(path).into_iter().map(|step| (step.name, step.href)).collect()
+        };
+        let own = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            pairs.iter().map(|&(name, href)| (name.to_owned(), href.to_owned())).collect()
+        };
+        assert_eq!(hrefs("/"), own(&[("/", "")]));
+        assert_eq!(hrefs("/a/b/"), own(&[("/", "../../"), ("a/", "../"), ("b/", "")]));
+        assert_eq!(hrefs(&format!("/{}", "a/".repeat(100))).len(), 2 + ABOVE);
     }
 
     #[test]

@@ -238,23 +238,29 @@ impl Loader {
 
     /// Makes an entry of the listing of the directory `path`, which is in a file in memory. It is right for as long as it is
     /// believed: no validators go with it.
-    pub(super) fn load_listing(&self, path: &[u8], file: OwnedFd, now: Now) -> io::Result<Entry> {
-        const MEDIA_TYPE: &str = "text/html; charset=utf-8";
+    pub(super) fn load_listing(
+        &self,
+        path: &[u8],
+        media_type: &str,
+        file: OwnedFd,
+        now: Now,
+    ) -> io::Result<Entry> {
         let stat = FileStat { kind: FileKind::Directory, ..sys::file::stat(&file)? };
         let mut memory = Vec::new();
         let at = |memory: &Vec<u8>| memory.len() as u32;
         line(&mut memory, format_args!("Content-Length: {}", stat.size));
-        let media_type = at(&memory);
-        line(&mut memory, format_args!("Content-Type: {MEDIA_TYPE}"));
+        let type_at = at(&memory);
+        line(&mut memory, format_args!("Content-Type: {media_type}"));
         let coding = at(&memory);
-        self.rules.write_lines_of_no_file(Some(path), Some(MEDIA_TYPE), &mut memory);
+        line(&mut memory, format_args!("Vary: Accept"));
+        self.rules.write_lines_of_no_file(Some(path), Some(media_type), &mut memory);
         memory.extend_from_slice(b"\r\n");
         let body = at(&memory);
         if stat.size <= self.small_file {
             memory.resize(memory.len() + stat.size as usize, 0);
             read_whole(&file, &mut memory[body as usize..], Patience::Unlimited)?;
         }
-        let marks = Marks { media_type, coding, validators: coding, body, ..Marks::default() };
+        let marks = Marks { media_type: type_at, coding, validators: coding, body, ..Marks::default() };
         let facts = Facts {
             stat,
             ends: Ends::default(),

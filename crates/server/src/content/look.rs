@@ -18,7 +18,7 @@ use http1::coding::{Coding, CodingSet};
 use sys::file::{FileStat, OpenFailure};
 
 use super::entry::{Entry, Facts};
-use super::listing;
+use super::listing::{self, Form, Listed};
 use super::load::{self, Load, Loader, Now, Opened};
 use super::path::Path;
 use super::refusals::{Reason, Refusals, permit};
@@ -39,7 +39,7 @@ pub enum Patience {
     None,
 }
 
-/// What to look for, by the name that it has in the table.
+/// What to look for, by the name that it has in the table. A listing's says its form as well.
 #[derive(Clone, Debug)]
 pub struct Look<'a> {
     pub(super) path: Cow<'a, [u8]>,
@@ -115,7 +115,7 @@ pub struct Looker {
     loader: Loader,
     index: Vec<String>,
     listing: bool,
-    dotfiles: bool,
+    listed: Listed,
     /// For each deed.
     complaints: [Mutex<Limited>; 3],
     refusals: Refusals,
@@ -217,7 +217,7 @@ impl Looker {
             loader,
             index: settings.index.clone(),
             listing: settings.listing,
-            dotfiles: settings.dotfiles,
+            listed: Listed { dotfiles: settings.dotfiles, most: settings.listing_names },
             complaints: Default::default(),
             refusals: Refusals::default(),
             #[cfg(test)]
@@ -297,7 +297,8 @@ impl Looker {
     }
 
     fn look_for(&self, look: &Look<'_>, patience: Patience, now: Now) -> Result<Seen, Stop> {
-        let path = Path::known(&look.path);
+        let (path, form) = Form::of(&look.path);
+        let path = Path::known(path);
         if !path.is_directory() {
             return match self.open(path, patience)? {
                 Opened::File(file, stat) => self.see(look, path, None, (file, stat), patience, now),
@@ -317,7 +318,7 @@ impl Looker {
             }
         }
         match self.open(path, patience)? {
-            Opened::Directory(directory) if self.listing => self.list(path, &directory, patience, now),
+            Opened::Directory(directory) if self.listing => self.list(path, form, &directory, patience, now),
             _ => Err(self.refuse(path, Reason::Unlisted)),
         }
     }
@@ -406,13 +407,20 @@ impl Looker {
         Stop::Refused(reason.status())
     }
 
-    fn list(&self, path: Path<'_>, directory: &OwnedFd, patience: Patience, now: Now) -> Result<Seen, Stop> {
+    fn list(
+        &self,
+        path: Path<'_>,
+        form: Form,
+        directory: &OwnedFd,
+        patience: Patience,
+        now: Now,
+    ) -> Result<Seen, Stop> {
         if patience != Patience::Unlimited {
             // Whether a directory's names are in memory can't be asked, either.
             return Err(Stop::WouldBlock);
         }
-        let page = listing::page(&self.loader, path, directory, self.dotfiles);
-        match page.and_then(|page| self.loader.load_listing(path.bytes(), page, now)) {
+        let page = listing::page(&self.loader, path, form, directory, self.listed);
+        match page.and_then(|page| self.loader.load_listing(path.bytes(), form.media_type(), page, now)) {
             Ok(entry) => Ok(Seen::File(Box::new(entry))),
             Err(error) if OpenFailure::of(&error) == OpenFailure::Exhausted => Err(Stop::Exhausted),
             Err(error) => {

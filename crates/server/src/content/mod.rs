@@ -55,8 +55,10 @@ use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_encode};
 use sys::file::{FileKind, FileStat};
 use sys::socket::Slice;
 
+use self::entry::Facts;
 use self::error_page::ErrorPages;
 pub use self::fetch::Fetch;
+use self::listing::Form;
 use self::load::Now;
 use self::look::{Known, Original};
 pub use self::look::{Look, Looked, Looker, Patience, Seen};
@@ -104,6 +106,7 @@ pub struct Content {
     /// How often the root had become another directory when the table was last cleared of what was below the one before.
     root_changes: u32,
     dotfiles: bool,
+    listing: bool,
     max_ranges: usize,
     error_pages: ErrorPages,
     /// Where paths are decoded.
@@ -174,6 +177,7 @@ impl Content {
             root_changes: looker.root_changes(),
             looker,
             dotfiles: settings.dotfiles,
+            listing: settings.listing,
             max_ranges: max_ranges.into(),
             error_pages: ErrorPages::new(settings),
             scratch: Vec::new(),
@@ -392,7 +396,11 @@ impl Content {
     /// The file to answer with, in the coding that the client likes best.
     #[inline]
     fn select(&mut self, path: Path<'_>, request: &Request<'_>) -> Result<Found, Obstacle> {
-        let found = self.find(path, request.asking)?;
+        let found = if self.listing && path.is_directory() {
+            self.find_directory(path, request)?
+        } else {
+            self.find(path, request.asking)?
+        };
         Ok(match found {
             Found::Entry(place) => Found::Entry(self.negotiate(place, path, request)?),
             Found::NoSlash => Found::NoSlash,
@@ -411,6 +419,19 @@ impl Content {
             }
             _ => self.look(Look::new(path.bytes(), None), asking),
         }
+    }
+
+    /// What a directory is answered with that may be listed: its index file, or the form of its listing that is asked for.
+    #[cold]
+    fn find_directory(&mut self, path: Path<'_>, request: &Request<'_>) -> Result<Found, Obstacle> {
+        let form = Form::asked_for(request.head);
+        let known = self.table.find(path.bytes(), None).map(|place| self.table.entry(place));
+        let has_index = |entry: &Facts| !entry.is_listing() && request.asking.now.ms < entry.trusted_until_ms;
+        if form == Form::USUAL || known.is_some_and(has_index) {
+            return self.find(path, request.asking);
+        }
+        let name = form.name(path.bytes());
+        self.find(Path::known(&name), request.asking)
     }
 
     /// Looks for a file where it should be, if that has not been done for this request.
@@ -594,6 +615,6 @@ fn escaped_path(path: &[u8]) -> String {
 
 fn bounds(settings: &FileSettings, open_files: u32) -> Bounds {
     // Where directories are listed, there is room for one listing at least.
-    let least = if settings.listing { listing::LARGEST as u64 } else { 0 };
+    let least = if settings.listing { listing::largest(settings.listing_names) as u64 } else { 0 };
     Bounds { entries: settings.max_open.get(), open_files, body_bytes: settings.memory.max(least) }
 }

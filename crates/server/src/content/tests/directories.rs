@@ -63,18 +63,112 @@ fn listings_show_what_can_be_had() {
     std::os::unix::net::UnixListener::bind(site.path("d/socket")).unwrap();
     let reply = site.get("/d/");
     assert_eq!(reply.field("content-type"), Some("text/html; charset=utf-8"));
+    assert_eq!(reply.field("vary"), Some("Accept"));
     let text = reply.text();
-    let hrefs: Vec<&str> =
-        text.split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    let hrefs = hrefs(&reply);
+    let hrefs: Vec<&str> = hrefs.iter().map(String::as_str).filter(|href| !href.starts_with('?')).collect();
     assert_eq!(hrefs, ["../", "sub/", "%0A%1B.txt", "%3Ci%3E%22&#38;.txt", "a%3Ab", "b.txt", "link"]);
     assert!(text.contains(">\u{fffd}\u{fffd}.txt</a>"), "{text}");
     assert!(text.contains(">&#60;i&#62;&#34;&#38;.txt</a>") && !text.contains("<i>"), "{text}");
-    assert!(text.contains("2.0 KiB") && text.contains("Fri, 14 Jul 2017 02:40:00 GMT"), "{text}");
+    assert!(text.contains("2.0 KiB") && text.contains("2017-07-14</span> <span>02:40"), "{text}");
+    assert!(text.contains("<p>1 directory, 5 files\n"), "{text}");
     assert!(!site.get("/").text().contains("../"));
     assert!(site.request("HEAD", "/d/", "").body.is_empty());
     site.write("d/index.html", "index");
     site.later();
     assert_eq!(site.get("/d/").text(), "index");
+}
+
+/// What the links of a page refer to.
+fn hrefs(reply: &Reply) -> Vec<String> {
+    reply.text().split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn listings_are_sorted_as_asked_for() {
+    let mut site = Site::with(|settings| settings.listing = true);
+    for (name, size, secs) in [("a", 3, 30), ("b", 1, 20), ("c", 1, 10)] {
+        site.write_dated(&format!("d/{name}"), pattern(size), Duration::from_secs(secs));
+    }
+    for name in ["d/y", "d/z"] {
+        fs::create_dir(site.path(name)).unwrap();
+        File::open(site.path(name)).unwrap().set_modified(SystemTime::UNIX_EPOCH + LONG_AGO).unwrap();
+    }
+    for _ in 0..2 {
+        for (query, names) in [
+            ("", "y/ z/ a b c"),
+            ("?", "y/ z/ a b c"),
+            ("?order=desc", "z/ y/ c b a"),
+            ("?sort=size", "y/ z/ b c a"),
+            ("?sort=size&order=desc", "y/ z/ a b c"),
+            ("?order=desc&x=y&sort=time&&sort=colour&order=", "y/ z/ a b c"),
+            ("?sort=time&amp;order=desc", "y/ z/ c b a"),
+            ("?sort=Name", "y/ z/ a b c"),
+        ] {
+            let reply = site.get(&format!("/d/{query}"));
+            let hrefs = hrefs(&reply);
+            let hrefs: Vec<&str> =
+                hrefs.iter().map(String::as_str).filter(|href| !href.starts_with(['?', '.'])).collect();
+            assert_eq!(hrefs.join(" "), names, "{query}");
+        }
+    }
+    let reply = site.get("/d/?sort=size&order=desc");
+    assert!(reply.text().contains("aria-sort=\"descending\"><a href=\"?sort=size&#38;order=asc\">Size</a>"));
+    assert!(site.content.table_size().entries <= 12, "{:?}", site.content.table_size());
+    site.write("d/index.html", "index");
+    assert!(site.get("/d/?sort=size").text() != "index");
+    site.later();
+    let before = site.content.table_size().entries;
+    assert_eq!(site.get("/d/").text(), "index");
+    for query in ["?sort=size", "?sort=time", "?order=desc"] {
+        assert_eq!(site.get_with(&format!("/d/{query}"), "Accept: application/json").text(), "index");
+    }
+    assert_eq!(site.content.table_size().entries, before, "an index file is there once");
+}
+
+#[test]
+fn listings_for_programs() {
+    let mut site = Site::with(|settings| (settings.listing, settings.listing_names) = (true, 4));
+    site.write("d/b \"\n.txt", pattern(2048));
+    site.write("d/sub/x", "x");
+    File::create(site.path("d").join(OsStr::from_bytes(b"\xff"))).unwrap();
+    let json = |site: &mut Site, target: &str| -> serde_json::Value {
+        let reply = site.get_with(target, "Accept: application/json, */*");
+        assert_eq!(
+            (reply.field("content-type"), reply.field("vary")),
+            (Some("application/json"), Some("Accept"))
+        );
+        serde_json::from_str(reply.text()).unwrap()
+    };
+    let listing = json(&mut site, "/d/?order=asc");
+    assert_eq!(
+        (&listing["path"], &listing["names"], &listing["complete"]),
+        (&"/d/".into(), &3.into(), &true.into())
+    );
+    let file = serde_json::json!({
+        "name": "b \"\n.txt", "href": "b%20%22%0A.txt", "type": "file", "size": 2048, "modified": "2017-07-14T02:40:00Z"
+    });
+    assert_eq!(listing["entries"][1], file);
+    let (sub, other) = (&listing["entries"][0], &listing["entries"][2]);
+    assert_eq!(
+        (&sub["name"], &sub["href"], &sub["type"]),
+        (&"sub".into(), &"sub/".into(), &"directory".into())
+    );
+    assert!(sub.get("size").is_none() && sub["modified"].as_str().unwrap().ends_with('Z'));
+    assert_eq!((&other["name"], &other["href"]), (&"\u{fffd}".into(), &"%FF".into()));
+    assert_eq!(site.status("/d/%FF"), 200);
+    assert_eq!(json(&mut site, "/d/?sort=size&order=desc")["entries"][1]["size"], 2048);
+    assert!(site.get_with("/d/", "Accept: text/html, application/json").text().starts_with("<!doctype"));
+    for i in 0..3 {
+        File::create(site.path(&format!("d/{i}"))).unwrap();
+    }
+    site.later();
+    let listing = json(&mut site, "/d/");
+    assert_eq!((&listing["names"], &listing["complete"]), (&6.into(), &false.into()));
+    let names: Vec<_> = listing["entries"].as_array().unwrap().iter().map(|entry| &entry["name"]).collect();
+    assert_eq!(names, ["sub", "0", "1", "2"]);
+    let last = json(&mut site, "/d/?order=desc");
+    assert_eq!((&last["entries"][1]["href"], &last["entries"][3]["name"]), (&"%FF".into(), &"2".into()));
 }
 
 #[test]

@@ -320,7 +320,8 @@ fn refusals_are_explained(variant: &Variant) {
     rustix::fs::mkfifoat(rustix::fs::CWD, root.join("fifo"), rustix::fs::Mode::RWXU).expect("a FIFO");
     symlink(".hidden", root.join("link-hidden")).expect("a link");
     fs::write(root.join("no\nentry"), SECRET).expect("a file");
-    fs::set_permissions(root.join("no\nentry"), fs::Permissions::from_mode(0o000)).expect("a mode can be set");
+    fs::set_permissions(root.join("no\nentry"), fs::Permissions::from_mode(0o000))
+        .expect("a mode can be set");
     let everybody_may = fs::read(root.join("no\nentry")).is_ok();
     for (target, status, level, path, reason) in [
         ("/no%0Aentry", 403, "INFO", "\"/no\\nentry\"", "may not read"),

@@ -6,6 +6,7 @@
 
 mod form;
 mod json;
+mod made;
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write as _};
@@ -18,6 +19,7 @@ use sys::file::{DirectoryEntry, FileKind, FileStat};
 
 pub(super) use self::form::Form;
 use self::form::{Format, Order, Sort};
+pub(super) use self::made::{Made, Request};
 use super::ESCAPED;
 use super::load::Loader;
 use super::look::Patience;

@@ -16,6 +16,7 @@
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http1::coding::{Coding, CodingSet};
@@ -242,10 +243,10 @@ impl Loader {
         &self,
         path: &[u8],
         media_type: &str,
-        file: OwnedFd,
-        now: Now,
+        file: Arc<OwnedFd>,
+        trusted_until_ms: u64,
     ) -> io::Result<Entry> {
-        let stat = FileStat { kind: FileKind::Directory, ..sys::file::stat(&file)? };
+        let stat = FileStat { kind: FileKind::Directory, ..sys::file::stat(&*file)? };
         let mut memory = Vec::new();
         let at = |memory: &Vec<u8>| memory.len() as u32;
         line(&mut memory, format_args!("Content-Length: {}", stat.size));
@@ -269,10 +270,10 @@ impl Loader {
             coding: None,
             siblings: CodingSet::EMPTY,
             index: None,
-            trusted_until_ms: self.trusted_until_ms(now),
+            trusted_until_ms,
             lasting: false,
         };
-        Ok(Entry { memory: memory.into(), file: Some(file.into()), facts })
+        Ok(Entry { memory: memory.into(), file: Some(file), facts })
     }
 
     /// An entry with its header lines, and room for so many bytes of body behind them.

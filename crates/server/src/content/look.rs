@@ -18,7 +18,7 @@ use http1::coding::{Coding, CodingSet};
 use sys::file::{FileStat, OpenFailure};
 
 use super::entry::{Entry, Facts};
-use super::listing::{self, Form, Listed};
+use super::listing::{self, Form, Listed, Made};
 use super::load::{self, Load, Loader, Now, Opened};
 use super::path::Path;
 use super::refusals::{Reason, Refusals, permit};
@@ -119,6 +119,7 @@ pub struct Looker {
     /// For each deed.
     complaints: [Mutex<Limited>; 3],
     refusals: Refusals,
+    made: Made,
     /// As if the kernel had nothing in memory.
     #[cfg(test)]
     pub(super) is_cold: std::sync::atomic::AtomicBool,
@@ -220,6 +221,7 @@ impl Looker {
             listed: Listed { dotfiles: settings.dotfiles, most: settings.listing_names },
             complaints: Default::default(),
             refusals: Refusals::default(),
+            made: Made::default(),
             #[cfg(test)]
             is_cold: false.into(),
         })
@@ -318,7 +320,9 @@ impl Looker {
             }
         }
         match self.open(path, patience)? {
-            Opened::Directory(directory) if self.listing => self.list(path, form, &directory, patience, now),
+            Opened::Directory(directory) if self.listing => {
+                self.list(&look.path, (path, form), &directory, patience, now)
+            }
             _ => Err(self.refuse(path, Reason::Unlisted)),
         }
     }
@@ -409,8 +413,8 @@ impl Looker {
 
     fn list(
         &self,
-        path: Path<'_>,
-        form: Form,
+        name: &[u8],
+        (path, form): (Path<'_>, Form),
         directory: &OwnedFd,
         patience: Patience,
         now: Now,
@@ -419,8 +423,13 @@ impl Looker {
             // Whether a directory's names are in memory can't be asked, either.
             return Err(Stop::WouldBlock);
         }
-        let page = listing::page(&self.loader, path, form, directory, self.listed);
-        match page.and_then(|page| self.loader.load_listing(path.bytes(), form.media_type(), page, now)) {
+        let validity_ms = self.loader.validity_ms();
+        let request = listing::Request { asked_ms: now.ms, validity_ms, root_changes: self.root_changes() };
+        let make = || listing::page(&self.loader, path, form, directory, self.listed);
+        let entry = self.made.page(name, request, make).and_then(|(page, until_ms)| {
+            self.loader.load_listing(path.bytes(), form.media_type(), page, until_ms)
+        });
+        match entry {
             Ok(entry) => Ok(Seen::File(Box::new(entry))),
             Err(error) if OpenFailure::of(&error) == OpenFailure::Exhausted => Err(Stop::Exhausted),
             Err(error) => {

@@ -1,5 +1,8 @@
 //! Index files, redirects and listings.
 
+use std::thread;
+
+use super::entry::Entry;
 use super::*;
 
 #[test]
@@ -223,6 +226,25 @@ fn a_listing_is_made_once_and_shared() {
     assert_eq!((reply.status, reply.field("etag"), reply.field("accept-ranges")), (200, None, None));
     assert!(reply.text().contains("another"));
     assert_eq!(site.content.table_size().entries, 1);
+}
+
+#[test]
+fn threads_get_the_same_listing() {
+    let site = Site::with(|settings| settings.listing = true);
+    for i in 0..500 {
+        File::create(site.path(&i.to_string())).unwrap();
+    }
+    let looker = site.content.looker();
+    let look = || match looker.look(&Look::new(b"/", None)) {
+        Seen::File(entry) => entry,
+        other => panic!("{other:?}"),
+    };
+    let entries: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(look)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let file = |entry: &Entry| entry.file.as_ref().map(Arc::as_ptr);
+    assert!(entries.iter().all(|entry| file(entry).is_some() && file(entry) == file(&entries[0])));
 }
 
 #[test]

@@ -329,7 +329,7 @@ fn refusals_are_explained(variant: &Variant) {
         ("/link-loop", 404, "INFO", "\"/link-loop\"", "symbolic links"),
         ("/link-hidden", 404, "INFO", "\"/link-hidden\"", "begins with a dot"),
         ("/fifo", 403, "INFO", "\"/fifo\"", "no regular file"),
-        ("/bare/", 403, "INFO", "\"/bare/\"", "listing"),
+        ("/bare/", 403, "INFO", "\"/bare/\"", "--listing"),
         ("/dir/../../x", 400, "DEBUG", "\"/dir/../../x\"", "above the root"),
         ("/.hidden", 404, "DEBUG", "\"/.hidden\"", "begins with a dot"),
         ("/a%2Fb", 404, "DEBUG", "\"/a%2Fb\"", "%2F"),

@@ -38,7 +38,9 @@ impl Reason {
         match self {
             Self::Denied => "the server may not read it, or may not search a directory on the way",
             Self::Irregular => "it is no regular file",
-            Self::Unlisted => "it is a directory without an index file, and listing is off",
+            Self::Unlisted => {
+                "it is a directory without an index file, and --listing (listing = true) is not set"
+            }
             Self::Outside => "a symbolic link on the way leads out of the root",
             Self::Link => "symbolic links on the way are not to be followed, or too many",
             Self::Hidden => "a symbolic link leads to where a name begins with a dot",

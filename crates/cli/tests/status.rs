@@ -151,16 +151,20 @@ fn text(variant: &Variant) {
     }
 }
 
+/// Whether a sample is what was described: of a histogram there are several kinds.
+fn described_as(family: &str, described: &str) -> bool {
+    family.strip_prefix(described).is_some_and(|suffix| ["", "_bucket", "_sum", "_count"].contains(&suffix))
+}
+
 /// Every sample by its name and labels. The syntax is checked on the way.
 fn samples(text: &str) -> BTreeMap<String, f64> {
     let mut samples = BTreeMap::new();
     let mut described: Vec<&str> = Vec::new();
-    let body = text.strip_suffix("# EOF\n").expect("OpenMetrics ends so");
-    for line in body.lines() {
+    for line in text.lines() {
         if let Some(comment) = line.strip_prefix("# ") {
             let mut words = comment.splitn(3, ' ');
             let (keyword, name) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-            assert!(["TYPE", "HELP", "UNIT"].contains(&keyword) && words.next().is_some(), "{line}");
+            assert!(["TYPE", "HELP"].contains(&keyword) && words.next().is_some(), "{line}");
             described.push(name);
             continue;
         }
@@ -168,7 +172,7 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
         let family = name.split('{').next().unwrap_or_default();
         assert!(family.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'), "{line}");
         assert!(
-            described.last().is_some_and(|described| family.starts_with(described)),
+            described.last().is_some_and(|described| described_as(family, described)),
             "{line} has no TYPE before it"
         );
         assert!(!name.contains('{') || name.ends_with('}') && name.matches('"').count() % 2 == 0, "{line}");

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use http1::{Fields, Head, Method, Terms, Version};
 use server::access_log::{AccessLog, Format, Target, WhenBehind, Writer};
 use server::counters::Counters;
-use server::status::{Sources, WorkerSource, prometheus};
+use server::status::{Exposition, Sources, WorkerSource, prometheus};
 use sys::socket::PeerAddress;
 
 #[test]
@@ -53,28 +53,43 @@ fn prometheus_understands_the_metrics() {
     let workers = vec![worker(counters), worker(Box::leak(Box::default()))];
     let sources =
         Sources::new("quoted \"name\" \\", std::time::SystemTime::now(), workers, Vec::new(), Vec::new());
-    // The parser checks names, types, suffixes, the order of lines and the buckets of histograms.
-    let script = "
+    // The parsers check names, types, suffixes, the order of lines and the buckets of histograms.
+    let read_as = |parser: &str, exposition: Exposition| {
+        let script = format!(
+            "
 import sys
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
+from prometheus_client.{parser} import text_string_to_metric_families as parse
 for family in parse(sys.stdin.read()):
     for sample in family.samples:
         print(family.type, sample.name, sorted(sample.labels.items()), sample.value)
-";
-    let metrics = prometheus::render(sources.snapshot());
-    // Debian's, which sees Debian's packages, whatever else is called python3 here.
-    let mut parser = Command::new("/usr/bin/python3");
-    let output = run(parser.args(["-c", script]), metrics.as_bytes(), "python3-prometheus-client");
-    let read = String::from_utf8(output.stdout).unwrap();
-    for line in [
-        "counter sluice_accepts_total [('worker', '0')] 3",
-        "counter sluice_replies_total [('class', '2xx'), ('worker', '0')] 1",
-        "histogram sluice_accepts_per_phase_bucket [('le', '4.0'), ('worker', '0')] 1",
-        "gauge sluice_worker_responsive [('worker', '1')] 0",
-    ] {
-        assert!(read.lines().any(|l| l == line), "{line}\n{read}");
+"
+        );
+        let metrics = prometheus::render(sources.snapshot(), exposition);
+        // Debian's, which sees Debian's packages, whatever else is called python3 here.
+        let mut parser = Command::new("/usr/bin/python3");
+        let output = run(parser.args(["-c", &script]), metrics.as_bytes(), "python3-prometheus-client");
+        String::from_utf8(output.stdout).unwrap().replace(".0\n", "\n")
+    };
+    let open_metrics = read_as("openmetrics.parser", Exposition::OpenMetrics);
+    let plain = read_as("parser", Exposition::Plain);
+    for read in [&open_metrics, &plain] {
+        for line in [
+            "counter sluice_accepts_total [('worker', '0')] 3",
+            "counter sluice_replies_total [('class', '2xx'), ('worker', '0')] 1",
+            "histogram sluice_accepts_per_phase_bucket [('le', '4.0'), ('worker', '0')] 1",
+            "gauge sluice_worker_responsive [('worker', '1')] 0",
+        ] {
+            assert!(read.lines().any(|l| l == line), "{line}\n{read}");
+        }
+        assert!(read.contains(r#"('architecture', 'quoted "name" \\')"#), "{read}");
+        assert!(!read.lines().any(|line| line.starts_with("unknown ")), "each has a type: {read}");
     }
-    assert!(read.contains(r#"('architecture', 'quoted "name" \\')"#), "{read}");
+    // What never changes has a type of its own in one of them only, and memory changes between two looks.
+    let names = |read: &str| -> Vec<String> {
+        let lines = read.lines().filter_map(|line| line.split_once(' ')?.1.rsplit_once(' '));
+        lines.map(|(sample, _)| sample.to_owned()).collect()
+    };
+    assert_eq!(names(&open_metrics), names(&plain));
 }
 
 fn log_one(log: &mut AccessLog, target: &[u8], fields: Fields<'_>) {

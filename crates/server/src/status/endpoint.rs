@@ -21,7 +21,7 @@ use sys::socket::{ListenOptions, LocalAddress};
 use sys::wake::Wake;
 
 use super::stream::Stream;
-use super::{Sources, json, prometheus, text};
+use super::{Exposition, Sources, json, prometheus, text};
 use crate::config::{SocketFileSettings, StatusAddress};
 use crate::listeners::socket_file;
 
@@ -284,7 +284,8 @@ fn answer(head: &Head<'_>, sources: &Sources) -> Plan<()> {
         }
         (b"/", Some(b"json")) | (b"/json", _) => ("application/json", json::render(&sources.snapshot())),
         (b"/", Some(b"prometheus")) | (b"/metrics", _) => {
-            (prometheus::CONTENT_TYPE, prometheus::render(sources.snapshot()))
+            let exposition = Exposition::accepted(head.fields.by_name("accept"));
+            (exposition.content_type(), prometheus::render(sources.snapshot(), exposition))
         }
         (b"/health", _) if sources.is_draining() => {
             let mut plan = plan(Status::SERVICE_UNAVAILABLE, head.terms);

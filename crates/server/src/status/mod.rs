@@ -10,6 +10,7 @@
 
 pub mod client;
 mod endpoint;
+mod exposition;
 pub mod json;
 pub mod prometheus;
 mod rates;
@@ -19,6 +20,7 @@ pub mod system;
 pub mod text;
 
 pub use endpoint::{BindError, Endpoint, Serving};
+pub use exposition::Exposition;
 pub use rates::Rates;
 pub use snapshot::{
     ListenerSnapshot, ListenerSource, Numbers, Snapshot, Sources, WorkerSnapshot, WorkerSource,

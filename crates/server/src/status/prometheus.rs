@@ -1,28 +1,59 @@
-//! A snapshot in the `OpenMetrics` text format, which Prometheus scrapes.
+//! A snapshot in the text formats that Prometheus scrapes. Names are the same in both, and values are in base units, which is
+//! what it expects: nanoseconds of JSON are seconds here.
 
 use std::borrow::Cow;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
+use super::exposition::Exposition;
 use super::snapshot::{ListenerSnapshot, Snapshot, WorkerSnapshot};
 use super::system::SYSTEM;
 use crate::counters::{HISTOGRAM_BOUNDS, Kind, METRICS, Metric, Values};
 
-/// The media type of what [`render`] returns.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 /// Renders a snapshot.
-pub fn render(snapshot: Snapshot) -> String {
+pub fn render(snapshot: Snapshot, exposition: Exposition) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(snapshot));
     let mut text = String::new();
     // Writing to a String can't fail, and the collector's own calls fail only with their writer.
     let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
-    text
+    match exposition {
+        Exposition::OpenMetrics => text,
+        Exposition::Plain => plain(&text),
+    }
+}
+
+/// The same in the older format. There a metric has the name that its samples have, suffix included, and there is no type for
+/// what never changes.
+fn plain(open_metrics: &str) -> String {
+    let mut plain = String::with_capacity(open_metrics.len());
+    let mut help = None;
+    for line in open_metrics.lines().filter(|line| *line != "# EOF") {
+        if let Some(described) = line.strip_prefix("# HELP ") {
+            // It comes before the type.
+            help = described.split_once(' ');
+        } else if let Some((name, kind)) =
+            line.strip_prefix("# TYPE ").and_then(|typed| typed.split_once(' '))
+        {
+            let (suffix, kind) = match kind {
+                "counter" => ("_total", kind),
+                "info" => ("_info", "gauge"),
+                _ => ("", kind),
+            };
+            if let Some((_, help)) = help.take() {
+                let _ = writeln!(plain, "# HELP {name}{suffix} {help}");
+            }
+            let _ = writeln!(plain, "# TYPE {name}{suffix} {kind}");
+        } else {
+            plain.push_str(line);
+            plain.push('\n');
+        }
+    }
+    plain
 }
 
 type Labels = Vec<(Cow<'static, str>, Cow<'static, str>)>;
@@ -59,9 +90,9 @@ impl Collector for Snapshot {
             responsive.encode_family(&labels)?.encode_gauge(&u32::from(worker.responsive))?;
         }
         for (place, metric) in METRICS.iter().enumerate() {
-            let name = format!("sluice_{}", metric.name);
-            let mut encoder =
-                encoder.encode_descriptor(&name, metric.help, None, metric_type(metric.kind))?;
+            let name = format!("sluice_{}", Unit::of(metric.name).name);
+            let help = in_seconds(metric.help);
+            let mut encoder = encoder.encode_descriptor(&name, &help, None, metric_type(metric.kind))?;
             for (number, worker) in self.workers.iter().enumerate() {
                 encode_metric(&mut encoder, metric, place, number, worker)?;
             }
@@ -108,25 +139,56 @@ fn encode_metric(
 ) -> fmt::Result {
     let values = worker.numbers.of(place);
     let of_worker = labels([("worker", worker_number.to_string())]);
+    let Unit { per_base_unit, .. } = Unit::of(metric.name);
     if let Kind::Histogram { sum } = metric.kind {
-        let bounds = HISTOGRAM_BOUNDS.iter().map(|&bound| bound as f64).chain([f64::INFINITY]);
+        let bounds =
+            HISTOGRAM_BOUNDS.iter().map(|&bound| bound as f64 / per_base_unit).chain([f64::INFINITY]);
         let buckets: Vec<_> = bounds.zip(values.iter().copied()).collect();
         let sum = METRICS.iter().position(|metric| metric.name == sum);
-        let sum = sum.map_or(0, |place| worker.numbers.of(place)[0]) as f64;
+        let sum = sum.map_or(0, |place| worker.numbers.of(place)[0]) as f64 / per_base_unit;
         let count = values.iter().sum();
         return encoder.encode_family(&of_worker)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None);
     }
+    let encode = |encoder: &mut MetricEncoder<'_>, value: u64| match metric.kind {
+        Kind::Counter if per_base_unit > 1.0 => {
+            encoder.encode_counter::<NoLabelSet, f64, f64>(&(value as f64 / per_base_unit), None)
+        }
+        _ if per_base_unit > 1.0 => encoder.encode_gauge(&(value as f64 / per_base_unit)),
+        kind => encode_number(encoder, kind, value),
+    };
     match metric.values {
-        Values::One(_) => encode_number(&mut encoder.encode_family(&of_worker)?, metric.kind, values[0]),
+        Values::One(_) => encode(&mut encoder.encode_family(&of_worker)?, values[0]),
         Values::By { label, names, .. } => {
             for (name, &value) in names.iter().zip(values) {
                 let mut labels = of_worker.clone();
                 labels.push((label.into(), (*name).into()));
-                encode_number(&mut encoder.encode_family(&labels)?, metric.kind, value)?;
+                encode(&mut encoder.encode_family(&labels)?, value)?;
             }
             Ok(())
         }
     }
+}
+
+/// What a metric is called in base units, and how many of the units that it is counted in make one of them.
+struct Unit {
+    name: String,
+    per_base_unit: f64,
+}
+
+impl Unit {
+    fn of(name: &str) -> Self {
+        let units = [("_ns", 1e9), ("_us", 1e6), ("_ms", 1e3)];
+        let named = units.iter().find_map(|(suffix, each)| Some((name.strip_suffix(suffix)?, *each)));
+        match named {
+            Some((stem, per_base_unit)) => Self { name: format!("{stem}_seconds"), per_base_unit },
+            None => Self { name: name.to_owned(), per_base_unit: 1.0 },
+        }
+    }
+}
+
+fn in_seconds(help: &str) -> String {
+    let help = help.replace("Nanoseconds", "Seconds").replace("Microseconds", "Seconds");
+    help.replace("microseconds", "seconds").replace("milliseconds", "seconds")
 }
 
 fn encode_number(encoder: &mut MetricEncoder<'_>, kind: Kind, value: u64) -> fmt::Result {
@@ -155,7 +217,7 @@ mod tests {
 
     #[test]
     fn names_follow_the_conventions() {
-        let text = render(sample());
+        let text = render(sample(), Exposition::OpenMetrics);
         for line in [
             "# TYPE sluice_accepts counter",
             "sluice_accepts_total{worker=\"0\"} 12",
@@ -169,8 +231,8 @@ mod tests {
             "sluice_accepts_per_phase_count{worker=\"0\"} 3",
             "sluice_accept_queue_lengths_bucket{le=\"4.0\",worker=\"0\"} 1",
             "sluice_accept_queue_lengths_sum{worker=\"0\"} 3.0",
-            "sluice_accept_waits_ms_sum{worker=\"0\"} 40.0",
-            "sluice_phase_time_ns_total{worker=\"0\",phase=\"work\"} 2000000000",
+            "sluice_accept_waits_seconds_sum{worker=\"0\"} 0.04",
+            "sluice_phase_time_seconds_total{worker=\"0\",phase=\"work\"} 2.0",
             "sluice_accept_queue_length{listener=\"http://127.0.0.1:80/\"} 3",
             "sluice_listener_drops_total{listener=\"http://127.0.0.1:80/\"} 4",
             "sluice_kernel_listen_overflows_total 9",
@@ -180,5 +242,36 @@ mod tests {
             assert!(text.lines().any(|l| l == line), "{line}\n{text}");
         }
         assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn the_older_format_describes_samples_by_their_names() {
+        let text = render(sample(), Exposition::Plain);
+        for line in [
+            "# HELP sluice_accepts_total Connections accepted",
+            "# TYPE sluice_accepts_total counter",
+            "sluice_accepts_total{worker=\"0\"} 12",
+            "# TYPE sluice_info gauge",
+            "sluice_info{version=\"1.2.3\",architecture=\"sped\"} 1",
+            "# HELP sluice_phase_time_seconds_total Seconds spent in the phases of the event loop",
+            "# TYPE sluice_accept_waits_seconds histogram",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+        }
+        assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{text}");
+    }
+
+    /// What `promtool check metrics` complains of.
+    #[test]
+    fn names_have_no_abbreviated_units() {
+        let text = render(sample(), Exposition::Plain);
+        let mut described = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        let abbreviated =
+            |name: &str| name.split('_').any(|word| ["ns", "us", "ms", "s", "kb"].contains(&word));
+        assert_eq!(described.find(|typed| abbreviated(typed.split(' ').next().unwrap_or_default())), None);
+        let helped = text.lines().filter_map(|line| line.strip_prefix("# HELP "));
+        let other = ["anosecond", "icrosecond", "illisecond"];
+        let mut helped = helped.filter(|help| !help.starts_with("sluice_worker_responsive"));
+        assert_eq!(helped.find(|help| other.iter().any(|unit| help.contains(unit))), None);
     }
 }

@@ -100,10 +100,10 @@ fn every_page_is_served() {
         ("/json", "application/json", "\"lingering\": 5"),
         (
             "/metrics",
-            "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            "sluice_requests_total{worker=\"0\"} 42",
+            "text/plain; version=0.0.4; charset=utf-8",
+            "# TYPE sluice_requests_total counter\nsluice_requests_total{worker=\"0\"} 42",
         ),
-        ("/?format=prometheus", "application/openmetrics-text; version=1.0.0; charset=utf-8", "# EOF"),
+        ("/?format=prometheus", "text/plain; version=0.0.4; charset=utf-8", "# TYPE sluice_info gauge"),
         ("/health", "text/plain; charset=utf-8", "ok\n"),
     ] {
         let answer = get(path);
@@ -114,6 +114,10 @@ fn every_page_is_served() {
         assert!(head.contains("Connection: close"), "{path}: {head}");
         assert!(body.contains(content), "{path}: {body}");
     }
+    let accept = "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
+    let answer = ask(&serving, &format!("GET /metrics HTTP/1.1\r\nHost: x\r\n{accept}\r\n\r\n"));
+    assert!(answer.contains("Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"));
+    assert!(answer.ends_with("# EOF\n"), "{answer}");
     assert!(get("/other").starts_with("HTTP/1.1 404 "));
     assert!(get("/?format=xml").starts_with("HTTP/1.1 404 "));
     stop(serving);

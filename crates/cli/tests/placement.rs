@@ -69,6 +69,22 @@ fn copies_at_one_address_share_connections() {
     );
 }
 
+/// Copies share an address among themselves, and with nobody else.
+#[test]
+fn an_address_is_one_servers_whoever_comes_first() {
+    let by_cpu = || Setup::new(&N_COPY).argument("--copies-by=cpu");
+    let kinds: [fn() -> Setup; 3] = [|| Setup::new(&N_COPY), by_cpu, || Setup::new(&TWO_WORKERS)];
+    for (at, first) in kinds.iter().enumerate() {
+        let server = first().start();
+        for second in &kinds[if at == 2 { 0 } else { at }..] {
+            let output = second().argument(format!("--listen={}", server.address)).output();
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.code() == Some(1) && told.contains("in use"), "{told}");
+        }
+        assert_eq!(accepts(&server, &[server.address]).iter().sum::<u64>(), 20, "all are the first's");
+    }
+}
+
 #[test]
 fn connections_go_to_the_copy_on_their_cpu() {
     let server = Setup::new(&N_COPY).argument("--copies-by=cpu").start();

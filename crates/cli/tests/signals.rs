@@ -684,16 +684,19 @@ fn reopened_logs(variant: &Variant) {
     assert_eq!(lines(&old_log), 1);
 }
 
+/// Whoever has the port, be it another server of the same kind.
 fn port_in_use(variant: &Variant) {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a listener");
-    let address = taken.local_addr().expect("an address");
-    let setup = Setup::new(variant).argument(format!("--listen={address}"));
-    let output = setup.command().output().expect("sluice runs");
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains(&address.to_string()) && told.to_lowercase().contains("in use"), "{told}");
-    assert!(told.contains(&format!("`ss -ltnp 'sport = :{}'`", address.port())), "{told}");
-    assert!(!told.contains("listening on"), "{told}");
+    let server = Server::start(variant);
+    for address in [taken.local_addr().expect("an address"), server.address] {
+        let output = Setup::new(variant).argument(format!("--listen={address}")).output();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains(&address.to_string()) && told.to_lowercase().contains("in use"), "{told}");
+        assert!(told.contains(&format!("`ss -ltnp 'sport = :{}'`", address.port())), "{told}");
+        assert!(!told.contains("listening on"), "{told}");
+    }
+    assert_eq!(server.get("/hello.txt").text(), HELLO);
 }
 
 fn wrong_configuration(variant: &Variant) {

@@ -1,7 +1,8 @@
 //! Listening sockets: opened from settings or inherited from systemd, before privileges are dropped.
 //!
 //! Each copy of the server has its own; the [`plan`] says which. Where copies share an address, a member of an
-//! `SO_REUSEPORT` group is opened for each, and the kernel decides whose accept queue a connection enters.
+//! `SO_REUSEPORT` group is opened for each, and the kernel decides whose accept queue a connection enters. The first has the
+//! address to itself before it lets the others join, so that no two servers share one in silence.
 //!
 //! What is set on a socket holds for all who have it open, and outlives who set it. So new handshakes are refused by those only
 //! who know that nobody is to accept there any more: the supervisor, at the end of the server or where an address goes, and
@@ -92,14 +93,16 @@ impl Listener {
     ///
     /// The address is in use, not ours, or not permitted.
     pub fn open(address: &ListenAddress, settings: &Settings) -> Result<Self, ListenError> {
-        Self::open_at(address, address, settings)
+        Self::open_at(address, address, settings, false)
     }
 
-    /// Listens at `address`, for a place in the plan that says `asked`: the port of the latter may be 0.
+    /// Listens at `address`, for a place in the plan that says `asked`: the port of the latter may be 0. It `joins` whoever
+    /// listens there and lets it, or has the address to itself.
     fn open_at(
         asked: &ListenAddress,
         address: &ListenAddress,
         settings: &Settings,
+        joins: bool,
     ) -> Result<Self, ListenError> {
         let wrong = |source| ListenError::Listen { address: address.clone(), source };
         let connections = &settings.connections;
@@ -107,7 +110,7 @@ impl Listener {
             ListenAddress::Tcp(tcp) => {
                 let options = ListenOptions {
                     backlog: connections.backlog,
-                    reuse_port: settings.copies > 1 && shares_addresses(settings.copies_by),
+                    reuse_port: joins,
                     nodelay: connections.nodelay,
                     send_buffer: connections.send_buffer,
                     defer_accept: connections.defer_accept.map(|time| (time.as_secs() as u32).max(1)),
@@ -318,7 +321,12 @@ fn join(
     settings: &Settings,
 ) -> Result<Arc<Listener>, ListenError> {
     match first.address {
-        ListenAddress::Tcp(_) => Listener::open_at(asked, &first.address, settings).map(Arc::new),
+        ListenAddress::Tcp(_) => {
+            let address = &first.address;
+            socket::share_port(first)
+                .map_err(|source| ListenError::Listen { address: address.clone(), source })?;
+            Listener::open_at(asked, address, settings, true).map(Arc::new)
+        }
         ListenAddress::Unix(_) => Ok(Arc::clone(first)),
     }
 }

@@ -30,8 +30,8 @@ pub struct ListenOptions {
     /// How many established connections may wait to be accepted; the kernel takes no more than net.core.somaxconn.
     /// listen(2).
     pub backlog: u32,
-    /// Others of the same user may listen at the same address, and the kernel spreads the connections over them
-    /// (`SO_REUSEPORT`, socket(7)).
+    /// It joins those of the same user that listen at the same address already and [`share_port`], and the kernel spreads the
+    /// connections over them (`SO_REUSEPORT`, socket(7)).
     pub reuse_port: bool,
     /// An IPv6 socket takes no IPv4 connections (`IPV6_V6ONLY`, ipv6(7)).
     pub v6_only: bool,
@@ -89,6 +89,14 @@ pub fn listen_tcp(address: SocketAddr, options: &ListenOptions) -> io::Result<Ow
     net::bind(&socket, &address)?;
     net::listen(&socket, backlog(options.backlog))?;
     Ok(socket)
+}
+
+/// Lets others of the same user listen at the address of a socket that listens, with [`ListenOptions::reuse_port`].
+///
+/// It is for the first of them. A socket that is opened so joins whoever has the address and lets it, be it another program; one
+/// that lets others join only when it listens has the address to itself before. `SO_REUSEPORT`, socket(7).
+pub fn share_port(listener: impl AsFd) -> io::Result<()> {
+    Ok(sockopt::set_socket_reuseport(listener, true)?)
 }
 
 /// Whose the file of a Unix socket is, and who may connect: that takes the right to write to it. unix(7).
@@ -632,10 +640,19 @@ mod tests {
     #[test]
     fn several_listen_at_one_port_if_told() {
         let alone = ListenOptions::default();
-        let shared = ListenOptions { reuse_port: true, ..alone };
-        let (_first, address) = listen(shared);
-        listen_tcp(address, &shared).unwrap();
-        assert_eq!(listen_tcp(address, &alone).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        let joins = ListenOptions { reuse_port: true, ..alone };
+        let (first, address) = listen(alone);
+        let is_refused =
+            |options| listen_tcp(address, options).unwrap_err().kind() == io::ErrorKind::AddrInUse;
+        assert!(is_refused(&joins) && is_refused(&alone));
+        share_port(&first).unwrap();
+        let second = listen_tcp(address, &joins).unwrap();
+        assert!(is_refused(&alone));
+        let clients: Vec<_> = (0..64).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let accepted = |listener: &OwnedFd| std::iter::from_fn(|| accept(listener).ok()).count();
+        let both = [accepted(&first), accepted(&second)];
+        assert_eq!(both.iter().sum::<usize>(), clients.len());
+        assert!(!both.contains(&0), "connections go to both: {both:?}");
     }
 
     #[test]

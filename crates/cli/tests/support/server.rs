@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -121,6 +121,14 @@ impl Setup {
         }
         command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
+    }
+
+    /// What comes of it where it is to end by itself: one that serves is told to, after a while.
+    pub fn output(&self) -> Output {
+        let usual = self.command();
+        let mut command = Command::new("timeout");
+        command.arg("10").arg(usual.get_program()).args(usual.get_args()).stdin(Stdio::null());
+        command.output().expect("sluice runs")
     }
 
     /// Starts it and waits until it listens.

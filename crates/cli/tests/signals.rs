@@ -49,6 +49,7 @@ const TESTS: &[Test] = tests![
     nobody_reads_what_it_says,
     reopened_logs,
     port_in_use,
+    without_proc,
     wrong_configuration,
 ];
 
@@ -697,6 +698,40 @@ fn port_in_use(variant: &Variant) {
         assert!(!told.contains("listening on"), "{told}");
     }
     assert_eq!(server.get("/hello.txt").text(), HELLO);
+}
+
+/// In a chroot, as containers of old have it: it serves, heals, reloads, upgrades and ends.
+fn without_proc(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let program = setup.directory().join("sluice");
+    replace(&program, sluice());
+    let usual = setup.command();
+    let mut command = Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.args(["--mount", "sh", "-c", "mount -t tmpfs none /proc && exec \"$0\" \"$@\""]);
+    command.arg(&program).args(usual.get_args());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut server = setup.start_as(command);
+    let workers = server.workers();
+    let first = Pid::from_raw(workers[0] as i32).expect("a process");
+    kill_process(first, Signal::KILL).expect("the worker is there");
+    eventually("another has taken its place", || {
+        let now = server.workers();
+        now.len() == workers.len() && now[0] != workers[0] && now[0] != 0
+    });
+    server.signal(Signal::HUP);
+    server.wait_for_line(|line| line.contains("settings reloaded"));
+    server.signal(Signal::USR2);
+    eventually("it says again where it listens", || {
+        server.stderr().iter().filter(|line| line.starts_with("status on ")).count() == 2
+    });
+    for _ in 0..5 {
+        assert_eq!(server.get("/hello.txt").text(), HELLO);
+    }
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit_code(), Some(0));
 }
 
 fn wrong_configuration(variant: &Variant) {

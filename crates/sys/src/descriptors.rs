@@ -16,8 +16,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fs::{FileType, OFlags, SealFlags};
-use rustix::io::FdFlags;
+use rustix::io::{Errno, FdFlags};
 
 use crate::shared::{Region, Shared};
 
@@ -268,13 +269,22 @@ fn claim(record: u64) -> Claim {
     }
 }
 
-/// What is open, but for the standard three.
+/// What is open, but for the standard three. Without `/proc` each number is tried.
 fn open_numbers() -> io::Result<Vec<RawFd>> {
     let mut numbers = Vec::new();
-    for entry in std::fs::read_dir("/proc/self/fd")? {
-        numbers.extend(entry?.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()));
+    match std::fs::read_dir("/proc/self/fd") {
+        Ok(entries) => {
+            for entry in entries {
+                numbers.extend(entry?.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()));
+            }
+            numbers.retain(|&number| number >= FIRST);
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let limit = RawFd::try_from(crate::process::descriptor_limit()).unwrap_or(RawFd::MAX);
+            numbers.extend((FIRST..limit).filter(|&number| rustix::io::fcntl_getfd(borrow(number)).is_ok()));
+        }
+        Err(error) => return Err(error),
     }
-    numbers.retain(|&number| number >= FIRST);
     Ok(numbers)
 }
 
@@ -304,13 +314,15 @@ fn kind(number: RawFd) -> Kind {
         }
         FileType::RegularFile | FileType::Directory if is_read() => Kind::Served,
         FileType::RegularFile | FileType::Fifo | FileType::CharacterDevice => Kind::Written,
-        _ if std::fs::read_link(format!("/proc/self/fd/{number}"))
-            .is_ok_and(|link| link.as_os_str() == "anon_inode:[eventpoll]") =>
-        {
-            Kind::Served
-        }
+        _ if is_epoll(fd) => Kind::Served,
         _ => Kind::Other,
     }
+}
+
+/// An epoll instance says that it does not know a stranger (`ENOENT`), anything else that it is none (`EINVAL`), `epoll_ctl(2)`.
+fn is_epoll(fd: BorrowedFd<'_>) -> bool {
+    let stranger = eventfd(0, EventfdFlags::CLOEXEC);
+    stranger.is_ok_and(|stranger| epoll::delete(fd, stranger) == Err(Errno::NOENT))
 }
 
 fn set_mark(number: RawFd, marked: bool) {

@@ -110,7 +110,7 @@ fn close_on_exec(number: RawFd) -> io::Result<()> {
 }
 
 fn forget(variables: &[&str]) -> io::Result<()> {
-    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+    if !crate::process::is_single_threaded()? {
         let message = "inherited sockets must be taken before threads are started";
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr;
 use std::time::Duration;
 
@@ -225,10 +225,49 @@ pub fn fork_sharing_descriptors(child: impl FnOnce() -> u8) -> io::Result<u32> {
 const PANICKED: u8 = 101;
 
 fn check_single_threaded() -> io::Result<()> {
-    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+    if !is_single_threaded()? {
         return Err(invalid("a process with several threads can't be forked".to_owned()));
     }
     Ok(())
+}
+
+/// Whether this process has a single thread.
+///
+/// # Errors
+///
+/// `/proc` is not mounted, and whoever confines this process does not let the kernel be asked in another way.
+pub(crate) fn is_single_threaded() -> io::Result<bool> {
+    match std::fs::read_dir("/proc/self/task") {
+        Ok(threads) => Ok(threads.count() == 1),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => is_alone_in_its_group(),
+        Err(error) => Err(error),
+    }
+}
+
+/// A thread that has others beside it can't leave their group, and for one that has none that is no change, unshare(2).
+fn is_alone_in_its_group() -> io::Result<bool> {
+    // SAFETY: takes a number only, and changes nothing whatever comes of it.
+    match check(unsafe { libc::unshare(libc::CLONE_THREAD) }) {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(false),
+        Err(error) => Err(io::Error::new(
+            error.kind(),
+            format!("/proc is not mounted, and the kernel does not tell of threads otherwise: {error}"),
+        )),
+    }
+}
+
+/// The file that this process runs, by the name that it was executed by. It is absolute where the kernel tells it by `/proc`;
+/// otherwise as far as the current directory is still the one of the start. getauxval(3), `AT_EXECFN`.
+///
+/// # Errors
+///
+/// There is no current directory.
+pub fn program() -> io::Result<PathBuf> {
+    std::env::current_exe().or_else(|_| {
+        let name = OsStr::from_bytes(rustix::param::linux_execfn().to_bytes());
+        std::path::absolute(name)
+    })
 }
 
 fn be_child(child: impl FnOnce() -> u8) -> ! {
@@ -471,6 +510,16 @@ mod tests {
 
     use super::*;
     use crate::own_process;
+
+    #[test]
+    fn a_thread_knows_of_others_without_proc() {
+        let other = std::thread::spawn(std::thread::park);
+        // Containers that forbid the call have /proc.
+        assert!(!is_alone_in_its_group().unwrap_or(false));
+        assert!(!is_single_threaded().unwrap());
+        other.thread().unpark();
+        other.join().unwrap();
+    }
 
     #[test]
     fn raises_the_descriptor_limit_to_the_hard_one() {

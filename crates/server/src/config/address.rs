@@ -93,9 +93,12 @@ fn parse_tcp(text: &str) -> Result<Vec<ListenAddress>, String> {
     })
 }
 
-/// Whether some interface has an address of IPv6. Where nobody tells there is none.
+/// Whether some interface has an address of IPv6. Where `/proc` does not tell, the loopback interface stands for all.
 fn has_ipv6() -> bool {
-    std::fs::read("/proc/net/if_inet6").is_ok_and(|addresses| !addresses.is_empty())
+    match std::fs::read("/proc/net/if_inet6") {
+        Ok(addresses) => !addresses.is_empty(),
+        Err(_) => std::net::UdpSocket::bind((std::net::Ipv6Addr::LOCALHOST, 0)).is_ok(),
+    }
 }
 
 #[cfg(test)]

@@ -113,7 +113,7 @@ pub(super) const TRIAL: Names = Names { letter: "SLUICE_TRIAL", descriptors: "SL
 impl Program {
     /// What this process runs. Ask before the file can have been replaced.
     pub(super) fn of_this_process() -> io::Result<Self> {
-        Ok(Self { path: std::env::current_exe()?, arguments: std::env::args_os().collect() })
+        Ok(Self { path: process::program()?, arguments: std::env::args_os().collect() })
     }
 
     /// What the path stands for now.

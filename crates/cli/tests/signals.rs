@@ -29,6 +29,8 @@ const TESTS: &[Test] = tests![
     drain_answers_pipelined_requests,
     drain_finishes_requests_that_arrive,
     drain_has_an_end,
+    drain_of_a_crowd_has_an_end,
+    drain_after_a_reload_has_an_end,
     drain_of_orphans_has_an_end,
     drain_after_an_upgrade_has_an_end,
     second_signal_stops_at_once,
@@ -245,6 +247,30 @@ fn drain_has_an_end(variant: &Variant) {
     let end = slow.try_reply();
     assert!(matches!(end, Err(Broken::Reset | Broken::CutShort(_))), "{end:?}");
     assert_eq!(code, Some(0));
+}
+
+/// However many wait to be accepted, and don't take what they ask for.
+fn drain_of_a_crowd_has_an_end(variant: &Variant) {
+    let setup = Setup::new(variant).file("big.bin", pattern(6, BIG));
+    let mut server = setup.config("drain_timeout = \"300 ms\"\n[tcp]\nsend_buffer = \"64 KiB\"").start();
+    let mut crowd: Vec<_> = (0..500).map(|_| Client::connect_narrow(server.address)).collect();
+    for client in &mut crowd {
+        client.ask("GET", "/big.bin", &[]);
+    }
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit_code(), Some(0), "nobody was killed");
+}
+
+/// Workers from before a reload have been told of another timeout.
+fn drain_after_a_reload_has_an_end(variant: &Variant) {
+    let (mut server, mut slow) = with_a_slow_client(variant, "drain_timeout = \"60 s\"");
+    server.rewrite_config("drain_timeout = \"300 ms\"");
+    server.signal(Signal::HUP);
+    server.wait_for_line(|line| line.contains("settings reloaded"));
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit_code(), Some(0), "nobody was killed");
+    let end = slow.try_reply();
+    assert!(matches!(end, Err(Broken::Reset | Broken::CutShort(_))), "{end:?}");
 }
 
 /// Workers whose supervisor is gone let the port go as soon, whatever they are about.

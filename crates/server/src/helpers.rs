@@ -157,7 +157,7 @@ const STACK: usize = 256 << 10;
 /// What a helper reads at a time; the bytes are of no use to it.
 const SCRATCH: usize = 64 << 10;
 /// How long the end of service waits for jobs that nobody waits for any more.
-const LAST_JOBS: Duration = Duration::from_secs(2);
+const LAST_JOBS: Duration = Duration::from_secs(1);
 
 impl Helpers {
     /// Starts as many threads as the settings say, which look with `looker`.

@@ -32,7 +32,7 @@ pub enum Target {
 }
 
 /// How long the last lines may take to be written.
-const LAST_LINES: Duration = Duration::from_secs(2);
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// The access log could not be opened.
 #[derive(Debug, thiserror::Error)]

@@ -180,7 +180,9 @@ impl Attendant {
 
     /// The first connection of a queue. Listeners take turns.
     fn accept(&mut self) -> Option<(OwnedFd, PeerAddress)> {
-        if self.control.phase() == Phase::Stop || self.gate.room(0, self.service.clock.tick) == 0 {
+        // After the drain timeout whoever is in the queue is cut off as well: each would be sent to for a while.
+        let is_over = self.control.phase() == Phase::Stop || self.gives_up();
+        if is_over || self.gate.room(0, self.service.clock.tick) == 0 {
             return None;
         }
         let mut at = 0;
@@ -412,11 +414,14 @@ impl Attendant {
         let over = match self.ending {
             Ending::NotYet => false,
             Ending::Retired => self.ports.is_empty(),
-            Ending::Drain { give_up, .. } => {
-                self.ports.is_empty() || give_up.reached(self.service.clock.tick)
-            }
+            Ending::Drain { .. } => self.ports.is_empty() || self.gives_up(),
         };
         over || self.control.phase() == Phase::Stop
+    }
+
+    /// Whether the time of a drain is over.
+    fn gives_up(&self) -> bool {
+        matches!(self.ending, Ending::Drain { give_up, .. } if give_up.reached(self.service.clock.tick))
     }
 
     /// Whether clients wait to be accepted and nobody is free.

@@ -89,6 +89,10 @@ pub enum RunError {
 /// How long stopping at once may take, how long after its drain timeout a worker may linger, and how long it may take to die.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// How long after its drain timeout a worker is told to stop that has not ended by itself: it may have been told of another
+/// timeout, before a reload, or not have come to hear of this drain yet.
+const SLACK: Duration = Duration::from_millis(500);
+
 /// Serves until told to stop.
 ///
 /// # Errors
@@ -136,6 +140,7 @@ pub fn run(source: Source) -> Result<(), RunError> {
         status_due: None,
         started: SystemTime::now(),
         phase: Phase::Run,
+        stop_due: None,
         deadline: None,
         timely: true,
         trial: None,
@@ -223,6 +228,8 @@ struct Supervisor {
     status_due: Option<Instant>,
     started: SystemTime,
     phase: Phase,
+    /// When workers that still drain are told to stop.
+    stop_due: Option<Instant>,
     /// When workers that have not ended are killed.
     deadline: Option<Instant>,
     /// No worker had to be killed.
@@ -241,8 +248,9 @@ impl Supervisor {
             let due = [
                 self.workers.restart_due(),
                 self.workers.tidying_due(),
-                self.remains.due(),
+                self.remains.due().filter(|_| self.phase == Phase::Run),
                 self.status_due,
+                self.stop_due,
                 self.deadline,
                 self.trial.as_ref().and_then(Trial::due),
             ];
@@ -266,7 +274,13 @@ impl Supervisor {
                 Some(Signal::User2) => self.upgrade(),
                 Some(_) | None => {}
             }
+            if self.phase != Phase::Run && self.workers.are_gone() {
+                break;
+            }
             self.workers.tidy();
+            if self.stop_due.take_if(|due| *due <= Instant::now()).is_some() {
+                self.workers.enter(Phase::Stop);
+            }
             if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 if !std::mem::replace(&mut self.timely, false) {
                     break;
@@ -279,10 +293,10 @@ impl Supervisor {
                 trial.break_off();
             }
             self.restart();
-            if self.phase != Phase::Run && self.workers.are_gone() {
-                break;
+            if self.phase == Phase::Run {
+                // Not at the end: the kernel may take longer for it than there is time, and does it when this process is gone.
+                self.remains.clear_away(&self.children()).map_err(failed("clear away a process"))?;
             }
-            self.remains.clear_away(&self.children()).map_err(failed("clear away a process"))?;
         }
         self.stop_status_process();
         if let Some(endpoint) = &self.endpoint {
@@ -381,8 +395,9 @@ impl Supervisor {
         self.workers.enter(self.phase);
         let drain = if self.phase == Phase::Drain { self.settings.drain_timeout } else { Duration::ZERO };
         // Being told again does not put it off.
-        let deadline = Instant::now().checked_add(drain + PATIENCE);
-        self.deadline = self.deadline.into_iter().chain(deadline).min();
+        let after = |time: Duration| Instant::now().checked_add(time);
+        self.stop_due = if self.phase == Phase::Drain { after(drain + SLACK) } else { None };
+        self.deadline = self.deadline.into_iter().chain(after(drain + PATIENCE)).min();
     }
 
     /// Checks the settings and, if they are good, has new workers serve by them.

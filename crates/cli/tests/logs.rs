@@ -2,11 +2,11 @@
 
 mod support;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{PipeReader, PipeWriter, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 
@@ -26,6 +26,7 @@ const TESTS: &[Test] = tests![
     a_pipe_that_nobody_reads,
     a_log_that_is_a_pipe_without_a_reader,
     a_log_whose_directory_is_gone,
+    logs_in_a_directory_of_roots,
     the_end_on_a_full_disk,
     a_terminal,
     a_terminal_that_is_stopped,
@@ -63,9 +64,20 @@ impl Unheard {
         let setup = setup.argument(format!("--listen={address}"));
         let child = setup.command().stdout(Stdio::null()).stderr(stderr).spawn().expect("sluice starts");
         let server = Self { child, address, setup };
-        eventually("it listens", || TcpStream::connect(address).is_ok());
-        server.serves();
+        server.listens();
         server
+    }
+
+    fn listens(&self) {
+        eventually("it listens", || TcpStream::connect(self.address).is_ok());
+        self.serves();
+    }
+
+    /// After its end.
+    fn start_again(&mut self) {
+        let mut command = self.setup.command();
+        self.child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("sluice starts");
+        self.listens();
     }
 
     fn serves(&self) {
@@ -298,7 +310,7 @@ fn a_log_that_is_a_pipe_without_a_reader(variant: &Variant) {
     assert_eq!(server.end().code(), Some(0));
 }
 
-/// A worker that takes the place of another finds no access log, and the supervisor no error log.
+/// Logs can't be opened anew, and go on where they are.
 fn a_log_whose_directory_is_gone(variant: &Variant) {
     let setup = Setup::new(variant);
     let [gone, away] = ["gone", "away"].map(|name| setup.directory().join(name));
@@ -311,15 +323,23 @@ fn a_log_whose_directory_is_gone(variant: &Variant) {
     server.heals();
     let told = fs::read_to_string(away.join("errors")).expect("a log");
     assert!(
-        told.contains("cannot reopen the error log") && told.contains("cannot open access log"),
+        told.contains("cannot reopen the error log") && told.contains("cannot reopen access log"),
         "{told}"
     );
+    let lines = |directory: &Path| {
+        fs::read_to_string(directory.join("access")).map_or(0, |text| text.lines().count())
+    };
+    let before = lines(&away);
+    eventually("workers that came meanwhile log, too", || {
+        server.serves();
+        lines(&away) > before
+    });
     fs::rename(&away, &gone).expect("it can be moved");
     server.signal(Signal::USR1);
-    eventually("lines are written again", || {
+    let before = lines(&gone);
+    eventually("lines are written there", || {
         server.serves();
-        let lines = fs::read_to_string(gone.join("access")).expect("a log").lines().count();
-        lines > 1
+        lines(&gone) > before
     });
     assert_eq!(server.end().code(), Some(0));
 }
@@ -446,4 +466,73 @@ fn no_terminal(variant: &Variant) {
     server.signal(Signal::TERM);
     assert_eq!(server.exit_code(), Some(0));
     assert_eq!(server.stdout(), "");
+}
+
+/// `/var/log/sluice` as a package makes it, and a server that is nobody once it listens.
+fn logs_in_a_directory_of_roots(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let logs = setup.directory().join("logs");
+    fs::create_dir(&logs).expect("a directory");
+    let [errors, access] = ["error.log", "access.log"].map(|name| logs.join(name));
+    if chown(&logs, Some(65_534), None).and_then(|()| chown(&logs, Some(0), None)).is_err() {
+        eprintln!("SKIPPED: it takes root to become somebody else");
+        return;
+    }
+    for directory in [setup.directory(), &logs] {
+        fs::set_permissions(directory, Permissions::from_mode(0o755)).expect("it is root's");
+    }
+    let config = format!(
+        "user = \"nobody\"\nerror_log = \"{}\"\naccess_log = \"{}\"",
+        errors.display(),
+        access.display()
+    );
+    let mut server = Unheard::start(setup.config(&config), Stdio::null());
+    let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+    let told = |path: &Path, what: &str| eventually(what, || text(path).contains(what));
+    let logs_to = |server: &Unheard, path: &Path| {
+        let before = text(path).lines().count();
+        eventually("a line is written", || {
+            server.serves();
+            text(path).lines().count() > before
+        });
+    };
+    logs_to(&server, &access);
+    assert_eq!([&errors, &access].map(|path| path.metadata().expect("a log").uid()), [65_534; 2]);
+
+    let rotate = |server: &Unheard, owner: &str| {
+        let (config, pid) = (server.setup.directory().join("rotate"), server.child.id());
+        let logs = logs.display();
+        let text = format!(
+            "{logs}/*.log {{\n rotate 5\n create 640 {owner} root\n sharedscripts\n postrotate\n kill -USR1 {pid}\n endscript\n}}\n"
+        );
+        fs::write(&config, text).expect("a file");
+        let mut logrotate = Command::new("logrotate");
+        logrotate.arg("--force").arg("--state").arg(config.with_extension("state")).arg(&config);
+        let output = logrotate.output().expect("logrotate runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    rotate(&server, "nobody");
+    told(&errors, "logs reopened");
+    logs_to(&server, &access);
+    server.heals();
+    logs_to(&server, &access);
+
+    // What nobody can open takes nothing away.
+    let old = |path: &Path| path.with_extension("log.1");
+    rotate(&server, "root");
+    told(&old(&errors), "cannot reopen the error log");
+    told(&old(&errors), "cannot reopen access log");
+    logs_to(&server, &old(&access));
+    server.heals();
+    logs_to(&server, &old(&access));
+    server.signal(Signal::HUP);
+    told(&old(&errors), "settings reloaded");
+    logs_to(&server, &old(&access));
+    assert_eq!((text(&access), text(&errors)), Default::default());
+    assert_eq!(server.end().code(), Some(0));
+
+    // But root can, at the next start.
+    server.start_again();
+    logs_to(&server, &access);
+    assert_eq!(server.end().code(), Some(0));
 }

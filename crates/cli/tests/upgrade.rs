@@ -218,8 +218,9 @@ fn as_nobody(variant: &Variant) -> Option<(Setup, PathBuf)> {
 
 fn a_log_that_is_roots(variant: &Variant) {
     let Some((setup, logs)) = as_nobody(variant) else { return };
-    let log = logs.join("errors");
+    let [log, access] = ["errors", "access"].map(|name| logs.join(name));
     let setup = setup.argument("--user=nobody").argument(format!("--error-log={}", log.display()));
+    let setup = setup.argument(format!("--access-log={}", access.display()));
     let (mut server, program) = from_a_file(setup);
     for _ in 0..2 {
         let before = server.workers();
@@ -230,7 +231,12 @@ fn a_log_that_is_roots(variant: &Variant) {
             let now = children(server.pid());
             before.iter().all(|pid| !now.contains(pid))
         });
-        assert_eq!(server.get("/hello.txt").text(), HELLO);
+        let lines = || fs::read_to_string(&access).expect("a log").lines().count();
+        let written = lines();
+        eventually("a line is written", || {
+            assert_eq!(server.get("/hello.txt").text(), HELLO);
+            lines() > written
+        });
     }
     server.rewrite_config("listing = 3");
     server.signal(Signal::HUP);

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
-use sys::output::Output;
+use sys::output::{self, Heir, Output};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer, format};
@@ -54,7 +54,8 @@ static STANDARD_ERROR: LazyLock<io::Result<Arc<Lines>>> =
 pub type HandedOn = (PathBuf, OwnedFd);
 
 /// Sends the events of this process, and of those that it forks, that are at least as severe as `level` to `target`; and the
-/// messages of panics. What was `handed_on` is used where it is what `target` asks for: it may not be ours to open any more.
+/// messages of panics. What was `handed_on` is used where it is what `target` asks for: it may not be ours to open any more. Root
+/// opens it for an `heir`.
 ///
 /// # Errors
 ///
@@ -63,6 +64,7 @@ pub fn init(
     target: &config::ErrorLog,
     level: LogLevel,
     handed_on: Option<HandedOn>,
+    heir: Option<Heir>,
 ) -> Result<(), InitError> {
     let standard_error = STANDARD_ERROR.as_ref().map_err(InitError::StandardError)?;
     let lines = match target {
@@ -70,7 +72,7 @@ pub fn init(
         config::ErrorLog::File(path) => {
             let log = match handed_on {
                 Some((of, file)) if of == *path => LogFile::new(path, Output::own(file)),
-                _ => LogFile::open(path)?,
+                _ => LogFile::open(path, heir)?,
             };
             let lines = Arc::clone(&log.lines);
             LOG.set(log).map_err(|_| InitError::Again)?;
@@ -83,7 +85,7 @@ pub fn init(
     Ok(())
 }
 
-/// Whether [`init`] would find what it needs.
+/// Whether [`init`] would find what it needs. Nothing is made.
 ///
 /// # Errors
 ///
@@ -91,7 +93,7 @@ pub fn init(
 pub fn check(target: &config::ErrorLog, handed_on: Option<&HandedOn>) -> Result<(), InitError> {
     match target {
         config::ErrorLog::File(path) if handed_on.is_none_or(|(of, _)| of != path) => {
-            LogFile::open(path).map(drop)
+            output::check_append(path).map_err(|source| InitError::Open { path: path.clone(), source })
         }
         _ => Ok(()),
     }
@@ -126,8 +128,8 @@ struct LogFile {
 }
 
 impl LogFile {
-    fn open(path: &Path) -> Result<Self, InitError> {
-        match Output::append(path) {
+    fn open(path: &Path, heir: Option<Heir>) -> Result<Self, InitError> {
+        match heir.map_or_else(|| Output::append(path), |heir| Output::append_for(path, heir)) {
             Ok(output) => Ok(Self::new(path, output)),
             Err(source) => Err(InitError::Open { path: path.to_owned(), source }),
         }
@@ -138,7 +140,11 @@ impl LogFile {
     }
 
     /// The descriptor stays the same: other processes may have it in common with this one.
+    /// Where the name leads to what is open there is nothing to do, which takes no right to that file.
     fn reopen(&self) -> io::Result<()> {
+        if output::leads_to(&self.path, self.lines.output.as_fd()) {
+            return Ok(());
+        }
         sys::file::replace(self.lines.output.as_fd(), Output::append(&self.path)?)
     }
 }
@@ -319,7 +325,7 @@ mod tests {
     fn lines_go_to_the_file_and_after_a_rotation_to_the_new_one() {
         let dir = tempfile::tempdir().unwrap();
         let (path, old) = (dir.path().join("error.log"), dir.path().join("error.log.1"));
-        let log = LogFile::open(&path).unwrap();
+        let log = LogFile::open(&path, None).unwrap();
         tracing::subscriber::with_default(subscriber(Arc::clone(&log.lines), LogLevel::Info), || {
             tracing::warn!(suppressed = 3, "disk is slow");
             tracing::debug!("not severe enough");
@@ -396,7 +402,7 @@ mod tests {
     #[test]
     fn an_event_is_one_line_whatever_it_tells() {
         let dir = tempfile::tempdir().unwrap();
-        let log = LogFile::open(&dir.path().join("error.log")).unwrap();
+        let log = LogFile::open(&dir.path().join("error.log"), None).unwrap();
         tracing::subscriber::with_default(subscriber(Arc::clone(&log.lines), LogLevel::Info), || {
             let path = "/x\n2026-11-20T10:00:00Z ERROR\r\t\x1b[2J\u{85}\u{fc}";
             tracing::error!(path, "can't read {path}");
@@ -412,7 +418,8 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_opened_is_named() {
         let error =
-            init(&config::ErrorLog::File("/nonexistent/error.log".into()), LogLevel::Info, None).unwrap_err();
+            init(&config::ErrorLog::File("/nonexistent/error.log".into()), LogLevel::Info, None, None)
+                .unwrap_err();
         assert!(error.to_string().contains("/nonexistent/error.log"), "{error}");
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use server::access_log::{AccessLog, Format, Target, WhenBehind, Writer};
+use server::access_log::{AccessLog, Format, LogFile, Target, WhenBehind, Writer};
 use server::architecture::sped;
 use server::config::{Events, ListenAddress, Settings};
 use server::content::{Content, Looker};
@@ -86,7 +86,10 @@ fn count(mechanism: Events, root: &Path, log: Option<&Path>) {
     settings.files.validity = Duration::from_hours(1);
 
     let counters: &'static Counters = Box::leak(Box::default());
-    let writer = log.map(|path| Writer::start(&Target::File(path.to_owned()), 1).unwrap());
+    let writer = log.map(|path| {
+        let log = LogFile::open(&Target::File(path.to_owned()), None).unwrap();
+        Writer::start(log.into(), 1).unwrap()
+    });
     let access_log =
         |writer: &Writer| -> AccessLog { writer.worker(Format::Combined, WhenBehind::Wait, counters) };
     let access_log = writer.as_ref().map(access_log);

@@ -5,14 +5,18 @@
 //! pipe or a terminal can be opened once more, which gives an open file of our own. Where that is not permitted (a pipe that
 //! another user has made), there is room to be looked for before each write.
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat};
+use rustix::fs::{
+    Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, accessat, fchown, fcntl_getfl, fcntl_setfl,
+    fstat, open, openat,
+};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2, write};
 use rustix::net::{SendFlags, send};
 use rustix::pipe::PIPE_BUF;
@@ -34,6 +38,15 @@ enum Way {
     LookFirst,
 }
 
+/// Whom root opens a file for: the user and the group that the process goes on as, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heir {
+    /// The user.
+    pub user: u32,
+    /// The group.
+    pub group: u32,
+}
+
 /// Instead of an offset, as a pipe has none (-1 in pwritev2(2)).
 const AT_THE_END: u64 = u64::MAX;
 
@@ -48,6 +61,33 @@ impl Output {
         let file =
             options.append(true).create(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
         Ok(Self::own(file.into()))
+    }
+
+    /// The same in a process of root's that goes on as `heir`: a file that is made is theirs, so that they can open it anew.
+    /// What is there already stays whose it is.
+    ///
+    /// A symbolic link is followed out of a directory that nobody but root can write to. Whoever else can might have put it
+    /// there, and root write to a file of their choice.
+    ///
+    /// # Errors
+    ///
+    /// As of [`append`](Self::append); `ELOOP` where there is such a link.
+    pub fn append_for(path: &Path, heir: Heir) -> io::Result<Self> {
+        let name = path.file_name().ok_or(Errno::ISDIR)?;
+        let directory =
+            open(directory_of(path), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let place = fstat(&directory)?;
+        let is_roots = place.st_uid == 0 && place.st_mode & 0o022 == 0;
+        let mut flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        flags.set(OFlags::NOFOLLOW, !is_roots);
+        match openat(&directory, name, flags | OFlags::CREATE | OFlags::EXCL, Mode::from_raw_mode(0o666)) {
+            Ok(made) => {
+                fchown(&made, Some(Uid::from_raw(heir.user)), Some(Gid::from_raw(heir.group)))?;
+                Ok(Self::own(made))
+            }
+            Err(Errno::EXIST) => Ok(Self::own(openat(&directory, name, flags, Mode::empty())?)),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Takes over an open file that waits for nobody.
@@ -112,10 +152,42 @@ impl AsFd for Output {
 /// # Errors
 ///
 /// As of [`Output::append`].
-pub fn open_to_wait(path: &Path) -> io::Result<File> {
-    let Output { descriptor, .. } = Output::append(path)?;
+pub fn open_to_wait(path: &Path, heir: Option<Heir>) -> io::Result<File> {
+    let opened = heir.map_or_else(|| Output::append(path), |heir| Output::append_for(path, heir));
+    let Output { descriptor, .. } = opened?;
     fcntl_setfl(&descriptor, fcntl_getfl(&descriptor)? - OFlags::NONBLOCK)?;
     Ok(descriptor.into())
+}
+
+/// Whether a file could be appended to, or made where it is missing, by this process, which does neither. faccessat(2).
+///
+/// # Errors
+///
+/// Why not.
+pub fn check_append(path: &Path) -> io::Result<()> {
+    match path.metadata() {
+        Ok(file) if file.is_dir() => Err(Errno::ISDIR.into()),
+        Ok(_) => Ok(accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let to_make_one = Access::WRITE_OK | Access::EXEC_OK;
+            Ok(accessat(CWD, directory_of(path), to_make_one, AtFlags::EACCESS)?)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a path leads to an open file.
+pub fn leads_to(path: &Path, file: impl AsFd) -> bool {
+    let (there, open) = (path.metadata(), fstat(file));
+    there.is_ok_and(|there| open.is_ok_and(|open| (there.dev(), there.ino()) == (open.st_dev, open.st_ino)))
+}
+
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent.as_os_str() != OsStr::new("") => parent,
+        Some(_) => Path::new("."),
+        None => path,
+    }
 }
 
 fn reopen(shared: BorrowedFd<'_>) -> io::Result<File> {
@@ -194,13 +266,54 @@ mod tests {
     }
 
     #[test]
+    fn what_root_makes_for_another_is_theirs() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let (path, heir) = (directory.path().join("log"), Heir { user: 1, group: 2 });
+        let whose = || path.metadata().map(|file| (file.uid(), file.gid())).unwrap();
+        assert_eq!(Output::append_for(&path, heir).unwrap().write(b"a").unwrap(), 1);
+        assert_eq!(whose(), (1, 2));
+        std::os::unix::fs::chown(&path, Some(3), Some(3)).unwrap();
+        assert_eq!(Output::append_for(&path, heir).unwrap().write(b"b").unwrap(), 1);
+        assert_eq!((whose(), std::fs::read_to_string(&path).unwrap().as_str()), ((3, 3), "ab"));
+        // A link is followed as long as only root can have made it.
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(leads_to(&link, Output::append_for(&link, heir).unwrap()));
+        std::os::unix::fs::chown(directory.path(), Some(1), None).unwrap();
+        assert_eq!(Output::append_for(&link, heir).unwrap_err().raw_os_error(), Some(libc::ELOOP));
+        Output::append_for(&path, heir).unwrap();
+        Output::append_for(Path::new("/"), heir).unwrap_err();
+    }
+
+    #[test]
+    fn what_can_be_appended_to_is_told_without_doing_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        check_append(&path).unwrap();
+        assert!(!path.exists());
+        std::fs::write(&path, "").unwrap();
+        check_append(&path).unwrap();
+        check_append(Path::new("/dev/null")).unwrap();
+        for (path, why) in [
+            (directory.path().to_owned(), io::ErrorKind::IsADirectory),
+            (directory.path().join("none/log"), io::ErrorKind::NotFound),
+            (path.join("log"), io::ErrorKind::NotADirectory),
+        ] {
+            assert_eq!(check_append(&path).unwrap_err().kind(), why, "{}", path.display());
+        }
+    }
+
+    #[test]
     fn a_named_pipe_without_a_reader_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("pipe");
         rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, 0o600.into(), 0).unwrap();
         assert_eq!(Output::append(&path).unwrap_err().raw_os_error(), Some(libc::ENXIO));
-        assert_eq!(open_to_wait(&path).unwrap_err().raw_os_error(), Some(libc::ENXIO));
+        assert_eq!(open_to_wait(&path, None).unwrap_err().raw_os_error(), Some(libc::ENXIO));
         let _reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
-        assert!(waits(open_to_wait(&path).unwrap()) && !waits(Output::append(&path).unwrap()));
+        assert!(waits(open_to_wait(&path, None).unwrap()) && !waits(Output::append(&path).unwrap()));
     }
 }

@@ -103,12 +103,8 @@ pub fn thread_cpu_time() -> io::Result<(Duration, Duration)> {
 /// (`EPERM` in a process that is not root's). After an error the process may have lost some of its rights and should end.
 pub fn drop_privileges(user: &str, group: Option<&str>) -> io::Result<()> {
     let name = CString::new(user)?;
-    let account = find_user(&name)?;
-    let gid = match group {
-        Some(group) => find_group(&CString::new(group)?)?,
-        None => account.gid,
-    };
-    if account.uid == 0 {
+    let (uid, gid) = identity(user, group)?;
+    if uid == 0 {
         return Err(invalid(format!("user `{user}` is root")));
     }
     // The groups first: without root they cannot be changed any more.
@@ -116,13 +112,28 @@ pub fn drop_privileges(user: &str, group: Option<&str>) -> io::Result<()> {
     unsafe {
         check(libc::initgroups(name.as_ptr(), gid))?;
         check(libc::setresgid(gid, gid, gid))?;
-        check(libc::setresuid(account.uid, account.uid, account.uid))?;
+        check(libc::setresuid(uid, uid, uid))?;
     }
     // SAFETY: takes numbers only.
     if unsafe { libc::setresuid(0, 0, 0) } == 0 {
         return Err(io::Error::other("root could be regained after giving it up"));
     }
     Ok(())
+}
+
+/// The numbers of who [`drop_privileges`] makes of a process: user and group. getpwnam(3), getgrnam(3).
+///
+/// # Errors
+///
+/// `NotFound` where there is no such user or group.
+pub fn identity(user: &str, group: Option<&str>) -> io::Result<(u32, u32)> {
+    let account = find_user(&CString::new(user)?)?;
+    Ok((account.uid, group.map_or(Ok(account.gid), group_id)?))
+}
+
+/// Whether this process is root's. geteuid(2).
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
 }
 
 /// The number of a user, by name. getpwnam(3).
@@ -149,11 +160,7 @@ pub fn group_id(name: &str) -> io::Result<u32> {
 ///
 /// `NotFound` where there is no such user or group.
 pub fn runs_as(user: &str, group: Option<&str>) -> io::Result<bool> {
-    let account = find_user(&CString::new(user)?)?;
-    let gid = match group {
-        Some(group) => find_group(&CString::new(group)?)?,
-        None => account.gid,
-    };
+    let (uid, gid) = identity(user, group)?;
     let (mut user_ids, mut group_ids) = ([0; 3], [0; 3]);
     let ([real, effective, saved], [real_group, effective_group, saved_group]) =
         (user_ids.each_mut(), group_ids.each_mut());
@@ -162,7 +169,7 @@ pub fn runs_as(user: &str, group: Option<&str>) -> io::Result<bool> {
         check(libc::getresuid(real, effective, saved))?;
         check(libc::getresgid(real_group, effective_group, saved_group))?;
     }
-    Ok(user_ids == [account.uid; 3] && group_ids == [gid; 3])
+    Ok(user_ids == [uid; 3] && group_ids == [gid; 3])
 }
 
 /// Runs `child` in a child process, which ends with the exit code that it returns (101 after a panic), and gives the

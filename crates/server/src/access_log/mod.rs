@@ -8,6 +8,7 @@
 //! as the operator chose.
 
 mod line;
+mod target;
 mod terminal;
 mod writer;
 
@@ -21,8 +22,9 @@ use sys::socket::PeerAddress;
 use crate::counters::{Counters, LineLoss};
 pub use line::Format;
 use line::TimeText;
+pub use target::{LogFile, OpenError, Target};
+pub use writer::Writer;
 use writer::{Message, Returned};
-pub use writer::{OpenError, Target, Writer};
 
 /// A worker's end of the access log.
 #[derive(Debug)]

@@ -122,7 +122,7 @@ impl Setup {
     }
 
     fn start(&self, target: &Target, when_behind: WhenBehind) -> (Writer, AccessLog) {
-        let writer = Writer::start(target, 1).unwrap();
+        let writer = Writer::start(LogFile::open(target, None).unwrap().into(), 1).unwrap();
         let log = writer.worker(Format::Combined, when_behind, self.counters);
         (writer, log)
     }
@@ -267,7 +267,7 @@ fn lines_that_cannot_be_written_are_counted() {
 
 #[test]
 fn a_log_that_cannot_be_opened_is_named() {
-    let error = Writer::check(&Target::File("/nonexistent/access.log".into())).unwrap_err();
+    let error = LogFile::check(&Target::File("/nonexistent/access.log".into())).unwrap_err();
     assert!(error.to_string().contains("/nonexistent/access.log"), "{error}");
 }
 

@@ -4,10 +4,8 @@
 //! with the number of lines that could not be written. A thread does not survive a fork: start it in the
 //! process that logs.
 
-use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -15,77 +13,38 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::line::TimeText;
+use super::target::{LogFile, OpenError, Target};
 use super::terminal::{self, LAST_LINES_TO_WATCH};
 use super::{AccessLog, BUFFER_SIZE, BUFFERS, FLUSH_AFTER_MS, Format, WhenBehind, count_lines};
 use crate::counters::Counters;
 use crate::error_log::Limited;
 
-/// Where lines go.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
-    /// Appended to this file, which is made if it is missing.
-    File(PathBuf),
-    /// Standard output.
-    Stdout,
-    /// The [terminal] that the server is watched on.
-    Terminal,
-}
-
 /// How long the last lines may take to be written.
 const LAST_LINES: Duration = Duration::from_secs(1);
-
-/// The access log could not be opened.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot open access log {path}: {source}")]
-pub struct OpenError {
-    /// The path as configured.
-    path: String,
-    /// Why.
-    source: io::Error,
-}
 
 /// The writer's thread, and the way to it.
 #[derive(Debug)]
 pub struct Writer {
     thread: JoinHandle<()>,
-    file: Arc<File>,
-    target: Target,
+    log: Arc<LogFile>,
     messages: SyncSender<Message>,
     reopen: Arc<AtomicBool>,
     workers: AtomicUsize,
 }
 
 impl Writer {
-    /// Sees whether the target can be opened, as it will have to be in every worker.
-    ///
-    /// # Errors
-    ///
-    /// It can't be opened for appending.
-    pub fn check(target: &Target) -> Result<(), OpenError> {
-        target.open().map(drop).map_err(|source| OpenError { path: target.to_string(), source })
-    }
-
-    /// Opens the target and starts the thread, for `workers` workers. Where it can't be opened, lines are lost until it can be
-    /// when the logs are opened anew: a worker that takes the place of another is worth more than they are.
+    /// Starts the thread, for `workers` workers, whose lines go to `log`.
     ///
     /// # Errors
     ///
     /// There is no thread to be had.
-    pub fn start(target: &Target, workers: usize) -> Result<Self, OpenError> {
-        let named = |source| OpenError { path: target.to_string(), source };
-        let file = target.open().or_else(|error| {
-            tracing::error!(%error, "cannot open access log {target}, and goes on without");
-            // Which is as good as a disk that is full, null(4).
-            File::options().write(true).open("/dev/full")
-        });
-        let file = Arc::new(file.map_err(named)?);
+    pub fn start(log: Arc<LogFile>, workers: usize) -> Result<Self, OpenError> {
         // Room for all buffers that the workers can have under way, their registration, and a nudge: nobody
         // waits here.
         let (sender, messages) = sync_channel(workers * (BUFFERS + 2) + 1);
         let reopen = Arc::new(AtomicBool::new(false));
         let output = Output {
-            target: target.clone(),
-            file: Arc::clone(&file),
+            log: Arc::clone(&log),
             torn: false,
             reopen: Arc::clone(&reopen),
             began: Instant::now(),
@@ -94,9 +53,8 @@ impl Writer {
         let thread = std::thread::Builder::new()
             .name("access-log".into())
             .spawn(move || output.run(&messages))
-            .map_err(named)?;
-        let target = target.clone();
-        Ok(Self { thread, file, target, messages: sender, reopen, workers: AtomicUsize::new(0) })
+            .map_err(|source| OpenError::new(log.target(), source))?;
+        Ok(Self { thread, log, messages: sender, reopen, workers: AtomicUsize::new(0) })
     }
 
     /// A worker's end. Lines that are lost are counted in its `counters`.
@@ -109,7 +67,7 @@ impl Writer {
             when_behind,
             time: TimeText::default(),
             buffer: Vec::with_capacity(BUFFER_SIZE),
-            linger_ms: if self.target == Target::Terminal { 0 } else { FLUSH_AFTER_MS },
+            linger_ms: if *self.log.target() == Target::Terminal { 0 } else { FLUSH_AFTER_MS },
             due_ms: 0,
             buffers_made: 1,
             worker: self.workers.fetch_add(1, Ordering::Relaxed),
@@ -122,13 +80,13 @@ impl Writer {
 
     /// Has what lines are written to stay open until the process ends, and gives it.
     pub fn keep_open(&self) -> BorrowedFd<'_> {
-        std::mem::forget(Arc::clone(&self.file));
-        self.file.as_fd()
+        std::mem::forget(Arc::clone(&self.log));
+        self.log.as_fd()
     }
 
     /// How long [`finish`](Self::finish) may take.
     pub fn patience(&self) -> Duration {
-        if self.target == Target::Terminal { LAST_LINES_TO_WATCH } else { LAST_LINES }
+        if *self.log.target() == Target::Terminal { LAST_LINES_TO_WATCH } else { LAST_LINES }
     }
 
     /// Waits until everything has been written, and says whether it has been: a disk that stands still is given
@@ -164,8 +122,7 @@ pub(super) struct Returned {
 
 /// The thread's state.
 struct Output {
-    target: Target,
-    file: Arc<File>,
+    log: Arc<LogFile>,
     /// The last write failed in the middle of a line.
     torn: bool,
     reopen: Arc<AtomicBool>,
@@ -178,10 +135,9 @@ impl Output {
         let mut homes = Vec::new();
         while let Ok(message) = messages.recv() {
             if self.reopen.swap(false, Ordering::AcqRel) {
-                // The descriptor stays the same, as who knows it may be responsible for it.
-                match self.target.open().and_then(|file| sys::file::replace(&*self.file, file)) {
-                    Ok(()) => self.torn = false,
-                    Err(error) => tracing::error!(%error, "cannot reopen access log {}", self.target),
+                match self.log.reopen() {
+                    Ok(is_another) => self.torn &= !is_another,
+                    Err(error) => tracing::error!(%error, "cannot reopen access log {}", self.log.target()),
                 }
             }
             match message {
@@ -203,21 +159,21 @@ impl Output {
 
     /// Writes lines and returns how many of them were lost.
     fn append(&mut self, lines: &[u8]) -> u64 {
-        if self.target == Target::Terminal && !terminal::is_watched() {
+        if *self.log.target() == Target::Terminal && !terminal::is_watched() {
             return 0;
         }
         let mut rest = lines;
         if self.torn {
             // Whatever is left of the torn line becomes a line of its own rather than the beginning of the
             // next.
-            match (&*self.file).write(b"\n") {
+            match (&self.log.file).write(b"\n") {
                 Ok(1) => self.torn = false,
                 Ok(_) => return count_lines(rest),
                 Err(error) => return self.complain(&error, rest),
             }
         }
         while !rest.is_empty() {
-            match (&*self.file).write(rest) {
+            match (&self.log.file).write(rest) {
                 Ok(0) => return self.complain(&io::ErrorKind::WriteZero.into(), rest),
                 Ok(n) => {
                     self.torn = rest[n - 1] != b'\n';
@@ -233,31 +189,8 @@ impl Output {
     fn complain(&mut self, error: &io::Error, rest: &[u8]) -> u64 {
         let lost = count_lines(rest);
         if let Some(suppressed) = self.complaints.permit(self.began.elapsed().as_millis() as u64) {
-            tracing::error!(%error, lost, suppressed, "cannot write to access log {}", self.target);
+            tracing::error!(%error, lost, suppressed, "cannot write to access log {}", self.log.target());
         }
         lost
-    }
-}
-
-impl Target {
-    /// Whether there is anything to write to, or somebody.
-    pub fn is_there(&self) -> bool {
-        *self != Self::Terminal || terminal::is_there()
-    }
-
-    fn open(&self) -> io::Result<File> {
-        match self {
-            Self::File(path) => sys::output::open_to_wait(path),
-            Self::Stdout | Self::Terminal => Ok(io::stdout().as_fd().try_clone_to_owned()?.into()),
-        }
-    }
-}
-
-impl std::fmt::Display for Target {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::File(path) => path.display().fmt(f),
-            Self::Stdout | Self::Terminal => f.write_str("standard output"),
-        }
     }
 }

@@ -25,6 +25,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use sys::output::Heir;
 use sys::process::{self, Ended};
 use sys::signal::{self, Signal, SignalSet};
 
@@ -33,7 +34,7 @@ use self::status_process::StatusProcess;
 use self::trial::Trial;
 use self::upgrade::{Bequest, Estate, Identity, Legacy, NotUpgraded, Program, TRIAL, UPGRADE};
 use self::workers::{LONGEST_PAUSE, Workers};
-use crate::access_log::Writer;
+use crate::access_log::LogFile;
 use crate::config::{ConfigError, ListenAddress, Settings, Source};
 use crate::content::{ContentError, Looker};
 use crate::control::Phase;
@@ -107,7 +108,7 @@ pub fn run(source: Source) -> Result<(), RunError> {
         Some(Bequest { settings, log, estate }) => (upgrade::settings_of(settings)?, log, Some(estate)),
         None => (source.load()?, None, None),
     };
-    error_log::init(&settings.error_log, settings.log_level, log)?;
+    error_log::init(&settings.error_log, settings.log_level, log, heir(&settings)?)?;
     prepare(&settings)?;
 
     let program = Program::of_this_process().map_err(failed("find this program's file"))?;
@@ -115,6 +116,7 @@ pub fn run(source: Source) -> Result<(), RunError> {
         Some(estate) => take_over(estate, &mut settings),
         None => (open(&settings)?, Listeners::new()),
     };
+    let access_log = estate.access_log;
 
     let signals = SignalSet::new(&[
         Signal::Hangup,
@@ -148,7 +150,8 @@ pub fn run(source: Source) -> Result<(), RunError> {
     for listener in &retiring {
         listener.refuse_new_handshakes();
     }
-    let started = supervisor.workers.begin(&supervisor.settings, &supervisor.listeners, &retiring);
+    let started =
+        supervisor.workers.begin(&supervisor.settings, &supervisor.listeners, &retiring, access_log);
     started.map_err(failed("start a worker"))?;
     drop(retiring);
     supervisor.start_status_process();
@@ -172,18 +175,52 @@ fn open(settings: &Settings) -> Result<Estate, RunError> {
     let listeners = listeners::open_all(settings)?;
     let endpoint = settings.status.as_ref().map(|status| Endpoint::bind(status, &settings.status_socket));
     let endpoint = endpoint.transpose()?.map(Arc::new);
+    let access_log = access_log(settings, None, heir(settings)?)?;
     if let Some(user) = &settings.user {
         process::drop_privileges(user, settings.group.as_deref())
             .map_err(failed(&format!("become user {user}")))?;
     }
     try_out(settings)?;
-    Ok(Estate { listeners, endpoint, workers: Vec::new() })
+    Ok(Estate { listeners, endpoint, access_log, workers: Vec::new() })
+}
+
+/// Whom root opens logs for.
+fn heir(settings: &Settings) -> Result<Option<Heir>, RunError> {
+    let Some(user) = settings.user.as_ref().filter(|_| process::is_root()) else { return Ok(None) };
+    let (user, group) =
+        process::identity(user, settings.group.as_deref()).map_err(failed(&format!("find user {user}")))?;
+    Ok(Some(Heir { user, group }))
+}
+
+/// The access log that the settings ask for. One that is open `before` goes on, with a file that its name leads to by now if that
+/// can be opened.
+fn access_log(
+    settings: &Settings,
+    before: Option<&Arc<LogFile>>,
+    heir: Option<Heir>,
+) -> Result<Option<Arc<LogFile>>, RunError> {
+    let asked = settings.access_log.as_ref().filter(|log| log.target.is_there());
+    let Some(asked) = asked else { return Ok(None) };
+    if let Some(before) = before.filter(|before| *before.target() == asked.target) {
+        if let Err(error) = before.reopen() {
+            tracing::warn!(
+                "cannot open access log {} anew, and goes on with the file that is open: {error}",
+                asked.target
+            );
+        }
+        return Ok(Some(Arc::clone(before)));
+    }
+    Ok(Some(Arc::new(LogFile::open(&asked.target, heir)?)))
 }
 
 /// Goes on with what the program before has left, and with what else the settings ask for, if it can be had. Workers that can
 /// start have been seen in the trial; from here on nothing is a reason to end.
 /// Second: the listeners that nobody wants any more.
 fn take_over(mut estate: Estate, settings: &mut Settings) -> (Estate, Listeners) {
+    estate.access_log = access_log(settings, estate.access_log.as_ref(), None).unwrap_or_else(|error| {
+        tracing::error!("there is no access log: {error}");
+        None
+    });
     match listeners::reopen(&estate.listeners, settings) {
         Ok(listeners) => {
             let before = std::mem::replace(&mut estate.listeners, listeners);
@@ -207,9 +244,6 @@ fn given_up(before: &[Listeners], now: &[Listeners]) -> Listeners {
 /// What would keep every worker from starting keeps the server from starting.
 fn try_out(settings: &Settings) -> Result<(), RunError> {
     Looker::new(&settings.files)?;
-    if let Some(log) = &settings.access_log {
-        Writer::check(&log.target)?;
-    }
     Ok(())
 }
 
@@ -328,7 +362,7 @@ impl Supervisor {
         let Some(endpoint) = &self.endpoint else { return };
         let name = self.settings.architecture.name();
         let sources = self.workers.sources(name, self.started, &self.listeners);
-        let foreign = self.workers.foreign(&self.listeners);
+        let foreign = self.workers.foreign(&self.listeners).and(self.workers.access_log());
         match StatusProcess::start(endpoint, sources, &foreign) {
             Ok(status) => self.status = Some(status),
             Err(error) => {
@@ -414,6 +448,7 @@ impl Supervisor {
     fn try_reload(&mut self) -> Result<(), RunError> {
         let mut settings = self.source.load()?;
         try_out(&settings)?;
+        let access_log = access_log(&settings, self.workers.access_log(), None)?;
         for key in needs_restart(&self.settings, &settings) {
             tracing::warn!("`{key}` has changed, which takes a restart; it stays as it is");
         }
@@ -424,7 +459,7 @@ impl Supervisor {
         for listener in &retiring {
             listener.refuse_new_handshakes();
         }
-        if let Err(error) = self.workers.replace(&settings, &listeners, &retiring) {
+        if let Err(error) = self.workers.replace(&settings, &listeners, &retiring, access_log) {
             for listener in &retiring {
                 listener.answer_new_handshakes();
             }
@@ -445,7 +480,8 @@ impl Supervisor {
             return;
         }
         self.workers.unmark_descriptors();
-        match Trial::start(&self.program, &self.listeners, self.endpoint.as_deref()) {
+        let log = self.workers.access_log().map(|log| &**log);
+        match Trial::start(&self.program, &self.listeners, self.endpoint.as_deref(), log) {
             Ok(trial) => self.trial = Some(trial),
             Err(error) => tracing::error!("not upgraded: {error}"),
         }
@@ -470,6 +506,7 @@ impl Supervisor {
         let legacy = Legacy {
             listeners: &self.listeners,
             endpoint: self.endpoint.as_deref(),
+            access_log: self.workers.access_log().map(|log| &**log),
             settings,
             workers: self.workers.pids().into_iter().chain(self.remains.pids()).collect(),
         };
@@ -482,6 +519,9 @@ impl Supervisor {
 
     fn reopen_logs(&self) {
         self.workers.reopen_logs();
+        if let Some(status) = &self.status {
+            status.reopen_logs();
+        }
         match error_log::reopen() {
             Ok(()) => tracing::info!("logs reopened"),
             Err(error) => tracing::error!("cannot reopen the error log: {error}"),

@@ -12,6 +12,7 @@ use sys::process;
 
 use super::workers::{Foreign, LONGEST_PAUSE, QUICK};
 use crate::control::{Control, Phase};
+use crate::error_log;
 use crate::status::{Endpoint, Sources};
 
 /// A status process that runs.
@@ -56,6 +57,11 @@ impl StatusProcess {
         self.control.enter(Phase::Drain);
     }
 
+    /// Has it open the error log anew.
+    pub(super) fn reopen_logs(&self) {
+        self.control.reopen_logs();
+    }
+
     /// Has it finish its answers and end.
     pub(super) fn stop(self) {
         self.control.enter(Phase::Stop);
@@ -68,9 +74,15 @@ fn answer(endpoint: &Endpoint, sources: &Arc<Sources>, control: &Arc<Control>) -
     let (mut set, mut events) = (PollSet::new(), Events::default());
     set.add(&**control, 0, Interest::READABLE)?;
     let serving = endpoint.serve(Arc::clone(sources))?;
+    let mut reopenings = control.reopenings();
     while control.phase() != Phase::Stop {
         set.wait(&mut events, None)?;
         control.heed();
+        if std::mem::replace(&mut reopenings, control.reopenings()) != reopenings
+            && let Err(error) = error_log::reopen()
+        {
+            tracing::error!("cannot reopen the error log: {error}");
+        }
         if control.phase() >= Phase::Drain {
             sources.drain();
         }

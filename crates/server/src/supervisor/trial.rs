@@ -22,6 +22,7 @@ use sys::socket;
 use super::upgrade::{Bequest, Identity, Legacy, NotUpgraded, Program, TRIAL};
 use super::workers::Workers;
 use super::{RunError, failed, try_out};
+use crate::access_log::LogFile;
 use crate::config::{ErrorLog, LogLevel, Settings, Source};
 use crate::error_log;
 use crate::listeners::{Listener, Listeners};
@@ -54,11 +55,12 @@ impl Trial {
         program: &Program,
         listeners: &[Listeners],
         endpoint: Option<&Endpoint>,
+        access_log: Option<&LogFile>,
     ) -> Result<Self, NotUpgraded> {
         let file = program.identity()?;
         let settings = sys::file::in_memory("settings").map_err(NotUpgraded::HandOn)?;
         // Whatever it does, the workers are not its children.
-        let legacy = Legacy { listeners, endpoint, settings: &settings, workers: Vec::new() };
+        let legacy = Legacy { listeners, endpoint, access_log, settings: &settings, workers: Vec::new() };
         let mut arguments = program.arguments.iter();
         let name = arguments.next();
         let spawned = legacy.hand_on(&TRIAL, |variables| {
@@ -139,17 +141,18 @@ pub(super) fn run(source: &Source, lent: Bequest) -> Result<(), RunError> {
     }
     error_log::check(&settings.error_log, log.as_ref())?;
     // It is the old program that says what has come of this.
-    error_log::init(&ErrorLog::Stderr, LogLevel::Error, None)?;
+    error_log::init(&ErrorLog::Stderr, LogLevel::Error, None, None)?;
     super::prepare(&settings)?;
     try_out(&settings)?;
+    let access_log = super::access_log(&settings, estate.access_log.as_ref(), None)?;
     // The worker is not to come with it.
     drop(estate);
-    answer_one(&settings)?;
+    answer_one(&settings, access_log)?;
     written.write_all(text.as_bytes()).map_err(failed("write down the settings"))
 }
 
 /// Has a worker answer a request that comes by a socket which nobody else knows.
-fn answer_one(settings: &Settings) -> Result<(), RunError> {
+fn answer_one(settings: &Settings, access_log: Option<Arc<LogFile>>) -> Result<(), RunError> {
     let step = "open a socket for a trial";
     let (listener, client) = socket::listen_with_client().map_err(failed(step))?;
     let listener = Listener::adopt(listener, None, std::process::id()).map_err(failed(step))?;
@@ -157,7 +160,7 @@ fn answer_one(settings: &Settings) -> Result<(), RunError> {
     one.placement.partition = false;
     let mut workers = Workers::new(Vec::new(), None).map_err(failed("share memory"))?;
     workers
-        .replace(&one, &[vec![Arc::new(listener)]], &Listeners::new())
+        .replace(&one, &[vec![Arc::new(listener)]], &Listeners::new(), access_log)
         .map_err(failed("start a worker"))?;
     let answer = ask(client.into(), &workers.pids());
     for pid in workers.pids() {

@@ -16,7 +16,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ use sys::inherited;
 use sys::process;
 use sys::signal::{Signal, SignalSet};
 
+use crate::access_log::LogFile;
 use crate::config::{ConfigError, ListenAddress, Settings, Source, StatusAddress};
 use crate::error_log::{self, HandedOn};
 use crate::listeners::{Listener, Listeners};
@@ -44,6 +45,7 @@ pub(super) struct Legacy<'a> {
     /// Of each copy.
     pub(super) listeners: &'a [Listeners],
     pub(super) endpoint: Option<&'a Endpoint>,
+    pub(super) access_log: Option<&'a LogFile>,
     /// The settings as they were tried; in a trial, where to write them.
     pub(super) settings: &'a File,
     /// Its children: workers that run, and whatever is still to be reaped.
@@ -55,6 +57,7 @@ pub(super) struct Estate {
     /// Of each copy.
     pub(super) listeners: Vec<Listeners>,
     pub(super) endpoint: Option<Arc<Endpoint>>,
+    pub(super) access_log: Option<Arc<LogFile>>,
     /// The children of the program before.
     pub(super) workers: Vec<u32>,
 }
@@ -83,7 +86,7 @@ pub(super) enum NotUpgraded {
     HandOn(#[source] io::Error),
 }
 
-/// What the new program must know beside descriptors, which come in this order: listeners, status, log, settings.
+/// What the new program must know beside descriptors, which come in this order: listeners, status, logs, settings.
 #[derive(Deserialize, Serialize)]
 struct Letter {
     /// Of each listener the address that was asked for; none where systemd gave it.
@@ -94,6 +97,9 @@ struct Letter {
     status: Option<String>,
     /// The error log's file, if it is one.
     log: Option<PathBuf>,
+    /// The access log's, which need not be one that can be opened, either.
+    #[serde(default)]
+    access_log: Option<PathBuf>,
     workers: Vec<u32>,
 }
 
@@ -165,6 +171,7 @@ impl Legacy<'_> {
         let mut descriptors: Vec<BorrowedFd<'_>> = distinct.iter().map(|listener| listener.as_fd()).collect();
         descriptors.extend(self.endpoint.map(AsFd::as_fd));
         descriptors.extend(log.map(|(_, file)| file));
+        descriptors.extend(self.access_log.filter(|log| log.path().is_some()).map(AsFd::as_fd));
         descriptors.push(self.settings.as_fd());
         let letter = Letter::of(self, &distinct, log.map(|(path, _)| path.to_owned()));
         let letter = serde_json::to_string(&letter)?;
@@ -188,6 +195,7 @@ impl Letter {
             copies: legacy.listeners.iter().map(|copy| copy.iter().map(place).collect()).collect(),
             status: legacy.endpoint.map(|endpoint| endpoint.address().to_string()),
             log,
+            access_log: legacy.access_log.and_then(LogFile::path).map(Path::to_owned),
             workers: legacy.workers.clone(),
         }
     }
@@ -204,6 +212,10 @@ impl Bequest {
         let letter: Letter = serde_json::from_str(&letter)?;
         let mut last = || descriptors.pop().ok_or_else(|| wrong("a descriptor is missing"));
         let settings = File::from(last()?);
+        let access_log = match letter.access_log {
+            Some(path) => Some(Arc::new(LogFile::adopt(path, last()?))),
+            None => None,
+        };
         let log = match letter.log {
             Some(path) => Some((path, last()?)),
             None => None,
@@ -227,7 +239,7 @@ impl Bequest {
         let listener = |&place: &usize| all.get(place).cloned().ok_or_else(|| wrong("no such listener"));
         let copies = letter.copies.iter().map(|copy| copy.iter().map(listener).collect());
         let listeners = copies.collect::<io::Result<_>>()?;
-        let estate = Estate { listeners, endpoint, workers: letter.workers };
+        let estate = Estate { listeners, endpoint, access_log, workers: letter.workers };
         Ok(Some(Self { estate, log, settings }))
     }
 }

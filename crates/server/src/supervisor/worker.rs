@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sys::process;
 
 use super::{RunError, failed};
-use crate::access_log::Writer;
+use crate::access_log::{LogFile, Writer};
 use crate::allotment::Allotment;
 use crate::architecture;
 use crate::common::Common;
@@ -25,8 +25,9 @@ pub(super) fn work(
     counters: &[&'static Counters],
     control: Arc<Control>,
     common: Option<&Common>,
+    access_log: Option<&Arc<LogFile>>,
 ) -> u8 {
-    match serve(settings, cpus, listeners, counters, control, common) {
+    match serve(settings, cpus, listeners, counters, control, common, access_log) {
         Ok(()) => 0,
         Err(error) => {
             tracing::error!("a worker ends: {error}");
@@ -42,6 +43,7 @@ fn serve(
     counters: &[&'static Counters],
     control: Arc<Control>,
     common: Option<&Common>,
+    access_log: Option<&Arc<LogFile>>,
 ) -> Result<(), RunError> {
     control.attend().map_err(failed("notice the end of the supervisor"))?;
     // Only the supervisor executes programs, and what it executes in an upgrade may need privileges of its file's.
@@ -49,8 +51,14 @@ fn serve(
     if let Some(cpus) = cpus {
         process::pin_to_cpus(cpus).map_err(failed(&format!("run on CPUs {cpus:?} alone")))?;
     }
-    let log = settings.access_log.as_ref().filter(|log| log.target.is_there());
-    let writer = log.map(|log| Writer::start(&log.target, counters.len())).transpose()?;
+    let log = settings.access_log.as_ref();
+    let own = |opened: &Arc<LogFile>| match common {
+        // What the supervisor has open is the others' as well, and may come to be another log.
+        Some(_) => opened.try_clone().map(Arc::new),
+        None => Ok(Arc::clone(opened)),
+    };
+    let start = |opened| own(opened).and_then(|own| Writer::start(own, counters.len()));
+    let writer = access_log.map(start).transpose()?;
     if let (Some(common), Some(writer)) = (common, &writer) {
         // The supervisor closes it at the end of this process, be it killed or not.
         common.own(writer.keep_open());

@@ -15,6 +15,7 @@ use sys::signal::Signal;
 
 use super::common_table::CommonTable;
 use super::{url, worker};
+use crate::access_log::LogFile;
 use crate::common::Common;
 use crate::config::{Architecture, Settings};
 use crate::content::SharedFiles;
@@ -45,6 +46,8 @@ pub(super) struct Workers {
     common_table: Option<CommonTable>,
     /// What the supervisor listens at for status requests, which is none of the workers' business.
     endpoint: Option<Arc<Endpoint>>,
+    /// What workers log requests to, opened while that was permitted.
+    access_log: Option<Arc<LogFile>>,
     /// Retired workers that had not let go of their listeners when it was last looked.
     leaving: usize,
 }
@@ -105,6 +108,7 @@ impl Workers {
             lived: false,
             common_table: None,
             endpoint,
+            access_log: None,
             leaving: 0,
         })
     }
@@ -119,12 +123,14 @@ impl Workers {
         settings: &Settings,
         copies: &[Listeners],
         retiring: &Listeners,
+        access_log: Option<Arc<LogFile>>,
     ) -> io::Result<()> {
         if self.adopted.is_empty() {
-            return self.replace(settings, copies, retiring);
+            return self.replace(settings, copies, retiring, access_log);
         }
+        self.access_log = access_log;
         let mut places = Vec::new();
-        let started = self.start_into(&mut places, settings, copies, retiring);
+        let started = self.start_into(&mut places, settings, copies, retiring, None);
         self.serving = places;
         match started {
             Err(error) if !self.serving.is_empty() => {
@@ -150,11 +156,15 @@ impl Workers {
         settings: &Settings,
         copies: &[Listeners],
         retiring: &Listeners,
+        access_log: Option<Arc<LogFile>>,
     ) -> io::Result<()> {
         let mut other = Vec::new();
-        let started = self.start_into(&mut other, settings, copies, retiring);
+        let log_before = std::mem::replace(&mut self.access_log, access_log);
+        let started = self.start_into(&mut other, settings, copies, retiring, log_before.as_ref());
         if started.is_ok() {
             std::mem::swap(&mut self.serving, &mut other);
+        } else {
+            self.access_log = log_before;
         }
         // Be it the generation before or one that is not complete: nobody is forgotten before the last of it has ended.
         for place in &mut other {
@@ -167,12 +177,14 @@ impl Workers {
         started
     }
 
+    /// `log_before` is what the generation before logs to.
     fn start_into(
         &mut self,
         places: &mut Vec<Place>,
         settings: &Settings,
         copies: &[Listeners],
         retiring: &Listeners,
+        log_before: Option<&Arc<LogFile>>,
     ) -> io::Result<()> {
         let usable = settings.cpus.clone().map_or_else(process::allowed_cpus, Ok)?;
         let crews = (0..settings.copies).map(|_| Crew::new(settings.processes()));
@@ -200,10 +212,19 @@ impl Workers {
             let others = places.iter().filter(|other| place.is_beside(other));
             place.control.introduce(others.map(|other| Arc::downgrade(&other.control)).collect());
         }
-        let (foreign, endpoint) = (self.foreign(copies), self.endpoint.as_ref());
+        let goes_on =
+            |before: &&Arc<LogFile>| self.access_log.as_ref().is_some_and(|log| Arc::ptr_eq(log, before));
+        let foreign = self.foreign(copies).and(log_before.filter(|before| !goes_on(before)));
+        let (common, log, endpoint) =
+            (&mut self.common_table, self.access_log.as_ref(), self.endpoint.as_ref());
         places.iter_mut().try_for_each(|place| {
-            place.start(settings, copies, retiring, self.common_table.as_mut(), (&foreign, endpoint))
+            place.start(settings, copies, retiring, common.as_mut(), log, (&foreign, endpoint))
         })
+    }
+
+    /// What workers log requests to.
+    pub(super) fn access_log(&self) -> Option<&Arc<LogFile>> {
+        self.access_log.as_ref()
     }
 
     /// Takes notice of the end of a worker; false if it is none.
@@ -259,7 +280,8 @@ impl Workers {
                 continue;
             }
             let not_its_own = (&foreign, endpoint);
-            match place.start(settings, copies, &retiring, self.common_table.as_mut(), not_its_own) {
+            let (common, log) = (self.common_table.as_mut(), self.access_log.as_ref());
+            match place.start(settings, copies, &retiring, common, log, not_its_own) {
                 // Of the process, however many threads it has.
                 Ok(()) => place.counters[0].restarts.add(1),
                 Err(error) => {
@@ -340,7 +362,8 @@ impl Workers {
         let held =
             in_common.flat_map(|in_common| in_common.share.serving.iter().chain(&in_common.share.retiring));
         let listeners = held.filter(|held| !is_known(held)).map(Arc::clone).collect();
-        Foreign { ledger: self.common_table.as_ref().map(CommonTable::ledger), listeners }
+        let ledger = self.common_table.as_ref().map(CommonTable::ledger);
+        Foreign { ledger, listeners, access_log: None }
     }
 
     /// Tables of open files for the copies of a generation, if its workers share them.
@@ -390,6 +413,12 @@ impl Workers {
 
     pub(super) fn reopen_logs(&self) {
         self.all().for_each(|place| place.control.reopen_logs());
+        // For workers that are yet to come.
+        if let Some(log) = &self.access_log
+            && let Err(error) = log.reopen()
+        {
+            tracing::error!("cannot reopen access log {}: {error}", log.target());
+        }
     }
 
     /// Those that run.
@@ -488,6 +517,7 @@ impl Place {
         copies: &[Listeners],
         retiring: &Listeners,
         common_table: Option<&mut CommonTable>,
+        access_log: Option<&Arc<LogFile>>,
         (foreign, endpoint): (&Foreign, Option<&Arc<Endpoint>>),
     ) -> io::Result<()> {
         let (control, cpus, name) = (Arc::clone(&self.control), self.cpus.as_deref(), self.name());
@@ -504,7 +534,7 @@ impl Place {
                 in_common.worker = Some(common.clone());
                 process::fork_sharing_descriptors(|| {
                     process::set_name(&name);
-                    worker::work(settings, cpus, share, &self.counters, control, Some(&common))
+                    worker::work(settings, cpus, share, &self.counters, control, Some(&common), access_log)
                 })?
             }
             _ => process::fork(|| {
@@ -517,7 +547,7 @@ impl Place {
                     endpoint.close();
                 }
                 let share = Share { serving, retiring: retiring.clone() };
-                worker::work(settings, cpus, share, &self.counters, control, None)
+                worker::work(settings, cpus, share, &self.counters, control, None, access_log)
             })?,
         };
         for block in &self.counters {
@@ -595,13 +625,21 @@ impl InCommon {
 pub(super) struct Foreign {
     ledger: Option<Ledger>,
     listeners: Listeners,
+    /// A log that others write to.
+    access_log: Option<Arc<LogFile>>,
 }
 
 impl Foreign {
+    /// This, and a log that others write to.
+    pub(super) fn and(self, access_log: Option<&Arc<LogFile>>) -> Self {
+        Self { access_log: access_log.cloned(), ..self }
+    }
+
     /// In the process that has it, but for these listeners.
     pub(super) fn close(&self, but: &[Arc<Listener>]) {
         let is_foreign = |held: &&Arc<Listener>| !but.iter().any(|one| Arc::ptr_eq(one, held));
         self.listeners.iter().filter(is_foreign).for_each(|listener| listener.close());
+        self.access_log.iter().for_each(|log| log.close());
         if let Some(Err(error)) = self.ledger.map(|ledger| ledger.close_copies()) {
             tracing::error!("cannot close what workers have open: {error}");
         }

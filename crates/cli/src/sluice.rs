@@ -16,6 +16,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use options::Options;
+use server::RunError;
 use server::affinity::AffinityError;
 use server::allotment::Allotment;
 use server::config::{self, CommandLine, ConfigError, Source, StatusAddress};
@@ -43,7 +44,7 @@ enum Command {
     )]
     Serve(Box<Options>),
 
-    /// Check a configuration without binding anything, and print all settings as they would be
+    /// Check a configuration, logs and addresses without serving, and print all settings as they would be
     #[command(after_help = "Takes what `serve` takes. The output is a TOML file that means the same.\n\
         Exit codes: 0 if `serve` would accept it, 2 if not.")]
     Check {
@@ -125,7 +126,9 @@ impl Running {
 const USUAL_STATUS: &str = "127.0.0.1:8081";
 
 fn main() -> ExitCode {
-    let result = match Sluice::parse().command {
+    let command = Sluice::parse().command;
+    let is_check = matches!(command, Command::Check { .. });
+    let result = match command {
         Command::Serve(options) => serve(options.source()),
         Command::Check { options, quiet } => check(&options.source(), quiet),
         Command::Status { server, json, watch } => status(server, json, watch),
@@ -142,7 +145,7 @@ fn main() -> ExitCode {
                 // Whether it can be read or not, it is time to end.
                 error_log::say(&format!("sluice: {line}"));
             }
-            ExitCode::from(if is_bad_input(&error) { 2 } else { 1 })
+            ExitCode::from(if is_check || is_bad_input(&error) { 2 } else { 1 })
         }
     }
 }
@@ -150,6 +153,7 @@ fn main() -> ExitCode {
 /// Whether something else should have been typed.
 fn is_bad_input(error: &anyhow::Error) -> bool {
     error.chain().any(<dyn std::error::Error>::is::<ConfigError>)
+        || error.downcast_ref().is_some_and(RunError::is_bad_configuration)
         || error.downcast_ref().is_some_and(AffinityError::is_bad_input)
 }
 
@@ -159,12 +163,16 @@ fn serve(source: Source) -> anyhow::Result<()> {
 
 fn check(source: &Source, quiet: bool) -> anyhow::Result<()> {
     let settings = source.load()?;
+    let warnings = server::check(&settings)?;
     let room = Allotment::explain(&settings)?;
     if quiet {
         return Ok(());
     }
+    for warning in warnings.iter().chain(&room.warning) {
+        error_log::say(&format!("sluice: warning: {warning}"));
+    }
     print(&settings.to_toml())?;
-    print(&format!("\n# {room}\n"))
+    print(&format!("\n# {}\n", room.text))
 }
 
 fn status(server: Running, json: bool, watch: bool) -> anyhow::Result<()> {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Read as _;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -71,6 +72,51 @@ fn check_says_how_descriptors_are_shared_out() {
             "{line}"
         );
     }
+}
+
+#[test]
+fn a_limit_that_leaves_next_to_nothing_is_told() {
+    let line = format!("ulimit -n 64; {} check --workers=2", env!("CARGO_BIN_EXE_sluice"));
+    let output = Command::new("/bin/sh").args(["-c", &line]).current_dir("/tmp").output().expect("it runs");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stdout(&output).trim_end().ends_with(": 2 connections in all"), "{}", stdout(&output));
+    assert!(stderr(&output).starts_with("sluice: warning: the limit of 64 descriptors leaves room for 2 "));
+}
+
+/// What can't be served is told by both, with the same exit code where it is the configuration's.
+#[test]
+fn check_finds_what_serve_would() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = taken.local_addr().expect("an address");
+    let listen = format!("--listen={address}");
+    for (arguments, told, codes) in [
+        (&["--access-log=none/access.log"][..], "none", [2, 2]),
+        (&["--error-log=none/error.log"], "none", [2, 2]),
+        (&["--access-log=."], "directory", [2, 2]),
+        (&["--error-log=."], "directory", [2, 2]),
+        (&["--listen=192.0.2.1:8080"], "192.0.2.1:8080", [2, 1]),
+        (&["--listen=unix:none/socket"], "none", [2, 2]),
+        (&["--status=unix:none/socket"], "none", [2, 2]),
+        (&["--status=unix:status", &listen], "in use", [2, 1]),
+        (&[&listen], "in use", [0, 1]),
+    ] {
+        for (command, code) in ["check", "serve"].into_iter().zip(codes) {
+            let mut all = vec![command];
+            if !arguments[0].starts_with("--listen") && arguments.len() < 2 {
+                all.push("--listen=127.0.0.1:0");
+            }
+            all.extend(arguments);
+            let output = sluice(dir.path(), &all);
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(code), "{all:?}: {said}");
+            assert!(said.contains(told), "{all:?}: {said}");
+        }
+    }
+    let quiet = sluice(dir.path(), &["check", "--quiet", &listen, "--access-log=access.log"]);
+    assert_eq!((quiet.status.code(), stderr(&quiet)), (Some(0), ""));
+    let left: Vec<_> = fs::read_dir(dir.path()).expect("a directory").collect();
+    assert!(left.is_empty(), "nothing is made: {left:?}");
 }
 
 #[test]

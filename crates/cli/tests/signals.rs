@@ -51,6 +51,7 @@ const TESTS: &[Test] = tests![
     nobody_reads_what_it_says,
     reopened_logs,
     port_in_use,
+    checked_while_it_runs,
     without_proc,
     wrong_configuration,
 ];
@@ -726,6 +727,25 @@ fn port_in_use(variant: &Variant) {
         assert!(!told.contains("listening on"), "{told}");
     }
     assert_eq!(server.get("/hello.txt").text(), HELLO);
+}
+
+/// What a server runs by is fine, be its addresses in use: by itself.
+fn checked_while_it_runs(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let path = setup.directory().join("socket");
+    let server =
+        setup.argument("--listen=127.0.0.1:0").argument(format!("--listen=unix:{}", path.display())).start();
+    let check = |listen: &[String]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+        command.arg("check").arg(server.root()).arg("--config").arg(server.directory().join("sluice.toml"));
+        let output = command.args(listen).output().expect("sluice runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let own = [format!("--listen={}", server.address), format!("--listen=unix:{}", path.display())];
+    assert_eq!(check(&own), (Some(0), String::new()));
+    let other = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let (code, told) = check(&[format!("--listen={}", other.local_addr().expect("an address"))]);
+    assert!(code == Some(2) && told.contains("in use"), "{told}");
 }
 
 /// In a chroot, as containers of old have it: it serves, heals, reloads, upgrades and ends.

@@ -20,6 +20,15 @@ pub struct Allotment {
     pub open_files: u32,
 }
 
+/// What comes of the limit, for people.
+#[derive(Debug)]
+pub struct Room {
+    /// How it is shared out.
+    pub text: String,
+    /// That next to nothing is left.
+    pub warning: Option<String>,
+}
+
 /// Who uses one descriptor table.
 struct Users {
     workers: u64,
@@ -31,6 +40,9 @@ struct Users {
 
 /// Descriptors set aside for what is no worker's: listeners, logs, the status, and files while they are looked at.
 const RESERVED: u64 = 64;
+
+/// Where there is room for fewer connections than this, and more are wanted, somebody ought to know.
+const FEW: u64 = 64;
 
 /// What a worker of several in one descriptor table has open beside connections and files.
 const OF_A_WORKER: u64 = 8;
@@ -49,7 +61,7 @@ impl Allotment {
     /// # Errors
     ///
     /// The limit can't be raised as far as serving would.
-    pub fn explain(settings: &Settings) -> io::Result<String> {
+    pub fn explain(settings: &Settings) -> io::Result<Room> {
         let is_common = settings.architecture == Architecture::SharedSymped;
         let most = if is_common { common::MOST_DESCRIPTORS } else { u64::MAX };
         let limit = process::raise_descriptor_limit()?.min(most);
@@ -62,10 +74,23 @@ impl Allotment {
             } else {
                 ""
             };
-        Ok(format!(
+        let workers = (settings.copies * settings.workers) as u64;
+        let total = u64::from(connections) * workers;
+        let text = format!(
             "{limit} descriptors {whose}: room for {connections} connections of each {who}{more}, and for {open_files} files that \
-             are kept open in each table"
-        ))
+             are kept open in each table: {total} connections in all"
+        );
+        let users = Users::of(settings);
+        let least = RESERVED + users.other + 2 * (users.workers + users.tables);
+        let wanted = connections_asked(settings).saturating_mul(workers);
+        let is_scant = limit < least || total < wanted.min(FEW);
+        let warning = is_scant.then(|| {
+            format!(
+                "the limit of {limit} descriptors leaves room for {total} connections and little else: raise it (ulimit -n, \
+                 LimitNOFILE= of a systemd unit)"
+            )
+        });
+        Ok(Room { text, warning })
     }
 
     fn within(limit: u64, settings: &Settings) -> Self {

@@ -9,6 +9,7 @@ pub mod affinity;
 pub mod allotment;
 pub mod architecture;
 pub mod buffers;
+mod check;
 pub mod common;
 pub mod config;
 pub mod content;
@@ -29,4 +30,5 @@ pub mod status;
 pub mod supervisor;
 pub mod timers;
 
+pub use check::check;
 pub use supervisor::{RunError, run};

@@ -86,6 +86,16 @@ fn advice(address: &ListenAddress, why: &io::Error) -> String {
     }
 }
 
+impl ListenError {
+    /// What kind of refusal it is.
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Listen { source, .. } | Self::Steer { source, .. } => source.kind(),
+            Self::Plan(_) | Self::Inherited { .. } => io::ErrorKind::InvalidInput,
+        }
+    }
+}
+
 impl Listener {
     /// Listens at an address.
     ///

@@ -91,6 +91,36 @@ pub fn listen_tcp(address: SocketAddr, options: &ListenOptions) -> io::Result<Ow
     Ok(socket)
 }
 
+/// Whether [`listen_tcp`] could have the address; it is bound for a moment, and nothing listens.
+///
+/// # Errors
+///
+/// Those of bind(2).
+pub fn check_tcp(address: SocketAddr) -> io::Result<()> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = net::socket_with(family, SocketType::STREAM, NEW, Some(net::ipproto::TCP))?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    Ok(net::bind(&socket, &address)?)
+}
+
+/// Whether [`listen_unix`] could have the path; nothing is made there.
+///
+/// # Errors
+///
+/// `EADDRINUSE` where somebody answers, or what is there is no socket; else why no file could be made.
+pub fn check_unix(path: &Path) -> io::Result<()> {
+    let address = SocketAddrUnix::new(path)?;
+    match is_stale(path, &address) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(rustix::io::Errno::ADDRINUSE.into()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => crate::output::check_append(path),
+        Err(error) => Err(error),
+    }
+}
+
 /// Lets others of the same user listen at the address of a socket that listens, with [`ListenOptions::reuse_port`].
 ///
 /// It is for the first of them. A socket that is opened so joins whoever has the address and lets it, be it another program; one
@@ -645,6 +675,7 @@ mod tests {
         let is_refused =
             |options| listen_tcp(address, options).unwrap_err().kind() == io::ErrorKind::AddrInUse;
         assert!(is_refused(&joins) && is_refused(&alone));
+        assert_eq!(check_tcp(address).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         share_port(&first).unwrap();
         let second = listen_tcp(address, &joins).unwrap();
         assert!(is_refused(&alone));
@@ -674,6 +705,10 @@ mod tests {
 
         let listener = listen_unix(&path, SocketFile { mode: 0o620, ..OWN }, 8).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o620);
+        assert_eq!(check_unix(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(recv(accept(&listener).unwrap(), &mut [0]).unwrap(), 0);
+        check_unix(&directory.path().join("free")).unwrap();
+        check_unix(&directory.path().join("none/free")).unwrap_err();
         assert_eq!(local_address(&listener).unwrap(), LocalAddress::Unix(Some(path.clone())));
         assert_eq!(domain(&listener).unwrap(), Domain::Unix);
         assert!(in_use(listen_unix(&path, OWN, 8)), "somebody answers");

@@ -47,6 +47,18 @@ pub struct BindError {
     source: io::Error,
 }
 
+impl BindError {
+    /// The address, and why it can't be had.
+    pub(crate) fn new(address: &StatusAddress, source: io::Error) -> Self {
+        Self { address: address.clone(), source }
+    }
+
+    /// What kind of refusal it is.
+    pub fn kind(&self) -> io::ErrorKind {
+        self.source.kind()
+    }
+}
+
 /// A bound endpoint that does not answer yet: bind before privileges are dropped, [`serve`](Self::serve)
 /// after.
 #[derive(Debug)]
@@ -80,7 +92,7 @@ impl Endpoint {
                 socket_file(file).and_then(|file| sys::socket::listen_unix(path, file, BACKLOG))
             }
         };
-        let named = |source| BindError { address: address.clone(), source };
+        let named = |source| BindError::new(address, source);
         let listener = bound.map_err(named)?;
         let address = match sys::socket::local_address(&listener).map_err(named)? {
             LocalAddress::Inet(chosen) => StatusAddress::Tcp(chosen),

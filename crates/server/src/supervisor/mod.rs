@@ -35,6 +35,7 @@ use self::trial::Trial;
 use self::upgrade::{Bequest, Estate, Identity, Legacy, NotUpgraded, Program, TRIAL, UPGRADE};
 use self::workers::{LONGEST_PAUSE, Workers};
 use crate::access_log::LogFile;
+use crate::allotment::Allotment;
 use crate::config::{ConfigError, ListenAddress, Settings, Source};
 use crate::content::{ContentError, Looker};
 use crate::control::Phase;
@@ -85,6 +86,19 @@ pub enum RunError {
         "workers that can't be killed are left behind, processes {0:?}: the kernel waits for a disk for them"
     )]
     LeftBehind(Vec<u32>),
+}
+
+impl RunError {
+    /// Whether it is the configuration's: trying again does not help.
+    pub fn is_bad_configuration(&self) -> bool {
+        matches!(
+            self,
+            Self::Config(_)
+                | Self::Content(_)
+                | Self::AccessLog(_)
+                | Self::ErrorLog(error_log::InitError::Open { .. })
+        )
+    }
 }
 
 /// How long stopping at once may take, how long after its drain timeout a worker may linger, and how long it may take to die.
@@ -550,6 +564,10 @@ impl Supervisor {
         if let Some(endpoint) = &self.endpoint {
             error_log::say(&format!("status on {}", url(endpoint.address())));
         }
+        if let Ok(room) = Allotment::explain(&self.settings) {
+            tracing::info!("{}", room.text);
+            room.warning.iter().for_each(|warning| tracing::warn!("{warning}"));
+        }
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     }
 }
@@ -567,7 +585,8 @@ fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
     changed.into_iter().filter_map(|(key, changed)| changed.then_some(key)).collect()
 }
 
-fn url(address: &ListenAddress) -> String {
+/// An address as the status tells it.
+pub(crate) fn url(address: &ListenAddress) -> String {
     match address {
         ListenAddress::Tcp(address) => format!("http://{address}/"),
         ListenAddress::Unix(path) => format!("unix:{}", path.display()),

@@ -1,0 +1,80 @@
+//! What `serve` would be refused here, found out without serving: nothing is made, listens, or stays open.
+//!
+//! The same configuration is checked while a server runs by it, before a reload. So an address that is in use is a fault only where
+//! it is known not to be that server's, which its status tells.
+
+use std::io;
+
+use crate::access_log::LogFile;
+use crate::config::{ListenAddress, Settings, StatusAddress};
+use crate::content::Looker;
+use crate::listeners::{self, ListenError};
+use crate::status::client;
+use crate::supervisor::{RunError, url};
+use crate::{error_log, status};
+
+/// Sees whether a server could have what the settings ask for, and gives what may keep it from that, for people.
+///
+/// # Errors
+///
+/// What it could not have.
+pub fn check(settings: &Settings) -> Result<Vec<String>, RunError> {
+    if settings.user.is_some() && !sys::process::is_root() {
+        let told = "it takes root to serve as `user`, and to check whether logs and addresses can be had";
+        return Ok(vec![told.to_owned()]);
+    }
+    error_log::check(&settings.error_log, None)?;
+    if let Some(log) = &settings.access_log {
+        LogFile::check(&log.target)?;
+    }
+    Looker::new(&settings.files)?;
+    addresses(settings)
+}
+
+fn addresses(settings: &Settings) -> Result<Vec<String>, RunError> {
+    let running = settings.status.as_ref().and_then(|status| client::snapshot(status).ok());
+    let is_running_at = |address: &ListenAddress| {
+        let listeners = running.iter().flat_map(|running| &running.listeners);
+        listeners.into_iter().any(|listener| listener.address == url(address))
+    };
+    let plan =
+        listeners::plan(&settings.listen, settings.copies, settings.copies_by).map_err(ListenError::Plan)?;
+    let mut warnings = Vec::new();
+    let mut tried: Vec<&ListenAddress> = Vec::new();
+    for address in plan.iter().flatten() {
+        if tried.contains(&address) {
+            continue;
+        }
+        tried.push(address);
+        let Err(source) = bind(address) else { continue };
+        let wrong = ListenError::Listen { address: address.clone(), source };
+        match wrong.kind() {
+            io::ErrorKind::AddrInUse if is_running_at(address) => {}
+            io::ErrorKind::AddrInUse if settings.status.is_none() => {
+                warnings
+                    .push(format!("{wrong} (`status` would tell whether by a server of this configuration)"));
+            }
+            // Whoever serves may be permitted more.
+            io::ErrorKind::PermissionDenied => warnings.push(wrong.to_string()),
+            _ => return Err(wrong.into()),
+        }
+    }
+    if let Some(address) = settings.status.as_ref().filter(|_| running.is_none()) {
+        let bound = match address {
+            StatusAddress::Tcp(address) => bind(&ListenAddress::Tcp(*address)),
+            StatusAddress::Unix(path) => bind(&ListenAddress::Unix(path.clone())),
+        };
+        match bound.map_err(|source| status::BindError::new(address, source)) {
+            Err(wrong) if wrong.kind() == io::ErrorKind::PermissionDenied => warnings.push(wrong.to_string()),
+            bound => bound?,
+        }
+    }
+    Ok(warnings)
+}
+
+fn bind(address: &ListenAddress) -> io::Result<()> {
+    match address {
+        ListenAddress::Tcp(address) => sys::socket::check_tcp(*address),
+        ListenAddress::Unix(path) => sys::socket::check_unix(path),
+    }
+}

@@ -11,7 +11,7 @@ use clap::Args;
 use crate::interrupt;
 use crate::janitor::Janitor;
 use crate::machine::Machine;
-use crate::network::{self, Link};
+use crate::network::Link;
 use crate::spinner::Duty;
 use crate::subject::Variant;
 use crate::trial::Site;
@@ -135,8 +135,7 @@ pub(crate) fn runnable(mut variants: Vec<Variant>, site: &Site) -> Result<Vec<Va
 
 /// Whether the server runs so; if not, a line on standard error says why not.
 pub(crate) fn is_runnable(variant: &Variant, site: &Site) -> Result<bool> {
-    let refusal =
-        variant.refusal(&site.sluice, &network::addresses(site.links.len() as u8), &site.scratch)?;
+    let refusal = variant.refusal(&site.sluice, site.links.len(), &site.scratch)?;
     if let Some(why) = &refusal {
         eprintln!("left out: {} ({variant}): {why}", variant.name);
     }

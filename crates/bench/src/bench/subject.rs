@@ -58,19 +58,15 @@ impl Variant {
         this
     }
 
-    /// Why this server won't run so and listen there, if it won't.
-    pub(crate) fn refusal(
-        &self,
-        sluice: &Path,
-        listen: &[SocketAddr],
-        scratch: &Path,
-    ) -> Result<Option<String>> {
+    /// Why this server won't run so with that many addresses, if it won't. Those of an experiment's networks are not there yet,
+    /// so it is asked with others.
+    pub(crate) fn refusal(&self, sluice: &Path, addresses: usize, scratch: &Path) -> Result<Option<String>> {
         let config = self.write_config(scratch)?;
         let output = Command::new(sluice)
             .arg("check")
             .arg(scratch)
             .arg(format!("--config={}", config.display()))
-            .args(listen.iter().map(|address| format!("--listen={address}")))
+            .args((1..=addresses).map(|host| format!("--listen=127.0.0.{host}:0")))
             .args(&self.options)
             .output()
             .with_context(|| format!("cannot run {}", sluice.display()))?;

@@ -1,37 +1,35 @@
-//! `sluice.toml(5)`: the manual's chapter on the configuration, which tests hold against the code, for man(7).
+//! `sluice.toml(5)`: the page on the configuration, which tests hold against the code, for man(7).
 //!
-//! Of Markdown it knows what that chapter is written in: headings, paragraphs, lists, tables of keys, and code.
+//! Of Markdown it knows what that page is written in: headings, paragraphs, lists, tables of keys, and code.
 
 use roff::{Inline, Roff, bold, italic, roman};
 
-const MANUAL: &str = include_str!("../../../docs/manual.md");
+const PAGE: &str = include_str!("../../../docs/configuration.md");
 
 /// The page's text.
 pub(crate) fn text() -> String {
-    let (_, chapter) = MANUAL.split_once("\n## Configuration\n").expect("the manual has this chapter");
-    let (chapter, _) = chapter.split_once("\n## ").expect("it is not the last one");
+    // Before its first chapter it has what leads through a page on a screen.
+    let (_, chapters) = PAGE.split_once("\n## How settings are told\n").expect("the page begins with this");
     let mut page = Roff::new();
     page.control("TH", ["SLUICE.TOML", "5"]);
     page.control("SH", ["NAME"]).text([roman("sluice.toml - settings of the web server sluice(1)")]);
     page.control("SH", ["DESCRIPTION"]);
-    for block in chapter.split("\n\n") {
+    for block in chapters.split("\n\n") {
         write_block(&mut page, block.trim_matches('\n'));
     }
     page.control("SH", ["SEE ALSO"]).text([
         bold("sluice-serve"),
         roman("(1), "),
         bold("sluice-check"),
-        roman(
-            "(1); sections that are referred to and not here are in the manual, docs/manual.md of the source",
-        ),
+        roman("(1); what is referred to and not here is in docs/manual.md of the source, or beside it"),
     ]);
     page.render()
 }
 
 fn write_block(page: &mut Roff, block: &str) {
-    if let Some(title) = block.strip_prefix("### ") {
+    if let Some(title) = block.strip_prefix("## ") {
         page.control("SH", [title.trim_matches('`')]);
-    } else if let Some(title) = block.strip_prefix("#### ") {
+    } else if let Some(title) = block.strip_prefix("### ") {
         page.control("SS", [title]);
     } else if block.starts_with('|') {
         block.lines().filter(|row| row.starts_with("| `")).for_each(|row| write_key(page, row));

@@ -2,7 +2,7 @@
 //!
 //! Two things are to be avoided: limits so small that the server does little but turn around, and limits so large that clients
 //! who might have been turned away early wait inside instead of outside, in batches. Between them lies room, and delay says
-//! where in it to be. The law, with the names of docs/manual.md ("The accept limit `auto`"):
+//! where in it to be. The law, with the names of docs/tuning.md ("The accept limit `auto`"):
 //!
 //! - **Batch.** A turn costs *g* of CPU time without anything done in it (its get-events phase; with `select` this grows with
 //!   connections), and serving a connection once costs *s*. Each one that waits inside makes that dearer by a 1500th, for caches hold

@@ -23,7 +23,7 @@ pub enum Format {
     /// anything beyond ASCII) are written `\xHH`, as nginx does.
     #[default]
     Combined,
-    /// One JSON object a line (see docs/status.md), all of it printable ASCII. Bytes that are not UTF-8 become U+FFFD.
+    /// One JSON object a line (see docs/manual.md), all of it printable ASCII. Bytes that are not UTF-8 become U+FFFD.
     Json,
     /// `10:00:00Z 200       2326 B     17 ms  127.0.0.1  GET /index.html`, for who watches. Bytes are escaped as in
     /// [`Combined`](Self::Combined), and no more of the target is shown than a line or two have room for.

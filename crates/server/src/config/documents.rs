@@ -1,17 +1,17 @@
-//! The manual and the example file say what the code does.
+//! The page of the configuration and the example file say what the code does.
 
 use super::tests::place;
 use super::*;
 
-const MANUAL: &str = include_str!("../../../../docs/manual.md");
+const PAGE: &str = include_str!("../../../../docs/configuration.md");
 const EXAMPLE: &str = include_str!("../../../../docs/sluice.example.toml");
 
-/// The rows of the manual's tables: each key with its table, and what the column of defaults says.
-fn manual_rows() -> Vec<(String, &'static str)> {
+/// The rows of the page's tables: each key with its table, and what the column of defaults says.
+fn page_rows() -> Vec<(String, &'static str)> {
     let mut table = "";
     let mut rows = Vec::new();
-    for line in MANUAL.lines() {
-        if let Some(title) = line.strip_prefix("### ") {
+    for line in PAGE.lines() {
+        if let Some(title) = line.strip_prefix("## ") {
             table = title.strip_prefix('[').map_or("", |title| title.trim_matches(['[', ']']));
         } else if let Some(row) = line.strip_prefix("| `") {
             let (key, rest) = row.split_once('`').expect("a key in backquotes");
@@ -24,12 +24,12 @@ fn manual_rows() -> Vec<(String, &'static str)> {
 }
 
 #[test]
-fn the_manual_has_a_row_for_every_key_and_for_no_other() {
-    let mut rows: Vec<_> = manual_rows().into_iter().map(|(key, _)| key).collect();
+fn the_page_has_a_row_for_every_key_and_for_no_other() {
+    let mut rows: Vec<_> = page_rows().into_iter().map(|(key, _)| key).collect();
     let mut keys = keys();
     // Tables have headings instead.
     keys.retain(|key| {
-        !MANUAL.contains(&format!("### [{key}]\n")) && !MANUAL.contains(&format!("### [[{key}]]\n"))
+        !PAGE.contains(&format!("## [{key}]\n")) && !PAGE.contains(&format!("## [[{key}]]\n"))
     });
     rows.sort_unstable();
     keys.sort_unstable();
@@ -37,11 +37,11 @@ fn the_manual_has_a_row_for_every_key_and_for_no_other() {
 }
 
 #[test]
-fn the_manual_tells_the_defaults() {
+fn the_page_tells_the_defaults() {
     let (dir, mut source) = place("");
     source.command_line.set("root", vec![dir.path().display().to_string()]);
     let default = source.load().expect("settings");
-    for (key, shown) in manual_rows() {
+    for (key, shown) in page_rows() {
         let Some(shown) = shown.strip_prefix('`').and_then(|shown| shown.strip_suffix('`')) else {
             assert_eq!(shown, "–", "{key}");
             continue;

@@ -1,6 +1,6 @@
 //! The settings of a server, ready for use: one small struct for each component, every value within its bounds.
 //!
-//! The defaults are here and nowhere else. `docs/manual.md` says for people what the fields say here.
+//! The defaults are here and nowhere else. `docs/configuration.md` says for people what the fields say here.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

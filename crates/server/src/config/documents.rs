@@ -28,9 +28,7 @@ fn the_page_has_a_row_for_every_key_and_for_no_other() {
     let mut rows: Vec<_> = page_rows().into_iter().map(|(key, _)| key).collect();
     let mut keys = keys();
     // Tables have headings instead.
-    keys.retain(|key| {
-        !PAGE.contains(&format!("## [{key}]\n")) && !PAGE.contains(&format!("## [[{key}]]\n"))
-    });
+    keys.retain(|key| !PAGE.contains(&format!("## [{key}]\n")) && !PAGE.contains(&format!("## [[{key}]]\n")));
     rows.sort_unstable();
     keys.sort_unstable();
     assert_eq!(rows, keys);

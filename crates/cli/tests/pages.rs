@@ -105,17 +105,21 @@ fn pages_and_completions_can_be_read() {
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "--architecture", "{output:?}");
     let unit = fs::read_to_string(prefix.join("lib/systemd/system/sluice.service")).expect("a unit");
     assert!(unit.contains("ExecStart=/opt/sluice/bin/sluice serve "), "{unit}");
+    // Some systems have another program of that name, which says where the real one is to be had.
+    let version = Command::new("man").arg("--version").output();
+    if !version.is_ok_and(|output| output.stdout.starts_with(b"man ")) {
+        eprintln!("SKIPPED: there is no man here");
+        return;
+    }
     for section in ["man1", "man5"] {
         for page in fs::read_dir(prefix.join("share/man").join(section)).expect("pages").flatten() {
             let man = Command::new("man")
                 .args(["--warnings", "-l"])
                 .arg(page.path())
                 .env("MANWIDTH", "80")
+                .env("LC_ALL", "C.UTF-8")
                 .output();
-            let Ok(output) = man else {
-                eprintln!("there is no man here");
-                return;
-            };
+            let output = man.expect("man runs");
             said_nothing_wrong(&output);
             assert!(String::from_utf8_lossy(&output.stdout).contains("NAME"), "{}", page.path().display());
         }

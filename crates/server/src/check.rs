@@ -1,7 +1,7 @@
 //! What `serve` would be refused here, found out without serving: nothing is made, listens, or stays open.
 //!
 //! The same configuration is checked while a server runs by it, before a reload. So an address that is in use is a fault only where
-//! it is known not to be that server's, which its status tells.
+//! that server's status tells that it is not its own, but others of the settings are.
 
 use std::io;
 
@@ -23,7 +23,7 @@ pub fn check(settings: &Settings) -> Result<Vec<String>, RunError> {
         let told = "it takes root to serve as `user`, and to check whether logs and addresses can be had";
         return Ok(vec![told.to_owned()]);
     }
-    error_log::check(&settings.error_log, None)?;
+    error_log::check(&settings.error_log)?;
     if let Some(log) = &settings.access_log {
         LogFile::check(&log.target)?;
     }
@@ -39,6 +39,8 @@ fn addresses(settings: &Settings) -> Result<Vec<String>, RunError> {
     };
     let plan =
         listeners::plan(&settings.listen, settings.copies, settings.copies_by).map_err(ListenError::Plan)?;
+    // Sockets that were handed over are others than those of the settings.
+    let is_known = running.is_some() && plan.iter().flatten().any(is_running_at);
     let mut warnings = Vec::new();
     let mut tried: Vec<&ListenAddress> = Vec::new();
     for address in plan.iter().flatten() {
@@ -50,9 +52,9 @@ fn addresses(settings: &Settings) -> Result<Vec<String>, RunError> {
         let wrong = ListenError::Listen { address: address.clone(), source };
         match wrong.kind() {
             io::ErrorKind::AddrInUse if is_running_at(address) => {}
-            io::ErrorKind::AddrInUse if settings.status.is_none() => {
-                warnings
-                    .push(format!("{wrong} (`status` would tell whether by a server of this configuration)"));
+            io::ErrorKind::AddrInUse if !is_known => {
+                let told = "no status tells whether by a server of this configuration";
+                warnings.push(format!("{wrong} ({told})"));
             }
             // Whoever serves may be permitted more.
             io::ErrorKind::PermissionDenied => warnings.push(wrong.to_string()),

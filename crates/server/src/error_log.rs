@@ -90,10 +90,24 @@ pub fn init(
 /// # Errors
 ///
 /// The file can't be opened.
-pub fn check(target: &config::ErrorLog, handed_on: Option<&HandedOn>) -> Result<(), InitError> {
+pub fn check(target: &config::ErrorLog) -> Result<(), InitError> {
+    match target {
+        config::ErrorLog::File(path) => {
+            output::check_append(path).map_err(|source| InitError::Open { path: path.clone(), source })
+        }
+        config::ErrorLog::Stderr => Ok(()),
+    }
+}
+
+/// Opens what [`init`] would, which tells for certain; a file that is missing is made.
+///
+/// # Errors
+///
+/// The file can't be opened.
+pub fn try_open(target: &config::ErrorLog, handed_on: Option<&HandedOn>) -> Result<(), InitError> {
     match target {
         config::ErrorLog::File(path) if handed_on.is_none_or(|(of, _)| of != path) => {
-            output::check_append(path).map_err(|source| InitError::Open { path: path.clone(), source })
+            LogFile::open(path, None).map(drop)
         }
         _ => Ok(()),
     }
@@ -393,10 +407,12 @@ mod tests {
     fn a_file_that_was_handed_on_need_not_be_opened() {
         let target = |path: &str| config::ErrorLog::File(path.into());
         let handed_on = ("/nonexistent/error.log".into(), sys::file::in_memory("log").unwrap().into());
-        check(&target("/nonexistent/error.log"), Some(&handed_on)).unwrap();
-        check(&target("/nonexistent/other.log"), Some(&handed_on)).unwrap_err();
-        check(&target("/nonexistent/error.log"), None).unwrap_err();
-        check(&config::ErrorLog::Stderr, None).unwrap();
+        try_open(&target("/nonexistent/error.log"), Some(&handed_on)).unwrap();
+        try_open(&target("/nonexistent/other.log"), Some(&handed_on)).unwrap_err();
+        try_open(&target("/nonexistent/error.log"), None).unwrap_err();
+        try_open(&config::ErrorLog::Stderr, None).unwrap();
+        check(&target("/nonexistent/error.log")).unwrap_err();
+        check(&config::ErrorLog::Stderr).unwrap();
     }
 
     #[test]

@@ -5,17 +5,18 @@
 //! pipe or a terminal can be opened once more, which gives an open file of our own. Where that is not permitted (a pipe that
 //! another user has made), there is room to be looked for before each write.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Component, Path};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{
-    Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, accessat, fchown, fcntl_getfl, fcntl_setfl,
-    fstat, open, openat,
+    Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, PROC_SUPER_MAGIC, Uid, accessat, fchown, fcntl_getfl,
+    fcntl_setfl, fstat, fstatfs, open, openat, readlinkat,
 };
 use rustix::io::{Errno, ReadWriteFlags, pwritev2, write};
 use rustix::net::{SendFlags, send};
@@ -66,26 +67,30 @@ impl Output {
     /// The same in a process of root's that goes on as `heir`: a file that is made is theirs, so that they can open it anew.
     /// What is there already stays whose it is.
     ///
-    /// A symbolic link is followed out of a directory that nobody but root can write to. Whoever else can might have put it
-    /// there, and root write to a file of their choice.
+    /// A symbolic link, on the way or at its end, is followed out of a directory that nobody but root can write to. Whoever else
+    /// can might have put it there, and root write to a file of their choice. For the same reason a file in such a directory that
+    /// has other names and is not theirs is none to write to.
     ///
     /// # Errors
     ///
-    /// As of [`append`](Self::append); `ELOOP` where there is such a link.
+    /// As of [`append`](Self::append); `ELOOP` where there is such a link, `EPERM` where there is such a file.
     pub fn append_for(path: &Path, heir: Heir) -> io::Result<Self> {
-        let name = path.file_name().ok_or(Errno::ISDIR)?;
-        let directory =
-            open(directory_of(path), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let place = fstat(&directory)?;
-        let is_roots = place.st_uid == 0 && place.st_mode & 0o022 == 0;
+        let Place { directory, name, is_ours } = place_of(path)?;
         let mut flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        flags.set(OFlags::NOFOLLOW, !is_roots);
-        match openat(&directory, name, flags | OFlags::CREATE | OFlags::EXCL, Mode::from_raw_mode(0o666)) {
+        flags.set(OFlags::NOFOLLOW, !is_ours);
+        match openat(&directory, &name, flags | OFlags::CREATE | OFlags::EXCL, Mode::from_raw_mode(0o666)) {
             Ok(made) => {
                 fchown(&made, Some(Uid::from_raw(heir.user)), Some(Gid::from_raw(heir.group)))?;
                 Ok(Self::own(made))
             }
-            Err(Errno::EXIST) => Ok(Self::own(openat(&directory, name, flags, Mode::empty())?)),
+            Err(Errno::EXIST) => {
+                let known = openat(&directory, &name, flags, Mode::empty())?;
+                let stat = fstat(&known)?;
+                if stat.st_nlink > 1 && stat.st_uid != heir.user && !is_roots(&directory)? {
+                    return Err(Errno::PERM.into());
+                }
+                Ok(Self::own(known))
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -145,6 +150,65 @@ impl AsFd for Output {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
+}
+
+/// Most symbolic links that are followed on one way, as in the kernel (`path_resolution(7)`).
+const MOST_LINKS: usize = 40;
+
+/// Where a file is or is to be made.
+struct Place {
+    directory: OwnedFd,
+    name: OsString,
+    /// It is one that this process has open, by its link in `/proc/self/fd`, as `/dev/stdout` leads to. Any other name is no link.
+    is_ours: bool,
+}
+
+/// Finds the place of a file, by links that only root can have made.
+fn place_of(path: &Path) -> Result<Place, Errno> {
+    let from = |path: &Path| {
+        let start = if path.is_absolute() { "/" } else { "." };
+        open(start, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+    };
+    let steps = |path: &Path| -> Vec<OsString> {
+        let names = path.components().filter(|component| *component != Component::RootDir);
+        names.map(|component| component.as_os_str().to_owned()).rev().collect()
+    };
+    let mut directory = from(path)?;
+    let mut left = steps(path);
+    let mut links = 0;
+    while let Some(name) = left.pop() {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let next = match openat(&directory, &name, flags, Mode::empty()) {
+            Err(Errno::NOENT) if left.is_empty() => return Ok(Place { directory, name, is_ours: false }),
+            next => next?,
+        };
+        if FileType::from_raw_mode(fstat(&next)?.st_mode) == FileType::Symlink {
+            links += 1;
+            if left.is_empty() && name != "self" && fstatfs(&directory)?.f_type == PROC_SUPER_MAGIC {
+                return Ok(Place { directory, name, is_ours: true });
+            }
+            if links > MOST_LINKS || !is_roots(&directory)? {
+                return Err(Errno::LOOP);
+            }
+            let target = readlinkat(&next, "", Vec::new())?;
+            let target = Path::new(OsStr::from_bytes(target.to_bytes()));
+            if target.is_absolute() {
+                directory = from(target)?;
+            }
+            left.extend(steps(target));
+        } else if left.is_empty() {
+            return Ok(Place { directory, name, is_ours: false });
+        } else {
+            directory = next;
+        }
+    }
+    Err(Errno::ISDIR)
+}
+
+/// Whether nobody but root can write to a directory.
+fn is_roots(directory: &OwnedFd) -> Result<bool, Errno> {
+    let stat = fstat(directory)?;
+    Ok(stat.st_uid == 0 && stat.st_mode & 0o022 == 0)
 }
 
 /// Opens the file at `path` to be appended to by who may wait, without waiting in opening it. It is made if it is missing.
@@ -286,6 +350,32 @@ mod tests {
         assert_eq!(Output::append_for(&link, heir).unwrap_err().raw_os_error(), Some(libc::ELOOP));
         Output::append_for(&path, heir).unwrap();
         Output::append_for(Path::new("/"), heir).unwrap_err();
+        // Nor is a directory on the way that somebody else can exchange for a link, nor a name of somebody else's file.
+        std::fs::create_dir(directory.path().join("real")).unwrap();
+        std::os::unix::fs::symlink("real", directory.path().join("logs")).unwrap();
+        let by_link = directory.path().join("logs/log");
+        assert_eq!(Output::append_for(&by_link, heir).unwrap_err().raw_os_error(), Some(libc::ELOOP));
+        std::fs::hard_link(&path, directory.path().join("other name")).unwrap();
+        assert_eq!(Output::append_for(&path, heir).unwrap_err().raw_os_error(), Some(libc::EPERM));
+        std::os::unix::fs::chown(directory.path(), Some(0), None).unwrap();
+        Output::append_for(&path, heir).unwrap();
+        Output::append_for(&by_link, heir).unwrap();
+        assert!(directory.path().join("real/log").exists());
+    }
+
+    #[test]
+    fn what_is_open_can_be_named() {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
+        let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let output = Output::append_for(Path::new(&path), Heir { user, group });
+        // Whoever is not root can't follow links there, and has nobody to open logs for.
+        if rustix::process::geteuid().is_root() {
+            assert_eq!(output.unwrap().write(b"a").unwrap(), 1);
+            let mut read = [0; 1];
+            reader.read_exact(&mut read).unwrap();
+            assert_eq!(read, *b"a");
+        }
     }
 
     #[test]

@@ -272,28 +272,30 @@ fn a_log_that_cannot_be_opened_is_named() {
 }
 
 #[test]
-fn lines_are_lost_until_the_log_can_be_opened() {
+fn a_log_that_can_not_be_opened_anew_stays_in_use() {
     let setup = Setup::new();
-    let path = setup.dir.path().join("later/access.log");
+    let (directory, moved) = (setup.dir.path().join("logs"), setup.dir.path().join("moved"));
+    fs::create_dir(&directory).unwrap();
+    let path = directory.join("access.log");
     let (writer, mut log) = setup.start(&Target::File(path.clone()), WhenBehind::Wait);
     let mut now = 0;
-    let mut tick = |log: &mut AccessLog| {
-        now += FLUSH_AFTER_MS;
-        log_one(log, "/");
-        log.tick(now);
+    let mut arrive_at = |log: &mut AccessLog, path: &std::path::Path| {
+        wait_for(|| {
+            now += FLUSH_AFTER_MS;
+            log_one(log, "/");
+            log.tick(now);
+            fs::read_to_string(path).is_ok_and(|text| !text.is_empty())
+        });
     };
-    wait_for(|| {
-        tick(&mut log);
-        setup.dropped(LineLoss::WriteError) > 0
-    });
-    std::fs::create_dir(path.parent().unwrap()).unwrap();
+    fs::rename(&directory, &moved).unwrap();
     log.reopen();
-    wait_for(|| {
-        tick(&mut log);
-        std::fs::read_to_string(&path).is_ok_and(|text| !text.is_empty())
-    });
+    arrive_at(&mut log, &moved.join("access.log"));
+    fs::create_dir(&directory).unwrap();
+    log.reopen();
+    arrive_at(&mut log, &path);
     drop(log);
     assert!(writer.finish(Duration::from_secs(10)));
+    assert_eq!(setup.dropped(LineLoss::WriteError), 0);
 }
 
 fn wait_for(mut condition: impl FnMut() -> bool) {

@@ -11,6 +11,7 @@
 use std::hash::{DefaultHasher, Hasher};
 use std::io;
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use sys::file::FileStat;
 
@@ -23,8 +24,8 @@ const RECENT_SECS: u64 = 60 * 60;
 /// How often a file that is written to just now is looked at again.
 const ATTEMPTS: u32 = 10;
 
-/// How often a file that has changed is looked at, until it is longer: for less than a millisecond.
-const LOOKS: u32 = 500;
+/// For how long a file that has changed is looked at, until it is longer.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// The hashes of the first and the last bytes of a file; 0: not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,13 +78,13 @@ impl Ends {
 }
 
 /// Whether a file that has changed is longer than it was. The kernel stamps a file before it appends to it, so that one in the
-/// midst of that has another time and the same size, which takes some microseconds.
+/// midst of that has another time and the same size, which takes some microseconds. Nobody waits longer for it than a moment.
 fn is_longer(file: impl AsFd, than: u64) -> bool {
-    for _ in 0..LOOKS {
+    let began = Instant::now();
+    loop {
         match sys::file::stat(&file) {
-            Ok(now) if now.size == than => std::thread::yield_now(),
+            Ok(now) if now.size == than && began.elapsed() < MOMENT => std::thread::yield_now(),
             now => return now.is_ok_and(|now| now.size > than),
         }
     }
-    false
 }

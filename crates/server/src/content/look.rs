@@ -299,6 +299,8 @@ impl Looker {
     }
 
     fn look_for(&self, look: &Look<'_>, patience: Patience, now: Now) -> Result<Seen, Stop> {
+        // Before anything is opened: what comes after may be of another root already.
+        let root_changes = self.root_changes();
         let (path, form) = Form::of(&look.path);
         let path = Path::known(path);
         if !path.is_directory() {
@@ -321,7 +323,9 @@ impl Looker {
         }
         match self.open(path, patience)? {
             Opened::Directory(directory) if self.listing => {
-                self.list(&look.path, (path, form), &directory, patience, now)
+                let validity_ms = self.loader.validity_ms();
+                let request = listing::Request { asked_ms: now.ms, validity_ms, root_changes };
+                self.list(&look.path, (path, form), &directory, patience, request)
             }
             _ => Err(self.refuse(path, Reason::Unlisted)),
         }
@@ -417,14 +421,12 @@ impl Looker {
         (path, form): (Path<'_>, Form),
         directory: &OwnedFd,
         patience: Patience,
-        now: Now,
+        request: listing::Request,
     ) -> Result<Seen, Stop> {
         if patience != Patience::Unlimited {
             // Whether a directory's names are in memory can't be asked, either.
             return Err(Stop::WouldBlock);
         }
-        let validity_ms = self.loader.validity_ms();
-        let request = listing::Request { asked_ms: now.ms, validity_ms, root_changes: self.root_changes() };
         let make = || listing::page(&self.loader, path, form, directory, self.listed);
         let entry = self.made.page(name, request, make).and_then(|(page, until_ms)| {
             self.loader.load_listing(path.bytes(), form.media_type(), page, until_ms)

@@ -34,7 +34,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -782,8 +782,9 @@ impl SharedTable {
         &mut self,
         path: &[u8],
         coding: Option<Coding>,
-        entry: Entry,
+        mut entry: Entry,
     ) -> Result<Place, Full> {
+        entry.file = entry.file.map(of_ones_own).transpose()?;
         let mut entry = Some(entry);
         let inserted = if self.retired {
             Err(Obstacle::Busy)
@@ -821,7 +822,6 @@ impl SharedTable {
         let slot = &self.files.slots[place as usize];
         let Some(Entry { file, facts, .. }) = entry.take() else { return Err(Obstacle::Full) };
         if let Some(file) = file {
-            // Nobody else has a file that is new.
             let file = Arc::into_inner(file);
             let Some(kept) = file.and_then(|file| self.files.ledger.keep(file, self.files.keeper)) else {
                 self.files.mark(slot, false);
@@ -1175,6 +1175,14 @@ fn number_of(coding: Option<Coding>) -> u32 {
 
 fn coding_of(number: u64) -> Option<Coding> {
     Coding::ALL.into_iter().find(|&coding| u64::from(number_of(Some(coding))) == number)
+}
+
+/// A descriptor that nobody else has, as the ledger counts on: the page of a listing may be in use already.
+fn of_ones_own(file: Arc<OwnedFd>) -> Result<Arc<OwnedFd>, Full> {
+    if Arc::strong_count(&file) == 1 {
+        return Ok(file);
+    }
+    file.try_clone().map(Arc::new).map_err(|_| Full)
 }
 
 /// Words that the facts of an entry take, but for the length of its memory and how long it is believed.

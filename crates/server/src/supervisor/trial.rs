@@ -139,7 +139,7 @@ pub(super) fn run(source: &Source, lent: Bequest) -> Result<(), RunError> {
     {
         return Err(RunError::User(user.clone()));
     }
-    error_log::check(&settings.error_log, log.as_ref())?;
+    error_log::try_open(&settings.error_log, log.as_ref())?;
     // It is the old program that says what has come of this.
     error_log::init(&ErrorLog::Stderr, LogLevel::Error, None, None)?;
     super::prepare(&settings)?;

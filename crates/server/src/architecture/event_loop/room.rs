@@ -5,15 +5,20 @@
 //! the other, so that each has its place for about as long as the others. Who has not brought its request within a second has
 //! had its turn as well. (Workers with a client each look as often, and ask the same of theirs.)
 
+use std::os::fd::AsFd;
+
 use http1::Tick;
+use sys::event::Interest;
+use sys::poll;
+use sys::tcp_info::accept_queue;
 
-use super::EventLoop;
+use super::{EventLoop, Port};
 
-/// Where the search for somebody to make room goes on, and when places are next given by turns.
+/// Where the search for somebody to make room goes on, and when places were last given by turns.
 #[derive(Debug)]
 pub(super) struct Pressure {
     hand: u32,
-    next_turns: Tick,
+    turns_given: Tick,
 }
 
 /// How often that is done.
@@ -23,7 +28,7 @@ const LOOKS: u32 = 64;
 
 impl Pressure {
     pub(super) fn new(now: Tick) -> Self {
-        Self { hand: 0, next_turns: now }
+        Self { hand: 0, turns_given: now }
     }
 }
 
@@ -37,8 +42,10 @@ impl EventLoop {
         if self.gate.paused_until().is_some() {
             return false;
         }
-        if !self.close_an_idle_one() && self.pressure.next_turns.reached(now) {
-            self.pressure.next_turns = now.after(TURN_TICKS);
+        // That may be longer ago than ticks can tell the order of.
+        let since = now.0.wrapping_sub(self.pressure.turns_given.0);
+        if !self.close_an_idle_one() && since >= TURN_TICKS {
+            self.pressure.turns_given = now;
             self.give_turns();
         }
         self.gate.room(self.connections.len(), now) > 0
@@ -82,12 +89,16 @@ impl EventLoop {
         }
     }
 
-    /// How many wait to be accepted. Where the kernel doesn't tell, as many as may be.
+    /// How many wait to be accepted. Of Unix sockets the kernel tells no more than whether anybody does: that counts as a quarter
+    /// of the places.
     fn count_waiting(&self) -> u32 {
-        let pending = self.ports.iter().filter(|port| port.pending);
-        let waiting =
-            pending.map(|port| sys::tcp_info::accept_queue(&*port.listener).map(|queue| queue.length));
-        waiting.fold(0, |sum, waiting| sum.saturating_add(waiting.unwrap_or(u32::MAX)))
+        let some = self.connections.len().div_ceil(4);
+        let waiting = |port: &Port| match accept_queue(&*port.listener) {
+            Ok(queue) => queue.length,
+            Err(_) => poll::wait_for([(port.listener.as_fd(), Interest::READABLE)], Some(0))
+                .map_or(0, |[event]| if event.readable { some } else { 0 }),
+        };
+        self.ports.iter().filter(|port| port.pending).map(waiting).fold(0, u32::saturating_add)
     }
 
     fn next_in_turn(&mut self) -> u32 {

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::num::NonZeroU32;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 use std::thread;
 
 use proptest::prelude::*;
@@ -265,6 +265,28 @@ fn who_can_not_have_the_table_serves_apart() {
     let place = other.find(b"/a", None).unwrap();
     assert_eq!(body_of(&other, place), b"shared");
     check(&files);
+}
+
+/// As the pages of listings may be.
+#[test]
+fn a_file_that_is_in_use_gets_a_descriptor_of_its_own() {
+    let files = files(1);
+    let mut table = table(&files, 0);
+    let page = Arc::new(OwnedFd::from(File::open("/dev/null").unwrap()));
+    let mut numbers = vec![page.as_raw_fd()];
+    let mut insert = |table: &mut SharedTable, path: &[u8]| {
+        let entry = Entry { file: Some(Arc::clone(&page)), ..entry(b"", None) };
+        let place = table.insert(path, None, entry).unwrap();
+        numbers.push(table.file(place).unwrap().as_raw_fd());
+    };
+    insert(&mut table, b"/a/");
+    table.retire();
+    // Apart from now on.
+    insert(&mut table, b"/b/");
+    insert(&mut table, b"/b/");
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 4);
 }
 
 #[test]

@@ -60,10 +60,15 @@ const NOISE: u64 = 2 << 20;
 
 /// Has clients misbehave twice, the first time with another client beside them, and checks that nothing is left of them.
 fn unharmed(variant: &Variant, setup: Setup, misbehave: impl Fn(&Server)) {
+    unharmed_beside(variant, setup, variant.serves_one_at_a_time(), misbehave);
+}
+
+/// The same; `comes_again` as for [`Bystander::start`].
+fn unharmed_beside(variant: &Variant, setup: Setup, comes_again: bool, misbehave: impl Fn(&Server)) {
     let server = setup.start();
     warm_up(&server);
     let (descriptors, memory) = (server.descriptors(), server.memory());
-    let bystander = Bystander::start(&server, variant.serves_one_at_a_time());
+    let bystander = Bystander::start(&server, comes_again);
     misbehave(&server);
     bystander.stop();
     let is_back = |when: &str| {
@@ -138,7 +143,7 @@ struct Bystander {
 }
 
 impl Bystander {
-    /// `comes_again`: where workers are few, somebody who is served all the time is asked to make room for others.
+    /// `comes_again`: where places are few, somebody who is served all the time is asked to make room for others.
     fn start(server: &Server, comes_again: bool) -> Self {
         let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let address = server.address;
@@ -350,7 +355,8 @@ fn crowd_without_a_request(variant: &Variant) {
     // Where only so many are accepted, the others have to find room in the accept queue.
     let held = if variant.serves_one_at_a_time() { HELD / 8 } else { HELD };
     let held = held.min(usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(100));
-    unharmed(variant, setup(variant), |server| {
+    // There may be more of them than places, which are given by turns then.
+    unharmed_beside(variant, setup(variant), true, |server| {
         let mut crowds: Vec<Child> =
             (1..=2).map(|number| spawn_crowd(server.address, held, number)).collect();
         for crowd in &mut crowds {

@@ -1,6 +1,6 @@
 //! Paths through the whole document root, symbolic links and all: nothing outside it is ever sent, nothing hidden
-//! unless it is to be, and a path means the same however it is escaped, whatever dot segments it begins with, and whether the
-//! table knows it or not.
+//! unless it is to be, and a path means the same however it is escaped, whatever dot segments it begins with,
+//! and whether the table knows it or not.
 
 #![no_main]
 

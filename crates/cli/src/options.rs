@@ -87,8 +87,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "HOW", help_heading = "Files")]
     coalesce: Option<String>,
 
-    /// Log requests to a file, to standard output (-), to the terminal if it is one (terminal), or not at all (off) [default:
-    /// terminal]
+    /// Log requests to a file, to standard output (-), to the terminal if it is one (terminal), or not at all
+    /// (off) [default: terminal]
     #[arg(long, value_name = "FILE|-|terminal|off", help_heading = "Logs and status")]
     access_log: Option<String>,
 

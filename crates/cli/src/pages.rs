@@ -1,4 +1,5 @@
-//! Manual pages and shell completions, made from the command line's own definition so that they can't say anything else.
+//! Manual pages and shell completions, made from the command line's own definition so that they can't say
+//! anything else.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,8 @@ const COMPLETIONS: [(Shell, &str); 3] = [
 ];
 
 impl Options {
-    /// Writes what there is of `command`: a page for it and for each of its subcommands, and completions for each shell.
+    /// Writes what there is of `command`: a page for it and for each of its subcommands, and completions for
+    /// each shell.
     pub(crate) fn write(&self, mut command: Command) -> anyhow::Result<()> {
         let pages = self.below("man/man1")?;
         clap_mangen::generate_to(command.clone(), &pages).with_context(|| cannot_write(&pages))?;

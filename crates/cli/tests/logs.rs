@@ -440,7 +440,8 @@ fn a_terminal_that_is_closed(variant: &Variant) {
     assert_eq!(server.exit_code(), Some(0));
 }
 
-/// What somebody does there in the meantime is neither disturbed nor, if the terminal is set so, a reason to stop the server.
+/// What somebody does there in the meantime is neither disturbed nor, if the terminal is set so, a reason to
+/// stop the server.
 fn a_terminal_in_whose_background_it_is(variant: &Variant) {
     let shell = ["sh", "-mc", "stty tostop; \"$0\" \"$@\" & read line"];
     let setup = Setup::new(variant).argument("--error-log=/dev/tty");

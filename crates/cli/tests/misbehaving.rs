@@ -143,7 +143,8 @@ struct Bystander {
 }
 
 impl Bystander {
-    /// `comes_again`: where places are few, somebody who is served all the time is asked to make room for others.
+    /// `comes_again`: where places are few, somebody who is served all the time is asked to make room for
+    /// others.
     fn start(server: &Server, comes_again: bool) -> Self {
         let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let address = server.address;

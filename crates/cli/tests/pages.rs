@@ -1,4 +1,5 @@
-//! Manual pages and completions: `contrib/install` puts them where they belong, they can be read, and they leave nothing out.
+//! Manual pages and completions: `contrib/install` puts them where they belong, they can be read, and they
+//! leave nothing out.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,7 +25,8 @@ fn said_nothing_wrong(output: &Output) {
     assert!(output.status.success() && said.is_empty(), "{said}");
 }
 
-/// The words of a program's help that begin with `--`, for it and all of its subcommands, by the name of their page.
+/// The words of a program's help that begin with `--`, for it and all of its subcommands, by the name of
+/// their page.
 fn options(program: &str, words: &[&str], found: &mut Vec<(String, BTreeSet<String>)>) {
     let path = Path::new(env!("CARGO_BIN_EXE_sluice")).with_file_name(program);
     let help = Command::new(path).args(words).arg("--help").output().expect("it runs");
@@ -77,7 +79,8 @@ fn every_key_has_its_place() {
     let page = installed(directory.path()).join("share/man/man5/sluice.toml.5");
     let page = fs::read_to_string(page).expect("a page");
     let example = fs::read_to_string(repository().join("docs/sluice.example.toml")).expect("an example");
-    // Tests of the configuration hold the example against the code. What is indented there is an example in it.
+    // Tests of the configuration hold the example against the code. What is indented there is an example in
+    // it.
     let commented = example.lines().filter_map(|line| line.strip_prefix('#'));
     let lines = commented.filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase() || c == '['));
     let mut count = 0;

@@ -251,7 +251,8 @@ fn drain_has_an_end(variant: &Variant) {
     assert_eq!(code, Some(0));
 }
 
-/// However many wait to be accepted, and don't take what they ask for: who is not served when the time is over isn't begun with.
+/// However many wait to be accepted, and don't take what they ask for: who is not served when the time is
+/// over isn't begun with.
 fn drain_of_a_crowd_has_an_end(variant: &Variant) {
     let setup = Setup::new(variant).file("big.bin", pattern(6, BIG));
     let mut server = setup.config("drain_timeout = \"300 ms\"\n[tcp]\nsend_buffer = \"64 KiB\"").start();

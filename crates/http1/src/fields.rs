@@ -120,7 +120,8 @@ impl<'a> Fields<'a> {
             .map(|(_, value)| value)
     }
 
-    /// The same of a field that is not among those known here, by its name in lower case. Takes a look at each line.
+    /// The same of a field that is not among those known here, by its name in lower case. Takes a look at
+    /// each line.
     pub fn by_name(self, name: &'static str) -> impl Iterator<Item = &'a [u8]> + Clone {
         self.pairs().filter(move |(token, _)| is_name(token, name)).map(|(_, value)| value)
     }

@@ -2,9 +2,9 @@
 
 use crate::coding::qvalue;
 
-/// Whether a client would rather have `other` than `usual`, by the values of the Accept lines, which are one list. Both types are
-/// in lower case, without parameters. Where it likes both as well, the one that it names more exactly is meant; whoever says
-/// nothing gets the usual one.
+/// Whether a client would rather have `other` than `usual`, by the values of the Accept lines, which are one
+/// list. Both types are in lower case, without parameters. Where it likes both as well, the one that it names
+/// more exactly is meant; whoever says nothing gets the usual one.
 ///
 /// Elements that can't be read are skipped, and parameters of types as well: neither of the two has any.
 pub fn prefers<'a>(values: &(impl Iterator<Item = &'a [u8]> + Clone), other: &str, usual: &str) -> bool {
@@ -17,7 +17,8 @@ pub fn prefers<'a>(values: &(impl Iterator<Item = &'a [u8]> + Clone), other: &st
     liking(other.as_bytes()) > liking(usual.as_bytes())
 }
 
-/// How exactly an element names a type, from `*/*` to the type itself, and its weight. `None`: it names another one.
+/// How exactly an element names a type, from `*/*` to the type itself, and its weight. `None`: it names
+/// another one.
 fn range(element: &[u8], media_type: &[u8]) -> Option<(u8, u16)> {
     let mut parts = element.split(|&b| b == b';').map(<[u8]>::trim_ascii);
     let name = parts.next()?;

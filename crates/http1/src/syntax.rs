@@ -53,8 +53,8 @@ pub(crate) const TARGET: u8 = 4;
 /// May stand in a path: [`TARGET`] but for the question mark.
 pub(crate) const PATH: u8 = 16;
 
-/// How many bytes at the beginning are of a class. Looks at eight before it asks whether there are more: half the
-/// instructions of a request were spent here.
+/// How many bytes at the beginning are of a class. Looks at eight before it asks whether there are more: half
+/// the instructions of a request were spent here.
 #[inline]
 pub(crate) fn length(bytes: &[u8], class: u8) -> usize {
     let (eights, rest) = bytes.as_chunks::<8>();

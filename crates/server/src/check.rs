@@ -1,7 +1,7 @@
 //! What `serve` would be refused here, found out without serving: nothing is made, listens, or stays open.
 //!
-//! The same configuration is checked while a server runs by it, before a reload. So an address that is in use is a fault only where
-//! that server's status tells that it is not its own, but others of the settings are.
+//! The same configuration is checked while a server runs by it, before a reload. So an address that is in use
+//! is a fault only where that server's status tells that it is not its own, but others of the settings are.
 
 use std::io;
 
@@ -13,7 +13,8 @@ use crate::status::client;
 use crate::supervisor::{RunError, url};
 use crate::{error_log, status};
 
-/// Sees whether a server could have what the settings ask for, and gives what may keep it from that, for people.
+/// Sees whether a server could have what the settings ask for, and gives what may keep it from that, for
+/// people.
 ///
 /// # Errors
 ///

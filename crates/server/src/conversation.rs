@@ -148,8 +148,8 @@ impl Conversation {
         self.machine.is_idle() && self.active.after(IDLE_ENOUGH_TICKS).reached(now)
     }
 
-    /// Whether it has been about the same for longer than it may where others wait for its place: to bring a request, or to close
-    /// behind the last reply.
+    /// Whether it has been about the same for longer than it may where others wait for its place: to bring a
+    /// request, or to close behind the last reply.
     pub fn dawdles(&self, limits: &Limits, now: http1::Tick) -> bool {
         let timeouts = &limits.timeouts;
         let allowed = match self.state() {

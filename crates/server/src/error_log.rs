@@ -54,8 +54,8 @@ static STANDARD_ERROR: LazyLock<io::Result<Arc<Lines>>> =
 pub type HandedOn = (PathBuf, OwnedFd);
 
 /// Sends the events of this process, and of those that it forks, that are at least as severe as `level` to `target`; and the
-/// messages of panics. What was `handed_on` is used where it is what `target` asks for: it may not be ours to open any more. Root
-/// opens it for an `heir`.
+/// messages of panics. What was `handed_on` is used where it is what `target` asks for: it may not be ours to
+/// open any more. Root opens it for an `heir`.
 ///
 /// # Errors
 ///

@@ -1,8 +1,9 @@
 //! Listening sockets: opened from settings or inherited from systemd, before privileges are dropped.
 //!
 //! Each copy of the server has its own; the [`plan`] says which. Where copies share an address, a member of an
-//! `SO_REUSEPORT` group is opened for each, and the kernel decides whose accept queue a connection enters. The first has the
-//! address to itself before it lets the others join, so that no two servers share one in silence.
+//! `SO_REUSEPORT` group is opened for each, and the kernel decides whose accept queue a connection enters.
+//! The first has the address to itself before it lets the others join, so that no two servers share one in
+//! silence.
 //!
 //! What is set on a socket holds for all who have it open, and outlives who set it. So new handshakes are refused by those only
 //! who know that nobody is to accept there any more: the supervisor, at the end of the server or where an address goes, and
@@ -106,8 +107,8 @@ impl Listener {
         Self::open_at(address, address, settings, false)
     }
 
-    /// Listens at `address`, for a place in the plan that says `asked`: the port of the latter may be 0. It `joins` whoever
-    /// listens there and lets it, or has the address to itself.
+    /// Listens at `address`, for a place in the plan that says `asked`: the port of the latter may be 0. It
+    /// `joins` whoever listens there and lets it, or has the address to itself.
     fn open_at(
         asked: &ListenAddress,
         address: &ListenAddress,

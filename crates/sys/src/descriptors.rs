@@ -319,7 +319,8 @@ fn kind(number: RawFd) -> Kind {
     }
 }
 
-/// An epoll instance says that it does not know a stranger (`ENOENT`), anything else that it is none (`EINVAL`), `epoll_ctl(2)`.
+/// An epoll instance says that it does not know a stranger (`ENOENT`), anything else that it is none
+/// (`EINVAL`), `epoll_ctl(2)`.
 fn is_epoll(fd: BorrowedFd<'_>) -> bool {
     let stranger = eventfd(0, EventfdFlags::CLOEXEC);
     stranger.is_ok_and(|stranger| epoll::delete(fd, stranger) == Err(Errno::NOENT))

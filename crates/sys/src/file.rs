@@ -32,8 +32,9 @@ pub struct Directory {
 pub enum Symlinks {
     /// None: a path with one fails with `ELOOP`.
     None,
-    /// Those that stay below the root, `path_resolution(7)`; others fail with `EXDEV`. The target of an absolute one stays
-    /// there if it begins with the path that the root was opened by, or with the one that it has in truth (which takes `/proc`).
+    /// Those that stay below the root, `path_resolution(7)`; others fail with `EXDEV`. The target of an
+    /// absolute one stays there if it begins with the path that the root was opened by, or with the one that
+    /// it has in truth (which takes `/proc`).
     Beneath,
     /// Any, wherever it leads.
     Any,

@@ -64,16 +64,17 @@ impl Output {
         Ok(Self::own(file.into()))
     }
 
-    /// The same in a process of root's that goes on as `heir`: a file that is made is theirs, so that they can open it anew.
-    /// What is there already stays whose it is.
+    /// The same in a process of root's that goes on as `heir`: a file that is made is theirs, so that they
+    /// can open it anew. What is there already stays whose it is.
     ///
-    /// A symbolic link, on the way or at its end, is followed out of a directory that nobody but root can write to. Whoever else
-    /// can might have put it there, and root write to a file of their choice. For the same reason a file in such a directory that
-    /// has other names and is not theirs is none to write to.
+    /// A symbolic link, on the way or at its end, is followed out of a directory that nobody but root can
+    /// write to. Whoever else can might have put it there, and root write to a file of their choice. For the
+    /// same reason a file in such a directory that has other names and is not theirs is none to write to.
     ///
     /// # Errors
     ///
-    /// As of [`append`](Self::append); `ELOOP` where there is such a link, `EPERM` where there is such a file.
+    /// As of [`append`](Self::append); `ELOOP` where there is such a link, `EPERM` where there is such a
+    /// file.
     pub fn append_for(path: &Path, heir: Heir) -> io::Result<Self> {
         let Place { directory, name, is_ours } = place_of(path)?;
         let mut flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -159,7 +160,8 @@ const MOST_LINKS: usize = 40;
 struct Place {
     directory: OwnedFd,
     name: OsString,
-    /// It is one that this process has open, by its link in `/proc/self/fd`, as `/dev/stdout` leads to. Any other name is no link.
+    /// It is one that this process has open, by its link in `/proc/self/fd`, as `/dev/stdout` leads to. Any
+    /// other name is no link.
     is_ours: bool,
 }
 
@@ -223,7 +225,8 @@ pub fn open_to_wait(path: &Path, heir: Option<Heir>) -> io::Result<File> {
     Ok(descriptor.into())
 }
 
-/// Whether a file could be appended to, or made where it is missing, by this process, which does neither. faccessat(2).
+/// Whether a file could be appended to, or made where it is missing, by this process, which does neither.
+/// faccessat(2).
 ///
 /// # Errors
 ///
@@ -350,7 +353,8 @@ mod tests {
         assert_eq!(Output::append_for(&link, heir).unwrap_err().raw_os_error(), Some(libc::ELOOP));
         Output::append_for(&path, heir).unwrap();
         Output::append_for(Path::new("/"), heir).unwrap_err();
-        // Nor is a directory on the way that somebody else can exchange for a link, nor a name of somebody else's file.
+        // Nor is a directory on the way that somebody else can exchange for a link, nor a name of somebody
+        // else's file.
         std::fs::create_dir(directory.path().join("real")).unwrap();
         std::os::unix::fs::symlink("real", directory.path().join("logs")).unwrap();
         let by_link = directory.path().join("logs/log");

@@ -251,7 +251,8 @@ pub(crate) fn is_single_threaded() -> io::Result<bool> {
     }
 }
 
-/// A thread that has others beside it can't leave their group, and for one that has none that is no change, unshare(2).
+/// A thread that has others beside it can't leave their group, and for one that has none that is no change,
+/// unshare(2).
 fn is_alone_in_its_group() -> io::Result<bool> {
     // SAFETY: takes a number only, and changes nothing whatever comes of it.
     match check(unsafe { libc::unshare(libc::CLONE_THREAD) }) {
@@ -264,8 +265,9 @@ fn is_alone_in_its_group() -> io::Result<bool> {
     }
 }
 
-/// The file that this process runs, by the name that it was executed by. It is absolute where the kernel tells it by `/proc`;
-/// otherwise as far as the current directory is still the one of the start. getauxval(3), `AT_EXECFN`.
+/// The file that this process runs, by the name that it was executed by. It is absolute where the kernel
+/// tells it by `/proc`; otherwise as far as the current directory is still the one of the start.
+/// getauxval(3), `AT_EXECFN`.
 ///
 /// # Errors
 ///
@@ -416,16 +418,16 @@ pub fn forgo_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
 }
 
-/// Names this thread, and the process if it is its first, for lists of processes (`ps`, `top`, `pgrep`). The kernel keeps 15
-/// bytes. prctl(2), `PR_SET_NAME`.
+/// Names this thread, and the process if it is its first, for lists of processes (`ps`, `top`, `pgrep`). The
+/// kernel keeps 15 bytes. prctl(2), `PR_SET_NAME`.
 pub fn set_name(name: &str) {
     let name = CString::new(name.replace('\0', " ")).unwrap_or_default();
     // There is no name that it refuses.
     let _ = rustix::thread::set_name(&name);
 }
 
-/// Whether this process is one of those to whom the user of a terminal speaks, and not in the background. It is not if the
-/// terminal has been closed, or belongs to another session. tcgetpgrp(3), credentials(7).
+/// Whether this process is one of those to whom the user of a terminal speaks, and not in the background. It
+/// is not if the terminal has been closed, or belongs to another session. tcgetpgrp(3), credentials(7).
 pub fn is_in_foreground(terminal: impl AsFd) -> bool {
     rustix::termios::tcgetpgrp(terminal).is_ok_and(|foreground| foreground == rustix::process::getpgrp())
 }

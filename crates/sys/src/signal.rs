@@ -152,8 +152,8 @@ pub fn ignore_broken_pipe() -> io::Result<()> {
     Ok(())
 }
 
-/// Has the kernel let a process in the background write to its terminal, whatever the terminal is set to (`stty tostop`):
-/// otherwise a message of one would stop them all. signal(7), `SIGTTOU`.
+/// Has the kernel let a process in the background write to its terminal, whatever the terminal is set to
+/// (`stty tostop`): otherwise a message of one would stop them all. signal(7), `SIGTTOU`.
 pub fn ignore_background_output() -> io::Result<()> {
     // SAFETY: ignoring installs no handler.
     if unsafe { libc::signal(libc::SIGTTOU, libc::SIG_IGN) } == libc::SIG_ERR {

@@ -30,8 +30,8 @@ pub struct ListenOptions {
     /// How many established connections may wait to be accepted; the kernel takes no more than net.core.somaxconn.
     /// listen(2).
     pub backlog: u32,
-    /// It joins those of the same user that listen at the same address already and [`share_port`], and the kernel spreads the
-    /// connections over them (`SO_REUSEPORT`, socket(7)).
+    /// It joins those of the same user that listen at the same address already and [`share_port`], and the
+    /// kernel spreads the connections over them (`SO_REUSEPORT`, socket(7)).
     pub reuse_port: bool,
     /// An IPv6 socket takes no IPv4 connections (`IPV6_V6ONLY`, ipv6(7)).
     pub v6_only: bool,
@@ -121,10 +121,12 @@ pub fn check_unix(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Lets others of the same user listen at the address of a socket that listens, with [`ListenOptions::reuse_port`].
+/// Lets others of the same user listen at the address of a socket that listens, with
+/// [`ListenOptions::reuse_port`].
 ///
-/// It is for the first of them. A socket that is opened so joins whoever has the address and lets it, be it another program; one
-/// that lets others join only when it listens has the address to itself before. `SO_REUSEPORT`, socket(7).
+/// It is for the first of them. A socket that is opened so joins whoever has the address and lets it, be it
+/// another program; one that lets others join only when it listens has the address to itself before.
+/// `SO_REUSEPORT`, socket(7).
 pub fn share_port(listener: impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_socket_reuseport(listener, true)?)
 }

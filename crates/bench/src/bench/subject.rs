@@ -58,8 +58,8 @@ impl Variant {
         this
     }
 
-    /// Why this server won't run so with that many addresses, if it won't. Those of an experiment's networks are not there yet,
-    /// so it is asked with others.
+    /// Why this server won't run so with that many addresses, if it won't. Those of an experiment's networks
+    /// are not there yet, so it is asked with others.
     pub(crate) fn refusal(&self, sluice: &Path, addresses: usize, scratch: &Path) -> Result<Option<String>> {
         let config = self.write_config(scratch)?;
         let output = Command::new(sluice)

@@ -1,5 +1,6 @@
-//! HTTP as a client sees it, over real sockets, for the variants of the server: what RFC 9110 and RFC 9112 ask for, what
-//! this server promises beyond that, and how it keeps its promises when files change, time runs out and clients pile up.
+//! HTTP as a client sees it, over real sockets, for the variants of the server: what RFC 9110 and RFC 9112
+//! ask for, what this server promises beyond that, and how it keeps its promises when files change, time runs
+//! out and clients pile up.
 
 #[path = "../support/mod.rs"]
 mod support;

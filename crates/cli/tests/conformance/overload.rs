@@ -50,7 +50,8 @@ fn connections_beyond_the_limit_wait(variant: &Variant) {
     }
 }
 
-/// Those who have places ask without end, and some bring half a request: all the same nobody waits until they have enough.
+/// Those who have places ask without end, and some bring half a request: all the same nobody waits until they
+/// have enough.
 fn places_are_given_by_turns(variant: &Variant) {
     let server = Setup::new(variant).argument("--max-connections=4").start();
     let mut dawdlers: Vec<Client> = (0..3).map(|_| server.connect()).collect();

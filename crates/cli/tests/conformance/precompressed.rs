@@ -133,7 +133,8 @@ fn date(server: &Server, name: &str, time: SystemTime) {
     file.set_modified(time).expect("a time can be set");
 }
 
-/// Siblings that are older than their file are of its past. They are not sent, and who is to make them anew hears of it once.
+/// Siblings that are older than their file are of its past. They are not sent, and who is to make them anew
+/// hears of it once.
 fn outdated_siblings(variant: &Variant) {
     let server = setup(variant).config("[files]\nvalidity = \"5 ms\"").file("evil\n.css", "plain").start();
     server.write("evil\n.css.gz", "gnu-zip");

@@ -170,8 +170,8 @@ fn no_way_out(variant: &Variant) {
     nothing(&server.get(&root.join("hello.txt").to_string_lossy()), "the real path");
 }
 
-/// Segments that stay inside lead to the file that they mean (RFC 3986 section 5.2.4), under its one name: apt asks for
-/// `./Packages`.
+/// Segments that stay inside lead to the file that they mean (RFC 3986 section 5.2.4), under its one name:
+/// apt asks for `./Packages`.
 fn dot_segments_inside(variant: &Variant) {
     let config = "[[headers]]\npath = \"/dir/**\"\nset = { X-Of = \"dir\" }";
     let server = Server::with(variant, config);

@@ -250,7 +250,8 @@ fn processes_during_reload(variant: &Variant) {
         // It may have ended by itself meanwhile.
         let _ = kill_process(Pid::from_raw(victim as i32).expect("a process"), Signal::KILL);
         let generation = generation.to_string();
-        // The killed one's threads end one by one, and may let somebody in meanwhile: that may be who looks, too.
+        // The killed one's threads end one by one, and may let somebody in meanwhile: that may be who looks,
+        // too.
         eventually("the new settings hold", || {
             let mut client = server.connect();
             client.try_send(request("GET", "/hello.txt", &[]));

@@ -57,7 +57,8 @@ impl Terminal {
         (Self { typing, shown, _open: open }, programs)
     }
 
-    /// Starts a server on it, in a session of its own, with these words before the command: a shell's, or none.
+    /// Starts a server on it, in a session of its own, with these words before the command: a shell's, or
+    /// none.
     #[track_caller]
     pub fn start(setup: Setup, shell: &[&str]) -> (Self, Server) {
         let (terminal, programs) = Self::open();

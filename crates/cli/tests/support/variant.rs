@@ -103,14 +103,15 @@ pub fn run(topics: &[Topic]) -> ExitCode {
     run_for(&chosen(), topics)
 }
 
-/// The variants that tests run for. With `SLUICE_VARIANTS=all` in the environment these are all architectures with all event
-/// mechanisms and both ways to send, which takes three times as long.
+/// The variants that tests run for. With `SLUICE_VARIANTS=all` in the environment these are all architectures
+/// with all event mechanisms and both ways to send, which takes three times as long.
 pub fn chosen() -> Vec<Variant> {
     if all_are_wanted() { all() } else { VARIANTS.to_vec() }
 }
 
-/// Those for what no architecture decides: one for each way in which a worker comes by the content, which is to look by itself
-/// in a table of its own, to have helpers look, and to share the table. `SLUICE_VARIANTS=all` holds for it, too.
+/// Those for what no architecture decides: one for each way in which a worker comes by the content, which is
+/// to look by itself in a table of its own, to have helpers look, and to share the table.
+/// `SLUICE_VARIANTS=all` holds for it, too.
 pub fn few() -> Vec<Variant> {
     let names = ["threads", "amped_epoll", "shared_symped_epoll"];
     if all_are_wanted() {

@@ -349,8 +349,8 @@ impl<P> Connection<P> {
         self.read_deadline = now.after(limits.timeouts.linger);
     }
 
-    /// The next request answered is the last, and says so. One whose head is under way counts as next. Says whether this is
-    /// new.
+    /// The next request answered is the last, and says so. One whose head is under way counts as next. Says
+    /// whether this is new.
     pub fn drain(&mut self) -> bool {
         !std::mem::replace(&mut self.draining, true)
     }

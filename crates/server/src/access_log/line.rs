@@ -1,5 +1,5 @@
-//! What a line of the access log looks like: Apache's and nginx's *combined* format, one JSON object, or something short to
-//! look at.
+//! What a line of the access log looks like: Apache's and nginx's *combined* format, one JSON object, or
+//! something short to look at.
 //!
 //! A begun line is text that precedes the outcome, text that follows it, and where the one ends:
 //!
@@ -23,10 +23,12 @@ pub enum Format {
     /// anything beyond ASCII) are written `\xHH`, as nginx does.
     #[default]
     Combined,
-    /// One JSON object a line (see docs/manual.md), all of it printable ASCII. Bytes that are not UTF-8 become U+FFFD.
+    /// One JSON object a line (see docs/manual.md), all of it printable ASCII. Bytes that are not UTF-8
+    /// become U+FFFD.
     Json,
-    /// `10:00:00Z 200       2326 B     17 ms  127.0.0.1  GET /index.html`, for who watches. Bytes are escaped as in
-    /// [`Combined`](Self::Combined), and no more of the target is shown than a line or two have room for.
+    /// `10:00:00Z 200       2326 B     17 ms  127.0.0.1  GET /index.html`, for who watches. Bytes are escaped
+    /// as in [`Combined`](Self::Combined), and no more of the target is shown than a line or two have room
+    /// for.
     Short,
 }
 

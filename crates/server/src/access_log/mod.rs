@@ -91,8 +91,8 @@ impl AccessLog {
         line::end(self.format, &mut self.buffer, line, status, body_bytes, duration_ms);
     }
 
-    /// Hands over lines that have waited for a second; those for a terminal at once. To be called in every turn, and at least
-    /// as often as [`wait_at_most_ms`](Self::wait_at_most_ms) says.
+    /// Hands over lines that have waited for a second; those for a terminal at once. To be called in every
+    /// turn, and at least as often as [`wait_at_most_ms`](Self::wait_at_most_ms) says.
     pub fn tick(&mut self, now_ms: u64) {
         if self.buffer.is_empty() {
             self.due_ms = now_ms + self.linger_ms;

@@ -1,7 +1,7 @@
 //! Where access-log lines go, and the open file that they go to.
 //!
-//! The supervisor opens it for all workers while it is still root, as the users that they run as often may not. Each goes on
-//! with the file that it has where a new one can't be opened.
+//! The supervisor opens it for all workers while it is still root, as the users that they run as often may
+//! not. Each goes on with the file that it has where a new one can't be opened.
 
 use std::fs::File;
 use std::io;
@@ -94,9 +94,9 @@ impl LogFile {
         }
     }
 
-    /// Opens the file anew by its name, as after it was renamed; says whether it is another one. The descriptor stays the same,
-    /// as who knows it may be responsible for it. Where the name still leads to what is open there is nothing to do, which takes
-    /// no right to that file.
+    /// Opens the file anew by its name, as after it was renamed; says whether it is another one. The
+    /// descriptor stays the same, as who knows it may be responsible for it. Where the name still leads to
+    /// what is open there is nothing to do, which takes no right to that file.
     ///
     /// # Errors
     ///

@@ -1,8 +1,9 @@
 //! Lines for whoever watches the server at work: they are shown as requests come, and mean nothing later.
 //!
-//! The place is standard output, if that is a terminal. The writer's thread waits for it as it would for a disk: while it is
-//! stopped (Ctrl-S), lines gather in the buffers, and are lost when these are full. What is shown while another program has
-//! the terminal would only disturb that, so the lines of a server in the background are for nobody.
+//! The place is standard output, if that is a terminal. The writer's thread waits for it as it would for a
+//! disk: while it is stopped (Ctrl-S), lines gather in the buffers, and are lost when these are full. What is
+//! shown while another program has the terminal would only disturb that, so the lines of a server in the
+//! background are for nobody.
 
 use std::io::{self, IsTerminal as _};
 use std::time::Duration;

@@ -180,7 +180,8 @@ impl Attendant {
 
     /// The first connection of a queue. Listeners take turns.
     fn accept(&mut self) -> Option<(OwnedFd, PeerAddress)> {
-        // After the drain timeout whoever is in the queue is cut off as well: each would be sent to for a while.
+        // After the drain timeout whoever is in the queue is cut off as well: each would be sent to for a
+        // while.
         let is_over = self.control.phase() == Phase::Stop || self.gives_up();
         if is_over || self.gate.room(0, self.service.clock.tick) == 0 {
             return None;

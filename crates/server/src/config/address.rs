@@ -93,7 +93,8 @@ fn parse_tcp(text: &str) -> Result<Vec<ListenAddress>, String> {
     })
 }
 
-/// Whether some interface has an address of IPv6. Where `/proc` does not tell, the loopback interface stands for all.
+/// Whether some interface has an address of IPv6. Where `/proc` does not tell, the loopback interface stands
+/// for all.
 fn has_ipv6() -> bool {
     match std::fs::read("/proc/net/if_inet6") {
         Ok(addresses) => !addresses.is_empty(),

@@ -4,8 +4,8 @@
 //! places), then takes every key by name, with its bounds (`keys`, `resolve`), and checks what must hold between them
 //! and in the world. It never binds or changes anything, so it serves `sluice check`, the start and a reload alike.
 //!
-//! A key is declared where `resolve` takes it, its default in [`Settings::new`], its text in `docs/configuration.md`. All
-//! problems are reported at once ([`ConfigError`]).
+//! A key is declared where `resolve` takes it, its default in [`Settings::new`], its text in
+//! `docs/configuration.md`. All problems are reported at once ([`ConfigError`]).
 
 mod address;
 #[cfg(test)]

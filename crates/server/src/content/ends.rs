@@ -1,12 +1,13 @@
 //! Telling a file that has only grown, as a log does, from one that was written anew and became longer.
 //!
-//! What was promised of a log is still there when something is appended while it is sent. But neither times nor size say which bytes
-//! were written. So what a file begins and ends with is remembered when it is opened, and a file that has grown meanwhile is believed
-//! to have done nothing else if it still has both. A header that is brought up to date, as databases and recordings have one, shows in
-//! the first; whatever is written anew shows in the last.
+//! What was promised of a log is still there when something is appended while it is sent. But neither times
+//! nor size say which bytes were written. So what a file begins and ends with is remembered when it is
+//! opened, and a file that has grown meanwhile is believed to have done nothing else if it still has both. A
+//! header that is brought up to date, as databases and recordings have one, shows in the first; whatever is
+//! written anew shows in the last.
 //!
-//! Nobody waits for the disk for this: what was written lately is in memory, and so is the end of a file that is appended to. For the
-//! same reason nothing is remembered of a file that has been left alone for a while.
+//! Nobody waits for the disk for this: what was written lately is in memory, and so is the end of a file that
+//! is appended to. For the same reason nothing is remembered of a file that has been left alone for a while.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::io;
@@ -35,8 +36,8 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    /// Those of a file that has just been opened and was `stat`, if it was written to lately. That may go on meanwhile: they are of
-    /// what `stat` is then.
+    /// Those of a file that has just been opened and was `stat`, if it was written to lately. That may go on
+    /// meanwhile: they are of what `stat` is then.
     pub(super) fn of(file: impl AsFd, stat: &mut FileStat, unix_secs: u64) -> io::Result<Self> {
         let since = i64::try_from(unix_secs).unwrap_or(i64::MAX).saturating_sub(stat.mtime.secs);
         if since > RECENT_SECS as i64 {
@@ -77,8 +78,9 @@ impl Ends {
     }
 }
 
-/// Whether a file that has changed is longer than it was. The kernel stamps a file before it appends to it, so that one in the
-/// midst of that has another time and the same size, which takes some microseconds. Nobody waits longer for it than a moment.
+/// Whether a file that has changed is longer than it was. The kernel stamps a file before it appends to it,
+/// so that one in the midst of that has another time and the same size, which takes some microseconds. Nobody
+/// waits longer for it than a moment.
 fn is_longer(file: impl AsFd, than: u64) -> bool {
     let began = Instant::now();
     loop {

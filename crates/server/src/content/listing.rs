@@ -30,7 +30,8 @@ use crate::dates::rfc3339;
 const READ: usize = 1 << 16;
 /// Bytes of a page for each of the names that it may show at most.
 const FOR_EACH: usize = 256;
-/// What there is beside them for all but the rows: escaped, the path is five times as long at most, and there are the ways up.
+/// What there is beside them for all but the rows: escaped, the path is five times as long at most, and there
+/// are the ways up.
 const FRAME: usize = 64 << 10;
 /// Bytes that are written to it at a time.
 const WRITTEN: usize = 64 << 10;

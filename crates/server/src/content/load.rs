@@ -237,8 +237,8 @@ impl Loader {
         Ok(Entry { file: Some(file.into()), ..entry })
     }
 
-    /// Makes an entry of the listing of the directory `path`, which is in a file in memory. It is right for as long as it is
-    /// believed: no validators go with it.
+    /// Makes an entry of the listing of the directory `path`, which is in a file in memory. It is right for
+    /// as long as it is believed: no validators go with it.
     pub(super) fn load_listing(
         &self,
         path: &[u8],
@@ -368,8 +368,8 @@ pub(super) fn is_current(sibling: &FileStat, original: &FileStat) -> bool {
     sibling.kind == FileKind::Regular && !is_before(sibling.mtime, original.mtime)
 }
 
-/// Whether a time is before another as far as both are known. Who carries a time over need not carry over all of it: brotli(1)
-/// keeps whole seconds, and whoever uses utimes(2) microseconds.
+/// Whether a time is before another as far as both are known. Who carries a time over need not carry over all
+/// of it: brotli(1) keeps whole seconds, and whoever uses utimes(2) microseconds.
 fn is_before(time: FileTime, other: FileTime) -> bool {
     let unit = unit_nanos(time).max(unit_nanos(other));
     (time.secs, time.nanos / unit) < (other.secs, other.nanos / unit)

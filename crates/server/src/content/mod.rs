@@ -7,7 +7,8 @@
 //! ```
 //!
 //! - `path` makes one name of all the ways to write a path, and refuses those that name no file.
-//! - `table` holds open files under these names; `entry` is what it holds of each, and `ends` tells whether one has only grown.
+//! - `table` holds open files under these names; `entry` is what it holds of each, and `ends` tells whether
+//!   one has only grown.
 //! - `look` finds what a name stands for, and is all that may have to wait for a disk; `root` is the directory that it starts
 //!   from, and `load` opens a file and makes an entry, with `types` and `rules` for its header lines; `outdated` tells of siblings
 //!   that were not made anew with their file.
@@ -278,8 +279,9 @@ impl Content {
         is_resident
     }
 
-    /// Whether a pinned file still has what was promised: it was not truncated or written to since it was opened, but perhaps
-    /// appended to. A file that was removed or replaced under its name is intact, as its bytes are still there.
+    /// Whether a pinned file still has what was promised: it was not truncated or written to since it was
+    /// opened, but perhaps appended to. A file that was removed or replaced under its name is intact, as its
+    /// bytes are still there.
     pub fn intact(&self, pin: &Pin) -> bool {
         self.is_intact(pin.0)
     }
@@ -421,7 +423,8 @@ impl Content {
         }
     }
 
-    /// What a directory is answered with that may be listed: its index file, or the form of its listing that is asked for.
+    /// What a directory is answered with that may be listed: its index file, or the form of its listing that
+    /// is asked for.
     #[cold]
     fn find_directory(&mut self, path: Path<'_>, request: &Request<'_>) -> Result<Found, Obstacle> {
         let form = Form::asked_for(request.head);
@@ -557,10 +560,11 @@ impl Content {
         Ok(self.error_with(plan, page, Some(request.head.path)))
     }
 
-    /// 301 to the same path with a slash at its end, so that relative links in the directory's pages lead into it.
+    /// 301 to the same path with a slash at its end, so that relative links in the directory's pages lead
+    /// into it.
     fn redirect(&self, path: Path<'_>, request: &Request<'_>, own: Vec<u8>) -> Plan<Pin> {
-        // A path alone is a full reference (RFC 9110 section 10.2.2), and right behind any proxy. It begins with one
-        // slash, so it can't be taken for another host's.
+        // A path alone is a full reference (RFC 9110 section 10.2.2), and right behind any proxy. It begins
+        // with one slash, so it can't be taken for another host's.
         let mut location = escaped_path(path.bytes());
         location.push('/');
         if let Some(query) = request.head.query {
@@ -573,8 +577,8 @@ impl Content {
         plan
     }
 
-    /// Adds the operator's header fields to the head of a reply that is no file. `raw_path` is the path of the request, if it has
-    /// been read; one that can't be decoded is matched as it is.
+    /// Adds the operator's header fields to the head of a reply that is no file. `raw_path` is the path of
+    /// the request, if it has been read; one that can't be decoded is matched as it is.
     fn add_fields(&self, plan: &mut Plan<Pin>, raw_path: Option<&[u8]>, media_type: Option<&str>) {
         let rules = self.looker.rules();
         if rules.is_empty() {

@@ -1,4 +1,5 @@
-//! Precompressed siblings that are older than their file, and so of no use: each is told of once, to whoever is to make it anew.
+//! Precompressed siblings that are older than their file, and so of no use: each is told of once, to whoever
+//! is to make it anew.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -17,7 +18,8 @@ pub(super) struct Outdated {
 }
 
 impl Outdated {
-    /// Tells of one, unless that was done since its file was last changed. A client that asks again has nothing more told.
+    /// Tells of one, unless that was done since its file was last changed. A client that asks again has
+    /// nothing more told.
     pub(super) fn tell(&self, sibling: &[u8], original: &FileStat) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.len() >= MOST || !told.insert(self.hasher.hash_one((sibling, original.mtime))) {

@@ -4,9 +4,10 @@
 //! into a buffer of the caller's ([`Path::decode`]). Either way the result begins with `/` and has no escapes, no
 //! empty segments, no dot segments and no NUL. It need not be UTF-8: file names need not be, either.
 //!
-//! Dot segments are resolved by what the path says (RFC 3986 section 5.2.4), once escapes are decoded and empty segments are
-//! gone, and whatever else looks at a path sees what comes out. Only a path that leads above the root on its way is refused:
-//! that RFC would stay at the root, but nobody who asks for that means well.
+//! Dot segments are resolved by what the path says (RFC 3986 section 5.2.4), once escapes are decoded and
+//! empty segments are gone, and whatever else looks at a path sees what comes out. Only a path that leads
+//! above the root on its way is refused: that RFC would stay at the root, but nobody who asks for that means
+//! well.
 //!
 //! Names that begin with a dot are commonly not meant for the public (`.git`, `.htpasswd`) and are refused unless the
 //! operator says otherwise. `/.well-known/` is the exception: RFC 8615 made it for the public.
@@ -173,8 +174,9 @@ fn is_special(path: &[u8]) -> bool {
 /// The lowest bit of each byte of a word.
 const EACH: u64 = u64::from_le_bytes([1; 8]);
 
-/// The highest bit of each byte of a word that is zero; lower bits mean nothing. A byte that is one and follows a zero may be
-/// taken for a zero, too. To the question above that is nothing: a dot after a slash, taken for a slash, is special already.
+/// The highest bit of each byte of a word that is zero; lower bits mean nothing. A byte that is one and
+/// follows a zero may be taken for a zero, too. To the question above that is nothing: a dot after a slash,
+/// taken for a slash, is special already.
 fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(EACH) & !word
 }
@@ -345,7 +347,8 @@ mod tests {
             }
         }
 
-        /// As RFC 3986 has it (section 5.2.4), but that empty segments are none, and nothing is above the root.
+        /// As RFC 3986 has it (section 5.2.4), but that empty segments are none, and nothing is above the
+        /// root.
         #[test]
         fn dot_segments_mean_what_they_say(segments in prop::collection::vec("|\\.|\\.\\.|%2e|%2E\\.|[a-c]", 0..9)) {
             let mut names: Option<Vec<&str>> = Some(Vec::new());

@@ -1,8 +1,9 @@
-//! Why files are refused. The client hears no more than the status, and the operator may have meant otherwise.
+//! Why files are refused. The client hears no more than the status, and the operator may have meant
+//! otherwise.
 //!
-//! What is wrong with a file can be mended, and is told at the level `info`. What is wrong with a path is the client's affair, and
-//! told at `debug`. What is missing is not told at all: the access log has it. Clients may ask again and again, so each reason is
-//! given once a second.
+//! What is wrong with a file can be mended, and is told at the level `info`. What is wrong with a path is the
+//! client's affair, and told at `debug`. What is missing is not told at all: the access log has it. Clients
+//! may ask again and again, so each reason is given once a second.
 
 use std::sync::{Mutex, PoisonError};
 

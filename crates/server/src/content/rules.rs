@@ -1,9 +1,9 @@
 //! The operator's header fields, by path and by media type.
 //!
 //! They are part of a file's header lines in the open-file table, so a pattern is matched when a file is opened and
-//! not for each request. They go with all other replies as well (errors, redirects, listings, OPTIONS), where browsers want
-//! some of them; but for what says how long a reply may be kept: a Cache-Control that is right for a file would keep its
-//! absence in caches just as long.
+//! not for each request. They go with all other replies as well (errors, redirects, listings, OPTIONS), where
+//! browsers want some of them; but for what says how long a reply may be kept: a Cache-Control that is right
+//! for a file would keep its absence in caches just as long.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -59,8 +59,8 @@ impl Rules {
         grows_old
     }
 
-    /// Appends the lines for a reply that is no file: what was asked for, unless nobody could tell, and the type of what is sent,
-    /// if anything is.
+    /// Appends the lines for a reply that is no file: what was asked for, unless nobody could tell, and the
+    /// type of what is sent, if anything is.
     pub(super) fn write_lines_of_no_file(
         &self,
         path: Option<&[u8]>,
@@ -107,8 +107,8 @@ fn write_line(name: &str, value: &[u8], lines: &mut Vec<u8>) {
     }
 }
 
-/// Whether a field lets caches keep what it comes with: Expires, and a Cache-Control (RFC 9111, or one of RFC 9213 for some
-/// caches) that does not forbid it.
+/// Whether a field lets caches keep what it comes with: Expires, and a Cache-Control (RFC 9111, or one of RFC
+/// 9213 for some caches) that does not forbid it.
 fn is_for_keeping((name, value): &(String, Value)) -> bool {
     let name = name.to_ascii_lowercase();
     match value {

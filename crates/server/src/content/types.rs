@@ -1,8 +1,8 @@
 //! Media types of files, by the extension of their names.
 //!
 //! The operator's own come first, then those of the `mime_guess` library, corrected where registrations have moved on
-//! since its last release, or where the web means something else by an extension. Of names without one a few are known to be
-//! text. What none knows is offered as bytes.
+//! since its last release, or where the web means something else by an extension. Of names without one a few
+//! are known to be text. What none knows is offered as bytes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,8 +18,8 @@ pub(super) struct Types {
 }
 
 impl Types {
-    /// The operator's types by extension (lower case, without the dot; empty for names that have none), and the charset for text
-    /// that names none.
+    /// The operator's types by extension (lower case, without the dot; empty for names that have none), and
+    /// the charset for text that names none.
     pub(super) fn new(own: BTreeMap<String, String>, charset: Option<String>) -> Self {
         Self { own, charset }
     }
@@ -47,8 +47,9 @@ impl Types {
     }
 }
 
-/// Types that were registered after the library's table was made, or are better than what it says: nothing that browsers
-/// show is to be offered for saving, and nothing is to be named by an extension's rarer meaning.
+/// Types that were registered after the library's table was made, or are better than what it says: nothing
+/// that browsers show is to be offered for saving, and nothing is to be named by an extension's rarer
+/// meaning.
 fn better(extension: &str) -> Option<&'static str> {
     Some(match extension {
         // RFC 9239.
@@ -119,7 +120,8 @@ fn better(extension: &str) -> Option<&'static str> {
     })
 }
 
-/// The type of a file without an extension whose name says what it is all the same, such as `README` and `LICENSE-MIT`.
+/// The type of a file without an extension whose name says what it is all the same, such as `README` and
+/// `LICENSE-MIT`.
 fn known_name(name: &[u8]) -> Option<&'static str> {
     const TEXTS: [&str; 34] = [
         "authors",
@@ -170,7 +172,8 @@ pub(super) fn essence(media_type: &str) -> String {
     media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// What follows the last dot of a name that does not begin with it; empty if there is none. `None`: it is no text.
+/// What follows the last dot of a name that does not begin with it; empty if there is none. `None`: it is no
+/// text.
 fn extension(name: &[u8]) -> Option<&str> {
     let dot = name.iter().rposition(|&byte| byte == b'.').filter(|&at| at > 0);
     std::str::from_utf8(dot.map_or(b"", |dot| &name[dot + 1..])).ok()

@@ -1,4 +1,5 @@
-//! In which of its two text formats Prometheus wants the metrics, as the client's Accept says (RFC 9110 section 12.5.1).
+//! In which of its two text formats Prometheus wants the metrics, as the client's Accept says (RFC 9110
+//! section 12.5.1).
 //!
 //! Who doesn't ask for `OpenMetrics` by name gets the older format, which everybody reads.
 
@@ -12,8 +13,8 @@ pub enum Exposition {
 }
 
 impl Exposition {
-    /// The one that a client prefers that has sent Accept lines with these values, which are one list. Elements that can't be
-    /// read are skipped, and so are versions that are not to be had.
+    /// The one that a client prefers that has sent Accept lines with these values, which are one list.
+    /// Elements that can't be read are skipped, and so are versions that are not to be had.
     pub fn accepted<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let (mut plain, mut open) = (0.0, 0.0);
         let mut how_exact = 0;

@@ -1,5 +1,5 @@
-//! A snapshot in the text formats that Prometheus scrapes. Names are the same in both, and values are in base units, which is
-//! what it expects: nanoseconds of JSON are seconds here.
+//! A snapshot in the text formats that Prometheus scrapes. Names are the same in both, and values are in base
+//! units, which is what it expects: nanoseconds of JSON are seconds here.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -27,8 +27,8 @@ pub fn render(snapshot: Snapshot, exposition: Exposition) -> String {
     }
 }
 
-/// The same in the older format. There a metric has the name that its samples have, suffix included, and there is no type for
-/// what never changes.
+/// The same in the older format. There a metric has the name that its samples have, suffix included, and
+/// there is no type for what never changes.
 fn plain(open_metrics: &str) -> String {
     let mut plain = String::with_capacity(open_metrics.len());
     let mut help = None;

@@ -104,8 +104,8 @@ impl RunError {
 /// How long stopping at once may take, how long after its drain timeout a worker may linger, and how long it may take to die.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long after its drain timeout a worker is told to stop that has not ended by itself: it may have been told of another
-/// timeout, before a reload, or not have come to hear of this drain yet.
+/// How long after its drain timeout a worker is told to stop that has not ended by itself: it may have been
+/// told of another timeout, before a reload, or not have come to hear of this drain yet.
 const SLACK: Duration = Duration::from_millis(500);
 
 /// Serves until told to stop.
@@ -206,8 +206,8 @@ fn heir(settings: &Settings) -> Result<Option<Heir>, RunError> {
     Ok(Some(Heir { user, group }))
 }
 
-/// The access log that the settings ask for. One that is open `before` goes on, with a file that its name leads to by now if that
-/// can be opened.
+/// The access log that the settings ask for. One that is open `before` goes on, with a file that its name
+/// leads to by now if that can be opened.
 fn access_log(
     settings: &Settings,
     before: Option<&Arc<LogFile>>,
@@ -342,7 +342,8 @@ impl Supervisor {
             }
             self.restart();
             if self.phase == Phase::Run {
-                // Not at the end: the kernel may take longer for it than there is time, and does it when this process is gone.
+                // Not at the end: the kernel may take longer for it than there is time, and does it when this
+                // process is gone.
                 self.remains.clear_away(&self.children()).map_err(failed("clear away a process"))?;
             }
         }

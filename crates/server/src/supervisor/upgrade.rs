@@ -86,7 +86,8 @@ pub(super) enum NotUpgraded {
     HandOn(#[source] io::Error),
 }
 
-/// What the new program must know beside descriptors, which come in this order: listeners, status, logs, settings.
+/// What the new program must know beside descriptors, which come in this order: listeners, status, logs,
+/// settings.
 #[derive(Deserialize, Serialize)]
 struct Letter {
     /// Of each listener the address that was asked for; none where systemd gave it.

@@ -557,8 +557,8 @@ impl Place {
         Ok(())
     }
 
-    /// What it is called in lists of processes, in 15 bytes. The supervisor is called as its file is: `killall sluice` and the like
-    /// reach it alone.
+    /// What it is called in lists of processes, in 15 bytes. The supervisor is called as its file is:
+    /// `killall sluice` and the like reach it alone.
     fn name(&self) -> String {
         let number = self.number;
         if number < 100 { format!("sluice:worker{number}") } else { format!("sluice:w{number}") }

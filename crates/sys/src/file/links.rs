@@ -1,8 +1,9 @@
 //! Symbolic links with an absolute target that lies beneath the root, as `ln -s "$PWD/file"` makes them.
 //!
-//! The kernel follows no absolute link beneath a directory: it does not know by which path that was opened, and says `EXDEV`. Here
-//! such a link is replaced by its target within the path, as it reads from the root, and the kernel is asked again. So all that is
-//! ever opened is still what the kernel resolves beneath the root, whatever becomes of links meanwhile.
+//! The kernel follows no absolute link beneath a directory: it does not know by which path that was opened,
+//! and says `EXDEV`. Here such a link is replaced by its target within the path, as it reads from the root,
+//! and the kernel is asked again. So all that is ever opened is still what the kernel resolves beneath the
+//! root, whatever becomes of links meanwhile.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -30,15 +31,16 @@ pub(super) fn follow(root: &Directory, path: &[u8], flags: OFlags, how: ResolveF
     }
 }
 
-/// The path with everything up to the first absolute link on the way replaced by where that leads. There is one, or the path
-/// leaves the root: the kernel said so.
+/// The path with everything up to the first absolute link on the way replaced by where that leads. There is
+/// one, or the path leaves the root: the kernel said so.
 fn without_absolute(
     root: &Directory,
     path: &[u8],
     how: ResolveFlags,
     links_left: &mut usize,
 ) -> Result<Vec<u8>> {
-    // Behind us are names of directories alone, so that `..` takes away the last one. Ahead is what is still to be walked.
+    // Behind us are names of directories alone, so that `..` takes away the last one. Ahead is what is still
+    // to be walked.
     let mut behind: Vec<u8> = Vec::new();
     let mut ahead = path.to_vec();
     while !ahead.is_empty() {

@@ -1,9 +1,10 @@
 //! The event loop at `max_connections`: places for those who wait to be accepted.
 //!
-//! Whoever has been idle for a second is closed at once when somebody waits. If nobody is, places are given by turns: twice a
-//! second as many of those who have one as there are others waiting are told `Connection: close` with their next reply, one after
-//! the other, so that each has its place for about as long as the others. Who has not brought its request within a second has
-//! had its turn as well. (Workers with a client each look as often, and ask the same of theirs.)
+//! Whoever has been idle for a second is closed at once when somebody waits. If nobody is, places are given
+//! by turns: twice a second as many of those who have one as there are others waiting are told
+//! `Connection: close` with their next reply, one after the other, so that each has its place for about as
+//! long as the others. Who has not brought its request within a second has had its turn as well. (Workers
+//! with a client each look as often, and ask the same of theirs.)
 
 use std::os::fd::AsFd;
 
@@ -89,8 +90,8 @@ impl EventLoop {
         }
     }
 
-    /// How many wait to be accepted. Of Unix sockets the kernel tells no more than whether anybody does: that counts as a quarter
-    /// of the places.
+    /// How many wait to be accepted. Of Unix sockets the kernel tells no more than whether anybody does: that
+    /// counts as a quarter of the places.
     fn count_waiting(&self) -> u32 {
         let some = self.connections.len().div_ceil(4);
         let waiting = |port: &Port| match accept_queue(&*port.listener) {

@@ -1,5 +1,5 @@
-//! The forms that a listing comes in: for people or for programs, and its order. Each is a page of its own in the open-file table;
-//! there are twelve of a directory, whatever clients ask for.
+//! The forms that a listing comes in: for people or for programs, and its order. Each is a page of its own in
+//! the open-file table; there are twelve of a directory, whatever clients ask for.
 
 use std::cmp::Ordering;
 
@@ -72,8 +72,8 @@ impl Form {
         }
     }
 
-    /// The name that this listing of a directory has in the table. The usual one has that of the directory; the others go on with
-    /// a NUL, which no path holds.
+    /// The name that this listing of a directory has in the table. The usual one has that of the directory;
+    /// the others go on with a NUL, which no path holds.
     pub(in crate::content) fn name(self, directory: &[u8]) -> Vec<u8> {
         let mut name = directory.to_vec();
         if self != Self::USUAL {
@@ -108,7 +108,8 @@ impl Form {
         b.is_directory().cmp(&a.is_directory()).then(by).then_with(|| a.name.cmp(&b.name))
     }
 
-    /// The order in which names are taken where there are more than are shown: only by name can that be told without a look at each.
+    /// The order in which names are taken where there are more than are shown: only by name can that be told
+    /// without a look at each.
     pub(super) fn takes_from_the_end(self) -> bool {
         self.sort == Sort::Name && self.order == Order::Descending
     }

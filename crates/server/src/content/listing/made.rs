@@ -1,5 +1,6 @@
-//! Pages that a process has made lately. Where its workers are threads, each has a table of its own, and all may want the same page
-//! at once: one of them makes it, and the others wait for that, which leaves the CPUs to those who want something else.
+//! Pages that a process has made lately. Where its workers are threads, each has a table of its own, and all
+//! may want the same page at once: one of them makes it, and the others wait for that, which leaves the CPUs
+//! to those who want something else.
 //!
 //! A page is here for as long as a table or a reply has it; nothing is kept alive for its own sake.
 
@@ -60,7 +61,8 @@ impl Page {
 }
 
 impl Made {
-    /// The page of that name, made if there is none that will do; and until when it is believed, in monotonic milliseconds.
+    /// The page of that name, made if there is none that will do; and until when it is believed, in monotonic
+    /// milliseconds.
     ///
     /// # Errors
     ///

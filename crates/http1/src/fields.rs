@@ -120,12 +120,6 @@ impl<'a> Fields<'a> {
             .map(|(_, value)| value)
     }
 
-    /// The same of a field that is not among those known here, by its name in lower case. Takes a look at
-    /// each line.
-    pub fn by_name(self, name: &'static str) -> impl Iterator<Item = &'a [u8]> + Clone {
-        self.pairs().filter(move |(token, _)| is_name(token, name)).map(|(_, value)| value)
-    }
-
     /// Name and value of each line.
     fn pairs(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone {
         let mut rest = self.lines;
@@ -164,8 +158,6 @@ mod tests {
         assert_eq!(fields.get(Field::Referer), None);
         assert!(fields.any_of(&[Field::Referer, Field::Range]) && !fields.any_of(&[Field::IfRange]));
         assert_eq!(Fields::default().get(Field::Range), None);
-        assert_eq!(fields.by_name("host").collect::<Vec<_>>(), [b"x"]);
-        assert_eq!(fields.by_name("if-match").count() + fields.by_name("accept").count(), 2);
     }
 
     #[test]

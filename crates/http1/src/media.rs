@@ -3,37 +3,47 @@
 use crate::coding::qvalue;
 
 /// Whether a client would rather have `other` than `usual`, by the values of the Accept lines, which are one
-/// list. Both types are in lower case, without parameters. Where it likes both as well, the one that it names
-/// more exactly is meant; whoever says nothing gets the usual one.
+/// list. Both types are in lower case; the only parameter that they may have is a version, as in
+/// `text/plain;version=0.0.4`. Where it likes both as well, the one that it names more exactly is meant;
+/// whoever says nothing gets the usual one.
 ///
-/// Elements that can't be read are skipped, and parameters of types as well: neither of the two has any.
+/// Elements that can't be read are skipped, and so are those of another version and all other parameters.
 pub fn prefers<'a>(values: &(impl Iterator<Item = &'a [u8]> + Clone), other: &str, usual: &str) -> bool {
-    let liking = |media_type| {
+    let liking = |media_type: &str| {
+        let (name, version) = media_type.split_once(";version=").unwrap_or((media_type, ""));
         let elements = values.clone().flat_map(|value| value.split(|&b| b == b','));
         // The most exact range decides on the weight.
-        let range = elements.filter_map(|element| range(element, media_type)).max();
+        let range = elements.filter_map(|element| range(element, name.as_bytes(), version.as_bytes())).max();
         range.filter(|range| range.1 > 0).map_or((0, 0), |(exactness, weight)| (weight, exactness))
     };
-    liking(other.as_bytes()) > liking(usual.as_bytes())
+    liking(other) > liking(usual)
 }
 
 /// How exactly an element names a type, from `*/*` to the type itself, and its weight. `None`: it names
-/// another one.
-fn range(element: &[u8], media_type: &[u8]) -> Option<(u8, u16)> {
+/// another one, or another version of it, where there are versions.
+fn range(element: &[u8], name: &[u8], version: &[u8]) -> Option<(u8, u16)> {
     let mut parts = element.split(|&b| b == b';').map(<[u8]>::trim_ascii);
-    let name = parts.next()?;
-    let top = &media_type[..=media_type.iter().position(|&b| b == b'/')?];
-    let exactness = match name {
+    let top = &name[..=name.iter().position(|&b| b == b'/')?];
+    let exactness = match parts.next()? {
         b"*/*" => 0,
         [start @ .., b'*'] if start.eq_ignore_ascii_case(top) => 1,
-        name if name.eq_ignore_ascii_case(media_type) => 2,
+        named if named.eq_ignore_ascii_case(name) => 2,
         _ => return None,
     };
-    let weight = parts.find_map(|part| match part {
-        [b'q' | b'Q', b'=', weight @ ..] => Some(qvalue(weight)),
-        _ => None,
-    });
-    Some((exactness, weight.unwrap_or(Some(1000))?))
+    let mut weight = 1000;
+    for part in parts {
+        let Some(equals) = part.iter().position(|&b| b == b'=') else { continue };
+        let (key, value) = (&part[..equals], &part[equals + 1..]);
+        if key.eq_ignore_ascii_case(b"q") {
+            weight = qvalue(value)?;
+        } else if key.eq_ignore_ascii_case(b"version") && !version.is_empty() {
+            let quoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+            if quoted.unwrap_or(value) != version {
+                return None;
+            }
+        }
+    }
+    Some((exactness, weight))
 }
 
 #[cfg(test)]

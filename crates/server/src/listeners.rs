@@ -13,6 +13,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use sys::event::Interest;
+use sys::poll;
 use sys::socket::{self, ListenOptions, LocalAddress, SocketFile};
 
 use crate::config::{CopiesBy, ListenAddress, Settings, SocketFileSettings};
@@ -98,6 +100,13 @@ impl ListenError {
 }
 
 impl Listener {
+    /// Whether connections wait to be accepted. A socket that an orphan beside this process has stopped is
+    /// for ever readable.
+    pub fn has_queue(&self) -> bool {
+        poll::wait_for([(self.as_fd(), Interest::READABLE)], Some(0))
+            .is_ok_and(|[event]| event.readable && !event.hang_up)
+    }
+
     /// Listens at an address.
     ///
     /// # Errors

@@ -427,7 +427,7 @@ impl Attendant {
 
     /// Whether clients wait to be accepted and nobody is free.
     fn others_wait(&self) -> bool {
-        !self.crew.has_free() && self.ports.iter().any(Port::has_queue)
+        !self.crew.has_free() && self.ports.iter().any(|port| port.listener.has_queue())
     }
 
     /// Whether the client takes longer than it may where others wait.
@@ -496,13 +496,8 @@ impl Port {
 
     /// Whether it retires and is to be closed now.
     fn is_over(&self, now: Tick) -> bool {
-        self.retiring.is_some_and(|until| self.listener.is_over(until.reached(now), !self.has_queue()))
-    }
-
-    /// Whether connections wait to be accepted. A socket that an orphan beside this one has stopped is for ever readable.
-    fn has_queue(&self) -> bool {
-        poll::wait_for([(self.listener.as_fd(), Interest::READABLE)], Some(0))
-            .is_ok_and(|[event]| event.readable && !event.hang_up)
+        self.retiring
+            .is_some_and(|until| self.listener.is_over(until.reached(now), !self.listener.has_queue()))
     }
 }
 

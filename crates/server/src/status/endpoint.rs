@@ -13,7 +13,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use http1::{
-    Connection, End, Head, Limits, Method, Plan, ProtocolError, Segment, Stamp, Status, Step, Terms, Tick,
+    Connection, End, Field, Head, Limits, Method, Plan, ProtocolError, Segment, Stamp, Status, Step, Terms,
+    Tick,
 };
 use sys::event::{Events, Interest};
 use sys::poll::PollSet;
@@ -296,7 +297,7 @@ fn answer(head: &Head<'_>, sources: &Sources) -> Plan<()> {
         }
         (b"/", Some(b"json")) | (b"/json", _) => ("application/json", json::render(&sources.snapshot())),
         (b"/", Some(b"prometheus")) | (b"/metrics", _) => {
-            let exposition = Exposition::accepted(head.fields.by_name("accept"));
+            let exposition = Exposition::accepted(&head.fields.all(Field::Accept));
             (exposition.content_type(), prometheus::render(sources.snapshot(), exposition))
         }
         (b"/health", _) if sources.is_draining() => {

@@ -6,11 +6,7 @@
 //! long as the others. Who has not brought its request within a second has had its turn as well. (Workers
 //! with a client each look as often, and ask the same of theirs.)
 
-use std::os::fd::AsFd;
-
 use http1::Tick;
-use sys::event::Interest;
-use sys::poll;
 use sys::tcp_info::accept_queue;
 
 use super::{EventLoop, Port};
@@ -96,8 +92,8 @@ impl EventLoop {
         let some = self.connections.len().div_ceil(4);
         let waiting = |port: &Port| match accept_queue(&*port.listener) {
             Ok(queue) => queue.length,
-            Err(_) => poll::wait_for([(port.listener.as_fd(), Interest::READABLE)], Some(0))
-                .map_or(0, |[event]| if event.readable { some } else { 0 }),
+            Err(_) if port.listener.has_queue() => some,
+            Err(_) => 0,
         };
         self.ports.iter().filter(|port| port.pending).map(waiting).fold(0, u32::saturating_add)
     }

@@ -5,9 +5,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Barrier};
 use std::thread;
 
+use http1::coding::CodingSet;
 use proptest::prelude::*;
 
 use super::*;
+use crate::content::entry::Marks;
 
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(20);

@@ -1,5 +1,5 @@
-//! What is known of a file, as words of shared memory: written by who puts an entry in, read by whoever finds it. Any word may be
-//! garbage that another worker has left; what is made of it is wrong then, but sound.
+//! What is known of a file, as words of shared memory: written by who puts an entry in, read by whoever finds
+//! it. Any word may be garbage that another worker has left; what is made of it is wrong then, but sound.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;

@@ -54,7 +54,7 @@ pub enum RunError {
 /// What is to be kept beside the measures.
 #[derive(Debug, Default)]
 pub struct Keep {
-    /// What was issued before this is left out of the measures.
+    /// How much of the run's beginning is left out of the measures.
     pub warm_up: Duration,
     /// A histogram for each second.
     pub intervals: bool,
@@ -77,9 +77,11 @@ pub struct Running {
 pub struct Finished {
     /// What was measured.
     pub measures: Measures,
-    /// When the last thread ended.
+    /// When the measured time ended: with the run's duration, or with the last thread if that was earlier.
     pub ended: Nanos,
-    /// Each thread's CPU time, in user mode and in the kernel.
+    /// When the last thread ended.
+    pub left: Nanos,
+    /// Each thread's CPU time in the measured time, in user mode and in the kernel.
     pub cpu: Vec<(Duration, Duration)>,
 }
 
@@ -96,6 +98,8 @@ pub struct Progress {
     pub shown: Shown,
     /// Reply times so far.
     pub reply_times: Snapshot,
+    /// Calls of the measured time that are not over.
+    pub under_way: u64,
 }
 
 /// The CPUs of a run that nobody chose any for: the last one that this process may use, as servers tend to be on the first.
@@ -117,19 +121,18 @@ pub fn start(run: Run, keep: Keep) -> Result<Running, RunError> {
     preflight::check(&run, Means::of_this_machine())?;
     let run = Arc::new(run);
     let requests = Arc::new(request::prepare(&run.log, &run.host, &run.headers));
-    let scope = Scope {
-        warm_up: keep.warm_up.as_nanos() as Nanos,
-        requests: run.log.requests().len(),
-        intervals: keep.intervals,
-    };
-    let signals = Arc::new(Signals::default());
+    let ns = |time: Duration| time.as_nanos() as Nanos;
+    let window = ns(keep.warm_up)..run.duration.map_or(Nanos::MAX, ns);
+    let scope =
+        Scope { window: window.clone(), requests: run.log.requests().len(), intervals: keep.intervals };
+    let signals = Arc::new(Signals::new(run.cpus.len()));
     let kinds = Arc::new(Kinds::of(&run.log));
     let mut prepared = Vec::new();
     let mut live = Vec::new();
     for _ in &run.cpus {
         let files = run.verify.as_ref().map(|root| Files::new(root, &run.log)).transpose()?;
         let calls = keep.calls.as_ref().map(CallWriter::log);
-        let recorder = Recorder::new(scope, calls).with_kinds(&kinds);
+        let recorder = Recorder::new(scope.clone(), calls).with_kinds(&kinds);
         live.push(recorder.live());
         prepared.push((files, recorder));
     }
@@ -140,6 +143,7 @@ pub fn start(run: Run, keep: Keep) -> Result<Running, RunError> {
     let mut threads = Vec::new();
     for (number, (files, recorder)) in prepared.into_iter().enumerate() {
         let (run, requests, signals) = (Arc::clone(&run), Arc::clone(&requests), Arc::clone(&signals));
+        let window = window.clone();
         let thread = thread::Builder::new().name(format!("load-{number}")).spawn(move || {
             process::pin_to_cpus(&[run.cpus[number]])?;
             process::set_timer_slack_ns(1)?;
@@ -147,7 +151,7 @@ pub fn start(run: Run, keep: Keep) -> Result<Running, RunError> {
                 process::run_in_real_time()?;
             }
             let kit = Kit::new(&run, &requests, files, recorder, began)?;
-            Worker::new(kit, &signals, number, run.cpus.len()).run()
+            Worker::new(kit, &signals, number, run.cpus.len(), window).run()
         });
         threads.push(thread.map_err(|source| RunError::System { step: "start a thread", source })?);
     }
@@ -187,6 +191,7 @@ impl Running {
                 bytes: read(&self.signals.bytes),
                 errors: read(&self.signals.errors),
             },
+            under_way: read(&self.signals.under_way),
             reply_times: Snapshot::of(self.live.iter().map(Arc::as_ref)),
         }
     }
@@ -213,7 +218,7 @@ impl Running {
     pub fn finish(self) -> Result<Finished, RunError> {
         let mut recorders = Vec::new();
         let mut cpu = Vec::new();
-        let (mut ended, mut most_open) = (0, 0);
+        let (mut ended, mut left, mut most_open) = (0, 0, 0);
         for thread in self.threads {
             let report = thread.join().expect("a thread of the generator panicked");
             let report =
@@ -221,6 +226,7 @@ impl Running {
             recorders.push(report.recorder);
             cpu.push(report.cpu);
             ended = ended.max(report.ended);
+            left = left.max(report.left);
             most_open += report.most_open;
         }
         let mut measures = Measures::merge(recorders);
@@ -229,6 +235,6 @@ impl Running {
         if let Some(calls) = self.calls {
             calls.finish().map_err(|source| RunError::System { step: "write the calls", source })?;
         }
-        Ok(Finished { measures, ended, cpu })
+        Ok(Finished { measures, ended, left, cpu })
     }
 }

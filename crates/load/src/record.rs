@@ -48,6 +48,13 @@ pub struct Call {
     pub outcome: Outcome,
 }
 
+impl Call {
+    /// Whether a reply came to its end, right or wrong.
+    pub(crate) fn is_whole_reply(&self) -> bool {
+        self.status > 0 && matches!(self.outcome, Outcome::Reply | Outcome::WrongBytes | Outcome::WrongLength)
+    }
+}
+
 /// What came of a call. Each failure has its own name; none is "other".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {

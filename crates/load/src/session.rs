@@ -240,6 +240,7 @@ impl Session {
             let intended = if self.position == 0 { self.intended } else { now };
             let deadline = now + kit.reply_patience(request);
             self.flights.push_back(Flight::new(request, self.position, intended, now, deadline));
+            kit.recorder.issue(now);
             self.issued += 1;
             self.position += 1;
         }
@@ -431,6 +432,7 @@ impl Session {
             if let Some(first) = self.flights.front_mut() {
                 // Another attempt is another call: nobody intended it earlier.
                 (first.intended, first.issued) = (now, now);
+                kit.recorder.issue(now);
             }
         } else {
             self.give_up(kit, outcome);

@@ -2,8 +2,12 @@
 //!
 //! A turn of its loop: the sessions whose time has come arrive; events are gathered, without waiting while an arrival is overdue;
 //! sessions whose sockets are ready go on; timers are looked at. Session `n` of the run belongs to thread `n mod threads`.
+//!
+//! When the run's duration is over, all threads go on as before, so that the server's load stays what it was, until the last call
+//! that one of them issued in that time is over: no later than its client's patience.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use sys::event::Events;
@@ -39,6 +43,34 @@ pub(crate) struct Signals {
     pub(crate) bytes: AtomicU64,
     /// Calls that failed.
     pub(crate) errors: AtomicU64,
+    /// Calls of the measured time that are not over.
+    pub(crate) under_way: AtomicU64,
+    /// Threads that still have such calls, or may get some.
+    pub(crate) measuring: AtomicUsize,
+}
+
+impl Signals {
+    /// For so many threads.
+    pub(crate) fn new(threads: usize) -> Self {
+        Self { measuring: AtomicUsize::new(threads), ..Self::default() }
+    }
+}
+
+/// One thread's part in [`Signals::measuring`]; also taken back when the thread fails, as the others wait for it.
+struct Measuring<'a>(Option<&'a AtomicUsize>);
+
+impl Measuring<'_> {
+    fn end(&mut self) {
+        if let Some(threads) = self.0.take() {
+            threads.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Measuring<'_> {
+    fn drop(&mut self) {
+        self.end();
+    }
 }
 
 /// What a thread has done.
@@ -46,11 +78,13 @@ pub(crate) struct Signals {
 pub(crate) struct Report {
     /// Its measures.
     pub(crate) recorder: Recorder,
-    /// When it ended.
+    /// When the measured time ended for it.
     pub(crate) ended: Nanos,
+    /// When it ended itself.
+    pub(crate) left: Nanos,
     /// The most sessions at a time.
     pub(crate) most_open: u64,
-    /// CPU time in user mode and in the kernel.
+    /// CPU time of the measured time, in user mode and in the kernel.
     pub(crate) cpu: (Duration, Duration),
 }
 
@@ -79,17 +113,25 @@ pub(crate) struct Worker<'a> {
     signals: &'a Signals,
     arrived: u64,
     /// What the master has been told.
-    told: [u64; 5],
-    end: Nanos,
+    told: [u64; 6],
+    window: Range<Nanos>,
+    measuring: Measuring<'a>,
+    /// CPU time until the window began, and until it ended.
+    cpu: [Option<(Duration, Duration)>; 2],
     next_tick: Nanos,
 }
 
 impl<'a> Worker<'a> {
-    /// Thread `number` of `threads`.
-    pub(crate) fn new(kit: Kit<'a>, signals: &'a Signals, number: usize, threads: usize) -> Self {
+    /// Thread `number` of `threads`, of a run of which `window` is measured.
+    pub(crate) fn new(
+        kit: Kit<'a>,
+        signals: &'a Signals,
+        number: usize,
+        threads: usize,
+        window: Range<Nanos>,
+    ) -> Self {
         let run: &Run = kit.run;
         let (first, step) = (number as u64, threads as u64);
-        let end = run.duration.map_or(Nanos::MAX, |duration| duration.as_nanos() as Nanos);
         let arrivals = match &run.load {
             Load::Arriving { rate, arrivals, seed, count } => {
                 let mut schedule = Schedule::new(rate.clone(), *arrivals, *seed);
@@ -109,13 +151,15 @@ impl<'a> Worker<'a> {
             arrivals,
             signals,
             arrived: 0,
-            told: [0; 5],
-            end,
+            told: [0; 6],
+            window,
+            measuring: Measuring(Some(&signals.measuring)),
+            cpu: [None; 2],
             next_tick: TICK,
         }
     }
 
-    /// Plays until the last session is over, the time is, or somebody says so.
+    /// Plays until the last session is over, the time is and all that was issued in it, or somebody says so.
     pub(crate) fn run(mut self) -> std::io::Result<Report> {
         let mut events = Events::with_capacity(512);
         let run: &Run = self.kit.run;
@@ -127,7 +171,8 @@ impl<'a> Worker<'a> {
         }
         loop {
             let now = self.kit.now();
-            if now >= self.end || self.signals.stop.load(Ordering::Relaxed) {
+            self.look_at_window(now)?;
+            if self.signals.stop.load(Ordering::Relaxed) || self.all_is_measured(now) {
                 break;
             }
             self.arrivals_due(now);
@@ -160,11 +205,42 @@ impl<'a> Worker<'a> {
             self.sessions[place].cut_off(&mut self.kit);
             self.settle(place as u32);
         }
-        let ended = self.kit.now().min(self.end);
-        self.kit.recorder.tick(ended);
+        self.measuring.end();
+        let left = self.kit.now();
+        let ended = left.min(self.window.end);
+        self.look_at_window(Nanos::MAX)?;
+        self.kit.recorder.tick(left);
         self.tell();
         let most_open = self.sessions.len() as u64;
-        Ok(Report { recorder: self.kit.recorder, ended, most_open, cpu: process::thread_cpu_time()? })
+        let [before, after] = self.cpu.map(Option::unwrap_or_default);
+        let cpu = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
+        Ok(Report { recorder: self.kit.recorder, ended, left, most_open, cpu })
+    }
+
+    /// Notes what the window has cost so far, when it begins and when it ends.
+    fn look_at_window(&mut self, now: Nanos) -> std::io::Result<()> {
+        let bounds = [self.window.start, self.window.end];
+        for (bound, cpu) in bounds.into_iter().zip(&mut self.cpu) {
+            if now < bound || cpu.is_some() {
+                continue;
+            }
+            *cpu = Some(process::thread_cpu_time()?);
+            if bound == self.window.end {
+                self.kit.recorder.end_of_window(self.kit.now().min(bound));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the measured time is over, and every call that any thread issued in it.
+    fn all_is_measured(&mut self, now: Nanos) -> bool {
+        if now < self.window.end {
+            return false;
+        }
+        if self.kit.recorder.under_way() == 0 {
+            self.measuring.end();
+        }
+        self.signals.measuring.load(Ordering::Relaxed) == 0
     }
 
     /// Nobody has to wait until hundreds of others have been seen to.
@@ -241,17 +317,20 @@ impl<'a> Worker<'a> {
             _ => Nanos::MAX,
         };
         let timer = self.timers.next().unwrap_or(Nanos::MAX);
-        let next = arrival.min(timer).min(self.next_tick).min(self.end);
-        next.saturating_sub(self.kit.now()).min(LONGEST_WAIT)
+        let now = self.kit.now();
+        let end = if now < self.window.end { self.window.end } else { Nanos::MAX };
+        let next = arrival.min(timer).min(self.next_tick).min(end);
+        next.saturating_sub(now).min(LONGEST_WAIT)
     }
 
     /// Tells the master what has changed.
     fn tell(&mut self) {
         let shown = self.kit.recorder.shown();
-        let now = [self.arrived, self.open(), shown.replies, shown.bytes, shown.errors];
-        let Signals { arrived, open, replies, bytes, errors, .. } = self.signals;
+        let under_way = self.kit.recorder.under_way();
+        let now = [self.arrived, self.open(), shown.replies, shown.bytes, shown.errors, under_way];
+        let Signals { arrived, open, replies, bytes, errors, under_way, .. } = self.signals;
         for ((signal, now), told) in
-            [arrived, open, replies, bytes, errors].into_iter().zip(now).zip(self.told)
+            [arrived, open, replies, bytes, errors, under_way].into_iter().zip(now).zip(self.told)
         {
             // Wraps around where the number has gone down, and is right again in the sum.
             signal.fetch_add(now.wrapping_sub(told), Ordering::Relaxed);

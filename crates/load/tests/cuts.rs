@@ -124,13 +124,13 @@ fn cuts() -> u64 {
 
 fn check(measures: &Measures, sessions: u64) {
     let calls = replies().len() as u64 * sessions;
-    assert_eq!(measures.outcomes.of(Outcome::Reply), calls, "{measures:?}");
-    assert_eq!((measures.completed, measures.connections), (sessions, sessions));
-    assert_eq!(measures.statuses, [0, calls, 0, 0, 0]);
-    assert_eq!(measures.body_bytes, sessions * (3 * SMALL.len() + LARGE) as u64);
+    assert_eq!(measures.cohort.outcomes.of(Outcome::Reply), calls, "{measures:?}");
+    assert_eq!((measures.sessions.completed, measures.connections.tried), (sessions, sessions));
+    assert_eq!(measures.flow.statuses, [0, calls, 0, 0, 0]);
+    assert_eq!(measures.flow.body_bytes, sessions * (3 * SMALL.len() + LARGE) as u64);
     // Interim heads are passed over as part of the head that follows.
     let heads: usize = replies().iter().map(|(.., reply)| head_bytes(reply)).sum();
-    assert_eq!(measures.head_bytes, sessions * heads as u64);
+    assert_eq!(measures.flow.head_bytes, sessions * heads as u64);
 }
 
 fn head_bytes(reply: &[u8]) -> usize {
@@ -166,6 +166,6 @@ fn cuts_change_nothing_for_replies_that_are_compared() {
     std::fs::write(directory.path().join("large"), other).unwrap();
     let sessions = 100;
     let measures = play(log(), serve(), sessions, Some(directory.path()));
-    assert_eq!(measures.outcomes.of(Outcome::WrongBytes), sessions);
-    assert_eq!(measures.outcomes.of(Outcome::Reply), sessions * (replies().len() as u64 - 1));
+    assert_eq!(measures.cohort.outcomes.of(Outcome::WrongBytes), sessions);
+    assert_eq!(measures.cohort.outcomes.of(Outcome::Reply), sessions * (replies().len() as u64 - 1));
 }

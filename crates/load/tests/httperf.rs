@@ -157,6 +157,7 @@ fn ours(server: SocketAddr) -> String {
         machine: Machine::this(),
         outcome: RunOutcome {
             duration_s: finished.ended as f64 / 1e9,
+            drain_s: 0.0,
             interrupted: false,
             due_sessions: Some(SESSIONS),
             cpu_s: finished

@@ -75,11 +75,12 @@ pub(crate) struct Options {
           conflicts_with = "sessions", help_heading = "How load comes")]
     burst: u32,
 
-    /// How long the run takes [default: 10s, unless --session-count is given]
+    /// When measuring ends [default: after 10s, unless --session-count is given]. The load goes on until the last request of that
+    /// time is answered, or given up
     #[arg(long, value_name = "TIME", value_parser = units::time, help_heading = "How load comes")]
     duration: Option<Duration>,
 
-    /// Leave out of the measures what was issued in the first part of the run
+    /// Leave the first part of the run out of the measures
     #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "0s", help_heading = "How load comes")]
     warm_up: Duration,
 
@@ -198,15 +199,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let cpus = run.cpus.clone();
     let (duration, rate) = (run.duration, rate_of(&run.load));
     let log = run.log.clone();
-    let before = Steal::of(&cpus);
     let began = SystemTime::now();
     let running = engine::start(run, keep).map_err(unusable)?;
     let mut watcher = Watcher::new(duration, facts.asked_sessions_per_s);
-    let mut before_measuring = true;
+    let (mut steal_before, mut steal_after) = (None, None);
+    let mut dropped = None;
     while !running.is_over() {
         thread::sleep(Duration::from_millis(50));
         let progress = running.progress();
-        if before_measuring && progress.elapsed >= options.warm_up {
+        let is_over = duration.is_some_and(|duration| progress.elapsed >= duration);
+        if steal_before.is_none() && progress.elapsed >= options.warm_up {
+            steal_before = Some(Steal::of(&cpus));
             if let Some(server) = &mut server_log {
                 server.skip_to_end().context("cannot read the server's log")?;
             }
@@ -215,20 +218,25 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             {
                 queues.skip().context("cannot read the server's queue drops")?;
             }
-            before_measuring = false;
+        }
+        if steal_after.is_none() && is_over {
+            steal_after = Some(Steal::of(&cpus));
+            dropped = queues.as_ref().map(Queues::dropped);
         }
         watcher.show(progress);
         if interrupted.load(Ordering::Relaxed) {
             running.stop();
         }
     }
-    let dropped = queues.map(|queues| queues.dropped());
+    let stolen =
+        steal_before.map_or(0.0, |before| steal_after.unwrap_or_else(|| Steal::of(&cpus)).since(before));
+    let dropped = dropped.or_else(|| queues.as_ref().map(Queues::dropped));
     watcher.end();
     let finished = running.finish()?;
 
     let interrupted = interrupted.load(Ordering::Relaxed);
     facts.began_unix_s = began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    facts.outcome = outcome(&finished, options, rate, interrupted, Steal::of(&cpus).since(before));
+    facts.outcome = outcome(&finished, options, rate, interrupted, stolen);
     let joined =
         server_log.map(|server| server.settle().and_then(|()| server.join(&log, &finished.measures)));
     let joined = joined.transpose();
@@ -408,6 +416,7 @@ fn outcome(
     });
     RunOutcome {
         duration_s: Duration::from_nanos(finished.ended).as_secs_f64(),
+        drain_s: Duration::from_nanos(finished.left - finished.ended).as_secs_f64(),
         interrupted,
         due_sessions: due,
         cpu_s: finished.cpu.iter().map(|(user, system)| (user.as_secs_f64(), system.as_secs_f64())).collect(),

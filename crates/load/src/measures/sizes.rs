@@ -5,8 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use workload::session::RequestId;
-
 use super::Times;
 use crate::record::{Call, Outcome};
 
@@ -148,12 +146,6 @@ impl BySize {
             of.bytes += request.replies * size;
         }
         sizes
-    }
-
-    /// Calls and timeouts of a request of the log, and the size of its body where a reply told it.
-    pub fn of_request(&self, request: RequestId) -> Option<(u64, u64, Option<u64>)> {
-        let of = self.requests.get(request as usize)?;
-        Some((of.calls, of.timeouts, of.size.checked_sub(1)))
     }
 
     /// Times of whole replies of a class, from issue to the last byte.

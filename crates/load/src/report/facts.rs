@@ -56,15 +56,17 @@ pub struct Facts {
 /// How a run went.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Outcome {
-    /// Seconds that it took, warm-up included.
+    /// Seconds to the end of the measured time, warm-up included.
     pub duration_s: f64,
+    /// Seconds that it went on after that, until all that was issued in the measured time was over.
+    pub drain_s: f64,
     /// Somebody stopped it before its time.
     pub interrupted: bool,
     /// Sessions that were due to arrive after the warm-up; none in a closed loop.
     pub due_sessions: Option<u64>,
-    /// CPU seconds of each thread in user mode and in the kernel.
+    /// CPU seconds of each thread in user mode and in the kernel, in the measured time.
     pub cpu_s: Vec<(f64, f64)>,
-    /// Seconds that the hypervisor took from the threads' CPUs.
+    /// Seconds that the hypervisor took from the threads' CPUs in the measured time.
     pub stolen_s: f64,
     /// What the server's log says about the calls, if it was given.
     pub server_log: Option<Joined>,
@@ -104,19 +106,27 @@ impl Facts {
         (self.outcome.duration_s - self.warm_up_s).max(f64::MIN_POSITIVE)
     }
 
-    /// CPU microseconds that the generator used for each of so many in the measured time, as if it had been as busy in the warm-up.
+    /// CPU microseconds that the generator used for each of so many.
     pub fn cpu_us_per(&self, count: u64) -> f64 {
-        let cpu_s: f64 = self.outcome.cpu_s.iter().map(|(user, system)| user + system).sum();
-        let measured = self.measured_s() / self.outcome.duration_s.max(f64::MIN_POSITIVE);
-        if count == 0 { 0.0 } else { cpu_s * measured * 1e6 / count as f64 }
+        if count == 0 { 0.0 } else { self.cpu_s() * 1e6 / count as f64 }
+    }
+
+    /// The part of the measured time for which the generator's CPUs were busy with it, 0 to 1.
+    pub fn busy(&self) -> f64 {
+        self.cpu_s() / self.measured_s() / self.cpus.len().max(1) as f64
+    }
+
+    fn cpu_s(&self) -> f64 {
+        self.outcome.cpu_s.iter().map(|(user, system)| user + system).sum()
     }
 
     /// Why the figures tell of the generator rather than of the server; empty if they don't.
     pub fn reasons_against(&self, measures: &Measures) -> Vec<String> {
         let mut reasons = Vec::new();
-        let Outcome { duration_s, due_sessions, cpu_s, stolen_s, .. } = &self.outcome;
+        let Outcome { due_sessions, cpu_s, stolen_s, .. } = &self.outcome;
+        let measured_s = self.measured_s();
         for ((user, system), cpu) in cpu_s.iter().zip(&self.cpus) {
-            let busy = (user + system) / duration_s;
+            let busy = (user + system) / measured_s;
             if busy > BUSY {
                 reasons.push(format!("the generator's CPU {cpu} was saturated ({:.0}% busy)", busy * 100.0));
             }
@@ -139,17 +149,17 @@ impl Facts {
             ));
         }
         if let Some(due) = due_sessions {
-            let missing = due.saturating_sub(measures.sessions);
+            let missing = due.saturating_sub(measures.sessions.arrived);
             if missing as f64 > *due as f64 * MISSING {
                 reasons.push(format!("{missing} of {due} sessions that were due did not arrive"));
             }
         }
-        let stolen = stolen_s / (duration_s * self.cpus.len() as f64);
+        let stolen = stolen_s / (measured_s * self.cpus.len() as f64);
         if stolen > STOLEN {
             reasons.push(format!("the hypervisor took {:.0}% of the generator's CPU time", stolen * 100.0));
         }
         for (outcome, what) in [(CallOutcome::NoPort, "ports"), (CallOutcome::NoDescriptor, "descriptors")] {
-            let count = measures.outcomes.of(outcome);
+            let count = measures.flow.outcomes.of(outcome);
             if count > 0 {
                 reasons.push(format!("the generator ran out of {what} ({count} times)"));
             }

@@ -22,13 +22,15 @@ pub fn render(measures: &Measures, facts: &Facts) -> String {
 fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt::Result {
     let duration = facts.measured_s();
     let ended = (facts.outcome.duration_s * 1e9) as u64;
-    let (connections, requests, replies) = (measures.connections, measures.requests, measures.replies());
+    let Measures { flow, cohort, connections, .. } = measures;
+    let (requests, replies) = (flow.requests, flow.replies());
     writeln!(text, "{}", facts.command.join(" "))?;
     writeln!(text, "Maximum connect burst length: {}", measures.longest_burst)?;
     writeln!(text)?;
     writeln!(
         text,
-        "Total: connections {connections} requests {requests} replies {replies} test-duration {duration:.3} s"
+        "Total: connections {} requests {requests} replies {replies} test-duration {duration:.3} s",
+        connections.tried
     )?;
     writeln!(text)?;
 
@@ -37,31 +39,30 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt:
     writeln!(
         text,
         "Connection rate: {:.1} conn/s ({:.1} ms/conn, <={} concurrent connections)",
-        rate(connections),
-        period_ms(connections),
+        rate(connections.tried),
+        period_ms(connections.tried),
         measures.most_open
     )?;
-    let time = &measures.connection_time_ms;
+    let time = &connections.time_ms;
     writeln!(
         text,
         "Connection time [ms]: min {:.1} avg {:.1} max {:.1} median {:.1} stddev {:.1}",
         time.least(),
         time.mean(),
         time.most(),
-        measures.connection_times.percentile_ms(50.0),
+        connections.times.percentile_ms(50.0),
         time.deviation()
     )?;
-    writeln!(text, "Connection time [ms]: connect {:.1}", measures.connect_times.mean_ms())?;
-    let length = measures.replies_of_connections as f64 / time.count().max(1) as f64;
-    writeln!(text, "Connection length [replies/conn]: {length:.3}")?;
+    writeln!(text, "Connection time [ms]: connect {:.1}", connections.connect_times.mean_ms())?;
+    writeln!(text, "Connection length [replies/conn]: {:.3}", connections.replies_of_each())?;
     writeln!(text)?;
 
     writeln!(text, "Request rate: {:.1} req/s ({:.1} ms/req)", rate(requests), period_ms(requests))?;
     let whole = |bytes: u64, count: u64| bytes.checked_div(count).unwrap_or(0) as f64;
-    writeln!(text, "Request size [B]: {:.1}", whole(measures.request_bytes, requests))?;
+    writeln!(text, "Request size [B]: {:.1}", whole(flow.request_bytes, requests))?;
     writeln!(text)?;
 
-    let samples = measures.reply_rates.per_second(ended);
+    let samples = flow.reply_rates.per_second(ended);
     writeln!(
         text,
         "Reply rate [replies/s]: min {:.1} avg {:.1} max {:.1} stddev {:.1} ({} samples)",
@@ -74,16 +75,16 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt:
     writeln!(
         text,
         "Reply time [ms]: response {:.1} transfer {:.1}",
-        measures.response_times.mean_ms(),
-        measures.transfer_times.mean_ms()
+        cohort.response_times.mean_ms(),
+        cohort.transfer_times.mean_ms()
     )?;
-    let (head, body) = (whole(measures.head_bytes, replies), whole(measures.body_bytes, replies));
+    let (head, body) = (whole(flow.head_bytes, replies), whole(flow.body_bytes, replies));
     writeln!(
         text,
         "Reply size [B]: header {head:.1} content {body:.1} footer 0.0 (total {:.1})",
         head + body
     )?;
-    let [c1, c2, c3, c4, c5] = measures.statuses;
+    let [c1, c2, c3, c4, c5] = flow.statuses;
     writeln!(text, "Reply status: 1xx={c1} 2xx={c2} 3xx={c3} 4xx={c4} 5xx={c5}")?;
     writeln!(text)?;
 
@@ -96,7 +97,7 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt:
 fn write_own(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt::Result {
     let sum = |part: fn(&(f64, f64)) -> f64| facts.outcome.cpu_s.iter().map(part).sum::<f64>();
     let (user, system) = (sum(|(user, _)| *user), sum(|(_, system)| *system));
-    let share = |time: f64| time / facts.outcome.duration_s.max(f64::MIN_POSITIVE) * 100.0;
+    let share = |time: f64| time / facts.measured_s() * 100.0;
     writeln!(
         text,
         "CPU time [s]: user {user:.2} system {system:.2} (user {:.1}% system {:.1}% total {:.1}%)",
@@ -104,21 +105,21 @@ fn write_own(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt:
         share(system),
         share(user + system)
     )?;
-    let bytes_per_s = measures.bytes() as f64 / facts.measured_s();
+    let bytes_per_s = measures.flow.bytes() as f64 / facts.measured_s();
     writeln!(text, "Net I/O: {:.1} KB/s ({:.1}*10^6 bps)", bytes_per_s / 1024.0, bytes_per_s * 8.0 / 1e6)?;
     writeln!(text)
 }
 
 fn write_errors(text: &mut String, measures: &Measures) -> std::fmt::Result {
-    let of =
-        |outcomes: &[Outcome]| outcomes.iter().map(|&outcome| measures.outcomes.of(outcome)).sum::<u64>();
+    let outcomes = &measures.flow.outcomes;
+    let of = |several: &[Outcome]| several.iter().map(|&outcome| outcomes.of(outcome)).sum::<u64>();
     let reset = of(&[Outcome::Reset, Outcome::Closed, Outcome::CutShort]);
     let other = of(&[Outcome::Unreachable, Outcome::WrongBytes, Outcome::WrongLength, Outcome::Malformed]);
     writeln!(
         text,
         "Errors: total {} client-timo {} socket-timo 0 connrefused {} connreset {reset}",
-        measures.outcomes.errors(),
-        measures.timeouts(),
+        outcomes.errors(),
+        outcomes.timeouts(),
         of(&[Outcome::Refused])
     )?;
     writeln!(
@@ -131,24 +132,25 @@ fn write_errors(text: &mut String, measures: &Measures) -> std::fmt::Result {
 }
 
 fn write_sessions(text: &mut String, measures: &Measures, duration: f64, ended: u64) -> std::fmt::Result {
-    let samples = measures.session_rates.per_second(ended);
-    let over = measures.completed + measures.failed;
+    let sessions = &measures.sessions;
+    let samples = sessions.rates.per_second(ended);
+    let over = sessions.completed + sessions.failed;
     writeln!(
         text,
         "Session rate [sess/s]: min {:.2} avg {:.2} max {:.2} stddev {:.2} ({}/{over})",
         samples.least(),
-        measures.completed as f64 / duration,
+        sessions.completed as f64 / duration,
         samples.most(),
         samples.deviation(),
-        measures.completed
+        sessions.completed
     )?;
-    let connections = measures.connections_of_sessions as f64 / measures.completed.max(1) as f64;
+    let connections = sessions.connections as f64 / sessions.completed.max(1) as f64;
     writeln!(text, "Session: avg {connections:.2} connections/session")?;
-    writeln!(text, "Session lifetime [s]: {:.1}", measures.lifetime_s.mean())?;
-    writeln!(text, "Session failtime [s]: {:.1}", measures.failtime_s.mean())?;
-    let longest = measures.session_lengths.iter().rposition(|count| *count > 0).unwrap_or(0);
+    writeln!(text, "Session lifetime [s]: {:.1}", sessions.lifetime_s.mean())?;
+    writeln!(text, "Session failtime [s]: {:.1}", sessions.failtime_s.mean())?;
+    let longest = sessions.lengths.iter().rposition(|count| *count > 0).unwrap_or(0);
     write!(text, "Session length histogram:")?;
-    for count in &measures.session_lengths[..=longest] {
+    for count in &sessions.lengths[..=longest] {
         write!(text, " {count}")?;
     }
     writeln!(text)

@@ -32,7 +32,7 @@ pub struct ServerLog {
 /// What became of the calls that timed out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Joined {
-    /// Calls of the measured time.
+    /// Calls since the warm-up, to the very end of the run.
     pub issued: u64,
     /// Calls that the server read.
     pub read: u64,
@@ -102,7 +102,7 @@ impl ServerLog {
         // Different requests may have the same target.
         let mut issued: HashMap<&str, (u64, u64)> = HashMap::new();
         for (number, request) in log.requests().iter().enumerate() {
-            let Some((calls, timeouts, _)) = measures.by_size.of_request(number as u32) else { continue };
+            let (calls, timeouts) = measures.asked.of(number as u32);
             let of = issued.entry(&request.uri).or_default();
             *of = (of.0 + calls, of.1 + timeouts);
         }
@@ -169,7 +169,7 @@ mod tests {
             log.call(Request { uri: uri.into(), ..Request::default() });
         }
         let log = log.finish();
-        let mut recorder = Recorder::new(Scope { warm_up: 0, requests: 2, intervals: false }, None);
+        let mut recorder = Recorder::new(Scope { window: 0..u64::MAX, requests: 2, intervals: false }, None);
         for (request, outcome) in [
             (0, Outcome::Reply),
             (0, Outcome::ReplyTimeout),

@@ -34,7 +34,7 @@ mod tests {
         let mut log = Builder::new();
         log.call(Request::default());
         let kinds = Arc::new(Kinds::of(&log.finish()));
-        let scope = Scope { warm_up: 0, requests: 1, intervals: false };
+        let scope = Scope { window: 0..10_000 * MS, requests: 1, intervals: false };
         let mut recorder = Recorder::new(scope, None).with_kinds(&kinds);
         for number in 0..100 {
             let began = number * 100 * MS;
@@ -82,6 +82,7 @@ mod tests {
             machine: Machine::this(),
             outcome: RunOutcome {
                 duration_s: 10.0,
+                drain_s: 0.0,
                 interrupted: false,
                 due_sessions: Some(100),
                 cpu_s: vec![(1.0, 1.0)],

@@ -9,7 +9,7 @@ use crate::measures::{self, Kind, Measures, Moments, OfClass, Second, SizeClass,
 use crate::record::Outcome;
 
 /// The version of the schema: changes when something is removed or comes to mean something else.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 /// Everything, in the form in which it is written.
 #[derive(Debug, Serialize)]
@@ -25,6 +25,7 @@ pub struct Results<'a> {
     replies: Replies,
     reply_time_ms: Distribution,
     corrected_reply_time_ms: Distribution,
+    wait_ms: Waits,
     response_time_ms: Distribution,
     transfer_time_ms: Distribution,
     timeout_time_ms: Distribution,
@@ -161,6 +162,21 @@ struct Distribution {
     max: f64,
 }
 
+/// Times of which some are lower bounds.
+#[derive(Debug, Serialize)]
+struct Waits {
+    #[serde(flatten)]
+    times: Distribution,
+    bounds: u64,
+    least_bound: Option<f64>,
+}
+
+impl From<&measures::Waits> for Waits {
+    fn from(waits: &measures::Waits) -> Self {
+        Self { times: (&waits.times).into(), bounds: waits.bounds, least_bound: waits.least_bound_ms() }
+    }
+}
+
 #[derive(Debug, Serialize)]
 struct Spread {
     count: u64,
@@ -206,75 +222,76 @@ impl<'a> Results<'a> {
         let seconds = run.measured_s();
         let ended = (run.outcome.duration_s * 1e9) as u64;
         let rate = |count: u64| count as f64 / seconds;
+        let Measures { flow, cohort, connections, sessions, .. } = measures;
         let outcomes =
-            Outcome::ALL.map(|outcome| (outcome.name().to_owned(), measures.outcomes.of(outcome).into()));
+            Outcome::ALL.map(|outcome| (outcome.name().to_owned(), cohort.outcomes.of(outcome).into()));
         Self {
             schema: SCHEMA,
             valid: invalid.is_empty(),
             invalid,
             run,
             sessions: Sessions {
-                arrived: measures.sessions,
-                arrived_per_s: rate(measures.sessions),
-                completed: measures.completed,
-                completed_per_s: rate(measures.completed),
-                failed: measures.failed,
-                unfinished: measures.unfinished,
-                lifetime_s: (&measures.lifetime_s).into(),
-                failtime_s: (&measures.failtime_s).into(),
+                arrived: sessions.arrived,
+                arrived_per_s: rate(sessions.arrived),
+                completed: sessions.completed,
+                completed_per_s: rate(sessions.completed),
+                failed: sessions.failed,
+                unfinished: sessions.unfinished,
+                lifetime_s: (&sessions.lifetime_s).into(),
+                failtime_s: (&sessions.failtime_s).into(),
             },
             connections: Connections {
-                tried: measures.connections,
-                tried_per_s: rate(measures.connections),
-                connected: measures.connected,
-                connect_time_ms: (&measures.connect_times).into(),
-                time_ms: (&measures.connection_time_ms).into(),
-                replies_per_connection: measures.replies_of_connections as f64
-                    / measures.connection_time_ms.count().max(1) as f64,
+                tried: connections.tried,
+                tried_per_s: rate(connections.tried),
+                connected: connections.connected,
+                connect_time_ms: (&connections.connect_times).into(),
+                time_ms: (&connections.time_ms).into(),
+                replies_per_connection: connections.replies_of_each(),
             },
             calls: Calls {
-                issued: measures.issued,
-                sent: measures.requests,
-                sent_per_s: rate(measures.requests),
-                request_bytes: measures.request_bytes,
-                errors: measures.outcomes.errors(),
-                timeouts: measures.timeouts(),
+                issued: cohort.issued,
+                sent: flow.requests,
+                sent_per_s: rate(flow.requests),
+                request_bytes: flow.request_bytes,
+                errors: cohort.outcomes.errors(),
+                timeouts: cohort.outcomes.timeouts(),
                 outcomes: outcomes.into_iter().collect(),
             },
             replies: Replies {
-                count: measures.replies(),
-                per_s: rate(measures.replies()),
-                samples_per_s: (&measures.reply_rates.per_second(ended)).into(),
-                head_bytes: measures.head_bytes,
-                body_bytes: measures.body_bytes,
-                body_mbps: measures.body_bytes as f64 * 8.0 / 1e6 / seconds,
-                statuses: by_class(&measures.statuses),
+                count: flow.replies(),
+                per_s: rate(flow.replies()),
+                samples_per_s: (&flow.reply_rates.per_second(ended)).into(),
+                head_bytes: flow.head_bytes,
+                body_bytes: flow.body_bytes,
+                body_mbps: flow.body_bytes as f64 * 8.0 / 1e6 / seconds,
+                statuses: by_class(&flow.statuses),
             },
-            reply_time_ms: (&measures.reply_times).into(),
-            corrected_reply_time_ms: (&measures.corrected_times).into(),
-            response_time_ms: (&measures.response_times).into(),
-            transfer_time_ms: (&measures.transfer_times).into(),
-            timeout_time_ms: (&measures.timeout_times).into(),
+            reply_time_ms: (&cohort.reply_times).into(),
+            corrected_reply_time_ms: (&cohort.corrected_times).into(),
+            wait_ms: (&cohort.waits).into(),
+            response_time_ms: (&cohort.response_times).into(),
+            transfer_time_ms: (&cohort.transfer_times).into(),
+            timeout_time_ms: (&cohort.timeout_times).into(),
             lateness_ms: (&measures.lateness).into(),
             generator: generator(measures, run),
             by_size: SizeClass::ALL.map(|class| of_size(measures, class)).into(),
             sizes: sizes(measures),
-            by_kind: measures.by_kind.each().map(of_kind).collect(),
+            by_kind: cohort.by_kind.each().map(of_kind).collect(),
             checks: checks(measures, run),
-            seconds: measures.seconds.each().iter().map(Into::into).collect(),
+            seconds: flow.seconds.each().iter().map(Into::into).collect(),
         }
     }
 }
 
 fn of_size(measures: &Measures, class: SizeClass) -> OfSize {
-    let of = measures.by_size.of(class);
+    let of = measures.cohort.by_size.of(class);
     OfSize {
         size: class.name(),
         calls: of.calls,
         replies: of.replies,
         timeouts: of.timeouts,
         bytes: of.bytes,
-        reply_time_ms: measures.by_size.times(class).into(),
+        reply_time_ms: measures.cohort.by_size.times(class).into(),
     }
 }
 
@@ -282,7 +299,7 @@ fn of_size(measures: &Measures, class: SizeClass) -> OfSize {
 const MOST_SIZES: usize = 256;
 
 fn sizes(measures: &Measures) -> Vec<OfExactSize> {
-    let sizes = measures.by_size.each_size();
+    let sizes = measures.cohort.by_size.each_size();
     if sizes.len() > MOST_SIZES {
         return Vec::new();
     }
@@ -309,7 +326,7 @@ fn of_kind((kind, of): (Kind, &measures::OfKind)) -> OfKind {
 fn generator(measures: &Measures, run: &Facts) -> Generator {
     let pressure = &measures.pressure;
     Generator {
-        cpu_us_per_call: run.cpu_us_per(measures.issued),
+        cpu_us_per_call: run.cpu_us_per(measures.cohort.issued),
         seconds: pressure.seconds,
         saturated_seconds: pressure.saturated,
         waited_s: pressure.waited as f64 / 1e9,

@@ -19,7 +19,8 @@ pub fn render(measures: &Measures, facts: &Facts) -> String {
 fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt::Result {
     let seconds = facts.measured_s();
     let per_s = |count: u64| count as f64 / seconds;
-    let RunOutcome { interrupted, cpu_s, stolen_s, .. } = &facts.outcome;
+    let RunOutcome { interrupted, stolen_s, .. } = &facts.outcome;
+    let Measures { flow, cohort, connections, sessions, .. } = measures;
     writeln!(text, "{} to {}", facts.model, facts.targets.join(", "))?;
     let warm_up = if facts.warm_up_s > 0.0 {
         format!(" after {} s of warm-up", facts.warm_up_s)
@@ -32,36 +33,35 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt:
     let asked = facts.asked_sessions_per_s.map_or_else(String::new, |rate| format!(", {rate:.2}/s asked"));
     writeln!(
         text,
-        "sessions     {} arrived ({:.2}/s{asked}): {} completed, {} failed, {} cut off by the end",
-        measures.sessions,
-        per_s(measures.sessions),
-        measures.completed,
-        measures.failed,
-        measures.unfinished
+        "sessions     {} arrived ({:.2}/s{asked}): {} completed, {} failed, {} under way at the end",
+        sessions.arrived,
+        per_s(sessions.arrived),
+        sessions.completed,
+        sessions.failed,
+        sessions.unfinished
     )?;
     writeln!(
         text,
         "connections  {} tried ({:.2}/s), {} connected",
-        measures.connections,
-        per_s(measures.connections),
-        measures.connected
+        connections.tried,
+        per_s(connections.tried),
+        connections.connected
     )?;
-    writeln!(text, "requests     {} sent ({:.2}/s)", measures.requests, per_s(measures.requests))?;
-    let mbps = measures.body_bytes as f64 * 8.0 / 1e6 / seconds;
+    writeln!(text, "requests     {} sent ({:.2}/s)", flow.requests, per_s(flow.requests))?;
+    let mbps = flow.body_bytes as f64 * 8.0 / 1e6 / seconds;
     writeln!(
         text,
         "replies      {} ({:.2}/s), {mbps:.2} Mbps of bodies",
-        measures.replies(),
-        per_s(measures.replies())
+        flow.replies(),
+        per_s(flow.replies())
     )?;
-    for (class, count) in
-        measures.statuses.iter().enumerate().filter(|(class, count)| **count > 0 && *class != 1)
+    for (class, count) in flow.statuses.iter().enumerate().filter(|(class, count)| **count > 0 && *class != 1)
     {
         writeln!(text, "  {}xx        {count}", class + 1)?;
     }
-    let issued = measures.issued.max(1) as f64;
+    let issued = cohort.issued.max(1) as f64;
     for outcome in Outcome::ALL {
-        let count = measures.outcomes.of(outcome);
+        let count = cohort.outcomes.of(outcome);
         if outcome != Outcome::Reply && count > 0 {
             writeln!(text, "  {:<16} {count} ({:.2}%)", outcome.name(), count as f64 / issued * 100.0)?;
         }
@@ -72,36 +72,38 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt:
     }
 
     writeln!(text, "\n{:<22}{}", "ms", COLUMNS.map(|column| format!("{column:>10}")).concat())?;
-    row(text, "reply time", &measures.reply_times)?;
+    row(text, "reply time", &cohort.reply_times)?;
     if facts.model != "closed" {
-        row(text, "  from intended start", &measures.corrected_times)?;
+        row(text, "  from intended start", &cohort.corrected_times)?;
     }
-    row(text, "  response", &measures.response_times)?;
-    row(text, "  transfer", &measures.transfer_times)?;
-    row(text, "connect", &measures.connect_times)?;
-    if measures.timeout_times.count() > 0 {
-        row(text, "timeouts", &measures.timeout_times)?;
+    if cohort.waits.bounds > 0 {
+        row_of(text, "  and those given up", &cohort.waits.times, |ms| cohort.waits.is_bound(ms))?;
+    }
+    row(text, "  response", &cohort.response_times)?;
+    row(text, "  transfer", &cohort.transfer_times)?;
+    row(text, "connect", &connections.connect_times)?;
+    if cohort.timeout_times.count() > 0 {
+        row(text, "timeouts", &cohort.timeout_times)?;
     }
     let sizes: Vec<_> =
-        SizeClass::ALL.into_iter().filter(|class| measures.by_size.of(*class).calls > 0).collect();
+        SizeClass::ALL.into_iter().filter(|class| cohort.by_size.of(*class).calls > 0).collect();
     if sizes.len() > 1 {
         for class in sizes {
-            let of = measures.by_size.of(class);
+            let of = cohort.by_size.of(class);
             let share = of.timeouts as f64 / of.calls as f64 * 100.0;
-            row(text, &format!("{}, {share:.1}% late", class.name()), measures.by_size.times(class))?;
+            row(text, &format!("{}, {share:.1}% late", class.name()), cohort.by_size.times(class))?;
         }
     }
 
-    if measures.by_kind.each().count() > 1 {
-        for (kind, of) in measures.by_kind.each().filter(|(_, of)| of.calls > 0) {
+    if cohort.by_kind.each().count() > 1 {
+        for (kind, of) in cohort.by_kind.each().filter(|(_, of)| of.calls > 0) {
             let made = if kind.dynamic { "dynamic" } else { "static" };
             row(text, &format!("{} {made}", kind.method_name()), &of.times)?;
         }
     }
 
-    let cpu: f64 = cpu_s.iter().map(|(user, system)| user + system).sum();
-    let busy = cpu / facts.outcome.duration_s.max(f64::MIN_POSITIVE) / facts.cpus.len() as f64 * 100.0;
-    let per_reply = facts.cpu_us_per(measures.replies());
+    let busy = facts.busy() * 100.0;
+    let per_reply = facts.cpu_us_per(flow.replies());
     let late = measures.lateness.percentile_ms(99.9);
     let late = if facts.model == "closed" {
         String::new()
@@ -139,9 +141,20 @@ fn write_drops(text: &mut String, dropped: &Dropped) -> std::fmt::Result {
 const COLUMNS: [&str; 7] = ["count", "mean", "p50", "p90", "p99", "p99.9", "max"];
 
 fn row(text: &mut String, name: &str, times: &Times) -> std::fmt::Result {
-    write!(text, "{name:<22}{:>10}{:>10.3}", times.count(), times.mean_ms())?;
-    for percent in [50.0, 90.0, 99.0, 99.9, 100.0] {
-        write!(text, "{:>10.3}", times.percentile_ms(percent))?;
+    row_of(text, name, times, |_| false)
+}
+
+/// Times of which some are lower bounds only: these are marked.
+fn row_of(text: &mut String, name: &str, times: &Times, is_bound: impl Fn(f64) -> bool) -> std::fmt::Result {
+    write!(text, "{name:<22}{:>10}", times.count())?;
+    let mean = times.mean_ms();
+    let percentiles = [50.0, 90.0, 99.0, 99.9, 100.0].map(|percent| times.percentile_ms(percent));
+    // One bound makes the mean a bound.
+    let marked =
+        [(mean, is_bound(percentiles[4]))].into_iter().chain(percentiles.map(|ms| (ms, is_bound(ms))));
+    for (ms, bound) in marked {
+        let mark = if bound { ">" } else { "" };
+        write!(text, "{:>10}", format!("{mark}{ms:.3}"))?;
     }
     writeln!(text)
 }

@@ -66,19 +66,16 @@ impl Check {
 /// calls that were not connected in time are.
 pub fn check(measures: &Measures, joined: Option<Joined>, rules: Rules) -> Vec<Check> {
     use crate::record::Outcome;
+    let cohort = &measures.cohort;
     let part = |of: u64, all: u64| if all == 0 { 0.0 } else { of as f64 / all as f64 };
     let (late, read, remark) = if let Some(joined) = joined {
         (joined.too_slow, joined.read, "of what the server read, by its log".to_owned())
     } else {
-        let unconnected = measures.outcomes.of(Outcome::ConnectTimeout);
-        let read = measures.issued.saturating_sub(unconnected);
-        (
-            measures.outcomes.of(Outcome::ReplyTimeout),
-            read,
-            "of what was connected; no server's log".to_owned(),
-        )
+        let unconnected = cohort.outcomes.of(Outcome::ConnectTimeout);
+        let read = cohort.issued.saturating_sub(unconnected);
+        (cohort.outcomes.of(Outcome::ReplyTimeout), read, "of what was connected; no server's log".to_owned())
     };
-    let sizes = measures.by_size.each_size();
+    let sizes = cohort.by_size.each_size();
     let (calls, timeouts) =
         sizes.values().fold((0, 0), |(calls, timeouts), of| (calls + of.calls, timeouts + of.timeouts));
     let mean = part(timeouts, calls);
@@ -107,7 +104,7 @@ pub fn check(measures: &Measures, joined: Option<Joined>, rules: Rules) -> Vec<C
 
 /// Nothing can be told of a run with replies in few seconds only.
 fn of_the_mean(measures: &Measures, rules: Rules) -> Option<Check> {
-    let Confidence { mean_ms, error_ms } = measures.seconds.confidence()?;
+    let Confidence { mean_ms, error_ms } = measures.flow.seconds.confidence()?;
     Some(Check {
         rule: "uncertainty of the mean",
         found: error_ms / mean_ms,
@@ -120,7 +117,7 @@ fn of_the_mean(measures: &Measures, rules: Rules) -> Option<Check> {
 const LEAST_CALLS: u64 = 20;
 
 fn of_clients(measures: &Measures, rules: Rules) -> Check {
-    let (found, remark) = match measures.by_client.worst(LEAST_CALLS) {
+    let (found, remark) = match measures.cohort.by_client.worst(LEAST_CALLS) {
         Some((size, client, tally)) => {
             let remark = format!(
                 "the worst of {CLIENTS} is client {client}: {} of {} calls for {size} bytes",
@@ -146,7 +143,7 @@ mod tests {
     use crate::report::tests::call;
 
     fn found(calls: &[(u32, u64, Outcome, u32)], joined: Option<Joined>) -> Vec<(f64, bool)> {
-        let mut recorder = Recorder::new(Scope { warm_up: 0, requests: 10, intervals: false }, None);
+        let mut recorder = Recorder::new(Scope { window: 0..u64::MAX, requests: 10, intervals: false }, None);
         for &(request, body_bytes, outcome, count) in calls {
             for _ in 0..count {
                 recorder.call(&Call { request, body_bytes, ..call(outcome, 0, 1_000_000) });
@@ -169,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_mean_is_uncertain_while_it_moves() {
-        let mut recorder = Recorder::new(Scope { warm_up: 0, requests: 1, intervals: false }, None);
+        let mut recorder = Recorder::new(Scope { window: 0..u64::MAX, requests: 1, intervals: false }, None);
         for second in 0..30 {
             recorder.call(&call(
                 Outcome::Reply,
@@ -181,7 +178,7 @@ mod tests {
             let checks = check(&Measures::merge(vec![recorder]), None, Rules::default());
             checks.iter().find(|check| check.rule == "uncertainty of the mean").map(Check::holds)
         };
-        let few = Recorder::new(Scope { warm_up: 0, requests: 1, intervals: false }, None);
+        let few = Recorder::new(Scope { window: 0..u64::MAX, requests: 1, intervals: false }, None);
         assert_eq!((steady(recorder), steady(few)), (Some(true), None));
     }
 

@@ -1,0 +1,171 @@
+//! What became of the calls that were issued in the window, whenever they were over.
+
+use super::{ByClient, ByKind, BySize, Outcomes, Times};
+use crate::record::{Call, Nanos, Outcome};
+
+/// Counts and times of those calls.
+#[derive(Clone, Debug)]
+pub struct Cohort {
+    /// How many there are.
+    pub issued: u64,
+    /// What came of them; together as many as were issued.
+    pub outcomes: Outcomes,
+    /// Whole replies, from issue to the last byte.
+    pub reply_times: Times,
+    /// The same, from the intended start.
+    pub corrected_times: Times,
+    /// Whole replies and those that never came, from the intended start.
+    pub waits: Waits,
+    /// Calls to which a reply began, from the first byte sent to the first byte received: httperf's `response`.
+    pub response_times: Times,
+    /// Whole replies, from the first byte received to the last: httperf's `transfer`.
+    pub transfer_times: Times,
+    /// Timeouts, from issue to when the client gave up.
+    pub timeout_times: Times,
+    /// Calls, replies and times by the size of what was asked for.
+    pub by_size: BySize,
+    /// The same by size and client.
+    pub by_client: ByClient,
+    /// The same by method, and static or dynamic.
+    pub by_kind: ByKind,
+}
+
+/// How long clients waited, those included who did not wait to the end: percentiles of whole replies alone tell nothing of a server
+/// that stops answering. A time that was cut short is a lower bound, and so is each percentile that is not below all of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Waits {
+    /// All of them.
+    pub times: Times,
+    /// How many are bounds: clients gave up, or the run ended.
+    pub bounds: u64,
+    least_bound: Option<Nanos>,
+}
+
+impl Cohort {
+    pub(super) fn new(requests: usize) -> Self {
+        Self {
+            issued: 0,
+            outcomes: Outcomes::default(),
+            reply_times: Times::new(),
+            corrected_times: Times::new(),
+            waits: Waits::default(),
+            response_times: Times::new(),
+            transfer_times: Times::new(),
+            timeout_times: Times::new(),
+            by_size: BySize::new(requests),
+            by_client: ByClient::new(requests),
+            by_kind: ByKind::default(),
+        }
+    }
+
+    pub(super) fn call(&mut self, call: &Call) {
+        self.issued += 1;
+        self.outcomes.add(call.outcome);
+        if let (Some(sent), Some(first)) = (call.send_started, call.first_byte) {
+            self.response_times.record(first.saturating_sub(sent));
+        }
+        let since = |from: Nanos| call.ended.saturating_sub(from);
+        match call.outcome {
+            _ if call.is_whole_reply() => {
+                self.reply_times.record(since(call.issued));
+                self.corrected_times.record(since(call.intended));
+                self.waits.end(since(call.intended));
+                if let Some(first) = call.first_byte {
+                    self.transfer_times.record(since(first));
+                }
+            }
+            Outcome::ConnectTimeout | Outcome::ReplyTimeout => {
+                self.timeout_times.record(since(call.issued));
+                self.waits.cut_short(since(call.intended));
+            }
+            Outcome::Unfinished => self.waits.cut_short(since(call.intended)),
+            _ => {}
+        }
+        self.by_size.take(call);
+        self.by_client.take(call);
+        self.by_kind.take(call);
+    }
+
+    pub(super) fn take_in(&mut self, other: &Self) {
+        self.issued += other.issued;
+        self.outcomes.take_in(&other.outcomes);
+        self.waits.take_in(&other.waits);
+        self.by_size.take_in(&other.by_size);
+        self.by_client.take_in(&other.by_client);
+        self.by_kind.take_in(&other.by_kind);
+        for (mine, theirs) in [
+            (&mut self.reply_times, &other.reply_times),
+            (&mut self.corrected_times, &other.corrected_times),
+            (&mut self.response_times, &other.response_times),
+            (&mut self.transfer_times, &other.transfer_times),
+            (&mut self.timeout_times, &other.timeout_times),
+        ] {
+            mine.take_in(theirs);
+        }
+    }
+}
+
+impl Waits {
+    /// The least of the bounds, in milliseconds, as the histogram has it: what is not below it is a bound as well.
+    pub fn least_bound_ms(&self) -> Option<f64> {
+        let least = self.least_bound?;
+        let below = self.times.histogram().lowest_equivalent((least + 500) / 1000);
+        Some(below as f64 / 1e3)
+    }
+
+    /// Whether a time in milliseconds, such as a percentile, is a lower bound only.
+    pub fn is_bound(&self, ms: f64) -> bool {
+        self.least_bound_ms().is_some_and(|least| ms >= least)
+    }
+
+    fn end(&mut self, time: Nanos) {
+        self.times.record(time);
+    }
+
+    fn cut_short(&mut self, time: Nanos) {
+        self.times.record(time);
+        self.bounds += 1;
+        self.least_bound = Some(self.least_bound.map_or(time, |least| least.min(time)));
+    }
+
+    fn take_in(&mut self, other: &Self) {
+        self.times.take_in(&other.times);
+        self.bounds += other.bounds;
+        self.least_bound = self.least_bound.into_iter().chain(other.least_bound).min();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::call;
+    use super::*;
+
+    const MS: Nanos = 1_000_000;
+
+    #[test]
+    fn waiting_in_vain_is_waiting() {
+        let mut cohort = Cohort::new(1);
+        for _ in 0..90 {
+            cohort.call(&call(Outcome::Reply, 10 * MS, 14 * MS));
+        }
+        for _ in 0..9 {
+            cohort.call(&call(Outcome::ReplyTimeout, 10 * MS, 1010 * MS));
+        }
+        cohort.call(&call(Outcome::Unfinished, 10 * MS, 510 * MS));
+        // Nobody waited for those.
+        cohort.call(&call(Outcome::Refused, 10 * MS, 10 * MS));
+        let Waits { times, bounds, .. } = &cohort.waits;
+        assert_eq!((times.count(), *bounds), (100, 10));
+        let at = |percent| {
+            (times.percentile_ms(percent).round() as u64, cohort.waits.is_bound(times.percentile_ms(percent)))
+        };
+        assert_eq!(
+            (at(50.0), at(90.0), at(91.0), at(99.0)),
+            ((5, false), (5, false), (501, true), (1001, true))
+        );
+        assert!((cohort.reply_times.percentile_ms(99.9) - 4.0).abs() < 0.01);
+        let mut both = cohort.waits.clone();
+        both.take_in(&Waits::default());
+        assert_eq!(both, cohort.waits);
+    }
+}

@@ -249,7 +249,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     facts.outcome.server_log = joined.context("cannot read the server's log")?;
     write_reports(options, &finished, &facts, began)?;
     print(options, &finished, &facts);
-    let valid = facts.reasons_against(&finished.measures).is_empty();
+    let valid = report::reasons_against(&finished.measures, &facts).is_empty();
     Ok(if valid { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }
 
@@ -466,7 +466,10 @@ fn print(options: &Options, finished: &Finished, facts: &Facts) {
         }
     }
     if options.format != Format::Table {
-        for reason in facts.reasons_against(measures) {
+        for remark in report::remarks_on(measures, facts) {
+            eprintln!("NOTE: {remark}");
+        }
+        for reason in report::reasons_against(measures, facts) {
             eprintln!("INVALID: {reason}");
         }
     }

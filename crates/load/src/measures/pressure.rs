@@ -9,16 +9,18 @@ use crate::record::Nanos;
 
 /// Part of a second that a thread may want its core for.
 const SATURATED: f64 = 0.97;
-/// What is shorter than this is not judged.
+/// What is shorter than this is no second.
 const SHORTEST: Nanos = 900_000_000;
 
-/// Seconds of all threads, after the warm-up.
+/// The measured time of all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pressure {
     /// Seconds that were looked at.
     pub seconds: u64,
     /// Seconds in which a thread ran, or waited for its core, all the time.
     pub saturated: u64,
+    /// All the time that was looked at, whole seconds or not.
+    pub time: Nanos,
     /// Time spent running.
     pub ran: Nanos,
     /// Time spent waiting for the core although there was something to do.
@@ -51,24 +53,31 @@ impl Pressure {
     /// Takes in what a thread did from one moment to another.
     pub(super) fn add(&mut self, from: Account, to: Account) {
         let time = to.at.saturating_sub(from.at);
+        let (ran, waited) = (to.ran.saturating_sub(from.ran), to.waited.saturating_sub(from.waited));
+        self.time += time;
+        self.ran += ran;
+        self.waited += waited;
         if time < SHORTEST {
             return;
         }
-        let (ran, waited) = (to.ran.saturating_sub(from.ran), to.waited.saturating_sub(from.waited));
         let part = (ran + waited) as f64 / time as f64;
         self.seconds += 1;
         self.saturated += u64::from(part > SATURATED);
-        self.ran += ran;
-        self.waited += waited;
         self.most = self.most.max(part.min(1.0));
     }
 
     pub(super) fn take_in(&mut self, other: &Self) {
         self.seconds += other.seconds;
         self.saturated += other.saturated;
+        self.time += other.time;
         self.ran += other.ran;
         self.waited += other.waited;
         self.most = self.most.max(other.most);
+    }
+
+    /// The part of the time for which threads waited for their cores, 0 to 1; 0 where the kernel keeps no accounts.
+    pub fn waited_part(&self) -> f64 {
+        if self.time == 0 { 0.0 } else { self.waited as f64 / self.time as f64 }
     }
 
     /// The part of the seconds that were saturated.
@@ -90,12 +99,20 @@ mod tests {
         pressure.add(at(0, 0, 0), at(1000, 400, 100));
         pressure.add(at(1000, 400, 100), at(2000, 900, 590));
         pressure.add(at(2000, 900, 590), at(2100, 1000, 590));
-        let expected = Pressure { seconds: 2, saturated: 1, ran: 900 * MS, waited: 590 * MS, most: 0.99 };
+        let expected = Pressure {
+            seconds: 2,
+            saturated: 1,
+            time: 2100 * MS,
+            ran: 1000 * MS,
+            waited: 590 * MS,
+            most: 0.99,
+        };
         assert_eq!(pressure, expected);
         let mut both = Pressure::default();
         both.take_in(&pressure);
         both.take_in(&pressure);
         assert_eq!((both.seconds, both.saturated_part()), (4, 0.5));
+        assert!((both.waited_part() - 590.0 / 2100.0).abs() < 1e-9);
     }
 
     #[test]

@@ -72,6 +72,12 @@ impl Times {
         if self.histogram.is_empty() { 0.0 } else { self.histogram.value_at_percentile(percent) as f64 / 1e3 }
     }
 
+    /// How many are longer than so many milliseconds.
+    pub fn count_above_ms(&self, ms: f64) -> u64 {
+        let above = (ms * 1e3) as u64 + 1;
+        self.histogram.count_between(above, LONGEST_US)
+    }
+
     /// Adds another's.
     pub fn take_in(&mut self, other: &Self) {
         // Both have the same bounds.

@@ -1,12 +1,10 @@
-//! What was asked of a run, on which machine, and whether the generator was up to it.
+//! What was asked of a run, on which machine, and what the run itself took.
 
 use std::fs;
 
 use serde::Serialize;
 
 use super::{Dropped, Joined};
-use crate::measures::Measures;
-use crate::record::Outcome as CallOutcome;
 
 /// What was asked, and what the run itself used.
 #[derive(Clone, Debug, Serialize)]
@@ -89,17 +87,6 @@ pub struct Machine {
     pub port_range: String,
 }
 
-/// Lateness from which the generator is to blame for what it measured.
-const LATE_MS: f64 = 5.0;
-/// Part of its time that a thread may be busy before its core is short.
-const BUSY: f64 = 0.97;
-/// Part of the seconds in which a thread may want its core all the time, to run or because somebody else does.
-const SATURATED: f64 = 0.05;
-/// Part of the arrivals that may be missing.
-const MISSING: f64 = 0.01;
-/// Part of the time that may be stolen.
-const STOLEN: f64 = 0.05;
-
 impl Facts {
     /// Seconds that were measured.
     pub fn measured_s(&self) -> f64 {
@@ -118,53 +105,6 @@ impl Facts {
 
     fn cpu_s(&self) -> f64 {
         self.outcome.cpu_s.iter().map(|(user, system)| user + system).sum()
-    }
-
-    /// Why the figures tell of the generator rather than of the server; empty if they don't.
-    pub fn reasons_against(&self, measures: &Measures) -> Vec<String> {
-        let mut reasons = Vec::new();
-        let Outcome { due_sessions, cpu_s, stolen_s, .. } = &self.outcome;
-        let measured_s = self.measured_s();
-        for ((user, system), cpu) in cpu_s.iter().zip(&self.cpus) {
-            let busy = (user + system) / measured_s;
-            if busy > BUSY {
-                reasons.push(format!("the generator's CPU {cpu} was saturated ({:.0}% busy)", busy * 100.0));
-            }
-        }
-        let pressure = &measures.pressure;
-        if reasons.is_empty() && pressure.saturated_part() > SATURATED {
-            reasons.push(format!(
-                "the generator's CPU was saturated in {} of {} seconds (it ran for {:.1} s and waited for {:.1} s)",
-                pressure.saturated,
-                pressure.seconds,
-                pressure.ran as f64 / 1e9,
-                pressure.waited as f64 / 1e9
-            ));
-        }
-        let late = measures.lateness.percentile_ms(99.9);
-        if due_sessions.is_some() && late > LATE_MS {
-            let hint = if self.realtime { "" } else { "; --realtime may help" };
-            reasons.push(format!(
-                "sessions arrived late (99.9% within {late:.1} ms, {LATE_MS} ms are allowed{hint})"
-            ));
-        }
-        if let Some(due) = due_sessions {
-            let missing = due.saturating_sub(measures.sessions.arrived);
-            if missing as f64 > *due as f64 * MISSING {
-                reasons.push(format!("{missing} of {due} sessions that were due did not arrive"));
-            }
-        }
-        let stolen = stolen_s / (measured_s * self.cpus.len() as f64);
-        if stolen > STOLEN {
-            reasons.push(format!("the hypervisor took {:.0}% of the generator's CPU time", stolen * 100.0));
-        }
-        for (outcome, what) in [(CallOutcome::NoPort, "ports"), (CallOutcome::NoDescriptor, "descriptors")] {
-            let count = measures.flow.outcomes.of(outcome);
-            if count > 0 {
-                reasons.push(format!("the generator ran out of {what} ({count} times)"));
-            }
-        }
-        reasons
     }
 }
 

@@ -7,6 +7,7 @@ mod joining;
 mod queues;
 mod results;
 mod table;
+mod validity;
 pub mod verification;
 
 pub use facts::{Facts, Machine, Outcome as RunOutcome, Steal};
@@ -16,6 +17,7 @@ pub use joining::{Joined, ServerLog};
 pub use queues::{AtListener, Dropped, Queues};
 pub use results::{Results, json};
 pub use table::render as table;
+pub use validity::{reasons_against, remarks_on};
 
 #[cfg(test)]
 mod tests {

@@ -18,6 +18,7 @@ pub struct Results<'a> {
     /// False: the figures tell of the generator; `invalid` says why.
     valid: bool,
     invalid: Vec<String>,
+    remarks: Vec<String>,
     run: &'a Facts,
     sessions: Sessions,
     connections: Connections,
@@ -98,6 +99,7 @@ struct Generator {
     seconds: u64,
     saturated_seconds: u64,
     waited_s: f64,
+    waited_part: f64,
     most_wanted: f64,
     longest_burst: u64,
     most_open_connections: u64,
@@ -218,7 +220,7 @@ impl From<&Moments> for Spread {
 impl<'a> Results<'a> {
     /// Those of a run.
     pub fn new(measures: &Measures, run: &'a Facts) -> Self {
-        let invalid = run.reasons_against(measures);
+        let invalid = super::reasons_against(measures, run);
         let seconds = run.measured_s();
         let ended = (run.outcome.duration_s * 1e9) as u64;
         let rate = |count: u64| count as f64 / seconds;
@@ -229,6 +231,7 @@ impl<'a> Results<'a> {
             schema: SCHEMA,
             valid: invalid.is_empty(),
             invalid,
+            remarks: super::remarks_on(measures, run),
             run,
             sessions: Sessions {
                 arrived: sessions.arrived,
@@ -330,6 +333,7 @@ fn generator(measures: &Measures, run: &Facts) -> Generator {
         seconds: pressure.seconds,
         saturated_seconds: pressure.saturated,
         waited_s: pressure.waited as f64 / 1e9,
+        waited_part: pressure.waited_part(),
         most_wanted: pressure.most,
         longest_burst: measures.longest_burst,
         most_open_connections: measures.most_open,
@@ -398,21 +402,5 @@ mod tests {
                 "{path} is not documented"
             );
         }
-    }
-
-    #[test]
-    fn a_run_in_which_the_generator_fell_short_is_invalid() {
-        let (measures, mut facts) = sample();
-        let valid =
-            |facts: &Facts| serde_json::from_str::<Value>(&json(&measures, facts)).unwrap()["valid"].clone();
-        assert_eq!(valid(&facts), true);
-        facts.outcome.cpu_s = vec![(6.0, 3.9)];
-        assert_eq!(valid(&facts), false);
-        facts.outcome.cpu_s = vec![(1.0, 1.0)];
-        facts.outcome.due_sessions = Some(200);
-        assert_eq!(valid(&facts), false);
-        facts.outcome.due_sessions = None;
-        facts.outcome.stolen_s = 1.0;
-        assert_eq!(valid(&facts), false);
     }
 }

@@ -19,7 +19,7 @@ pub fn render(measures: &Measures, facts: &Facts) -> String {
 fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt::Result {
     let seconds = facts.measured_s();
     let per_s = |count: u64| count as f64 / seconds;
-    let RunOutcome { interrupted, stolen_s, .. } = &facts.outcome;
+    let RunOutcome { interrupted, .. } = &facts.outcome;
     let Measures { flow, cohort, connections, sessions, .. } = measures;
     writeln!(text, "{} to {}", facts.model, facts.targets.join(", "))?;
     let warm_up = if facts.warm_up_s > 0.0 {
@@ -71,6 +71,12 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt:
         write_drops(text, dropped)?;
     }
 
+    write_times(text, measures, facts)?;
+    write_generator(text, measures, facts)
+}
+
+fn write_times(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt::Result {
+    let Measures { cohort, connections, .. } = measures;
     writeln!(text, "\n{:<22}{}", "ms", COLUMNS.map(|column| format!("{column:>10}")).concat())?;
     row(text, "reply time", &cohort.reply_times)?;
     if facts.model != "closed" {
@@ -102,8 +108,13 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt:
         }
     }
 
+    Ok(())
+}
+
+/// What the generator itself used, and whether it was up to it.
+fn write_generator(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt::Result {
     let busy = facts.busy() * 100.0;
-    let per_reply = facts.cpu_us_per(flow.replies());
+    let per_reply = facts.cpu_us_per(measures.flow.replies());
     let late = measures.lateness.percentile_ms(99.9);
     let late = if facts.model == "closed" {
         String::new()
@@ -111,11 +122,16 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt:
         format!(", sessions late by {late:.2} ms (99.9%)")
     };
     let cpus = facts.cpus.len();
+    let waited = measures.pressure.waited_part() * 100.0;
     writeln!(
         text,
-        "\ngenerator    {busy:.0}% of {cpus} CPU, {per_reply:.2} us per reply, stolen {stolen_s:.2} s{late}"
+        "\ngenerator    {busy:.0}% of {cpus} CPU, {per_reply:.2} us per reply, waited for it {waited:.1}%, stolen {:.2} s{late}",
+        facts.outcome.stolen_s
     )?;
-    for reason in facts.reasons_against(measures) {
+    for remark in super::remarks_on(measures, facts) {
+        writeln!(text, "NOTE: {remark}")?;
+    }
+    for reason in super::reasons_against(measures, facts) {
         writeln!(text, "INVALID: {reason}")?;
     }
     Ok(())

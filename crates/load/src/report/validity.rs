@@ -1,0 +1,182 @@
+//! Whether a run's figures tell of the server, or of the generator: it may have been short of its CPU, of ports or descriptors, or
+//! late.
+//!
+//! A *reason* makes the run invalid. A *remark* says which of the figures are not to be trusted, while the others are.
+
+use super::{Facts, RunOutcome};
+use crate::measures::Measures;
+use crate::record::Outcome;
+
+/// Part of its time that a thread may be busy before its core is short.
+const BUSY: f64 = 0.97;
+/// Part of the seconds in which a thread may want its core all the time, to run or because somebody else does.
+const SATURATED: f64 = 0.05;
+/// Part of the time for which threads may stand in line for their cores behind somebody else. What a client does is delayed by as
+/// much on average; a closed loop has no schedule that would show it.
+const WAITED: f64 = 0.05;
+/// Lateness from which a session counts as late, in milliseconds.
+const LATE_MS: f64 = 5.0;
+/// Part of the sessions that may be late.
+const LATE: f64 = 0.01;
+/// Part of the sessions that may be late without a remark on the last of the percentiles.
+const LATE_UNREMARKED: f64 = 0.001;
+/// Part of the sessions that may be missing.
+const MISSING: f64 = 0.01;
+/// Part of the time that may be stolen.
+const STOLEN: f64 = 0.05;
+
+/// Why the figures tell of the generator rather than of the server; empty if they don't.
+pub fn reasons_against(measures: &Measures, facts: &Facts) -> Vec<String> {
+    let mut reasons = short_of_cpu(measures, facts);
+    let RunOutcome { due_sessions, stolen_s, .. } = &facts.outcome;
+    if let Some(due) = due_sessions {
+        let late = measures.lateness.count_above_ms(LATE_MS);
+        if is_more_than_chance(late, measures.lateness.count(), LATE) {
+            let hint = if facts.realtime { "" } else { "; --realtime may help" };
+            reasons.push(format!(
+                "{late} of {} sessions arrived more than {LATE_MS} ms late ({:.0}% may be{hint})",
+                measures.lateness.count(),
+                LATE * 100.0
+            ));
+        }
+        let missing = due.saturating_sub(measures.sessions.arrived);
+        if missing as f64 > *due as f64 * MISSING {
+            reasons.push(format!("{missing} of {due} sessions that were due did not arrive"));
+        }
+    }
+    let stolen = stolen_s / (facts.measured_s() * facts.cpus.len() as f64);
+    if stolen > STOLEN {
+        reasons.push(format!("the hypervisor took {:.0}% of the generator's CPU time", stolen * 100.0));
+    }
+    for (outcome, what) in [(Outcome::NoPort, "ports"), (Outcome::NoDescriptor, "descriptors")] {
+        let count = measures.flow.outcomes.of(outcome);
+        if count > 0 {
+            reasons.push(format!("the generator ran out of {what} ({count} times)"));
+        }
+    }
+    reasons
+}
+
+fn short_of_cpu(measures: &Measures, facts: &Facts) -> Vec<String> {
+    let mut reasons = Vec::new();
+    for ((user, system), cpu) in facts.outcome.cpu_s.iter().zip(&facts.cpus) {
+        let busy = (user + system) / facts.measured_s();
+        if busy > BUSY {
+            reasons.push(format!("the generator's CPU {cpu} was saturated ({:.0}% busy)", busy * 100.0));
+        }
+    }
+    let pressure = &measures.pressure;
+    if reasons.is_empty() && pressure.saturated_part() > SATURATED {
+        reasons.push(format!(
+            "the generator's CPU was saturated in {} of {} seconds (it ran for {:.1} s and waited for {:.1} s)",
+            pressure.saturated,
+            pressure.seconds,
+            pressure.ran as f64 / 1e9,
+            pressure.waited as f64 / 1e9
+        ));
+    }
+    if pressure.waited_part() > WAITED {
+        reasons.push(format!(
+            "the generator waited for its CPU behind others for {:.0}% of the time ({:.0}% are allowed)",
+            pressure.waited_part() * 100.0,
+            WAITED * 100.0
+        ));
+    }
+    reasons
+}
+
+/// What of the figures is the generator's, where the others stand.
+pub fn remarks_on(measures: &Measures, facts: &Facts) -> Vec<String> {
+    let lateness = &measures.lateness;
+    let late = lateness.count_above_ms(LATE_MS);
+    let remarkable = facts.outcome.due_sessions.is_some()
+        && late as f64 > lateness.count() as f64 * LATE_UNREMARKED
+        && !is_more_than_chance(late, lateness.count(), LATE);
+    let remark = remarkable.then(|| {
+        format!(
+            "{late} of {} sessions arrived more than {LATE_MS} ms late, by up to {:.1} ms: of times from the intended start, those beyond \
+             p99 may be the generator's",
+            lateness.count(),
+            lateness.percentile_ms(100.0)
+        )
+    });
+    remark.into_iter().collect()
+}
+
+/// Whether so many `found` of `all` are more than one in twenty runs would have by chance if `part` of all are on average: the
+/// upper tail of Poisson's distribution. A single one of a hundred is not.
+fn is_more_than_chance(found: u64, all: u64, part: f64) -> bool {
+    /// From this mean on, the normal distribution does as well, and the other's first term does no more.
+    const LARGE: f64 = 100.0;
+    const CHANCE: f64 = 0.05;
+    const STANDARD_NORMAL: f64 = 1.645;
+    let mean = all as f64 * part;
+    if mean > LARGE {
+        return found as f64 > mean + STANDARD_NORMAL * mean.sqrt();
+    }
+    let terms = (1..=found).scan((-mean).exp(), |term, number| {
+        let this = *term;
+        *term *= mean / number as f64;
+        Some(this)
+    });
+    1.0 - terms.sum::<f64>() < CHANCE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::sample;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_generator_that_fell_short_is_to_blame() {
+        let (measures, mut facts) = sample();
+        let of = |facts: &Facts| reasons_against(&measures, facts).concat();
+        assert_eq!(of(&facts), "");
+        facts.outcome.cpu_s = vec![(6.0, 3.9)];
+        assert!(of(&facts).contains("99% busy"));
+        facts.outcome.cpu_s = vec![(1.0, 1.0)];
+        facts.outcome.due_sessions = Some(200);
+        assert!(of(&facts).contains("100 of 200 sessions that were due did not arrive"));
+        facts.outcome.due_sessions = None;
+        facts.outcome.stolen_s = 1.0;
+        assert!(of(&facts).contains("took 10%"));
+    }
+
+    #[test]
+    fn waiting_for_the_core_tells_in_a_closed_loop_too() {
+        let (mut measures, mut facts) = sample();
+        facts.outcome.due_sessions = None;
+        measures.pressure.time = 10_000 * MS;
+        for (waited, starved) in [(400 * MS, false), (600 * MS, true)] {
+            measures.pressure.waited = waited;
+            assert_eq!(!reasons_against(&measures, &facts).is_empty(), starved);
+        }
+    }
+
+    #[test]
+    fn a_late_session_is_an_accident_and_many_are_a_fault() {
+        let (mut measures, facts) = sample();
+        let mut found = Vec::new();
+        for _ in 0..5 {
+            // A hundred were there in time.
+            measures.lateness.record(6 * MS);
+            let of = |sentences: Vec<String>| !sentences.is_empty();
+            found.push((of(reasons_against(&measures, &facts)), of(remarks_on(&measures, &facts))));
+        }
+        assert_eq!(found, [(false, true), (false, true), (false, true), (true, false), (true, false)]);
+    }
+
+    #[test]
+    fn chance_has_poissons_tail() {
+        // P(X >= 4) of mean 1 is 0.019, P(X >= 3) is 0.080.
+        assert!(is_more_than_chance(4, 100, 0.01) && !is_more_than_chance(3, 100, 0.01));
+        // P(X >= 16) of mean 10 is 0.049, P(X >= 15) is 0.083.
+        assert!(is_more_than_chance(16, 1000, 0.01) && !is_more_than_chance(15, 1000, 0.01));
+        assert!(!is_more_than_chance(0, 0, 0.01) && !is_more_than_chance(1, 50, 0.01));
+        assert!(
+            is_more_than_chance(20_000, 1_000_000, 0.01) && !is_more_than_chance(10_000, 1_000_000, 0.01)
+        );
+    }
+}

@@ -3,10 +3,12 @@
 //! Everything is made from a seed and comes out the same on every machine. Nothing here opens a socket: the load
 //! generator plays what this crate writes, and so does httperf.
 //!
-//! A [`FileSet`](fileset::FileSet) says which files there are; [`writer`] puts them on a disk, with a [`manifest`] that says
-//! what they are. Sessions are drawn for a set ([`specweb99`], [`support`], [`simple`]) or taken from an access log ([`replay`]), checked
-//! against what was asked for ([`check`]), and written as httperf's session files ([`wsesslog`]).
+//! A [`FileSet`](fileset::FileSet) says which files there are; [`writer`] puts them on a disk, with a
+//! [`manifest`] that says what they are. Sessions are drawn for a set ([`specweb99`], [`support`],
+//! [`simple`]) or taken from an access log ([`replay`], [`access_log`]), checked against what was asked for
+//! ([`check`]), and written as httperf's session files ([`wsesslog`]).
 
+pub mod access_log;
 pub mod check;
 pub mod fileset;
 pub mod manifest;

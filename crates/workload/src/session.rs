@@ -2,6 +2,7 @@
 //!
 //! A *session* is one client's visit. It is a row of *bursts*: the first request of a burst goes alone, and when its reply
 //! is whole the rest are sent together; after the burst's last reply the client thinks, then begins the next burst.
+//! Where a log keeps the times at which clients were there, each session's first burst has one, others may.
 //!
 //! Logs hold hundreds of thousands of sessions but few different requests, so each different request is kept once and
 //! calls refer to it by number. A generator can prepare every request's bytes before it starts.
@@ -61,6 +62,7 @@ pub struct SessionLog {
 struct BurstEnd {
     calls: u32,
     think: Option<Duration>,
+    at: Option<Duration>,
 }
 
 /// One burst of a session.
@@ -70,6 +72,9 @@ pub struct Burst<'a> {
     pub calls: &'a [RequestId],
     /// The pause after the last reply; `None` leaves it to the run. It means nothing after a session's last burst.
     pub think: Option<Duration>,
+    /// When it begins, from the beginning of the log, if not later because a reply is awaited. Times of a
+    /// session don't go back, nor do those at which sessions arrive.
+    pub at: Option<Duration>,
 }
 
 impl SessionLog {
@@ -101,6 +106,16 @@ impl SessionLog {
         self.session_bursts(index).map(|burst| self.burst(burst))
     }
 
+    /// When each session arrives, its first burst's time; `None` if the log does not say so of all.
+    pub fn arrivals(&self) -> Option<Vec<Duration>> {
+        (0..self.len()).map(|session| self.burst(self.session_bursts(session).start).at).collect()
+    }
+
+    /// When the last burst begins that has a time.
+    pub fn last_time(&self) -> Option<Duration> {
+        self.bursts.iter().filter_map(|burst| burst.at).max()
+    }
+
     /// The numbers of session `index`'s bursts, for [`SessionLog::burst`]: what a player keeps of where it is.
     ///
     /// # Panics
@@ -117,7 +132,7 @@ impl SessionLog {
     pub fn burst(&self, number: usize) -> Burst<'_> {
         let first = if number == 0 { 0 } else { self.bursts[number - 1].calls as usize };
         let end = self.bursts[number];
-        Burst { calls: &self.calls[first..end.calls as usize], think: end.think }
+        Burst { calls: &self.calls[first..end.calls as usize], think: end.think, at: end.at }
     }
 }
 
@@ -126,12 +141,19 @@ impl SessionLog {
 pub struct Builder {
     log: SessionLog,
     known: HashMap<Request, RequestId>,
+    /// Of the present burst.
+    at: Option<Duration>,
 }
 
 impl Builder {
     /// Nothing yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The present burst begins at that time of the log.
+    pub fn at(&mut self, at: Duration) {
+        self.at = Some(at);
     }
 
     /// One more call in the present burst.
@@ -148,7 +170,7 @@ impl Builder {
     pub fn end_of_burst(&mut self, think: Option<Duration>) {
         let calls = self.log.calls.len() as u32;
         if calls > self.log.bursts.last().map_or(0, |burst| burst.calls) {
-            self.log.bursts.push(BurstEnd { calls, think });
+            self.log.bursts.push(BurstEnd { calls, think, at: self.at.take() });
         }
     }
 
@@ -178,8 +200,9 @@ mod tests {
 
     #[test]
     fn sessions_come_out_as_they_were_built_and_requests_are_kept_once() {
-        let pause = Some(Duration::from_secs(3));
+        let (pause, at) = (Some(Duration::from_secs(3)), Some(Duration::from_secs(1)));
         let mut log = Builder::new();
+        log.at(Duration::from_secs(1));
         log.call(get("/a"));
         log.call(get("/b"));
         log.end_of_burst(pause);
@@ -192,8 +215,9 @@ mod tests {
         assert_eq!(log.requests(), [get("/a"), get("/b")]);
         assert_eq!((log.len(), log.calls()), (2, 4));
         let first: Vec<_> = log.session(0).collect();
-        assert_eq!(first, [Burst { calls: &[0, 1], think: pause }, Burst { calls: &[0], think: None }]);
-        let second: Vec<_> = log.session(1).collect();
-        assert_eq!(second, [Burst { calls: &[1], think: None }]);
+        let untimed = |calls| Burst { calls, think: None, at: None };
+        assert_eq!(first, [Burst { calls: &[0, 1], think: pause, at }, untimed(&[0])]);
+        assert_eq!(log.session(1).collect::<Vec<_>>(), [untimed(&[1])]);
+        assert_eq!((log.arrivals(), log.last_time()), (None, at), "the second has none");
     }
 }

@@ -16,6 +16,11 @@
 //! the end of a line goes on with the next. From the fork of the University of Waterloo come `timeout=` (seconds for the whole
 //! reply), `headers=` (more header lines, quoted like contents) and `size=` (of the reply; read and not used). There is no
 //! limit on sessions, where httperf's is 1,000.
+//!
+//! A comment `#@ 12.345` is one for httperf only. It stands in front of a burst, and says that the burst
+//! begins 12.345 s after the file's sessions do: at a session's first burst it is when the session arrives;
+//! at others it holds instead of thinking, if the replies before it have come by then. Times don't go back,
+//! and either each session says when it arrives, or none does.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -33,7 +38,13 @@ pub struct Mistake {
 }
 
 /// Seconds of the longest pause or timeout; up to here a number of seconds is exact to the nanosecond.
-const LONGEST: f64 = 1e6;
+pub(crate) const LONGEST: f64 = 1e6;
+
+/// What a comment begins with that is a time.
+const TIME: &[u8] = b"#@";
+
+/// The latest time in seconds; up to here it is exact to the microsecond, which is what is kept.
+pub(crate) const LATEST: f64 = 1e9;
 
 /// Reads a session file.
 ///
@@ -44,29 +55,38 @@ pub fn parse(text: &[u8]) -> Result<SessionLog, Mistake> {
     let mut lines = Lines { rest: text, number: 0 };
     let mut log = Builder::new();
     let mut burst = Burst::default();
+    let mut times = Times::default();
     while let Some(line) = lines.next_line() {
+        let number = lines.number;
+        let mistake = |reason| Mistake { line: number, reason };
+        if let Some(time) = line.strip_prefix(TIME) {
+            times.say(time.trim_ascii()).map_err(mistake)?;
+            continue;
+        }
         if line.starts_with(b"#") {
             continue;
         }
         if line.trim_ascii().is_empty() {
             burst.end(&mut log);
             log.end_of_session();
+            times.end_session().map_err(mistake)?;
             continue;
         }
         if !line[0].is_ascii_whitespace() {
             burst.end(&mut log);
+            burst.at = times.begin_burst().map_err(mistake)?;
         } else if burst.calls.is_empty() {
-            let reason =
-                "an indented line belongs to a burst, and none has begun; begin it at the margin".to_owned();
-            return Err(Mistake { line: lines.number, reason });
+            let reason = "an indented line belongs to a burst, and none has begun; begin it at the margin";
+            return Err(mistake(reason.to_owned()));
+        } else if times.said.is_some() {
+            return Err(mistake(NO_BURST.to_owned()));
         }
-        let number = lines.number;
-        let mistake = |reason| Mistake { line: number, reason };
         let (request, think) = call(line, &mut lines).map_err(mistake)?;
         burst.calls.push(request);
         burst.think = think.or(burst.think);
     }
     burst.end(&mut log);
+    times.end_session().map_err(|reason| Mistake { line: lines.number, reason })?;
     Ok(log.finish())
 }
 
@@ -81,6 +101,9 @@ pub fn write(to: &mut impl Write, log: &SessionLog) -> io::Result<()> {
             writeln!(to)?;
         }
         for burst in log.session(session) {
+            if let Some(at) = burst.at {
+                writeln!(to, "#@ {}", at.as_secs_f64())?;
+            }
             for (place, &call) in burst.calls.iter().enumerate() {
                 let indent = if place == 0 { "" } else { "    " };
                 write_call(to, indent, &log.requests()[call as usize])?;
@@ -120,17 +143,82 @@ impl<'a> Lines<'a> {
 struct Burst {
     calls: Vec<Request>,
     think: Option<Duration>,
+    at: Option<Duration>,
 }
 
 impl Burst {
     fn end(&mut self, log: &mut Builder) {
-        let Self { calls, think } = std::mem::take(self);
+        let Self { calls, think, at } = std::mem::take(self);
         if !calls.is_empty() {
+            if let Some(at) = at {
+                log.at(at);
+            }
             for request in calls {
                 log.call(request);
             }
             log.end_of_burst(think);
         }
+    }
+}
+
+const NO_BURST: &str = "the #@ before it is not in front of a burst, which begins with a line at the margin";
+
+/// The times that a file says, which don't go back.
+#[derive(Default)]
+struct Times {
+    /// In front of the burst to come.
+    said: Option<Duration>,
+    /// Of the session's last burst that has one; `None` before a session's first burst.
+    session: Option<Duration>,
+    /// When the last session arrived.
+    arrived: Duration,
+    /// Whether sessions say when they arrive, which the first one decides.
+    of_all: Option<bool>,
+}
+
+impl Times {
+    fn say(&mut self, text: &[u8]) -> Result<(), String> {
+        if self.said.is_some() {
+            return Err(NO_BURST.to_owned());
+        }
+        let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
+        let number = number.filter(|number| (0.0..=LATEST).contains(number)).ok_or_else(|| {
+            let text = String::from_utf8_lossy(text);
+            format!("#@ {text} is no time; allowed: seconds from 0 to {LATEST}")
+        })?;
+        self.said = Some(Duration::from_micros((number * 1e6).round() as u64));
+        Ok(())
+    }
+
+    /// The time of the burst that begins.
+    fn begin_burst(&mut self) -> Result<Option<Duration>, String> {
+        let said = self.said.take();
+        let of_all = *self.of_all.get_or_insert(said.is_some());
+        let before = match self.session {
+            None if said.is_some() != of_all => {
+                return Err("some sessions have a time (#@) in front of them, and some have none".to_owned());
+            }
+            Some(_) if said.is_some() && !of_all => {
+                return Err("a burst has a time (#@), and its session has none".to_owned());
+            }
+            None => self.arrived,
+            Some(before) => before,
+        };
+        let at = said.unwrap_or(before);
+        if at < before {
+            let (at, before) = (at.as_secs_f64(), before.as_secs_f64());
+            return Err(format!("times go back: #@ {at} after #@ {before}"));
+        }
+        if self.session.is_none() {
+            self.arrived = at;
+        }
+        self.session = Some(at);
+        Ok(said)
+    }
+
+    fn end_session(&mut self) -> Result<(), String> {
+        self.session = None;
+        self.said.map_or(Ok(()), |_| Err(NO_BURST.to_owned()))
     }
 }
 
@@ -404,6 +492,19 @@ mod tests {
             ("/a contents='x'y", "line 1: text follows closing quotes"),
             ("/a pace_time=3", "line 1: unknown pace_time=; allowed: method, think"),
             ("/a b", "line 1: b is no argument"),
+            ("#@ soon\n/a", "line 1: #@ soon is no time; allowed: seconds from 0 to 1000000000"),
+            ("#@ -1\n/a", "line 1: #@ -1 is no time"),
+            ("#@ NaN\n/a", "line 1: #@ NaN is no time"),
+            ("#@\n/a", "line 1: #@  is no time"),
+            ("#@ 5\n/a\n\n#@ 4\n/b", "line 5: times go back: #@ 4 after #@ 5"),
+            ("#@ 5\n/a\n#@ 4.5\n/b", "line 4: times go back: #@ 4.5 after #@ 5"),
+            ("#@ 5\n/a\n\n/b", "line 4: some sessions have a time"),
+            ("/a\n\n#@ 5\n/b", "line 4: some sessions have a time"),
+            ("/a\n#@ 5\n/b", "line 3: a burst has a time (#@), and its session has none"),
+            ("#@ 5\n/a\n#@ 6\n /b", "line 4: the #@ before it is not in front of a burst"),
+            ("#@ 5\n#@ 6\n/a", "line 2: the #@ before it is not in front of a burst"),
+            ("#@ 5\n\n/a", "line 2: the #@ before it is not in front of a burst"),
+            ("/a\n#@ 5\n", "line 2: the #@ before it is not in front of a burst"),
             ("/\u{e9}", "line 1: the URI has characters"),
             ("/a headers='no colon'", "line 1: headers= has \"no colon\""),
             ("/a headers='A: b\\0c' contents='x\\", "line 1: the file ends in quotes"),
@@ -411,6 +512,16 @@ mod tests {
             let told = told(text).unwrap_err();
             assert!(told.starts_with(mistake), "{text:?}: {told}");
         }
+    }
+
+    #[test]
+    fn times_are_comments_in_front_of_bursts() {
+        let log = parse(b"#@ 0.5\n/a think=2\n\t/b\n# x\n#@3\n/c\n/d\n\n#@ 2\n/a\n").unwrap();
+        let times = |session| log.session(session).map(|burst| burst.at.map(|at| at.as_secs_f64()));
+        assert_eq!(times(0).collect::<Vec<_>>(), [Some(0.5), Some(3.0), None]);
+        assert_eq!(log.arrivals(), Some(vec![Duration::from_millis(500), Duration::from_secs(2)]));
+        assert_eq!(log.last_time(), Some(Duration::from_secs(3)));
+        assert_eq!(parse(b"/a\n\n/b").unwrap().arrivals(), None);
     }
 
     fn request() -> impl Strategy<Value = Request> {
@@ -437,11 +548,20 @@ mod tests {
                     1..4,
                 ),
                 0..6,
-            )
+            ),
+            timed: bool,
+            gaps in proptest::collection::vec(0_u64..1 << 47, 6),
         ) {
             let mut log = Builder::new();
-            for bursts in &sessions {
+            let mut arrives = Duration::ZERO;
+            for (bursts, gap) in sessions.iter().zip(gaps) {
+                arrives += Duration::from_micros(gap);
+                let mut at = arrives;
                 for (calls, think) in bursts {
+                    if timed {
+                        log.at(at);
+                    }
+                    at += Duration::from_micros(u64::from(think.unwrap_or(0)));
                     for request in calls {
                         log.call(request.clone());
                     }
@@ -466,7 +586,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_alike_panics(text in "([/ab#\\\\'\"=\n\r\t ]|think=|contents=|method=|1){0,40}") {
+        fn nothing_alike_panics(text in "([/ab#\\\\'\"=\n\r\t ]|#@ 1\n|think=|contents=|method=|1){0,40}") {
             let _ = parse(text.as_bytes());
         }
     }

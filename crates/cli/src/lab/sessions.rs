@@ -89,7 +89,7 @@ pub(crate) struct Plain {
 
 #[derive(Args)]
 pub(crate) struct Replay {
-    /// An access log in the combined format (Apache, nginx, ours)
+    /// An access log in the combined format (Apache, nginx, ours), or in our JSON
     #[arg(value_name = "LOG")]
     log: PathBuf,
 
@@ -97,7 +97,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "TIME", default_value = "30min", value_parser = units::time)]
     gap: Duration,
 
-    /// Play pauses so many times as fast, 0.01 to 1000
+    /// Play it so many times as fast, 0.01 to 1000: the times at which sessions arrive, and all within
     #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = factor)]
     speed_up: f64,
 
@@ -194,8 +194,9 @@ fn write(
     let broken: Vec<_> = checks.iter().filter(|check| !check.holds()).cloned().collect();
     let manifest = SessionsManifest::new(kind, seed, log, &text, checks);
     manifest.write(out).with_context(cannot)?;
+    let over = log.last_time().map_or_else(String::new, |last| format!(" over {:.0} s", last.as_secs_f64()));
     println!(
-        "{}: {} sessions, {} calls of {} different requests, {} frequencies checked",
+        "{}: {} sessions{over}, {} calls of {} different requests, {} frequencies checked",
         out.display(),
         manifest.sessions,
         manifest.calls,

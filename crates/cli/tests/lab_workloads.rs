@@ -224,3 +224,120 @@ fn mistakes_name_their_place() {
         assert!(told.contains(words), "{arguments:?}: {told}");
     }
 }
+
+/// Three clients' afternoon, twenty times as fast: when each request was due, and that none went before its
+/// time.
+#[test]
+fn an_access_log_is_played_again_at_its_times() {
+    const SECOND: u64 = 1_000_000_000 / 20;
+    let site = Site::new();
+    let line = |agent: &str, second: u64, target: &str| {
+        format!(
+            "10.0.0.1 - - [20/Nov/2026:10:00:{second:02} +0000] \"GET {target} HTTP/1.1\" 200 1 \"-\" \"{agent}\"\n"
+        )
+    };
+    // One a second; a page with an image, and another page; a name that has quotes, by nginx and by Apache.
+    let clients = [
+        (0..8).map(|second| ("steady", second, "/file_set/dir00000/class0_1")).collect::<Vec<_>>(),
+        vec![
+            ("browser", 2, "/file_set/dir00000/class0_2"),
+            ("browser", 2, "/file_set/dir00000/class0_3"),
+            ("browser", 6, "/file_set/dir00000/class0_4"),
+        ],
+        vec![
+            (r"a \x22b\x22", 3, r"/file_set/dir00000/class0_5?\x22"),
+            (r#"a \"b\""#, 5, r#"/file_set/dir00000/class0_5?\""#),
+        ],
+    ];
+    let mut lines = clients.concat();
+    lines.sort_by_key(|line| line.1);
+    let log: String = lines.iter().map(|(agent, second, target)| line(agent, *second, target)).collect();
+    fs::write(site.path("access.log"), log).expect("a file");
+    let said =
+        succeed(&["sessions", "replay", "access.log", "--speed-up=20", "--out=again"], site.directory.path());
+    assert!(said.starts_with("again: 3 sessions over 0 s, 13 calls of 5 different requests"), "{said}");
+
+    let allowed = fs::read_to_string("/proc/self/status").expect("a file");
+    let cpus =
+        allowed.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("a list").trim();
+    let results = site.load(&["--sessions=again", "--calls=calls.csv", &format!("--cpus={cpus}")]);
+    let run = &results["run"];
+    assert_eq!((&run["arrivals"], &run["outcome"]["due_sessions"]), (&"logged".into(), &3.into()));
+    assert_eq!(
+        (&results["sessions"]["completed"], &results["replies"]["statuses"]["2xx"]),
+        (&3.into(), &13.into())
+    );
+    let rate = 3.0 / run["outcome"]["duration_s"].as_f64().expect("a number");
+    assert!((run["asked_sessions_per_s"].as_f64().expect("a number") - rate).abs() < 1e-6);
+
+    let text = fs::read_to_string(site.path("calls.csv")).expect("a file");
+    let (names, rows) = text.split_once('\n').expect("lines");
+    let column = |name: &str| names.split(',').position(|found| found == name).expect("a column");
+    let columns = ["session", "position", "intended", "issued", "ended"].map(column);
+    let mut calls: Vec<[u64; 5]> = rows
+        .lines()
+        .map(|row| row.split(',').collect::<Vec<_>>())
+        .map(|row| columns.map(|column| row[column].parse().expect("a number")))
+        .collect();
+    calls.sort_unstable();
+    for (session, client) in clients.iter().enumerate() {
+        let calls: Vec<_> = calls.iter().filter(|call| call[0] == session as u64).collect();
+        assert_eq!(calls.len(), client.len());
+        let mut answered = 0;
+        for (place, (call, (.., second, _))) in calls.iter().zip(client).enumerate() {
+            let &[.., intended, issued, ended] = *call;
+            let logged = second * SECOND;
+            assert!(issued >= intended && intended >= logged, "{call:?} was too early");
+            let same_page = place > 0 && client[place - 1].1 == *second;
+            if place == 0 || (answered <= logged && !same_page) {
+                assert_eq!(intended, logged, "{call:?}: nothing kept it from its time");
+            }
+            assert!(issued >= answered, "{call:?} did not wait for the reply before");
+            answered = ended;
+        }
+    }
+}
+
+/// Whose times are not wanted, and who has none.
+#[test]
+fn times_hold_where_nothing_else_is_asked_for() {
+    let site = Site::new();
+    let text = "#@ 0\n/file_set/dir00000/class0_1 think=0.001\n#@ 3600\n/file_set/dir00000/class0_2\n\n\
+                #@ 7200\n/file_set/dir00000/class0_1\n";
+    fs::write(site.path("timed"), text).expect("a file");
+    let results =
+        site.load(&["--sessions=timed", "--session-rate=100", "--session-count=10", "--arrivals=fixed"]);
+    assert_eq!(results["replies"]["count"], 15, "an hour is not waited for, and sessions come round again");
+    let results = site.load(&["--sessions=timed", "--connections=2", "--session-count=10"]);
+    assert_eq!(results["replies"]["count"], 15);
+    let results = site.load(&["--sessions=timed", "--duration=300ms"]);
+    assert_eq!((&results["sessions"]["arrived"], &results["sessions"]["unfinished"]), (&1.into(), &1.into()));
+    let (replies, sessions) = httperf(&site, 2, "timed");
+    assert_eq!((replies.as_str(), sessions.as_str()), ("3", "2/2)"), "for httperf they are comments");
+
+    fs::write(site.path("untimed"), "/a\n").expect("a file");
+    for (arguments, told) in [
+        (
+            &["--sessions=untimed"][..],
+            "one of --rate, --session-rate and --connections is needed, or --sessions",
+        ),
+        (
+            &["--sessions=untimed", "--arrivals=logged"],
+            "one of --rate, --session-rate and --connections is needed",
+        ),
+        (&["--sessions=timed", "--arrivals=fixed"], "--arrivals: one of --rate and --session-rate is needed"),
+        (
+            &["--sessions=timed", "--arrivals=logged", "--rate=5"],
+            "--arrivals logged: the session file says when",
+        ),
+        (
+            &["--sessions=timed", "--arrivals=logged", "--connections=5"],
+            "--arrivals logged: the session file says",
+        ),
+    ] {
+        let output =
+            sluicelab(&[&["load", "--target=http://127.0.0.1:1"], arguments].concat(), site.directory.path());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(told), "{arguments:?}: {said}");
+    }
+}

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use crate::run::{Load, Run};
+use crate::schedule::Schedule;
 
 /// Descriptors that are used for something else than connections, for each thread and in all.
 const OTHER_DESCRIPTORS: u64 = 32;
@@ -117,11 +118,9 @@ pub fn check(run: &Run, means: Means) -> Result<(), Shortage> {
 fn most_open(run: &Run) -> u64 {
     match &run.load {
         Load::Closed { connections, .. } => u64::from(*connections),
-        Load::Arriving { rate, count, .. } => {
+        Load::Arriving { schedule, count } => {
             let patience = run.patience.connect.max(run.patience.reply);
-            let end = run.duration.unwrap_or(Duration::MAX).min(Duration::from_hours(24));
-            let peak = peak(end, |time| rate.due_by(time + patience) - rate.due_by(time));
-            ((peak - 1e-6).ceil() as u64).min(count.unwrap_or(u64::MAX))
+            most_arrivals(schedule, *count, patience, run.duration)
         }
     }
 }
@@ -131,17 +130,17 @@ fn waiting(run: &Run, wait: Duration) -> u64 {
     match &run.load {
         // How often they connect is up to the server's speed.
         Load::Closed { .. } => 0,
-        Load::Arriving { rate, count, .. } => {
-            let end = run.duration.unwrap_or(Duration::MAX).min(Duration::from_hours(24));
-            let peak = peak(end, |time| rate.due_by(time + wait.min(end)) - rate.due_by(time));
-            ((peak - 1e-6).ceil() as u64).min(count.unwrap_or(u64::MAX))
+        Load::Arriving { schedule, count } => {
+            let wait = run.duration.map_or(wait, |duration| wait.min(duration));
+            most_arrivals(schedule, *count, wait, run.duration)
         }
     }
 }
 
-/// The largest value over a run, looked at a thousand times.
-fn peak(end: Duration, value: impl Fn(Duration) -> f64) -> f64 {
-    (0..1000).map(|part| value(end * part / 1000)).fold(0.0, f64::max)
+/// The most sessions that arrive in such a time of the run.
+fn most_arrivals(schedule: &Schedule, count: Option<u64>, time: Duration, duration: Option<Duration>) -> u64 {
+    let most = schedule.most_within(time, duration.unwrap_or(Duration::MAX));
+    ((most - 1e-6).ceil() as u64).min(count.unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -161,9 +160,7 @@ mod tests {
             headers: String::new(),
             sources: (0..sources).map(|n| [127, 0, 0, n as u8 + 2].into()).collect(),
             load: Load::Arriving {
-                rate: Rate::constant(per_second).unwrap(),
-                arrivals: Arrivals::Exponential,
-                seed: 1,
+                schedule: Schedule::drawn(Rate::constant(per_second).unwrap(), Arrivals::Exponential, 1),
                 count: None,
             },
             duration: Some(60 * second),
@@ -203,6 +200,19 @@ mod tests {
         assert_eq!(check(&bounded, MEANS), Ok(()));
         bounded.load = Load::Closed { connections: 19_990, count: None };
         assert!(check(&bounded, MEANS).is_err());
+    }
+
+    #[test]
+    fn a_rush_of_a_log_is_seen_wherever_it_is() {
+        let hours = (0..48).map(Duration::from_hours);
+        let rush = std::iter::repeat_n(Duration::from_hours(47), 20_000);
+        let mut logged = run(1.0, 0);
+        (logged.duration, logged.load) =
+            (None, Load::Arriving { schedule: Schedule::logged(hours.chain(rush)), count: Some(20_048) });
+        let error = check(&logged, MEANS).unwrap_err();
+        assert_eq!(error, Shortage::Descriptors { needed: 20_001, limit: 20_000 });
+        logged.duration = Some(Duration::from_hours(47));
+        assert_eq!(check(&logged, MEANS), Ok(()), "it ends before");
     }
 
     #[test]

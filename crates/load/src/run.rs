@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use workload::session::SessionLog;
 
-use crate::schedule::{Arrivals, Rate};
+use crate::record::Nanos;
+use crate::schedule::Schedule;
 
 /// All that is asked of the generator.
 #[derive(Debug)]
@@ -35,17 +36,21 @@ pub struct Run {
     pub realtime: bool,
 }
 
+impl Run {
+    /// When a burst of the log begins, if the run keeps the log's times and this one has one.
+    pub(crate) fn begins(&self, burst: usize) -> Option<Nanos> {
+        let Load::Arriving { schedule: Schedule::Logged(_), .. } = self.load else { return None };
+        self.log.burst(burst).at.map(|at| at.as_nanos() as Nanos)
+    }
+}
+
 /// How sessions come.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Load {
-    /// At a rate, whatever the server does: partially open, or open where a session is a single request.
+    /// On a schedule, whatever the server does: partially open, or open where a session is a single request.
     Arriving {
-        /// Sessions per second.
-        rate: Rate,
-        /// How they are spread around it.
-        arrivals: Arrivals,
-        /// What the arrivals are drawn from.
-        seed: u64,
+        /// When. With the log's own times, bursts begin at theirs as well.
+        schedule: Schedule,
         /// No more after so many; `None`: until the run ends.
         count: Option<u64>,
     },

@@ -1,12 +1,15 @@
-//! When sessions arrive: a rate that may change over time, and gaps of some distribution around it.
+//! When sessions arrive: at a rate that may change over time, with gaps of some distribution around it; or at
+//! times that a log has kept.
 //!
-//! The schedule is drawn in *operational time*, in which one session arrives per unit on average: gaps of mean 1 are summed, and
-//! each sum is mapped to the moment by which the rate has brought that many sessions. So exponential gaps give a Poisson
-//! process for any course of the rate, and fixed gaps are exactly as long as the rate of the moment says.
+//! What a rate asks for is drawn in *operational time*, in which one session arrives per unit on average:
+//! gaps of mean 1 are summed, and each sum is mapped to the moment by which the rate has brought that many
+//! sessions. So exponential gaps give a Poisson process for any course of the rate, and fixed gaps are
+//! exactly as long as the rate of the moment says.
 //!
-//! A schedule depends on its seed alone. Each thread goes through the whole of it and plays its own share, so that the arrivals
-//! are the same however many threads there are.
+//! Such a schedule depends on its seed alone. Each thread goes through the whole of it and plays its own
+//! share, so that the arrivals are the same however many threads there are.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand::SeedableRng as _;
@@ -162,9 +165,18 @@ fn within(step: &Step, length: f64, due: f64) -> f64 {
     if divisor > 0.0 { (2.0 * due / divisor).min(length) } else { 0.0 }
 }
 
-/// The arrivals of a run, one after the other. Endless.
-#[derive(Clone, Debug)]
-pub struct Schedule {
+/// The arrivals of a run, one after the other.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Schedule {
+    /// Around a rate. Endless.
+    Drawn(Drawn),
+    /// When a log says.
+    Logged(Logged),
+}
+
+/// Arrivals around a rate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Drawn {
     rate: Rate,
     arrivals: Arrivals,
     random: Pcg64Mcg,
@@ -172,17 +184,63 @@ pub struct Schedule {
     due: f64,
 }
 
+/// Arrivals at times that are known, and don't go back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Logged {
+    times: Arc<[Nanos]>,
+    /// The place of the next one.
+    next: usize,
+}
+
 impl Schedule {
     /// The arrivals at that rate that belong to a seed.
-    pub fn new(rate: Rate, arrivals: Arrivals, seed: u64) -> Self {
-        let mut this = Self { rate, arrivals, random: Pcg64Mcg::seed_from_u64(seed), due: 0.0 };
+    pub fn drawn(rate: Rate, arrivals: Arrivals, seed: u64) -> Self {
+        let mut drawn = Drawn { rate, arrivals, random: Pcg64Mcg::seed_from_u64(seed), due: 0.0 };
         // The first of evenly spaced arrivals comes at once; others wait for their first gap.
         if arrivals != Arrivals::Fixed {
-            this.due = this.gap();
+            drawn.due = drawn.gap();
         }
-        this
+        Self::Drawn(drawn)
     }
 
+    /// Arrivals at these times after the beginning of the run, which must not go back.
+    pub fn logged(times: impl IntoIterator<Item = Duration>) -> Self {
+        Self::Logged(Logged { times: times.into_iter().map(nanos).collect(), next: 0 })
+    }
+
+    /// How many sessions are due before a time; of those that are drawn, on average.
+    pub fn due_by(&self, time: Duration) -> f64 {
+        match self {
+            Self::Drawn(drawn) => drawn.rate.due_by(time),
+            Self::Logged(logged) => logged.before(nanos(time)) as f64,
+        }
+    }
+
+    /// The most sessions that are due within such a time, which begins before the end; of those that are
+    /// drawn, on average.
+    pub fn most_within(&self, time: Duration, end: Duration) -> f64 {
+        match self {
+            // Looked at a thousand times, of a day at most: endless runs come to no other rate than their
+            // last.
+            Self::Drawn(Drawn { rate, .. }) => (0..1000)
+                .map(|part| end.min(Duration::from_hours(24)) * part / 1000)
+                .map(|begin| rate.due_by(begin + time) - rate.due_by(begin))
+                .fold(0.0, f64::max),
+            Self::Logged(logged) => {
+                let (time, end) = (nanos(time), nanos(end));
+                let begins = logged.times.iter().take_while(|at| **at < end).enumerate();
+                let within = begins.map(|(place, at)| logged.before(at.saturating_add(time)) - place);
+                within.max().unwrap_or(0) as f64
+            }
+        }
+    }
+}
+
+fn nanos(time: Duration) -> Nanos {
+    Nanos::try_from(time.as_nanos()).unwrap_or(Nanos::MAX)
+}
+
+impl Drawn {
     fn gap(&mut self) -> f64 {
         match self.arrivals {
             Arrivals::Exponential => Exp1.sample(&mut self.random),
@@ -192,13 +250,29 @@ impl Schedule {
     }
 }
 
+impl Logged {
+    /// How many are due before a time.
+    fn before(&self, time: Nanos) -> usize {
+        self.times.partition_point(|at| *at < time)
+    }
+}
+
 impl Iterator for Schedule {
     type Item = Nanos;
 
     fn next(&mut self) -> Option<Nanos> {
-        let time = self.rate.time_of(self.due);
-        self.due += self.gap();
-        Some((time * 1e9) as Nanos)
+        match self {
+            Self::Drawn(drawn) => {
+                let time = drawn.rate.time_of(drawn.due);
+                drawn.due += drawn.gap();
+                Some((time * 1e9) as Nanos)
+            }
+            Self::Logged(logged) => {
+                let time = logged.times.get(logged.next).copied();
+                logged.next += 1;
+                time
+            }
+        }
     }
 }
 
@@ -214,13 +288,13 @@ mod tests {
 
     #[test]
     fn fixed_arrivals_are_evenly_spaced_from_the_start() {
-        let schedule = Schedule::new(Rate::constant(4.0).unwrap(), Arrivals::Fixed, 1);
+        let schedule = Schedule::drawn(Rate::constant(4.0).unwrap(), Arrivals::Fixed, 1);
         assert_eq!(seconds(schedule, 5), [0.0, 0.25, 0.5, 0.75, 1.0]);
     }
 
     #[test]
     fn a_seed_says_everything() {
-        let schedule = |seed| Schedule::new(Rate::constant(100.0).unwrap(), Arrivals::Exponential, seed);
+        let schedule = |seed| Schedule::drawn(Rate::constant(100.0).unwrap(), Arrivals::Exponential, seed);
         let first: Vec<_> = schedule(1).take(1000).collect();
         assert!(schedule(1).take(1000).eq(first.iter().copied()));
         assert!(!schedule(2).take(1000).eq(first.iter().copied()));
@@ -231,7 +305,7 @@ mod tests {
         for (arrivals, deviation) in
             [(Arrivals::Exponential, 1.0), (Arrivals::Uniform, 1.0 / 3.0_f64.sqrt()), (Arrivals::Fixed, 0.0)]
         {
-            let times = seconds(Schedule::new(Rate::constant(1.0).unwrap(), arrivals, 7), 100_001);
+            let times = seconds(Schedule::drawn(Rate::constant(1.0).unwrap(), arrivals, 7), 100_001);
             let gaps: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
             let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
             let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
@@ -245,7 +319,7 @@ mod tests {
         let ramp = Step { from: 0.0, to: 100.0, duration: Some(Duration::from_secs(10)) };
         let hold = Step { from: 100.0, to: 100.0, duration: None };
         let rate = Rate::steps(vec![ramp, hold]).unwrap();
-        let times = seconds(Schedule::new(rate.clone(), Arrivals::Fixed, 0), 1_000);
+        let times = seconds(Schedule::drawn(rate.clone(), Arrivals::Fixed, 0), 1_000);
         let before = |time: f64| times.iter().filter(|at| **at < time).count() as f64;
         for time in [2.5, 5.0, 10.0, 12.0] {
             let due = rate.due_by(Duration::from_secs_f64(time));
@@ -254,6 +328,27 @@ mod tests {
         assert!((rate.due_by(Duration::from_secs(10)) - 500.0).abs() < 1e-6);
         assert!((rate.at(Duration::from_secs(5)) - 50.0).abs() < 1e-9);
         assert!((rate.times(2.0).at(Duration::from_mins(1)) - 200.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn logged_arrivals_come_when_they_did_and_no_more() {
+        let seconds_of = [0.0, 0.5, 0.5, 2.0, 30.0];
+        let schedule = Schedule::logged(seconds_of.map(Duration::from_secs_f64));
+        assert_eq!(seconds(schedule.clone(), 9), seconds_of);
+        let mut of_the_second_thread = schedule.clone();
+        let at: Vec<_> =
+            [of_the_second_thread.nth(1), of_the_second_thread.nth(1), of_the_second_thread.nth(1)].into();
+        assert_eq!(at, [Some(500_000_000), Some(2_000_000_000), None]);
+        let due = |time| schedule.due_by(Duration::from_secs_f64(time)) as usize;
+        assert_eq!((due(0.0), due(0.5), due(0.6), due(99.0)), (0, 1, 3, 5));
+        let second = Duration::from_secs(1);
+        assert_eq!(schedule.most_within(second, Duration::MAX) as usize, 3);
+        assert_eq!(
+            schedule.most_within(30 * second, Duration::MAX) as usize,
+            4,
+            "30 s later is not within 30 s"
+        );
+        assert_eq!(schedule.most_within(second / 1000, second / 2) as usize, 1, "two come at the end");
     }
 
     #[test]
@@ -281,7 +376,7 @@ mod tests {
             let rate = Rate::steps(steps).unwrap();
             let back = rate.due_by(Duration::from_secs_f64(rate.time_of(due)));
             prop_assert!((back - due).abs() < 1e-3 * due.max(1.0), "{due} {back}");
-            let times: Vec<_> = Schedule::new(rate, Arrivals::Exponential, 3).take(500).collect();
+            let times: Vec<_> = Schedule::drawn(rate, Arrivals::Exponential, 3).take(500).collect();
             prop_assert!(times.is_sorted());
         }
     }

@@ -1,9 +1,10 @@
 //! One client's session: bursts of calls, thinking between them, and its end.
 //!
-//! A session that has arrived connects, sends the first request of a burst, and when its reply is whole the rest of the
-//! burst in a row. After the last reply it thinks. Its connection stays open from burst to burst; where the server
-//! closes it, another one is opened for what is left. A call that fails, or takes longer than the client's patience, is
-//! the end of the session.
+//! A session that has arrived connects, sends the first request of a burst, and when its reply is whole the
+//! rest of the burst in a row. After the last reply it thinks, or waits for the time at which the log has the
+//! next burst begin. Its connection stays open from burst to burst; where the server closes it, another one
+//! is opened for what is left. A call that fails, or takes longer than the client's patience, is the end of
+//! the session.
 //!
 //! Whatever happens (an event of the socket, a time that has come) leads to [`Session::go_on`], which does all that can be done
 //! now, and leaves in [`Session::deadline`] when to look again at the latest.
@@ -32,6 +33,8 @@ pub(crate) struct Session {
     /// When it was due to arrive.
     intended: Nanos,
     started: Nanos,
+    /// When the burst that begins should, where anything but the reply before it says so.
+    due: Option<Nanos>,
     state: State,
     /// The numbers of the bursts after the present one.
     bursts: Range<usize>,
@@ -74,6 +77,7 @@ impl Session {
             number: 0,
             intended: 0,
             started: 0,
+            due: None,
             state: State::Vacant,
             bursts: 0..0,
             burst: 0,
@@ -98,6 +102,7 @@ impl Session {
         self.bursts = kit.run.log.session_bursts(template);
         (self.number, self.intended, self.started) = (number, intended, now.max(intended));
         (self.position, self.replies, self.connections, self.failed) = (0, 0, 0, false);
+        self.due = Some(intended);
         if intended > now {
             self.burst = usize::MAX;
             self.think(intended);
@@ -214,11 +219,16 @@ impl Session {
                 State::Over(if self.failed { SessionOutcome::Failed } else { SessionOutcome::Completed });
             return;
         }
-        let think = kit.run.log.burst(self.burst).think.unwrap_or(kit.run.patience.think);
-        if think.is_zero() {
+        let now = kit.now();
+        self.due = kit.run.begins(self.bursts.start).map(|at| at.max(now));
+        let until = self.due.unwrap_or_else(|| {
+            let think = kit.run.log.burst(self.burst).think.unwrap_or(kit.run.patience.think);
+            now + think.as_nanos() as Nanos
+        });
+        if until <= now {
             self.begin_burst();
         } else {
-            self.think(kit.now() + think.as_nanos() as Nanos);
+            self.think(until);
         }
     }
 
@@ -237,7 +247,7 @@ impl Session {
         let now = kit.now();
         while self.issued < calls.len() && self.flights.len() < room {
             let request = calls[self.issued];
-            let intended = if self.position == 0 { self.intended } else { now };
+            let intended = self.due.take().unwrap_or(now);
             let deadline = now + kit.reply_patience(request);
             self.flights.push_back(Flight::new(request, self.position, intended, now, deadline));
             kit.recorder.issue(now);

@@ -133,8 +133,8 @@ impl<'a> Worker<'a> {
         let run: &Run = kit.run;
         let (first, step) = (number as u64, threads as u64);
         let arrivals = match &run.load {
-            Load::Arriving { rate, arrivals, seed, count } => {
-                let mut schedule = Schedule::new(rate.clone(), *arrivals, *seed);
+            Load::Arriving { schedule, count } => {
+                let mut schedule = schedule.clone();
                 let at = schedule.nth(number).unwrap_or(Nanos::MAX);
                 let kind = Kind::Scheduled(schedule, at);
                 Arrivals { kind, number: first, step, count: count.unwrap_or(u64::MAX) }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use load::engine::{self, Keep};
 use load::report::{self, Facts, Machine, RunOutcome};
 use load::run::{AfterTimeout, Load, Patience, Run};
-use load::schedule::{Arrivals, Rate};
+use load::schedule::{Arrivals, Rate, Schedule};
 use workload::session::{Builder, Request, SessionLog};
 
 /// Sessions that are played.
@@ -123,9 +123,7 @@ fn ours(server: SocketAddr) -> String {
         headers: String::new(),
         sources: Vec::new(),
         load: Load::Arriving {
-            rate: Rate::constant(RATE).unwrap(),
-            arrivals: Arrivals::Fixed,
-            seed: 1,
+            schedule: Schedule::drawn(Rate::constant(RATE).unwrap(), Arrivals::Fixed, 1),
             count: Some(SESSIONS),
         },
         duration: None,

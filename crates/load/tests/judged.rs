@@ -13,7 +13,7 @@ use load::engine::{self, Keep};
 use load::measures::Measures;
 use load::record::Outcome;
 use load::run::{AfterTimeout, Load, Patience, Run};
-use load::schedule::{Arrivals, Rate};
+use load::schedule::{Arrivals, Rate, Schedule};
 use socket2::{Domain, Socket, Type};
 use sys::clock;
 use workload::session::{Builder, Request};
@@ -123,9 +123,7 @@ fn play(
         headers: String::new(),
         sources: Vec::new(),
         load: Load::Arriving {
-            rate: Rate::constant(rate).unwrap(),
-            arrivals: Arrivals::Fixed,
-            seed: 1,
+            schedule: Schedule::drawn(Rate::constant(rate).unwrap(), Arrivals::Fixed, 1),
             count: None,
         },
         duration: Some(duration),

@@ -26,9 +26,10 @@ use super::units::{self, Several, Target};
 
 /// What is asked of the generator.
 #[derive(Args)]
-#[command(group(ArgGroup::new("how").required(true).multiple(false).args(["rate", "session_rate", "connections"])))]
-#[command(after_help = "Load comes in three kinds:\n  \
+#[command(group(ArgGroup::new("how").multiple(false).args(["rate", "session_rate", "connections"])))]
+#[command(after_help = "Load comes in these kinds:\n  \
     --sessions FILE --rate R         partially open: sessions arrive whatever the server does, and play out\n  \
+    --sessions FILE                  the same at the times in the file (sluicelab sessions replay)\n  \
     --target URL --rate R            open: requests for one URL arrive\n  \
     --target URL --connections N     closed: N connections ask again when they are answered\n\n\
     Ctrl-C ends a run and reports what was measured so far.")]
@@ -37,7 +38,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "URL", required = true, value_parser = units::target)]
     target: Vec<Target>,
 
-    /// Sessions to play, in the syntax of httperf's --wsesslog; they come round again
+    /// Sessions to play, in the syntax of httperf's --wsesslog; at a rate or in a closed loop they come round
+    /// again
     #[arg(long, value_name = "FILE")]
     sessions: Option<PathBuf>,
 
@@ -53,15 +55,16 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "How load comes")]
     connections: Option<u32>,
 
-    /// How arrivals are spread around their rate
-    #[arg(long, value_enum, default_value = "exponential", help_heading = "How load comes")]
-    arrivals: ArrivalsName,
+    /// How arrivals are spread around their rate, or that they come when the session file says [default:
+    /// exponential with a rate; without, logged]
+    #[arg(long, value_enum, help_heading = "How load comes")]
+    arrivals: Option<ArrivalsName>,
 
     /// What arrivals are drawn from
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "How load comes")]
     seed: u64,
 
-    /// End when so many sessions are over [default: when --duration is]
+    /// End when so many sessions are over [default: when --duration is; the file's, at its times]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "How load comes")]
     session_count: Option<u64>,
 
@@ -75,8 +78,8 @@ pub(crate) struct Options {
           conflicts_with = "sessions", help_heading = "How load comes")]
     burst: u32,
 
-    /// When measuring ends [default: after 10s, unless --session-count is given]. The load goes on until the last request of that
-    /// time is answered, or given up
+    /// When measuring ends [default: after 10s; with --session-count, or at the session file's times, with the
+    /// last session]. The load goes on until the last request of that time is answered, or given up
     #[arg(long, value_name = "TIME", value_parser = units::time, help_heading = "How load comes")]
     duration: Option<Duration>,
 
@@ -161,6 +164,7 @@ enum ArrivalsName {
     Exponential,
     Uniform,
     Fixed,
+    Logged,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -197,11 +201,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut queues = Queues::watch(&run.targets, options.server_pid)
         .map_err(|error| BadInput(format!("--server-pid {}: {error}", options.server_pid.unwrap_or(0))))?;
     let cpus = run.cpus.clone();
-    let (duration, rate) = (run.duration, rate_of(&run.load));
+    let (duration, schedule) = (run.duration, schedule_of(&run.load));
     let log = run.log.clone();
     let began = SystemTime::now();
     let running = engine::start(run, keep).map_err(unusable)?;
-    let mut watcher = Watcher::new(duration, facts.asked_sessions_per_s);
+    let logged = facts.arrivals == Some("logged");
+    let mut watcher = Watcher::new(duration.or(log.last_time().filter(|_| logged)), schedule.clone());
     let (mut steal_before, mut steal_after) = (None, None);
     let mut dropped = None;
     while !running.is_over() {
@@ -236,7 +241,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
     let interrupted = interrupted.load(Ordering::Relaxed);
     facts.began_unix_s = began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    facts.outcome = outcome(&finished, options, rate, interrupted, stolen);
+    facts.outcome = outcome(&finished, options, schedule, interrupted, stolen);
+    if logged {
+        // As many as there were is what the log asks for.
+        let per_session = log.calls() as f64 / log.len() as f64;
+        facts.asked_sessions_per_s = facts.outcome.due_sessions.map(|due| due as f64 / facts.measured_s());
+        facts.asked_requests_per_s = facts.asked_sessions_per_s.map(|rate| rate * per_session);
+    }
     let joined =
         server_log.map(|server| server.settle().and_then(|()| server.join(&log, &finished.measures)));
     let joined = joined.transpose();
@@ -285,15 +296,9 @@ fn session_log(options: &Options) -> Result<SessionLog> {
 /// The run, and what is known of it before it begins.
 fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
     let calls_per_session = log.calls() as f64 / log.len() as f64;
-    let load = match (&options.connections, &options.session_rate, &options.rate) {
-        (Some(connections), ..) => Load::Closed { connections: *connections, count: options.session_count },
-        (None, Some(rate), _) => arriving(options, rate.clone()),
-        (None, None, Some(rate)) => arriving(options, rate.times(1.0 / calls_per_session)),
-        (None, None, None) => {
-            bail!(BadInput("one of --rate, --session-rate and --connections is needed".to_owned()))
-        }
-    };
-    let unbounded = options.session_count.is_none();
+    let load = how_it_comes(options, &log)?;
+    let logged = matches!(&load, Load::Arriving { schedule: Schedule::Logged(_), .. });
+    let unbounded = options.session_count.is_none() && !logged;
     let duration = options.duration.or(unbounded.then_some(Duration::from_secs(10)));
     if duration.is_some_and(|duration| duration.is_zero()) {
         bail!(BadInput("--duration 0s: allowed: from 1ms".to_owned()));
@@ -318,12 +323,15 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
         bail!(BadInput("--source: its addresses and the targets' must all be IPv4, or all IPv6".to_owned()));
     }
     let sessions = options.sessions.is_some();
-    let average = |rate: &Rate| {
+    let average = |schedule: &Schedule| {
         let end = duration.unwrap_or(options.warm_up + Duration::from_secs(1));
-        (rate.due_by(end) - rate.due_by(options.warm_up)) / end.saturating_sub(options.warm_up).as_secs_f64()
+        let due = schedule.due_by(end) - schedule.due_by(options.warm_up);
+        due / end.saturating_sub(options.warm_up).as_secs_f64()
     };
     let asked = match &load {
-        Load::Arriving { rate, .. } => Some(average(rate)),
+        // Known when it has been seen how long that takes.
+        Load::Arriving { .. } if logged => None,
+        Load::Arriving { schedule, .. } => Some(average(schedule)),
         Load::Closed { .. } => None,
     };
     let closed = options.connections.is_some();
@@ -340,14 +348,15 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
             "open"
         },
         arrivals: (!closed).then_some(match options.arrivals {
-            ArrivalsName::Exponential => "exponential",
-            ArrivalsName::Uniform => "uniform",
-            ArrivalsName::Fixed => "fixed",
+            _ if logged => "logged",
+            Some(ArrivalsName::Uniform) => "uniform",
+            Some(ArrivalsName::Fixed) => "fixed",
+            _ => "exponential",
         }),
         asked_sessions_per_s: asked,
         asked_requests_per_s: asked.map(|rate| rate * calls_per_session),
         connections: options.connections,
-        seed: (!closed).then_some(options.seed),
+        seed: (!closed && !logged).then_some(options.seed),
         log_sessions: log.len() as u64,
         log_requests: log.calls() as u64,
         warm_up_s: options.warm_up.as_secs_f64(),
@@ -383,21 +392,51 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
     Ok((run, facts))
 }
 
-fn arriving(options: &Options, rate: Rate) -> Load {
-    let arrivals = match options.arrivals {
-        ArrivalsName::Exponential => Arrivals::Exponential,
-        ArrivalsName::Uniform => Arrivals::Uniform,
-        ArrivalsName::Fixed => Arrivals::Fixed,
+/// How sessions come: in a closed loop, at a rate, or when the log says.
+fn how_it_comes(options: &Options, log: &SessionLog) -> Result<Load> {
+    let &Options { connections, arrivals, session_count: count, .. } = options;
+    let sessions_per_call = log.len() as f64 / log.calls() as f64;
+    let of_requests = options.rate.as_ref().map(|rate| rate.times(sessions_per_call));
+    let rate = options.session_rate.clone().or(of_requests);
+    let drawn = match arrivals {
+        None | Some(ArrivalsName::Exponential) => Arrivals::Exponential,
+        Some(ArrivalsName::Uniform) => Arrivals::Uniform,
+        Some(ArrivalsName::Fixed) => Arrivals::Fixed,
+        Some(ArrivalsName::Logged) if rate.is_none() && connections.is_none() => return logged(options, log),
+        Some(ArrivalsName::Logged) => bail!(BadInput(
+            "--arrivals logged: the session file says when sessions arrive; leave out --rate, --session-rate \
+             and --connections"
+                .to_owned()
+        )),
     };
-    Load::Arriving { rate, arrivals, seed: options.seed, count: options.session_count }
+    match (connections, rate) {
+        (Some(connections), _) => Ok(Load::Closed { connections, count }),
+        (None, Some(rate)) => {
+            Ok(Load::Arriving { schedule: Schedule::drawn(rate, drawn, options.seed), count })
+        }
+        (None, None) if arrivals.is_none() => logged(options, log),
+        (None, None) => bail!(BadInput("--arrivals: one of --rate and --session-rate is needed".to_owned())),
+    }
+}
+
+/// Each session once, when the log says.
+fn logged(options: &Options, log: &SessionLog) -> Result<Load> {
+    let Some(times) = log.arrivals() else {
+        bail!(BadInput(
+            "one of --rate, --session-rate and --connections is needed, or --sessions FILE with the times \
+             of a log (sluicelab sessions replay)"
+                .to_owned()
+        ))
+    };
+    let count = options.session_count.map_or(times.len(), |count| times.len().min(count as usize));
+    let schedule = Schedule::logged(times.into_iter().take(count));
+    Ok(Load::Arriving { schedule, count: Some(count as u64) })
 }
 
 /// The schedule of a load, if it has one.
-fn rate_of(load: &Load) -> Option<(Schedule, Option<u64>)> {
+fn schedule_of(load: &Load) -> Option<(Schedule, Option<u64>)> {
     match load {
-        Load::Arriving { rate, arrivals, seed, count } => {
-            Some((Schedule::new(rate.clone(), *arrivals, *seed), *count))
-        }
+        Load::Arriving { schedule, count } => Some((schedule.clone(), *count)),
         Load::Closed { .. } => None,
     }
 }

@@ -5,13 +5,15 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use load::engine::Progress;
+use load::schedule::Schedule;
 
 /// Who watches a run.
 pub(super) struct Watcher {
     bar: Option<ProgressBar>,
     /// Of the run, if it is known.
     duration: Option<Duration>,
-    asked: Option<f64>,
+    /// With the most sessions that there are, if not endless.
+    schedule: Option<(Schedule, Option<u64>)>,
     before: Option<Progress>,
     said: Instant,
 }
@@ -20,15 +22,15 @@ pub(super) struct Watcher {
 const EVERY: Duration = Duration::from_secs(5);
 
 impl Watcher {
-    /// `asked`: sessions per second.
-    pub(super) fn new(duration: Option<Duration>, asked: Option<f64>) -> Self {
+    /// Of a run that takes so long, with that schedule of so many sessions at most.
+    pub(super) fn new(duration: Option<Duration>, schedule: Option<(Schedule, Option<u64>)>) -> Self {
         let bar = stderr().is_terminal().then(|| match duration {
             Some(duration) => {
                 ProgressBar::new(duration.as_millis() as u64).with_style(style("{bar:20} {msg}, {eta} left"))
             }
             None => ProgressBar::new_spinner().with_style(style("{spinner} {msg}")),
         });
-        Self { bar, duration, asked, before: None, said: Instant::now() }
+        Self { bar, duration, schedule, before: None, said: Instant::now() }
     }
 
     /// Shows how far it is.
@@ -40,7 +42,11 @@ impl Watcher {
         let seconds = now.elapsed.saturating_sub(before.elapsed).as_secs_f64().max(1e-3);
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
         let time = |percent| now.reply_times.percentile_ms_since(&before.reply_times, percent).unwrap_or(0.0);
-        let asked = self.asked.map_or_else(String::new, |asked| format!(" of {asked:.0} asked"));
+        let asked = self.schedule.as_ref().map_or_else(String::new, |(schedule, count)| {
+            let due =
+                |time: Duration| schedule.due_by(time).min(count.map_or(f64::MAX, |count| count as f64));
+            format!(" of {:.0} asked", (due(now.elapsed) - due(before.elapsed)) / seconds)
+        });
         let message = format!(
             "{:.0} sessions/s{asked}, {:.0} replies/s, {:.1} Mbps, p50 {:.2} ms, p99 {:.2} ms, {} errors, {} open",
             rate(now.arrived, before.arrived),

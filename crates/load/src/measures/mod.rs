@@ -11,7 +11,7 @@
 //!
 //! Each thread owns a [`Recorder`], into which nothing is allocated while the run goes on; [`Measures::merge`] makes one of
 //! all. Two times are kept of each reply: from when its call was *issued*, and *corrected*, from when it should have been. Only a
-//! session's first call can be late: those after it depend on a reply, so they have no time of their own at which they should
+//! session's first call can be late (with a log's times, a burst's): those after it depend on a reply, so they have no time of their own at which they should
 //! have been issued (`HdrHistogram`'s issue 148 has the argument).
 
 mod asked;

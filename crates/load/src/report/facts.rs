@@ -19,7 +19,7 @@ pub struct Facts {
     pub targets: Vec<String>,
     /// How load was made: `sessions`, `open` or `closed`.
     pub model: &'static str,
-    /// Arrivals asked for: `exponential`, `uniform` or `fixed`; none in a closed loop.
+    /// Arrivals asked for: `exponential`, `uniform`, `fixed` or `logged`; none in a closed loop.
     pub arrivals: Option<&'static str>,
     /// Sessions per second asked for, on average over the measured time; none in a closed loop.
     pub asked_sessions_per_s: Option<f64>,
@@ -27,7 +27,7 @@ pub struct Facts {
     pub asked_requests_per_s: Option<f64>,
     /// Sessions at a time, in a closed loop.
     pub connections: Option<u32>,
-    /// What arrivals were drawn from.
+    /// What arrivals were drawn from, if they were.
     pub seed: Option<u64>,
     /// Sessions and requests of the log.
     pub log_sessions: u64,

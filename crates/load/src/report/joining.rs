@@ -1,9 +1,10 @@
 //! Joining the generator's record with the server's own log: a request that the server never read is another matter than one
 //! that it was too slow for.
 //!
-//! For each target, the server's log has a line for each request that it read. What was issued and is not there was never
-//! read: it died in a queue, or was not even connected. This needs no clock and no port in common, and works with the log of
-//! any server that writes the combined format, or JSON lines with a member `target` or `request`.
+//! For each target, the server's log has a line for each request that it read. What was issued and is not
+//! there was never read: it died in a queue, or was not even connected. This needs no clock and no port in
+//! common, and works with the log of any server that writes the combined format, or JSON lines with a member
+//! `target` or `request`, whatever escapes it uses.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use workload::access_log;
 use workload::session::SessionLog;
 
 use crate::measures::Measures;
@@ -94,7 +96,7 @@ impl ServerLog {
         let mut read: HashMap<String, u64> = HashMap::new();
         for line in BufReader::new(file).split(b'\n') {
             let line = line?;
-            match target(&String::from_utf8_lossy(&line)) {
+            match target(&line) {
                 Some(target) => *read.entry(target).or_default() += 1,
                 None => joined.odd_lines += 1,
             }
@@ -119,17 +121,9 @@ impl ServerLog {
 }
 
 /// The request target of a line.
-fn target(line: &str) -> Option<String> {
-    if line.starts_with('{') {
-        let object: serde_json::Value = serde_json::from_str(line).ok()?;
-        return match (object["target"].as_str(), object["request"].as_str()) {
-            (Some(target), _) => Some(target.to_owned()),
-            (None, Some(request)) => request.split(' ').nth(1).map(str::to_owned),
-            (None, None) => None,
-        };
-    }
-    // addr - user [time] "METHOD target VERSION" ...
-    line.split('"').nth(1)?.split(' ').nth(1).map(str::to_owned)
+fn target(line: &[u8]) -> Option<String> {
+    let target = access_log::line(line).ok()?.target;
+    (!target.is_empty()).then(|| String::from_utf8_lossy(&target).into_owned())
 }
 
 #[cfg(test)]
@@ -144,11 +138,15 @@ mod tests {
     #[test]
     fn targets_are_found_in_either_format() {
         let combined = r#"127.0.0.1 - - [20/Nov/2026:10:00:00 +0000] "GET /a?b HTTP/1.1" 200 5 "-" "x""#;
-        assert_eq!(target(combined).as_deref(), Some("/a?b"));
-        assert_eq!(target(r#"{"method":"GET","target":"/a"}"#).as_deref(), Some("/a"));
-        assert_eq!(target(r#"{"request":"GET /a HTTP/1.1"}"#).as_deref(), Some("/a"));
+        assert_eq!(target(combined.as_bytes()).as_deref(), Some("/a?b"));
+        assert_eq!(target(br#"{"method":"GET","target":"/a"}"#).as_deref(), Some("/a"));
+        assert_eq!(target(br#"{"request":"GET /a HTTP/1.1"}"#).as_deref(), Some("/a"));
+        for escaped in [r"GET /?\x22a\x5C HTTP/1.1", r#"GET /?\"a\\ HTTP/1.1"#] {
+            let line = format!("127.0.0.1 - - [x] \"{escaped}\" 200 5 \"-\" \"x\"");
+            assert_eq!(target(line.as_bytes()).as_deref(), Some("/?\"a\\"), "{escaped}");
+        }
         for odd in ["", "x", "{", "{}", r#"127.0.0.1 - - [x] "-" 400 0"#] {
-            assert_eq!(target(odd), None, "{odd}");
+            assert_eq!(target(odd.as_bytes()), None, "{odd}");
         }
     }
 

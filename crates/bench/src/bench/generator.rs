@@ -1,4 +1,5 @@
-//! `sluicelab load` as an experiment runs it: in a namespace made for it, with results as JSON.
+//! `sluicelab load` as an experiment runs it: in a namespace made for it, with results as JSON, and with looks at the server when
+//! the measured window begins and when it ends.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
@@ -7,7 +8,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::child::Process;
@@ -17,9 +19,41 @@ use crate::interrupt;
 #[derive(Debug)]
 pub(crate) struct Generator {
     process: Process,
+    started: Instant,
     results: PathBuf,
     log: PathBuf,
 }
+
+/// When counters are looked at, as seen from the beginning of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    pub(crate) warm_up: Duration,
+    /// What follows it.
+    pub(crate) measured: Duration,
+}
+
+/// A run that is over, and what was seen of it.
+#[derive(Debug)]
+pub(crate) struct Watched<T> {
+    /// When the measured window began.
+    pub(crate) first: T,
+    /// When it ended.
+    pub(crate) second: T,
+    pub(crate) looks: Looks,
+    pub(crate) results: Value,
+}
+
+/// How well the looks met the edges of the measured window, in milliseconds.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct Looks {
+    /// From the start of the generator's process to that of its run: it reads the sessions first.
+    pub(crate) began_after_ms: f64,
+    /// The most that a look was off.
+    pub(crate) off_ms: f64,
+}
+
+/// Reading sessions takes milliseconds, on a bad day.
+const LONGEST_START: Duration = Duration::from_secs(20);
 
 impl Generator {
     /// Starts `sluicelab load` with `options`; `wrapper` stands before it.
@@ -31,6 +65,7 @@ impl Generator {
     ) -> Result<Self> {
         let results = directory.join("load.json");
         let log = directory.join("load.stderr");
+        let started = Instant::now();
         let child = Command::new("env")
             .args(wrapper)
             .arg(sluicelab)
@@ -42,11 +77,53 @@ impl Generator {
             .process_group(0)
             .spawn()
             .context("cannot run env")?;
-        Ok(Self { process: Process::of(child), results, log })
+        Ok(Self { process: Process::of(child), started, results, log })
     }
 
-    /// Waits for its end, and gives its results, see docs/lab-results.md.
-    pub(crate) fn finish(mut self, patience: Duration) -> Result<Value> {
+    /// Lets it run, with a `look` when its measured window begins and another when it ends. Both follow from when its run began,
+    /// which is some time after its process did. Waits for its end then, at most for `patience`: it goes on for as long as
+    /// somebody waits for a reply. Gives its results, see docs/lab-results.md.
+    pub(crate) fn watch<T>(
+        mut self,
+        window: Window,
+        patience: Duration,
+        mut look: impl FnMut() -> Result<T>,
+    ) -> Result<Watched<T>> {
+        let (began, unsure) = self.wait_for_run()?;
+        let mut look_at = |edge: Instant| {
+            interrupt::sleep_until(edge)?;
+            let late = edge.elapsed();
+            Ok::<_, anyhow::Error>((look()?, late))
+        };
+        let (first, first_late) = look_at(began + window.warm_up)?;
+        let (second, second_late) = look_at(began + window.warm_up + window.measured)?;
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let looks = Looks {
+            began_after_ms: ms(began - self.started),
+            off_ms: ms(unsure + first_late.max(second_late)),
+        };
+        Ok(Watched { first, second, looks, results: self.finish(patience)? })
+    }
+
+    /// When its run began: its threads that make load were not there at the time given, but so much later.
+    fn wait_for_run(&mut self) -> Result<(Instant, Duration)> {
+        let mut not_yet = Instant::now();
+        loop {
+            interrupt::check()?;
+            let now = Instant::now();
+            if makes_load(self.process.id()) {
+                return Ok((not_yet, now - not_yet));
+            }
+            not_yet = now;
+            if let Some(status) = self.process.ended()? {
+                bail!("sluicelab load ended with {status} before its run began: {}", self.told());
+            }
+            ensure!(self.started.elapsed() < LONGEST_START, "sluicelab load does not begin its run");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn finish(mut self, patience: Duration) -> Result<Value> {
         let start = Instant::now();
         let status = loop {
             interrupt::check()?;
@@ -56,9 +133,65 @@ impl Generator {
             ensure!(start.elapsed() < patience, "sluicelab load has not ended in time");
             thread::sleep(Duration::from_millis(2));
         };
-        let told = fs::read_to_string(&self.log).unwrap_or_default();
         // 3: not valid, which the results say as well.
-        ensure!(matches!(status.code(), Some(0 | 3)), "sluicelab load ended with {status}: {}", told.trim());
+        ensure!(matches!(status.code(), Some(0 | 3)), "sluicelab load ended with {status}: {}", self.told());
         serde_json::from_str(&fs::read_to_string(&self.results)?).context("no JSON from sluicelab load")
+    }
+
+    fn told(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default().trim().to_owned()
+    }
+}
+
+/// Whether `process` has one of the threads that `sluicelab load` starts when its run begins: `load-0` and so on.
+fn makes_load(process: u32) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    // A thread may end in between.
+    let mut names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
+    names.any(|name| name.starts_with("load-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    /// A generator that is no more than a script.
+    fn generator(directory: &Path, script: &str) -> Generator {
+        let path = directory.join("script");
+        fs::write(&path, format!("#!/bin/sh\ncd {}\n{script}\n", directory.display())).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        Generator::start(&path, &[], &[], directory).unwrap()
+    }
+
+    const WINDOW: Window =
+        Window { warm_up: Duration::from_millis(100), measured: Duration::from_millis(200) };
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn looks_follow_the_run_and_not_the_process_or_its_end() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path();
+        // A process that calls itself as the generator's threads do.
+        symlink("/bin/sleep", directory.join("load-0")).unwrap();
+        // It reads sessions for a second, makes load, and waits for late replies.
+        let script = "echo '{}' > load.json; sleep 1; touch begun; exec ./load-0 2";
+        let generator = generator(directory, script);
+        let seen = || Ok((directory.join("begun").exists(), Instant::now()));
+        let watched = generator.watch(WINDOW, PATIENCE, seen).unwrap();
+        let ended = Instant::now();
+        assert!(watched.first.0, "the first look was before the run");
+        assert!(watched.looks.began_after_ms >= 1_000.0, "{:?}", watched.looks);
+        assert!(watched.second.1 - watched.first.1 >= Duration::from_millis(100));
+        assert!(ended - watched.second.1 > Duration::from_secs(1), "the second look waited for the end");
+    }
+
+    #[test]
+    fn a_generator_that_does_not_begin_is_quoted() {
+        let scratch = tempfile::tempdir().unwrap();
+        let generator = generator(scratch.path(), "echo no sessions >&2; exit 2");
+        let error = generator.watch(WINDOW, PATIENCE, || Ok(())).unwrap_err().to_string();
+        assert!(error.contains("before its run began: no sessions"), "{error}");
     }
 }

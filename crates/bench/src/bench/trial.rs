@@ -1,7 +1,8 @@
 //! One measured run of one server under one load, in a network of its own; and what was seen from all sides.
 //!
 //! [`Site`] is what all trials of an experiment have in common. A trial makes the namespaces, starts the server on its CPUs and the
-//! spinner that slows the first of them down, then the load; looks at counters when the warm-up ends and again at the end; and takes all of it away.
+//! spinner that slows the first of them down, then the load; looks at counters when the measured window begins and again when it ends;
+//! lets the clients wait for what they have asked for; and takes all of it away.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::cgroup::{Bounds, Group};
-use crate::generator::Generator;
+use crate::generator::{Generator, Looks, Watched, Window};
 use crate::network::{Link, Network};
 use crate::spinner::{Duty, Gaps, Slowdown};
 use crate::subject::{Launch, Subject, Variant};
@@ -71,6 +72,7 @@ pub(crate) struct Outcome {
     pub(crate) drops_per_s: BTreeMap<String, f64>,
     pub(crate) cpu: Cpu,
     pub(crate) gaps: Option<Gaps>,
+    pub(crate) looks: Looks,
     pub(crate) disk: Option<Disk>,
     /// Why the generator says that its figures don't count; empty if they do.
     pub(crate) invalid: Vec<String>,
@@ -157,12 +159,11 @@ impl Site {
         options.extend(self.load_options(workload, load, seed));
         let wrapper = network.in_client();
         let generator = Generator::start(&self.sluicelab, &wrapper, &options, &self.scratch)?;
-        interrupt::sleep_until(Instant::now() + self.warm_up)?;
-        let before = Sight::of(&server, group.as_ref(), self)?;
-        let results = generator.finish(self.measured + Duration::from_secs(20))?;
-        let after = Sight::of(&server, group.as_ref(), self)?;
+        let window = Window { warm_up: self.warm_up, measured: self.measured };
+        let patience = self.timeout + Duration::from_secs(20);
+        let watched = generator.watch(window, patience, || Sight::of(&server, group.as_ref(), self))?;
         let gaps = slowdown.map(Slowdown::stop).transpose()?;
-        Outcome::of(&results, &before, &after, gaps)
+        Outcome::of(&watched, gaps)
     }
 
     fn load_options(&self, workload: &Workload, load: Load, seed: u64) -> Vec<String> {
@@ -201,8 +202,8 @@ impl Sight {
         let processes = server.processes()?;
         Ok(Self {
             at: Instant::now(),
-            drops: drops(server.id())?,
             server_ns: proc::cpu_time_ns(&processes)?,
+            drops: drops(server.id())?,
             read: proc::bytes_read(&processes)?,
             server_cpu: proc::cpu_ticks(&site.server_cpus)?,
             client_cpu: proc::cpu_ticks(&site.client_cpus)?,
@@ -213,7 +214,8 @@ impl Sight {
 }
 
 impl Outcome {
-    fn of(results: &Value, before: &Sight, after: &Sight, gaps: Option<Gaps>) -> Result<Self> {
+    fn of(watched: &Watched<Sight>, gaps: Option<Gaps>) -> Result<Self> {
+        let Watched { first: before, second: after, looks, results } = watched;
         let seconds = (after.at - before.at).as_secs_f64();
         let number =
             |path: &str| results.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path}"));
@@ -252,6 +254,7 @@ impl Outcome {
                 client_us_per_call: number("/generator/cpu_us_per_call")?,
             },
             gaps,
+            looks: *looks,
             disk: after.page_cache.map(|page_cache| Disk {
                 page_cache_mb: page_cache as f64 / 1e6,
                 read_mb_per_s: (after.read - before.read) as f64 / 1e6 / seconds,
@@ -327,8 +330,13 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// An outcome of which nothing is known but the rate of replies.
+    /// A valid outcome of which nothing is known but the rate of replies.
     pub(crate) fn outcome(replies_per_s: f64) -> Outcome {
+        outcome_but(replies_per_s, &[])
+    }
+
+    /// The same, if there are reasons against it.
+    pub(crate) fn outcome_but(replies_per_s: f64, reasons: &[&str]) -> Outcome {
         let status = json!({
             "total": { "accepts": 0, "accept_phases": 0, "phases": 0, "event_waits": 0 },
             "workers": []
@@ -357,15 +365,17 @@ pub(crate) mod tests {
             "replies": { "per_s": replies_per_s, "body_mbps": 1 },
             "reply_time_ms": { "mean": 1, "p50": 1, "p99": 1 },
             "generator": { "cpu_us_per_call": 1 },
-            "invalid": ["late"],
+            "invalid": reasons,
         });
         let later = begun + Duration::from_secs(2);
-        Outcome::of(&results, &sight(begun, 100), &sight(later, 300), None).unwrap()
+        let looks = Looks { began_after_ms: 1.0, off_ms: 1.0 };
+        let watched = Watched { first: sight(begun, 100), second: sight(later, 300), looks, results };
+        Outcome::of(&watched, None).unwrap()
     }
 
     #[test]
     fn rates_are_differences_over_the_measured_time() {
-        let outcome = outcome(5.0);
+        let outcome = outcome_but(5.0, &["late"]);
         assert!((outcome.accepting.accepts_per_s - 100.0).abs() < 1e-9);
         assert!((outcome.accepting.accepts_per_phase - 2.0).abs() < 1e-9);
         assert!((outcome.drops_per_s["ListenDrops"] - 300.0).abs() < 1e-9);

@@ -7,14 +7,15 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
 
-use crate::experiment::{self, Experiment, Lengths, Progress, Slowness};
+use crate::claims::{self, REPLIES};
+use crate::experiment::{self, Begun, Experiment, Lengths, Slowness};
 use crate::journal::Journal;
-use crate::series::Series;
-use crate::statistics::Ratio;
+use crate::rounds::{CALIBRATING_ROUNDS, MOST_ROUNDS, Plan, Point, Stage};
+use crate::series::{INVALID, Series};
 use crate::subject::Variant;
-use crate::table;
-use crate::trial::{Load, Outcome};
-use crate::workload::{Kind, Workload};
+use crate::trial::{Load, Site};
+use crate::workload::{Kind, Workloads};
+use crate::{remarks, table};
 
 /// How it is run.
 #[derive(Debug, Args)]
@@ -35,8 +36,8 @@ pub(crate) struct Options {
     /// Sessions at a time where their number is fixed
     #[arg(long, default_value_t = 64)]
     sessions: u32,
-    /// How often everything is measured
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// How often everything is measured. Below 6 there are no intervals and no verdicts
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=MOST_ROUNDS))]
     rounds: u32,
     /// Length of one measurement in seconds
     #[arg(long, default_value_t = 3.0)]
@@ -47,7 +48,7 @@ pub(crate) struct Options {
     /// How long a client waits for a connection, and then for each reply, in seconds. A SYN that was dropped is sent again after one
     #[arg(long, default_value_t = 1.1)]
     timeout: f64,
-    /// A look: one round of 0.8 s
+    /// A look: one round of 0.8 s, from which nothing follows
     #[arg(long, conflicts_with_all = ["rounds", "seconds", "warm_up"])]
     quick: bool,
 }
@@ -91,95 +92,113 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
         measured: Duration::try_from_secs_f64(options.seconds)?,
         timeout: Duration::try_from_secs_f64(options.timeout)?,
     };
-    let begun = options.experiment.begin("architectures", options.slowness.duty(), lengths)?;
-    let site = &begun.site;
-    let settings = json!({
-        "builds": begun.builds,
-        "directories": options.directories,
-        "sessions": options.sessions,
-        "seconds": options.seconds,
-        "warm_up": options.warm_up,
-        "timeout": options.timeout,
-        "slowdown": site.slowdown,
-        "sysctls": site.sysctls,
-    });
-    let servers = experiment::runnable(options.server.clone(), site)?;
-    let mut journal = Journal::open(&begun.journal, &settings)?;
-    let workloads = options.workloads.iter().map(|kind| {
-        Workload::prepare(&site.sluicelab, *kind, options.directories, 20_000, &options.experiment.data)
-    });
-    let workloads: Vec<Workload> = workloads.collect::<Result<_>>()?;
-
-    let mut progress = Progress::of(servers.len() * workloads.len() * CASES.len() * options.rounds as usize);
-    for round in 0..options.rounds {
-        for workload in &workloads {
-            for case in CASES {
-                for server in &servers {
-                    let key = key(server, workload.kind, case, round);
-                    if journal.has(&key) {
-                        progress.skip();
-                        continue;
-                    }
-                    let load = match case {
-                        Case::Saturated => Load::Closed(options.sessions),
-                        Case::Arriving(tenths) => {
-                            let saturated = saturated(&servers[0], workload.kind, &journal)?;
-                            let saturated = saturated.context("the first server is missing")?;
-                            Load::Open(saturated * f64::from(tenths) / 10.0)
-                        }
-                    };
-                    let outcome = site.run(server, workload, load, u64::from(round) + 1)?;
-                    journal.put(&key, &outcome)?;
-                    progress.step(&format!("{key}: {:.0} replies/s", outcome.replies_per_s));
-                }
-            }
-        }
+    let slowdown = options.slowness.duty();
+    let settings = json!({ "directories": options.directories, "sessions": options.sessions });
+    let (mut journal, begun) = options.experiment.begin("architectures", slowdown, lengths, settings)?;
+    let servers = experiment::runnable(options.server.clone(), begun.as_ref(), &mut journal)?;
+    let calibration = options.calibration(&servers);
+    let plan = options.plan(&servers);
+    if let Some(Begun { site, .. }) = &begun {
+        options.measure(&calibration, &plan, site, &mut journal)?;
     }
 
-    println!("{}\n", options.experiment.machine().line());
-    let slowness = site.slowdown.map_or_else(
-        || "server's CPU all its own".to_owned(),
-        |duty| {
-            format!(
-                "server's CPU taken away for {} us and left for {} us by turns",
-                duty.busy_us, duty.asleep_us
-            )
-        },
-    );
+    println!("{}", options.experiment.heading(&journal)?);
     println!(
-        "Saturated: {} sessions at a time. One CPU, {slowness}; {} rounds of {} s after {} s; clients wait {} s; medians. Journal: {}\n",
+        "Saturated: {} sessions at a time. One CPU, {}; {} rounds of {} s after {} s; clients wait {} s; medians.\n",
         options.sessions,
+        experiment::told(slowdown),
         options.rounds,
         options.seconds,
         options.warm_up,
         options.timeout,
-        begun.journal.display(),
     );
-    for workload in &workloads {
-        let rate = saturated(&servers[0], workload.kind, &journal)?.unwrap_or(0.0);
-        println!("### {}: 1x is {rate:.0} requests/s\n", workload.kind.name());
+    let rates = calibration.rates(&journal)?;
+    let found = plan.found(&journal)?;
+    for (kind, rate) in options.workloads.iter().zip(rates) {
+        println!("### {}: 1x is {:.0} requests/s\n", kind.name(), rate.unwrap_or(0.0));
         let of = |case: Case| {
-            Series::of_all(&servers, options.rounds, &journal, |server, round| {
-                key(server, workload.kind, case, round)
-            })
+            let at = found.iter().find(|found| found.point.of == (*kind, case));
+            at.map_or(&[][..], |found| &found.series)
         };
-        println!("{}", markdown(&of(Case::Saturated)?, &of(BELOW)?, &of(BEYOND)?));
+        println!("{}", markdown(of(Case::Saturated), of(BELOW), of(BEYOND)));
     }
+    let quantities = |(_, case): &(Kind, Case)| if *case == BELOW { &[][..] } else { &[REPLIES] };
+    println!("### Verdicts\n\n{}", claims::markdown(&found, options.rounds, quantities));
+    let before = calibration.found(&journal)?;
+    let all: Vec<&Series> = before
+        .iter()
+        .flat_map(|found| &found.series)
+        .chain(found.iter().flat_map(|found| &found.series))
+        .collect();
+    let missing = found.iter().map(|found| found.missing).sum();
+    print!("### Trials\n\n{}", remarks::markdown(&all, missing));
     Ok(())
 }
 
-fn key(server: &Variant, kind: Kind, case: Case, round: u32) -> String {
-    let case = match case {
-        Case::Saturated => "saturated".to_owned(),
-        Case::Arriving(tenths) => format!("{}x", f64::from(tenths) / 10.0),
-    };
-    format!("{} ({server}), {}, {case}, round {}", server.name, kind.name(), round + 1)
+impl Options {
+    /// Says what each workload's rates are multiples of.
+    fn calibration(&self, servers: &[Variant]) -> Plan<Kind> {
+        let points = self.workloads.iter().map(|kind| Point {
+            name: format!("calibration, {}", kind.name()),
+            of: *kind,
+            servers: servers.iter().take(1).cloned().collect(),
+        });
+        Plan {
+            points: points.collect(),
+            rounds: CALIBRATING_ROUNDS,
+            seed: self.experiment.seed,
+            stage: Stage::Calibrating,
+        }
+    }
+
+    fn plan(&self, servers: &[Variant]) -> Plan<(Kind, Case)> {
+        let points = self.workloads.iter().flat_map(|kind| {
+            CASES.map(|case| {
+                Point::comparing(format!("{}, {}", kind.name(), case.name()), (*kind, case), servers)
+            })
+        });
+        Plan {
+            points: points.collect(),
+            rounds: self.rounds,
+            seed: self.experiment.seed,
+            stage: Stage::Measuring,
+        }
+    }
+
+    fn measure(
+        &self,
+        calibration: &Plan<Kind>,
+        plan: &Plan<(Kind, Case)>,
+        site: &Site,
+        journal: &mut Journal,
+    ) -> Result<()> {
+        let data = &self.experiment.data;
+        let workloads = Workloads::prepare(site, &self.workloads, self.directories, 20_000, data)?;
+        let closed = Load::Closed(self.sessions);
+        calibration
+            .measure(journal, |kind, server, seed| site.run(server, workloads.of(*kind)?, closed, seed))?;
+        let rates = calibration.rates(journal)?;
+        plan.measure(journal, |(kind, case), server, seed| {
+            let load = match case {
+                Case::Saturated => closed,
+                Case::Arriving(tenths) => {
+                    let at = self.workloads.iter().position(|other| other == kind);
+                    let rate = at.and_then(|at| rates[at]).context("there is no rate")?;
+                    Load::Open(rate * f64::from(*tenths) / 10.0)
+                }
+            };
+            site.run(server, workloads.of(*kind)?, load, seed)
+        })
+    }
 }
 
-/// Replies per second of a server that is saturated, in its first round.
-fn saturated(server: &Variant, kind: Kind, journal: &Journal) -> Result<Option<f64>> {
-    let outcome: Option<Outcome> = journal.get(&key(server, kind, Case::Saturated, 0))?;
-    Ok(outcome.map(|outcome| outcome.replies_per_s))
+impl Case {
+    fn name(self) -> String {
+        match self {
+            Self::Saturated => "saturated".to_owned(),
+            Self::Arriving(tenths) => format!("{}x", f64::from(tenths) / 10.0),
+        }
+    }
 }
 
 fn markdown(saturated: &[Series], below: &[Series], beyond: &[Series]) -> String {
@@ -188,7 +207,7 @@ fn markdown(saturated: &[Series], below: &[Series], beyond: &[Series]) -> String
         "settings",
         "saturated: replies/s",
         "to the first (95%)",
-        "us per reply",
+        "server us per reply",
         "at 0.8x: p50, ms",
         "p99, ms",
         "errors, %",
@@ -197,27 +216,29 @@ fn markdown(saturated: &[Series], below: &[Series], beyond: &[Series]) -> String
         "to its own saturated",
         "p50, ms",
         "p99, ms",
+        INVALID,
     ];
     let mut rows = Vec::new();
-    // Interrupted work may have the one and not yet the other.
-    for ((of, below_of), beyond_of) in saturated.iter().zip(below).zip(beyond) {
-        let pairs = beyond_of.outcomes().iter().zip(of.outcomes());
-        let kept =
-            Ratio::of(pairs.map(|(beyond, saturated)| (beyond.replies_per_s, saturated.replies_per_s)));
+    for of in saturated {
+        // Interrupted work may have the one and not yet the other.
+        let of_same = |all: &'_ [Series]| all.iter().position(|other| other.server == of.server);
+        let (Some(below_of), Some(beyond_of)) = (of_same(below), of_same(beyond)) else { continue };
+        let (below_of, beyond_of) = (&below[below_of], &beyond[beyond_of]);
         rows.push(vec![
             of.server.name.clone(),
             format!("`{}`", of.server),
-            of.median(|of| of.replies_per_s, 0),
-            of.ratio(&saturated[0], |of| of.replies_per_s),
-            of.median(|of| of.cpu.server_us_per_reply, 1),
-            below_of.median(|of| of.times.p50, 2),
-            below_of.median(|of| of.times.p99, 1),
-            below_of.median(|of| of.errors * 100.0, 2),
-            beyond_of.median(|of| of.replies_per_s, 0),
-            beyond_of.ratio(&beyond[0], |of| of.replies_per_s),
-            kept.map_or_else(|| "–".to_owned(), |kept| format!("{:.3}", kept.mean)),
-            beyond_of.median(|of| of.times.p50, 2),
-            beyond_of.median(|of| of.times.p99, 1),
+            of.median_cell(|of| of.replies_per_s, 0),
+            of.ratio_cell(&saturated[0], |of| of.replies_per_s),
+            of.median_cell(|of| of.cpu.server_us_per_reply, 1),
+            below_of.median_cell(|of| of.times.p50, 2),
+            below_of.median_cell(|of| of.times.p99, 1),
+            below_of.median_cell(|of| of.errors * 100.0, 2),
+            beyond_of.median_cell(|of| of.replies_per_s, 0),
+            beyond_of.ratio_cell(&beyond[0], |of| of.replies_per_s),
+            beyond_of.ratio_cell(of, |of| of.replies_per_s),
+            beyond_of.median_cell(|of| of.times.p50, 2),
+            beyond_of.median_cell(|of| of.times.p99, 1),
+            [of, below_of, beyond_of].map(Series::invalid).join(", "),
         ]);
     }
     table::markdown(&headings, rows)

@@ -15,13 +15,15 @@ use clap::Args;
 use serde_json::json;
 
 use crate::cgroup::{self, Bounds};
-use crate::experiment::{self, Experiment, Lengths, Progress};
+use crate::claims::{self, COST, REPLIES};
+use crate::experiment::{self, Begun, Experiment, Lengths};
 use crate::journal::Journal;
-use crate::series::Series;
+use crate::rounds::{CALIBRATING_ROUNDS, Found, MOST_ROUNDS, Plan, Point, Stage};
+use crate::series::{INVALID, Series};
 use crate::subject::Variant;
-use crate::table;
-use crate::trial::{Load, Outcome, Site};
-use crate::workload::{Kind, Workload};
+use crate::trial::{Load, Site};
+use crate::workload::{Kind, Workloads};
+use crate::{remarks, table};
 
 /// How it is run.
 #[derive(Debug, Args)]
@@ -52,8 +54,8 @@ pub(crate) struct Options {
     /// How long a client waits for a connection, and then for each reply, in seconds
     #[arg(long, default_value_t = 3.0)]
     timeout: f64,
-    /// How often everything is measured
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// How often everything is measured. Below 6 there are no intervals and no verdicts
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=MOST_ROUNDS))]
     rounds: u32,
     /// Length of one measurement that is bound by the disk, in seconds; half as long is one from memory
     #[arg(long, default_value_t = 8.0)]
@@ -61,7 +63,7 @@ pub(crate) struct Options {
     /// Seconds before it, in which memory fills
     #[arg(long, default_value_t = 6.0)]
     warm_up: f64,
-    /// A look: one round of 3 s after 3 s
+    /// A look: one round of 3 s after 3 s, from which nothing follows
     #[arg(long, conflicts_with_all = ["rounds", "seconds", "warm_up"])]
     quick: bool,
 }
@@ -109,45 +111,34 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
         measured: Duration::try_from_secs_f64(options.seconds)?,
         timeout: Duration::try_from_secs_f64(options.timeout)?,
     };
-    let begun = options.experiment.begin("disk", None, lengths)?;
-    let site = &begun.site;
     let bounds = Bounds {
         memory: options.memory * 1_000_000,
         reads_per_s: options.speed * 1_000_000,
         others: options.others,
     };
     let settings = json!({
-        "builds": begun.builds,
         "bounds": bounds,
         "directories": options.directories,
         "sessions": options.sessions,
         "multiple": options.multiple,
-        "timeout": options.timeout,
-        "seconds": options.seconds,
-        "warm_up": options.warm_up,
-        "sysctls": site.sysctls,
     });
-    let servers = experiment::runnable(options.server.clone(), site)?;
-    let workload = Workload::prepare(
-        &site.sluicelab,
-        Kind::Specweb99,
-        options.directories,
-        50_000,
-        &options.experiment.data,
-    )?;
-    let mut journal = Journal::open(&begun.journal, &settings)?;
-    measure(&servers, &workload, &options, bounds, site, &mut journal)?;
+    let (mut journal, begun) = options.experiment.begin("disk", None, lengths, settings)?;
+    let servers = experiment::runnable(options.server.clone(), begun.as_ref(), &mut journal)?;
+    let calibration = options.calibration(&servers);
+    let plan = options.plan(&servers);
+    if let Some(Begun { site, .. }) = &begun {
+        options.measure(&calibration, &plan, bounds, site, &mut journal)?;
+    }
 
-    println!("{}\n", options.experiment.machine().line());
+    println!("{}", options.experiment.heading(&journal)?);
     println!(
         "SPECweb99 set of {:.0} MB, sessions on kept connections; clients wait {} s; {} rounds of {} s after {} s (resident: half as long); \
-         medians. Journal: {}\n",
+         medians.\n",
         f64::from(options.directories) * 5.119_484,
         options.timeout,
         options.rounds,
         options.seconds,
         options.warm_up,
-        begun.journal.display(),
     );
     let bound = format!(
         "bound by the disk: {} MB of memory, cold, {} MB/s, {} others reading {} KiB each",
@@ -156,74 +147,93 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
         options.others,
         cgroup::OTHERS_READ >> 10
     );
-    let rate = arriving(&servers, &options, &journal)?.unwrap_or(0.0);
-    for part in PARTS {
-        let heading = match part {
+    let rate = options.arriving(&calibration, &journal)?.unwrap_or(0.0);
+    let found = plan.found(&journal)?;
+    for Found { point, series, .. } in &found {
+        let heading = match point.of {
             Part::Closed => format!("{} sessions at a time, {bound}", options.sessions),
             Part::Open => format!(
-                "Sessions arrive, {rate:.0} requests/s ({} times the first server's above), {bound}",
-                options.multiple
+                "Sessions arrive, {rate:.0} requests/s ({} times what the first server answered to {} sessions at a time \
+                 before), {bound}",
+                options.multiple, options.sessions
             ),
             Part::Resident => format!("{} sessions at a time, from memory", options.sessions),
         };
-        println!("### {heading}\n");
-        let all =
-            Series::of_all(&servers, options.rounds, &journal, |server, round| key(server, part, round))?;
-        println!("{}", markdown(&all, part));
+        println!("### {heading}\n\n{}", markdown(series, point.of));
     }
+    let quantities = |part: &Part| match part {
+        Part::Closed | Part::Open => &[REPLIES][..],
+        Part::Resident => &[REPLIES, COST],
+    };
+    println!("### Verdicts\n\n{}", claims::markdown(&found, options.rounds, quantities));
+    let before = calibration.found(&journal)?;
+    let all: Vec<&Series> = before.iter().chain(&found).flat_map(|found| &found.series).collect();
+    let missing = before.iter().chain(&found).map(|found| found.missing).sum();
+    print!("### Trials\n\n{}", remarks::markdown(&all, missing));
     Ok(())
 }
 
-fn measure(
-    servers: &[Variant],
-    workload: &Workload,
-    options: &Options,
-    bounds: Bounds,
-    site: &Site,
-    journal: &mut Journal,
-) -> Result<()> {
-    let mut progress = Progress::of(servers.len() * PARTS.len() * options.rounds as usize);
-    for round in 0..options.rounds {
-        for part in PARTS {
+impl Options {
+    /// Says how many requests a disk can bear.
+    fn calibration(&self, servers: &[Variant]) -> Plan<Part> {
+        let servers = servers.iter().take(1).cloned().collect();
+        let point = Point { name: "calibration".to_owned(), of: Part::Closed, servers };
+        Plan {
+            points: vec![point],
+            rounds: CALIBRATING_ROUNDS,
+            seed: self.experiment.seed,
+            stage: Stage::Calibrating,
+        }
+    }
+
+    fn plan(&self, servers: &[Variant]) -> Plan<Part> {
+        let points = PARTS.map(|part| Point::comparing(part.name().to_owned(), part, servers));
+        Plan {
+            points: points.into(),
+            rounds: self.rounds,
+            seed: self.experiment.seed,
+            stage: Stage::Measuring,
+        }
+    }
+
+    /// Requests per second where sessions arrive: the same for all servers and rounds.
+    fn arriving(&self, calibration: &Plan<Part>, journal: &Journal) -> Result<Option<f64>> {
+        let rate = calibration.rates(journal)?.into_iter().next().flatten();
+        Ok(rate.map(|rate| (rate * self.multiple).round()))
+    }
+
+    fn measure(
+        &self,
+        calibration: &Plan<Part>,
+        plan: &Plan<Part>,
+        bounds: Bounds,
+        site: &Site,
+        journal: &mut Journal,
+    ) -> Result<()> {
+        let kinds = [Kind::Specweb99];
+        let workloads = Workloads::prepare(site, &kinds, self.directories, 50_000, &self.experiment.data)?;
+        let workload = workloads.of(Kind::Specweb99)?;
+        let trial = |part: Part, server: &Variant, load, seed| {
             let site = match part {
-                Part::Closed | Part::Open => Site { bounds: Some(bounds), ..site.clone() },
+                Part::Closed | Part::Open => {
+                    cgroup::forget(&workload.root)?;
+                    Site { bounds: Some(bounds), ..site.clone() }
+                }
                 Part::Resident => {
+                    cgroup::read_all(&workload.root)?;
                     Site { warm_up: site.warm_up / 2, measured: site.measured / 2, ..site.clone() }
                 }
             };
-            for server in servers {
-                let key = key(server, part, round);
-                if journal.has(&key) {
-                    progress.skip();
-                    continue;
-                }
-                match part {
-                    Part::Closed | Part::Open => cgroup::forget(&workload.root)?,
-                    Part::Resident => cgroup::read_all(&workload.root)?,
-                }
-                let load = match part {
-                    Part::Closed | Part::Resident => Load::Closed(options.sessions),
-                    Part::Open => Load::Open(
-                        arriving(servers, options, journal)?.context("the first server is missing")?,
-                    ),
-                };
-                let outcome = site.run(server, workload, load, u64::from(round) + 1)?;
-                journal.put(&key, &outcome)?;
-                progress.step(&format!("{key}: {:.0} replies/s", outcome.replies_per_s));
-            }
-        }
+            site.run(server, workload, load, seed)
+        };
+        let closed = Load::Closed(self.sessions);
+        calibration.measure(journal, |part, server, seed| trial(*part, server, closed, seed))?;
+        let arriving = self.arriving(calibration, journal)?.context("nothing is left to be measured")?;
+        plan.measure(journal, |part, server, seed| {
+            let load = if *part == Part::Open { Load::Open(arriving) } else { closed };
+            trial(*part, server, load, seed)
+        })
     }
-    Ok(())
-}
-
-/// Requests per second where sessions arrive: it follows from the first server's first round, and is the same for all.
-fn arriving(servers: &[Variant], options: &Options, journal: &Journal) -> Result<Option<f64>> {
-    let first: Option<Outcome> = journal.get(&key(&servers[0], Part::Closed, 0))?;
-    Ok(first.map(|outcome| (outcome.replies_per_s * options.multiple).round()))
-}
-
-fn key(server: &Variant, part: Part, round: u32) -> String {
-    format!("{} ({server}), {}, round {}", server.name, part.name(), round + 1)
 }
 
 fn markdown(all: &[Series], part: Part) -> String {
@@ -231,34 +241,36 @@ fn markdown(all: &[Series], part: Part) -> String {
     headings.extend(["mean, ms", "p50, ms", "p99, ms", "errors, %", "server CPU, %", "idle, %"]);
     headings.extend(match part {
         Part::Closed | Part::Open => ["I/O wait, %", "page cache, MB", "read, MB/s"].as_slice(),
-        Part::Resident => &["us per reply", "to the first (95%)"],
+        Part::Resident => &["server us per reply", "to the first (95%)"],
     });
+    headings.push(INVALID);
     let Some(first) = all.first() else { return String::new() };
     let rows = all.iter().map(|of| {
         let mut cells = vec![
             of.server.name.clone(),
             format!("`{}`", of.server),
-            of.median(|of| of.replies_per_s, 0),
-            of.median(|of| of.body_mbps, 0),
-            of.ratio(first, |of| of.replies_per_s),
-            of.median(|of| of.times.mean, 2),
-            of.median(|of| of.times.p50, 2),
-            of.median(|of| of.times.p99, 1),
-            of.median(|of| of.errors * 100.0, 2),
-            of.median(|of| of.cpu.server * 100.0, 1),
-            of.median(|of| of.cpu.server_idle * 100.0, 1),
+            of.median_cell(|of| of.replies_per_s, 0),
+            of.median_cell(|of| of.body_mbps, 0),
+            of.ratio_cell(first, |of| of.replies_per_s),
+            of.median_cell(|of| of.times.mean, 2),
+            of.median_cell(|of| of.times.p50, 2),
+            of.median_cell(|of| of.times.p99, 1),
+            of.median_cell(|of| of.errors * 100.0, 2),
+            of.median_cell(|of| of.cpu.server * 100.0, 1),
+            of.median_cell(|of| of.cpu.server_idle * 100.0, 1),
         ];
         cells.extend(match part {
             Part::Closed | Part::Open => vec![
-                of.median(|of| of.cpu.server_io_wait * 100.0, 1),
-                of.median(|of| of.disk.map_or(0.0, |disk| disk.page_cache_mb), 1),
-                of.median(|of| of.disk.map_or(0.0, |disk| disk.read_mb_per_s), 1),
+                of.median_cell(|of| of.cpu.server_io_wait * 100.0, 1),
+                of.median_cell(|of| of.disk.map_or(0.0, |disk| disk.page_cache_mb), 1),
+                of.median_cell(|of| of.disk.map_or(0.0, |disk| disk.read_mb_per_s), 1),
             ],
             Part::Resident => vec![
-                of.median(|of| of.cpu.server_us_per_reply, 2),
-                of.ratio(first, |of| of.cpu.server_us_per_reply),
+                of.median_cell(|of| of.cpu.server_us_per_reply, 2),
+                of.ratio_cell(first, |of| of.cpu.server_us_per_reply),
             ],
         });
+        cells.push(of.invalid());
         cells
     });
     table::markdown(&headings, rows)

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use serde_json::{Value, json};
 
 use crate::interrupt;
 use crate::janitor::Janitor;
+use crate::journal::{Journal, Session};
 use crate::machine::Machine;
 use crate::network::Link;
 use crate::spinner::Duty;
@@ -37,6 +39,12 @@ pub(crate) struct Experiment {
     /// What was measured so far, to go on with after an interruption, as JSON lines [default: named for the experiment, in --data]
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
+    /// Measure nothing, and print the tables of what the journal has. Needs neither root nor the programs
+    #[arg(long)]
+    print: bool,
+    /// What the order of trials is drawn from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u32,
     /// For the server's network namespace, such as `net.ipv4.tcp_syncookies=0`; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) sysctl: Vec<String>,
@@ -62,13 +70,10 @@ impl Slowness {
     }
 }
 
-/// An experiment that has begun: signals are caught, and what it sets up will be taken away.
+/// An experiment that measures: signals are caught, and what it sets up will be taken away.
 #[derive(Debug)]
 pub(crate) struct Begun {
     pub(crate) site: Site,
-    pub(crate) journal: PathBuf,
-    /// Which builds of server and generator take part: figures of others don't belong into the same journal.
-    pub(crate) builds: [String; 2],
     // The directory goes before the janitor, which waits for the end.
     _scratch: tempfile::TempDir,
     _janitor: Janitor,
@@ -83,14 +88,41 @@ pub(crate) struct Lengths {
 }
 
 impl Experiment {
-    pub(crate) fn begin(&self, name: &str, slowdown: Option<Duty>, lengths: Lengths) -> Result<Begun> {
+    /// Opens the journal, which has to be of the same `settings` (a JSON object), and gets ready to measure,
+    /// unless only tables are to be printed.
+    pub(crate) fn begin(
+        &self,
+        name: &str,
+        slowdown: Option<Duty>,
+        lengths: Lengths,
+        mut settings: Value,
+    ) -> Result<(Journal, Option<Begun>)> {
+        let path = self.journal.clone().unwrap_or_else(|| self.data.join(format!("{name}.jsonl")));
+        settings["experiment"] = json!(name);
+        settings["seed"] = json!(self.seed);
+        settings["slowdown"] = json!(slowdown);
+        settings["sysctls"] = json!(self.sysctl);
+        settings["seconds"] = json!({
+            "warm_up": lengths.warm_up.as_secs_f64(),
+            "measured": lengths.measured.as_secs_f64(),
+            "timeout": lengths.timeout.as_secs_f64(),
+        });
+        if self.print {
+            return Ok((Journal::read(&path, &settings)?, None));
+        }
         ensure!(self.server_cpu != self.client_cpu, "server and clients need different CPUs");
+        let (sluice, sluicelab) = (executable(&self.sluice)?, executable(&self.sluicelab)?);
+        // Figures of other builds don't belong into the same journal.
+        settings["builds"] = json!({ "sluice": build(&sluice)?, "sluicelab": build(&sluicelab)? });
         interrupt::catch()?;
+        let mut journal = Journal::open(&path, &settings)?;
+        let machine = Machine::describe(&[&sluice, &sluicelab]);
+        journal.begin_session(&Session { command: command_line(std::env::args()), machine })?;
         let janitor = Janitor::employ()?;
         let scratch = tempfile::Builder::new().prefix("bench-").tempdir()?;
         let site = Site {
-            sluice: executable(&self.sluice)?,
-            sluicelab: executable(&self.sluicelab)?,
+            sluice,
+            sluicelab,
             scratch: scratch.path().to_owned(),
             server_cpus: vec![self.server_cpu],
             client_cpus: vec![self.client_cpu],
@@ -102,14 +134,41 @@ impl Experiment {
             measured: lengths.measured,
             timeout: lengths.timeout,
         };
-        let journal = self.journal.clone().unwrap_or_else(|| self.data.join(format!("{name}.jsonl")));
-        let builds = [build(&site.sluice)?, build(&site.sluicelab)?];
-        Ok(Begun { site, journal, builds, _scratch: scratch, _janitor: janitor })
+        Ok((journal, Some(Begun { site, _scratch: scratch, _janitor: janitor })))
     }
 
-    pub(crate) fn machine(&self) -> Machine {
-        Machine::describe(Some(&self.sluice))
+    /// What stands above all tables: where figures come from, and how others get them.
+    pub(crate) fn heading(&self, journal: &Journal) -> Result<String> {
+        let sessions = journal.sessions()?;
+        let mut machines: Vec<String> = sessions.iter().map(|session| session.machine.line()).collect();
+        machines.dedup();
+        let commands: Vec<String> = sessions.iter().map(|session| format!("`{}`", session.command)).collect();
+        let build = |name: &str| journal.builds()[name].as_str().unwrap_or("unknown").to_owned();
+        Ok(format!(
+            "{}\n\nMeasured by {}. Builds: sluice {}, sluicelab {}. Sysctls: {}. Order drawn with seed {}. \
+             Journal: {}\n",
+            machines.join("\n\n"),
+            commands.join(", then "),
+            build("sluice"),
+            build("sluicelab"),
+            if self.sysctl.is_empty() { "as they come".to_owned() } else { self.sysctl.join(", ") },
+            self.seed,
+            journal.path().display(),
+        ))
     }
+}
+
+/// As a shell takes it.
+fn command_line(words: impl IntoIterator<Item = String>) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_=+,./:@%".contains(letter);
+    let quoted = words.into_iter().map(|word| {
+        if !word.is_empty() && word.chars().all(plain) {
+            word
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
 }
 
 fn executable(path: &Path) -> Result<PathBuf> {
@@ -123,23 +182,49 @@ fn build(path: &Path) -> Result<String> {
     Ok(format!("{:016x}", hasher.finish()))
 }
 
-/// Those of `variants` that the server runs.
-pub(crate) fn runnable(mut variants: Vec<Variant>, site: &Site) -> Result<Vec<Variant>> {
-    let runnable: Vec<bool> =
-        variants.iter().map(|variant| is_runnable(variant, site)).collect::<Result<_>>()?;
-    let mut of_each = runnable.iter();
-    variants.retain(|_| of_each.next() == Some(&true));
-    ensure!(!variants.is_empty(), "nothing is left to be measured");
-    Ok(variants)
+/// Those of `variants` that are [`accepted`], of which there has to be one.
+pub(crate) fn runnable(
+    variants: Vec<Variant>,
+    begun: Option<&Begun>,
+    journal: &mut Journal,
+) -> Result<Vec<Variant>> {
+    let runnable = accepted(variants, begun, journal)?;
+    ensure!(!runnable.is_empty(), "nothing is left to be measured");
+    Ok(runnable)
 }
 
-/// Whether the server runs so; if not, a line on standard error says why not.
-pub(crate) fn is_runnable(variant: &Variant, site: &Site) -> Result<bool> {
-    let refusal = variant.refusal(&site.sluice, site.links.len(), &site.scratch)?;
-    if let Some(why) = &refusal {
-        eprintln!("left out: {} ({variant}): {why}", variant.name);
+/// Those of `variants` that the server runs; a line on standard error says why others are left out. It is
+/// asked once, and the journal remembers.
+pub(crate) fn accepted(
+    variants: Vec<Variant>,
+    begun: Option<&Begun>,
+    journal: &mut Journal,
+) -> Result<Vec<Variant>> {
+    let mut accepted = Vec::new();
+    for variant in variants {
+        let key = format!("refusal of {variant}");
+        let refusal: Option<String> = match begun {
+            Some(Begun { site, .. }) => {
+                journal.get_or(&key, || variant.refusal(&site.sluice, site.links.len(), &site.scratch))?
+            }
+            None => journal.get(&key)?.flatten(),
+        };
+        match refusal {
+            Some(why) => eprintln!("left out: {} ({variant}): {why}", variant.name),
+            None => accepted.push(variant),
+        }
     }
-    Ok(refusal.is_none())
+    Ok(accepted)
+}
+
+/// What is said of a CPU that is made slow, or isn't.
+pub(crate) fn told(slowdown: Option<Duty>) -> String {
+    slowdown.map_or_else(
+        || "the server's CPU all its own".to_owned(),
+        |Duty { busy_us, asleep_us }| {
+            format!("the server's CPU taken away for {busy_us} us and left for {asleep_us} us by turns")
+        },
+    )
 }
 
 /// Tells on standard error how far long work has come.
@@ -167,5 +252,16 @@ impl Progress {
         let left = self.all - self.done;
         let each = self.begun.elapsed() / (self.done - self.skipped) as u32;
         eprintln!("[{}/{}, {} s left] {what}", self.done, self.all, (each * left as u32).as_secs());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_can_be_pasted() {
+        let words = ["bench", "disk", "--server", "a: --b=c", "it's"].map(str::to_owned);
+        assert_eq!(command_line(words), "bench disk --server 'a: --b=c' 'it'\\''s'");
     }
 }

@@ -1,5 +1,5 @@
-//! `sluicelab load` as an experiment runs it: in a namespace made for it, with results as JSON, and with looks at the server when
-//! the measured window begins and when it ends.
+//! `sluicelab load` as an experiment runs it: in a namespace made for it, with results as JSON, and with
+//! looks at the server when the measured window begins and when it ends.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
@@ -80,9 +80,10 @@ impl Generator {
         Ok(Self { process: Process::of(child), started, results, log })
     }
 
-    /// Lets it run, with a `look` when its measured window begins and another when it ends. Both follow from when its run began,
-    /// which is some time after its process did. Waits for its end then, at most for `patience`: it goes on for as long as
-    /// somebody waits for a reply. Gives its results, see docs/lab-results.md.
+    /// Lets it run, with a `look` when its measured window begins and another when it ends. Both follow from
+    /// when its run began, which is some time after its process did. Waits for its end then, at most for
+    /// `patience`: it goes on for as long as somebody waits for a reply. Gives its results, see
+    /// docs/lab-results.md.
     pub(crate) fn watch<T>(
         mut self,
         window: Window,
@@ -143,7 +144,8 @@ impl Generator {
     }
 }
 
-/// Whether `process` has one of the threads that `sluicelab load` starts when its run begins: `load-0` and so on.
+/// Whether `process` has one of the threads that `sluicelab load` starts when its run begins: `load-0` and so
+/// on.
 fn makes_load(process: u32) -> bool {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     // A thread may end in between.

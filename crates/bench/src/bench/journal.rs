@@ -1,23 +1,39 @@
 //! What an experiment has measured so far, as a file of JSON lines, so that it can be interrupted and gone on with.
 //!
-//! The first line holds the settings, each other one a key and a value. What is missing is what remains to be done.
+//! The first line holds the settings, each other one a key and a value. What is missing is what remains to be
+//! done. Each command that goes on with it is written down as well, with the machine that it ran on.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+use crate::machine::Machine;
 
 /// An open journal.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    file: File,
+    path: PathBuf,
+    /// `None`: it is only read.
+    file: Option<File>,
+    settings: Value,
     entries: HashMap<String, Value>,
 }
+
+/// A command that measured something, as others can repeat it.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub(crate) struct Session {
+    pub(crate) command: String,
+    pub(crate) machine: Machine,
+}
+
+/// The setting that tells which builds were measured.
+const BUILDS: &str = "builds";
 
 impl Journal {
     /// Goes on with the journal at `path`, or begins it. One with other settings is refused.
@@ -32,22 +48,33 @@ impl Journal {
             .with_context(|| format!("cannot open {}", path.display()))?;
         let text = fs::read_to_string(path)?;
         // A line without its end was cut off in the middle, and does not count.
-        let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
-        file.set_len(whole.len() as u64)?;
-        let mut lines = whole.lines();
-        match lines.next() {
-            None => writeln!(file, "{}", json!({ "settings": settings }))?,
-            Some(line) => {
-                let found: Value = serde_json::from_str(line)
-                    .with_context(|| format!("{} is no journal", path.display()))?;
-                ensure!(
-                    found["settings"] == *settings,
-                    "{} was made with other settings: name another file with --journal, or remove it\n  there: {}\n  here:  {settings}",
-                    path.display(),
-                    found["settings"]
-                );
-            }
+        file.set_len(whole(&text).len() as u64)?;
+        if whole(&text).is_empty() {
+            writeln!(file, "{}", json!({ "settings": settings }))?;
         }
+        let mut this = Self::parse(path, &fs::read_to_string(path)?)?;
+        this.file = Some(file);
+        this.ensure_made_with(&this.settings, settings)?;
+        Ok(this)
+    }
+
+    /// Only looks at the journal at `path`. It may be of other builds; other settings are refused.
+    pub(crate) fn read(path: &Path, settings: &Value) -> Result<Self> {
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let this = Self::parse(path, &text)?;
+        let (mut found, mut settings) = (this.settings.clone(), settings.clone());
+        for settings in [&mut found, &mut settings] {
+            settings.as_object_mut().and_then(|settings| settings.remove(BUILDS));
+        }
+        this.ensure_made_with(&found, &settings)?;
+        Ok(this)
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Self> {
+        let mut lines = whole(text).lines();
+        let first = lines.next().and_then(|line| serde_json::from_str::<Value>(line).ok());
+        let settings = first.and_then(|mut first| first.get_mut("settings").map(Value::take));
+        let settings = settings.with_context(|| format!("{} is no journal", path.display()))?;
         let mut entries = HashMap::new();
         for line in lines {
             let mut entry: Value = serde_json::from_str(line)
@@ -55,7 +82,37 @@ impl Journal {
             let key = entry["key"].as_str().context("a line without a key")?.to_owned();
             entries.insert(key, entry["value"].take());
         }
-        Ok(Self { file, entries })
+        Ok(Self { path: path.to_owned(), file: None, settings, entries })
+    }
+
+    fn ensure_made_with(&self, found: &Value, settings: &Value) -> Result<()> {
+        ensure!(
+            found == settings,
+            "{} was made with other settings: name another file with --journal, or remove it\n  there: {found}\n  here:  {settings}",
+            self.path.display(),
+        );
+        Ok(())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The builds that were measured, as they were told when it began.
+    pub(crate) fn builds(&self) -> &Value {
+        &self.settings[BUILDS]
+    }
+
+    /// Writes down who goes on, unless that is who was there last.
+    pub(crate) fn begin_session(&mut self, session: &Session) -> Result<()> {
+        let before = self.sessions()?;
+        if before.last() == Some(session) { Ok(()) } else { self.put(&session_key(before.len()), session) }
+    }
+
+    /// Who measured, in order.
+    pub(crate) fn sessions(&self) -> Result<Vec<Session>> {
+        let all = (0..).map(|number| self.get(&session_key(number)));
+        all.map_while(Result::transpose).collect()
     }
 
     /// What the journal says under `key`.
@@ -65,15 +122,11 @@ impl Journal {
         value.map(Some).with_context(|| format!("the journal's entry {key} is of another version"))
     }
 
-    /// Whether there is something under `key`.
-    pub(crate) fn has(&self, key: &str) -> bool {
-        self.entries.contains_key(key)
-    }
-
     /// Writes down what was measured.
     pub(crate) fn put(&mut self, key: &str, value: &impl Serialize) -> Result<()> {
         let value = serde_json::to_value(value)?;
-        writeln!(self.file, "{}", json!({ "key": key, "value": value }))?;
+        let file = self.file.as_mut().context("this journal is only read")?;
+        writeln!(file, "{}", json!({ "key": key, "value": value }))?;
         self.entries.insert(key.to_owned(), value);
         Ok(())
     }
@@ -93,9 +146,24 @@ impl Journal {
     }
 }
 
+/// All of `text` but a last line that has no end.
+fn whole(text: &str) -> &str {
+    text.rfind('\n').map_or("", |end| &text[..=end])
+}
+
+fn session_key(number: usize) -> String {
+    format!("session {}", number + 1)
+}
+
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// A new journal in a file that nobody needs any more.
+    pub(crate) fn journal() -> Journal {
+        let directory = tempfile::tempdir().unwrap();
+        Journal::open(&directory.path().join("journal"), &json!({})).unwrap()
+    }
 
     #[test]
     fn a_journal_goes_on_where_it_was_cut_off() {
@@ -109,7 +177,7 @@ mod tests {
 
         let mut journal = Journal::open(&path, &json!({ "rate": 5 })).unwrap();
         assert_eq!(journal.get::<f64>("a").unwrap(), Some(1.5));
-        assert!(!journal.has("b"));
+        assert_eq!(journal.get::<f64>("b").unwrap(), None);
         assert!((journal.get_or("b", || Ok(3.5)).unwrap() - 3.5f64).abs() < 1e-9);
         let journal = Journal::open(&path, &json!({ "rate": 5 })).unwrap();
         assert_eq!(journal.get::<f64>("b").unwrap(), Some(3.5));
@@ -123,5 +191,30 @@ mod tests {
         Journal::open(&path, &json!({ "rate": 5 })).unwrap();
         let error = Journal::open(&path, &json!({ "rate": 6 })).unwrap_err();
         assert!(error.to_string().contains("other settings"), "{error}");
+    }
+
+    #[test]
+    fn tables_are_printed_again_with_other_builds() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        let mut journal = Journal::open(&path, &json!({ "rate": 5, "builds": "old" })).unwrap();
+        journal.put("a", &1.5).unwrap();
+        assert!(Journal::open(&path, &json!({ "rate": 5, "builds": "new" })).is_err());
+        assert!(Journal::read(&path, &json!({ "rate": 6 })).is_err());
+        let mut journal = Journal::read(&path, &json!({ "rate": 5 })).unwrap();
+        assert_eq!(journal.get::<f64>("a").unwrap(), Some(1.5));
+        assert_eq!(journal.builds(), "old");
+        assert!(journal.put("b", &1.5).is_err());
+    }
+
+    #[test]
+    fn those_who_measured_are_known() {
+        let mut journal = journal();
+        let session =
+            |command: &str| Session { command: command.to_owned(), machine: Machine::describe(&[]) };
+        for command in ["one", "one", "two"] {
+            journal.begin_session(&session(command)).unwrap();
+        }
+        assert_eq!(journal.sessions().unwrap(), [session("one"), session("two")]);
     }
 }

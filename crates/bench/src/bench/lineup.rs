@@ -1,6 +1,6 @@
 //! Who takes part, and with which settings: of each peer those that might be its best in the case at hand.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
@@ -105,8 +105,11 @@ impl Lineup {
     }
 
     /// The first executable of ours, if ours takes part.
-    pub(crate) fn first_sluice(&self) -> Option<&PathBuf> {
-        self.sluice.first().filter(|path| self.servers.contains(&Who::Sluice) && path.is_file())
+    pub(crate) fn first_sluice(&self) -> Option<&Path> {
+        self.sluice
+            .first()
+            .map(PathBuf::as_path)
+            .filter(|path| self.servers.contains(&Who::Sluice) && path.is_file())
     }
 
     fn ceiling(&self) -> Result<PathBuf> {

@@ -1,13 +1,13 @@
 //! The machine and the programs that a table was made with.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a figure can't be read without.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Machine {
     processor: String,
     cores: usize,
@@ -21,8 +21,8 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Describes this machine, asking for the versions of the peers, the tools and `sluice`.
-    pub(crate) fn describe(sluice: Option<&PathBuf>) -> Self {
+    /// Describes this machine, asking for the versions of the peers, the tools and `ours`.
+    pub(crate) fn describe(ours: &[&Path]) -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let setting =
@@ -30,7 +30,7 @@ impl Machine {
         let commands: [&[&str]; 4] =
             [&["nginx", "-v"], &["lighttpd", "-v"], &["wrk", "-v"], &["valgrind", "--version"]];
         let mut programs: Vec<String> = commands.iter().filter_map(|words| version(words)).collect();
-        programs.extend(sluice.and_then(|path| version(&[&path.display().to_string(), "--version"])));
+        programs.extend(ours.iter().filter_map(|path| version(&[&path.display().to_string(), "--version"])));
         Self {
             processor: value(&cpuinfo, "model name"),
             cores: cpuinfo.lines().filter(|line| line.starts_with("processor")).count(),

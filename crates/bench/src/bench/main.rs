@@ -4,9 +4,11 @@
 //! [`compare`] with wrk, [`callgrind`] with valgrind, [`connections`] with connections of its own. And it looks at our load
 //! generator: [`agreement`] beside httperf, [`clients`] beside wrk, [`overload`] by itself. README.md explains the columns.
 //!
-//! The experiments compare our server with itself, under other settings: [`sweep`] accept limits, [`disk`] ways to wait for a disk,
-//! [`partition`] placements, [`architectures`] all of them. [`experiment`] is what they have in common, [`trial`] one measured run
-//! (server [`subject`], load [`generator`], [`network`], [`cgroup`], [`spinner`]), [`journal`] what has been measured so far, and
+//! The experiments compare our server with itself, under other settings: [`sweep`] accept limits, [`disk`]
+//! ways to wait for a disk, [`partition`] placements, [`architectures`] all of them. [`experiment`] is what
+//! they have in common, [`rounds`] what is measured in which order, [`trial`] one measured run (server
+//! [`subject`], load [`generator`], [`network`], [`cgroup`], [`spinner`]), [`journal`] what has been measured
+//! so far, [`series`] the cells of tables, [`claims`] and [`remarks`] what is said below them, and
 //! [`janitor`] who cleans up.
 
 mod agreement;
@@ -14,6 +16,7 @@ mod architectures;
 mod callgrind;
 mod cgroup;
 mod child;
+mod claims;
 mod client;
 mod clients;
 mod compare;
@@ -30,6 +33,8 @@ mod network;
 mod overload;
 mod partition;
 mod proc;
+mod remarks;
+mod rounds;
 #[path = "../scripted.rs"]
 mod scripted;
 mod series;
@@ -391,7 +396,7 @@ impl Common {
     }
 
     fn machine(&self) -> Machine {
-        Machine::describe(self.lineup.first_sluice())
+        Machine::describe(self.lineup.first_sluice().as_slice())
     }
 
     fn write_json(&self, results: &serde_json::Value) -> Result<()> {

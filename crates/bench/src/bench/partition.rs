@@ -10,14 +10,15 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use serde_json::json;
 
-use crate::experiment::{self, Experiment, Lengths, Progress};
-use crate::journal::Journal;
+use crate::claims::{self, COST, REPLIES};
+use crate::experiment::{self, Begun, Experiment, Lengths};
 use crate::network::Link;
-use crate::series::Series;
+use crate::rounds::{Found, MOST_ROUNDS, Plan, Point, Stage};
+use crate::series::{INVALID, Series};
 use crate::subject::Variant;
-use crate::table;
 use crate::trial::{Load, Outcome, Site};
-use crate::workload::{Kind, Workload};
+use crate::workload::{Kind, Workloads};
+use crate::{remarks, table};
 
 /// How it is run.
 #[derive(Debug, Args)]
@@ -36,13 +37,13 @@ pub(crate) struct Options {
     /// Sessions at a time
     #[arg(long, default_value_t = 64)]
     sessions: u32,
-    /// How often everything is measured
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// How often everything is measured. Below 6 there are no intervals and no verdicts
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=MOST_ROUNDS))]
     rounds: u32,
     /// Length of one measurement in seconds
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// A look: two rounds of 1.5 s
+    /// A look: two rounds of 1.5 s, from which nothing follows
     #[arg(long, conflicts_with_all = ["rounds", "seconds"])]
     quick: bool,
 }
@@ -66,69 +67,55 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
         measured: Duration::try_from_secs_f64(options.seconds)?,
         timeout: Duration::from_secs(5),
     };
-    let mut begun = options.experiment.begin("partition", None, lengths)?;
-    begun.site = on_two_cpus(begun.site)?;
-    let site = &begun.site;
-    let settings = json!({
-        "builds": begun.builds,
-        "directories": options.directories,
-        "sessions": options.sessions,
-        "seconds": options.seconds,
-        "sysctls": site.sysctls,
-    });
-    let servers = experiment::runnable(options.server.clone(), site)?;
-    let mut journal = Journal::open(&begun.journal, &settings)?;
-
-    let mut progress = Progress::of(servers.len() * options.workloads.len() * options.rounds as usize);
-    for round in 0..options.rounds {
-        for kind in &options.workloads {
-            let workload = Workload::prepare(
-                &site.sluicelab,
-                *kind,
-                options.directories,
-                20_000,
-                &options.experiment.data,
-            )?;
-            for server in &servers {
-                let key = key(server, *kind, round);
-                if journal.has(&key) {
-                    progress.skip();
-                    continue;
-                }
-                let outcome = site.run(server, &workload, Load::Closed(options.sessions), 1)?;
-                journal.put(&key, &outcome)?;
-                progress.step(&format!("{key}: {:.0} replies/s", outcome.replies_per_s));
-            }
-        }
+    let settings = json!({ "directories": options.directories, "sessions": options.sessions });
+    let (mut journal, mut begun) = options.experiment.begin("partition", None, lengths, settings)?;
+    if let Some(begun) = &mut begun {
+        begun.site = on_two_cpus(&begun.site)?;
+    }
+    let servers = experiment::runnable(options.server.clone(), begun.as_ref(), &mut journal)?;
+    let points = options.workloads.iter().map(|kind| Point::comparing(kind.name(), *kind, &servers));
+    let plan = Plan {
+        points: points.collect(),
+        rounds: options.rounds,
+        seed: options.experiment.seed,
+        stage: Stage::Measuring,
+    };
+    if let Some(Begun { site, .. }) = &begun {
+        let workloads = Workloads::prepare(
+            site,
+            &options.workloads,
+            options.directories,
+            20_000,
+            &options.experiment.data,
+        )?;
+        plan.measure(&mut journal, |kind, server, seed| {
+            site.run(server, workloads.of(*kind)?, Load::Closed(options.sessions), seed)
+        })?;
     }
 
-    println!("{}\n", options.experiment.machine().line());
+    println!("{}", options.experiment.heading(&journal)?);
     println!(
         "Two address groups, packets of each received on a CPU of its own; {} sessions at a time, clients on both CPUs; {} rounds of {} s; \
-         medians. Journal: {}\n",
-        options.sessions,
-        options.rounds,
-        options.seconds,
-        begun.journal.display(),
+         medians.\n",
+        options.sessions, options.rounds, options.seconds,
     );
-    for kind in &options.workloads {
-        let all =
-            Series::of_all(&servers, options.rounds, &journal, |server, round| key(server, *kind, round))?;
-        println!("### {}\n\n{}", kind.name(), markdown(&all));
+    let found = plan.found(&journal)?;
+    for Found { point, series, .. } in &found {
+        println!("### {}\n\n{}", point.name, markdown(series));
     }
+    println!("### Verdicts\n\n{}", claims::markdown(&found, options.rounds, |_| &[REPLIES, COST]));
+    let all: Vec<&Series> = found.iter().flat_map(|found| &found.series).collect();
+    let missing = found.iter().map(|found| found.missing).sum();
+    print!("### Trials\n\n{}", remarks::markdown(&all, missing));
     Ok(())
 }
 
 /// The CPUs that were the server's and the clients' are both of both, and each has a link of which it is the receiver.
-fn on_two_cpus(site: Site) -> Result<Site> {
+fn on_two_cpus(site: &Site) -> Result<Site> {
     let cpus: Vec<usize> = [site.server_cpus.clone(), site.client_cpus.clone()].concat();
     ensure!(cpus.len() == 2, "two CPUs are needed");
     let links = cpus.iter().map(|cpu| Link { server_cpus: vec![*cpu], client_cpus: cpus.clone() }).collect();
-    Ok(Site { server_cpus: cpus.clone(), client_cpus: cpus, links, ..site })
-}
-
-fn key(server: &Variant, kind: Kind, round: u32) -> String {
-    format!("{} ({server}), {}, round {}", server.name, kind.name(), round + 1)
+    Ok(Site { server_cpus: cpus.clone(), client_cpus: cpus, links, ..site.clone() })
 }
 
 fn markdown(all: &[Series]) -> String {
@@ -145,22 +132,24 @@ fn markdown(all: &[Series]) -> String {
         "p50, ms",
         "p99, ms",
         "shares of the workers, %",
+        INVALID,
     ];
     let Some(first) = all.first() else { return String::new() };
     let rows = all.iter().map(|of| {
         vec![
             of.server.name.clone(),
             format!("`{}`", of.server),
-            of.median(|of| of.replies_per_s, 0),
-            of.ratio(first, |of| of.replies_per_s),
-            of.median(|of| of.cpu.server_us_per_reply, 2),
-            of.ratio(first, |of| of.cpu.server_us_per_reply),
-            of.median(|of| of.cpu.server_softirq * 100.0, 1),
-            of.median(|of| of.cpu.server_idle * 100.0, 1),
-            of.median(|of| of.times.mean, 3),
-            of.median(|of| of.times.p50, 3),
-            of.median(|of| of.times.p99, 2),
-            of.outcomes().last().map(shares).unwrap_or_default(),
+            of.median_cell(|of| of.replies_per_s, 0),
+            of.ratio_cell(first, |of| of.replies_per_s),
+            of.median_cell(|of| of.cpu.server_us_per_reply, 2),
+            of.ratio_cell(first, |of| of.cpu.server_us_per_reply),
+            of.median_cell(|of| of.cpu.server_softirq * 100.0, 1),
+            of.median_cell(|of| of.cpu.server_idle * 100.0, 1),
+            of.median_cell(|of| of.times.mean, 3),
+            of.median_cell(|of| of.times.p50, 3),
+            of.median_cell(|of| of.times.p99, 2),
+            of.last().map(shares).unwrap_or_default(),
+            of.invalid(),
         ]
     });
     table::markdown(&headings, rows)

@@ -1,54 +1,186 @@
-//! What a server's trials came to, round by round, and how it compares with another's: the cells of tables.
+//! What a server's trials at one point came to, round by round, and how it compares with another's: the cells
+//! of tables.
 
-use crate::journal::Journal;
 use crate::statistics::{Ratio, Spread};
 use crate::subject::Variant;
 use crate::trial::Outcome;
 
-/// The outcomes of one server in one case, in order of the rounds.
+/// What counts of one server's trials at one point, in order of the rounds.
 #[derive(Debug)]
 pub(crate) struct Series {
     pub(crate) server: Variant,
-    outcomes: Vec<Outcome>,
+    rounds: Vec<Option<Taken>>,
+}
+
+/// What counts of a trial that may have been tried several times.
+#[derive(Clone, Debug)]
+pub(crate) struct Taken {
+    /// The last: the valid one, if there is one.
+    pub(crate) outcome: Outcome,
+    /// Those that did not count.
+    pub(crate) before: Vec<Outcome>,
+}
+
+impl Taken {
+    /// `None` without a try.
+    pub(crate) fn of(mut tries: Vec<Outcome>) -> Option<Self> {
+        let outcome = tries.pop()?;
+        Some(Self { outcome, before: tries })
+    }
+
+    /// All tries.
+    pub(crate) fn tries(&self) -> impl Iterator<Item = &Outcome> {
+        self.before.iter().chain([&self.outcome])
+    }
+}
+
+/// What stands behind a figure, which rests on a trial that is not valid or doesn't.
+pub(crate) fn mark(is_valid: bool) -> &'static str {
+    if is_valid { "" } else { "!" }
 }
 
 impl Series {
-    /// Of each server that has all rounds in the journal, where `key` is.
-    pub(crate) fn of_all(
-        servers: &[Variant],
-        rounds: u32,
-        journal: &Journal,
-        key: impl Fn(&Variant, u32) -> String,
-    ) -> anyhow::Result<Vec<Self>> {
-        let mut all = Vec::new();
-        for server in servers {
-            let outcomes = (0..rounds).map(|round| journal.get(&key(server, round)));
-            let outcomes: Option<Vec<Outcome>> = outcomes.collect::<anyhow::Result<_>>()?;
-            all.extend(outcomes.map(|outcomes| Self { server: server.clone(), outcomes }));
-        }
-        Ok(all)
+    pub(crate) fn new(server: Variant, rounds: Vec<Option<Taken>>) -> Self {
+        Self { server, rounds }
+    }
+
+    /// Whether nothing is measured yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rounds.iter().all(Option::is_none)
+    }
+
+    /// Whether all rounds are measured.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.missing() == 0
+    }
+
+    /// How many rounds are not measured yet.
+    pub(crate) fn missing(&self) -> usize {
+        self.rounds.iter().filter(|round| round.is_none()).count()
+    }
+
+    /// What is measured, in order of the rounds.
+    pub(crate) fn taken(&self) -> impl Iterator<Item = &Taken> {
+        self.rounds.iter().flatten()
+    }
+
+    fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
+        self.taken().map(|taken| &taken.outcome)
+    }
+
+    /// What counts of a round, from 0.
+    pub(crate) fn at(&self, round: usize) -> Option<&Outcome> {
+        self.rounds.get(round)?.as_ref().map(|taken| &taken.outcome)
+    }
+
+    /// The last round's.
+    pub(crate) fn last(&self) -> Option<&Outcome> {
+        self.outcomes().last()
+    }
+
+    /// Whether the generator calls valid all that counts.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.outcomes().all(Outcome::is_valid)
+    }
+
+    /// How many rounds there are to be.
+    pub(crate) fn rounds(&self) -> usize {
+        self.rounds.len()
     }
 
     /// The median over the rounds.
-    pub(crate) fn median(&self, value: impl Fn(&Outcome) -> f64, digits: usize) -> String {
-        let spread = Spread::of(self.outcomes.iter().map(value));
-        spread.map_or_else(String::new, |spread| format!("{:.digits$}", spread.median))
+    pub(crate) fn median(&self, value: impl Fn(&Outcome) -> f64) -> Option<f64> {
+        Spread::of(self.outcomes().map(value)).map(|spread| spread.median)
     }
 
-    /// This server's value over that of `other`, in pairs of the same round, with the interval if there is more than one.
-    pub(crate) fn ratio(&self, other: &Self, value: impl Fn(&Outcome) -> f64) -> String {
+    /// This server's value over that of `other`, in pairs of the same round.
+    pub(crate) fn ratio(&self, other: &Self, value: impl Fn(&Outcome) -> f64) -> Option<Ratio> {
+        let pairs = self.rounds.iter().zip(&other.rounds);
+        let both = pairs.filter_map(|(one, other)| Some((one.as_ref()?, other.as_ref()?)));
+        Ratio::of(both.map(|(one, other)| (value(&one.outcome), value(&other.outcome))))
+    }
+
+    /// A cell with the median.
+    pub(crate) fn median_cell(&self, value: impl Fn(&Outcome) -> f64, digits: usize) -> String {
+        let mark = mark(self.is_valid());
+        self.median(value).map_or_else(String::new, |median| format!("{median:.digits$}{mark}"))
+    }
+
+    /// A cell with the ratio to `other`, and its interval.
+    pub(crate) fn ratio_cell(&self, other: &Self, value: impl Fn(&Outcome) -> f64) -> String {
+        self.ratio_told(other, value, |ratio| format!("{ratio:.3}"))
+    }
+
+    /// The same without the interval: for an `other` that was chosen by these rounds, which makes an interval
+    /// say too much.
+    pub(crate) fn bare_ratio_cell(&self, other: &Self, value: impl Fn(&Outcome) -> f64) -> String {
+        self.ratio_told(other, value, |ratio| format!("{:.3}", ratio.median))
+    }
+
+    fn ratio_told(
+        &self,
+        other: &Self,
+        value: impl Fn(&Outcome) -> f64,
+        told: impl Fn(&Ratio) -> String,
+    ) -> String {
         if std::ptr::eq(self, other) {
             return "1".to_owned();
         }
-        let pairs = self.outcomes.iter().zip(&other.outcomes);
-        match Ratio::of(pairs.map(|(one, other)| (value(one), value(other)))) {
-            Some(ratio) if ratio.pairs > 1 => format!("{ratio:.2}"),
-            Some(ratio) => format!("{:.2}", ratio.mean),
-            None => "–".to_owned(),
-        }
+        let mark = mark(self.is_valid() && other.is_valid());
+        self.ratio(other, value).map_or_else(|| "–".to_owned(), |ratio| told(&ratio) + mark)
     }
 
-    pub(crate) fn outcomes(&self) -> &[Outcome] {
-        &self.outcomes
+    /// A cell that says how many tries were not valid, and, if any, how many of those count for want of
+    /// better.
+    pub(crate) fn invalid(&self) -> String {
+        let of_all = self.taken().flat_map(Taken::tries).filter(|outcome| !outcome.is_valid()).count();
+        let of_these = self.outcomes().filter(|outcome| !outcome.is_valid()).count();
+        if of_these == 0 { of_all.to_string() } else { format!("{of_all} ({of_these})") }
+    }
+}
+
+/// What the column of [`Series::invalid`] is called.
+pub(crate) const INVALID: &str = "invalid (left)";
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::trial::tests::{outcome, outcome_but};
+
+    /// The same, with reasons against the last round.
+    pub(crate) fn in_doubt(mut series: Series) -> Series {
+        let reasons = |mut outcome: Outcome| {
+            outcome.invalid = vec!["late".to_owned()];
+            outcome
+        };
+        let last = series.rounds.pop().flatten().map(|taken| reasons(taken.outcome));
+        series.rounds.push(Taken::of(last.into_iter().collect()));
+        series
+    }
+
+    /// What a server answers in each round.
+    pub(crate) fn series(name: &str, replies: &[f64]) -> Series {
+        let rounds = replies.iter().map(|replies| Taken::of(vec![outcome(*replies)]));
+        Series::new(format!("{name}:").parse().unwrap(), rounds.collect())
+    }
+
+    #[test]
+    fn a_ratio_is_of_pairs_of_the_same_round() {
+        let one = series("one", &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let mut other = series("other", &[2.0, 4.0, 6.0, 8.0, 10.0, 12.0]);
+        assert_eq!(one.ratio_cell(&other, |of| of.replies_per_s), "0.500 (0.500 to 0.500)");
+        assert_eq!(one.ratio_cell(&one, |of| of.replies_per_s), "1");
+        other.rounds[0] = None;
+        assert_eq!(one.ratio_cell(&other, |of| of.replies_per_s), "0.500");
+        assert_eq!((other.missing(), other.median_cell(|of| of.replies_per_s, 1)), (1, "8.0".to_owned()));
+    }
+
+    #[test]
+    fn what_rests_on_an_invalid_trial_is_marked() {
+        let (one, mut other) = (series("one", &[1.0; 6]), series("other", &[2.0; 6]));
+        other.rounds[3] = Taken::of(vec![outcome_but(2.0, &["late"]), outcome_but(2.0, &["late"])]);
+        assert_eq!(other.median_cell(|of| of.replies_per_s, 0), "2!");
+        assert_eq!(one.ratio_cell(&other, |of| of.replies_per_s), "0.500 (0.500 to 0.500)!");
+        assert_eq!((one.invalid(), other.invalid()), ("0".to_owned(), "2 (1)".to_owned()));
     }
 }

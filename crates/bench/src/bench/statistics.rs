@@ -49,76 +49,94 @@ pub(crate) fn quantile(sorted: &[f64], fraction: f64) -> f64 {
     below + (above - below) * position.fract()
 }
 
-/// By how much one thing is more than another, measured in pairs: the geometric mean of the ratios, and the interval that holds
-/// it with 95% by Student's t on their logarithms.
+/// By how much one thing is more than another, measured in pairs: the median of the ratios, and the interval
+/// that holds what it would be after very many pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Ratio {
-    pub(crate) mean: f64,
-    /// 0 where there is but one pair.
-    pub(crate) lower: f64,
-    /// Infinite where there is but one pair.
-    pub(crate) upper: f64,
+    pub(crate) median: f64,
+    /// `None` where there are too few pairs for one, see [`ranks`].
+    pub(crate) interval: Option<Interval>,
     pub(crate) pairs: usize,
 }
 
-impl Ratio {
-    /// Of `(one, other)`; `None` without pairs, and where one of them is not positive, which has no logarithm.
-    pub(crate) fn of(pairs: impl IntoIterator<Item = (f64, f64)>) -> Option<Self> {
-        Self::of_logarithms(&pairs.into_iter().map(|(one, other)| (one / other).ln()).collect::<Vec<_>>())
-    }
-
-    /// Of the logarithms of ratios.
-    pub(crate) fn of_logarithms(logarithms: &[f64]) -> Option<Self> {
-        if logarithms.is_empty() || logarithms.iter().any(|value| !value.is_finite()) {
-            return None;
-        }
-        let count = logarithms.len() as f64;
-        let mean = logarithms.iter().sum::<f64>() / count;
-        let squares: f64 = logarithms.iter().map(|value| (value - mean).powi(2)).sum();
-        let half = match logarithms.len() {
-            1 => f64::INFINITY,
-            pairs => student_t(pairs - 1) * (squares / (count - 1.0) / count).sqrt(),
-        };
-        Some(Self {
-            mean: mean.exp(),
-            lower: (mean - half).exp(),
-            upper: (mean + half).exp(),
-            pairs: logarithms.len(),
-        })
-    }
-
-    /// Whether the whole interval is below 1, and by more than [`Self::NOTHING`].
-    pub(crate) fn is_below_one(&self) -> bool {
-        self.upper < 1.0 - Self::NOTHING
-    }
-
-    /// Whether the whole interval is above 1, and by more than [`Self::NOTHING`].
-    pub(crate) fn is_above_one(&self) -> bool {
-        self.lower > 1.0 + Self::NOTHING
-    }
-
-    /// Where a server keeps up, pairs differ by so little that a reply at the edge of the measured time makes an interval that is
-    /// wholly on one side of 1. A difference of less than this is called none.
-    pub(crate) const NOTHING: f64 = 0.002;
+/// Where a median is with at least 95% certainty, whatever values are distributed like.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Interval {
+    pub(crate) lower: f64,
+    pub(crate) upper: f64,
 }
 
-/// `mean (lower to upper)`.
+impl Ratio {
+    /// Of `(one, other)`; `None` without pairs, and where one has no quotient.
+    pub(crate) fn of(pairs: impl IntoIterator<Item = (f64, f64)>) -> Option<Self> {
+        Self::of_quotients(pairs.into_iter().map(|(one, other)| one / other))
+    }
+
+    /// The same of quotients that are known.
+    pub(crate) fn of_quotients(quotients: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut sorted: Vec<f64> = quotients.into_iter().collect();
+        if sorted.is_empty() || sorted.iter().any(|value| !value.is_finite()) {
+            return None;
+        }
+        sorted.sort_by(f64::total_cmp);
+        let interval = ranks(sorted.len())
+            .map(|(low, high)| Interval { lower: sorted[low - 1], upper: sorted[high - 1] });
+        Some(Self { median: quantile(&sorted, 0.5), interval, pairs: sorted.len() })
+    }
+
+    /// Whether the whole interval is below 1 by more than [`MARGIN`].
+    pub(crate) fn is_below_one(&self) -> bool {
+        self.interval.is_some_and(|interval| interval.upper < 1.0 - MARGIN)
+    }
+
+    /// Whether the whole interval is above 1 by more than [`MARGIN`].
+    pub(crate) fn is_above_one(&self) -> bool {
+        self.interval.is_some_and(|interval| interval.lower > 1.0 + MARGIN)
+    }
+}
+
+/// `median (lower to upper)`, or the median alone where there is no interval.
 impl fmt::Display for Ratio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = f.precision().unwrap_or(3);
-        write!(f, "{:.digits$} ({:.digits$} to {:.digits$})", self.mean, self.lower, self.upper)
+        write!(f, "{:.digits$}", self.median)?;
+        match self.interval {
+            Some(Interval { lower, upper }) => write!(f, " ({lower:.digits$} to {upper:.digits$})"),
+            None => Ok(()),
+        }
     }
 }
 
-/// The quantile 0.975 of Student's t distribution.
-fn student_t(degrees_of_freedom: usize) -> f64 {
-    const TABLE: [f64; 30] = [
-        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
-        2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,
-        2.045, 2.042,
-    ];
-    // Beyond the table the largest of what remains, which is at most 0.08 too much.
-    TABLE.get(degrees_of_freedom - 1).copied().unwrap_or(2.042)
+/// What is called a difference is larger than this, and was before anything was measured.
+pub(crate) const MARGIN: f64 = 0.02;
+
+/// Rounds from which on a median has an interval.
+pub(crate) const FEWEST_ROUNDS: u32 = 6;
+
+/// Of so many values in order, the ranks (from 1) between which the median of what they are drawn from lies
+/// with a probability of at least 95%, as near to each other as can be. `None` for fewer than
+/// [`FEWEST_ROUNDS`], which never say that much.
+pub(crate) fn ranks(count: usize) -> Option<(usize, usize)> {
+    let low = (1..=count / 2).take_while(|low| coverage(count, *low) >= 0.95).last()?;
+    Some((low, count + 1 - low))
+}
+
+/// The probability that the median lies between the value of rank `low` and its counterpart from above. Each
+/// value is below the median or not as a coin falls.
+pub(crate) fn coverage(count: usize, low: usize) -> f64 {
+    let mut ways = 1.0;
+    let mut outside = 0.0;
+    for below in 0..low {
+        outside += ways;
+        ways *= (count - below) as f64 / (below + 1) as f64;
+    }
+    1.0 - 2.0 * outside / 2f64.powi(count as i32)
+}
+
+/// The geometric mean; `None` without values.
+pub(crate) fn geometric_mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty())
+        .then(|| (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp())
 }
 
 /// The straight line through `points` by least squares: (intercept, slope). `None` with fewer than two different abscissae.
@@ -148,23 +166,49 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_has_students_interval() {
-        // Logarithms -0.1, 0.0, 0.1: deviation 0.1, standard error 0.0577, times 4.303.
-        let ratio = Ratio::of([(0.9f64, 0.9), (1.1f64.ln().exp(), 1.0), (1.0, 1.1)]).unwrap();
-        assert!((ratio.mean - 1.0).abs() < 1e-9);
-        let half = 4.303 * 1.1f64.ln() / 3f64.sqrt();
-        assert!((ratio.upper.ln() - half).abs() < 1e-9 && (ratio.lower.ln() + half).abs() < 1e-9);
-        assert!(!ratio.is_below_one() && !ratio.is_above_one());
-        let less = Ratio::of([(0.80, 1.0), (0.81, 1.0), (0.79, 1.0)]).unwrap();
-        assert!(less.is_below_one());
+    fn ranks_are_the_narrowest_that_cover_95_percent() {
+        let known = [(6, 1, 6, 0.968), (7, 1, 7, 0.984), (9, 2, 8, 0.960), (10, 2, 9, 0.978)];
+        for (count, low, high, covered) in known.into_iter().chain([(15, 4, 12, 0.964), (20, 6, 15, 0.958)]) {
+            assert_eq!(ranks(count), Some((low, high)), "{count}");
+            assert!((coverage(count, low) - covered).abs() < 1e-3, "{count}: {}", coverage(count, low));
+            assert!(coverage(count, low + 1) < 0.95, "{count}");
+        }
+        assert!((0..FEWEST_ROUNDS as usize).all(|count| ranks(count).is_none()));
+        // 1,000 rounds are allowed.
+        assert!(ranks(1_000).is_some_and(|(low, _)| (460..480).contains(&low)));
     }
 
     #[test]
-    fn one_pair_says_nothing_certain() {
-        let one = Ratio::of([(2.0, 1.0)]).unwrap();
-        assert!(one.lower < 1e-9 && one.upper.is_infinite() && !one.is_above_one());
+    fn a_ratio_has_the_interval_of_its_median() {
+        let ratio = Ratio::of((1..=9).map(|one| (f64::from(one), 10.0))).unwrap();
+        assert_eq!(format!("{ratio:.1}"), "0.5 (0.2 to 0.8)");
+        assert!(ratio.is_below_one());
+        // One round in which everything was different moves neither.
+        let odd = Ratio::of((1..=9).map(|one| (if one == 9 { 1e6 } else { f64::from(one) }, 10.0))).unwrap();
+        assert_eq!(odd, ratio);
+    }
+
+    #[test]
+    fn a_difference_is_larger_than_the_margin() {
+        let around = |middle: f64| Ratio::of((0..6).map(|n| (middle + f64::from(n) * 1e-3, 1.0))).unwrap();
+        assert!(around(0.970).is_below_one() && !around(0.979).is_below_one());
+        assert!(around(1.021).is_above_one() && !around(1.019).is_above_one());
+    }
+
+    #[test]
+    fn few_pairs_say_nothing_certain() {
+        let five = Ratio::of((0..5).map(|_| (2.0, 1.0))).unwrap();
+        assert!(five.interval.is_none() && !five.is_above_one());
+        assert_eq!(format!("{five}"), "2.000");
         assert_eq!(Ratio::of([]), None);
-        assert_eq!(Ratio::of([(0.0, 1.0), (1.0, 1.0)]), None);
+        assert_eq!(Ratio::of([(1.0, 0.0), (1.0, 1.0)]), None);
+        assert_eq!(Ratio::of([(0.0, 0.0)]), None);
+    }
+
+    #[test]
+    fn twice_and_half_are_one_on_average() {
+        assert!(geometric_mean(&[2.0, 0.5]).is_some_and(|mean| (mean - 1.0).abs() < 1e-9));
+        assert_eq!(geometric_mean(&[]), None);
     }
 
     #[test]

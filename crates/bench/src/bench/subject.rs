@@ -58,6 +58,20 @@ impl Variant {
         this
     }
 
+    /// The same under another name.
+    pub(crate) fn called(&self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self.clone() }
+    }
+
+    /// The same, for being measured twice.
+    pub(crate) fn again(&self) -> Self {
+        self.called(&format!("{} again", self.name))
+    }
+
+    pub(crate) fn is_again_of(&self, other: &Self) -> bool {
+        *self == other.again()
+    }
+
     /// Why this server won't run so with that many addresses, if it won't. Those of an experiment's networks
     /// are not there yet, so it is asked with others.
     pub(crate) fn refusal(&self, sluice: &Path, addresses: usize, scratch: &Path) -> Result<Option<String>> {

@@ -1,8 +1,9 @@
 //! One measured run of one server under one load, in a network of its own; and what was seen from all sides.
 //!
-//! [`Site`] is what all trials of an experiment have in common. A trial makes the namespaces, starts the server on its CPUs and the
-//! spinner that slows the first of them down, then the load; looks at counters when the measured window begins and again when it ends;
-//! lets the clients wait for what they have asked for; and takes all of it away.
+//! [`Site`] is what all trials of an experiment have in common. A trial makes the namespaces, starts the
+//! server on its CPUs and the spinner that slows the first of them down, then the load; looks at counters
+//! when the measured window begins and again when it ends; lets the clients wait for what they have asked
+//! for; and takes all of it away.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -74,7 +75,8 @@ pub(crate) struct Outcome {
     pub(crate) gaps: Option<Gaps>,
     pub(crate) looks: Looks,
     pub(crate) disk: Option<Disk>,
-    /// Why the generator says that its figures don't count; empty if they do.
+    /// Why the figures don't count: what the generator says against them, and looks that missed the window.
+    /// Empty if they do.
     pub(crate) invalid: Vec<String>,
 }
 
@@ -185,6 +187,9 @@ impl Site {
     }
 }
 
+/// The part of the measured time by which looks at counters may be off.
+const OFF: f64 = 0.05;
+
 /// Counters at one moment.
 struct Sight {
     at: Instant,
@@ -214,6 +219,11 @@ impl Sight {
 }
 
 impl Outcome {
+    /// Whether its figures count.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.invalid.is_empty()
+    }
+
     fn of(watched: &Watched<Sight>, gaps: Option<Gaps>) -> Result<Self> {
         let Watched { first: before, second: after, looks, results } = watched;
         let seconds = (after.at - before.at).as_secs_f64();
@@ -230,6 +240,10 @@ impl Outcome {
             (name.clone(), (count - earlier) as f64 / seconds)
         });
         let reasons = results["invalid"].as_array().into_iter().flatten();
+        let mut invalid: Vec<String> = reasons.filter_map(Value::as_str).map(str::to_owned).collect();
+        invalid.extend((looks.off_ms > OFF * seconds * 1e3).then(|| {
+            format!("counters were read up to {:.0} ms from the edges of the measured window", looks.off_ms)
+        }));
         Ok(Self {
             asked_per_s: results.pointer("/run/asked_requests_per_s").and_then(Value::as_f64),
             replies_per_s,
@@ -259,7 +273,7 @@ impl Outcome {
                 page_cache_mb: page_cache as f64 / 1e6,
                 read_mb_per_s: (after.read - before.read) as f64 / 1e6 / seconds,
             }),
-            invalid: reasons.filter_map(Value::as_str).map(str::to_owned).collect(),
+            invalid,
         })
     }
 }
@@ -335,8 +349,13 @@ pub(crate) mod tests {
         outcome_but(replies_per_s, &[])
     }
 
-    /// The same, if there are reasons against it.
+    /// The same, if the generator has reasons against it.
     pub(crate) fn outcome_but(replies_per_s: f64, reasons: &[&str]) -> Outcome {
+        outcome_of_looks(replies_per_s, reasons, 1.0)
+    }
+
+    /// The same of two seconds, where the looks were off.
+    fn outcome_of_looks(replies_per_s: f64, reasons: &[&str], off_ms: f64) -> Outcome {
         let status = json!({
             "total": { "accepts": 0, "accept_phases": 0, "phases": 0, "event_waits": 0 },
             "workers": []
@@ -368,9 +387,19 @@ pub(crate) mod tests {
             "invalid": reasons,
         });
         let later = begun + Duration::from_secs(2);
-        let looks = Looks { began_after_ms: 1.0, off_ms: 1.0 };
+        let looks = Looks { began_after_ms: 1.0, off_ms };
         let watched = Watched { first: sight(begun, 100), second: sight(later, 300), looks, results };
         Outcome::of(&watched, None).unwrap()
+    }
+
+    #[test]
+    fn looks_that_missed_the_window_are_a_reason() {
+        assert!(outcome_of_looks(5.0, &[], 99.0).is_valid());
+        let outcome = outcome_of_looks(5.0, &["late"], 101.0);
+        assert_eq!(
+            outcome.invalid[1],
+            "counters were read up to 101 ms from the edges of the measured window"
+        );
     }
 
     #[test]

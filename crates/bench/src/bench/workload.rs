@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::interrupt;
+use crate::trial::Site;
 
 /// The workloads of the 2004 paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -49,7 +50,7 @@ pub(crate) struct Workload {
 impl Workload {
     /// Makes what is missing of it below `directory`: of `SPECweb99` so many directories of 36 files and 5.1 MB, and so many
     /// sessions.
-    pub(crate) fn prepare(
+    fn prepare(
         sluicelab: &Path,
         kind: Kind,
         directories: u32,
@@ -75,6 +76,29 @@ impl Workload {
             run(&mut draw)?;
         }
         Ok(Self { kind, root, sessions: file })
+    }
+}
+
+/// Those of an experiment.
+#[derive(Debug)]
+pub(crate) struct Workloads(Vec<Workload>);
+
+impl Workloads {
+    /// See [`Workload::prepare`].
+    pub(crate) fn prepare(
+        site: &Site,
+        kinds: &[Kind],
+        directories: u32,
+        sessions: u32,
+        directory: &Path,
+    ) -> Result<Self> {
+        let each = |kind: &Kind| Workload::prepare(&site.sluicelab, *kind, directories, sessions, directory);
+        Ok(Self(kinds.iter().map(each).collect::<Result<_>>()?))
+    }
+
+    pub(crate) fn of(&self, kind: Kind) -> Result<&Workload> {
+        let found = self.0.iter().find(|workload| workload.kind == kind);
+        found.with_context(|| format!("{} is not prepared", kind.name()))
     }
 }
 

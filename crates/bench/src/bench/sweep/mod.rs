@@ -1,24 +1,29 @@
 //! `bench sweep`: what a limit on accepts is worth below, at and beyond saturation: the 2004 paper's figures 2, 8, 16 and 17.
 //!
-//! For each server and workload, the saturating rate is measured once ([`saturation`]); the rates of the experiment are multiples of
-//! it that were chosen beforehand. Each round then runs every limit at every rate, the limits next to each other
-//! and in another order each time, so that they are compared in pairs. [`report`] says what came of it.
+//! For each server and workload, the saturating rate is measured first; the rates of the experiment are
+//! multiples of it that were chosen beforehand. Rounds of all limits at all rates then choose the best fixed
+//! limit of each point. Fresh rounds judge `auto` by it: a limit that was chosen for being best owes a part
+//! of that to chance, and so would whatever it is compared with in the same rounds. [`report`] says what came
+//! of the first, [`judging`] of the second.
 
+mod judging;
 mod report;
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::experiment::{self, Experiment, Lengths, Progress, Slowness};
+use crate::claims::{self, REPLIES};
+use crate::experiment::{self, Begun, Experiment, Lengths, Slowness};
 use crate::journal::Journal;
-use crate::statistics::Spread;
+use crate::remarks;
+use crate::rounds::{CALIBRATING_ROUNDS, Found, MOST_ROUNDS, Plan, Point, Stage};
+use crate::series::Series;
 use crate::subject::Variant;
-use crate::trial::{Load, Outcome, Site};
-use crate::workload::{Kind, Workload};
+use crate::trial::{Load, Site};
+use crate::workload::{Kind, Workloads};
 
 /// How the sweep is run.
 #[derive(Debug, Args)]
@@ -43,9 +48,14 @@ pub(crate) struct Options {
     /// Rates, as multiples of the saturating one
     #[arg(long, value_delimiter = ',', default_value = "0.8,1,2", value_parser = multiple)]
     multiples: Vec<f64>,
-    /// How often everything is measured
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// How often everything is measured to choose the best fixed limits. Below 6 there are no intervals and
+    /// no verdicts
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=MOST_ROUNDS))]
     rounds: u32,
+    /// How often `auto` and the best fixed limit are measured after that, to judge `auto`. Below 6 there is
+    /// no verdict
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=MOST_ROUNDS))]
+    judging_rounds: u32,
     /// Length of one measurement in seconds
     #[arg(long, default_value_t = 2.5)]
     seconds: f64,
@@ -61,45 +71,34 @@ pub(crate) struct Options {
     /// Directories of the SPECweb99 set (5.1 MB each)
     #[arg(long, default_value_t = 10)]
     directories: u32,
-    /// A look: two rounds of 1 s at saturation and twice that
-    #[arg(long, conflicts_with_all = ["rounds", "seconds", "warm_up", "timeout", "multiples"])]
+    /// A look: two rounds of 1 s at saturation and twice that, and two that judge, from which nothing follows
+    #[arg(long, conflicts_with_all = ["rounds", "judging_rounds", "seconds", "warm_up", "timeout", "multiples"])]
     quick: bool,
 }
 
-/// What is to be measured.
-#[derive(Debug)]
-struct Plan {
-    /// With the limits that each takes.
-    servers: Vec<(Variant, Vec<String>)>,
-    workloads: Vec<Workload>,
-    multiples: Vec<f64>,
-    rounds: u32,
-}
-
-/// The load at which a server begins to fall behind.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-struct Saturation {
-    /// Requests per second.
-    rate: f64,
+/// A server under a workload at a rate.
+#[derive(Clone, Debug, PartialEq)]
+struct At {
+    /// Which of the points that calibrate has the saturating rate.
+    calibrated: usize,
+    server: String,
+    kind: Kind,
+    multiple: f64,
 }
 
 /// How many sessions at a time saturate a server.
 const SESSIONS: u32 = 64;
 
-/// A measurement and what it is of.
-#[derive(Debug)]
-struct Point {
-    server: String,
-    workload: Kind,
-    multiple: f64,
-    limit: String,
-    round: u32,
-    outcome: Outcome,
-}
+/// The limit that is judged.
+const AUTO: &str = "auto";
+
+/// A server with the limits that it takes, each with the server's settings and called as the limit is.
+type Limits = Vec<Variant>;
 
 pub(crate) fn run(mut options: Options) -> Result<()> {
     if options.quick {
-        (options.rounds, options.seconds, options.warm_up, options.timeout) = (2, 1.0, 1.0, 1.1);
+        (options.rounds, options.judging_rounds) = (2, 2);
+        (options.seconds, options.warm_up, options.timeout) = (1.0, 1.0, 1.1);
         options.multiples = vec![1.0, 2.0];
     }
     let seconds = |time: f64| Duration::try_from_secs_f64(time);
@@ -108,179 +107,185 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
         measured: seconds(options.seconds)?,
         timeout: seconds(options.timeout)?,
     };
-    let begun = options.experiment.begin("sweep", options.slowness.duty(), lengths)?;
-    let site = &begun.site;
-    let settings = json!({
-        "builds": begun.builds,
-        "servers": options.server,
-        "backlog": options.backlog,
-        "directories": options.directories,
-        "seconds": options.seconds,
-        "warm_up": options.warm_up,
-        "timeout": options.timeout,
-        "slowdown": site.slowdown,
-        "sysctls": site.sysctls,
-    });
-    let mut journal = Journal::open(&begun.journal, &settings)?;
-    let plan = options.plan(site)?;
-    measure(&plan, site, &mut journal)?;
-
-    let points = plan.points(&journal)?;
-    println!("{}\n", options.experiment.machine().line());
-    let slowness = match site.slowdown {
-        Some(duty) => format!(
-            "its CPU taken away for {} us and left to it for {} us by turns",
-            duty.busy_us, duty.asleep_us
-        ),
-        None => "its CPU all its own".to_owned(),
+    let slowdown = options.slowness.duty();
+    let settings = json!({ "directories": options.directories });
+    let (mut journal, begun) = options.experiment.begin("sweep", slowdown, lengths, settings)?;
+    let servers = options.servers(begun.as_ref(), &mut journal)?;
+    let calibration = options.calibration(&servers);
+    let choosing = options.choosing(&servers);
+    let workloads = match &begun {
+        Some(Begun { site, .. }) => {
+            let data = &options.experiment.data;
+            Some((site, Workloads::prepare(site, &options.workloads, options.directories, 20_000, data)?))
+        }
+        None => None,
     };
-    println!(
-        "Backlog {}, {slowness}; {} rounds of {} s after {} s of warm-up; clients wait {} s; medians. \
-         Sysctls: {}. Journal: {}\n",
-        options.backlog,
-        plan.rounds,
-        options.seconds,
-        options.warm_up,
-        options.timeout,
-        if site.sysctls.is_empty() { "as they come".to_owned() } else { site.sysctls.join(", ") },
-        begun.journal.display(),
-    );
-    print!("{}", report::markdown(&points, &plan.rates(&journal)?, &options.limits));
-    Ok(())
+    if let Some((site, workloads)) = &workloads {
+        calibration.measure(&mut journal, |kind, server, seed| {
+            site.run(server, workloads.of(*kind)?, Load::Closed(SESSIONS), seed)
+        })?;
+        measure(&choosing, &calibration, site, workloads, &mut journal)?;
+    }
+    // Whom auto is to be compared with follows from what was measured so far.
+    let found = choosing.found(&journal)?;
+    let judging = options.judging(&found);
+    if let Some((site, workloads)) = &workloads {
+        measure(&judging, &calibration, site, workloads, &mut journal)?;
+    }
+    drop(begun);
+    options.print(&calibration, &found, &judging, &journal)
+}
+
+/// Runs what the journal does not have yet.
+fn measure(
+    plan: &Plan<At>,
+    calibration: &Plan<Kind>,
+    site: &Site,
+    workloads: &Workloads,
+    journal: &mut Journal,
+) -> Result<()> {
+    let rates = calibration.rates(journal)?;
+    plan.measure(journal, |at, server, seed| {
+        let rate = rates[at.calibrated].filter(|rate| *rate > 0.0);
+        let rate = rate.with_context(|| format!("{} answers nothing", at.server))?;
+        site.run(server, workloads.of(at.kind)?, Load::Open(rate * at.multiple), seed)
+    })
 }
 
 impl Options {
-    fn plan(&self, site: &Site) -> Result<Plan> {
+    fn servers(&self, begun: Option<&Begun>, journal: &mut Journal) -> Result<Vec<(Variant, Limits)>> {
         let mut servers = Vec::new();
         for server in &self.server {
             let server = server.with("backlog", &self.backlog.to_string());
-            let mut limits = Vec::new();
-            for limit in &self.limits {
-                let mut variant = server.with("accept-limit", limit);
-                variant.name = format!("{}, accept limit {limit}", server.name);
-                if experiment::is_runnable(&variant, site)? {
-                    limits.push(limit.clone());
-                }
-            }
+            let limits = self.limits.iter().map(|limit| limited(&server, limit)).collect();
+            let limits = experiment::accepted(limits, begun, journal)?;
             if !limits.is_empty() {
                 servers.push((server, limits));
             }
         }
         ensure!(!servers.is_empty(), "nothing is left to be measured");
-        let workloads = self.workloads.iter().map(|kind| {
-            Workload::prepare(&site.sluicelab, *kind, self.directories, 20_000, &self.experiment.data)
+        Ok(servers)
+    }
+
+    /// What each server answers when it always has 64 sessions to do, without an accept limit.
+    ///
+    /// Looking for the highest open rate that is answered would be truer to the word, but takes minutes: in a
+    /// second or two, sessions ask for more or less than they should by several percent.
+    fn calibration(&self, servers: &[(Variant, Limits)]) -> Plan<Kind> {
+        let points = servers.iter().flat_map(|(server, _)| {
+            self.workloads.iter().map(|kind| Point {
+                name: format!("calibration, {}, {}", server.name, kind.name()),
+                of: *kind,
+                servers: vec![limited(server, "inf")],
+            })
         });
-        Ok(Plan {
-            servers,
-            workloads: workloads.collect::<Result<_>>()?,
-            multiples: self.multiples.clone(),
-            rounds: self.rounds,
-        })
+        let points = points.collect();
+        Plan { points, rounds: CALIBRATING_ROUNDS, seed: self.experiment.seed, stage: Stage::Calibrating }
     }
-}
 
-/// Runs what the journal does not have yet.
-fn measure(plan: &Plan, site: &Site, journal: &mut Journal) -> Result<()> {
-    for (server, _) in &plan.servers {
-        for workload in &plan.workloads {
-            let key = saturation_key(server, workload);
-            journal.get_or(&key, || saturation(server, workload, site))?;
-        }
-    }
-    let limits: usize = plan.servers.iter().map(|(_, limits)| limits.len()).sum();
-    let of_each = plan.multiples.len() * plan.workloads.len() * plan.rounds as usize;
-    let mut progress = Progress::of(limits * of_each);
-    for round in 0..plan.rounds {
-        for (server, limits) in &plan.servers {
-            for workload in &plan.workloads {
-                let saturation: Option<Saturation> = journal.get(&saturation_key(server, workload))?;
-                let Some(saturation) = saturation else { continue };
-                for multiple in &plan.multiples {
-                    for limit in in_turn(limits, round) {
-                        let key = point_key(&server.name, workload.kind, *multiple, limit, round);
-                        if journal.has(&key) {
-                            progress.skip();
-                            continue;
-                        }
-                        let variant = server.with("accept-limit", limit);
-                        let rate = saturation.rate * multiple;
-                        let outcome = site.run(&variant, workload, Load::Open(rate), u64::from(round) + 1)?;
-                        journal.put(&key, &outcome)?;
-                        progress.step(&format!("{key}: {:.0} of {rate:.0}/s", outcome.replies_per_s));
-                    }
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Each round begins with another limit, and every second one goes the other way round: none is always behind the same one.
-fn in_turn(limits: &[String], round: u32) -> Vec<&String> {
-    let mut order: Vec<_> = limits.iter().collect();
-    order.rotate_left(round as usize % limits.len());
-    if round % 2 == 1 {
-        order.reverse();
-    }
-    order
-}
-
-/// What the server answers when it always has 64 sessions to do, without an accept limit: the median of three short runs.
-///
-/// Looking for the highest open rate that is answered would be truer to the word, but takes minutes: in a second or two, sessions
-/// ask for more or less than they should by several percent.
-fn saturation(server: &Variant, workload: &Workload, site: &Site) -> Result<Saturation> {
-    let server = server.with("accept-limit", "inf");
-    let mut rates = Vec::new();
-    for seed in 1..=3 {
-        rates.push(site.run(&server, workload, Load::Closed(SESSIONS), seed)?.replies_per_s);
-    }
-    let rate = Spread::of(rates).map_or(0.0, |spread| spread.median).round();
-    ensure!(rate > 0.0, "{} answers nothing", server.name);
-    eprintln!("{}, {}: saturated at {rate:.0} requests/s", server.name, workload.kind.name());
-    Ok(Saturation { rate })
-}
-
-impl Plan {
-    fn points(&self, journal: &Journal) -> Result<Vec<Point>> {
+    fn choosing(&self, servers: &[(Variant, Limits)]) -> Plan<At> {
         let mut points = Vec::new();
-        for (server, limits) in &self.servers {
-            for workload in &self.workloads {
+        let mut calibrated = 0;
+        for (server, limits) in servers {
+            for &kind in &self.workloads {
                 for &multiple in &self.multiples {
-                    for limit in limits {
-                        for round in 0..self.rounds {
-                            let (server, workload) = (server.name.clone(), workload.kind);
-                            let key = point_key(&server, workload, multiple, limit, round);
-                            let Some(outcome) = journal.get(&key)? else { continue };
-                            let limit = limit.clone();
-                            points.push(Point { server, workload, multiple, limit, round, outcome });
-                        }
-                    }
+                    let at = At { calibrated, server: server.name.clone(), kind, multiple };
+                    points.push(Point::comparing(at.name(), at, limits));
                 }
+                calibrated += 1;
             }
         }
-        Ok(points)
+        Plan { points, rounds: self.rounds, seed: self.experiment.seed, stage: Stage::Measuring }
     }
 
-    fn rates(&self, journal: &Journal) -> Result<Vec<(String, Kind, Saturation)>> {
-        let mut rates = Vec::new();
-        for (server, _) in &self.servers {
-            for workload in &self.workloads {
-                if let Some(saturation) = journal.get(&saturation_key(server, workload))? {
-                    rates.push((server.name.clone(), workload.kind, saturation));
-                }
-            }
+    /// `auto` beside the best fixed limit, at each point where that has been chosen.
+    fn judging(&self, chosen: &[Found<'_, At>]) -> Plan<At> {
+        let point = |found: &Found<'_, At>| {
+            let auto = &found.series.iter().find(|series| series.server.name == AUTO)?.server;
+            let best = &best_fixed(&found.series)?.server;
+            // Another choice would be another point: what was measured beside one limit is not compared with
+            // another.
+            let name = format!("judging against {}, {}", best.name, found.point.name);
+            Some(Point::comparing(name, found.point.of.clone(), &[best.clone(), auto.clone()]))
+        };
+        let is_whole = |found: &&Found<'_, At>| {
+            found.series.len() == found.point.servers.len() && found.series.iter().all(Series::is_whole)
+        };
+        Plan {
+            points: chosen.iter().filter(is_whole).filter_map(point).collect(),
+            rounds: self.judging_rounds,
+            seed: self.experiment.seed,
+            stage: Stage::Judging,
         }
-        Ok(rates)
+    }
+
+    fn print(
+        &self,
+        calibration: &Plan<Kind>,
+        chosen: &[Found<'_, At>],
+        judging: &Plan<At>,
+        journal: &Journal,
+    ) -> Result<()> {
+        println!("{}", self.experiment.heading(journal)?);
+        println!(
+            "Backlog {}, {}; {} rounds of {} s after {} s of warm-up choose the best fixed limits, {} judge auto; \
+             clients wait {} s; medians.\n",
+            self.backlog,
+            experiment::told(self.slowness.duty()),
+            self.rounds,
+            self.seconds,
+            self.warm_up,
+            self.judging_rounds,
+            self.timeout,
+        );
+        for (number, (point, rate)) in calibration.points.iter().zip(calibration.rates(journal)?).enumerate()
+        {
+            let heading = point.name.replace("calibration, ", "");
+            println!(
+                "### {heading}\n\n1x is {:.0} requests/s: what is answered without a limit when there are always \
+                 {SESSIONS} sessions.\n",
+                rate.unwrap_or(0.0)
+            );
+            let here: Vec<&Found<'_, At>> =
+                chosen.iter().filter(|found| found.point.of.calibrated == number).collect();
+            println!("{}", report::tables(&here));
+        }
+        let all: Vec<&Series> = chosen.iter().flat_map(|found| &found.series).collect();
+        println!("{}", report::slowness(&all));
+        println!("### Limits\n\n{}", claims::markdown(chosen, self.rounds, |_| &[REPLIES]));
+        println!("{}", report::over_all(chosen, self.rounds));
+        println!("{}", report::at_overload(chosen));
+        let judged = judging.found(journal)?;
+        println!(
+            "### {AUTO} beside the best fixed limits, in fresh rounds\n\n{}",
+            judging::markdown(&judged, self.judging_rounds)
+        );
+        let before = calibration.found(journal)?;
+        let missing = chosen.iter().chain(&judged).map(|found| found.missing).sum();
+        let judged = judged.iter().flat_map(|found| &found.series);
+        let all: Vec<&Series> =
+            before.iter().flat_map(|found| &found.series).chain(all).chain(judged).collect();
+        print!("### Trials\n\n{}", remarks::markdown(&all, missing));
+        Ok(())
     }
 }
 
-fn saturation_key(server: &Variant, workload: &Workload) -> String {
-    format!("saturation, {}, {}", server.name, workload.kind.name())
+impl At {
+    fn name(&self) -> String {
+        format!("{}, {}, {}x", self.server, self.kind.name(), self.multiple)
+    }
 }
 
-fn point_key(server: &str, workload: Kind, multiple: f64, limit: &str, round: u32) -> String {
-    format!("{server}, {}, {multiple}x, limit {limit}, round {}", workload.name(), round + 1)
+fn limited(server: &Variant, limit: &str) -> Variant {
+    server.with("accept-limit", limit).called(limit)
+}
+
+/// The fixed limit with the highest median.
+fn best_fixed(series: &[Series]) -> Option<&Series> {
+    let first = series.first()?;
+    let fixed = series.iter().filter(|one| one.server.name != AUTO && !one.server.is_again_of(&first.server));
+    let measured = fixed.filter_map(|one| Some((one, one.median(|of| of.replies_per_s)?)));
+    measured.max_by(|one, other| one.1.total_cmp(&other.1)).map(|(one, _)| one)
 }
 
 fn multiple(text: &str) -> Result<f64, String> {
@@ -292,15 +297,49 @@ fn multiple(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::tests::journal;
+    use crate::trial::tests::outcome;
+
+    #[derive(Debug, clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn options(words: &str) -> Options {
+        use clap::Parser as _;
+        Command::parse_from(format!("sweep {words}").split(' ')).options
+    }
 
     #[test]
-    fn no_limit_always_comes_first() {
-        let limits = ["1", "10", "inf"].map(str::to_owned);
-        let first = |round| in_turn(&limits, round)[0].as_str();
-        assert_eq!([first(0), first(1), first(2)], ["1", "1", "inf"]);
-        let mut third = in_turn(&limits, 2);
-        third.sort();
-        assert_eq!(third, ["1", "10", "inf"]);
+    fn auto_is_judged_by_a_limit_that_was_chosen_without_it_in_rounds_of_their_own() {
+        let options = options("--workloads one-packet --multiples 1 --limits 1,10,auto --server epoll:");
+        let mut journal = journal();
+        let limits = options.limits.iter().map(|limit| limited(&options.server[0], limit)).collect();
+        let choosing = options.choosing(&[(options.server[0].clone(), limits)]);
+        assert!(options.judging(&choosing.found(&journal).unwrap()).points.is_empty());
+        choosing
+            .measure(&mut journal, |_, server, _| {
+                Ok(outcome(match server.name.as_str() {
+                    "10" => 20.0,
+                    AUTO => 30.0,
+                    _ => 10.0,
+                }))
+            })
+            .unwrap();
+        let judging = options.judging(&choosing.found(&journal).unwrap());
+        let names: Vec<&str> = judging.points[0].servers.iter().map(|server| server.name.as_str()).collect();
+        assert_eq!(names, ["10", "auto", "10 again"]);
+        let mut seeds = Vec::new();
+        judging
+            .measure(&mut journal, |_, _, seed| {
+                seeds.push(seed);
+                Ok(outcome(1.0))
+            })
+            .unwrap();
+        // All of them are fresh, and under arrivals that nothing was chosen by.
+        assert_eq!(seeds.len(), 30);
+        assert!(seeds.iter().all(|seed| *seed > u64::from(options.rounds)));
     }
 
     #[test]

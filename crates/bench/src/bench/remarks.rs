@@ -1,5 +1,5 @@
 //! What is said below the tables of any experiment: which trials are missing, which are not valid and why,
-//! and how well the looks at counters met the measured window.
+//! how well the looks at counters met the measured window, and what the server says of the rates.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,21 @@ pub(crate) fn markdown(series: &[&Series], missing: usize) -> String {
     };
     text += &invalid(series, &tries);
     text += &looks(&tries);
+    text += &served(&tries);
     text
+}
+
+/// How the generator's rates compare with the server's own count.
+fn served(tries: &[&Outcome]) -> String {
+    let counted = tries.iter().filter(|of| of.is_valid() && of.served_per_s > 0.0);
+    let Some(of) = Spread::of(counted.map(|of| of.replies_per_s / of.served_per_s)) else {
+        return String::new();
+    };
+    format!(
+        "Replies per second by the generator are {:.4} of what the server counted meanwhile (median of the valid trials; half of them \
+         {:.4} to {:.4}, all {:.4} to {:.4}).\n\n",
+        of.median, of.lower_quartile, of.upper_quartile, of.minimum, of.maximum
+    )
 }
 
 fn invalid(series: &[&Series], tries: &[&Outcome]) -> String {
@@ -88,5 +102,12 @@ mod tests {
             "{said}"
         );
         assert!(markdown(&[&series("one", &[1.0; 6])], 0).starts_with("All 6 trials are valid"));
+    }
+
+    #[test]
+    fn rates_are_held_against_the_servers_count() {
+        let one = Taken::of(vec![outcome(198.0), outcome_but(100.0, &["late"])]);
+        let said = markdown(&[&Series::new("one:".parse().unwrap(), vec![one])], 0);
+        assert!(said.contains("are 0.9900 of what the server counted"), "{said}");
     }
 }

@@ -60,6 +60,8 @@ pub(crate) struct Outcome {
     /// What the clients were to ask for; `None` in a closed loop.
     pub(crate) asked_per_s: Option<f64>,
     pub(crate) replies_per_s: f64,
+    /// Replies by the server's own count: those to clients that have gone are among them. What the generator says is held against it.
+    pub(crate) served_per_s: f64,
     /// 10^6 bits of bodies.
     pub(crate) body_mbps: f64,
     /// Part of the calls that clients gave up.
@@ -247,6 +249,7 @@ impl Outcome {
         Ok(Self {
             asked_per_s: results.pointer("/run/asked_requests_per_s").and_then(Value::as_f64),
             replies_per_s,
+            served_per_s: (served(&after.status)? - served(&before.status)?) / seconds,
             body_mbps: number("/replies/body_mbps")?,
             timeouts: part("/calls/timeouts")?,
             errors: part("/calls/errors")?,
@@ -276,6 +279,13 @@ impl Outcome {
             invalid,
         })
     }
+}
+
+/// Replies of all classes that a server has counted.
+fn served(status: &Value) -> Result<f64> {
+    let classes = status.pointer("/total/replies").and_then(Value::as_object);
+    let classes = classes.context("the status has no replies")?;
+    Ok(classes.values().filter_map(Value::as_f64).sum())
 }
 
 impl Accepting {
@@ -357,7 +367,7 @@ pub(crate) mod tests {
     /// The same of two seconds, where the looks were off.
     fn outcome_of_looks(replies_per_s: f64, reasons: &[&str], off_ms: f64) -> Outcome {
         let status = json!({
-            "total": { "accepts": 0, "accept_phases": 0, "phases": 0, "event_waits": 0 },
+            "total": { "accepts": 0, "accept_phases": 0, "phases": 0, "event_waits": 0, "replies": { "2xx": 0, "4xx": 7 } },
             "workers": []
         });
         let ticks = proc::CpuTicks { idle: 0, io_wait: 0, softirq: 0 };
@@ -365,6 +375,7 @@ pub(crate) mod tests {
             let mut status = status.clone();
             status["total"]["accepts"] = json!(accepts);
             status["total"]["accept_phases"] = json!(accepts / 2);
+            status["total"]["replies"]["2xx"] = json!(accepts * 2);
             let drops = BTreeMap::from([("ListenDrops".to_owned(), accepts * 3)]);
             Sight {
                 at,
@@ -406,6 +417,7 @@ pub(crate) mod tests {
     fn rates_are_differences_over_the_measured_time() {
         let outcome = outcome_but(5.0, &["late"]);
         assert!((outcome.accepting.accepts_per_s - 100.0).abs() < 1e-9);
+        assert!((outcome.served_per_s - 200.0).abs() < 1e-9);
         assert!((outcome.accepting.accepts_per_phase - 2.0).abs() < 1e-9);
         assert!((outcome.drops_per_s["ListenDrops"] - 300.0).abs() < 1e-9);
         assert!((outcome.timeouts - 0.1).abs() < 1e-9 && (outcome.errors - 0.2).abs() < 1e-9);

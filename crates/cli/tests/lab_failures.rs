@@ -5,10 +5,13 @@ mod scripted;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -127,6 +130,128 @@ fn a_server_is_killed() {
     assert!(found.get("refused").is_some_and(|count| *count > 0), "{found:?}");
     let cut: u64 = ["cut_short", "reset", "closed"].iter().filter_map(|name| found.get(*name)).sum();
     assert!(cut > 0, "{found:?}");
+}
+
+/// How every other connection of [`unfaithful`] ends, after its first reply and once it has read what was sent behind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    Reset,
+    Closed,
+    /// Its second reply says that it is the last.
+    Announced,
+}
+
+/// Serves, but every other connection ends with requests that were read and not answered. Counts the requests that it reads.
+fn unfaithful(end: End) -> (SocketAddr, Arc<AtomicU64>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    let read = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&read);
+    thread::spawn(move || {
+        for (number, client) in listener.incoming().flatten().enumerate() {
+            let count = Arc::clone(&count);
+            thread::spawn(move || serve_unfaithfully(client, (number % 2 == 0).then_some(end), &count));
+        }
+    });
+    (address, read)
+}
+
+fn serve_unfaithfully(mut client: TcpStream, end: Option<End>, count: &AtomicU64) {
+    let reply = |more: &str| format!("HTTP/1.1 200 OK\r\n{more}Content-Length: 5\r\n\r\nsmall");
+    let mut answered = 0;
+    loop {
+        let requests = read_requests(&mut client);
+        count.fetch_add(requests, Ordering::Relaxed);
+        match end {
+            _ if requests == 0 => return,
+            Some(end) if answered > 0 => {
+                if end == End::Announced {
+                    let _ = client.write_all(reply("Connection: close\r\n").as_bytes());
+                }
+                let linger = (end == End::Reset).then_some(Duration::ZERO);
+                return socket2::SockRef::from(&client).set_linger(linger).expect("an open socket");
+            }
+            _ => {
+                let replies = reply("").repeat(requests as usize);
+                if client.write_all(replies.as_bytes()).is_err() {
+                    return;
+                }
+                answered += requests;
+            }
+        }
+    }
+}
+
+/// How many requests come before a pause. Bodies have no empty line.
+fn read_requests(client: &mut TcpStream) -> u64 {
+    let (mut input, mut room) = (Vec::new(), [0; 4096]);
+    client.set_read_timeout(None).expect("an open socket");
+    while let Ok(count @ 1..) = client.read(&mut room) {
+        input.extend_from_slice(&room[..count]);
+        client.set_read_timeout(Some(Duration::from_millis(100))).expect("an open socket");
+    }
+    input.windows(4).filter(|four| four == b"\r\n\r\n").count() as u64
+}
+
+/// Plays twenty sessions of these lines.
+fn play(server: SocketAddr, sessions: &str, more: &[&str]) -> Value {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("sessions");
+    fs::write(&file, sessions).expect("a file");
+    let (target, file) = (format!("--target=http://{server}"), format!("--sessions={}", file.display()));
+    let mut arguments = vec![target.as_str(), &file, "--session-rate=50", "--session-count=20"];
+    arguments.extend(more);
+    load(&arguments)
+}
+
+/// What a server dropped is sent again over the next connection, and told: it has read more than there were calls.
+#[test]
+fn requests_that_are_sent_again_are_counted() {
+    for end in [End::Reset, End::Closed, End::Announced] {
+        let (server, read) = unfaithful(end);
+        let results = play(server, "/a\n /b\n /c\n /d\n", &[]);
+        let read = read.load(Ordering::Relaxed);
+        let calls = &results["calls"];
+        assert_eq!(outcomes(&results), only("reply", 80), "{end:?}: {calls}");
+        assert!(read > 80, "{end:?}: {read}");
+        let sent = calls["sent"].as_u64().zip(calls["resent"].as_u64()).map(|(sent, again)| sent + again);
+        assert_eq!(sent, Some(read), "{end:?}: {calls}");
+        let connections = &results["connections"];
+        let lost = connections["tried"].as_u64().map(|tried| tried - 20);
+        assert_eq!(connections["lost"].as_u64(), lost, "{end:?}: {connections}");
+    }
+}
+
+/// A POST may have had its effect, so it is not sent again (RFC 9110 section 9.2.2).
+#[test]
+fn what_may_not_be_repeated_is_not_sent_again() {
+    let sessions = "/a\n /b\n /c method=POST contents=x=y\n /d\n";
+    for (end, outcome) in [(End::Reset, "reset"), (End::Closed, "closed"), (End::Announced, "closed")] {
+        let (server, read) = unfaithful(end);
+        let results = play(server, sessions, &[]);
+        let read = read.load(Ordering::Relaxed);
+        let found = outcomes(&results);
+        let of = |name: &str| found.get(name).copied().unwrap_or(0);
+        assert!(of(outcome) > 0, "{end:?}: {found:?}");
+        assert_eq!(
+            of(outcome),
+            results["sessions"]["failed"].as_u64().expect("a count"),
+            "{end:?}: {found:?}"
+        );
+        assert_eq!(of("reply") + of(outcome) + of("abandoned"), 80, "{end:?}: {found:?}");
+        let calls = &results["calls"];
+        assert_eq!(
+            (calls["sent"].as_u64(), calls["resent"].as_u64()),
+            (Some(read), Some(0)),
+            "{end:?}: {calls}"
+        );
+    }
+    // Behind a call that the client would ask again.
+    let server = scripted::start().expect("a server");
+    let sessions = "/ok/5\n /silent\n /ok/6 method=POST contents=x\n";
+    let results = play(server, sessions, &["--timeout=300ms", "--on-timeout=retry"]);
+    let expected = ["reply", "reply_timeout", "abandoned"].map(|name| (name.to_owned(), 20)).into();
+    assert_eq!((outcomes(&results), results["calls"]["resent"].as_u64()), (expected, Some(0)));
 }
 
 #[test]

@@ -24,6 +24,11 @@ pub enum Method {
 }
 
 impl Method {
+    /// Whether a request has the same effect, however often it is sent (RFC 9110 section 9.2.2).
+    pub fn is_idempotent(self) -> bool {
+        !matches!(self, Self::Post | Self::Connect | Self::Patch)
+    }
+
     /// The method of that name, or none when HTTP does not define it.
     pub fn from_name(name: &[u8]) -> Option<Self> {
         Some(match name {

@@ -31,6 +31,8 @@ pub(crate) struct Flight {
     pub(crate) request_bytes: u32,
     pub(crate) head_bytes: u32,
     pub(crate) body_bytes: u64,
+    /// How often it was sent whole over connections before this one.
+    pub(crate) resent: u32,
     /// The file that the reply is compared with.
     pub(crate) comparison: Option<Comparison>,
 }
@@ -57,6 +59,7 @@ impl Flight {
             request_bytes: 0,
             head_bytes: 0,
             body_bytes: 0,
+            resent: 0,
             comparison: None,
         }
     }
@@ -64,7 +67,17 @@ impl Flight {
     /// The same call again, from its beginning, on another connection.
     pub(crate) fn send_again(&mut self, now: Nanos, deadline: Nanos) {
         let Self { request, position, intended, issued, .. } = *self;
-        *self = Self { issued: issued.min(now), ..Self::new(request, position, intended, issued, deadline) };
+        let resent = self.resent + u32::from(self.sent.is_some());
+        *self = Self {
+            issued: issued.min(now),
+            resent,
+            ..Self::new(request, position, intended, issued, deadline)
+        };
+    }
+
+    /// Whether the server may have seen some of it.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.request_bytes > 0
     }
 }
 
@@ -80,6 +93,8 @@ pub(crate) struct Connection {
     pub(crate) started: Nanos,
     pub(crate) connected: Option<Nanos>,
     pub(crate) replies: u32,
+    /// The server has ended it, before the session was over.
+    pub(crate) lost: bool,
     /// The server sends no more: what is there is read to its end.
     pub(crate) hung_up: bool,
     /// Input that is not understood yet.
@@ -100,6 +115,7 @@ impl Connection {
             started,
             connected: None,
             replies: 0,
+            lost: false,
             hung_up: false,
             rest,
             sent: 0,
@@ -184,7 +200,8 @@ impl Connection {
     }
 
     pub(crate) fn end(&self, now: Nanos) -> ConnectionEnd {
-        ConnectionEnd { started: self.started, connected: self.connected, ended: now, replies: self.replies }
+        let Self { started, connected, replies, lost, .. } = *self;
+        ConnectionEnd { started, connected, ended: now, replies, lost }
     }
 }
 

@@ -46,6 +46,8 @@ pub struct Call {
     pub head_bytes: u32,
     /// Bytes of the reply's body that were read (of its content: chunk framing is left out).
     pub body_bytes: u64,
+    /// How often it had been sent whole over a connection that ended without a reply to it, before what is told above.
+    pub resent: u32,
     /// What came of it.
     pub outcome: Outcome,
 }
@@ -150,6 +152,8 @@ pub struct ConnectionEnd {
     pub ended: Nanos,
     /// Replies that came over it.
     pub replies: u32,
+    /// The server ended it, and its session went on over another.
+    pub lost: bool,
 }
 
 /// One session, when it is over.

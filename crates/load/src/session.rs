@@ -3,8 +3,9 @@
 //! A session that has arrived connects, sends the first request of a burst, and when its reply is whole the
 //! rest of the burst in a row. After the last reply it thinks, or waits for the time at which the log has the
 //! next burst begin. Its connection stays open from burst to burst; where the server closes it, another one
-//! is opened for what is left. A call that fails, or takes longer than the client's patience, is the end of
-//! the session.
+//! is opened for what is left, and a request that had been sent is sent again, unless it may have had its
+//! effect (RFC 9110 section 9.2.2). A call that fails, or takes longer than the client's patience, is the end
+//! of the session.
 //!
 //! Whatever happens (an event of the socket, a time that has come) leads to [`Session::go_on`], which does all that can be done
 //! now, and leaves in [`Session::deadline`] when to look again at the latest.
@@ -351,7 +352,7 @@ impl Session {
                 match event {
                     // Nothing is awaited, so this is the server's end.
                     Event::NeedInput => return,
-                    _ => return self.close(kit),
+                    _ => return self.move_on(kit, Outcome::Closed),
                 }
             };
             if at < input.len() {
@@ -393,11 +394,10 @@ impl Session {
                     };
                     self.answer(kit, outcome, now);
                     if more || !keep_alive {
-                        // Calls behind it, if there are any, go to the next connection.
-                        return self.close(kit);
+                        return self.move_on(kit, Outcome::Closed);
                     }
                 }
-                Event::Closed => return self.close(kit),
+                Event::Closed => return self.move_on(kit, Outcome::Closed),
             }
         }
     }
@@ -417,37 +417,62 @@ impl Session {
 
     /// The connection is of no more use, for this reason.
     fn broken(&mut self, kit: &mut Kit<'_>, outcome: Outcome) {
-        let Some(first) = self.flights.front() else { return self.close(kit) };
+        let Some(first) = self.flights.front() else { return self.move_on(kit, outcome) };
         let served = self.connection.as_ref().is_some_and(|connection| connection.replies > 0);
         let untouched = first.first_byte.is_none();
         if served && untouched && matches!(outcome, Outcome::Closed | Outcome::Reset) {
             // The server may end a connection between replies at any time (RFC 9112 section 9.3.1).
-            self.close(kit);
+            self.move_on(kit, outcome);
         } else {
             self.fail(kit, outcome);
         }
     }
 
+    /// The server has ended the connection and left the calls in flight unanswered: they go to the next one, or fail like this.
+    fn move_on(&mut self, kit: &mut Kit<'_>, outcome: Outcome) {
+        if let Some(place) = self.unrepeatable(kit)
+            && let Some(flight) = self.flights.remove(place)
+        {
+            self.flights.push_front(flight);
+            return self.fail(kit, outcome);
+        }
+        let burst = kit.run.log.burst(self.burst).calls.len();
+        let more = !self.flights.is_empty() || self.issued < burst || !self.bursts.is_empty();
+        if let Some(connection) = &mut self.connection {
+            connection.lost = more;
+        }
+        self.close(kit);
+    }
+
+    /// The first call in flight that may have had its effect already, and might have another if it were sent again.
+    fn unrepeatable(&self, kit: &Kit<'_>) -> Option<usize> {
+        let repeatable = |flight: &Flight| kit.requests[flight.request as usize].method.is_idempotent();
+        self.flights.iter().position(|flight| flight.has_begun() && !repeatable(flight))
+    }
+
     /// The first call in flight has failed.
     fn fail(&mut self, kit: &mut Kit<'_>, outcome: Outcome) {
         let timeout = matches!(outcome, Outcome::ConnectTimeout | Outcome::ReplyTimeout);
-        if timeout && kit.run.patience.then == AfterTimeout::Retry {
+        if timeout
+            && kit.run.patience.then == AfterTimeout::Retry
+            && let Some(flight) = self.flights.pop_front()
+        {
             let now = kit.now();
             self.failed = true;
-            if let Some(first) = self.flights.front() {
-                let call = self.call(first, outcome, now);
-                kit.recorder.call(&call);
-            }
-            self.close(kit);
-            if let Some(first) = self.flights.front_mut() {
-                // Another attempt is another call: nobody intended it earlier.
-                (first.intended, first.issued) = (now, now);
+            let call = self.call(&flight, outcome, now);
+            kit.recorder.call(&call);
+            if self.unrepeatable(kit).is_none() {
+                // Another attempt is another call, which nobody intended earlier: the client asks for it, whatever the method.
+                self.flights.push_front(Flight::new(flight.request, flight.position, now, now, now));
                 kit.recorder.issue(now);
+                return self.close(kit);
             }
+            // What was sent behind it can't be asked again, and goes down with it.
+            self.give_up(kit, Outcome::Abandoned);
         } else {
             self.give_up(kit, outcome);
-            self.state = State::Over(SessionOutcome::Failed);
         }
+        self.state = State::Over(SessionOutcome::Failed);
     }
 
     /// Records all calls in flight as failed, and closes the connection.
@@ -496,6 +521,7 @@ impl Session {
             request_bytes: flight.request_bytes,
             head_bytes: flight.head_bytes,
             body_bytes: flight.body_bytes,
+            resent: flight.resent,
             outcome,
         }
     }

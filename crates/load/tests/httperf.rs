@@ -1,9 +1,11 @@
 //! httperf and this generator play the same sessions against the same server: the reports have the same lines, and what is counted
 //! the same way comes to the same numbers.
 
+use std::collections::HashSet;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -25,8 +27,8 @@ const BODY: usize = 1500;
 #[test]
 fn reports_have_the_same_lines_and_counts() {
     let server = serve();
-    let theirs = httperf(server);
-    let ours = ours(server);
+    let theirs = httperf(server, FILE);
+    let ours = ours(server, sessions());
 
     assert_eq!(shape(&theirs), shape(&ours), "--- httperf\n{theirs}\n--- ours\n{ours}");
     for line in [
@@ -51,21 +53,49 @@ fn reports_have_the_same_lines_and_counts() {
     assert_eq!(sessions(&ours), [40.0, 60.0]);
 }
 
-/// Answers every request but those for `/never` with [`BODY`] bytes, a connection after the other on threads of their own.
+/// Connections that die with requests on them, which are sent again over others.
+#[test]
+fn what_is_sent_again_is_counted_alike() {
+    let (mut file, mut log) = (String::new(), Builder::new());
+    for session in 0..SESSIONS {
+        for (place, name) in ["/first", "/dropped", "/behind", "/last"].into_iter().enumerate() {
+            let (margin, uri) = (if place == 0 { "" } else { " " }, format!("{name}{session}"));
+            file.extend([margin, &uri, "\n"]);
+            log.call(Request { uri: uri.into(), ..Request::default() });
+        }
+        file += "\n";
+        log.end_of_session();
+    }
+    let theirs = httperf(serve(), &file);
+    let ours = ours(serve(), log.finish());
+    // Each session's burst is sent twice, over two connections.
+    let total = "Total: connections # requests # replies #";
+    let counts = [2, 7, 4].map(|each| (each * SESSIONS) as f64);
+    assert_eq!((&numbers(&theirs, total)[..3], &numbers(&ours, total)[..3]), (&counts[..], &counts[..]));
+    let errors = "Errors: total #";
+    assert_eq!(numbers(&theirs, errors), numbers(&ours, errors));
+    let sessions = |text: &str| numbers(text, "Session rate [sess/s]:")[4..].to_vec();
+    assert_eq!(sessions(&theirs), sessions(&ours));
+}
+
+/// Answers every request but those for `/never` with [`BODY`] bytes, a connection after the other on threads of their own. The
+/// first time that it is asked for one that begins with `/dropped`, it closes when two more requests have come.
 fn serve() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
+    let dropped = Arc::new(Mutex::new(HashSet::new()));
     thread::spawn(move || {
         for stream in listener.incoming() {
-            let stream = stream.unwrap();
-            thread::spawn(move || answer(stream));
+            let (stream, dropped) = (stream.unwrap(), Arc::clone(&dropped));
+            thread::spawn(move || answer(stream, &dropped));
         }
     });
     address
 }
 
 /// Until the client has had enough, however it says so.
-fn answer(mut stream: TcpStream) {
+fn answer(mut stream: TcpStream, dropped: &Mutex<HashSet<Vec<u8>>>) {
+    let mut left = None;
     let mut input = Vec::new();
     let mut room = [0; 4096];
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY}\r\n\r\n");
@@ -74,7 +104,16 @@ fn answer(mut stream: TcpStream) {
         input.extend_from_slice(&room[..count]);
         while let Some(end) = input.windows(4).position(|four| four == b"\r\n\r\n") {
             let request: Vec<u8> = input.drain(..end + 4).collect();
-            if !request.starts_with(b"GET /never ") && stream.write_all(&reply).is_err() {
+            let target = request.split(|byte| *byte == b' ').nth(1).unwrap().to_vec();
+            if target.starts_with(b"/dropped") && dropped.lock().unwrap().insert(target) {
+                left = Some(3);
+            }
+            if let Some(left) = &mut left {
+                *left -= 1;
+                if *left == 0 {
+                    return;
+                }
+            } else if !request.starts_with(b"GET /never ") && stream.write_all(&reply).is_err() {
                 return;
             }
         }
@@ -99,10 +138,10 @@ fn sessions() -> SessionLog {
     log.finish()
 }
 
-fn httperf(server: SocketAddr) -> String {
+fn httperf(server: SocketAddr, sessions: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("sessions");
-    std::fs::write(&file, FILE).unwrap();
+    std::fs::write(&file, sessions).unwrap();
     let output = Command::new("httperf")
         .args(["--hog", "--server", &server.ip().to_string(), "--port", &server.port().to_string()])
         .arg(format!("--wsesslog={SESSIONS},0,{}", file.display()))
@@ -113,11 +152,11 @@ fn httperf(server: SocketAddr) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn ours(server: SocketAddr) -> String {
+fn ours(server: SocketAddr, log: SessionLog) -> String {
     let patience =
         Patience { connect: PATIENCE, reply: PATIENCE, think: Duration::ZERO, then: AfterTimeout::Fail };
     let run = Run {
-        log: sessions(),
+        log,
         targets: vec![server],
         host: server.to_string(),
         headers: String::new(),

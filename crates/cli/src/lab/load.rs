@@ -95,7 +95,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", value_parser = units::time, help_heading = "Clients")]
     connect_timeout: Option<Duration>,
 
-    /// What a client does after a timeout: give up its session, or ask again on another connection
+    /// What a client does after a timeout: give up its session, or ask again on another connection, whatever the method
     #[arg(long, value_enum, default_value = "fail", help_heading = "Clients")]
     on_timeout: OnTimeout,
 
@@ -489,7 +489,12 @@ fn print(options: &Options, finished: &Finished, facts: &Facts) {
     let say =
         |line: String| if options.format == Format::Table { println!("{line}") } else { eprintln!("{line}") };
     let joined = facts.outcome.server_log;
-    if let Some(Joined { issued, read, never_read, too_slow, odd_lines }) = joined {
+    if let Some(Joined { issued, read, never_read, never_read_at_most, too_slow, odd_lines }) = joined {
+        let never_read = if never_read == never_read_at_most {
+            never_read.to_string()
+        } else {
+            format!("{never_read} to {never_read_at_most}")
+        };
         say(format!(
             "server's log  read {read} of {issued} calls; never read {never_read}, read and too slow {too_slow}, odd lines {odd_lines}"
         ));

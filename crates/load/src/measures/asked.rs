@@ -3,41 +3,59 @@
 
 use workload::session::RequestId;
 
-use super::add_all;
 use crate::record::{Call, Outcome};
 
-/// Calls and timeouts by request.
+/// Calls by request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
-    calls: Vec<u64>,
-    timeouts: Vec<u64>,
+pub struct Asked(Vec<AskedFor>);
+
+/// How often the same was asked for, and with what success.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AskedFor {
+    /// Calls, those left out that went down with others.
+    pub calls: u64,
+    /// Of these, calls to which a whole reply came.
+    pub replies: u64,
+    /// Calls that the client gave up.
+    pub timeouts: u64,
+    /// How often it was sent whole beyond once for each of `calls`: before it was sent again, or for calls that went down with
+    /// others. The server may have read these, too.
+    pub extra: u64,
 }
 
 impl Asked {
     pub(super) fn new(requests: usize) -> Self {
-        Self { calls: vec![0; requests], timeouts: vec![0; requests] }
+        Self(vec![AskedFor::default(); requests])
     }
 
-    /// Calls of a request, and how many of them the client gave up.
-    pub fn of(&self, request: RequestId) -> (u64, u64) {
-        let of = |counts: &[u64]| counts.get(request as usize).copied().unwrap_or(0);
-        (of(&self.calls), of(&self.timeouts))
+    /// What became of a request of the log.
+    pub fn of(&self, request: RequestId) -> AskedFor {
+        self.0.get(request as usize).copied().unwrap_or_default()
     }
 
     pub(super) fn call(&mut self, call: &Call) {
-        let request = call.request as usize;
-        let (Some(calls), Some(timeouts)) = (self.calls.get_mut(request), self.timeouts.get_mut(request))
-        else {
+        let Some(of) = self.0.get_mut(call.request as usize) else { return };
+        of.extra += u64::from(call.resent);
+        if call.outcome == Outcome::Abandoned {
+            of.extra += u64::from(call.sent.is_some());
             return;
-        };
-        if call.outcome != Outcome::Abandoned {
-            *calls += 1;
-            *timeouts += u64::from(matches!(call.outcome, Outcome::ConnectTimeout | Outcome::ReplyTimeout));
         }
+        of.calls += 1;
+        of.replies += u64::from(call.outcome == Outcome::Reply);
+        of.timeouts += u64::from(matches!(call.outcome, Outcome::ConnectTimeout | Outcome::ReplyTimeout));
     }
 
     pub(super) fn take_in(&mut self, other: &Self) {
-        add_all(&mut self.calls, &other.calls);
-        add_all(&mut self.timeouts, &other.timeouts);
+        self.0.iter_mut().zip(&other.0).for_each(|(mine, theirs)| mine.add(*theirs));
+    }
+}
+
+impl AskedFor {
+    /// Takes in calls for something else.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.calls += other.calls;
+        self.replies += other.replies;
+        self.timeouts += other.timeouts;
+        self.extra += other.extra;
     }
 }

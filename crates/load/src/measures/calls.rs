@@ -18,7 +18,7 @@ const BATCHES: usize = 4;
 
 /// The columns, in their order. Times are in nanoseconds since the run began; a time that never came is empty.
 const COLUMNS: &str = "session,position,request,connection,client_port,intended,issued,connected,send_started,sent,first_byte,\
-                       ended,status,request_bytes,head_bytes,body_bytes,outcome";
+                       ended,status,request_bytes,head_bytes,body_bytes,outcome,resent";
 
 /// A recorder's end.
 #[derive(Debug)]
@@ -119,7 +119,7 @@ fn write_line(to: &mut impl Write, call: &Call) -> io::Result<()> {
     let time = |time: Option<Nanos>| time.map_or_else(String::new, |time| time.to_string());
     writeln!(
         to,
-        "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+        "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
         call.session,
         call.position,
         call.request,
@@ -137,6 +137,7 @@ fn write_line(to: &mut impl Write, call: &Call) -> io::Result<()> {
         call.head_bytes,
         call.body_bytes,
         call.outcome.name(),
+        call.resent,
     )
 }
 
@@ -160,7 +161,7 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<_> = text.lines().collect();
         assert_eq!((lines.len(), lines[0]), (10_001, COLUMNS));
-        assert_eq!(lines[1], "0,0,0,0,0,0,5,,100005,100005,50050005,100000005,200,60,200,1000,reply");
+        assert_eq!(lines[1], "0,0,0,0,0,0,5,,100005,100005,50050005,100000005,200,60,200,1000,reply,0");
         assert!(lines[10_000].starts_with("9999,"));
         assert!(lines.iter().all(|line| line.split(',').count() == COLUMNS.split(',').count()));
     }

@@ -10,6 +10,8 @@ pub struct Connections {
     pub tried: u64,
     /// Those that came up.
     pub connected: u64,
+    /// Those that the server ended, and whose sessions went on over others.
+    pub lost: u64,
     /// From the first packet to when it was up.
     pub connect_times: Times,
     /// Those with at least one reply, from the first packet to the end, in milliseconds.
@@ -28,6 +30,7 @@ impl Connections {
 
     pub(super) fn connection(&mut self, connection: &ConnectionEnd) {
         self.tried += 1;
+        self.lost += u64::from(connection.lost);
         if let Some(connected) = connection.connected {
             self.connected += 1;
             self.connect_times.record(connected - connection.started);
@@ -43,6 +46,7 @@ impl Connections {
     pub(super) fn take_in(&mut self, other: &Self) {
         self.tried += other.tried;
         self.connected += other.connected;
+        self.lost += other.lost;
         self.connect_times.take_in(&other.connect_times);
         self.time_ms.take_in(&other.time_ms);
         self.times.take_in(&other.times);
@@ -59,7 +63,8 @@ mod tests {
     #[test]
     fn connections_without_a_reply_have_no_time() {
         let mut connections = Connections::default();
-        let ends = |replies, connected, ended| ConnectionEnd { started: MS, connected, ended, replies };
+        let ends =
+            |replies, connected, ended| ConnectionEnd { started: MS, connected, ended, replies, lost: false };
         connections.connection(&ends(2, Some(2 * MS), 5 * MS));
         connections.connection(&ends(0, Some(2 * MS), 50 * MS));
         connections.connection(&ends(0, None, 50 * MS));

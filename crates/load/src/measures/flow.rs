@@ -12,6 +12,9 @@ pub struct Flow {
     pub requests: u64,
     /// Their bytes.
     pub request_bytes: u64,
+    /// How often calls that were over had been sent whole before, over connections that ended without a reply to them: these
+    /// come on top of `requests`.
+    pub resent: u64,
     /// Calls that were over, by outcome; none is `Unfinished`.
     pub outcomes: Outcomes,
     /// Bytes of heads of whole replies.
@@ -31,6 +34,7 @@ impl Flow {
         Self {
             requests: 0,
             request_bytes: 0,
+            resent: 0,
             outcomes: Outcomes::default(),
             head_bytes: 0,
             body_bytes: 0,
@@ -55,6 +59,9 @@ impl Flow {
             self.requests += 1;
             self.request_bytes += u64::from(call.request_bytes);
         }
+        if window.contains(&call.ended) {
+            self.resent += u64::from(call.resent);
+        }
         if call.outcome == Outcome::Unfinished || !window.contains(&call.ended) {
             return;
         }
@@ -73,6 +80,7 @@ impl Flow {
     pub(super) fn take_in(&mut self, other: &Self) {
         self.requests += other.requests;
         self.request_bytes += other.request_bytes;
+        self.resent += other.resent;
         self.outcomes.take_in(&other.outcomes);
         self.head_bytes += other.head_bytes;
         self.body_bytes += other.body_bytes;

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use pressure::Account;
 
 use crate::record::{Call, ConnectionEnd, Nanos, Outcome, SessionEnd};
-pub use asked::Asked;
+pub use asked::{Asked, AskedFor};
 pub use calls::{CallLog, CallWriter};
 pub use clients::{ByClient, CLIENTS, Tally};
 pub use cohort::{Cohort, Waits};
@@ -333,6 +333,7 @@ pub(crate) mod tests {
             request_bytes: 60,
             head_bytes: if answered { 200 } else { 0 },
             body_bytes: if answered { 1000 } else { 0 },
+            resent: 0,
             outcome,
         }
     }
@@ -371,7 +372,7 @@ pub(crate) mod tests {
         assert_eq!((flow.replies(), flow.outcomes.timeouts()), (1, 1));
         assert_eq!((cohort.issued, cohort.outcomes.of(Outcome::Reply), cohort.outcomes.errors()), (2, 1, 1));
         assert!((cohort.reply_times.mean_ms() - 51.0).abs() < 0.1);
-        assert_eq!(asked.of(0), (3, 1));
+        assert_eq!((asked.of(0).calls, asked.of(0).timeouts), (3, 1));
     }
 
     #[test]

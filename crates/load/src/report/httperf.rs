@@ -23,7 +23,8 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt:
     let duration = facts.measured_s();
     let ended = (facts.outcome.duration_s * 1e9) as u64;
     let Measures { flow, cohort, connections, .. } = measures;
-    let (requests, replies) = (flow.requests, flow.replies());
+    // As often as they were sent.
+    let (requests, replies) = (flow.requests + flow.resent, flow.replies());
     writeln!(text, "{}", facts.command.join(" "))?;
     writeln!(text, "Maximum connect burst length: {}", measures.longest_burst)?;
     writeln!(text)?;
@@ -59,7 +60,7 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt:
 
     writeln!(text, "Request rate: {:.1} req/s ({:.1} ms/req)", rate(requests), period_ms(requests))?;
     let whole = |bytes: u64, count: u64| bytes.checked_div(count).unwrap_or(0) as f64;
-    writeln!(text, "Request size [B]: {:.1}", whole(flow.request_bytes, requests))?;
+    writeln!(text, "Request size [B]: {:.1}", whole(flow.request_bytes, flow.requests))?;
     writeln!(text)?;
 
     let samples = flow.reply_rates.per_second(ended);
@@ -113,12 +114,13 @@ fn write_own(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt:
 fn write_errors(text: &mut String, measures: &Measures) -> std::fmt::Result {
     let outcomes = &measures.flow.outcomes;
     let of = |several: &[Outcome]| several.iter().map(|&outcome| outcomes.of(outcome)).sum::<u64>();
-    let reset = of(&[Outcome::Reset, Outcome::Closed, Outcome::CutShort]);
+    // A connection that the server ends is an error there, even if its session goes on over another.
+    let reset = of(&[Outcome::Reset, Outcome::Closed, Outcome::CutShort]) + measures.connections.lost;
     let other = of(&[Outcome::Unreachable, Outcome::WrongBytes, Outcome::WrongLength, Outcome::Malformed]);
     writeln!(
         text,
         "Errors: total {} client-timo {} socket-timo 0 connrefused {} connreset {reset}",
-        outcomes.errors(),
+        outcomes.errors() + measures.connections.lost,
         outcomes.timeouts(),
         of(&[Outcome::Refused])
     )?;

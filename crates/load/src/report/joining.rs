@@ -5,6 +5,10 @@
 //! there was never read: it died in a queue, or was not even connected. This needs no clock and no port in
 //! common, and works with the log of any server that writes the combined format, or JSON lines with a member
 //! `target` or `request`, whatever escapes it uses.
+//!
+//! A request that was sent more often than it was called for (sent again after its connection had ended, or on
+//! behalf of a call that went down with others) may have more lines than one, and then hides one that was never
+//! read. Lines don't tell, so two bounds are given.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,7 +21,7 @@ use serde::Serialize;
 use workload::access_log;
 use workload::session::SessionLog;
 
-use crate::measures::Measures;
+use crate::measures::{AskedFor, Measures};
 
 /// A log that has not grown for so long is complete.
 const QUIET: Duration = Duration::from_millis(1500);
@@ -36,11 +40,13 @@ pub struct ServerLog {
 pub struct Joined {
     /// Calls since the warm-up, to the very end of the run.
     pub issued: u64,
-    /// Calls that the server read.
+    /// Calls that the server read, at most.
     pub read: u64,
-    /// Calls that it never read.
+    /// Calls that it never read, at least.
     pub never_read: u64,
-    /// Calls that it read, and that timed out.
+    /// The same at most: if each request that was sent more often than called for has all its lines in the log.
+    pub never_read_at_most: u64,
+    /// Calls that it read, and that timed out, at most.
     pub too_slow: u64,
     /// Lines of the log that could not be understood.
     pub odd_lines: u64,
@@ -102,21 +108,30 @@ impl ServerLog {
             }
         }
         // Different requests may have the same target.
-        let mut issued: HashMap<&str, (u64, u64)> = HashMap::new();
+        let mut issued: HashMap<&str, AskedFor> = HashMap::new();
         for (number, request) in log.requests().iter().enumerate() {
-            let (calls, timeouts) = measures.asked.of(number as u32);
-            let of = issued.entry(&request.uri).or_default();
-            *of = (of.0 + calls, of.1 + timeouts);
+            issued.entry(&request.uri).or_default().add(measures.asked.of(number as u32));
         }
-        for (target, (calls, timeouts)) in issued {
-            let read = read.get(target).copied().unwrap_or(0).min(calls);
-            let never_read = calls - read;
-            joined.issued += calls;
-            joined.read += read;
-            joined.never_read += never_read;
-            joined.too_slow += timeouts.saturating_sub(never_read);
+        for (target, of) in issued {
+            joined.add(of, read.get(target).copied().unwrap_or(0));
         }
         Ok(joined)
+    }
+}
+
+impl Joined {
+    /// Takes in the calls for a target that has so many lines.
+    fn add(&mut self, of: AskedFor, lines: u64) {
+        let read = lines.min(of.calls);
+        let never_read = of.calls - read;
+        // What was answered was read, whatever lines are whose.
+        let unanswered = of.calls - of.replies;
+        let at_most = of.calls.saturating_sub(lines.saturating_sub(of.extra)).min(unanswered);
+        self.issued += of.calls;
+        self.read += read;
+        self.never_read += never_read;
+        self.never_read_at_most += at_most.max(never_read);
+        self.too_slow += of.timeouts.saturating_sub(never_read);
     }
 }
 
@@ -178,7 +193,24 @@ mod tests {
             recorder.call(&Call { request, ..call(outcome, 0, 1_000_000) });
         }
         let joined = server.join(&log, &Measures::merge(vec![recorder])).unwrap();
-        let expected = Joined { issued: 5, read: 3, never_read: 2, too_slow: 1, odd_lines: 1 };
+        let expected =
+            Joined { issued: 5, read: 3, never_read: 2, never_read_at_most: 2, too_slow: 1, odd_lines: 1 };
         assert_eq!(joined, expected);
+    }
+
+    /// Of ten calls two were never read, and two lines are of requests that were sent once more.
+    #[test]
+    fn what_was_sent_again_does_not_hide_what_was_never_read() {
+        let bounds = |calls, replies, extra, lines| {
+            let mut joined = Joined::default();
+            joined.add(AskedFor { calls, replies, timeouts: calls - replies, extra }, lines);
+            (joined.never_read, joined.never_read_at_most, joined.too_slow)
+        };
+        assert_eq!(bounds(10, 7, 0, 8), (2, 2, 1));
+        assert_eq!(bounds(10, 7, 2, 10), (0, 2, 3));
+        assert_eq!(bounds(10, 10, 2, 10), (0, 0, 0), "all were answered, and so read");
+        assert_eq!(bounds(10, 7, 2, 12), (0, 0, 3), "each time it was sent has a line");
+        assert_eq!(bounds(10, 7, 20, 10), (0, 3, 3), "a server that has answered has read");
+        assert_eq!(bounds(10, 10, 0, 8), (2, 2, 0), "a log that lost lines is taken at its word");
     }
 }

@@ -49,7 +49,8 @@ mod tests {
             let ended = began + MS;
             let replies = u32::from(!failed);
             recorder.call(&call(outcome, began, ended));
-            recorder.connection(&ConnectionEnd { started: began, connected: Some(began), ended, replies });
+            let connected = Some(began);
+            recorder.connection(&ConnectionEnd { started: began, connected, ended, replies, lost: false });
             let (intended, started) = (began, began);
             recorder.session(&SessionEnd {
                 intended,

@@ -40,14 +40,16 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt:
         sessions.failed,
         sessions.unfinished
     )?;
+    let lost = some(connections.lost, "ended by the server under way");
     writeln!(
         text,
-        "connections  {} tried ({:.2}/s), {} connected",
+        "connections  {} tried ({:.2}/s), {} connected{lost}",
         connections.tried,
         per_s(connections.tried),
         connections.connected
     )?;
-    writeln!(text, "requests     {} sent ({:.2}/s)", flow.requests, per_s(flow.requests))?;
+    let resent = some(flow.resent, "sent again over other connections");
+    writeln!(text, "requests     {} sent ({:.2}/s){resent}", flow.requests, per_s(flow.requests))?;
     let mbps = flow.body_bytes as f64 * 8.0 / 1e6 / seconds;
     writeln!(
         text,
@@ -135,6 +137,11 @@ fn write_generator(text: &mut String, measures: &Measures, facts: &Facts) -> std
         writeln!(text, "INVALID: {reason}")?;
     }
     Ok(())
+}
+
+/// What is not worth a word where there is none.
+fn some(count: u64, what: &str) -> String {
+    if count == 0 { String::new() } else { format!(", {count} {what}") }
 }
 
 /// What there was of drops, and the sum even if there was none.

@@ -193,7 +193,7 @@ mod tests {
     fn what_was_never_read_does_not_count() {
         let calls = [(0, 1000, Outcome::Reply, 50), (0, 0, Outcome::ReplyTimeout, 50)];
         assert_eq!(found(&calls, None)[0], (0.5, false));
-        let joined = Joined { issued: 100, read: 50, never_read: 50, too_slow: 0, odd_lines: 0 };
+        let joined = Joined { issued: 100, read: 50, never_read: 50, ..Joined::default() };
         assert_eq!(found(&calls, Some(joined))[0], (0.0, true));
         let unconnected = [(0, 1000, Outcome::Reply, 50), (0, 0, Outcome::ConnectTimeout, 50)];
         assert_eq!(found(&unconnected, None)[0], (0.0, true));

@@ -87,9 +87,11 @@ fn each_failure_has_its_own_counter() {
 
 #[test]
 fn nobody_listens() {
-    let free =
-        TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
-    assert_eq!(outcomes(&ask(free, "/", &[])), only("refused", 20));
+    assert_eq!(outcomes(&ask(free_address(), "/", &[])), only("refused", 20));
+}
+
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
 }
 
 /// A listener whose queue is full does not answer handshakes.
@@ -193,13 +195,13 @@ fn read_requests(client: &mut TcpStream) -> u64 {
     input.windows(4).filter(|four| four == b"\r\n\r\n").count() as u64
 }
 
-/// Plays twenty sessions of these lines.
+/// Plays sessions of these lines.
 fn play(server: SocketAddr, sessions: &str, more: &[&str]) -> Value {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("sessions");
     fs::write(&file, sessions).expect("a file");
     let (target, file) = (format!("--target=http://{server}"), format!("--sessions={}", file.display()));
-    let mut arguments = vec![target.as_str(), &file, "--session-rate=50", "--session-count=20"];
+    let mut arguments = vec![target.as_str(), &file, "--session-rate=200"];
     arguments.extend(more);
     load(&arguments)
 }
@@ -209,7 +211,7 @@ fn play(server: SocketAddr, sessions: &str, more: &[&str]) -> Value {
 fn requests_that_are_sent_again_are_counted() {
     for end in [End::Reset, End::Closed, End::Announced] {
         let (server, read) = unfaithful(end);
-        let results = play(server, "/a\n /b\n /c\n /d\n", &[]);
+        let results = play(server, "/a\n /b\n /c\n /d\n", &["--session-count=20"]);
         let read = read.load(Ordering::Relaxed);
         let calls = &results["calls"];
         assert_eq!(outcomes(&results), only("reply", 80), "{end:?}: {calls}");
@@ -228,7 +230,7 @@ fn what_may_not_be_repeated_is_not_sent_again() {
     let sessions = "/a\n /b\n /c method=POST contents=x=y\n /d\n";
     for (end, outcome) in [(End::Reset, "reset"), (End::Closed, "closed"), (End::Announced, "closed")] {
         let (server, read) = unfaithful(end);
-        let results = play(server, sessions, &[]);
+        let results = play(server, sessions, &["--session-count=20"]);
         let read = read.load(Ordering::Relaxed);
         let found = outcomes(&results);
         let of = |name: &str| found.get(name).copied().unwrap_or(0);
@@ -249,9 +251,34 @@ fn what_may_not_be_repeated_is_not_sent_again() {
     // Behind a call that the client would ask again.
     let server = scripted::start().expect("a server");
     let sessions = "/ok/5\n /silent\n /ok/6 method=POST contents=x\n";
-    let results = play(server, sessions, &["--timeout=300ms", "--on-timeout=retry"]);
+    let results = play(server, sessions, &["--session-count=20", "--timeout=300ms", "--on-timeout=retry"]);
     let expected = ["reply", "reply_timeout", "abandoned"].map(|name| (name.to_owned(), 20)).into();
     assert_eq!((outcomes(&results), results["calls"]["resent"].as_u64()), (expected, Some(0)));
+}
+
+/// The rules that a run broke.
+fn broken(results: &Value) -> Vec<&str> {
+    let checks = results["checks"].as_array().expect("checks");
+    checks.iter().filter(|check| check["holds"] == false).filter_map(|check| check["rule"].as_str()).collect()
+}
+
+/// A server that leaves out some requests altogether, in whatever way, is unfair: nobody ever learns how large their files are.
+#[test]
+fn what_is_never_served_breaks_the_rules() {
+    let server = scripted::start().expect("a server");
+    let fair = "/ok/1000\n\n/ok/9000\n\n".repeat(10);
+    for never in ["/silent", "/slow/9000/8000", "/reset", "/close", "/cut/0/8000", "/garbage"] {
+        let sessions = format!("{fair}{never}\n");
+        let results = play(server, &sessions, &["--session-count=210", "--timeout=300ms"]);
+        assert_eq!(results["replies"]["count"], 200, "{never}");
+        // Ten of 210, too few for the rule on all.
+        assert_eq!(broken(&results), ["failures of a size", "unfairness"], "{never}: {}", results["checks"]);
+    }
+    let results = play(server, &fair, &["--session-count=20"]);
+    assert_eq!(broken(&results), [""; 0], "{}", results["checks"]);
+    // What nobody was there to serve is not well served.
+    let results = ask(free_address(), "/", &[]);
+    assert!(broken(&results).contains(&"timeouts"), "{}", results["checks"]);
 }
 
 #[test]

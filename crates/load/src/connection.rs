@@ -31,6 +31,8 @@ pub(crate) struct Flight {
     pub(crate) request_bytes: u32,
     pub(crate) head_bytes: u32,
     pub(crate) body_bytes: u64,
+    /// What the head says that the body has.
+    pub(crate) promised: Option<u64>,
     /// How often it was sent whole over connections before this one.
     pub(crate) resent: u32,
     /// The file that the reply is compared with.
@@ -59,6 +61,7 @@ impl Flight {
             request_bytes: 0,
             head_bytes: 0,
             body_bytes: 0,
+            promised: None,
             resent: 0,
             comparison: None,
         }

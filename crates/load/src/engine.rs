@@ -132,7 +132,10 @@ pub fn start(run: Run, keep: Keep) -> Result<Running, RunError> {
     for _ in &run.cpus {
         let files = run.verify.as_ref().map(|root| Files::new(root, &run.log)).transpose()?;
         let calls = keep.calls.as_ref().map(CallWriter::log);
-        let recorder = Recorder::new(scope.clone(), calls).with_kinds(&kinds);
+        let mut recorder = Recorder::new(scope.clone(), calls).with_kinds(&kinds);
+        if let Some(files) = &files {
+            recorder = recorder.with_sizes(files.sizes());
+        }
         live.push(recorder.live());
         prepared.push((files, recorder));
     }

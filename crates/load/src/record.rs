@@ -46,6 +46,8 @@ pub struct Call {
     pub head_bytes: u32,
     /// Bytes of the reply's body that were read (of its content: chunk framing is left out).
     pub body_bytes: u64,
+    /// Bytes of the reply's body by its head, if it came and told.
+    pub promised: Option<u64>,
     /// How often it had been sent whole over a connection that ended without a reply to it, before what is told above.
     pub resent: u32,
     /// What came of it.
@@ -53,6 +55,12 @@ pub struct Call {
 }
 
 impl Call {
+    /// Whether a connected server did not serve it: no whole reply came, or not the right one, or one that says that the
+    /// server has failed or will not (5xx).
+    pub const fn is_unserved(&self) -> bool {
+        self.outcome.reached_server() && (!matches!(self.outcome, Outcome::Reply) || self.status >= 500)
+    }
+
     /// Whether a reply came to its end, right or wrong.
     pub(crate) fn is_whole_reply(&self) -> bool {
         self.status > 0 && matches!(self.outcome, Outcome::Reply | Outcome::WrongBytes | Outcome::WrongLength)
@@ -133,6 +141,20 @@ impl Outcome {
             Self::Abandoned => "abandoned",
             Self::Unfinished => "unfinished",
         }
+    }
+
+    /// Whether a server was connected, and could serve the call or not.
+    pub const fn reached_server(self) -> bool {
+        !matches!(
+            self,
+            Self::ConnectTimeout
+                | Self::Refused
+                | Self::Unreachable
+                | Self::NoPort
+                | Self::NoDescriptor
+                | Self::Abandoned
+                | Self::Unfinished
+        )
     }
 
     /// Whether it is a failure of its own: not a reply, not cut off by the end of the run, and not down with another call.

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 
-use http1::client::Event;
+use http1::client::{BodyLength, Event};
 use sys::client;
 use sys::event::{Interest, Ready};
 
@@ -371,6 +371,9 @@ impl Session {
                 Event::Head(head) => {
                     first.status = head.status.0;
                     first.head_bytes += used as u32;
+                    if let BodyLength::Bytes(length) = head.body {
+                        first.promised = Some(length);
+                    }
                     if head.status.0 == 200
                         && let Some(files) = &kit.files
                     {
@@ -521,6 +524,7 @@ impl Session {
             request_bytes: flight.request_bytes,
             head_bytes: flight.head_bytes,
             body_bytes: flight.body_bytes,
+            promised: flight.promised,
             resent: flight.resent,
             outcome,
         }

@@ -15,6 +15,8 @@ use crate::record::Outcome;
 pub(crate) struct Files {
     /// By request; `None` for what is not compared.
     paths: Vec<Option<PathBuf>>,
+    /// Their lengths as the run begins.
+    sizes: Vec<Option<u64>>,
     scratch: Vec<u8>,
 }
 
@@ -38,22 +40,31 @@ pub(crate) struct Comparison {
 impl Files {
     /// The files below `root` that the log's requests name.
     pub(crate) fn new(root: &Path, log: &SessionLog) -> Result<Self, NoFile> {
-        let mut paths = Vec::new();
+        let (mut paths, mut sizes) = (Vec::new(), Vec::new());
         for request in log.requests() {
             if request.method != Method::Get {
                 paths.push(None);
+                sizes.push(None);
                 continue;
             }
             let path = root.join(relative(&request.uri));
             match path.metadata() {
-                Ok(found) if found.is_file() => paths.push(Some(path)),
+                Ok(found) if found.is_file() => {
+                    paths.push(Some(path));
+                    sizes.push(Some(found.len()));
+                }
                 found => {
                     let source = found.err().unwrap_or_else(|| io::ErrorKind::IsADirectory.into());
                     return Err(NoFile { uri: request.uri.to_string(), path, source });
                 }
             }
         }
-        Ok(Self { paths, scratch: vec![0; 64 << 10] })
+        Ok(Self { paths, sizes, scratch: vec![0; 64 << 10] })
+    }
+
+    /// By request: how long its file is, if it has one.
+    pub(crate) fn sizes(&self) -> &[Option<u64>] {
+        &self.sizes
     }
 
     /// Begins to compare the reply to a request.

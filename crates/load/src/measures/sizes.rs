@@ -1,9 +1,12 @@
 //! Calls by the size of what they asked for, in `SPECweb99`'s classes: below 1 KB, 10 KB, 100 KB, 1 MB, and above.
 //!
 //! A call that timed out does not tell how much it asked for, but others for the same did: sizes are learnt from whole
-//! replies, and failures are counted by request until they are put into classes at the end.
+//! replies, from heads of others, or known beforehand, and failures are counted by request until they are put into classes at
+//! the end. What is still unknown then is a class, too: a server that never serves a size must not pass for one that does.
 
 use std::collections::BTreeMap;
+
+use workload::session::RequestId;
 
 use super::Times;
 use crate::record::{Call, Outcome};
@@ -21,7 +24,7 @@ pub enum SizeClass {
     Below1M,
     /// 1 MiB and more.
     Larger,
-    /// Never answered, so that nobody knows.
+    /// No reply ever told, so that nobody knows.
     Unknown,
 }
 
@@ -69,6 +72,10 @@ struct OfRequest {
     calls: u64,
     replies: u64,
     timeouts: u64,
+    /// Calls that reached a server.
+    reached: u64,
+    /// Of these, calls that were not served.
+    unserved: u64,
 }
 
 /// What became of the calls for one class.
@@ -80,6 +87,10 @@ pub struct OfClass {
     pub replies: u64,
     /// Calls that the client gave up.
     pub timeouts: u64,
+    /// Calls that [reached a server](Outcome::reached_server).
+    pub reached: u64,
+    /// Of these, calls that were [not served](Call::is_unserved).
+    pub unserved: u64,
     /// Bytes of bodies of whole replies.
     pub bytes: u64,
 }
@@ -93,17 +104,25 @@ impl BySize {
         }
     }
 
+    pub(super) fn know(&mut self, sizes: &[Option<u64>]) {
+        for (request, size) in self.requests.iter_mut().zip(sizes) {
+            request.learn(*size);
+        }
+    }
+
     pub(super) fn take(&mut self, call: &Call) {
         let Some(request) = self.requests.get_mut(call.request as usize) else { return };
         if matches!(call.outcome, Outcome::Unfinished | Outcome::Abandoned) {
             return;
         }
         request.calls += 1;
+        request.reached += u64::from(call.outcome.reached_server());
+        request.unserved += u64::from(call.is_unserved());
+        request.learn(size_by(call));
         match call.outcome {
             Outcome::Reply => {
                 request.replies += 1;
-                request.size = call.body_bytes + 1;
-                let class = SizeClass::of(call.body_bytes) as usize;
+                let class = request.class() as usize;
                 self.times[class].record(call.ended.saturating_sub(call.issued));
                 self.bytes[class] += call.body_bytes;
             }
@@ -113,12 +132,7 @@ impl BySize {
     }
 
     pub(super) fn take_in(&mut self, other: &Self) {
-        for (mine, theirs) in self.requests.iter_mut().zip(&other.requests) {
-            mine.size = mine.size.max(theirs.size);
-            mine.calls += theirs.calls;
-            mine.replies += theirs.replies;
-            mine.timeouts += theirs.timeouts;
-        }
+        self.requests.iter_mut().zip(&other.requests).for_each(|(mine, theirs)| mine.add(*theirs));
         self.times.iter_mut().zip(&other.times).for_each(|(mine, theirs)| mine.take_in(theirs));
         super::add_all(&mut self.bytes, &other.bytes);
     }
@@ -126,11 +140,7 @@ impl BySize {
     /// What became of the calls for a class.
     pub fn of(&self, class: SizeClass) -> OfClass {
         let mut all = OfClass { bytes: self.bytes[class as usize], ..OfClass::default() };
-        for request in self.requests.iter().filter(|request| request.class() == class) {
-            all.calls += request.calls;
-            all.replies += request.replies;
-            all.timeouts += request.timeouts;
-        }
+        self.requests.iter().filter(|request| request.class() == class).for_each(|request| all.add(request));
         all
     }
 
@@ -140,12 +150,15 @@ impl BySize {
         for request in self.requests.iter().filter(|request| request.size > 0) {
             let size = request.size - 1;
             let of = sizes.entry(size).or_default();
-            of.calls += request.calls;
-            of.replies += request.replies;
-            of.timeouts += request.timeouts;
+            of.add(request);
             of.bytes += request.replies * size;
         }
         sizes
+    }
+
+    /// The size of what a request of the log asks for, if anybody knows.
+    pub fn size_of(&self, request: RequestId) -> Option<u64> {
+        self.requests.get(request as usize)?.size.checked_sub(1)
     }
 
     /// Times of whole replies of a class, from issue to the last byte.
@@ -154,7 +167,42 @@ impl BySize {
     }
 }
 
+/// What a call tells of the size of what it asked for. An error's page, and what is not the file, say nothing of it.
+fn size_by(call: &Call) -> Option<u64> {
+    match call.outcome {
+        _ if call.status >= 500 => None,
+        Outcome::WrongBytes | Outcome::WrongLength => None,
+        Outcome::Reply => Some(call.body_bytes),
+        _ => call.promised,
+    }
+}
+
+impl OfClass {
+    fn add(&mut self, of: &OfRequest) {
+        self.calls += of.calls;
+        self.replies += of.replies;
+        self.timeouts += of.timeouts;
+        self.reached += of.reached;
+        self.unserved += of.unserved;
+    }
+}
+
 impl OfRequest {
+    /// Of several sizes the largest is kept.
+    fn learn(&mut self, size: Option<u64>) {
+        self.size = self.size.max(size.map_or(0, |size| size + 1));
+    }
+
+    /// Takes in other calls for the same.
+    fn add(&mut self, other: Self) {
+        self.size = self.size.max(other.size);
+        self.calls += other.calls;
+        self.replies += other.replies;
+        self.timeouts += other.timeouts;
+        self.reached += other.reached;
+        self.unserved += other.unserved;
+    }
+
     fn class(&self) -> SizeClass {
         self.size.checked_sub(1).map_or(SizeClass::Unknown, SizeClass::of)
     }
@@ -176,13 +224,42 @@ mod tests {
         sizes.take(&of(1, Outcome::Abandoned, 0));
         sizes.take(&of(2, Outcome::ReplyTimeout, 0));
         let counts = |class| {
-            let OfClass { calls, replies, timeouts, bytes } = sizes.of(class);
+            let OfClass { calls, replies, timeouts, bytes, .. } = sizes.of(class);
             (calls, replies, timeouts, bytes)
         };
         assert_eq!(counts(SizeClass::Below1K), (2, 1, 1, 500));
         assert_eq!(counts(SizeClass::Below10K), (2, 1, 1, 1024));
         assert_eq!(counts(SizeClass::Unknown), (1, 0, 1, 0));
         assert_eq!(sizes.times(SizeClass::Below1K).count(), 1);
+    }
+
+    #[test]
+    fn sizes_are_learnt_from_whatever_tells_them() {
+        let of = |request, outcome, status, body_bytes, promised| Call {
+            request,
+            status,
+            body_bytes,
+            promised,
+            ..call(outcome, 0, 1_000_000)
+        };
+        let mut sizes = BySize::new(5);
+        sizes.know(&[Some(100), None, None]);
+        sizes.take(&of(0, Outcome::Reset, 0, 0, None));
+        sizes.take(&of(1, Outcome::CutShort, 200, 5, Some(200)));
+        sizes.take(&of(2, Outcome::ReplyTimeout, 200, 5, None));
+        sizes.take(&of(3, Outcome::Reply, 503, 70, Some(70)));
+        sizes.take(&of(4, Outcome::Reply, 200, 400, Some(400)));
+        sizes.take(&of(4, Outcome::Reply, 503, 70, Some(70)));
+        sizes.take(&of(4, Outcome::WrongLength, 200, 500, Some(500)));
+        sizes.take(&of(4, Outcome::Refused, 0, 0, None));
+        let found: Vec<_> = (0..5).map(|request| sizes.size_of(request)).collect();
+        assert_eq!(found, [Some(100), Some(200), None, None, Some(400)]);
+        let of = |class| {
+            let OfClass { calls, replies, reached, unserved, .. } = sizes.of(class);
+            (calls, replies, reached, unserved)
+        };
+        assert_eq!(of(SizeClass::Below1K), (6, 2, 5, 4));
+        assert_eq!(of(SizeClass::Unknown), (2, 1, 2, 2));
     }
 
     #[test]

@@ -91,6 +91,8 @@ struct OfSize {
     calls: u64,
     replies: u64,
     timeouts: u64,
+    reached: u64,
+    unserved: u64,
     bytes: u64,
     reply_time_ms: Distribution,
 }
@@ -113,6 +115,8 @@ struct OfExactSize {
     calls: u64,
     replies: u64,
     timeouts: u64,
+    reached: u64,
+    unserved: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -297,6 +301,8 @@ fn of_size(measures: &Measures, class: SizeClass) -> OfSize {
         calls: of.calls,
         replies: of.replies,
         timeouts: of.timeouts,
+        reached: of.reached,
+        unserved: of.unserved,
         bytes: of.bytes,
         reply_time_ms: measures.cohort.by_size.times(class).into(),
     }
@@ -315,6 +321,8 @@ fn sizes(measures: &Measures) -> Vec<OfExactSize> {
         calls: of.calls,
         replies: of.replies,
         timeouts: of.timeouts,
+        reached: of.reached,
+        unserved: of.unserved,
     };
     sizes.into_iter().map(of).collect()
 }

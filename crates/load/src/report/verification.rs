@@ -1,21 +1,26 @@
-//! Whether a run may be compared with others, by the rules of the papers: few enough timeouts, of all sizes alike, and means
-//! that are sure enough.
+//! Whether a run may be compared with others, by the rules of the papers: few enough timeouts, calls of all sizes served alike,
+//! and means that are sure enough.
 //!
 //! A server that answers small files and lets large ones time out looks faster than one that is fair (Pariag et al. 2007,
-//! section 4.2; Harji et al. 2012, section 4).
+//! section 3.4; Harji et al. 2012, section 4). So does one that refuses requests explicitly, which is what the paper of 2012
+//! means to find; its clients did not tell that from a timeout. Here, by size, a call counts as *not served* if it was
+//! connected and no whole reply came, or a wrong one, or one with a status of 5xx. Calls that were never connected don't count:
+//! the server has not seen them, so it can't have chosen among them. What was never answered is of unknown size, all of it
+//! together, and held to the rules as any other size.
 
 use super::Joined;
-use crate::measures::{CLIENTS, Confidence, Measures};
+use crate::measures::{CLIENTS, Cohort, Confidence, Measures, OfClass, SizeClass};
+use crate::record::Outcome;
 
 /// What is allowed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
     /// Part of the calls that the server read that may time out.
     pub timeouts: f64,
-    /// Part of the calls for any one size that may time out.
-    pub timeouts_of_a_size: f64,
+    /// Part of the calls for any one size that may fail.
+    pub failures_of_a_size: f64,
     /// The same for a single client: a shard of the sessions, where a size may be unlucky.
-    pub timeouts_of_a_size_at_a_client: f64,
+    pub failures_of_a_size_at_a_client: f64,
     /// How far the part of any one size may lie above that of all.
     pub unfairness: f64,
     /// Half the width of the mean reply time's 95% confidence interval, as a part of the mean.
@@ -27,8 +32,8 @@ impl Default for Rules {
     fn default() -> Self {
         Self {
             timeouts: 0.10,
-            timeouts_of_a_size: 0.02,
-            timeouts_of_a_size_at_a_client: 0.05,
+            failures_of_a_size: 0.02,
+            failures_of_a_size_at_a_client: 0.05,
             unfairness: 0.05,
             uncertainty: 0.01,
         }
@@ -63,43 +68,55 @@ impl Check {
 }
 
 /// Holds a run against the rules. With the server's log joined, calls that it never read are left out of the first; without it,
-/// calls that were not connected in time are.
+/// calls that were not connected are. A rule about nothing is broken.
 pub fn check(measures: &Measures, joined: Option<Joined>, rules: Rules) -> Vec<Check> {
-    use crate::record::Outcome;
-    let cohort = &measures.cohort;
-    let part = |of: u64, all: u64| if all == 0 { 0.0 } else { of as f64 / all as f64 };
+    let Cohort { outcomes, by_size, .. } = &measures.cohort;
+    let mut sizes: Vec<(Option<u64>, OfClass)> =
+        by_size.each_size().into_iter().map(|(size, of)| (Some(size), of)).collect();
+    sizes.push((None, by_size.of(SizeClass::Unknown)));
+    let sum = |of: fn(&OfClass) -> u64| sizes.iter().map(|(_, class)| of(class)).sum::<u64>();
+    let (reached, unserved) = (sum(|of| of.reached), sum(|of| of.unserved));
+
     let (late, read, remark) = if let Some(joined) = joined {
         (joined.too_slow, joined.read, "of what the server read, by its log".to_owned())
     } else {
-        let unconnected = cohort.outcomes.of(Outcome::ConnectTimeout);
-        let read = cohort.issued.saturating_sub(unconnected);
-        (cohort.outcomes.of(Outcome::ReplyTimeout), read, "of what was connected; no server's log".to_owned())
+        (outcomes.of(Outcome::ReplyTimeout), reached, "of what was connected; no server's log".to_owned())
     };
-    let sizes = cohort.by_size.each_size();
-    let (calls, timeouts) =
-        sizes.values().fold((0, 0), |(calls, timeouts), of| (calls + of.calls, timeouts + of.timeouts));
-    let mean = part(timeouts, calls);
-    let worst =
-        sizes.iter().max_by(|a, b| part(a.1.timeouts, a.1.calls).total_cmp(&part(b.1.timeouts, b.1.calls)));
-    let (size, worst) = worst.map_or((0, 0.0), |(size, of)| (*size, part(of.timeouts, of.calls)));
+    let mean = part(unserved, reached);
+    let worst = sizes
+        .iter()
+        .filter(|(_, of)| of.reached > 0)
+        .map(|(size, of)| (*size, part(of.unserved, of.reached)))
+        .max_by(|(_, a), (_, b)| a.total_cmp(b));
+    let (size, worst) =
+        worst.map_or(("nothing was connected".to_owned(), mean), |(size, part)| (named(size), part));
     let mut checks = vec![
         Check { rule: "timeouts", found: part(late, read), allowed: rules.timeouts, remark },
         Check {
-            rule: "timeouts of a size",
+            rule: "failures of a size",
             found: worst,
-            allowed: rules.timeouts_of_a_size,
-            remark: format!("the worst is {size} bytes"),
+            allowed: rules.failures_of_a_size,
+            remark: format!("the worst: {size}"),
         },
         of_clients(measures, rules),
         Check {
             rule: "unfairness",
             found: (worst - mean).max(0.0),
             allowed: rules.unfairness,
-            remark: format!("{size} bytes against {:.2}% of all", mean * 100.0),
+            remark: format!("{size}, against {:.2}% of all", mean * 100.0),
         },
     ];
     checks.extend(of_the_mean(measures, rules));
     checks
+}
+
+/// Of nothing, everything: what nobody saw is no success.
+fn part(of: u64, all: u64) -> f64 {
+    if all == 0 { 1.0 } else { of as f64 / all as f64 }
+}
+
+fn named(size: Option<u64>) -> String {
+    size.map_or_else(|| "what was never answered, of unknown size".to_owned(), |size| format!("{size} bytes"))
 }
 
 /// Nothing can be told of a run with replies in few seconds only.
@@ -117,20 +134,23 @@ fn of_the_mean(measures: &Measures, rules: Rules) -> Option<Check> {
 const LEAST_CALLS: u64 = 20;
 
 fn of_clients(measures: &Measures, rules: Rules) -> Check {
-    let (found, remark) = match measures.cohort.by_client.worst(LEAST_CALLS) {
+    let Cohort { by_size, by_client, .. } = &measures.cohort;
+    let (found, remark) = match by_client.worst(by_size, LEAST_CALLS) {
         Some((size, client, tally)) => {
             let remark = format!(
-                "the worst of {CLIENTS} is client {client}: {} of {} calls for {size} bytes",
-                tally.timeouts, tally.calls
+                "the worst of {CLIENTS} is client {client}: {} of {} calls for {}",
+                tally.unserved,
+                tally.reached,
+                named(size)
             );
             (tally.part(), remark)
         }
         None => (0.0, format!("none of {CLIENTS} has made {LEAST_CALLS} calls for a size")),
     };
     Check {
-        rule: "timeouts of a size at a client",
+        rule: "failures of a size at a client",
         found,
-        allowed: rules.timeouts_of_a_size_at_a_client,
+        allowed: rules.failures_of_a_size_at_a_client,
         remark,
     }
 }
@@ -139,7 +159,7 @@ fn of_clients(measures: &Measures, rules: Rules) -> Check {
 mod tests {
     use super::*;
     use crate::measures::{Recorder, Scope};
-    use crate::record::{Call, Outcome};
+    use crate::record::Call;
     use crate::report::tests::call;
 
     fn found(calls: &[(u32, u64, Outcome, u32)], joined: Option<Joined>) -> Vec<(f64, bool)> {
@@ -197,5 +217,44 @@ mod tests {
         assert_eq!(found(&calls, Some(joined))[0], (0.0, true));
         let unconnected = [(0, 1000, Outcome::Reply, 50), (0, 0, Outcome::ConnectTimeout, 50)];
         assert_eq!(found(&unconnected, None)[0], (0.0, true));
+    }
+
+    #[test]
+    fn sizes_that_nobody_ever_saw_are_found() {
+        for never in
+            [Outcome::ReplyTimeout, Outcome::Reset, Outcome::Closed, Outcome::CutShort, Outcome::Malformed]
+        {
+            let calls = [(0, 1000, Outcome::Reply, 981), (1, 0, never, 15), (2, 0, never, 4)];
+            let late = if never == Outcome::ReplyTimeout { 0.019 } else { 0.0 };
+            let expected = [(late, true), (1.0, false), (0.0, true), (0.981, false)];
+            assert_eq!(found(&calls, None)[..4], expected, "{never:?}");
+        }
+        // The client of session 0 made enough calls to tell.
+        let calls = [(0, 1000, Outcome::Reply, 975), (1, 0, Outcome::ReplyTimeout, 25)];
+        assert_eq!(found(&calls, None)[2], (1.0, false));
+    }
+
+    #[test]
+    fn a_refusal_in_words_is_one() {
+        let mut recorder = Recorder::new(Scope { window: 0..u64::MAX, requests: 2, intervals: false }, None);
+        for number in 0..100 {
+            let status = if number % 10 == 0 { 503 } else { 200 };
+            let request = u32::from(status == 503);
+            recorder.call(&Call { request, status, ..call(Outcome::Reply, 0, 1_000_000) });
+        }
+        let checks = check(&Measures::merge(vec![recorder]), None, Rules::default());
+        let worst = checks.iter().find(|check| check.rule == "failures of a size").unwrap();
+        assert!(!worst.holds() && worst.remark.contains("unknown size"), "{worst:?}");
+    }
+
+    #[test]
+    fn what_was_never_connected_is_nobodys_choice() {
+        for outcome in [Outcome::ConnectTimeout, Outcome::Refused, Outcome::Unreachable] {
+            let calls = [(0, 1000, Outcome::Reply, 50), (1, 0, outcome, 50), (0, 0, Outcome::Abandoned, 9)];
+            assert!(found(&calls, None).iter().all(|(_, holds)| *holds), "{outcome:?}");
+            // But nothing at all is no success.
+            let [timeouts, size, ..] = found(&[(0, 0, outcome, 50)], None)[..] else { panic!("no rules") };
+            assert_eq!((timeouts, size), ((1.0, false), (1.0, false)), "{outcome:?}");
+        }
     }
 }

@@ -13,6 +13,7 @@
 //! | `/reset` | resets the connection |
 //! | `/silent` | never answers |
 //! | `/last/BYTES` | answers, and closes |
+//! | `/absent/BYTES` | answers with 404 |
 //!
 //! Bodies are made of the letter `x`.
 
@@ -47,6 +48,11 @@ fn serve(mut client: TcpStream) -> io::Result<()> {
         let wait = || thread::sleep(Duration::from_millis(number(0)));
         match what {
             "ok" => answer(&mut client, number(0), "")?,
+            "absent" => {
+                let reply = head(number(0), "").replace("200 OK", "404 Not Found");
+                client.write_all(reply.as_bytes())?;
+                send_body(&mut client, number(0))?;
+            }
             "last" => {
                 answer(&mut client, number(0), "Connection: close\r\n")?;
                 return Ok(());

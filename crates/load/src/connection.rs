@@ -96,6 +96,8 @@ pub(crate) struct Connection {
     pub(crate) started: Nanos,
     pub(crate) connected: Option<Nanos>,
     pub(crate) replies: u32,
+    /// It has brought a whole reply, be it a wrong one.
+    pub(crate) served: bool,
     /// The server has ended it, before the session was over.
     pub(crate) lost: bool,
     /// The server sends no more: what is there is read to its end.
@@ -118,6 +120,7 @@ impl Connection {
             started,
             connected: None,
             replies: 0,
+            served: false,
             lost: false,
             hung_up: false,
             rest,
@@ -168,9 +171,10 @@ impl Connection {
         Ok(())
     }
 
-    /// The first call in flight has been answered.
-    pub(crate) fn answered(&mut self) {
-        self.replies += 1;
+    /// The first call in flight has been answered, with what it should be or not.
+    pub(crate) fn answered(&mut self, right: bool) {
+        self.replies += u32::from(right);
+        self.served = true;
         // One that was answered before it was sent to its end is the connection's last.
         self.sent = self.sent.saturating_sub(1);
     }

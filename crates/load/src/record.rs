@@ -50,6 +50,8 @@ pub struct Call {
     pub promised: Option<u64>,
     /// How often it had been sent whole over a connection that ended without a reply to it, before what is told above.
     pub resent: u32,
+    /// Whether the whole reply was compared with its file.
+    pub compared: bool,
     /// What came of it.
     pub outcome: Outcome,
 }
@@ -59,11 +61,6 @@ impl Call {
     /// server has failed or will not (5xx).
     pub const fn is_unserved(&self) -> bool {
         self.outcome.reached_server() && (!matches!(self.outcome, Outcome::Reply) || self.status >= 500)
-    }
-
-    /// Whether a reply came to its end, right or wrong.
-    pub(crate) fn is_whole_reply(&self) -> bool {
-        self.status > 0 && matches!(self.outcome, Outcome::Reply | Outcome::WrongBytes | Outcome::WrongLength)
     }
 }
 
@@ -172,7 +169,7 @@ pub struct ConnectionEnd {
     pub connected: Option<Nanos>,
     /// When it was over.
     pub ended: Nanos,
-    /// Replies that came over it.
+    /// Whole replies that came over it.
     pub replies: u32,
     /// The server ended it, and its session went on over another.
     pub lost: bool,
@@ -187,7 +184,7 @@ pub struct SessionEnd {
     pub started: Nanos,
     /// When it was over.
     pub ended: Nanos,
-    /// Replies that it got.
+    /// Whole replies that it got.
     pub replies: u32,
     /// How many connections it opened.
     pub connections: u32,

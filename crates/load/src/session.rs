@@ -410,18 +410,19 @@ impl Session {
         let (Some(connection), Some(flight)) = (&mut self.connection, self.flights.pop_front()) else {
             return;
         };
-        connection.answered();
+        let right = outcome == Outcome::Reply;
+        connection.answered(right);
         self.answered += 1;
-        self.replies += 1;
-        self.failed |= outcome != Outcome::Reply;
-        let call = self.call(&flight, outcome, now);
-        kit.recorder.call(&call);
+        self.replies += u32::from(right);
+        self.failed |= !right;
+        let compared = flight.comparison.is_some();
+        kit.recorder.call(&Call { compared, ..self.call(&flight, outcome, now) });
     }
 
     /// The connection is of no more use, for this reason.
     fn broken(&mut self, kit: &mut Kit<'_>, outcome: Outcome) {
         let Some(first) = self.flights.front() else { return self.move_on(kit, outcome) };
-        let served = self.connection.as_ref().is_some_and(|connection| connection.replies > 0);
+        let served = self.connection.as_ref().is_some_and(|connection| connection.served);
         let untouched = first.first_byte.is_none();
         if served && untouched && matches!(outcome, Outcome::Closed | Outcome::Reset) {
             // The server may end a connection between replies at any time (RFC 9112 section 9.3.1).
@@ -526,6 +527,7 @@ impl Session {
             body_bytes: flight.body_bytes,
             promised: flight.promised,
             resent: flight.resent,
+            compared: false,
             outcome,
         }
     }

@@ -32,7 +32,10 @@ use super::units::{self, Several, Target};
     --sessions FILE                  the same at the times in the file (sluicelab sessions replay)\n  \
     --target URL --rate R            open: requests for one URL arrive\n  \
     --target URL --connections N     closed: N connections ask again when they are answered\n\n\
-    Ctrl-C ends a run and reports what was measured so far.")]
+    Ctrl-C ends a run and reports what was measured so far.\n\n\
+    Exit codes: 0 measured, 1 no call was answered, or with --verify a reply was wrong or none was compared (results are written \
+    nevertheless), 2 bad usage or input, 3 the generator was the bottleneck, so that the figures are not valid. Calls that fail \
+    are a result otherwise.")]
 pub(crate) struct Options {
     /// Where to: <http://127.0.0.1:8080/index.html>; several take turns. With --sessions the path is not used
     #[arg(long, value_name = "URL", required = true, value_parser = units::target)]
@@ -125,7 +128,7 @@ pub(crate) struct Options {
     #[arg(long, help_heading = "Clients")]
     realtime: bool,
 
-    /// Compare every byte of every 200 reply to a GET with the file of its name in this directory
+    /// Compare every byte of every 200 reply to a GET with the file of its name in this directory; wrong replies are errors
     #[arg(long, value_name = "DIR", help_heading = "Results")]
     verify: Option<PathBuf>,
 
@@ -180,7 +183,7 @@ enum Format {
     Httperf,
 }
 
-/// Plays it, reports, and says whether the figures are valid.
+/// Plays it, reports, and says whether it is a measurement, and its figures are valid.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let log = session_log(options)?;
     let (run, mut facts) = plan(options, log)?;
@@ -260,8 +263,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     facts.outcome.server_log = joined.context("cannot read the server's log")?;
     write_reports(options, &finished, &facts, began)?;
     print(options, &finished, &facts);
+    let failed = !report::failures(&finished.measures, &facts).is_empty();
     let valid = report::reasons_against(&finished.measures, &facts).is_empty();
-    Ok(if valid { ExitCode::SUCCESS } else { ExitCode::from(3) })
+    Ok(match (failed, valid) {
+        (true, _) => ExitCode::FAILURE,
+        (false, true) => ExitCode::SUCCESS,
+        (false, false) => ExitCode::from(3),
+    })
 }
 
 /// The sessions of the file, or such as ask for the target's path.
@@ -515,6 +523,9 @@ fn print(options: &Options, finished: &Finished, facts: &Facts) {
         }
         for reason in report::reasons_against(measures, facts) {
             eprintln!("INVALID: {reason}");
+        }
+        for reason in report::failures(measures, facts) {
+            eprintln!("FAILED: {reason}");
         }
     }
 }

@@ -66,7 +66,7 @@ impl Cohort {
         }
         let since = |from: Nanos| call.ended.saturating_sub(from);
         match call.outcome {
-            _ if call.is_whole_reply() => {
+            Outcome::Reply => {
                 self.reply_times.record(since(call.issued));
                 self.corrected_times.record(since(call.intended));
                 self.waits.end(since(call.intended));

@@ -67,7 +67,7 @@ impl Flow {
         }
         self.outcomes.add(call.outcome);
         self.seconds.call(call);
-        if call.is_whole_reply() {
+        if call.outcome == Outcome::Reply {
             self.head_bytes += u64::from(call.head_bytes);
             self.body_bytes += call.body_bytes;
             if let Some(class) = self.statuses.get_mut(usize::from(call.status / 100).wrapping_sub(1)) {

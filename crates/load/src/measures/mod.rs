@@ -29,6 +29,7 @@ mod seconds;
 mod sessions;
 mod sizes;
 mod times;
+mod verified;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -51,6 +52,7 @@ pub use seconds::{Confidence, Second, Seconds};
 pub use sessions::Sessions;
 pub use sizes::{BySize, OfClass, SizeClass};
 pub use times::{Interval, Moments, Times};
+pub use verified::Verified;
 
 /// What a recorder has to know beforehand.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +107,8 @@ pub struct Measures {
     pub sessions: Sessions,
     /// All that was issued since the warm-up, by request: what a server's log should know of.
     pub asked: Asked,
+    /// Replies of the whole run that were compared with their files.
+    pub verified: Verified,
     /// The most sessions at a time.
     pub most_open: u64,
     /// How late sessions arrived: the generator's own fault.
@@ -185,6 +189,7 @@ impl Recorder {
                 interval.record(call.ended - call.intended.min(call.ended));
             }
         }
+        self.measures.verified.call(call);
         self.measures.flow.call(call, &self.window);
         if self.window.contains(&call.issued) {
             self.under_way = self.under_way.saturating_sub(1);
@@ -264,6 +269,7 @@ impl Measures {
             connections: Connections::default(),
             sessions: Sessions::new(from),
             asked: Asked::new(requests),
+            verified: Verified::default(),
             most_open: 0,
             lateness: Times::new(),
             longest_burst: 0,
@@ -299,6 +305,7 @@ impl Measures {
         self.connections.take_in(&other.connections);
         self.sessions.take_in(&other.sessions);
         self.asked.take_in(&other.asked);
+        self.verified.take_in(other.verified);
         self.lateness.take_in(&other.lateness);
         self.longest_burst = self.longest_burst.max(other.longest_burst);
         self.pressure.take_in(&other.pressure);
@@ -342,6 +349,7 @@ pub(crate) mod tests {
             body_bytes: if answered { 1000 } else { 0 },
             promised: None,
             resent: 0,
+            compared: false,
             outcome,
         }
     }

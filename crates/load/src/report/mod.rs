@@ -1,6 +1,7 @@
 //! What a run came to, for people and programs: functions of its [measures](crate::measures) and its [facts](Facts).
 
 mod facts;
+mod failures;
 mod httperf;
 mod intervals;
 mod joining;
@@ -11,6 +12,7 @@ mod validity;
 pub mod verification;
 
 pub use facts::{Facts, Machine, Outcome as RunOutcome, Steal};
+pub use failures::failures;
 pub use httperf::render as httperf;
 pub use intervals::write as write_intervals;
 pub use joining::{Joined, ServerLog};

@@ -19,11 +19,15 @@ pub struct Results<'a> {
     valid: bool,
     invalid: Vec<String>,
     remarks: Vec<String>,
+    /// Why the run is no measurement, if it isn't.
+    failed: Vec<String>,
     run: &'a Facts,
     sessions: Sessions,
     connections: Connections,
     calls: Calls,
     replies: Replies,
+    /// None: nothing was to be compared.
+    verification: Option<Verification>,
     reply_time_ms: Distribution,
     corrected_reply_time_ms: Distribution,
     wait_ms: Waits,
@@ -83,6 +87,12 @@ struct Replies {
     body_bytes: u64,
     body_mbps: f64,
     statuses: Map<String, Value>,
+}
+
+#[derive(Debug, Serialize)]
+struct Verification {
+    compared: u64,
+    wrong: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -238,6 +248,7 @@ impl<'a> Results<'a> {
             valid: invalid.is_empty(),
             invalid,
             remarks: super::remarks_on(measures, run),
+            failed: super::failures(measures, run),
             run,
             sessions: Sessions {
                 arrived: sessions.arrived,
@@ -277,6 +288,10 @@ impl<'a> Results<'a> {
                 body_mbps: flow.body_bytes as f64 * 8.0 / 1e6 / seconds,
                 statuses: by_class(&flow.statuses),
             },
+            verification: run.verified.then_some(Verification {
+                compared: measures.verified.compared,
+                wrong: measures.verified.wrong,
+            }),
             reply_time_ms: (&cohort.reply_times).into(),
             corrected_reply_time_ms: (&cohort.corrected_times).into(),
             wait_ms: (&cohort.waits).into(),
@@ -398,7 +413,8 @@ mod tests {
 
     #[test]
     fn every_member_is_documented() {
-        let (measures, facts) = sample();
+        let (measures, mut facts) = sample();
+        facts.verified = true;
         let value: Value = serde_json::from_str(&json(&measures, &facts)).unwrap();
         let mut found = Vec::new();
         paths(&value, "", &mut found);

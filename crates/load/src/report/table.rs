@@ -69,6 +69,10 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt:
         }
     }
 
+    if facts.verified {
+        let verified = measures.verified;
+        writeln!(text, "verified     {} replies compared, {} wrong", verified.compared, verified.wrong)?;
+    }
     if let Some(dropped) = &facts.outcome.queue_drops {
         write_drops(text, dropped)?;
     }
@@ -135,6 +139,9 @@ fn write_generator(text: &mut String, measures: &Measures, facts: &Facts) -> std
     }
     for reason in super::reasons_against(measures, facts) {
         writeln!(text, "INVALID: {reason}")?;
+    }
+    for reason in super::failures(measures, facts) {
+        writeln!(text, "FAILED: {reason}")?;
     }
     Ok(())
 }

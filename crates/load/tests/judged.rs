@@ -137,8 +137,10 @@ fn play(
         cpus: vec![*sys::process::allowed_cpus().unwrap().last().unwrap()],
         realtime: false,
     };
-    let began = clock::monotonic_ns();
     let running = engine::start(run, Keep { warm_up, ..Keep::default() }).unwrap();
+    // Whoever is interrupted between the two looks sees a beginning that is too late.
+    let look = || clock::monotonic_ns() - running.progress().elapsed.as_nanos() as u64;
+    let began = (0..100).map(|_| look()).min().unwrap();
     let ns = |time: Duration| time.as_nanos() as u64;
     (running.finish().unwrap().measures, began + ns(warm_up)..began + ns(duration))
 }

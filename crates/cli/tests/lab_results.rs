@@ -1,5 +1,6 @@
 //! `sluicelab load` against a real `sluice serve`: what is written agrees with itself, and with what the server says.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -138,8 +139,24 @@ fn every_form_of_the_results_says_the_same() {
     assert_eq!(Some(sum("head_bytes")), results["replies"]["head_bytes"].as_u64());
     assert!(rows.iter().all(|row| row[column("outcome")] == "reply" && row[column("client_port")] != "0"));
 
-    let intervals = fs::read_to_string(server.path("log.hdr")).expect("a file");
-    assert!(intervals.lines().filter(|line| !line.starts_with('#')).count() >= 1, "{intervals}");
+    let intervals = read_intervals(&server.path("log.hdr"));
+    let mut places = BTreeMap::new();
+    for interval in &intervals {
+        for (place, count) in &interval.counts {
+            *places.entry(*place).or_insert(0) += count;
+        }
+    }
+    let times = rows.iter().map(|row| {
+        let time = |name: &str| row[column(name)].parse::<u64>().expect("a number");
+        (time("ended") - time("intended") + 500) / 1000
+    });
+    let mut expected = BTreeMap::new();
+    times.clone().for_each(|us| *expected.entry(place(us)).or_insert(0) += 1);
+    assert_eq!(places, expected);
+    let most_ms = intervals.iter().map(|interval| interval.most_ms).fold(0.0, f64::max);
+    let most_us = times.max().expect("calls") as f64;
+    assert!((most_ms * 1000.0 / most_us - 1.0).abs() < 0.001, "{most_ms} ms, {most_us} us");
+    assert!(intervals.iter().all(|interval| interval.length_s == 1.0 && interval.start_s.fract() == 0.0));
 
     let text = String::from_utf8(output.stdout).expect("text");
     for words in ["sessions     200 arrived", "requests     500 sent", "server's log  read 500 of 500 calls"]
@@ -221,6 +238,42 @@ fn the_doctor_looks_at_the_machine() {
         assert!(found.iter().any(|finding| finding["name"] == name), "{name}: {findings:#}");
     }
     assert!(run(&[]).contains("lateness"));
+}
+
+/// A line of an interval log.
+struct IntervalLine {
+    start_s: f64,
+    length_s: f64,
+    most_ms: f64,
+    /// By their place in the histogram.
+    counts: BTreeMap<u64, u64>,
+}
+
+/// As a reader sees it that has nothing in common with what wrote it.
+fn read_intervals(path: &Path) -> Vec<IntervalLine> {
+    let log = fs::File::open(path).expect("a file");
+    let output =
+        Command::new("/usr/bin/python3").args(["-c", include_str!("hdr_log.py")]).stdin(log).output();
+    let output = output.expect("python3 is there");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let number = |word: Option<&str>| word.and_then(|word| word.parse().ok()).expect("a number");
+    let read = String::from_utf8(output.stdout).expect("text");
+    let read = read.lines().map(|line| {
+        let mut words = line.split(' ');
+        let (start_s, length_s, most_ms) = (number(words.next()), number(words.next()), number(words.next()));
+        let counts = words.map(|word| {
+            let (place, count) = word.split_once(':').expect("a place and its count");
+            (place.parse().expect("a number"), count.parse().expect("a number"))
+        });
+        IntervalLine { start_s, length_s, most_ms, counts: counts.collect() }
+    });
+    read.collect()
+}
+
+/// Where a histogram of three digits counts a number: each power of two from 2048 on has 1024 places.
+fn place(number: u64) -> u64 {
+    let power = u64::from((number | 2047).ilog2() - 10);
+    1024 * power + (number >> power)
 }
 
 fn wait_for(path: &Path, bytes: u64) {

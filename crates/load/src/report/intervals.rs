@@ -1,10 +1,13 @@
-//! Histograms of each second as an HDR interval log, which `HdrHistogram`'s tools read and plot.
+//! Histograms of each second as an HDR interval log, in the form that all of `HdrHistogram`'s readers understand: lines of
+//! comments, a legend, then a line for each interval with its histogram in the compressed form (V2, zlib, base64). Its
+//! `HistogramLogWriter` is what there is of a specification.
 
 use std::io::{self, Write};
-use std::time::{Duration, SystemTime};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use hdrhistogram::serialization::V2Serializer;
-use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
 
 use crate::measures::{Measures, Times};
 
@@ -15,18 +18,36 @@ use crate::measures::{Measures, Times};
 ///
 /// Writing failed.
 pub fn write(to: &mut impl Write, measures: &Measures, began: SystemTime) -> io::Result<()> {
-    let mut serializer = V2Serializer::new();
-    let mut log = IntervalLogWriterBuilder::new()
-        .add_comment("reply times in microseconds, from the intended start; written by sluicelab")
-        .with_start_time(began)
-        .with_base_time(began)
-        .begin_log_with(to, &mut serializer)?;
+    write_head(to, began)?;
+    let mut serializer = V2DeflateSerializer::new();
     for (second, times) in by_second(measures) {
-        let start = Duration::from_secs(second);
-        log.write_histogram(times.histogram(), start, Duration::from_secs(1), None)
-            .map_err(io::Error::other)?;
+        write_second(to, &mut serializer, second, &times)?;
     }
     Ok(())
+}
+
+/// Nothing but intervals may come behind the legend: the C library's reader takes no comments there.
+fn write_head(to: &mut impl Write, began: SystemTime) -> io::Result<()> {
+    let began = began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    writeln!(
+        to,
+        "#reply times in microseconds from the intended start, Interval_Max in milliseconds; by sluicelab"
+    )?;
+    writeln!(to, "#[Histogram log format version 1.3]")?;
+    writeln!(to, "#[StartTime: {began:.3} (seconds since epoch)]")?;
+    writeln!(to, "#[BaseTime: {began:.3} (seconds since epoch)]")?;
+    writeln!(to, r#""StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram""#)
+}
+
+fn write_second(
+    to: &mut impl Write,
+    serializer: &mut V2DeflateSerializer,
+    second: u64,
+    times: &Times,
+) -> io::Result<()> {
+    let mut histogram = Vec::new();
+    serializer.serialize(times.histogram(), &mut histogram).map_err(io::Error::other)?;
+    writeln!(to, "{second}.000,1.000,{:.3},{}", times.most_ms(), STANDARD.encode(histogram))
 }
 
 fn by_second(measures: &Measures) -> Vec<(u64, Times)> {
@@ -67,7 +88,7 @@ mod tests {
         let mut counts = Vec::new();
         for entry in IntervalLogIterator::new(&written) {
             if let LogEntry::Interval(interval) = entry.unwrap() {
-                let bytes = decode(interval.encoded_histogram());
+                let bytes = STANDARD.decode(interval.encoded_histogram()).unwrap();
                 let histogram: Histogram<u64> =
                     Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
                 assert!((1_998..=2_002).contains(&histogram.max()));
@@ -75,20 +96,5 @@ mod tests {
             }
         }
         assert_eq!(counts, [7, 5]);
-    }
-
-    fn decode(base64: &str) -> Vec<u8> {
-        let value = |byte: u8| match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            _ => 63,
-        };
-        let digits: Vec<u8> = base64.bytes().filter(|byte| *byte != b'=').map(value).collect();
-        let bits = |chunk: &[u8]| {
-            chunk.iter().fold(0_u32, |bits, digit| bits << 6 | u32::from(*digit)) << (6 * (4 - chunk.len()))
-        };
-        digits.chunks(4).flat_map(|chunk| bits(chunk).to_be_bytes()[1..chunk.len()].to_vec()).collect()
     }
 }

@@ -422,6 +422,68 @@ fn a_client_that_asks_again() {
 }
 
 #[test]
+fn a_file_that_cannot_be_written_is_told_before_the_run() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let directory = directory.path().to_str().expect("text");
+    let sluicelab = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_sluicelab")).args(arguments).output();
+        let output = output.expect("sluicelab runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let set = format!("--root={directory}/set");
+    assert_eq!(sluicelab(&["fileset", "single", &set]).0, Some(0));
+    let set = format!("--fileset={directory}/set");
+    let run = ["load", "--target=http://127.0.0.1:1/", "--rate=10", "--duration=10min"];
+    let draw = ["sessions", "single", &set];
+    for (option, command) in [("--json", &run[..]), ("--hdr", &run), ("--calls", &run), ("--out", &draw)] {
+        for (path, reason) in [("/nonexistent/x", "No such file or directory"), ("/proc", "Is a directory")] {
+            let (code, told) = sluicelab(&[command, &[option, path]].concat());
+            assert_eq!(code, Some(2), "{option}: {told}");
+            assert!(told.contains(&format!("sluicelab: {option} {path}: {reason}")), "{option}: {told}");
+        }
+    }
+}
+
+/// What an earlier run has left is not given up for one that does not begin.
+#[test]
+fn a_run_that_is_refused_leaves_the_files_of_the_one_before() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let verify = format!("--verify={}", directory.path().display());
+    let files = ["--json", "--hdr", "--calls"].map(|option| {
+        let path = directory.path().join(option);
+        fs::write(&path, "earlier").expect("a file");
+        format!("{option}={}", path.display())
+    });
+    let mut arguments = vec!["--target=http://127.0.0.1:1/absent", "--rate=10", &verify];
+    arguments.extend(files.iter().map(String::as_str));
+    assert_eq!(run(&arguments).status.code(), Some(2));
+    for option in ["--json", "--hdr", "--calls"] {
+        assert_eq!(fs::read_to_string(directory.path().join(option)).expect("a file"), "earlier", "{option}");
+    }
+}
+
+#[test]
+fn a_full_disk_costs_nothing_but_the_file_on_it() {
+    let server = scripted::start().expect("a server");
+    let target = format!("--target=http://{server}/ok/10");
+    // More calls than there is room for in memory.
+    let closed = [&target, "--connections=20", "--requests-per-connection=100", "--session-count=400"];
+    for (full, intact) in [("--json", "--calls"), ("--calls", "--json"), ("--hdr", "--calls")] {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let intact = format!("{intact}={}", file.path().display());
+        let output = run(&[&closed[..], &[full, "/dev/full", &intact]].concat());
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{full}: {told}");
+        assert!(told.contains("cannot write /dev/full: No space left on device"), "{full}: {told}");
+        let results: Value = serde_json::from_slice(&output.stdout).expect("results");
+        assert_eq!(results["calls"]["issued"], 40_000, "{full}");
+        let written = fs::read_to_string(file.path()).expect("a file");
+        let (json, calls) = (written.starts_with('{'), written.lines().count() == 40_001);
+        assert!(json || calls, "{full}: {} bytes", written.len());
+    }
+}
+
+#[test]
 fn bad_options_name_themselves() {
     for (arguments, words) in [
         (["--rate=0", "--duration=1s"].as_slice(), "--rate"),

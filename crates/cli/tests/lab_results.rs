@@ -153,10 +153,14 @@ fn every_form_of_the_results_says_the_same() {
     let mut expected = BTreeMap::new();
     times.clone().for_each(|us| *expected.entry(place(us)).or_insert(0) += 1);
     assert_eq!(places, expected);
-    let most_ms = intervals.iter().map(|interval| interval.most_ms).fold(0.0, f64::max);
-    let most_us = times.max().expect("calls") as f64;
-    assert!((most_ms * 1000.0 / most_us - 1.0).abs() < 0.001, "{most_ms} ms, {most_us} us");
-    assert!(intervals.iter().all(|interval| interval.length_s == 1.0 && interval.start_s.fract() == 0.0));
+    let longest = intervals.iter().map(|interval| interval.most_ms).fold(0.0, f64::max);
+    let of_calls = times.max().expect("calls") as f64;
+    assert!((longest * 1000.0 / of_calls - 1.0).abs() < 0.001, "{longest} ms, {of_calls} us");
+    assert!(
+        intervals
+            .iter()
+            .all(|interval| (0.001..=1.0).contains(&interval.length_s) && interval.start_s.fract() == 0.0)
+    );
 
     let text = String::from_utf8(output.stdout).expect("text");
     for words in ["sessions     200 arrived", "requests     500 sent", "server's log  read 500 of 500 calls"]
@@ -193,6 +197,48 @@ fn an_interrupted_run_reports_what_it_has() {
     let lines = fs::read_to_string(calls).expect("a file").lines().count() as u64;
     assert_eq!(lines, issued + 1);
     assert!(String::from_utf8_lossy(&output.stdout).contains("interrupted"), "{output:?}");
+}
+
+/// Not even a last word can be said by a run that is killed.
+#[test]
+fn a_killed_run_leaves_its_calls_and_intervals() {
+    let server = Server::start();
+    let mut child = server
+        .load(&["--rate", "50", "--arrivals", "fixed", "--duration", "10min"])
+        .args(["--calls", "calls.csv", "--hdr", "log.hdr"])
+        .spawn()
+        .expect("the generator starts");
+    let (calls, intervals) = (server.path("calls.csv"), server.path("log.hdr"));
+    wait_for(&calls, 5000);
+    // Two intervals, each of which has more than a hundred bytes.
+    wait_for(&intervals, 600);
+    child.kill().expect("a kill");
+    child.wait().expect("an end");
+    let calls = fs::read_to_string(calls).expect("a file");
+    let columns = calls.lines().next().expect("a line").split(',').count();
+    assert!(calls.lines().all(|line| line.split(',').count() == columns), "{calls}");
+    let counted: u64 = read_intervals(&intervals).iter().flat_map(|interval| interval.counts.values()).sum();
+    assert!(counted >= 50 && counted <= calls.lines().count() as u64, "{counted}");
+}
+
+/// Whoever names the file that standard output goes to gets everything in it, and keeps what was there.
+#[test]
+fn results_can_go_to_standard_output() {
+    let server = Server::start();
+    let path = server.path("all");
+    fs::write(&path, "before\n").expect("a file");
+    let all = fs::OpenOptions::new().append(true).open(&path).expect("a file");
+    let status = server
+        .load(&["--rate", "50", "--session-count", "10", "--json", "/dev/stdout"])
+        .stdout(all)
+        .status()
+        .expect("the generator runs");
+    assert!(matches!(status.code(), Some(0 | 3)), "{status}");
+    let all = fs::read_to_string(&path).expect("a file");
+    let (table, json) = all.split_once('{').expect("JSON");
+    assert!(table.starts_with("before\n") && table.contains("sessions     10 arrived"), "{all}");
+    let results: Value = serde_json::from_str(&format!("{{{json}")).expect("JSON");
+    assert_eq!(results["calls"]["issued"], 10);
 }
 
 #[test]

@@ -4,13 +4,14 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use sys::{clock, process};
 
 use crate::NoFile;
 use crate::kit::Kit;
-use crate::measures::{CallWriter, Kinds, Live, Measures, Recorder, Scope, Shown, Snapshot};
+use crate::measures::{CallWriter, IntervalWriter, Kinds, Live, Measures, Recorder, Scope, Shown, Snapshot};
+use crate::output::{Output, Unwritten};
 use crate::preflight::{self, Means, Shortage};
 use crate::record::Nanos;
 use crate::request;
@@ -56,10 +57,10 @@ pub enum RunError {
 pub struct Keep {
     /// How much of the run's beginning is left out of the measures.
     pub warm_up: Duration,
-    /// A histogram for each second.
-    pub intervals: bool,
-    /// Every call.
-    pub calls: Option<CallWriter>,
+    /// A histogram for each second, in this file. Both are emptied when nothing can be refused any more.
+    pub intervals: Option<Output>,
+    /// Every call, in this file.
+    pub calls: Option<Output>,
 }
 
 /// A run that goes on.
@@ -68,6 +69,7 @@ pub struct Running {
     signals: Arc<Signals>,
     threads: Vec<JoinHandle<io::Result<Report>>>,
     began: u64,
+    intervals: Option<IntervalWriter>,
     calls: Option<CallWriter>,
     live: Vec<Arc<Live>>,
 }
@@ -83,6 +85,8 @@ pub struct Finished {
     pub left: Nanos,
     /// Each thread's CPU time in the measured time, in user mode and in the kernel.
     pub cpu: Vec<(Duration, Duration)>,
+    /// Files that could not be written to their end.
+    pub unwritten: Vec<Unwritten>,
 }
 
 /// How far a run is.
@@ -123,24 +127,27 @@ pub fn start(run: Run, keep: Keep) -> Result<Running, RunError> {
     let requests = Arc::new(request::prepare(&run.log, &run.host, &run.headers));
     let ns = |time: Duration| time.as_nanos() as Nanos;
     let window = ns(keep.warm_up)..run.duration.map_or(Nanos::MAX, ns);
-    let scope =
-        Scope { window: window.clone(), requests: run.log.requests().len(), intervals: keep.intervals };
+    let scope = Scope { window: window.clone(), requests: run.log.requests().len() };
     let signals = Arc::new(Signals::new(run.cpus.len()));
     let kinds = Arc::new(Kinds::of(&run.log));
-    let mut prepared = Vec::new();
-    let mut live = Vec::new();
-    for _ in &run.cpus {
-        let files = run.verify.as_ref().map(|root| Files::new(root, &run.log)).transpose()?;
-        let calls = keep.calls.as_ref().map(CallWriter::log);
-        let mut recorder = Recorder::new(scope.clone(), calls).with_kinds(&kinds);
-        if let Some(files) = &files {
-            recorder = recorder.with_sizes(files.sizes());
-        }
-        live.push(recorder.live());
-        prepared.push((files, recorder));
-    }
+    let files = |_| run.verify.as_ref().map(|root| Files::new(root, &run.log)).transpose();
+    let files = run.cpus.iter().map(files).collect::<Result<Vec<_>, _>>()?;
     if run.realtime {
         may_run_in_real_time()?;
+    }
+    let no_thread = |source| RunError::System { step: "start a thread", source };
+    let calls = keep.calls.map(CallWriter::start).transpose().map_err(no_thread)?;
+    let start = |file| IntervalWriter::start(file, SystemTime::now(), run.cpus.len());
+    let mut intervals = keep.intervals.map(start).transpose().map_err(no_thread)?;
+    let mut prepared = Vec::new();
+    let mut live = Vec::new();
+    for files in files {
+        let recorder = Recorder::new(scope.clone(), calls.as_ref().map(CallWriter::log))
+            .with_kinds(&kinds)
+            .with_sizes(files.as_ref().map_or(&[], Files::sizes))
+            .with_intervals(intervals.as_mut().map(IntervalWriter::log));
+        live.push(recorder.live());
+        prepared.push((files, recorder));
     }
     let began = clock::monotonic_ns();
     let mut threads = Vec::new();
@@ -156,9 +163,9 @@ pub fn start(run: Run, keep: Keep) -> Result<Running, RunError> {
             let kit = Kit::new(&run, &requests, files, recorder, began)?;
             Worker::new(kit, &signals, number, run.cpus.len(), window).run()
         });
-        threads.push(thread.map_err(|source| RunError::System { step: "start a thread", source })?);
+        threads.push(thread.map_err(no_thread)?);
     }
-    Ok(Running { signals, threads, began, calls: keep.calls, live })
+    Ok(Running { signals, threads, began, intervals, calls, live })
 }
 
 fn may_run_on(cpus: &[usize]) -> Result<(), RunError> {
@@ -213,7 +220,7 @@ impl Running {
     ///
     /// # Errors
     ///
-    /// A thread's event mechanism failed, or the file of calls could not be written.
+    /// A thread's event mechanism failed.
     ///
     /// # Panics
     ///
@@ -235,9 +242,9 @@ impl Running {
         let mut measures = Measures::merge(recorders);
         // Not at the same moment, perhaps: an upper bound, as httperf's is.
         measures.most_open = most_open;
-        if let Some(calls) = self.calls {
-            calls.finish().map_err(|source| RunError::System { step: "write the calls", source })?;
-        }
-        Ok(Finished { measures, ended, left, cpu })
+        let calls = self.calls.map_or(Ok(()), CallWriter::finish);
+        let intervals = self.intervals.map_or(Ok(()), IntervalWriter::finish);
+        let unwritten = [calls, intervals].into_iter().filter_map(Result::err).collect();
+        Ok(Finished { measures, ended, left, cpu, unwritten })
     }
 }

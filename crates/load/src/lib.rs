@@ -13,6 +13,7 @@ pub mod engine;
 mod kit;
 pub mod machine;
 pub mod measures;
+pub mod output;
 pub mod preflight;
 pub mod record;
 pub mod report;

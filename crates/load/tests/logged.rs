@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use load::engine::{self, Keep};
-use load::measures::CallWriter;
+use load::output::Output;
 use load::run::{AfterTimeout, Load, Patience, Run};
 use load::schedule::Schedule;
 use workload::wsesslog;
@@ -55,7 +55,7 @@ fn play(server: SocketAddr) -> Vec<[u64; 5]> {
     };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("calls.csv");
-    let calls = Some(CallWriter::create(&path).unwrap());
+    let calls = Some(Output::open(&path).unwrap());
     engine::start(run, Keep { calls, ..Keep::default() }).unwrap().finish().unwrap();
     let text = std::fs::read_to_string(path).unwrap();
     let (names, rows) = text.split_once('\n').unwrap();

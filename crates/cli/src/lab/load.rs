@@ -1,28 +1,28 @@
 //! `sluicelab load`: from options to a run, and from its measures to reports.
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write as _};
+use std::fs;
+use std::io;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Error, Result, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use load::engine::{self, Finished, Keep, RunError};
-use load::measures::CallWriter;
+use load::output::{Output, Unwritten};
 use load::report::{self, Facts, Joined, Machine, Queues, RunOutcome, ServerLog, Steal, verification};
 use load::run::{AfterTimeout, Load, Patience, Run};
 use load::schedule::{Arrivals, Rate, Schedule};
 use workload::session::{Builder, Request, SessionLog};
 use workload::wsesslog;
 
-use super::BadInput;
 use super::progress::Watcher;
 use super::units::{self, Several, Target};
+use super::{BadInput, output};
 
 /// What is asked of the generator.
 #[derive(Args)]
@@ -35,7 +35,9 @@ use super::units::{self, Several, Target};
     Ctrl-C ends a run and reports what was measured so far.\n\n\
     Exit codes: 0 measured, 1 no call was answered, or with --verify a reply was wrong or none was compared (results are written \
     nevertheless), 2 bad usage or input, 3 the generator was the bottleneck, so that the figures are not valid. Calls that fail \
-    are a result otherwise.")]
+    are a result otherwise.\n\n\
+    Files of results are opened before the run and emptied when it begins; --hdr and --calls are written as it goes on.\n\
+    One that can't be opened is refused (exit code 2); one that can't be written to its end costs nothing else (1).")]
 pub(crate) struct Options {
     /// Where to: <http://127.0.0.1:8080/index.html>; several take turns. With --sessions the path is not used
     #[arg(long, value_name = "URL", required = true, value_parser = units::target)]
@@ -191,9 +193,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let handler = Arc::clone(&interrupted);
     ctrlc::set_handler(move || handler.store(true, Ordering::Relaxed)).context("cannot attend to Ctrl-C")?;
 
-    let calls =
-        options.calls.as_ref().map(|path| CallWriter::create(path).with_context(|| cannot_write(path)));
-    let keep = Keep { warm_up: options.warm_up, intervals: options.hdr.is_some(), calls: calls.transpose()? };
     let mut server_log = match &options.server_log {
         Some(path) => Some(
             ServerLog::begin(path)
@@ -203,11 +202,18 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     };
     let mut queues = Queues::watch(&run.targets, options.server_pid)
         .map_err(|error| BadInput(format!("--server-pid {}: {error}", options.server_pid.unwrap_or(0))))?;
+    let json = options.json.as_ref().map(|path| output("--json", path)).transpose()?;
+    let intervals = options.hdr.as_ref().map(|path| output("--hdr", path)).transpose()?;
+    let calls = options.calls.as_ref().map(|path| output("--calls", path)).transpose()?;
+    let keep = Keep { warm_up: options.warm_up, intervals, calls };
     let cpus = run.cpus.clone();
     let (duration, schedule) = (run.duration, schedule_of(&run.load));
     let log = run.log.clone();
     let began = SystemTime::now();
     let running = engine::start(run, keep).map_err(unusable)?;
+    json.iter().try_for_each(Output::begin)?;
+    // What goes wrong from here on is told at the end, when all else has been written.
+    let mut failures: Vec<Error> = Vec::new();
     let logged = facts.arrivals == Some("logged");
     let mut watcher = Watcher::new(duration.or(log.last_time().filter(|_| logged)), schedule.clone());
     let (mut steal_before, mut steal_after) = (None, None);
@@ -218,13 +224,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         let is_over = duration.is_some_and(|duration| progress.elapsed >= duration);
         if steal_before.is_none() && progress.elapsed >= options.warm_up {
             steal_before = Some(Steal::of(&cpus));
-            if let Some(server) = &mut server_log {
-                server.skip_to_end().context("cannot read the server's log")?;
+            if let Some(Err(error)) = server_log.as_mut().map(ServerLog::skip_to_end) {
+                failures.push(Error::from(error).context("cannot read the server's log"));
+                server_log = None;
             }
-            if let Some(queues) = &mut queues
-                && !options.warm_up.is_zero()
+            if !options.warm_up.is_zero()
+                && let Some(Err(error)) = queues.as_mut().map(Queues::skip)
             {
-                queues.skip().context("cannot read the server's queue drops")?;
+                no_queue_drops(&error);
+                queues = None;
             }
         }
         if steal_after.is_none() && is_over {
@@ -240,7 +248,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         steal_before.map_or(0.0, |before| steal_after.unwrap_or_else(|| Steal::of(&cpus)).since(before));
     let dropped = dropped.or_else(|| queues.as_ref().map(Queues::dropped));
     watcher.end();
-    let finished = running.finish()?;
+    let mut finished = running.finish()?;
+    failures.extend(finished.unwritten.drain(..).map(Error::from));
 
     let interrupted = interrupted.load(Ordering::Relaxed);
     facts.began_unix_s = began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -253,23 +262,28 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let joined =
         server_log.map(|server| server.settle().and_then(|()| server.join(&log, &finished.measures)));
-    let joined = joined.transpose();
-    // A server that has gone takes its counters with it, not the results.
-    facts.outcome.queue_drops = dropped.and_then(|dropped| {
-        dropped
-            .inspect_err(|error| eprintln!("sluicelab: cannot read the server's queue drops: {error}"))
-            .ok()
-    });
-    facts.outcome.server_log = joined.context("cannot read the server's log")?;
-    write_reports(options, &finished, &facts, began)?;
+    match joined.transpose() {
+        Ok(joined) => facts.outcome.server_log = joined,
+        Err(error) => failures.push(Error::from(error).context("cannot read the server's log")),
+    }
+    facts.outcome.queue_drops = dropped.and_then(|dropped| dropped.inspect_err(no_queue_drops).ok());
     print(options, &finished, &facts);
-    let failed = !report::failures(&finished.measures, &facts).is_empty();
+    failures.extend(write_json(json, &finished, &facts).err().map(Error::from));
+    for failure in &failures {
+        eprintln!("sluicelab: {failure:#}");
+    }
+    let failed = !failures.is_empty() || !report::failures(&finished.measures, &facts).is_empty();
     let valid = report::reasons_against(&finished.measures, &facts).is_empty();
     Ok(match (failed, valid) {
         (true, _) => ExitCode::FAILURE,
         (false, true) => ExitCode::SUCCESS,
         (false, false) => ExitCode::from(3),
     })
+}
+
+/// A server that has gone takes its counters with it, not the results.
+fn no_queue_drops(error: &io::Error) {
+    eprintln!("sluicelab: cannot read the server's queue drops: {error}");
 }
 
 /// The sessions of the file, or such as ask for the target's path.
@@ -473,17 +487,8 @@ fn outcome(
     }
 }
 
-fn write_reports(options: &Options, finished: &Finished, facts: &Facts, began: SystemTime) -> Result<()> {
-    if let Some(path) = &options.json {
-        fs::write(path, report::json(&finished.measures, facts)).with_context(|| cannot_write(path))?;
-    }
-    if let Some(path) = &options.hdr {
-        let mut file = BufWriter::new(File::create(path).with_context(|| cannot_write(path))?);
-        report::write_intervals(&mut file, &finished.measures, began)
-            .and_then(|()| file.flush())
-            .with_context(|| cannot_write(path))?;
-    }
-    Ok(())
+fn write_json(to: Option<Output>, finished: &Finished, facts: &Facts) -> Result<(), Unwritten> {
+    to.map_or(Ok(()), |mut file| file.write(report::json(&finished.measures, facts).as_bytes()))
 }
 
 fn print(options: &Options, finished: &Finished, facts: &Facts) {
@@ -540,10 +545,6 @@ fn unusable(error: RunError) -> anyhow::Error {
         | RunError::Empty => BadInput(error.to_string()).into(),
         RunError::System { .. } => error.into(),
     }
-}
-
-fn cannot_write(path: &Path) -> String {
-    format!("cannot write {}", path.display())
 }
 
 fn header(text: &str) -> Result<String, String> {

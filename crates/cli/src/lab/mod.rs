@@ -7,6 +7,10 @@ mod progress;
 pub(crate) mod sessions;
 mod units;
 
+use std::path::Path;
+
+use ::load::output::Output;
+
 /// What was typed, or a file that was named, is not acceptable.
 #[derive(Debug)]
 pub(crate) struct BadInput(pub(crate) String);
@@ -18,3 +22,8 @@ impl std::fmt::Display for BadInput {
 }
 
 impl std::error::Error for BadInput {}
+
+/// The file of an option, before work that would be lost without it.
+fn output(option: &str, path: &Path) -> Result<Output, BadInput> {
+    Output::open(path).map_err(|error| BadInput(format!("{option} {}: {error}", path.display())))
+}

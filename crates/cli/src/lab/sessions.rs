@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand, ValueEnum};
+use load::output::Output;
 use workload::check::Check;
 use workload::fileset::FileSet;
 use workload::manifest::{FileSetManifest, SessionsManifest};
@@ -14,7 +15,7 @@ use workload::offtimes::OffTimes;
 use workload::session::SessionLog;
 use workload::{replay, simple, specweb99, support, wsesslog};
 
-use super::{BadInput, units};
+use super::{BadInput, output, units};
 
 /// What sessions are like.
 #[derive(Subcommand)]
@@ -135,8 +136,9 @@ fn run_specweb99(options: &Specweb99) -> Result<ExitCode> {
         OffTimesName::Surge => OffTimes::Surge,
     };
     let Draw { count, seed, ref out, .. } = options.draw;
+    let file = output("--out", out)?;
     let (log, checks) = specweb99::sessions(specweb99::Sessions { directories, count, seed, off_times });
-    write(out, "specweb99", Some(seed), &log, checks)
+    write(file, out, "specweb99", Some(seed), &log, checks)
 }
 
 fn run_support(options: &Support) -> Result<ExitCode> {
@@ -144,14 +146,16 @@ fn run_support(options: &Support) -> Result<ExitCode> {
         return Err(another_set(&options.draw.fileset, "support"));
     };
     let Draw { count, seed, ref out, .. } = options.draw;
+    let file = output("--out", out)?;
     let replaced = options.replaced;
     let (log, checks) = support::sessions(support::Sessions { directories, count, seed, replaced });
-    write(out, "support", Some(seed), &log, checks)
+    write(file, out, "support", Some(seed), &log, checks)
 }
 
 fn run_plain(options: &Plain, kind: &str) -> Result<ExitCode> {
     let set = file_set(&options.fileset, kind)?;
-    write(&options.out, kind, None, &simple::sessions(&set), Vec::new())
+    let file = output("--out", &options.out)?;
+    write(file, &options.out, kind, None, &simple::sessions(&set), Vec::new())
 }
 
 /// The set in a directory, which must be of that kind.
@@ -167,6 +171,7 @@ fn another_set(root: &Path, kind: &str) -> anyhow::Error {
 fn run_replay(options: &Replay) -> Result<ExitCode> {
     let name = options.log.display();
     let text = fs::read(&options.log).map_err(|error| BadInput(format!("{name}: {error}")))?;
+    let file = output("--out", &options.out)?;
     let replayed = replay::sessions(&text, options.gap, options.speed_up);
     for (line, reason) in replayed.odd.iter().take(10) {
         eprintln!("sluicelab: {name}: line {line}: {reason}");
@@ -177,10 +182,11 @@ fn run_replay(options: &Replay) -> Result<ExitCode> {
     if replayed.log.is_empty() {
         return Err(BadInput(format!("{name}: there is no request in it that can be played again")).into());
     }
-    write(&options.out, "replay", None, &replayed.log, Vec::new())
+    write(file, &options.out, "replay", None, &replayed.log, Vec::new())
 }
 
 fn write(
+    mut file: Output,
     out: &Path,
     kind: &str,
     seed: Option<u64>,
@@ -189,11 +195,11 @@ fn write(
 ) -> Result<ExitCode> {
     let mut text = Vec::new();
     wsesslog::write(&mut text, log)?;
-    let cannot = || format!("cannot write {}", out.display());
-    fs::write(out, &text).with_context(cannot)?;
+    file.begin()?;
+    file.write(&text)?;
     let broken: Vec<_> = checks.iter().filter(|check| !check.holds()).cloned().collect();
     let manifest = SessionsManifest::new(kind, seed, log, &text, checks);
-    manifest.write(out).with_context(cannot)?;
+    manifest.write(out).with_context(|| format!("cannot write the manifest of {}", out.display()))?;
     let over = log.last_time().map_or_else(String::new, |last| format!(" over {:.0} s", last.as_secs_f64()));
     println!(
         "{}: {} sessions{over}, {} calls of {} different requests, {} frequencies checked",

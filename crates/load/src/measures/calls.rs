@@ -1,14 +1,15 @@
 //! Every call as a line of CSV, written by a thread of its own so that no call waits for a disk.
 //!
-//! A recorder gathers calls, hands them over by the thousand, and gets the emptied buffer back. When all its buffers are with
-//! the writer it waits: a log with holes could not be joined with the server's.
+//! A recorder gathers calls, hands them over by the thousand or every tenth of a second, and gets the emptied buffer back. What
+//! is handed over is written at once: should this process be killed, the file has all but the last moment. When all its buffers
+//! are with the writer a recorder waits: a log with holes could not be joined with the server's. After a failure to write
+//! nothing more is written, and nobody waits.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write as _};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
+use crate::output::{Output, Unwritten};
 use crate::record::{Call, Nanos};
 
 /// Calls that are handed over at once.
@@ -35,33 +36,36 @@ type Batch = (Vec<Call>, Sender<Vec<Call>>);
 /// The file and the thread that writes it.
 #[derive(Debug)]
 pub struct CallWriter {
-    path: PathBuf,
-    thread: JoinHandle<io::Result<()>>,
+    thread: JoinHandle<Result<(), Unwritten>>,
     to_writer: SyncSender<Batch>,
 }
 
 impl CallWriter {
-    /// Makes the file, with its line of names.
+    /// Begins the file with its line of names.
     ///
     /// # Errors
     ///
-    /// It can't be made.
-    pub fn create(path: &Path) -> io::Result<Self> {
-        let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
-        writeln!(file, "{COLUMNS}")?;
+    /// There is no thread to be had.
+    pub fn start(mut file: Output) -> io::Result<Self> {
         let (to_writer, batches) = sync_channel::<Batch>(64);
         let thread = std::thread::Builder::new().name("calls".into()).spawn(move || {
+            let mut written = file.begin().and_then(|()| file.write(format!("{COLUMNS}\n").as_bytes()));
+            let mut lines = Vec::new();
             for (mut batch, home) in batches {
-                for call in &batch {
-                    write_line(&mut file, call)?;
+                if written.is_ok() {
+                    lines.clear();
+                    for call in &batch {
+                        add_line(&mut lines, call);
+                    }
+                    written = file.write(&lines);
                 }
                 batch.clear();
                 // The recorder may be gone.
                 let _ = home.send(batch);
             }
-            file.flush()
+            written
         })?;
-        Ok(Self { path: path.to_owned(), thread, to_writer })
+        Ok(Self { thread, to_writer })
     }
 
     /// A recorder's end.
@@ -79,10 +83,13 @@ impl CallWriter {
     /// # Errors
     ///
     /// Writing failed; the file ends where it did.
-    pub fn finish(self) -> io::Result<PathBuf> {
+    ///
+    /// # Panics
+    ///
+    /// When the thread that writes did.
+    pub fn finish(self) -> Result<(), Unwritten> {
         drop(self.to_writer);
-        self.thread.join().map_err(|_| io::Error::other("the thread that writes calls has panicked"))??;
-        Ok(self.path)
+        self.thread.join().expect("the thread that writes calls panicked")
     }
 }
 
@@ -101,7 +108,7 @@ impl CallLog {
     }
 
     fn hand_over(&mut self) {
-        // Both ends fail only when the writer has, which finishing will tell.
+        // The writer sends each buffer back, whatever has come of it.
         let Ok(empty) = self.from_writer.recv() else { return self.batch.clear() };
         let batch = std::mem::replace(&mut self.batch, empty);
         let _ = self.to_writer.send((batch, self.home.clone()));
@@ -115,9 +122,10 @@ impl Drop for CallLog {
     }
 }
 
-fn write_line(to: &mut impl Write, call: &Call) -> io::Result<()> {
+fn add_line(to: &mut Vec<u8>, call: &Call) {
     let time = |time: Option<Nanos>| time.map_or_else(String::new, |time| time.to_string());
-    writeln!(
+    // Writing to a vector can't fail.
+    let _ = writeln!(
         to,
         "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
         call.session,
@@ -138,11 +146,13 @@ fn write_line(to: &mut impl Write, call: &Call) -> io::Result<()> {
         call.body_bytes,
         call.outcome.name(),
         call.resent,
-    )
+    );
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::super::tests::call;
     use super::*;
     use crate::record::Outcome;
@@ -151,18 +161,29 @@ mod tests {
     fn every_call_becomes_a_line() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("calls.csv");
-        let writer = CallWriter::create(&path).unwrap();
+        let writer = CallWriter::start(Output::open(&path).unwrap()).unwrap();
         let mut log = writer.log();
         for number in 0..10_000 {
             log.take(&Call { session: number, ..call(Outcome::Reply, 5, 100_000_005) });
         }
         drop(log);
-        assert_eq!(writer.finish().unwrap(), path);
+        writer.finish().unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<_> = text.lines().collect();
         assert_eq!((lines.len(), lines[0]), (10_001, COLUMNS));
         assert_eq!(lines[1], "0,0,0,0,0,0,5,,100005,100005,50050005,100000005,200,60,200,1000,reply,0");
         assert!(lines[10_000].starts_with("9999,"));
         assert!(lines.iter().all(|line| line.split(',').count() == COLUMNS.split(',').count()));
+    }
+
+    #[test]
+    fn a_full_disk_holds_nobody() {
+        let writer = CallWriter::start(Output::open(Path::new("/dev/full")).unwrap()).unwrap();
+        let mut log = writer.log();
+        for _ in 0..10 * BATCHES * BATCH {
+            log.take(&call(Outcome::Reply, 5, 100_000_005));
+        }
+        drop(log);
+        assert_eq!(writer.finish().unwrap_err().path, Path::new("/dev/full"));
     }
 }

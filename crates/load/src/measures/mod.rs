@@ -20,6 +20,7 @@ mod clients;
 mod cohort;
 mod connections;
 mod flow;
+mod intervals;
 mod kinds;
 mod live;
 mod outcomes;
@@ -43,6 +44,7 @@ pub use clients::{ByClient, CLIENTS, Tally};
 pub use cohort::{Cohort, Waits};
 pub use connections::Connections;
 pub use flow::Flow;
+pub use intervals::{IntervalLog, IntervalWriter};
 pub use kinds::{ByKind, Kind, Kinds, OfKind};
 pub use live::{Live, Snapshot};
 pub use outcomes::Outcomes;
@@ -51,7 +53,7 @@ pub use rates::{Rates, SAMPLE};
 pub use seconds::{Confidence, Second, Seconds};
 pub use sessions::Sessions;
 pub use sizes::{BySize, OfClass, SizeClass};
-pub use times::{Interval, Moments, Times};
+pub use times::{Moments, Times};
 pub use verified::Verified;
 
 /// What a recorder has to know beforehand.
@@ -61,8 +63,6 @@ pub struct Scope {
     pub window: Range<Nanos>,
     /// Different requests of the log.
     pub requests: usize,
-    /// Keep a histogram for each second.
-    pub intervals: bool,
 }
 
 /// One thread's measures.
@@ -71,8 +71,7 @@ pub struct Recorder {
     window: Range<Nanos>,
     measures: Measures,
     calls: Option<CallLog>,
-    interval: Option<Times>,
-    interval_began: Nanos,
+    intervals: Option<IntervalLog>,
     /// Calls that were issued in the window and are not over.
     under_way: u64,
     /// Replies and bytes so far, for those who watch.
@@ -117,8 +116,6 @@ pub struct Measures {
     pub longest_burst: u64,
     /// Whether threads had the CPU time that they wanted.
     pub pressure: Pressure,
-    /// Histograms of corrected times, for each second and thread.
-    pub intervals: Vec<Interval>,
 }
 
 impl Recorder {
@@ -128,8 +125,7 @@ impl Recorder {
         Self {
             measures: Measures::new(from, scope.requests),
             calls,
-            interval: scope.intervals.then(Times::new),
-            interval_began: 0,
+            intervals: None,
             under_way: 0,
             shown: Shown::default(),
             live: Arc::default(),
@@ -150,6 +146,13 @@ impl Recorder {
     #[must_use]
     pub fn with_sizes(mut self, sizes: &[Option<u64>]) -> Self {
         self.measures.cohort.by_size.know(sizes);
+        self
+    }
+
+    /// Gives each second's reply times to a log, those of the warm-up as well.
+    #[must_use]
+    pub fn with_intervals(mut self, intervals: Option<IntervalLog>) -> Self {
+        self.intervals = intervals;
         self
     }
 
@@ -183,10 +186,10 @@ impl Recorder {
             self.shown.replies += 1;
             self.live.record(call.ended.saturating_sub(call.issued));
             self.shown.bytes += u64::from(call.head_bytes) + call.body_bytes;
-            if let Some(interval) = &mut self.interval
+            if let Some(intervals) = &mut self.intervals
                 && call.ended < self.window.end
             {
-                interval.record(call.ended - call.intended.min(call.ended));
+                intervals.record(call.ended - call.intended.min(call.ended));
             }
         }
         self.measures.verified.call(call);
@@ -231,13 +234,8 @@ impl Recorder {
         if let Some(calls) = &mut self.calls {
             calls.tick();
         }
-        if let Some(times) = &mut self.interval
-            && now / SECOND > self.interval_began / SECOND
-        {
-            // Once a second, not for each call: here it may allocate.
-            let times = std::mem::take(times);
-            self.measures.intervals.push(Interval { began: self.interval_began, ended: now, times });
-            self.interval_began = now;
+        if let Some(intervals) = &mut self.intervals {
+            intervals.tick(now.min(self.window.end));
         }
     }
 
@@ -274,7 +272,6 @@ impl Measures {
             lateness: Times::new(),
             longest_burst: 0,
             pressure: Pressure::default(),
-            intervals: Vec::new(),
         }
     }
 
@@ -284,18 +281,10 @@ impl Measures {
     ///
     /// When there is none.
     pub fn merge(recorders: Vec<Recorder>) -> Self {
-        let mut all = recorders.into_iter().map(|mut recorder| {
-            if let Some(times) = recorder.interval.take() {
-                let began = recorder.interval_began;
-                recorder.measures.intervals.push(Interval { began, ended: began, times });
-            }
-            // What is left of its calls goes out as the log is dropped.
-            recorder.calls = None;
-            recorder.measures
-        });
+        // What is left of their calls and intervals goes out as the logs are dropped.
+        let mut all = recorders.into_iter().map(|recorder| recorder.measures);
         let mut merged = all.next().expect("a run has at least one thread");
         all.for_each(|other| merged.take_in(&other));
-        merged.intervals.sort_by_key(|interval| interval.began);
         merged
     }
 
@@ -309,7 +298,6 @@ impl Measures {
         self.lateness.take_in(&other.lateness);
         self.longest_burst = self.longest_burst.max(other.longest_burst);
         self.pressure.take_in(&other.pressure);
-        self.intervals.extend_from_slice(&other.intervals);
     }
 }
 
@@ -325,7 +313,7 @@ pub(crate) mod tests {
     use super::*;
 
     const MS: Nanos = 1_000_000;
-    const SCOPE: Scope = Scope { window: 0..Nanos::MAX, requests: 3, intervals: false };
+    const SCOPE: Scope = Scope { window: 0..Nanos::MAX, requests: 3 };
 
     pub(crate) fn call(outcome: Outcome, issued: Nanos, ended: Nanos) -> Call {
         let sent = (issued + MS / 10).min(ended);
@@ -389,19 +377,6 @@ pub(crate) mod tests {
         assert_eq!((cohort.issued, cohort.outcomes.of(Outcome::Reply), cohort.outcomes.errors()), (2, 1, 1));
         assert!((cohort.reply_times.mean_ms() - 51.0).abs() < 0.1);
         assert_eq!((asked.of(0).calls, asked.of(0).timeouts), (3, 1));
-    }
-
-    #[test]
-    fn intervals_are_kept_for_each_second() {
-        let mut recorder = Recorder::new(Scope { intervals: true, ..SCOPE }, None);
-        for tenth in 1..=25 {
-            let now = tenth * 100 * MS;
-            recorder.call(&call(Outcome::Reply, now - MS, now));
-            recorder.tick(now);
-        }
-        let measures = Measures::merge(vec![recorder]);
-        let counts: Vec<_> = measures.intervals.iter().map(|interval| interval.times.count()).collect();
-        assert_eq!(counts, [10, 10, 5]);
     }
 
     proptest! {

@@ -15,17 +15,6 @@ pub struct Times {
     histogram: Histogram<u64>,
 }
 
-/// The histogram of an interval of the run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Interval {
-    /// When it began.
-    pub began: Nanos,
-    /// When it ended; the last of a run has no time of its own.
-    pub ended: Nanos,
-    /// What was recorded in it.
-    pub times: Times,
-}
-
 impl Times {
     /// None yet; room for all there can be is made at once.
     ///

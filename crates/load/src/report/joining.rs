@@ -182,7 +182,7 @@ mod tests {
             log.call(Request { uri: uri.into(), ..Request::default() });
         }
         let log = log.finish();
-        let mut recorder = Recorder::new(Scope { window: 0..u64::MAX, requests: 2, intervals: false }, None);
+        let mut recorder = Recorder::new(Scope { window: 0..u64::MAX, requests: 2 }, None);
         for (request, outcome) in [
             (0, Outcome::Reply),
             (0, Outcome::ReplyTimeout),

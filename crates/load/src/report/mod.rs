@@ -3,7 +3,6 @@
 mod facts;
 mod failures;
 mod httperf;
-mod intervals;
 mod joining;
 mod queues;
 mod results;
@@ -14,7 +13,6 @@ pub mod verification;
 pub use facts::{Facts, Machine, Outcome as RunOutcome, Steal};
 pub use failures::failures;
 pub use httperf::render as httperf;
-pub use intervals::write as write_intervals;
 pub use joining::{Joined, ServerLog};
 pub use queues::{AtListener, Dropped, Queues};
 pub use results::{Results, json};
@@ -38,7 +36,7 @@ mod tests {
         let mut log = Builder::new();
         log.call(Request::default());
         let kinds = Arc::new(Kinds::of(&log.finish()));
-        let scope = Scope { window: 0..10_000 * MS, requests: 1, intervals: false };
+        let scope = Scope { window: 0..10_000 * MS, requests: 1 };
         let mut recorder = Recorder::new(scope, None).with_kinds(&kinds);
         for number in 0..100 {
             let began = number * 100 * MS;

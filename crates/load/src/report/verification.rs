@@ -163,7 +163,7 @@ mod tests {
     use crate::report::tests::call;
 
     fn found(calls: &[(u32, u64, Outcome, u32)], joined: Option<Joined>) -> Vec<(f64, bool)> {
-        let mut recorder = Recorder::new(Scope { window: 0..u64::MAX, requests: 10, intervals: false }, None);
+        let mut recorder = Recorder::new(Scope { window: 0..u64::MAX, requests: 10 }, None);
         for &(request, body_bytes, outcome, count) in calls {
             for _ in 0..count {
                 recorder.call(&Call { request, body_bytes, ..call(outcome, 0, 1_000_000) });
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_mean_is_uncertain_while_it_moves() {
-        let mut recorder = Recorder::new(Scope { window: 0..u64::MAX, requests: 1, intervals: false }, None);
+        let mut recorder = Recorder::new(Scope { window: 0..u64::MAX, requests: 1 }, None);
         for second in 0..30 {
             recorder.call(&call(
                 Outcome::Reply,
@@ -198,7 +198,7 @@ mod tests {
             let checks = check(&Measures::merge(vec![recorder]), None, Rules::default());
             checks.iter().find(|check| check.rule == "uncertainty of the mean").map(Check::holds)
         };
-        let few = Recorder::new(Scope { window: 0..u64::MAX, requests: 1, intervals: false }, None);
+        let few = Recorder::new(Scope { window: 0..u64::MAX, requests: 1 }, None);
         assert_eq!((steady(recorder), steady(few)), (Some(true), None));
     }
 

@@ -9,7 +9,7 @@ use server::affinity::{AffinityError, Assignment, Plan, Roots, of_settings};
 use server::config::{CommandLine, Mapping, Source};
 use server::error_log;
 
-use crate::print;
+use crate::console::print;
 
 /// What is to go where.
 #[derive(Args)]
@@ -60,16 +60,21 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     };
     let remarks = plan.remarks.iter().map(|remark| format!("# {remark}\n")).collect::<Vec<_>>().concat();
     if plan.changes.is_empty() {
-        return print(&format!("{remarks}# all is so already\n"));
+        print(&format!("{remarks}# all is so already\n"))?;
+        return Ok(());
     }
     if !options.apply {
-        return print(&format!("{remarks}{plan}"));
+        print(&format!("{remarks}{plan}"))?;
+        return Ok(());
     }
     // Before anything is changed, or the old values would be lost with a reader that has gone.
-    print(&format!(
+    let kept = print(&format!(
         "{remarks}# to change it back: sluice affinity --undo FILE --apply, with these lines\n{}",
         plan.inverse()
     ))?;
+    if !kept {
+        anyhow::bail!("nobody reads the way back, so nothing was changed");
+    }
     plan.apply()?;
     error_log::say(&format!("sluice: {} files changed", plan.changes.len()));
     Ok(())

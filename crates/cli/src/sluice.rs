@@ -4,10 +4,11 @@
 
 mod affinity;
 mod configuration_page;
+mod console;
 mod options;
 mod pages;
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use console::{Unprinted, print};
 use options::Options;
 use server::RunError;
 use server::affinity::AffinityError;
@@ -139,13 +141,13 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             for line in error.to_string().lines() {
                 // Whether it can be read or not, it is time to end.
                 error_log::say(&format!("sluice: {line}"));
             }
-            ExitCode::from(if is_check || is_bad_input(&error) { 2 } else { 1 })
+            let refused = is_check && !error.is::<Unprinted>();
+            ExitCode::from(if refused || is_bad_input(&error) { 2 } else { 1 })
         }
     }
 }
@@ -171,8 +173,8 @@ fn check(source: &Source, quiet: bool) -> anyhow::Result<()> {
     for warning in warnings.iter().chain(&room.warning) {
         error_log::say(&format!("sluice: warning: {warning}"));
     }
-    print(&settings.to_toml())?;
-    print(&format!("\n# {}\n", room.text))
+    print(&format!("{}\n# {}\n", settings.to_toml(), room.text))?;
+    Ok(())
 }
 
 fn status(server: Running, json: bool, watch: bool) -> anyhow::Result<()> {
@@ -186,8 +188,8 @@ fn status(server: Running, json: bool, watch: bool) -> anyhow::Result<()> {
     // On a terminal a page takes the place of the one before.
     let clear = if watch && !json && io::stdout().is_terminal() { "\x1b[H\x1b[2J" } else { "" };
     loop {
-        print(&format!("{clear}{}\n", page()?.trim_end()))?;
-        if !watch {
+        let anybody_reads = print(&format!("{clear}{}\n", page()?.trim_end()))?;
+        if !watch || !anybody_reads {
             return Ok(());
         }
         thread::sleep(Duration::from_secs(1));
@@ -197,7 +199,8 @@ fn status(server: Running, json: bool, watch: bool) -> anyhow::Result<()> {
 fn memory(server: Running, json: bool) -> anyhow::Result<()> {
     let status = client::snapshot(&server.status_address()?)?;
     let memory = server::memory::measure(&status)?;
-    print(&if json { server::memory::json(&memory) } else { server::memory::render(&memory) })
+    print(&if json { server::memory::json(&memory) } else { server::memory::render(&memory) })?;
+    Ok(())
 }
 
 fn architectures() -> anyhow::Result<()> {
@@ -215,15 +218,4 @@ fn write_pages(options: &pages::Options) -> anyhow::Result<()> {
     options.write(Sluice::command())?;
     let page = options.below("man/man5")?.join("sluice.toml.5");
     std::fs::write(&page, configuration_page::text()).with_context(|| pages::cannot_write(&page))
-}
-
-/// Like `print!`, but a reader that has gone is an error and no panic.
-fn print(text: &str) -> anyhow::Result<()> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    Ok(stdout.flush()?)
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

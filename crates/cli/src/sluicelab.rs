@@ -3,10 +3,10 @@
 //! Exit codes: 0 clean, 1 failure while running (a run that nobody answered, or not with what was asked for, is one), 2 bad usage
 //! or input, 3 a run whose figures are not valid.
 
+mod console;
 mod lab;
 mod pages;
 
-use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -48,17 +48,11 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(code) => code,
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             for line in format!("{error:#}").lines() {
-                eprintln!("sluicelab: {line}");
+                lab::tell(&format!("sluicelab: {line}"));
             }
             ExitCode::from(if error.is::<lab::BadInput>() { 2 } else { 1 })
         }
     }
-}
-
-/// The reader of our output has seen enough, as in `sluicelab doctor | head`.
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

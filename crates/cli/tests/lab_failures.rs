@@ -9,9 +9,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -480,6 +480,52 @@ fn a_full_disk_costs_nothing_but_the_file_on_it() {
         let written = fs::read_to_string(file.path()).expect("a file");
         let (json, calls) = (written.starts_with('{'), written.lines().count() == 40_001);
         assert!(json || calls, "{full}: {} bytes", written.len());
+    }
+}
+
+/// Of both programs: a reader that has gone changes nothing, a full disk is a failure, and nobody panics.
+#[test]
+fn standard_output_that_is_closed_or_full() {
+    let address = scripted::start().expect("a server");
+    let target = format!("--target=http://{address}/ok/10");
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let root = format!("--root={}", path("set"));
+    let fileset = format!("--fileset={}", path("set"));
+    let out = format!("--out={}", path("sessions"));
+    let (sluicelab, sluice) = (env!("CARGO_BIN_EXE_sluicelab"), env!("CARGO_BIN_EXE_sluice"));
+    let load = ["load", &target, "--rate=100", "--session-count=5", "--rules"];
+    let json = [&load[..], &["--format=json"]].concat();
+    let served = directory.path().display().to_string();
+    for (program, arguments) in [
+        (sluicelab, &["fileset", "single", &root][..]),
+        (sluicelab, &["fileset", "single", &root, "--check"]),
+        (sluicelab, &["sessions", "single", &fileset, &out]),
+        (sluicelab, &["doctor", "--json"]),
+        (sluicelab, &load),
+        (sluicelab, &json),
+        (sluice, &["architectures"]),
+        (sluice, &["check", "--listen=127.0.0.1:0", "--status=off", &served]),
+    ] {
+        let run = |stdout: Stdio, stderr: Stdio| {
+            let child = Command::new(program).args(arguments).stdout(stdout).stderr(stderr).spawn();
+            let output = child.and_then(std::process::Child::wait_with_output).expect("it runs");
+            (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+        };
+        let usual = run(Stdio::null(), Stdio::piped());
+        assert!(matches!(usual.0, Some(0 | 3)), "{arguments:?}: {usual:?}");
+        let nobody = || Stdio::from(std::io::pipe().expect("a pipe").1);
+        let closed = run(nobody(), Stdio::piped());
+        // A machine that is busy makes another run invalid.
+        let same = closed.0 == usual.0 || matches!(closed.0, Some(0 | 3)) && arguments.contains(&"load");
+        assert!(same && !closed.1.contains("standard output"), "{arguments:?}: {usual:?} {closed:?}");
+        let code = run(nobody(), nobody()).0;
+        assert!(matches!(code, Some(0 | 3)), "{arguments:?}: {code:?}");
+        let disk = || Stdio::from(fs::OpenOptions::new().write(true).open("/dev/full").expect("a disk"));
+        let (code, told) = run(disk(), Stdio::piped());
+        assert_eq!(code, Some(1), "{arguments:?}: {told}");
+        assert!(told.contains("cannot write to standard output: No space left"), "{arguments:?}: {told}");
+        assert_eq!(run(disk(), disk()).0, Some(1), "{arguments:?}");
     }
 }
 

@@ -1,10 +1,10 @@
 //! `sluicelab doctor`.
 
-use std::io::{self, Write as _};
-
 use clap::Args;
 use load::doctor;
 use load::machine::Machine;
+
+use crate::console::print;
 
 /// Looks at descriptors, ports, queues, processors, clocks, kernel, memory, network and tools; watches for a second how much time is
 /// stolen and what else runs; and spins for half a second to see how punctual a generator could be.
@@ -22,12 +22,7 @@ pub(crate) struct Doctor {
 impl Doctor {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let diagnosis = doctor::examine(&Machine::this());
-        let mut out = io::stdout().lock();
-        if self.json {
-            writeln!(out, "{}", diagnosis.to_json())?;
-        } else {
-            write!(out, "{}", diagnosis.to_text())?;
-        }
+        print(&if self.json { diagnosis.to_json() + "\n" } else { diagnosis.to_text() })?;
         Ok(())
     }
 }

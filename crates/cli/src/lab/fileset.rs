@@ -13,9 +13,9 @@ use workload::specweb99::{DIRECTORY_BYTES, PRESETS};
 use workload::support;
 use workload::writer::{self, WriteError};
 
-use super::BadInput;
 use super::progress::Bar;
-use super::units;
+use super::{BadInput, tell, units};
+use crate::console::print;
 
 /// What is to be written.
 #[derive(Args)]
@@ -71,9 +71,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if options.check {
         let wrong = writer::compare(&options.root, &manifest);
         for path in wrong.iter().take(20) {
-            eprintln!("sluicelab: {path} is not what it should be");
+            tell(&format!("sluicelab: {path} is not what it should be"));
         }
-        println!("{} files, {} wrong", manifest.files, wrong.len());
+        print(&format!("{} files, {} wrong\n", manifest.files, wrong.len()))?;
         return Ok(ExitCode::from(u8::from(!wrong.is_empty())));
     }
     let interrupted = Arc::new(AtomicBool::new(false));
@@ -88,11 +88,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     match written {
         Ok(written) => {
             let root = options.root.display();
-            println!(
-                "{root}: {} files, {} bytes ({} were there)",
-                written.files, written.bytes, written.kept
-            );
-            println!("sha256 {}", manifest.sha256);
+            print(&format!(
+                "{root}: {} files, {} bytes ({} were there)\nsha256 {}\n",
+                written.files, written.bytes, written.kept, manifest.sha256
+            ))?;
             Ok(ExitCode::SUCCESS)
         }
         Err(error @ WriteError::Another(_)) => Err(BadInput(format!("--root: {error}")).into()),

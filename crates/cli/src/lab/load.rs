@@ -22,7 +22,8 @@ use workload::wsesslog;
 
 use super::progress::Watcher;
 use super::units::{self, Several, Target};
-use super::{BadInput, output};
+use super::{BadInput, output, tell};
+use crate::console::{Unprinted, print};
 
 /// What is asked of the generator.
 #[derive(Args)]
@@ -267,10 +268,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         Err(error) => failures.push(Error::from(error).context("cannot read the server's log")),
     }
     facts.outcome.queue_drops = dropped.and_then(|dropped| dropped.inspect_err(no_queue_drops).ok());
-    print(options, &finished, &facts);
+    failures.extend(print_results(options, &finished, &facts).err().map(Error::from));
     failures.extend(write_json(json, &finished, &facts).err().map(Error::from));
     for failure in &failures {
-        eprintln!("sluicelab: {failure:#}");
+        tell(&format!("sluicelab: {failure:#}"));
     }
     let failed = !failures.is_empty() || !report::failures(&finished.measures, &facts).is_empty();
     let valid = report::reasons_against(&finished.measures, &facts).is_empty();
@@ -283,7 +284,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 /// A server that has gone takes its counters with it, not the results.
 fn no_queue_drops(error: &io::Error) {
-    eprintln!("sluicelab: cannot read the server's queue drops: {error}");
+    tell(&format!("sluicelab: cannot read the server's queue drops: {error}"));
 }
 
 /// The sessions of the file, or such as ask for the target's path.
@@ -491,16 +492,17 @@ fn write_json(to: Option<Output>, finished: &Finished, facts: &Facts) -> Result<
     to.map_or(Ok(()), |mut file| file.write(report::json(&finished.measures, facts).as_bytes()))
 }
 
-fn print(options: &Options, finished: &Finished, facts: &Facts) {
+fn print_results(options: &Options, finished: &Finished, facts: &Facts) -> Result<(), Unprinted> {
     let measures = &finished.measures;
-    match options.format {
-        Format::Table => print!("{}", report::table(measures, facts)),
-        Format::Json => print!("{}", report::json(measures, facts)),
-        Format::Httperf => print!("{}", report::httperf(measures, facts)),
-    }
+    let mut text = match options.format {
+        Format::Table => report::table(measures, facts),
+        Format::Json => report::json(measures, facts),
+        Format::Httperf => report::httperf(measures, facts),
+    };
     // What scripts read stays as it is; these lines are for people.
-    let say =
-        |line: String| if options.format == Format::Table { println!("{line}") } else { eprintln!("{line}") };
+    let mut say = |line: String| {
+        if options.format == Format::Table { text.extend([&line, "\n"]) } else { tell(&line) }
+    };
     let joined = facts.outcome.server_log;
     if let Some(Joined { issued, read, never_read, never_read_at_most, too_slow, odd_lines }) = joined {
         let never_read = if never_read == never_read_at_most {
@@ -524,15 +526,17 @@ fn print(options: &Options, finished: &Finished, facts: &Facts) {
     }
     if options.format != Format::Table {
         for remark in report::remarks_on(measures, facts) {
-            eprintln!("NOTE: {remark}");
+            tell(&format!("NOTE: {remark}"));
         }
         for reason in report::reasons_against(measures, facts) {
-            eprintln!("INVALID: {reason}");
+            tell(&format!("INVALID: {reason}"));
         }
         for reason in report::failures(measures, facts) {
             eprintln!("FAILED: {reason}");
         }
     }
+    print(&text)?;
+    Ok(())
 }
 
 /// What was asked for can't be had here: the input is to blame, not the run.

@@ -7,6 +7,7 @@ mod progress;
 pub(crate) mod sessions;
 mod units;
 
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use ::load::output::Output;
@@ -22,6 +23,11 @@ impl std::fmt::Display for BadInput {
 }
 
 impl std::error::Error for BadInput {}
+
+/// Says a line on standard error, whether anybody can hear it or not: `eprintln!` panics where nobody can.
+pub(crate) fn tell(line: &str) {
+    let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
+}
 
 /// The file of an option, before work that would be lost without it.
 fn output(option: &str, path: &Path) -> Result<Output, BadInput> {

@@ -7,6 +7,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use load::engine::Progress;
 use load::schedule::Schedule;
 
+use super::tell;
+
 /// Who watches a run.
 pub(super) struct Watcher {
     bar: Option<ProgressBar>,
@@ -64,7 +66,7 @@ impl Watcher {
             let left = self.duration.map_or_else(String::new, |duration| {
                 format!(", {:.0} s left", duration.saturating_sub(now.elapsed).as_secs_f64())
             });
-            eprintln!("{:.0} s: {message}{left}", now.elapsed.as_secs_f64());
+            tell(&format!("{:.0} s: {message}{left}", now.elapsed.as_secs_f64()));
         }
         // On a terminal rates are over the last seconds as well, not over a blink.
         if self.said.elapsed() >= EVERY / 5 {
@@ -108,7 +110,7 @@ impl Bar {
             let rate = done as f64 / self.began.elapsed().as_secs_f64();
             let left = (self.all - done) as f64 / rate.max(1.0);
             let (done, all) = (done as f64 / 1e6, self.all as f64 / 1e6);
-            eprintln!("{done:.0} of {all:.0} MB, {:.0} MB/s, {left:.0} s left", rate / 1e6);
+            tell(&format!("{done:.0} of {all:.0} MB, {:.0} MB/s, {left:.0} s left", rate / 1e6));
         }
     }
 

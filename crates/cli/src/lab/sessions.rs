@@ -15,7 +15,8 @@ use workload::offtimes::OffTimes;
 use workload::session::SessionLog;
 use workload::{replay, simple, specweb99, support, wsesslog};
 
-use super::{BadInput, output, units};
+use super::{BadInput, output, tell, units};
+use crate::console::print;
 
 /// What sessions are like.
 #[derive(Subcommand)]
@@ -174,10 +175,10 @@ fn run_replay(options: &Replay) -> Result<ExitCode> {
     let file = output("--out", &options.out)?;
     let replayed = replay::sessions(&text, options.gap, options.speed_up);
     for (line, reason) in replayed.odd.iter().take(10) {
-        eprintln!("sluicelab: {name}: line {line}: {reason}");
+        tell(&format!("sluicelab: {name}: line {line}: {reason}"));
     }
     if !replayed.odd.is_empty() {
-        eprintln!("sluicelab: {name}: {} lines left out", replayed.odd.len());
+        tell(&format!("sluicelab: {name}: {} lines left out", replayed.odd.len()));
     }
     if replayed.log.is_empty() {
         return Err(BadInput(format!("{name}: there is no request in it that can be played again")).into());
@@ -201,19 +202,20 @@ fn write(
     let manifest = SessionsManifest::new(kind, seed, log, &text, checks);
     manifest.write(out).with_context(|| format!("cannot write the manifest of {}", out.display()))?;
     let over = log.last_time().map_or_else(String::new, |last| format!(" over {:.0} s", last.as_secs_f64()));
-    println!(
-        "{}: {} sessions{over}, {} calls of {} different requests, {} frequencies checked",
+    let printed = print(&format!(
+        "{}: {} sessions{over}, {} calls of {} different requests, {} frequencies checked\n",
         out.display(),
         manifest.sessions,
         manifest.calls,
         manifest.requests,
         manifest.checks.len()
-    );
+    ));
     for Check { what, asked, got, tolerance } in &broken {
-        eprintln!(
+        tell(&format!(
             "sluicelab: {what}: {asked:.4} asked, {got:.4} got, {tolerance:.4} allowed; try another seed"
-        );
+        ));
     }
+    printed?;
     Ok(ExitCode::from(u8::from(!broken.is_empty())))
 }
 

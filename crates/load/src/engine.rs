@@ -198,7 +198,8 @@ impl Running {
             open: read(&self.signals.open),
             shown: Shown {
                 replies: read(&self.signals.replies),
-                bytes: read(&self.signals.bytes),
+                bad_statuses: read(&self.signals.bad_statuses),
+                body_bytes: read(&self.signals.body_bytes),
                 errors: read(&self.signals.errors),
             },
             under_way: read(&self.signals.under_way),

@@ -39,8 +39,10 @@ pub(crate) struct Signals {
     pub(crate) open: AtomicU64,
     /// Whole replies.
     pub(crate) replies: AtomicU64,
-    /// Bytes of replies.
-    pub(crate) bytes: AtomicU64,
+    /// Those whose status is 400 or above.
+    pub(crate) bad_statuses: AtomicU64,
+    /// Bytes of bodies of replies.
+    pub(crate) body_bytes: AtomicU64,
     /// Calls that failed.
     pub(crate) errors: AtomicU64,
     /// Calls of the measured time that are not over.
@@ -113,7 +115,7 @@ pub(crate) struct Worker<'a> {
     signals: &'a Signals,
     arrived: u64,
     /// What the master has been told.
-    told: [u64; 6],
+    told: [u64; 7],
     window: Range<Nanos>,
     measuring: Measuring<'a>,
     /// CPU time until the window began, and until it ended.
@@ -151,7 +153,7 @@ impl<'a> Worker<'a> {
             arrivals,
             signals,
             arrived: 0,
-            told: [0; 6],
+            told: [0; 7],
             window,
             measuring: Measuring(Some(&signals.measuring)),
             cpu: [None; 2],
@@ -327,15 +329,20 @@ impl<'a> Worker<'a> {
     fn tell(&mut self) {
         let shown = self.kit.recorder.shown();
         let under_way = self.kit.recorder.under_way();
-        let now = [self.arrived, self.open(), shown.replies, shown.bytes, shown.errors, under_way];
-        let Signals { arrived, open, replies, bytes, errors, under_way, .. } = self.signals;
-        for ((signal, now), told) in
-            [arrived, open, replies, bytes, errors, under_way].into_iter().zip(now).zip(self.told)
-        {
+        let now = [
+            (&self.signals.arrived, self.arrived),
+            (&self.signals.open, self.open()),
+            (&self.signals.replies, shown.replies),
+            (&self.signals.bad_statuses, shown.bad_statuses),
+            (&self.signals.body_bytes, shown.body_bytes),
+            (&self.signals.errors, shown.errors),
+            (&self.signals.under_way, under_way),
+        ];
+        for ((signal, now), told) in now.into_iter().zip(&mut self.told) {
             // Wraps around where the number has gone down, and is right again in the sum.
-            signal.fetch_add(now.wrapping_sub(told), Ordering::Relaxed);
+            signal.fetch_add(now.wrapping_sub(*told), Ordering::Relaxed);
+            *told = now;
         }
-        self.told = now;
     }
 }
 

@@ -49,15 +49,19 @@ impl Watcher {
                 |time: Duration| schedule.due_by(time).min(count.map_or(f64::MAX, |count| count as f64));
             format!(" of {:.0} asked", (due(now.elapsed) - due(before.elapsed)) / seconds)
         });
+        let bad = match now.shown.bad_statuses {
+            0 => String::new(),
+            bad => format!(" and {bad} replies of 4xx or 5xx"),
+        };
         let message = format!(
-            "{:.0} sessions/s{asked}, {:.0} replies/s, {:.1} Mbps, p50 {:.2} ms, p99 {:.2} ms, {} errors, {} open",
+            "{:.0} sessions/s{asked}, {:.0} replies/s, {:.1} Mbps of bodies, p50 {:.2} ms, p99 {:.2} ms, {} open, so far {} errors{bad}",
             rate(now.arrived, before.arrived),
             rate(now.shown.replies, before.shown.replies),
-            rate(now.shown.bytes, before.shown.bytes) * 8.0 / 1e6,
+            rate(now.shown.body_bytes, before.shown.body_bytes) * 8.0 / 1e6,
             time(50.0),
             time(99.0),
-            now.shown.errors,
-            now.open
+            now.open,
+            now.shown.errors
         );
         if let Some(bar) = &self.bar {
             bar.set_position(now.elapsed.as_millis() as u64);

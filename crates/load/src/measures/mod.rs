@@ -87,8 +87,10 @@ pub struct Recorder {
 pub struct Shown {
     /// Whole replies.
     pub replies: u64,
-    /// Bytes of replies, heads included.
-    pub bytes: u64,
+    /// Those whose status is 400 or above.
+    pub bad_statuses: u64,
+    /// Bytes of bodies of replies.
+    pub body_bytes: u64,
     /// Calls that failed.
     pub errors: u64,
 }
@@ -185,7 +187,8 @@ impl Recorder {
         if call.outcome == Outcome::Reply {
             self.shown.replies += 1;
             self.live.record(call.ended.saturating_sub(call.issued));
-            self.shown.bytes += u64::from(call.head_bytes) + call.body_bytes;
+            self.shown.bad_statuses += u64::from(call.status >= 400);
+            self.shown.body_bytes += call.body_bytes;
             if let Some(intervals) = &mut self.intervals
                 && call.ended < self.window.end
             {
@@ -368,7 +371,7 @@ pub(crate) mod tests {
             recorder.issue(issued * MS);
             recorder.call(&call(outcome, issued * MS, ended * MS));
         }
-        assert_eq!(recorder.shown(), Shown { replies: 3, bytes: 3600, errors: 1 });
+        assert_eq!(recorder.shown(), Shown { replies: 3, bad_statuses: 0, body_bytes: 3000, errors: 1 });
         recorder.issue(20 * MS);
         recorder.issue(40 * MS);
         assert_eq!(recorder.under_way(), 1);

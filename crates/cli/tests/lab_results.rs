@@ -199,6 +199,42 @@ fn an_interrupted_run_reports_what_it_has() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("interrupted"), "{output:?}");
 }
 
+#[test]
+fn a_run_that_is_interrupted_in_its_warm_up_has_no_result() {
+    let server = Server::start();
+    let child = server
+        .load(&["--connections", "2", "--warm-up", "5min", "--duration", "10min"])
+        .args(["--json", "results.json", "--calls", "calls.csv"])
+        .spawn()
+        .expect("the generator starts");
+    wait_for(&server.path("calls.csv"), 10_000);
+    kill_process(Pid::from_child(&child), Signal::INT).expect("a signal");
+    let output = child.wait_with_output().expect("the generator ends");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let reason = "interrupted in the warm-up: nothing was measured";
+    assert_eq!(server.json("results.json")["invalid"], serde_json::json!([reason]));
+    let table = String::from_utf8(output.stdout).expect("text");
+    assert!(table.ends_with(&format!("INVALID: {reason}\n")), "{table}");
+    assert!(!table.contains("0.00"), "there are no figures: {table}");
+}
+
+#[test]
+fn those_who_watch_see_errors_of_both_kinds() {
+    let server = Server::start();
+    let output = server
+        .load(&["--rate", "100", "--arrivals", "fixed", "--duration", "5500ms"])
+        .output()
+        .expect("the generator runs");
+    let told = String::from_utf8(output.stderr).expect("text");
+    // The root has no index.
+    let line = told.lines().find(|line| line.starts_with("5 s: ")).expect("a line after five seconds");
+    assert!(line.contains(" Mbps of bodies, "), "{line}");
+    let (_, so_far) = line.split_once("so far 0 errors and ").expect(line);
+    let (bad, rest) = so_far.split_once(' ').expect("words");
+    assert!((400..=510).contains(&bad.parse::<u64>().expect("a number")), "{line}");
+    assert!(rest.starts_with("replies of 4xx or 5xx"), "{line}");
+}
+
 /// Not even a last word can be said by a run that is killed.
 #[test]
 fn a_killed_run_leaves_its_calls_and_intervals() {

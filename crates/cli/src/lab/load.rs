@@ -33,7 +33,7 @@ use crate::console::{Unprinted, print};
     --sessions FILE                  the same at the times in the file (sluicelab sessions replay)\n  \
     --target URL --rate R            open: requests for one URL arrive\n  \
     --target URL --connections N     closed: N connections ask again when they are answered\n\n\
-    Ctrl-C ends a run and reports what was measured so far.\n\n\
+    Ctrl-C ends a run and reports what was measured so far; in the warm-up that is nothing (exit code 3).\n\n\
     Exit codes: 0 measured, 1 no call was answered, or with --verify a reply was wrong or none was compared (results are written \
     nevertheless), 2 bad usage or input, 3 the generator was the bottleneck, so that the figures are not valid. Calls that fail \
     are a result otherwise.\n\n\

@@ -17,6 +17,10 @@ pub fn render(measures: &Measures, facts: &Facts) -> String {
 }
 
 fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt::Result {
+    if let Some(reason) = super::validity::nothing_measured(measures, facts) {
+        writeln!(text, "{} to {}", facts.model, facts.targets.join(", "))?;
+        return writeln!(text, "INVALID: {reason}");
+    }
     let seconds = facts.measured_s();
     let per_s = |count: u64| count as f64 / seconds;
     let RunOutcome { interrupted, .. } = &facts.outcome;

@@ -27,6 +27,9 @@ const STOLEN: f64 = 0.05;
 
 /// Why the figures tell of the generator rather than of the server; empty if they don't.
 pub fn reasons_against(measures: &Measures, facts: &Facts) -> Vec<String> {
+    if let Some(reason) = nothing_measured(measures, facts) {
+        return vec![reason];
+    }
     let mut reasons = short_of_cpu(measures, facts);
     let RunOutcome { due_sessions, stolen_s, .. } = &facts.outcome;
     if let Some(due) = due_sessions {
@@ -55,6 +58,16 @@ pub fn reasons_against(measures: &Measures, facts: &Facts) -> Vec<String> {
         }
     }
     reasons
+}
+
+/// Why there are no figures at all, if somebody stopped the run too early for that.
+pub(super) fn nothing_measured(measures: &Measures, facts: &Facts) -> Option<String> {
+    let RunOutcome { interrupted, duration_s, .. } = facts.outcome;
+    let nothing = measures.cohort.issued == 0 && measures.flow.replies() == 0;
+    (interrupted && nothing).then(|| {
+        let when = if duration_s <= facts.warm_up_s { "in the warm-up" } else { "at once" };
+        format!("interrupted {when}: nothing was measured")
+    })
 }
 
 fn short_of_cpu(measures: &Measures, facts: &Facts) -> Vec<String> {

@@ -3,12 +3,16 @@
 //! An overloaded server may fail many calls, and how many is a result. That none of them was answered is none.
 
 use super::Facts;
+use super::validity::nothing_measured;
 use crate::measures::{Measures, Verified};
 use crate::record::Outcome;
 
 /// In sentences; empty if the run is one.
 pub fn failures(measures: &Measures, facts: &Facts) -> Vec<String> {
     let mut reasons = Vec::new();
+    if nothing_measured(measures, facts).is_some() {
+        return reasons;
+    }
     let Verified { compared, wrong } = measures.verified;
     let Measures { cohort, flow, .. } = measures;
     if wrong > 0 {

@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_refusal_in_words_is_one() {
-        let mut recorder = Recorder::new(Scope { window: 0..u64::MAX, requests: 2, intervals: false }, None);
+        let mut recorder = Recorder::new(Scope { window: 0..u64::MAX, requests: 2 }, None);
         for number in 0..100 {
             let status = if number % 10 == 0 { 503 } else { 200 };
             let request = u32::from(status == 503);

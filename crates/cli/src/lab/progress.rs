@@ -63,13 +63,22 @@ impl Watcher {
             now.open,
             now.shown.errors
         );
+        let over = self.duration.is_some_and(|duration| now.elapsed >= duration);
+        let awaited = if over {
+            format!(", waiting for {} requests of the measured time", now.under_way)
+        } else {
+            String::new()
+        };
         if let Some(bar) = &self.bar {
             bar.set_position(now.elapsed.as_millis() as u64);
-            bar.set_message(message);
+            bar.set_message(message + &awaited);
         } else {
-            let left = self.duration.map_or_else(String::new, |duration| {
-                format!(", {:.0} s left", duration.saturating_sub(now.elapsed).as_secs_f64())
-            });
+            let left = match self.duration {
+                Some(duration) if !over => {
+                    format!(", {:.0} s left", duration.saturating_sub(now.elapsed).as_secs_f64())
+                }
+                _ => awaited,
+            };
             tell(&format!("{:.0} s: {message}{left}", now.elapsed.as_secs_f64()));
         }
         // On a terminal rates are over the last seconds as well, not over a blink.

@@ -54,9 +54,9 @@ pub(crate) struct Experiment {
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Slowness {
     /// The server's CPU is taken away for so many microseconds by a real-time thread ...
-    #[arg(long, value_name = "US", default_value_t = 500)]
+    #[arg(long, value_name = "US", default_value_t = 1000)]
     spin: u32,
-    /// ... and left to it for so many, by turns
+    /// ... and left to it for so many, by turns, while a connection costs 20 us there; longer when neighbours on the host make it dearer
     #[arg(long, value_name = "US", default_value_t = 100)]
     sleep: u32,
     /// The server has its CPU for itself

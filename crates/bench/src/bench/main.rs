@@ -31,6 +31,7 @@ mod lineup;
 mod machine;
 mod network;
 mod overload;
+mod pace;
 mod partition;
 mod proc;
 mod remarks;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::pace::Probe;
 use crate::statistics::quantile;
 
 /// Threads that compute nothing, as fast as they can, until they are dropped.
@@ -46,7 +47,8 @@ impl Drop for Spinners {
     }
 }
 
-/// How long the thread of a [`Slowdown`] computes at a time, and how long it then sleeps.
+/// How long the thread of a [`Slowdown`] computes at a time, and how long it then leaves the CPU to others while a connection
+/// costs [`NOMINAL_NS`].
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Duty {
     pub(crate) busy_us: u32,
@@ -65,19 +67,37 @@ pub(crate) struct Gaps {
     /// How long they had the CPU at a time, in microseconds.
     pub(crate) window_us_p50: f64,
     pub(crate) window_us_p99: f64,
+    /// What a connection cost on that CPU, in microseconds: the median.
+    pub(crate) connection_us: f64,
 }
 
-/// Makes a CPU slow, evenly: a real-time thread that computes and sleeps by turns, about twice in a millisecond.
+/// Makes a CPU slow, evenly: a real-time thread that computes and sleeps by turns, about once in a millisecond.
 ///
 /// It computes for so much time *of its own*: what interrupts take in the meantime, packets that are received above all, is
 /// no part of it. They take from the CPU's other programs, as they would on a slow CPU, and not from the spinner.
+///
+/// When connections cost more for a while, because of what others do on the host ([`crate::pace`]), it sleeps for longer: what
+/// others get done in the meantime stays about the same, and trials can be compared that had more or less luck.
 pub(crate) struct Slowdown {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<io::Result<Vec<Cycle>>>>,
 }
 
-/// Nanoseconds that the spinner held the CPU, and slept.
-type Cycle = (u64, u64);
+/// A turn: nanoseconds that the spinner held the CPU, that it slept, and that a connection cost.
+type Cycle = (u64, u64, u64);
+
+/// What a connection costs on a CPU of 2025 that it has for itself.
+const NOMINAL_NS: f64 = 20_000.0;
+
+/// A request costs a server more, where a connection of the probe does, than that one: its files and its own code are out of the
+/// caches as well, which the probe has just filled. Seen: 19 and 30 us for a connection, 16 and 40 us for a request.
+const WORSE: i32 = 2;
+
+/// How many turns the cost of a connection is averaged over, more or less: a few milliseconds, where neighbours stay for seconds.
+const AVERAGED: f64 = 8.0;
+
+/// How much longer, or shorter, than at the nominal cost it sleeps at most.
+const FACTORS: (f64, f64) = (0.25, 8.0);
 
 /// Between two looks at the clock; more is somebody else's time.
 const OWN_STEP_NS: u64 = 2_000;
@@ -91,11 +111,12 @@ impl Slowdown {
         let told = Arc::clone(&stop);
         let (ready, started) = mpsc::channel();
         let spin = move || {
+            let probe = Probe::new()?;
             let set_up = sys::process::pin_to_cpus(&[cpu]).and_then(|()| sys::process::run_in_real_time());
             let failed = set_up.is_err();
             // The other end waits for this.
             let _ = ready.send(set_up);
-            Ok(if failed { Vec::new() } else { cycles(duty, &told) })
+            if failed { Ok(Vec::new()) } else { cycles(duty, &probe, &told) }
         };
         let thread = thread::Builder::new().name("slowdown".to_owned()).spawn(spin)?;
         let this = Self { stop, thread: Some(thread) };
@@ -121,11 +142,13 @@ impl Drop for Slowdown {
     }
 }
 
-fn cycles(duty: Duty, stop: &AtomicBool) -> Vec<Cycle> {
+fn cycles(duty: Duty, probe: &Probe, stop: &AtomicBool) -> io::Result<Vec<Cycle>> {
     let wanted_ns = u64::from(duty.busy_us) * 1_000;
-    let asleep = Duration::from_micros(duty.asleep_us.into());
     let mut cycles = Vec::with_capacity(1 << 16);
     let mut woken = sys::clock::monotonic_ns();
+    let mut cost_ns = probe.cost_ns()? as f64;
+    // By how much sleeping takes longer than it should.
+    let mut overslept_ns = 0.0;
     loop {
         let (mut own_ns, mut now) = (0, woken);
         while own_ns < wanted_ns && now - woken < LONGEST_BUSY * wanted_ns {
@@ -134,12 +157,24 @@ fn cycles(duty: Duty, stop: &AtomicBool) -> Vec<Cycle> {
             let passed = now - before;
             own_ns += if passed < OWN_STEP_NS { passed } else { 0 };
         }
-        thread::sleep(asleep);
+        // While it computed, neighbours may have taken the caches. Others find the kernel's part of them filled again, whatever it
+        // was before, and what that took is not theirs.
+        probe.cost_ns()?;
+        let this_ns = probe.cost_ns()?.min(probe.cost_ns()?);
+        // Interrupts in between are no news of the cost.
+        cost_ns += ((this_ns as f64).min(2.0 * cost_ns) - cost_ns) / AVERAGED;
+        let factor = (cost_ns / NOMINAL_NS).powi(WORSE).clamp(FACTORS.0, FACTORS.1);
+        let window_ns = f64::from(duty.asleep_us) * 1e3 * factor;
+        let asked_ns = (window_ns - overslept_ns).max(1.0);
+        now = sys::clock::monotonic_ns();
+        thread::sleep(Duration::from_nanos(asked_ns as u64));
         let busy = now - woken;
         woken = sys::clock::monotonic_ns();
-        cycles.push((busy, woken - now));
+        let asleep = woken - now;
+        overslept_ns += (asleep as f64 - asked_ns - overslept_ns).clamp(-window_ns, window_ns) / 16.0;
+        cycles.push((busy, asleep, this_ns));
         if stop.load(Ordering::Relaxed) {
-            return cycles;
+            return Ok(cycles);
         }
     }
 }
@@ -157,6 +192,7 @@ impl Gaps {
         };
         let (busy, gap_us_p50, gap_us_p99, gap_us_max) = quantiles(|cycle| cycle.0)?;
         let (asleep, window_us_p50, window_us_p99, _) = quantiles(|cycle| cycle.1)?;
+        let (_, connection_us, ..) = quantiles(|cycle| cycle.2)?;
         Some(Self {
             left: asleep / (busy + asleep),
             gap_us_p50,
@@ -164,6 +200,7 @@ impl Gaps {
             gap_us_max,
             window_us_p50,
             window_us_p99,
+            connection_us,
         })
     }
 }
@@ -174,10 +211,11 @@ mod tests {
 
     #[test]
     fn gaps_are_what_others_wait() {
-        let cycles: Vec<Cycle> = (1..=100).map(|n| (n * 4_000, n * 1_000)).collect();
+        let cycles: Vec<Cycle> = (1..=100).map(|n| (n * 4_000, n * 1_000, 25_000)).collect();
         let gaps = Gaps::of(&cycles).unwrap();
         assert!((gaps.left - 0.2).abs() < 1e-9);
         assert!((gaps.gap_us_max - 400.0).abs() < 1e-9 && (gaps.window_us_p50 - 50.5).abs() < 1e-9);
+        assert!((gaps.connection_us - 25.0).abs() < 1e-9);
         assert!(Gaps::of(&[]).is_none());
     }
 
@@ -185,11 +223,12 @@ mod tests {
     fn a_spinner_computes_and_sleeps_by_turns() {
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
-        let spinner = thread::spawn(move || cycles(Duty { busy_us: 400, asleep_us: 100 }, &told));
+        let spinner =
+            thread::spawn(move || cycles(Duty { busy_us: 400, asleep_us: 100 }, &Probe::new()?, &told));
         thread::sleep(Duration::from_millis(50));
         stop.store(true, Ordering::Relaxed);
-        let cycles = spinner.join().unwrap();
+        let cycles = spinner.join().unwrap().unwrap();
         assert!(!cycles.is_empty());
-        assert!(cycles.iter().all(|(busy, asleep)| *busy >= 400_000 && *asleep >= 100_000), "{cycles:?}");
+        assert!(cycles.iter().all(|(busy, ..)| *busy >= 400_000), "{cycles:?}");
     }
 }

@@ -14,7 +14,8 @@ impl std::fmt::Display for Unprinted {
 
 impl std::error::Error for Unprinted {}
 
-/// Prints it at once, and tells whether anybody reads on. A reader that has seen enough, as in `| head`, is no failure.
+/// Prints it at once, and tells whether anybody reads on. A reader that has seen enough, as in `| head`, is
+/// no failure.
 pub(crate) fn print(text: &str) -> Result<bool, Unprinted> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

@@ -1,7 +1,7 @@
 //! The sluicelab command: parse, call, print. Each subcommand has its file in `lab/`.
 //!
-//! Exit codes: 0 clean, 1 failure while running (a run that nobody answered, or not with what was asked for, is one), 2 bad usage
-//! or input, 3 a run whose figures are not valid.
+//! Exit codes: 0 clean, 1 failure while running (a run that nobody answered, or not with what was asked for,
+//! is one), 2 bad usage or input, 3 a run whose figures are not valid.
 
 mod console;
 mod lab;

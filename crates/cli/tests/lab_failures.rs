@@ -149,7 +149,8 @@ fn a_server_is_killed() {
     assert!(cut > 0, "{found:?}");
 }
 
-/// How every other connection of [`unfaithful`] ends, after its first reply and once it has read what was sent behind.
+/// How every other connection of [`unfaithful`] ends, after its first reply and once it has read what was
+/// sent behind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     Reset,
@@ -158,7 +159,8 @@ enum End {
     Announced,
 }
 
-/// Serves, but every other connection ends with requests that were read and not answered. Counts the requests that it reads.
+/// Serves, but every other connection ends with requests that were read and not answered. Counts the requests
+/// that it reads.
 fn unfaithful(end: End) -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
     let address = listener.local_addr().expect("an address");
@@ -221,7 +223,8 @@ fn play(server: SocketAddr, sessions: &str, more: &[&str]) -> Value {
     load(&arguments)
 }
 
-/// What a server dropped is sent again over the next connection, and told: it has read more than there were calls.
+/// What a server dropped is sent again over the next connection, and told: it has read more than there were
+/// calls.
 #[test]
 fn requests_that_are_sent_again_are_counted() {
     for end in [End::Reset, End::Closed, End::Announced] {
@@ -277,7 +280,8 @@ fn broken(results: &Value) -> Vec<&str> {
     checks.iter().filter(|check| check["holds"] == false).filter_map(|check| check["rule"].as_str()).collect()
 }
 
-/// A server that leaves out some requests altogether, in whatever way, is unfair: nobody ever learns how large their files are.
+/// A server that leaves out some requests altogether, in whatever way, is unfair: nobody ever learns how
+/// large their files are.
 #[test]
 fn what_is_never_served_breaks_the_rules() {
     let server = scripted::start().expect("a server");

@@ -1,5 +1,5 @@
-//! `sluicelab load` on a CPU that others use as well: what it measures then is the generator, and it must say so, also in a closed
-//! loop, which no schedule makes late.
+//! `sluicelab load` on a CPU that others use as well: what it measures then is the generator, and it must say
+//! so, also in a closed loop, which no schedule makes late.
 
 use std::io::Read as _;
 use std::process::{Child, Command, Stdio};

@@ -1,5 +1,5 @@
-//! Files that a run writes: opened before it begins, so that one that can't be had is told then; emptied as it begins, so
-//! that a run that is refused leaves what an earlier one has written.
+//! Files that a run writes: opened before it begins, so that one that can't be had is told then; emptied as
+//! it begins, so that a run that is refused leaves what an earlier one has written.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -27,8 +27,8 @@ pub struct Unwritten {
 }
 
 impl Output {
-    /// Opens it, or makes it. What is in it stays for now. A path that leads to this process's standard output or standard error
-    /// (`/dev/stdout`) means those.
+    /// Opens it, or makes it. What is in it stays for now. A path that leads to this process's standard
+    /// output or standard error (`/dev/stdout`) means those.
     ///
     /// # Errors
     ///

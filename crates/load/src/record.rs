@@ -48,7 +48,8 @@ pub struct Call {
     pub body_bytes: u64,
     /// Bytes of the reply's body by its head, if it came and told.
     pub promised: Option<u64>,
-    /// How often it had been sent whole over a connection that ended without a reply to it, before what is told above.
+    /// How often it had been sent whole over a connection that ended without a reply to it, before what is
+    /// told above.
     pub resent: u32,
     /// Whether the whole reply was compared with its file.
     pub compared: bool,
@@ -57,8 +58,8 @@ pub struct Call {
 }
 
 impl Call {
-    /// Whether a connected server did not serve it: no whole reply came, or not the right one, or one that says that the
-    /// server has failed or will not (5xx).
+    /// Whether a connected server did not serve it: no whole reply came, or not the right one, or one that
+    /// says that the server has failed or will not (5xx).
     pub const fn is_unserved(&self) -> bool {
         self.outcome.reached_server() && (!matches!(self.outcome, Outcome::Reply) || self.status >= 500)
     }

@@ -432,7 +432,8 @@ impl Session {
         }
     }
 
-    /// The server has ended the connection and left the calls in flight unanswered: they go to the next one, or fail like this.
+    /// The server has ended the connection and left the calls in flight unanswered: they go to the next one,
+    /// or fail like this.
     fn move_on(&mut self, kit: &mut Kit<'_>, outcome: Outcome) {
         if let Some(place) = self.unrepeatable(kit)
             && let Some(flight) = self.flights.remove(place)
@@ -448,7 +449,8 @@ impl Session {
         self.close(kit);
     }
 
-    /// The first call in flight that may have had its effect already, and might have another if it were sent again.
+    /// The first call in flight that may have had its effect already, and might have another if it were sent
+    /// again.
     fn unrepeatable(&self, kit: &Kit<'_>) -> Option<usize> {
         let repeatable = |flight: &Flight| kit.requests[flight.request as usize].method.is_idempotent();
         self.flights.iter().position(|flight| flight.has_begun() && !repeatable(flight))
@@ -466,7 +468,8 @@ impl Session {
             let call = self.call(&flight, outcome, now);
             kit.recorder.call(&call);
             if self.unrepeatable(kit).is_none() {
-                // Another attempt is another call, which nobody intended earlier: the client asks for it, whatever the method.
+                // Another attempt is another call, which nobody intended earlier: the client asks for it,
+                // whatever the method.
                 self.flights.push_front(Flight::new(flight.request, flight.position, now, now, now));
                 kit.recorder.issue(now);
                 return self.close(kit);

@@ -3,8 +3,8 @@
 //! A turn of its loop: the sessions whose time has come arrive; events are gathered, without waiting while an arrival is overdue;
 //! sessions whose sockets are ready go on; timers are looked at. Session `n` of the run belongs to thread `n mod threads`.
 //!
-//! When the run's duration is over, all threads go on as before, so that the server's load stays what it was, until the last call
-//! that one of them issued in that time is over: no later than its client's patience.
+//! When the run's duration is over, all threads go on as before, so that the server's load stays what it was,
+//! until the last call that one of them issued in that time is over: no later than its client's patience.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -58,7 +58,8 @@ impl Signals {
     }
 }
 
-/// One thread's part in [`Signals::measuring`]; also taken back when the thread fails, as the others wait for it.
+/// One thread's part in [`Signals::measuring`]; also taken back when the thread fails, as the others wait for
+/// it.
 struct Measuring<'a>(Option<&'a AtomicUsize>);
 
 impl Measuring<'_> {

@@ -78,8 +78,9 @@ fn what_is_sent_again_is_counted_alike() {
     assert_eq!(sessions(&theirs), sessions(&ours));
 }
 
-/// Answers every request but those for `/never` with [`BODY`] bytes, a connection after the other on threads of their own. The
-/// first time that it is asked for one that begins with `/dropped`, it closes when two more requests have come.
+/// Answers every request but those for `/never` with [`BODY`] bytes, a connection after the other on threads
+/// of their own. The first time that it is asked for one that begins with `/dropped`, it closes when two more
+/// requests have come.
 fn serve() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,5 +1,6 @@
-//! The generator's figures, held against what the server itself counted: a rate is how many replies ended in the measured time,
-//! whatever they took, and whatever the server's setting; a time is known of every call that was issued in it.
+//! The generator's figures, held against what the server itself counted: a rate is how many replies ended in
+//! the measured time, whatever they took, and whatever the server's setting; a time is known of every call
+//! that was issued in it.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -51,7 +52,8 @@ fn read_request(mut client: &TcpStream) -> bool {
     matches!(client.read(&mut [0; 4096]), Ok(1..))
 }
 
-/// Answers each request so long after it has read it, however many there are. Until `quiet`, if that comes: no replies from then on.
+/// Answers each request so long after it has read it, however many there are. Until `quiet`, if that comes:
+/// no replies from then on.
 fn patient_server(delay: Duration, quiet: Option<Instant>) -> (SocketAddr, Judge) {
     let (listener, address) = listen(1024);
     let judge = Judge::default();
@@ -79,7 +81,8 @@ fn patient_server(delay: Duration, quiet: Option<Instant>) -> (SocketAddr, Judge
     (address, judge)
 }
 
-/// Takes in up to `limit` connections at a time, and then answers each of them after so long: more come than it can answer.
+/// Takes in up to `limit` connections at a time, and then answers each of them after so long: more come than
+/// it can answer.
 fn busy_server(limit: usize, each: Duration) -> (SocketAddr, Judge) {
     let (listener, address) = listen(64);
     let judge = Judge::default();
@@ -181,7 +184,8 @@ fn overload_is_counted_alike_at_each_accept_limit() {
     }
 }
 
-/// A server that answers no more for the rest of the run has let half of its clients wait for as long as they could.
+/// A server that answers no more for the rest of the run has let half of its clients wait for as long as they
+/// could.
 #[test]
 fn a_stall_at_the_end_is_seen() {
     let (server, judge) = patient_server(Duration::ZERO, Some(Instant::now() + 2000 * MS));

@@ -1,4 +1,5 @@
-//! Bursts at a log's times, before a server that is slower than the logged one: what is late is made up for by thinking.
+//! Bursts at a log's times, before a server that is slower than the logged one: what is late is made up for
+//! by thinking.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};

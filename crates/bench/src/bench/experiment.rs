@@ -56,7 +56,8 @@ pub(crate) struct Slowness {
     /// The server's CPU is taken away for so many microseconds by a real-time thread ...
     #[arg(long, value_name = "US", default_value_t = 1000)]
     spin: u32,
-    /// ... and left to it for so many, by turns, while a connection costs 20 us there; longer when neighbours on the host make it dearer
+    /// ... and left to it for so many, by turns, while a connection costs 20 us there; longer when neighbours
+    /// on the host make it dearer
     #[arg(long, value_name = "US", default_value_t = 100)]
     sleep: u32,
     /// The server has its CPU for itself

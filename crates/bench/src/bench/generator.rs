@@ -135,7 +135,8 @@ impl Generator {
             thread::sleep(Duration::from_millis(2));
         };
         let results: Option<Value> = serde_json::from_str(&fs::read_to_string(&self.results)?).ok();
-        // 3: not valid; 1: nobody was answered, which is what overload can come to. The results say so as well.
+        // 3: not valid; 1: nobody was answered, which is what overload can come to. The results say so as
+        // well.
         let has_failed = |results: &Value| results["failed"].as_array().is_some_and(|why| !why.is_empty());
         let is_result = match status.code() {
             Some(0 | 3) => true,

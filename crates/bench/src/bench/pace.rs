@@ -1,9 +1,9 @@
 //! What a connection costs on a CPU just now.
 //!
-//! A virtual machine's CPU shares its core and its caches with others of the host. While these work, the same request costs up to
-//! four times as much, for seconds at a time, and nothing in the guest tells of it: it is not stolen time. So whoever compares
-//! trials has to look: at what a connection with a request and a reply costs on loopback, with both ends in one thread, so that
-//! nothing is waited for.
+//! A virtual machine's CPU shares its core and its caches with others of the host. While these work, the same
+//! request costs up to four times as much, for seconds at a time, and nothing in the guest tells of it: it is
+//! not stolen time. So whoever compares trials has to look: at what a connection with a request and a reply
+//! costs on loopback, with both ends in one thread, so that nothing is waited for.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -28,7 +28,8 @@ impl Probe {
         let (mut request, mut reply) = ([b'q'; 100], [b'r'; 1200]);
         let began = sys::clock::monotonic_ns();
         let mut client = TcpStream::connect(self.address)?;
-        // Closing resets: otherwise thousands of ports would be taken for a second, and finding another takes long.
+        // Closing resets: otherwise thousands of ports would be taken for a second, and finding another takes
+        // long.
         socket2::SockRef::from(&client).set_linger(Some(Duration::ZERO))?;
         let (mut server, _) = self.listener.accept()?;
         client.write_all(&request)?;

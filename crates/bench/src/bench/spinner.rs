@@ -47,8 +47,8 @@ impl Drop for Spinners {
     }
 }
 
-/// How long the thread of a [`Slowdown`] computes at a time, and how long it then leaves the CPU to others while a connection
-/// costs [`NOMINAL_NS`].
+/// How long the thread of a [`Slowdown`] computes at a time, and how long it then leaves the CPU to others
+/// while a connection costs [`NOMINAL_NS`].
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Duty {
     pub(crate) busy_us: u32,
@@ -71,13 +71,15 @@ pub(crate) struct Gaps {
     pub(crate) connection_us: f64,
 }
 
-/// Makes a CPU slow, evenly: a real-time thread that computes and sleeps by turns, about once in a millisecond.
+/// Makes a CPU slow, evenly: a real-time thread that computes and sleeps by turns, about once in a
+/// millisecond.
 ///
 /// It computes for so much time *of its own*: what interrupts take in the meantime, packets that are received above all, is
 /// no part of it. They take from the CPU's other programs, as they would on a slow CPU, and not from the spinner.
 ///
-/// When connections cost more for a while, because of what others do on the host ([`crate::pace`]), it sleeps for longer: what
-/// others get done in the meantime stays about the same, and trials can be compared that had more or less luck.
+/// When connections cost more for a while, because of what others do on the host ([`crate::pace`]), it sleeps
+/// for longer: what others get done in the meantime stays about the same, and trials can be compared that had
+/// more or less luck.
 pub(crate) struct Slowdown {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<io::Result<Vec<Cycle>>>>,
@@ -89,11 +91,13 @@ type Cycle = (u64, u64, u64);
 /// What a connection costs on a CPU of 2025 that it has for itself.
 const NOMINAL_NS: f64 = 20_000.0;
 
-/// A request costs a server more, where a connection of the probe does, than that one: its files and its own code are out of the
-/// caches as well, which the probe has just filled. Seen: 19 and 30 us for a connection, 16 and 40 us for a request.
+/// A request costs a server more, where a connection of the probe does, than that one: its files and its own
+/// code are out of the caches as well, which the probe has just filled. Seen: 19 and 30 us for a connection,
+/// 16 and 40 us for a request.
 const WORSE: i32 = 2;
 
-/// How many turns the cost of a connection is averaged over, more or less: a few milliseconds, where neighbours stay for seconds.
+/// How many turns the cost of a connection is averaged over, more or less: a few milliseconds, where
+/// neighbours stay for seconds.
 const AVERAGED: f64 = 8.0;
 
 /// How much longer, or shorter, than at the nominal cost it sleeps at most.
@@ -157,8 +161,8 @@ fn cycles(duty: Duty, probe: &Probe, stop: &AtomicBool) -> io::Result<Vec<Cycle>
             let passed = now - before;
             own_ns += if passed < OWN_STEP_NS { passed } else { 0 };
         }
-        // While it computed, neighbours may have taken the caches. Others find the kernel's part of them filled again, whatever it
-        // was before, and what that took is not theirs.
+        // While it computed, neighbours may have taken the caches. Others find the kernel's part of them
+        // filled again, whatever it was before, and what that took is not theirs.
         probe.cost_ns()?;
         let this_ns = probe.cost_ns()?.min(probe.cost_ns()?);
         // Interrupts in between are no news of the cost.

@@ -60,7 +60,8 @@ pub(crate) struct Outcome {
     /// What the clients were to ask for; `None` in a closed loop.
     pub(crate) asked_per_s: Option<f64>,
     pub(crate) replies_per_s: f64,
-    /// Replies by the server's own count: those to clients that have gone are among them. What the generator says is held against it.
+    /// Replies by the server's own count: those to clients that have gone are among them. What the generator
+    /// says is held against it.
     pub(crate) served_per_s: f64,
     /// 10^6 bits of bodies.
     pub(crate) body_mbps: f64,

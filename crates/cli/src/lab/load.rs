@@ -84,8 +84,9 @@ pub(crate) struct Options {
           conflicts_with = "sessions", help_heading = "How load comes")]
     burst: u32,
 
-    /// When measuring ends [default: after 10s; with --session-count, or at the session file's times, with the
-    /// last session]. The load goes on until the last request of that time is answered, or given up
+    /// When measuring ends
+    /// [default: after 10s; with --session-count, or at the session file's times, with the last session]. The
+    /// load goes on until the last request of that time is answered, or given up
     #[arg(long, value_name = "TIME", value_parser = units::time, help_heading = "How load comes")]
     duration: Option<Duration>,
 
@@ -101,7 +102,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", value_parser = units::time, help_heading = "Clients")]
     connect_timeout: Option<Duration>,
 
-    /// What a client does after a timeout: give up its session, or ask again on another connection, whatever the method
+    /// What a client does after a timeout: give up its session, or ask again on another connection, whatever
+    /// the method
     #[arg(long, value_enum, default_value = "fail", help_heading = "Clients")]
     on_timeout: OnTimeout,
 
@@ -131,7 +133,8 @@ pub(crate) struct Options {
     #[arg(long, help_heading = "Clients")]
     realtime: bool,
 
-    /// Compare every byte of every 200 reply to a GET with the file of its name in this directory; wrong replies are errors
+    /// Compare every byte of every 200 reply to a GET with the file of its name in this directory; wrong
+    /// replies are errors
     #[arg(long, value_name = "DIR", help_heading = "Results")]
     verify: Option<PathBuf>,
 

@@ -1,5 +1,5 @@
-//! How often each request of the log was issued since the warm-up, to the very end of the run: what a server's log is compared
-//! with, whose lines say nothing of when a request was issued.
+//! How often each request of the log was issued since the warm-up, to the very end of the run: what a
+//! server's log is compared with, whose lines say nothing of when a request was issued.
 
 use workload::session::RequestId;
 
@@ -18,8 +18,8 @@ pub struct AskedFor {
     pub replies: u64,
     /// Calls that the client gave up.
     pub timeouts: u64,
-    /// How often it was sent whole beyond once for each of `calls`: before it was sent again, or for calls that went down with
-    /// others. The server may have read these, too.
+    /// How often it was sent whole beyond once for each of `calls`: before it was sent again, or for calls
+    /// that went down with others. The server may have read these, too.
     pub extra: u64,
 }
 

@@ -1,9 +1,9 @@
 //! Every call as a line of CSV, written by a thread of its own so that no call waits for a disk.
 //!
-//! A recorder gathers calls, hands them over by the thousand or every tenth of a second, and gets the emptied buffer back. What
-//! is handed over is written at once: should this process be killed, the file has all but the last moment. When all its buffers
-//! are with the writer a recorder waits: a log with holes could not be joined with the server's. After a failure to write
-//! nothing more is written, and nobody waits.
+//! A recorder gathers calls, hands them over by the thousand or every tenth of a second, and gets the emptied
+//! buffer back. What is handed over is written at once: should this process be killed, the file has all but
+//! the last moment. When all its buffers are with the writer a recorder waits: a log with holes could not be
+//! joined with the server's. After a failure to write nothing more is written, and nobody waits.
 
 use std::io::{self, Write as _};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};

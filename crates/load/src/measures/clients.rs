@@ -38,7 +38,8 @@ impl Tally {
 
 impl ByClient {
     pub(super) fn new(requests: usize) -> Self {
-        // Zeros come from the kernel when they are touched first, so what is never called for takes no memory.
+        // Zeros come from the kernel when they are touched first, so what is never called for takes no
+        // memory.
         Self { reached: vec![[0; CLIENTS]; requests], unserved: vec![[0; CLIENTS]; requests] }
     }
 
@@ -58,7 +59,8 @@ impl ByClient {
         all
     }
 
-    /// The client and size with the largest part that was not served, among those with at least so many calls.
+    /// The client and size with the largest part that was not served, among those with at least so many
+    /// calls.
     pub fn worst(&self, sizes: &BySize, least_calls: u64) -> Option<(Option<u64>, usize, Tally)> {
         self.each(sizes)
             .into_iter()

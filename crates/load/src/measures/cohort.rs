@@ -16,7 +16,8 @@ pub struct Cohort {
     pub corrected_times: Times,
     /// Whole replies and those that never came, from the intended start.
     pub waits: Waits,
-    /// Calls to which a reply began, from the first byte sent to the first byte received: httperf's `response`.
+    /// Calls to which a reply began, from the first byte sent to the first byte received: httperf's
+    /// `response`.
     pub response_times: Times,
     /// Whole replies, from the first byte received to the last: httperf's `transfer`.
     pub transfer_times: Times,
@@ -30,8 +31,9 @@ pub struct Cohort {
     pub by_kind: ByKind,
 }
 
-/// How long clients waited, those included who did not wait to the end: percentiles of whole replies alone tell nothing of a server
-/// that stops answering. A time that was cut short is a lower bound, and so is each percentile that is not below all of them.
+/// How long clients waited, those included who did not wait to the end: percentiles of whole replies alone
+/// tell nothing of a server that stops answering. A time that was cut short is a lower bound, and so is each
+/// percentile that is not below all of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Waits {
     /// All of them.
@@ -106,7 +108,8 @@ impl Cohort {
 }
 
 impl Waits {
-    /// The least of the bounds, in milliseconds, as the histogram has it: what is not below it is a bound as well.
+    /// The least of the bounds, in milliseconds, as the histogram has it: what is not below it is a bound as
+    /// well.
     pub fn least_bound_ms(&self) -> Option<f64> {
         let least = self.least_bound?;
         let below = self.times.histogram().lowest_equivalent((least + 500) / 1000);

@@ -1,4 +1,5 @@
-//! What went over the network in the window, whenever it began: requests sent, replies and failures that came to their end.
+//! What went over the network in the window, whenever it began: requests sent, replies and failures that came
+//! to their end.
 
 use std::ops::Range;
 
@@ -12,8 +13,8 @@ pub struct Flow {
     pub requests: u64,
     /// Their bytes.
     pub request_bytes: u64,
-    /// How often calls that were over had been sent whole before, over connections that ended without a reply to them: these
-    /// come on top of `requests`.
+    /// How often calls that were over had been sent whole before, over connections that ended without a reply
+    /// to them: these come on top of `requests`.
     pub resent: u64,
     /// Calls that were over, by outcome; none is `Unfinished`.
     pub outcomes: Outcomes,

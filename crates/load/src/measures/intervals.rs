@@ -1,9 +1,9 @@
-//! Histograms of each second as an HDR interval log, in the form that all of `HdrHistogram`'s readers understand: lines of
-//! comments, a legend, then a line for each interval with its histogram in the compressed form (V2, zlib, base64). Its
-//! `HistogramLogWriter` is what there is of a specification.
+//! Histograms of each second as an HDR interval log, in the form that all of `HdrHistogram`'s readers
+//! understand: lines of comments, a legend, then a line for each interval with its histogram in the
+//! compressed form (V2, zlib, base64). Its `HistogramLogWriter` is what there is of a specification.
 //!
-//! Each recorder hands over its histogram of a second when that is over. A thread makes one of all recorders' and writes it at
-//! once: should this process be killed, the file has all but the last seconds.
+//! Each recorder hands over its histogram of a second when that is over. A thread makes one of all recorders'
+//! and writes it at once: should this process be killed, the file has all but the last seconds.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -203,7 +203,8 @@ mod tests {
             let ms = |time: std::time::Duration| time.as_millis();
             (ms(interval.start_timestamp()), ms(interval.duration()), histogram.len(), interval.max())
         });
-        // A reply that comes as a second ends is taken in before the clock is told; values from 2048 on have neighbours.
+        // A reply that comes as a second ends is taken in before the clock is told; values from 2048 on have
+        // neighbours.
         let expected = [(0, 1000, 11, 3.001), (1000, 1000, 10, 2.0), (2000, 500, 6, 4.001)];
         assert_eq!(found.collect::<Vec<_>>(), expected);
     }

@@ -12,8 +12,8 @@ impl Outcomes {
         self.0[outcome as usize]
     }
 
-    /// Calls that failed, whatever way. Those that the end of the run cut off have not, and those that went down with
-    /// another call are counted as that one.
+    /// Calls that failed, whatever way. Those that the end of the run cut off have not, and those that went
+    /// down with another call are counted as that one.
     pub fn errors(&self) -> u64 {
         Outcome::ALL.into_iter().filter(|outcome| outcome.is_error()).map(|outcome| self.of(outcome)).sum()
     }

@@ -75,7 +75,8 @@ impl Pressure {
         self.most = self.most.max(other.most);
     }
 
-    /// The part of the time for which threads waited for their cores, 0 to 1; 0 where the kernel keeps no accounts.
+    /// The part of the time for which threads waited for their cores, 0 to 1; 0 where the kernel keeps no
+    /// accounts.
     pub fn waited_part(&self) -> f64 {
         if self.time == 0 { 0.0 } else { self.waited as f64 / self.time as f64 }
     }

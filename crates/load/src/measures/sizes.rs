@@ -1,8 +1,9 @@
 //! Calls by the size of what they asked for, in `SPECweb99`'s classes: below 1 KB, 10 KB, 100 KB, 1 MB, and above.
 //!
 //! A call that timed out does not tell how much it asked for, but others for the same did: sizes are learnt from whole
-//! replies, from heads of others, or known beforehand, and failures are counted by request until they are put into classes at
-//! the end. What is still unknown then is a class, too: a server that never serves a size must not pass for one that does.
+//! replies, from heads of others, or known beforehand, and failures are counted by request until they are put
+//! into classes at the end. What is still unknown then is a class, too: a server that never serves a size
+//! must not pass for one that does.
 
 use std::collections::BTreeMap;
 
@@ -167,7 +168,8 @@ impl BySize {
     }
 }
 
-/// What a call tells of the size of what it asked for. An error's page, and what is not the file, say nothing of it.
+/// What a call tells of the size of what it asked for. An error's page, and what is not the file, say nothing
+/// of it.
 fn size_by(call: &Call) -> Option<u64> {
     match call.outcome {
         _ if call.status >= 500 => None,

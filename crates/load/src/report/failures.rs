@@ -1,6 +1,8 @@
-//! Why a run is no measurement of a server, whatever its figures: nobody was answered, or not with what was asked for.
+//! Why a run is no measurement of a server, whatever its figures: nobody was answered, or not with what was
+//! asked for.
 //!
-//! An overloaded server may fail many calls, and how many is a result. That none of them was answered is none.
+//! An overloaded server may fail many calls, and how many is a result. That none of them was answered is
+//! none.
 
 use super::Facts;
 use super::validity::nothing_measured;

@@ -6,9 +6,9 @@
 //! common, and works with the log of any server that writes the combined format, or JSON lines with a member
 //! `target` or `request`, whatever escapes it uses.
 //!
-//! A request that was sent more often than it was called for (sent again after its connection had ended, or on
-//! behalf of a call that went down with others) may have more lines than one, and then hides one that was never
-//! read. Lines don't tell, so two bounds are given.
+//! A request that was sent more often than it was called for (sent again after its connection had ended, or
+//! on behalf of a call that went down with others) may have more lines than one, and then hides one that was
+//! never read. Lines don't tell, so two bounds are given.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -44,7 +44,8 @@ pub struct Joined {
     pub read: u64,
     /// Calls that it never read, at least.
     pub never_read: u64,
-    /// The same at most: if each request that was sent more often than called for has all its lines in the log.
+    /// The same at most: if each request that was sent more often than called for has all its lines in the
+    /// log.
     pub never_read_at_most: u64,
     /// Calls that it read, and that timed out, at most.
     pub too_slow: u64,

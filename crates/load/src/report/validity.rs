@@ -1,7 +1,8 @@
-//! Whether a run's figures tell of the server, or of the generator: it may have been short of its CPU, of ports or descriptors, or
-//! late.
+//! Whether a run's figures tell of the server, or of the generator: it may have been short of its CPU, of
+//! ports or descriptors, or late.
 //!
-//! A *reason* makes the run invalid. A *remark* says which of the figures are not to be trusted, while the others are.
+//! A *reason* makes the run invalid. A *remark* says which of the figures are not to be trusted, while the
+//! others are.
 
 use super::{Facts, RunOutcome};
 use crate::measures::Measures;
@@ -9,10 +10,11 @@ use crate::record::Outcome;
 
 /// Part of its time that a thread may be busy before its core is short.
 const BUSY: f64 = 0.97;
-/// Part of the seconds in which a thread may want its core all the time, to run or because somebody else does.
+/// Part of the seconds in which a thread may want its core all the time, to run or because somebody else
+/// does.
 const SATURATED: f64 = 0.05;
-/// Part of the time for which threads may stand in line for their cores behind somebody else. What a client does is delayed by as
-/// much on average; a closed loop has no schedule that would show it.
+/// Part of the time for which threads may stand in line for their cores behind somebody else. What a client
+/// does is delayed by as much on average; a closed loop has no schedule that would show it.
 const WAITED: f64 = 0.05;
 /// Lateness from which a session counts as late, in milliseconds.
 const LATE_MS: f64 = 5.0;
@@ -116,8 +118,8 @@ pub fn remarks_on(measures: &Measures, facts: &Facts) -> Vec<String> {
     remark.into_iter().collect()
 }
 
-/// Whether so many `found` of `all` are more than one in twenty runs would have by chance if `part` of all are on average: the
-/// upper tail of Poisson's distribution. A single one of a hundred is not.
+/// Whether so many `found` of `all` are more than one in twenty runs would have by chance if `part` of all
+/// are on average: the upper tail of Poisson's distribution. A single one of a hundred is not.
 fn is_more_than_chance(found: u64, all: u64, part: f64) -> bool {
     /// From this mean on, the normal distribution does as well, and the other's first term does no more.
     const LARGE: f64 = 100.0;

@@ -533,6 +533,17 @@ fn standard_output_that_is_closed_or_full() {
     }
 }
 
+/// Five sessions take a twentieth of a second.
+#[test]
+fn a_run_that_is_over_before_its_warm_up_has_no_figures() {
+    let server = scripted::start().expect("a server");
+    let target = format!("--target=http://{server}/ok/100");
+    let output = run(&[&target, "--rate=100", "--session-count=5", "--warm-up=10s"]);
+    let results: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(results["invalid"][0], "over before the warm-up was: nothing was measured");
+    assert_eq!((output.status.code(), results["failed"].as_array().map(Vec::len)), (Some(3), Some(0)));
+}
+
 #[test]
 fn bad_options_name_themselves() {
     for (arguments, words) in [

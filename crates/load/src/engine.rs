@@ -155,13 +155,14 @@ pub fn start(run: Run, keep: Keep) -> Result<Running, RunError> {
         let (run, requests, signals) = (Arc::clone(&run), Arc::clone(&requests), Arc::clone(&signals));
         let window = window.clone();
         let thread = thread::Builder::new().name(format!("load-{number}")).spawn(move || {
+            let measuring = signals.measuring();
             process::pin_to_cpus(&[run.cpus[number]])?;
             process::set_timer_slack_ns(1)?;
             if run.realtime {
                 process::run_in_real_time()?;
             }
             let kit = Kit::new(&run, &requests, files, recorder, began)?;
-            Worker::new(kit, &signals, number, run.cpus.len(), window).run()
+            Worker::new(kit, &signals, measuring, (number, run.cpus.len()), window).run()
         });
         threads.push(thread.map_err(no_thread)?);
     }

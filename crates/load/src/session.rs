@@ -400,7 +400,7 @@ impl Session {
                         return self.move_on(kit, Outcome::Closed);
                     }
                 }
-                Event::Closed => return self.move_on(kit, Outcome::Closed),
+                Event::Closed => return self.broken(kit, Outcome::Closed),
             }
         }
     }

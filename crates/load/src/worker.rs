@@ -56,11 +56,17 @@ impl Signals {
     pub(crate) fn new(threads: usize) -> Self {
         Self { measuring: AtomicUsize::new(threads), ..Self::default() }
     }
+
+    /// What each of them takes first, as the others wait for it.
+    pub(crate) fn measuring(&self) -> Measuring<'_> {
+        Measuring(Some(&self.measuring))
+    }
 }
 
 /// One thread's part in [`Signals::measuring`]; also taken back when the thread fails, as the others wait for
 /// it.
-struct Measuring<'a>(Option<&'a AtomicUsize>);
+#[derive(Debug)]
+pub(crate) struct Measuring<'a>(Option<&'a AtomicUsize>);
 
 impl Measuring<'_> {
     fn end(&mut self) {
@@ -125,12 +131,12 @@ pub(crate) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    /// Thread `number` of `threads`, of a run of which `window` is measured.
+    /// Thread `number` of so many, of a run of which `window` is measured.
     pub(crate) fn new(
         kit: Kit<'a>,
         signals: &'a Signals,
-        number: usize,
-        threads: usize,
+        measuring: Measuring<'a>,
+        (number, threads): (usize, usize),
         window: Range<Nanos>,
     ) -> Self {
         let run: &Run = kit.run;
@@ -156,7 +162,7 @@ impl<'a> Worker<'a> {
             arrived: 0,
             told: [0; 7],
             window,
-            measuring: Measuring(Some(&signals.measuring)),
+            measuring,
             cpu: [None; 2],
             next_tick: TICK,
         }
@@ -175,10 +181,13 @@ impl<'a> Worker<'a> {
         loop {
             let now = self.kit.now();
             self.look_at_window(now)?;
-            if self.signals.stop.load(Ordering::Relaxed) || self.all_is_measured(now) {
+            if self.signals.stop.load(Ordering::Relaxed) {
                 break;
             }
             self.arrivals_due(now);
+            if self.all_is_measured(now) {
+                break;
+            }
             if self.open() == 0 && self.arrivals.over() {
                 break;
             }
@@ -213,6 +222,7 @@ impl<'a> Worker<'a> {
         let ended = left.min(self.window.end);
         self.look_at_window(Nanos::MAX)?;
         self.kit.recorder.tick(left);
+        self.kit.recorder.close_logs();
         self.tell();
         let most_open = self.sessions.len() as u64;
         let [before, after] = self.cpu.map(Option::unwrap_or_default);

@@ -228,13 +228,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         let is_over = duration.is_some_and(|duration| progress.elapsed >= duration);
         if steal_before.is_none() && progress.elapsed >= options.warm_up {
             steal_before = Some(Steal::of(&cpus));
-            if let Some(Err(error)) = server_log.as_mut().map(ServerLog::skip_to_end) {
+            let warmed_up = !options.warm_up.is_zero();
+            if warmed_up && let Some(Err(error)) = server_log.as_mut().map(ServerLog::skip_to_end) {
                 failures.push(Error::from(error).context("cannot read the server's log"));
                 server_log = None;
             }
-            if !options.warm_up.is_zero()
-                && let Some(Err(error)) = queues.as_mut().map(Queues::skip)
-            {
+            if warmed_up && let Some(Err(error)) = queues.as_mut().map(Queues::skip) {
                 no_queue_drops(&error);
                 queues = None;
             }
@@ -535,7 +534,7 @@ fn print_results(options: &Options, finished: &Finished, facts: &Facts) -> Resul
             tell(&format!("INVALID: {reason}"));
         }
         for reason in report::failures(measures, facts) {
-            eprintln!("FAILED: {reason}");
+            tell(&format!("FAILED: {reason}"));
         }
     }
     print(&text)?;

@@ -101,15 +101,22 @@ impl CallLog {
         }
     }
 
+    /// Hands over what there is, if the writer has given a buffer back; else there is room for more.
     pub(super) fn tick(&mut self) {
-        if !self.batch.is_empty() {
-            self.hand_over();
+        if !self.batch.is_empty()
+            && let Ok(empty) = self.from_writer.try_recv()
+        {
+            self.send(empty);
         }
     }
 
     fn hand_over(&mut self) {
         // The writer sends each buffer back, whatever has come of it.
         let Ok(empty) = self.from_writer.recv() else { return self.batch.clear() };
+        self.send(empty);
+    }
+
+    fn send(&mut self, empty: Vec<Call>) {
         let batch = std::mem::replace(&mut self.batch, empty);
         let _ = self.to_writer.send((batch, self.home.clone()));
     }

@@ -80,7 +80,9 @@ impl Cohort {
                 self.timeout_times.record(since(call.issued));
                 self.waits.cut_short(since(call.intended));
             }
-            Outcome::Unfinished => self.waits.cut_short(since(call.intended)),
+            // Nobody waited for a connection that was refused at once.
+            Outcome::Unfinished | Outcome::Abandoned => self.waits.cut_short(since(call.intended)),
+            outcome if outcome.reached_server() => self.waits.cut_short(since(call.intended)),
             _ => {}
         }
         self.by_size.take(call);

@@ -258,6 +258,11 @@ impl Recorder {
         self.account = account;
     }
 
+    /// Gives the logs what is left: nothing more comes from this thread, and the files need not wait for it.
+    pub fn close_logs(&mut self) {
+        (self.calls, self.intervals) = (None, None);
+    }
+
     /// Counts so far.
     pub fn shown(&self) -> Shown {
         self.shown
@@ -280,13 +285,12 @@ impl Measures {
         }
     }
 
-    /// Makes one of all threads' measures. Files of calls are written to their end.
+    /// Makes one of all threads' measures.
     ///
     /// # Panics
     ///
     /// When there is none.
     pub fn merge(recorders: Vec<Recorder>) -> Self {
-        // What is left of their calls and intervals goes out as the logs are dropped.
         let mut all = recorders.into_iter().map(|recorder| recorder.measures);
         let mut merged = all.next().expect("a run has at least one thread");
         all.for_each(|other| merged.take_in(&other));

@@ -89,7 +89,7 @@ impl Seconds {
     }
 
     pub(super) fn session(&mut self, session: &SessionEnd) {
-        self.at(session.started).arrived += 1;
+        self.at(session.intended).arrived += 1;
     }
 
     fn at(&mut self, time: Nanos) -> &mut Second {

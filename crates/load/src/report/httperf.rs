@@ -20,6 +20,9 @@ pub fn render(measures: &Measures, facts: &Facts) -> String {
 }
 
 fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt::Result {
+    if let Some(reason) = super::validity::nothing_measured(measures, facts) {
+        return writeln!(text, "{}\nINVALID: {reason}", facts.command.join(" "));
+    }
     let duration = facts.measured_s();
     let ended = (facts.outcome.duration_s * 1e9) as u64;
     let Measures { flow, cohort, connections, .. } = measures;

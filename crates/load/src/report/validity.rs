@@ -62,14 +62,18 @@ pub fn reasons_against(measures: &Measures, facts: &Facts) -> Vec<String> {
     reasons
 }
 
-/// Why there are no figures at all, if somebody stopped the run too early for that.
+/// Why there are no figures at all, if the run was over too early for that.
 pub(super) fn nothing_measured(measures: &Measures, facts: &Facts) -> Option<String> {
     let RunOutcome { interrupted, duration_s, .. } = facts.outcome;
     let nothing = measures.cohort.issued == 0 && measures.flow.replies() == 0;
-    (interrupted && nothing).then(|| {
-        let when = if duration_s <= facts.warm_up_s { "in the warm-up" } else { "at once" };
-        format!("interrupted {when}: nothing was measured")
-    })
+    match (interrupted, duration_s <= facts.warm_up_s) {
+        (true, in_warm_up) if nothing => {
+            let when = if in_warm_up { "in the warm-up" } else { "at once" };
+            Some(format!("interrupted {when}: nothing was measured"))
+        }
+        (_, true) => Some("over before the warm-up was: nothing was measured".to_owned()),
+        _ => None,
+    }
 }
 
 fn short_of_cpu(measures: &Measures, facts: &Facts) -> Vec<String> {

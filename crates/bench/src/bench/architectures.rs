@@ -93,7 +93,11 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
         timeout: Duration::try_from_secs_f64(options.timeout)?,
     };
     let slowdown = options.slowness.duty();
-    let settings = json!({ "directories": options.directories, "sessions": options.sessions });
+    let settings = json!({
+        "servers": options.server,
+        "directories": options.directories,
+        "sessions": options.sessions,
+    });
     let (mut journal, begun) = options.experiment.begin("architectures", slowdown, lengths, settings)?;
     let servers = experiment::runnable(options.server.clone(), begun.as_ref(), &mut journal)?;
     let calibration = options.calibration(&servers);
@@ -208,6 +212,7 @@ fn markdown(saturated: &[Series], below: &[Series], beyond: &[Series]) -> String
         "saturated: replies/s",
         "to the first (95%)",
         "server us per reply",
+        "connection, us",
         "at 0.8x: p50, ms",
         "p99, ms",
         "errors, %",
@@ -230,6 +235,7 @@ fn markdown(saturated: &[Series], below: &[Series], beyond: &[Series]) -> String
             of.median_cell(|of| of.replies_per_s, 0),
             of.ratio_cell(&saturated[0], |of| of.replies_per_s),
             of.median_cell(|of| of.cpu.server_us_per_reply, 1),
+            of.median_cell(|of| of.gaps.map_or(0.0, |gaps| gaps.connection_us), 1),
             below_of.median_cell(|of| of.times.p50, 2),
             below_of.median_cell(|of| of.times.p99, 1),
             below_of.median_cell(|of| of.errors * 100.0, 2),

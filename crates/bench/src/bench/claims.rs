@@ -66,6 +66,9 @@ pub(crate) fn differs_from_itself(first: &Series, series: &[Series], quantity: Q
     let Some(again) = series.iter().find(|series| series.server.is_again_of(&first.server)) else {
         return Some(format!("{of_name} were not measured twice"));
     };
+    if !(first.is_whole() && again.is_whole()) {
+        return Some(format!("{of_name} are not measured in all rounds yet"));
+    }
     if !(first.is_valid() && again.is_valid()) {
         return Some(format!("{of_name} measured twice rest on trials that are not valid"));
     }
@@ -88,7 +91,7 @@ fn at_point(series: &[Series], quantities: &[Quantity], tally: &mut Tally) -> Ve
     let each = quantities.iter().map(|quantity| {
         let (mut below, mut above, mut invalid, mut neither) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for other in others() {
-            let Some(ratio) = other.ratio(first, quantity.of) else { continue };
+            let Some(ratio) = other.ratio(first, quantity.of).filter(|_| other.is_whole()) else { continue };
             let told = format!("{} {ratio:.3}", other.server.name);
             if !other.is_valid() {
                 invalid.push(told);
@@ -129,7 +132,7 @@ impl Tally {
     fn told(&self) -> String {
         format!(
             "{} claims from {} comparisons. A claim is made where the whole interval is more than {:.0}% from 1; were \
-             there nothing to find, chance alone would make at most {:.1} of them. Where there is no claim nothing is \
+             there nothing to find, chance alone would make {:.1} of them on average, at most. Where there is no claim nothing is \
              said; equality is not, either.",
             self.claims,
             self.comparisons,

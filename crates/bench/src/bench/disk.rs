@@ -117,6 +117,7 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
         others: options.others,
     };
     let settings = json!({
+        "servers": options.server,
         "bounds": bounds,
         "directories": options.directories,
         "sessions": options.sessions,

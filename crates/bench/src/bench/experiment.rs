@@ -103,6 +103,7 @@ impl Experiment {
         settings["seed"] = json!(self.seed);
         settings["slowdown"] = json!(slowdown);
         settings["sysctls"] = json!(self.sysctl);
+        settings["cpus"] = json!({ "server": self.server_cpu, "clients": self.client_cpu });
         settings["seconds"] = json!({
             "warm_up": lengths.warm_up.as_secs_f64(),
             "measured": lengths.measured.as_secs_f64(),
@@ -114,7 +115,11 @@ impl Experiment {
         ensure!(self.server_cpu != self.client_cpu, "server and clients need different CPUs");
         let (sluice, sluicelab) = (executable(&self.sluice)?, executable(&self.sluicelab)?);
         // Figures of other builds don't belong into the same journal.
-        settings["builds"] = json!({ "sluice": build(&sluice)?, "sluicelab": build(&sluicelab)? });
+        settings["builds"] = json!({
+            "sluice": build(&sluice)?,
+            "sluicelab": build(&sluicelab)?,
+            "bench": build(&std::env::current_exe()?)?,
+        });
         interrupt::catch()?;
         let mut journal = Journal::open(&path, &settings)?;
         let machine = Machine::describe(&[&sluice, &sluicelab]);
@@ -223,7 +228,10 @@ pub(crate) fn told(slowdown: Option<Duty>) -> String {
     slowdown.map_or_else(
         || "the server's CPU all its own".to_owned(),
         |Duty { busy_us, asleep_us }| {
-            format!("the server's CPU taken away for {busy_us} us and left for {asleep_us} us by turns")
+            format!(
+                "the server's CPU taken away for {busy_us} us and left for {asleep_us} us by turns, or longer while \
+                 connections are dear there"
+            )
         },
     )
 }

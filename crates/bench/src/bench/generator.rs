@@ -2,6 +2,7 @@
 //! looks at the server when the measured window begins and when it ends.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -65,6 +66,11 @@ impl Generator {
     ) -> Result<Self> {
         let results = directory.join("load.json");
         let log = directory.join("load.stderr");
+        // What an earlier one left is not this one's.
+        match fs::remove_file(&results) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
         let started = Instant::now();
         let child = Command::new("env")
             .args(wrapper)
@@ -93,8 +99,8 @@ impl Generator {
         let (began, unsure) = self.wait_for_run()?;
         let mut look_at = |edge: Instant| {
             interrupt::sleep_until(edge)?;
-            let late = edge.elapsed();
-            Ok::<_, anyhow::Error>((look()?, late))
+            let seen = look()?;
+            Ok::<_, anyhow::Error>((seen, edge.elapsed()))
         };
         let (first, first_late) = look_at(began + window.warm_up)?;
         let (second, second_late) = look_at(began + window.warm_up + window.measured)?;
@@ -134,7 +140,8 @@ impl Generator {
             ensure!(start.elapsed() < patience, "sluicelab load has not ended in time");
             thread::sleep(Duration::from_millis(2));
         };
-        let results: Option<Value> = serde_json::from_str(&fs::read_to_string(&self.results)?).ok();
+        let results: Option<Value> =
+            fs::read_to_string(&self.results).ok().and_then(|text| serde_json::from_str(&text).ok());
         // 3: not valid; 1: nobody was answered, which is what overload can come to. The results say so as
         // well.
         let has_failed = |results: &Value| results["failed"].as_array().is_some_and(|why| !why.is_empty());

@@ -46,15 +46,18 @@ impl Journal {
             .append(true)
             .open(path)
             .with_context(|| format!("cannot open {}", path.display()))?;
+        file.try_lock().with_context(|| format!("somebody else writes to {}", path.display()))?;
         let text = fs::read_to_string(path)?;
-        // A line without its end was cut off in the middle, and does not count.
-        file.set_len(whole(&text).len() as u64)?;
-        if whole(&text).is_empty() {
-            writeln!(file, "{}", json!({ "settings": settings }))?;
+        if text.is_empty() {
+            write_line(&mut file, &json!({ "settings": settings }))?;
         }
         let mut this = Self::parse(path, &fs::read_to_string(path)?)?;
-        this.file = Some(file);
         this.ensure_made_with(&this.settings, settings)?;
+        // A line without its end was cut off in the middle, and does not count.
+        if !text.is_empty() {
+            file.set_len(whole(&text).len() as u64)?;
+        }
+        this.file = Some(file);
         Ok(this)
     }
 
@@ -126,7 +129,7 @@ impl Journal {
     pub(crate) fn put(&mut self, key: &str, value: &impl Serialize) -> Result<()> {
         let value = serde_json::to_value(value)?;
         let file = self.file.as_mut().context("this journal is only read")?;
-        writeln!(file, "{}", json!({ "key": key, "value": value }))?;
+        write_line(file, &json!({ "key": key, "value": value }))?;
         self.entries.insert(key.to_owned(), value);
         Ok(())
     }
@@ -144,6 +147,11 @@ impl Journal {
         self.put(key, &value)?;
         Ok(value)
     }
+}
+
+/// At once, so that nobody sees half a line but where the machine stops.
+fn write_line(file: &mut File, line: &Value) -> Result<()> {
+    Ok(file.write_all(format!("{line}\n").as_bytes())?)
 }
 
 /// All of `text` but a last line that has no end.
@@ -172,6 +180,9 @@ pub(crate) mod tests {
         let mut journal = Journal::open(&path, &json!({ "rate": 5 })).unwrap();
         journal.put("a", &1.5).unwrap();
         journal.put("b", &2.5).unwrap();
+        let error = Journal::open(&path, &json!({ "rate": 5 })).unwrap_err();
+        assert!(error.to_string().contains("somebody else writes to"), "{error}");
+        drop(journal);
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, &text[..text.len() - 4]).unwrap();
 
@@ -179,6 +190,7 @@ pub(crate) mod tests {
         assert_eq!(journal.get::<f64>("a").unwrap(), Some(1.5));
         assert_eq!(journal.get::<f64>("b").unwrap(), None);
         assert!((journal.get_or("b", || Ok(3.5)).unwrap() - 3.5f64).abs() < 1e-9);
+        drop(journal);
         let journal = Journal::open(&path, &json!({ "rate": 5 })).unwrap();
         assert_eq!(journal.get::<f64>("b").unwrap(), Some(3.5));
         assert!(journal.get::<String>("a").is_err());

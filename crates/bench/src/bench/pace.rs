@@ -9,6 +9,9 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
+/// How long is waited for a packet: one that the kernel drops would be sent again after a fifth of a second, or a whole one.
+const PATIENCE: Duration = Duration::from_millis(20);
+
 /// What connections are made to.
 #[derive(Debug)]
 pub(crate) struct Probe {
@@ -27,11 +30,13 @@ impl Probe {
     pub(crate) fn cost_ns(&self) -> io::Result<u64> {
         let (mut request, mut reply) = ([b'q'; 100], [b'r'; 1200]);
         let began = sys::clock::monotonic_ns();
-        let mut client = TcpStream::connect(self.address)?;
+        let mut client = TcpStream::connect_timeout(&self.address, PATIENCE)?;
         // Closing resets: otherwise thousands of ports would be taken for a second, and finding another takes
         // long.
         socket2::SockRef::from(&client).set_linger(Some(Duration::ZERO))?;
         let (mut server, _) = self.listener.accept()?;
+        client.set_read_timeout(Some(PATIENCE))?;
+        server.set_read_timeout(Some(PATIENCE))?;
         client.write_all(&request)?;
         server.read_exact(&mut request)?;
         server.write_all(&reply)?;

@@ -67,7 +67,11 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
         measured: Duration::try_from_secs_f64(options.seconds)?,
         timeout: Duration::from_secs(5),
     };
-    let settings = json!({ "directories": options.directories, "sessions": options.sessions });
+    let settings = json!({
+        "servers": options.server,
+        "directories": options.directories,
+        "sessions": options.sessions,
+    });
     let (mut journal, mut begun) = options.experiment.begin("partition", None, lengths, settings)?;
     if let Some(begun) = &mut begun {
         begun.site = on_two_cpus(&begun.site)?;

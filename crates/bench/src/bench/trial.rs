@@ -83,7 +83,8 @@ pub(crate) struct Outcome {
     pub(crate) invalid: Vec<String>,
 }
 
-/// Milliseconds from when a call was issued, connecting included, to the last byte of its reply.
+/// Milliseconds from when a call should have been issued, connecting included, to the last byte of its reply, or to when its client
+/// gave up: these have waited so long at least.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct Times {
     pub(crate) mean: f64,
@@ -196,6 +197,8 @@ const OFF: f64 = 0.05;
 /// Counters at one moment.
 struct Sight {
     at: Instant,
+    /// When the status had come: it takes a process.
+    counted_at: Instant,
     status: Value,
     drops: BTreeMap<String, u64>,
     server_ns: u64,
@@ -208,16 +211,16 @@ struct Sight {
 impl Sight {
     fn of(server: &Subject, group: Option<&Group>, site: &Site) -> Result<Self> {
         let processes = server.processes()?;
-        Ok(Self {
-            at: Instant::now(),
-            server_ns: proc::cpu_time_ns(&processes)?,
-            drops: drops(server.id())?,
-            read: proc::bytes_read(&processes)?,
-            server_cpu: proc::cpu_ticks(&site.server_cpus)?,
-            client_cpu: proc::cpu_ticks(&site.client_cpus)?,
-            page_cache: group.map(Group::page_cache).transpose()?,
-            status: server.status()?,
-        })
+        let at = Instant::now();
+        let server_ns = proc::cpu_time_ns(&processes)?;
+        let server_cpu = proc::cpu_ticks(&site.server_cpus)?;
+        let client_cpu = proc::cpu_ticks(&site.client_cpus)?;
+        let drops = drops(server.id())?;
+        let status = server.status()?;
+        let counted_at = Instant::now();
+        let read = proc::bytes_read(&processes)?;
+        let page_cache = group.map(Group::page_cache).transpose()?;
+        Ok(Self { at, counted_at, status, drops, server_ns, server_cpu, client_cpu, page_cache, read })
     }
 }
 
@@ -230,40 +233,43 @@ impl Outcome {
     fn of(watched: &Watched<Sight>, gaps: Option<Gaps>) -> Result<Self> {
         let Watched { first: before, second: after, looks, results } = watched;
         let seconds = (after.at - before.at).as_secs_f64();
+        let counted_s = (after.counted_at - before.counted_at).as_secs_f64();
         let number =
             |path: &str| results.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path}"));
         let issued = number("/calls/issued")?;
         ensure!(issued > 0.0, "no call was issued in the measured time");
         let part = |path: &str| Ok::<_, anyhow::Error>(number(path)? / issued);
         let replies_per_s = number("/replies/per_s")?;
-        let server = (after.server_ns - before.server_ns) as f64 / 1e9 / seconds;
-        let cpu = |after: u64, before: u64| proc::ticks_in_seconds(after - before) / seconds;
+        let server = after.server_ns.saturating_sub(before.server_ns) as f64 / 1e9 / seconds;
+        let cpu = |after: u64, before: u64| proc::ticks_in_seconds(after.saturating_sub(before)) / seconds;
         let drops_per_s = after.drops.iter().map(|(name, count)| {
             let earlier = before.drops.get(name).copied().unwrap_or(0);
-            (name.clone(), (count - earlier) as f64 / seconds)
+            (name.clone(), count.saturating_sub(earlier) as f64 / seconds)
         });
         let reasons = results["invalid"].as_array().into_iter().flatten();
         let mut invalid: Vec<String> = reasons.filter_map(Value::as_str).map(str::to_owned).collect();
+        invalid.extend(gaps.and_then(|gaps| gaps.reason_against()));
         invalid.extend((looks.off_ms > OFF * seconds * 1e3).then(|| {
             format!("counters were read up to {:.0} ms from the edges of the measured window", looks.off_ms)
         }));
         Ok(Self {
             asked_per_s: results.pointer("/run/asked_requests_per_s").and_then(Value::as_f64),
             replies_per_s,
-            served_per_s: (served(&after.status)? - served(&before.status)?) / seconds,
+            served_per_s: (served(&after.status)? - served(&before.status)?) / counted_s,
             body_mbps: number("/replies/body_mbps")?,
             timeouts: part("/calls/timeouts")?,
             errors: part("/calls/errors")?,
             times: Times {
-                mean: number("/reply_time_ms/mean")?,
-                p50: number("/reply_time_ms/p50")?,
-                p99: number("/reply_time_ms/p99")?,
+                mean: number("/wait_ms/mean")?,
+                p50: number("/wait_ms/p50")?,
+                p99: number("/wait_ms/p99")?,
             },
-            accepting: Accepting::between(&before.status, &after.status, seconds)?,
+            accepting: Accepting::between(&before.status, &after.status, counted_s)?,
             drops_per_s: drops_per_s.collect(),
             cpu: Cpu {
                 server,
-                server_us_per_reply: over(server * 1e6, replies_per_s),
+                // Where nobody is answered all of it was in vain.
+                server_us_per_reply: server * 1e6 / replies_per_s.max(1.0),
                 server_softirq: cpu(after.server_cpu.softirq, before.server_cpu.softirq),
                 server_io_wait: cpu(after.server_cpu.io_wait, before.server_cpu.io_wait),
                 server_idle: cpu(after.server_cpu.idle, before.server_cpu.idle),
@@ -275,7 +281,7 @@ impl Outcome {
             looks: *looks,
             disk: after.page_cache.map(|page_cache| Disk {
                 page_cache_mb: page_cache as f64 / 1e6,
-                read_mb_per_s: (after.read - before.read) as f64 / 1e6 / seconds,
+                read_mb_per_s: after.read.saturating_sub(before.read) as f64 / 1e6 / seconds,
             }),
             invalid,
         })
@@ -380,6 +386,7 @@ pub(crate) mod tests {
             let drops = BTreeMap::from([("ListenDrops".to_owned(), accepts * 3)]);
             Sight {
                 at,
+                counted_at: at,
                 status,
                 drops,
                 server_ns: accepts,
@@ -394,7 +401,7 @@ pub(crate) mod tests {
             "run": { "asked_requests_per_s": 10 },
             "calls": { "issued": 100, "timeouts": 10, "errors": 20 },
             "replies": { "per_s": replies_per_s, "body_mbps": 1 },
-            "reply_time_ms": { "mean": 1, "p50": 1, "p99": 1 },
+            "wait_ms": { "mean": 1, "p50": 1, "p99": 1 },
             "generator": { "cpu_us_per_call": 1 },
             "invalid": reasons,
         });

@@ -82,6 +82,9 @@ fn verdict(series: &[Series], rounds: u32) -> Verdict {
         return Verdict::None("a look".to_owned());
     }
     let [best, auto, _] = series else { return Verdict::None("not measured yet".to_owned()) };
+    if !series.iter().all(Series::is_whole) {
+        return Verdict::None("not measured in all rounds yet".to_owned());
+    }
     if !series.iter().all(Series::is_valid) {
         return Verdict::None("trials are not valid".to_owned());
     }

@@ -108,7 +108,12 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
         timeout: seconds(options.timeout)?,
     };
     let slowdown = options.slowness.duty();
-    let settings = json!({ "directories": options.directories });
+    let settings = json!({
+        "servers": options.server,
+        "limits": options.limits,
+        "backlog": options.backlog,
+        "directories": options.directories,
+    });
     let (mut journal, begun) = options.experiment.begin("sweep", slowdown, lengths, settings)?;
     let servers = options.servers(begun.as_ref(), &mut journal)?;
     let calibration = options.calibration(&servers);

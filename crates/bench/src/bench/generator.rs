@@ -99,8 +99,9 @@ impl Generator {
         let (began, unsure) = self.wait_for_run()?;
         let mut look_at = |edge: Instant| {
             interrupt::sleep_until(edge)?;
-            let seen = look()?;
-            Ok::<_, anyhow::Error>((seen, edge.elapsed()))
+            // What takes long to look at tells its own time.
+            let late = edge.elapsed();
+            Ok::<_, anyhow::Error>((look()?, late))
         };
         let (first, first_late) = look_at(began + window.warm_up)?;
         let (second, second_late) = look_at(began + window.warm_up + window.measured)?;

@@ -197,8 +197,6 @@ const OFF: f64 = 0.05;
 /// Counters at one moment.
 struct Sight {
     at: Instant,
-    /// When the status had come: it takes a process.
-    counted_at: Instant,
     status: Value,
     drops: BTreeMap<String, u64>,
     server_ns: u64,
@@ -217,10 +215,9 @@ impl Sight {
         let client_cpu = proc::cpu_ticks(&site.client_cpus)?;
         let drops = drops(server.id())?;
         let status = server.status()?;
-        let counted_at = Instant::now();
         let read = proc::bytes_read(&processes)?;
         let page_cache = group.map(Group::page_cache).transpose()?;
-        Ok(Self { at, counted_at, status, drops, server_ns, server_cpu, client_cpu, page_cache, read })
+        Ok(Self { at, status, drops, server_ns, server_cpu, client_cpu, page_cache, read })
     }
 }
 
@@ -233,7 +230,8 @@ impl Outcome {
     fn of(watched: &Watched<Sight>, gaps: Option<Gaps>) -> Result<Self> {
         let Watched { first: before, second: after, looks, results } = watched;
         let seconds = (after.at - before.at).as_secs_f64();
-        let counted_s = (after.counted_at - before.counted_at).as_secs_f64();
+        // The status takes a process to ask for, and says when its values were read.
+        let counted_s = (read_at_ms(&after.status)? - read_at_ms(&before.status)?) / 1e3;
         let number =
             |path: &str| results.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path}"));
         let issued = number("/calls/issued")?;
@@ -286,6 +284,11 @@ impl Outcome {
             invalid,
         })
     }
+}
+
+/// When a status was read, in milliseconds.
+fn read_at_ms(status: &Value) -> Result<f64> {
+    status["time_unix_ms"].as_f64().context("the status has no time_unix_ms")
 }
 
 /// Replies of all classes that a server has counted.
@@ -380,13 +383,13 @@ pub(crate) mod tests {
         let ticks = proc::CpuTicks { idle: 0, io_wait: 0, softirq: 0 };
         let sight = |at, accepts: u64| {
             let mut status = status.clone();
+            status["time_unix_ms"] = json!(accepts * 10);
             status["total"]["accepts"] = json!(accepts);
             status["total"]["accept_phases"] = json!(accepts / 2);
             status["total"]["replies"]["2xx"] = json!(accepts * 2);
             let drops = BTreeMap::from([("ListenDrops".to_owned(), accepts * 3)]);
             Sight {
                 at,
-                counted_at: at,
                 status,
                 drops,
                 server_ns: accepts,

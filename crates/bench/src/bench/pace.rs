@@ -9,7 +9,8 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// How long is waited for a packet: one that the kernel drops would be sent again after a fifth of a second, or a whole one.
+/// How long is waited for a packet: one that the kernel drops would be sent again after a fifth of a second,
+/// or a whole one.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// What connections are made to.

@@ -185,7 +185,8 @@ fn cycles(duty: Duty, probe: &Probe, stop: &AtomicBool) -> io::Result<Vec<Cycle>
     }
 }
 
-/// The least part of the CPU that has to be left: below that the kernel takes real-time threads off it, for long stretches.
+/// The least part of the CPU that has to be left: below that the kernel takes real-time threads off it, for
+/// long stretches.
 const LEAST_LEFT: f64 = 0.055;
 /// The longest gap: more is no slow CPU but one that was away.
 const LONGEST_GAP_US: f64 = 20_000.0;

@@ -83,8 +83,8 @@ pub(crate) struct Outcome {
     pub(crate) invalid: Vec<String>,
 }
 
-/// Milliseconds from when a call should have been issued, connecting included, to the last byte of its reply, or to when its client
-/// gave up: these have waited so long at least.
+/// Milliseconds from when a call should have been issued, connecting included, to the last byte of its reply,
+/// or to when its client gave up: these have waited so long at least.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct Times {
     pub(crate) mean: f64,

@@ -27,7 +27,8 @@ pub fn failures(measures: &Measures, facts: &Facts) -> Vec<String> {
     reasons
 }
 
-/// Whether calls were over, and none of them with a reply. What somebody did not wait for may have been answered yet.
+/// Whether calls were over, and none of them with a reply. What somebody did not wait for may have been
+/// answered yet.
 fn nobody_answered(Measures { cohort, flow, .. }: &Measures) -> bool {
     let cut_off = cohort.outcomes.of(Outcome::Unfinished);
     let all_cut_off = cut_off > 0 && cut_off == cohort.issued;

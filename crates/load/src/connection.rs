@@ -68,14 +68,10 @@ impl Flight {
     }
 
     /// The same call again, from its beginning, on another connection.
-    pub(crate) fn send_again(&mut self, now: Nanos, deadline: Nanos) {
+    pub(crate) fn send_again(&mut self, deadline: Nanos) {
         let Self { request, position, intended, issued, .. } = *self;
         let resent = self.resent + u32::from(self.sent.is_some());
-        *self = Self {
-            issued: issued.min(now),
-            resent,
-            ..Self::new(request, position, intended, issued, deadline)
-        };
+        *self = Self { resent, ..Self::new(request, position, intended, issued, deadline) };
     }
 
     /// Whether the server may have seen some of it.

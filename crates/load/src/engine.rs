@@ -13,7 +13,7 @@ use crate::kit::Kit;
 use crate::measures::{CallWriter, IntervalWriter, Kinds, Live, Measures, Recorder, Scope, Shown, Snapshot};
 use crate::output::{Output, Unwritten};
 use crate::preflight::{self, Means, Shortage};
-use crate::record::Nanos;
+use crate::record::{Nanos, nanos};
 use crate::request;
 use crate::run::Run;
 use crate::verify::Files;
@@ -125,8 +125,7 @@ pub fn start(run: Run, keep: Keep) -> Result<Running, RunError> {
     preflight::check(&run, Means::of_this_machine())?;
     let run = Arc::new(run);
     let requests = Arc::new(request::prepare(&run.log, &run.host, &run.headers));
-    let ns = |time: Duration| time.as_nanos() as Nanos;
-    let window = ns(keep.warm_up)..run.duration.map_or(Nanos::MAX, ns);
+    let window = nanos(keep.warm_up)..run.duration.map_or(Nanos::MAX, nanos);
     let scope = Scope { window: window.clone(), requests: run.log.requests().len() };
     let signals = Arc::new(Signals::new(run.cpus.len()));
     let kinds = Arc::new(Kinds::of(&run.log));

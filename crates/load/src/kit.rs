@@ -9,7 +9,7 @@ use sys::socket::{self, LocalAddress};
 use workload::session::RequestId;
 
 use crate::measures::Recorder;
-use crate::record::Nanos;
+use crate::record::{Nanos, nanos};
 use crate::request::Prepared;
 use crate::run::Run;
 use crate::verify::Files;
@@ -72,12 +72,12 @@ impl<'a> Kit<'a> {
     }
 
     pub(crate) fn connect_patience(&self) -> Nanos {
-        self.run.patience.connect.as_nanos() as Nanos
+        nanos(self.run.patience.connect)
     }
 
     pub(crate) fn reply_patience(&self, request: RequestId) -> Nanos {
         let own = self.requests[request as usize].timeout;
-        own.unwrap_or(self.run.patience.reply).as_nanos() as Nanos
+        nanos(own.unwrap_or(self.run.patience.reply))
     }
 
     /// From where to where the connections of a session go.

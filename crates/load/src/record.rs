@@ -3,10 +3,17 @@
 //! Times are in nanoseconds of the monotonic clock since the run began, 0 at its start. They are the facts; what is made of
 //! them (httperf's definitions, correction for intended starts, histograms) is the measures' affair.
 
+use std::time::Duration;
+
 use workload::session::RequestId;
 
 /// Nanoseconds since the run began.
 pub type Nanos = u64;
+
+/// A time as nanoseconds; the longest there is, if it is longer.
+pub(crate) fn nanos(time: Duration) -> Nanos {
+    Nanos::try_from(time.as_nanos()).unwrap_or(Nanos::MAX)
+}
 
 /// One request and what came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use workload::session::SessionLog;
 
-use crate::record::Nanos;
+use crate::record::{Nanos, nanos};
 use crate::schedule::Schedule;
 
 /// All that is asked of the generator.
@@ -40,7 +40,7 @@ impl Run {
     /// When a burst of the log begins, if the run keeps the log's times and this one has one.
     pub(crate) fn begins(&self, burst: usize) -> Option<Nanos> {
         let Load::Arriving { schedule: Schedule::Logged(_), .. } = self.load else { return None };
-        self.log.burst(burst).at.map(|at| at.as_nanos() as Nanos)
+        self.log.burst(burst).at.map(nanos)
     }
 }
 

@@ -16,7 +16,7 @@ use rand::SeedableRng as _;
 use rand_distr::{Distribution as _, Exp1, Uniform};
 use rand_pcg::Pcg64Mcg;
 
-use crate::record::Nanos;
+use crate::record::{Nanos, nanos};
 
 /// How gaps between arrivals are distributed around their mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -234,10 +234,6 @@ impl Schedule {
             }
         }
     }
-}
-
-fn nanos(time: Duration) -> Nanos {
-    Nanos::try_from(time.as_nanos()).unwrap_or(Nanos::MAX)
 }
 
 impl Drawn {

@@ -20,7 +20,7 @@ use sys::event::{Interest, Ready};
 
 use crate::connection::{Connection, Flight, outcome_of, outcome_of_reply};
 use crate::kit::{self, Kit};
-use crate::record::{Call, Nanos, Outcome, SessionEnd, SessionOutcome};
+use crate::record::{Call, Nanos, Outcome, SessionEnd, SessionOutcome, nanos};
 use crate::run::AfterTimeout;
 
 /// The most calls in flight on a connection: httperf's `--max-piped-calls`, which is 32 there.
@@ -224,7 +224,7 @@ impl Session {
         self.due = kit.run.begins(self.bursts.start).map(|at| at.max(now));
         let until = self.due.unwrap_or_else(|| {
             let think = kit.run.log.burst(self.burst).think.unwrap_or(kit.run.patience.think);
-            now + think.as_nanos() as Nanos
+            now.saturating_add(nanos(think))
         });
         if until <= now {
             self.begin_burst();
@@ -505,7 +505,7 @@ impl Session {
         self.room = connection.rest;
         for flight in &mut self.flights {
             let deadline = now + kit.reply_patience(flight.request);
-            flight.send_again(now, deadline);
+            flight.send_again(deadline);
         }
     }
 

@@ -1,6 +1,8 @@
 //! However a server's replies are cut into pieces on their way, sessions come to the same: the same calls, the same bytes, over
 //! one connection.
 
+mod support;
+
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -12,7 +14,7 @@ use std::time::Duration;
 use load::engine::{self, Keep};
 use load::measures::Measures;
 use load::record::Outcome;
-use load::run::{AfterTimeout, Load, Patience, Run};
+use load::run::{Load, Run};
 use workload::session::{Builder, Method, Request, SessionLog};
 
 const SMALL: &[u8] = b"small";
@@ -95,24 +97,10 @@ fn write_in_two(stream: &mut TcpStream, reply: &[u8], cut: usize) -> bool {
 }
 
 fn play(log: SessionLog, server: SocketAddr, sessions: u64, verify: Option<&Path>) -> Measures {
-    let patience = Duration::from_secs(20);
+    let load = Load::Closed { connections: 16, count: Some(sessions) };
     let run = Run {
-        log,
-        targets: vec![server],
-        host: server.to_string(),
-        headers: String::new(),
-        sources: Vec::new(),
-        load: Load::Closed { connections: 16, count: Some(sessions) },
-        duration: None,
-        patience: Patience {
-            connect: patience,
-            reply: patience,
-            think: Duration::ZERO,
-            then: AfterTimeout::Fail,
-        },
         verify: verify.map(Path::to_owned),
-        cpus: vec![sys::process::allowed_cpus().unwrap()[0]],
-        realtime: false,
+        ..support::run(log, server, load, Duration::from_secs(20))
     };
     engine::start(run, Keep::default()).unwrap().finish().unwrap().measures
 }

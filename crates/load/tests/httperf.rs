@@ -1,6 +1,8 @@
 //! httperf and this generator play the same sessions against the same server: the reports have the same lines, and what is counted
 //! the same way comes to the same numbers.
 
+mod support;
+
 use std::collections::HashSet;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,7 +13,7 @@ use std::time::Duration;
 
 use load::engine::{self, Keep};
 use load::report::{self, Facts, Machine, RunOutcome};
-use load::run::{AfterTimeout, Load, Patience, Run};
+use load::run::Load;
 use load::schedule::{Arrivals, Rate, Schedule};
 use workload::session::{Builder, Request, SessionLog};
 
@@ -154,24 +156,11 @@ fn httperf(server: SocketAddr, sessions: &str) -> String {
 }
 
 fn ours(server: SocketAddr, log: SessionLog) -> String {
-    let patience =
-        Patience { connect: PATIENCE, reply: PATIENCE, think: Duration::ZERO, then: AfterTimeout::Fail };
-    let run = Run {
-        log,
-        targets: vec![server],
-        host: server.to_string(),
-        headers: String::new(),
-        sources: Vec::new(),
-        load: Load::Arriving {
-            schedule: Schedule::drawn(Rate::constant(RATE).unwrap(), Arrivals::Fixed, 1),
-            count: Some(SESSIONS),
-        },
-        duration: None,
-        patience,
-        verify: None,
-        cpus: vec![sys::process::allowed_cpus().unwrap()[0]],
-        realtime: false,
+    let load = Load::Arriving {
+        schedule: Schedule::drawn(Rate::constant(RATE).unwrap(), Arrivals::Fixed, 1),
+        count: Some(SESSIONS),
     };
+    let run = support::run(log, server, load, PATIENCE);
     let finished = engine::start(run, Keep::default()).unwrap().finish().unwrap();
     let facts = Facts {
         version: String::new(),

@@ -2,6 +2,8 @@
 //! the measured time, whatever they took, and whatever the server's setting; a time is known of every call
 //! that was issued in it.
 
+mod support;
+
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::ops::Range;
@@ -13,7 +15,7 @@ use std::time::{Duration, Instant};
 use load::engine::{self, Keep};
 use load::measures::Measures;
 use load::record::Outcome;
-use load::run::{AfterTimeout, Load, Patience, Run};
+use load::run::{Load, Run};
 use load::schedule::{Arrivals, Rate, Schedule};
 use socket2::{Domain, Socket, Type};
 use sys::clock;
@@ -119,27 +121,11 @@ fn play(
 ) -> (Measures, Range<u64>) {
     let mut log = Builder::new();
     log.call(Request { uri: "/".into(), ..Request::default() });
-    let run = Run {
-        log: log.finish(),
-        targets: vec![server],
-        host: server.to_string(),
-        headers: String::new(),
-        sources: Vec::new(),
-        load: Load::Arriving {
-            schedule: Schedule::drawn(Rate::constant(rate).unwrap(), Arrivals::Fixed, 1),
-            count: None,
-        },
-        duration: Some(duration),
-        patience: Patience {
-            connect: patience,
-            reply: patience,
-            think: Duration::ZERO,
-            then: AfterTimeout::Fail,
-        },
-        verify: None,
-        cpus: vec![*sys::process::allowed_cpus().unwrap().last().unwrap()],
-        realtime: false,
+    let load = Load::Arriving {
+        schedule: Schedule::drawn(Rate::constant(rate).unwrap(), Arrivals::Fixed, 1),
+        count: None,
     };
+    let run = Run { duration: Some(duration), ..support::run(log.finish(), server, load, patience) };
     let running = engine::start(run, Keep { warm_up, ..Keep::default() }).unwrap();
     // Whoever is interrupted between the two looks sees a beginning that is too late.
     let look = || clock::monotonic_ns() - running.progress().elapsed.as_nanos() as u64;

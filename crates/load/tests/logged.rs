@@ -1,6 +1,8 @@
 //! Bursts at a log's times, before a server that is slower than the logged one: what is late is made up for
 //! by thinking.
 
+mod support;
+
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::thread;
@@ -8,7 +10,7 @@ use std::time::Duration;
 
 use load::engine::{self, Keep};
 use load::output::Output;
-use load::run::{AfterTimeout, Load, Patience, Run};
+use load::run::Load;
 use load::schedule::Schedule;
 use workload::wsesslog;
 
@@ -36,24 +38,10 @@ fn serve(listener: &TcpListener) {
 fn play(server: SocketAddr) -> Vec<[u64; 5]> {
     let log = wsesslog::parse(SESSIONS).unwrap();
     let times = log.arrivals().unwrap();
-    let run = Run {
-        log,
-        targets: vec![server],
-        host: server.to_string(),
-        headers: String::new(),
-        sources: Vec::new(),
-        load: Load::Arriving { count: Some(times.len() as u64), schedule: Schedule::logged(times) },
-        duration: None,
-        patience: Patience {
-            connect: Duration::from_secs(10),
-            reply: Duration::from_secs(10),
-            think: Duration::from_secs(10),
-            then: AfterTimeout::Fail,
-        },
-        verify: None,
-        cpus: vec![*sys::process::allowed_cpus().unwrap().last().unwrap()],
-        realtime: false,
-    };
+    let load = Load::Arriving { count: Some(times.len() as u64), schedule: Schedule::logged(times) };
+    let mut run = support::run(log, server, load, Duration::from_secs(10));
+    // The times are to go before this.
+    run.patience.think = Duration::from_secs(10);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("calls.csv");
     let calls = Some(Output::open(&path).unwrap());

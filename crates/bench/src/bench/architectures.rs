@@ -108,7 +108,8 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
 
     println!("{}", options.experiment.heading(&journal)?);
     println!(
-        "Saturated: {} sessions at a time. One CPU, {}; {} rounds of {} s after {} s; clients wait {} s; medians.\n",
+        "Saturated: {} sessions at a time. One CPU, {}; {} rounds of {} s after {} s; clients wait {} s; \
+         medians.\n",
         options.sessions,
         experiment::told(slowdown),
         options.rounds,

@@ -54,7 +54,8 @@ pub(crate) fn markdown<T>(
 pub(crate) fn only_a_look(rounds: u32) -> Option<String> {
     (rounds < FEWEST_ROUNDS).then(|| {
         format!(
-            "This is a look: {rounds} rounds are fewer than {FEWEST_ROUNDS}, so that there are no intervals and no \
+            "This is a look: {rounds} rounds are fewer than {FEWEST_ROUNDS}, so that there are no intervals \
+             and no \
              verdicts."
         )
     })
@@ -131,8 +132,9 @@ impl Tally {
 
     fn told(&self) -> String {
         format!(
-            "{} claims from {} comparisons. A claim is made where the whole interval is more than {:.0}% from 1; were \
-             there nothing to find, chance alone would make {:.1} of them on average, at most. Where there is no claim nothing is \
+            "{} claims from {} comparisons. A claim is made where the whole interval is more than {:.0}% from 1; \
+             were there nothing to find, chance alone would make {:.1} of them on average, at most. Where there \
+             is no claim nothing is \
              said; equality is not, either.",
             self.claims,
             self.comparisons,

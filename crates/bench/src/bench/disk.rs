@@ -154,7 +154,8 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
         let heading = match point.of {
             Part::Closed => format!("{} sessions at a time, {bound}", options.sessions),
             Part::Open => format!(
-                "Sessions arrive, {rate:.0} requests/s ({} times what the first server answered to {} sessions at a time \
+                "Sessions arrive, {rate:.0} requests/s ({} times what the first server answered to {} sessions at \
+                 a time \
                  before), {bound}",
                 options.multiple, options.sessions
             ),

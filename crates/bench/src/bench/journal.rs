@@ -91,7 +91,8 @@ impl Journal {
     fn ensure_made_with(&self, found: &Value, settings: &Value) -> Result<()> {
         ensure!(
             found == settings,
-            "{} was made with other settings: name another file with --journal, or remove it\n  there: {found}\n  here:  {settings}",
+            "{} was made with other settings: name another file with --journal, or remove it\n  there: {found}\n  \
+             here:  {settings}",
             self.path.display(),
         );
         Ok(())

@@ -377,7 +377,10 @@ pub(crate) mod tests {
     /// The same of two seconds, where the looks were off.
     fn outcome_of_looks(replies_per_s: f64, reasons: &[&str], off_ms: f64) -> Outcome {
         let status = json!({
-            "total": { "accepts": 0, "accept_phases": 0, "phases": 0, "event_waits": 0, "replies": { "2xx": 0, "4xx": 7 } },
+            "total": {
+                "accepts": 0, "accept_phases": 0, "phases": 0, "event_waits": 0,
+                "replies": { "2xx": 0, "4xx": 7 },
+            },
             "workers": []
         });
         let ticks = proc::CpuTicks { idle: 0, io_wait: 0, softirq: 0 };

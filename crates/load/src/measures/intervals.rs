@@ -110,7 +110,11 @@ impl IntervalWriter {
 }
 
 impl IntervalLog {
-    pub(super) fn record(&mut self, time: Nanos) {
+    /// Takes in the time of a reply that came to its end at `ended`.
+    pub(super) fn record(&mut self, ended: Nanos, time: Nanos) {
+        if ended / SECOND > self.second {
+            self.tick(ended);
+        }
         self.times.record(time);
     }
 
@@ -182,13 +186,13 @@ mod tests {
         let mut writer = IntervalWriter::start(Output::open(&path).unwrap(), SystemTime::now(), 2).unwrap();
         let (mut one, mut other) = (writer.log(), writer.log());
         for tenth in 1..=25 {
-            one.record(2 * MS);
+            one.record(tenth * 100 * MS, 2 * MS);
             one.tick(tenth * 100 * MS);
         }
-        other.record(3 * MS);
+        other.record(50 * MS, 3 * MS);
         // It was held up for longer than a second.
         other.tick(2200 * MS);
-        other.record(4 * MS);
+        other.record(2300 * MS, 4 * MS);
         other.tick(2500 * MS);
         drop((one, other));
         writer.finish().unwrap();
@@ -203,9 +207,8 @@ mod tests {
             let ms = |time: std::time::Duration| time.as_millis();
             (ms(interval.start_timestamp()), ms(interval.duration()), histogram.len(), interval.max())
         });
-        // A reply that comes as a second ends is taken in before the clock is told; values from 2048 on have
-        // neighbours.
-        let expected = [(0, 1000, 11, 3.001), (1000, 1000, 10, 2.0), (2000, 500, 6, 4.001)];
+        // Each in its own second, also where the clock was told later; values from 2048 on have neighbours.
+        let expected = [(0, 1000, 10, 3.001), (1000, 1000, 10, 2.0), (2000, 500, 7, 4.001)];
         assert_eq!(found.collect::<Vec<_>>(), expected);
     }
 
@@ -215,7 +218,7 @@ mod tests {
         let path = directory.path().join("log");
         let mut writer = IntervalWriter::start(Output::open(&path).unwrap(), SystemTime::now(), 2).unwrap();
         let (mut one, mut other) = (writer.log(), writer.log());
-        one.record(MS);
+        one.record(500 * MS, MS);
         one.tick(1100 * MS);
         other.tick(1100 * MS);
         while fs::read_to_string(&path).unwrap().lines().count() < 6 {

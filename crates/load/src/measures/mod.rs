@@ -3,8 +3,8 @@
 //! What is measured is a [window](Scope::window) of the run, from the end of its warm-up to the end of its
 //! duration. Two kinds of figures look at it, and must not be mixed:
 //!
-//! - **The flow** ([`Flow`], [`Sessions`]): what *happened* in the window, whenever it began. Rates are made of
-//!   it: a server that answers 100 requests a second answers 100 in each second, also if each takes it three.
+//! - **The flow** ([`Flow`], [`Sessions`]): what *happened* in the window, whenever it began. Rates are made
+//!   of it: a server that answers 100 requests a second answers 100 in each second, also if each takes it three.
 //! - **The cohort** ([`Cohort`], [`Connections`]): what became of the calls that were *issued* in the window,
 //!   whenever they were over. Times, shares and rules are made of it. The run goes on, under the same load,
 //!   until the last of them is over; one that somebody did not wait for is known to have taken as long as it
@@ -13,8 +13,8 @@
 //! Each thread owns a [`Recorder`], into which nothing is allocated while the run goes on;
 //! [`Measures::merge`] makes one of all. Two times are kept of each reply: from when its call was *issued*,
 //! and *corrected*, from when it should have been. Only a session's first call can be late (with a log's
-//! times, a burst's): those after it depend on a reply, so they have no time of their own at which they should
-//! have been issued (`HdrHistogram`'s issue 148 has the argument).
+//! times, a burst's): those after it depend on a reply, so they have no time of their own at which they
+//! should have been issued (`HdrHistogram`'s issue 148 has the argument).
 
 mod asked;
 mod calls;
@@ -195,7 +195,7 @@ impl Recorder {
             if let Some(intervals) = &mut self.intervals
                 && call.ended < self.window.end
             {
-                intervals.record(call.ended - call.intended.min(call.ended));
+                intervals.record(call.ended, call.ended - call.intended.min(call.ended));
             }
         }
         self.measures.verified.call(call);
@@ -423,7 +423,9 @@ pub(crate) mod tests {
             prop_assert_eq!(&alone.asked, &shared.asked);
             let classes = |measures: &Measures| SizeClass::ALL.map(|class| measures.cohort.by_size.of(class));
             prop_assert_eq!(classes(&alone), classes(&shared));
-            let kinds = |measures: &Measures| measures.cohort.by_kind.each().map(|(kind, of)| (kind, of.clone())).collect::<Vec<_>>();
+            let kinds = |measures: &Measures| {
+                measures.cohort.by_kind.each().map(|(kind, of)| (kind, of.clone())).collect::<Vec<_>>()
+            };
             prop_assert_eq!(kinds(&alone), kinds(&shared));
             let clients = |measures: &Measures| measures.cohort.by_client.each(&measures.cohort.by_size);
             prop_assert_eq!(clients(&alone), clients(&shared));

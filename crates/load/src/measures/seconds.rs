@@ -6,8 +6,8 @@
 use crate::record::{Call, Nanos, Outcome, SessionEnd};
 
 const SECOND: Nanos = 1_000_000_000;
-/// Room for six hours; what comes later joins the last second.
-const MOST_SECONDS: usize = 6 * 3600;
+/// Room for a day; what comes later joins the last second.
+const MOST_SECONDS: usize = 24 * 3600;
 
 /// Stretches of which means are taken, and Student's t for a 95% interval of so many (29 degrees of freedom).
 const STRETCHES: usize = 30;

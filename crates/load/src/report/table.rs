@@ -135,7 +135,8 @@ fn write_generator(text: &mut String, measures: &Measures, facts: &Facts) -> std
     let waited = measures.pressure.waited_part() * 100.0;
     writeln!(
         text,
-        "\ngenerator    {busy:.0}% of {cpus} CPU, {per_reply:.2} us per reply, waited for it {waited:.1}%, stolen {:.2} s{late}",
+        "\ngenerator    {busy:.0}% of {cpus} CPU, {per_reply:.2} us per reply, waited for it {waited:.1}%, \
+         stolen {:.2} s{late}",
         facts.outcome.stolen_s
     )?;
     for remark in super::remarks_on(measures, facts) {

@@ -113,8 +113,8 @@ pub fn remarks_on(measures: &Measures, facts: &Facts) -> Vec<String> {
         && !is_more_than_chance(late, lateness.count(), LATE);
     let remark = remarkable.then(|| {
         format!(
-            "{late} of {} sessions arrived more than {LATE_MS} ms late, by up to {:.1} ms: of times from the intended start, those beyond \
-             p99 may be the generator's",
+            "{late} of {} sessions arrived more than {LATE_MS} ms late, by up to {:.1} ms: of times from the \
+             intended start, those beyond p99 may be the generator's",
             lateness.count(),
             lateness.percentile_ms(100.0)
         )

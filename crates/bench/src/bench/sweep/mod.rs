@@ -233,7 +233,8 @@ impl Options {
     ) -> Result<()> {
         println!("{}", self.experiment.heading(journal)?);
         println!(
-            "Backlog {}, {}; {} rounds of {} s after {} s of warm-up choose the best fixed limits, {} judge auto; \
+            "Backlog {}, {}; {} rounds of {} s after {} s of warm-up choose the best fixed limits, {} judge \
+             auto; \
              clients wait {} s; medians.\n",
             self.backlog,
             experiment::told(self.slowness.duty()),
@@ -247,8 +248,8 @@ impl Options {
         {
             let heading = point.name.replace("calibration, ", "");
             println!(
-                "### {heading}\n\n1x is {:.0} requests/s: what is answered without a limit when there are always \
-                 {SESSIONS} sessions.\n",
+                "### {heading}\n\n1x is {:.0} requests/s: what is answered without a limit when there are \
+                 always {SESSIONS} sessions.\n",
                 rate.unwrap_or(0.0)
             );
             let here: Vec<&Found<'_, At>> =

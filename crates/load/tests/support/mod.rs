@@ -1,0 +1,30 @@
+//! What the tests of whole runs have in common.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use load::run::{AfterTimeout, Load, Patience, Run};
+use workload::session::SessionLog;
+
+/// Sessions played against a server on one thread, by clients that wait so long, think no longer than their
+/// log says, and give up after that.
+pub(crate) fn run(log: SessionLog, server: SocketAddr, load: Load, patience: Duration) -> Run {
+    Run {
+        log,
+        targets: vec![server],
+        host: server.to_string(),
+        headers: String::new(),
+        sources: Vec::new(),
+        load,
+        duration: None,
+        patience: Patience {
+            connect: patience,
+            reply: patience,
+            think: Duration::ZERO,
+            then: AfterTimeout::Fail,
+        },
+        verify: None,
+        cpus: vec![*sys::process::allowed_cpus().unwrap().last().unwrap()],
+        realtime: false,
+    }
+}

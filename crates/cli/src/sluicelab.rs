@@ -16,8 +16,8 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 #[command(name = "sluicelab", version, max_term_width = 110)]
 #[command(after_help = "Try `sluicelab doctor` first: it tells what this machine can measure.\n\
     Sizes take KB, MB, KiB, MiB; times take ms, s, min.\n\
-    Exit codes: 0 clean, 1 failure while running (or a check that failed, a run without an answer), 2 bad usage \
-    or input, \
+    Exit codes: 0 clean, 1 failure while running (or a check that failed, a run without an answer), 2 bad \
+    usage or input, \
     3 a run whose figures are not valid.")]
 struct Sluicelab {
     #[command(subcommand)]

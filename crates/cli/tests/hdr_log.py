@@ -1,7 +1,7 @@
 """Reads an HDR interval log as HdrHistogram's log readers do, with nothing of theirs: prints each interval's
-start, length and maximum as they stand there, and then its places and counts. A histogram is base64 of a cookie,
-a length and zlib's form of: a cookie, a length, an offset, digits, least and greatest value, a ratio, and counts
-as ZigZag LEB128 numbers of which those below 0 are runs of zeros."""
+start, length and maximum as they stand there, and then its places and counts. A histogram is base64 of a
+cookie, a length and zlib's form of: a cookie, a length, an offset, digits, least and greatest value, a ratio,
+and counts as ZigZag LEB128 numbers of which those below 0 are runs of zeros."""
 import base64
 import re
 import struct

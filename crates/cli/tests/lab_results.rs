@@ -254,7 +254,8 @@ fn a_killed_run_leaves_its_calls_and_intervals() {
     let columns = calls.lines().next().expect("a line").split(',').count();
     assert!(calls.lines().all(|line| line.split(',').count() == columns), "{calls}");
     let counted: u64 = read_intervals(&intervals).iter().flat_map(|interval| interval.counts.values()).sum();
-    assert!(counted >= 50 && counted <= calls.lines().count() as u64, "{counted}");
+    // Either file may be behind the other by what comes in a second.
+    assert!(counted >= 50 && counted <= calls.lines().count() as u64 + 50, "{counted}");
 }
 
 /// Whoever names the file that standard output goes to gets everything in it, and keeps what was there.

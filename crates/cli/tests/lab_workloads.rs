@@ -156,8 +156,8 @@ fn httperf_plays_our_session_files() {
 fn we_play_httperfs_session_files() {
     let site = Site::new();
     let text = "# comment\n/file_set/dir00000/class0_1 think=0.05\n\t/file_set/dir00000/class0_2\n    /file_set/dir00000/class1_1\n\
-                /file_set/dir00000/class2_1 method=HEAD\n\n# another session\n/file_set/dir00001/class1_5 method=POST \
-                contents=\"a=\\\"b\\\"\\\n&c\\n\"\n";
+                /file_set/dir00000/class2_1 method=HEAD\n\n# another session\n/file_set/dir00001/class1_5 \
+                method=POST contents=\"a=\\\"b\\\"\\\n&c\\n\"\n";
     fs::write(site.path("theirs"), text).expect("a file");
     let (replies, sessions) = httperf(&site, 10, "theirs");
     let results =

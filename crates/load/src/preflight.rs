@@ -22,8 +22,8 @@ const TIME_WAIT_LOOPBACK: Duration = Duration::from_secs(1);
 pub enum Shortage {
     /// Descriptors.
     #[error(
-        "{needed} connections at a time need as many descriptors, and {limit} are allowed (ulimit -n); ask for fewer, \
-         shorten the timeout, or raise the limit"
+        "{needed} connections at a time need as many descriptors, and {limit} are allowed (ulimit -n); ask \
+         for fewer, shorten the timeout, or raise the limit"
     )]
     Descriptors {
         /// Connections that may be open at the same time.
@@ -33,8 +33,8 @@ pub enum Shortage {
     },
     /// Local ports.
     #[error(
-        "{needed} ports are needed at a time, and {available} are there: {per_pair} for each of {pairs} pairs of a source address \
-         and a target (net.ipv4.ip_local_port_range); name more addresses with --source, such as 127.0.0.2-127.0.0.9"
+        "{needed} ports are needed at a time, and {available} are there: {per_pair} for each of {pairs} \
+         pairs of a source address and a target (net.ipv4.ip_local_port_range); name more addresses with --source, such as 127.0.0.2-127.0.0.9"
     )]
     Ports {
         /// Ports in use and waiting at the same time.

@@ -132,9 +132,9 @@ impl Tally {
 
     fn told(&self) -> String {
         format!(
-            "{} claims from {} comparisons. A claim is made where the whole interval is more than {:.0}% from 1; \
-             were there nothing to find, chance alone would make {:.1} of them on average, at most. Where there \
-             is no claim nothing is \
+            "{} claims from {} comparisons. A claim is made where the whole interval is more than {:.0}% \
+             from 1; were there nothing to find, chance alone would make {:.1} of them on average, at most. \
+             Where there is no claim nothing is \
              said; equality is not, either.",
             self.claims,
             self.comparisons,

@@ -133,8 +133,8 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
 
     println!("{}", options.experiment.heading(&journal)?);
     println!(
-        "SPECweb99 set of {:.0} MB, sessions on kept connections; clients wait {} s; {} rounds of {} s after {} s (resident: half as long); \
-         medians.\n",
+        "SPECweb99 set of {:.0} MB, sessions on kept connections; clients wait {} s; {} rounds of {} s after \
+         {} s (resident: half as long); medians.\n",
         f64::from(options.directories) * 5.119_484,
         options.timeout,
         options.rounds,
@@ -154,8 +154,8 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
         let heading = match point.of {
             Part::Closed => format!("{} sessions at a time, {bound}", options.sessions),
             Part::Open => format!(
-                "Sessions arrive, {rate:.0} requests/s ({} times what the first server answered to {} sessions at \
-                 a time \
+                "Sessions arrive, {rate:.0} requests/s ({} times what the first server answered to {} \
+                 sessions at a time \
                  before), {bound}",
                 options.multiple, options.sessions
             ),

@@ -229,8 +229,8 @@ pub(crate) fn told(slowdown: Option<Duty>) -> String {
         || "the server's CPU all its own".to_owned(),
         |Duty { busy_us, asleep_us }| {
             format!(
-                "the server's CPU taken away for {busy_us} us and left for {asleep_us} us by turns, or longer \
-                 while connections are dear there"
+                "the server's CPU taken away for {busy_us} us and left for {asleep_us} us by turns, or \
+                 longer while connections are dear there"
             )
         },
     )

@@ -99,8 +99,8 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
 
     println!("{}", options.experiment.heading(&journal)?);
     println!(
-        "Two address groups, packets of each received on a CPU of its own; {} sessions at a time, clients on both CPUs; {} rounds of {} s; \
-         medians.\n",
+        "Two address groups, packets of each received on a CPU of its own; {} sessions at a time, clients on \
+         both CPUs; {} rounds of {} s; medians.\n",
         options.sessions, options.rounds, options.seconds,
     );
     let found = plan.found(&journal)?;

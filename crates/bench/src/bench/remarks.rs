@@ -28,8 +28,8 @@ fn served(tries: &[&Outcome]) -> String {
         return String::new();
     };
     format!(
-        "Replies per second by the generator are {:.4} of what the server counted meanwhile (median of the valid \
-         trials; half of them {:.4} to {:.4}, all {:.4} to {:.4}).\n\n",
+        "Replies per second by the generator are {:.4} of what the server counted meanwhile (median of the \
+         valid trials; half of them {:.4} to {:.4}, all {:.4} to {:.4}).\n\n",
         of.median, of.lower_quartile, of.upper_quartile, of.minimum, of.maximum
     )
 }
@@ -43,8 +43,8 @@ fn invalid(series: &[&Series], tries: &[&Outcome]) -> String {
     let left =
         series.iter().flat_map(|series| series.taken()).filter(|taken| !taken.outcome.is_valid()).count();
     let mut text = format!(
-        "{invalid} of {} trials are not valid. Each was repeated, up to two times; {left} count all the same, \
-         for want of a valid one, and what rests on them is marked with an exclamation mark. The reasons:\n\n",
+        "{invalid} of {} trials are not valid. Each was repeated, up to two times; {left} count all the \
+         same, for want of a valid one, and what rests on them is marked with an exclamation mark. The reasons:\n\n",
         tries.len()
     );
     // Those that differ in numbers only are one.
@@ -74,8 +74,8 @@ fn looks(tries: &[&Outcome]) -> String {
         return String::new();
     };
     format!(
-        "The generator's runs began {:.0} ms after its process (at most {:.0}). Counters were read within {:.1} \
-         ms of the edges of the measured window (median; at most {:.0}).\n\n",
+        "The generator's runs began {:.0} ms after its process (at most {:.0}). Counters were read within \
+         {:.1} ms of the edges of the measured window (median; at most {:.0}).\n\n",
         began.median, began.maximum, off.median, off.maximum
     )
 }

@@ -10,8 +10,8 @@ use crate::console::print;
 /// stolen and what else runs; and spins for half a second to see how punctual a generator could be.
 #[derive(Args)]
 #[command(
-    after_help = "good: as it should be; note: to be known when results are read; WARN: results will suffer; BLIND: can't be \
-    measured here. Exit code 0 whatever is found."
+    after_help = "good: as it should be; note: to be known when results are read; WARN: results will suffer; \
+    BLIND: can't be measured here. Exit code 0 whatever is found."
 )]
 pub(crate) struct Doctor {
     /// As JSON, for programs

@@ -138,7 +138,7 @@ fn presets() -> String {
     let lines = PRESETS.iter().map(|preset| format!("  {:<12} {}\n", preset.name, preset.source));
     let lines: String = lines.collect();
     format!(
-        "Presets of specweb99:\n{lines}\nWriting can be interrupted; the same command goes on with it. DIR/.sluicelab.json then says \
-         what the set is."
+        "Presets of specweb99:\n{lines}\nWriting can be interrupted; the same command goes on with it. \
+         DIR/.sluicelab.json then says what the set is."
     )
 }

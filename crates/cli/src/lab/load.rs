@@ -35,12 +35,12 @@ use crate::console::{Unprinted, print};
     --target URL --connections N     closed: N connections ask again when they are answered\n\n\
     Ctrl-C ends a run and reports what was measured so far; in the warm-up that is nothing (exit code 3).\n\n\
     Exit codes: 0 measured, 1 no call was answered, or with --verify a reply was wrong or none was compared \
-    (results are written nevertheless), 2 bad usage or input, 3 the generator was the bottleneck, so that the \
-    figures are not valid. Calls that fail are a result otherwise.\n\n\
-    Files of results are opened before the run and emptied when it begins; --hdr and --calls are written as it \
-    goes on.\n\
-    One that can't be opened is refused (exit code 2); one that can't be written to its end costs nothing else \
-    (1).")]
+    (results are written nevertheless), 2 bad usage or input, 3 the generator was the bottleneck, so that \
+    the figures are not valid. Calls that fail are a result otherwise.\n\n\
+    Files of results are opened before the run and emptied when it begins; --hdr and --calls are written as \
+    it goes on.\n\
+    One that can't be opened is refused (exit code 2); one that can't be written to its end costs nothing \
+    else (1).")]
 pub(crate) struct Options {
     /// Where to: <http://127.0.0.1:8080/index.html>; several take turns. With --sessions the path is not used
     #[arg(long, value_name = "URL", required = true, value_parser = units::target)]

@@ -54,8 +54,8 @@ impl Watcher {
             bad => format!(" and {bad} replies of 4xx or 5xx"),
         };
         let message = format!(
-            "{:.0} sessions/s{asked}, {:.0} replies/s, {:.1} Mbps of bodies, p50 {:.2} ms, p99 {:.2} ms, {} open, \
-             so far {} errors{bad}",
+            "{:.0} sessions/s{asked}, {:.0} replies/s, {:.1} Mbps of bodies, p50 {:.2} ms, p99 {:.2} ms, {} \
+             open, so far {} errors{bad}",
             rate(now.arrived, before.arrived),
             rate(now.shown.replies, before.shown.replies),
             rate(now.shown.body_bytes, before.shown.body_bytes) * 8.0 / 1e6,

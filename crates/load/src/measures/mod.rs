@@ -4,7 +4,8 @@
 //! duration. Two kinds of figures look at it, and must not be mixed:
 //!
 //! - **The flow** ([`Flow`], [`Sessions`]): what *happened* in the window, whenever it began. Rates are made
-//!   of it: a server that answers 100 requests a second answers 100 in each second, also if each takes it three.
+//!   of it: a server that answers 100 requests a second answers 100 in each second, also if each takes it
+//!   three.
 //! - **The cohort** ([`Cohort`], [`Connections`]): what became of the calls that were *issued* in the window,
 //!   whenever they were over. Times, shares and rules are made of it. The run goes on, under the same load,
 //!   until the last of them is over; one that somebody did not wait for is known to have taken as long as it

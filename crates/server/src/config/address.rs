@@ -88,8 +88,10 @@ fn parse_tcp(text: &str) -> Result<Vec<ListenAddress>, String> {
             Some((_, port)) if port.parse::<u16>().is_err() => "the port is not a number up to 65535; ",
             Some(_) => "not an IP address; ",
         };
-        format!("{wrong}allowed: ADDRESS:PORT such as \"127.0.0.1:8080\" or \"[::]:80\", \"localhost:PORT\", \":PORT\" for all \
-             addresses, or \"unix:PATH\"")
+        format!(
+            "{wrong}allowed: ADDRESS:PORT such as \"127.0.0.1:8080\" or \"[::]:80\", \"localhost:PORT\", \
+             \":PORT\" for all addresses, or \"unix:PATH\""
+        )
     })
 }
 

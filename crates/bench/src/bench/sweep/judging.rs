@@ -68,8 +68,8 @@ pub(super) fn markdown(judged: &[Found<'_, At>], rounds: u32) -> String {
     }
     let conclusion = only_a_look(rounds).unwrap_or_else(|| {
         format!(
-            "{AUTO} has at least {ENOUGH} of the best fixed limit's replies at {holds} of {} points, with 95% \
-             certainty at each.",
+            "{AUTO} has at least {ENOUGH} of the best fixed limit's replies at {holds} of {} points, with \
+             95% certainty at each.",
             judged.len()
         )
     });

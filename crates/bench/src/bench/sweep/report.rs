@@ -109,8 +109,8 @@ pub(super) fn slowness(all: &[&Series]) -> String {
     ) {
         (Some(left), Some(middle), Some(p99), Some(longest), Some(window), Some(cost)) => format!(
             "Slowness as achieved, medians over the trials (quartiles): {:.1}% of the CPU left in windows of \
-             {window:.0} us, gaps of {middle:.0} us, 99% below {p99:.0} us, longest {longest:.0} us. A connection \
-             cost that CPU {cost:.1} us, which windows made up for.\n",
+             {window:.0} us, gaps of {middle:.0} us, 99% below {p99:.0} us, longest {longest:.0} us. A \
+             connection cost that CPU {cost:.1} us, which windows made up for.\n",
             left.median * 100.0
         ),
         _ => String::new(),

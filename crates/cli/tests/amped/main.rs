@@ -363,8 +363,10 @@ fn helpers_that_hang_are_replaced(variant: &Variant) {
     for _ in 0..10 {
         assert_eq!(server.get("/other/").status, 200);
     }
-    assert_eq!(disk.waiting(), 4, "those who came instead do not wait for the same disk");
-    assert_eq!(server.count("helpers_stuck"), 4);
+    // Of those who came instead one may have gone to the same disk, between the first that was stuck there
+    // and the second.
+    assert!(matches!(disk.waiting(), 4 | 5), "{} wait for the same disk", disk.waiting());
+    assert!(matches!(server.count("helpers_stuck"), 4 | 5));
     disk.release();
     expect_files(&mut clients, |n| format!("{n}.bin"));
     eventually("those who were too many are gone", || helpers(&server) == 4);

@@ -4,10 +4,11 @@
 //! who might have been turned away early wait inside instead of outside, in batches. Between them lies room, and delay says
 //! where in it to be. The law, with the names of docs/tuning.md ("The accept limit `auto`"):
 //!
-//! - **Batch.** A turn costs *g* of CPU time without anything done in it (its get-events phase; with `select` this grows with
-//!   connections), and serving a connection once costs *s*. Each one that waits inside makes that dearer by a 1500th, for caches hold
-//!   less of each: a turn of *n* costs `g + n s (1 + n / 1500)`. By the connection that is least for `n = sqrt(1500 g / s)`, of which
-//!   as many are new as were of late. Neither may old connections crowd out new ones for good: a 64th of them may be new.
+//! - **Batch.** A turn costs *g* of CPU time without anything done in it: its get-events phase, less what that takes for each
+//!   event; with `select` *g* grows with connections. Serving a connection once costs *s*. Each one that waits inside makes that
+//!   dearer by a 1500th, for caches hold less of each: a turn of *n* costs `g + n s (1 + n / 1500)`. By the connection that is
+//!   least for `n = sqrt(1500 g / s)`, of which as many are new as were of late. Neither may old connections crowd out new ones
+//!   for good: a 64th of them may be new.
 //! - **Ceiling.** What takes *c* each by the clock, accepting included, is served within the target if there are `target / c` of
 //!   it, those included that the last work phase left over.
 //! - **Delay.** Clients wait outside, `queue length / accept rate` (Little's law), and inside, `left over * c`. Little's law knows
@@ -49,9 +50,9 @@ pub struct Auto {
     /// Moves between the batch and the ceiling.
     limit: f64,
     work_ns: f64,
-    /// Averages over sampled turns: CPU time of turning around, CPU time for each connection worked on, and the part of those
-    /// that was new.
-    overhead_cpu_ns: f64,
+    /// Over sampled turns: CPU time of turning around; averages of the CPU time for each connection worked
+    /// on, and of the part of those that was new.
+    overhead: Overhead,
     serving_cpu_ns: f64,
     new: f64,
     /// What follows from them: new connections of a turn at which those served cost least.
@@ -78,6 +79,8 @@ pub struct Auto {
     /// When the delay was last above its target, and since when that has come back within an interval each time.
     late_ns: u64,
     late_since_ns: u64,
+    /// It was at the end of the last turn.
+    late: bool,
     overloaded: bool,
     /// There has been a turn, so that these moments mean something.
     begun: bool,
@@ -89,7 +92,7 @@ impl Default for Auto {
         Self {
             limit: 1.0,
             work_ns: TARGET_NS,
-            overhead_cpu_ns: 1e3,
+            overhead: Overhead { ns: 1e3, events: 0.0, variance: 0.0, covariance: 0.0 },
             serving_cpu_ns: 20e3,
             new: 1.0,
             cheapest: cheapest(1e3, 20e3, 1.0),
@@ -107,6 +110,7 @@ impl Default for Auto {
             emptied_ns: 0,
             late_ns: 0,
             late_since_ns: 0,
+            late: false,
             overloaded: false,
             begun: false,
         }
@@ -137,10 +141,10 @@ impl Auto {
         }
         let worked = f64::from(cost.worked);
         let weight = (cost.useful_ns as f64 / INTERVAL_NS).clamp(1.0 / 8.0, 0.5);
-        average(&mut self.overhead_cpu_ns, cost.overhead_ns as f64, weight);
+        self.overhead.seen(cost.overhead_ns as f64, f64::from(cost.events), weight);
         average(&mut self.serving_cpu_ns, cost.useful_ns as f64 / worked, weight);
         average(&mut self.new, f64::from(cost.accepted) / worked, weight);
-        self.cheapest = cheapest(self.overhead_cpu_ns, self.serving_cpu_ns, self.new);
+        self.cheapest = cheapest(self.overhead.without_events(), self.serving_cpu_ns, self.new);
     }
 
     pub(super) fn budget(&self) -> Budget {
@@ -211,8 +215,11 @@ impl Auto {
     /// Is the delay a burst's, or is it there to stay?
     fn judge(&mut self, now_ns: u64) {
         let long_ago = |ns: u64| now_ns.saturating_sub(ns) as f64 >= INTERVAL_NS;
-        let was_calm = long_ago(self.late_ns);
-        if self.delay_ns > TARGET_NS {
+        let is_late = self.delay_ns > TARGET_NS;
+        let was_late = std::mem::replace(&mut self.late, is_late);
+        // A turn may take longer than the interval: between two that end late nobody has seen calm.
+        let was_calm = !was_late && long_ago(self.late_ns);
+        if is_late {
             self.late_ns = now_ns;
             if was_calm {
                 self.late_since_ns = now_ns;
@@ -247,6 +254,38 @@ impl Auto {
             _ => TARGET_NS,
         };
         in_time.min(TARGET_NS).max(shortest).max(SHORTEST_WORK_NS)
+    }
+}
+
+/// What get-events phases cost, by the number of events that they tell of: averages, and how the one goes
+/// with the other.
+///
+/// An event costs as much in a large turn as in a small one, so it is no reason for large ones. Taken for a
+/// cost of the turn it would be: a large turn would make the next one larger.
+#[derive(Debug)]
+struct Overhead {
+    ns: f64,
+    events: f64,
+    variance: f64,
+    covariance: f64,
+}
+
+impl Overhead {
+    fn seen(&mut self, ns: f64, events: f64, weight: f64) {
+        let (more_ns, more_events) = (ns - self.ns, events - self.events);
+        self.ns += more_ns * weight;
+        self.events += more_events * weight;
+        // Exponentially weighted: Finch 2009, "Incremental calculation of weighted mean and variance",
+        // section 9.
+        self.variance = (self.variance + more_events * more_events * weight) * (1.0 - weight);
+        self.covariance = (self.covariance + more_events * more_ns * weight) * (1.0 - weight);
+    }
+
+    /// Of a phase that tells of none: no less than what one event may cost at most. Where the number of
+    /// events hardly changes, nobody can tell.
+    fn without_events(&self) -> f64 {
+        let each = (self.covariance / (self.variance + 1.0)).max(0.0);
+        (self.ns - each * self.events).max(self.ns / (1.0 + self.events))
     }
 }
 

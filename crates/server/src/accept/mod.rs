@@ -83,6 +83,8 @@ pub struct Turn {
 pub struct Cost {
     /// Nanoseconds that it took to turn around: of a get-events phase that was told not to wait.
     pub overhead_ns: u64,
+    /// Events that this phase told of.
+    pub events: u32,
     /// Nanoseconds of accepting and working.
     pub useful_ns: u64,
     /// Connections accepted.

@@ -13,8 +13,9 @@ use super::{AcceptPolicy, Cost, Queue, Turn};
 /// What things cost, in nanoseconds of the one CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Costs {
-    /// A get-events phase.
+    /// A get-events phase, and each event that it tells of.
     pub(super) get_events: u64,
+    pub(super) event: u64,
     /// Accepting a connection, and finding the queue empty.
     pub(super) accept: u64,
     /// Serving a request while nothing else waits to be served.
@@ -166,7 +167,8 @@ const WORK_BETWEEN_LOOKS: u32 = 8;
 impl World {
     pub(super) fn new(policy: AcceptPolicy, backlog: usize, tells: bool) -> Self {
         let load = Load { rate: 0, requests: 1, think_ns: 0, burst: 0 };
-        let costs = Costs { get_events: 0, accept: 0, work: 0, crowd: 0, handshake: 0, drop: 0, stolen: 0 };
+        let costs =
+            Costs { get_events: 0, event: 0, accept: 0, work: 0, crowd: 0, handshake: 0, drop: 0, stolen: 0 };
         Self {
             policy,
             backlog,
@@ -226,17 +228,20 @@ impl World {
         let costly = pending && self.policy.cost_is_due(self.now_ns);
         let (began_ns, began_cpu_ns) = (self.now_ns, self.cpu_ns);
         self.spend(self.costs.get_events);
-        let overhead_ns = self.cpu_ns - began_cpu_ns;
+        let mut events = u32::from(!self.queue.is_empty());
         while self.next_request_ns() <= self.now_ns {
             let Some(Reverse((_, client))) = self.thinking.pop() else { break };
             self.ready.push_back(client);
+            events += 1;
         }
+        self.spend(self.costs.event * u64::from(events));
+        let overhead_ns = self.cpu_ns - began_cpu_ns;
         let busy_from_ns = if pending { began_ns } else { self.now_ns };
         let (accepted, emptied) = if self.queue.is_empty() { (0, true) } else { self.accept_phase() };
         let worked = self.work_phase();
         if costly {
             let useful_ns = self.cpu_ns - began_cpu_ns - overhead_ns;
-            self.policy.cost_seen(Cost { overhead_ns, useful_ns, accepted, worked });
+            self.policy.cost_seen(Cost { overhead_ns, events, useful_ns, accepted, worked });
         }
         let turn = Turn {
             busy_ns: self.now_ns - busy_from_ns,

@@ -15,6 +15,7 @@ use super::*;
 /// Small files, epoll.
 const EPOLL: Costs = Costs {
     get_events: 1_500,
+    event: 0,
     accept: 3_000,
     work: 17_000,
     crowd: 1500,
@@ -28,6 +29,9 @@ const SELECT: Costs = Costs { get_events: 400_000, ..EPOLL };
 const CROWD: Costs = Costs { crowd: 256, ..EPOLL };
 /// Replies that take a millisecond.
 const HEAVY: Costs = Costs { work: 1_000_000, ..EPOLL };
+
+/// Nothing is in the caches when it is wanted: each event costs as much as a tenth of a request.
+const COLD: Costs = Costs { get_events: 4_000, event: 4_000, accept: 6_000, work: 40_000, ..EPOLL };
 
 /// A CPU that is taken away for 400 of each 500 us.
 const STOLEN: Costs = Costs { stolen: 400_000, ..EPOLL };
@@ -53,7 +57,7 @@ fn step(name: &'static str, load: Load, costs: Costs) -> Step {
 }
 
 /// With a capacity of about 41,000 single requests a second, or 6,200 sessions.
-fn scenarios() -> [Scenario; 5] {
+fn scenarios() -> [Scenario; 6] {
     let steps = vec![
         step("half", single(20_000), EPOLL),
         step("nearly all", single(40_000), EPOLL),
@@ -85,12 +89,18 @@ fn scenarios() -> [Scenario; 5] {
         step("double", single(16_800), STOLEN),
         step("half again", single(4_000), STOLEN),
     ];
+    let cold = vec![
+        step("half", sessions(1_200), COLD),
+        step("nearly all", sessions(2_300), COLD),
+        step("double", sessions(5_000), COLD),
+    ];
     [
         Scenario { name: "steps", backlog: 1024, steps },
         Scenario { name: "costs", backlog: 1024, steps: costs },
         Scenario { name: "sessions", backlog: 1024, steps: several },
         Scenario { name: "bursts", backlog: 128, steps: bursts },
         Scenario { name: "stolen", backlog: 128, steps: stolen },
+        Scenario { name: "cold", backlog: 128, steps: cold },
     ]
 }
 
@@ -217,6 +227,22 @@ fn traces_are_as_they_were() {
     }
 }
 
+/// A turn may take longer than the interval in which delay has to come back.
+#[test]
+fn overload_is_seen_in_turns_of_any_length() {
+    for ms in [1, 20, 99, 101, 150, 1_000] {
+        let mut policy = AcceptPolicy::new(AcceptLimit::Auto);
+        let mut now_ns = 1;
+        for _ in 0..1_000_u64.div_ceil(ms).max(4) {
+            now_ns += ms * 1_000_000;
+            policy.queue_seen(Queue { length: 128, limit: 128 });
+            let turn = Turn { busy_ns: ms * 1_000_000, accepted: 1, worked: 8, left: 0, emptied: false };
+            policy.turned(now_ns, &turn);
+        }
+        assert!(policy.thoughts().overloaded, "turns of {ms} ms");
+    }
+}
+
 #[test]
 fn fixed_limits_are_what_they_say_and_bound_no_work() {
     for (setting, connections) in [(limit(1), 1), (limit(7), 7), (AcceptLimit::Unlimited, u32::MAX)] {
@@ -253,12 +279,15 @@ fn saying() -> impl Strategy<Value = Saying> {
     let turn = (ns(), number(), number(), number(), any::<bool>()).prop_map(
         |(busy_ns, accepted, worked, left, emptied)| Turn { busy_ns, accepted, worked, left, emptied },
     );
-    let cost = (ns(), ns(), number(), number()).prop_map(|(overhead_ns, useful_ns, accepted, worked)| Cost {
-        overhead_ns,
-        useful_ns,
-        accepted,
-        worked,
-    });
+    let cost = (ns(), number(), ns(), number(), number()).prop_map(
+        |(overhead_ns, events, useful_ns, accepted, worked)| Cost {
+            overhead_ns,
+            events,
+            useful_ns,
+            accepted,
+            worked,
+        },
+    );
     prop_oneof![
         (number(), number()).prop_map(|(length, limit)| Saying::Queue(length, limit)),
         number().prop_map(Saying::Wait),
@@ -278,7 +307,8 @@ proptest! {
                 Saying::Wait(ms) => policy.wait_seen(ms),
                 Saying::Cost(cost) => policy.cost_seen(cost),
                 Saying::Turn(ns, turn) => {
-                    now_ns = now_ns.saturating_add(ns);
+                    // All of them together do not stop the clock, which ends after 584 years.
+                    now_ns = now_ns.saturating_add(ns >> 8);
                     policy.turned(now_ns, &turn);
                 }
             }
@@ -292,7 +322,7 @@ proptest! {
         for _ in 0..5000 {
             now_ns = now_ns.saturating_add(1_000_000);
             policy.queue_seen(Queue { length: 0, limit: 128 });
-            policy.cost_seen(Cost { overhead_ns: 1_000, useful_ns: 40_000, accepted: 2, worked: 2 });
+            policy.cost_seen(Cost { overhead_ns: 1_000, events: 2, useful_ns: 40_000, accepted: 2, worked: 2 });
             let turn = Turn { busy_ns: 41_000, accepted: 2, worked: 2, left: 0, emptied: true };
             policy.turned(now_ns, &turn);
         }

@@ -65,8 +65,8 @@ pub struct EventLoop {
     work_phase_skips_new: bool,
     /// What the turn under way has come to so far.
     turn: accept::Turn,
-    /// CPU time before and after its get-events phase, if it is one whose cost is measured.
-    cpu_ns: Option<(u64, u64)>,
+    /// Its get-events phase, if it is one whose cost is measured.
+    got_events: Option<GotEvents>,
     /// When the phase under way began.
     phase_began_ns: u64,
     /// Connections for the coming work phase.
@@ -80,6 +80,15 @@ pub struct EventLoop {
     reopenings: u32,
     pressure: Pressure,
     complaints: Limited,
+}
+
+/// A get-events phase that is over.
+struct GotEvents {
+    events: u32,
+    /// Nanoseconds of CPU time that it took.
+    overhead_ns: u64,
+    /// The thread's CPU time when it was over.
+    cpu_ns: u64,
 }
 
 /// A connection and what its socket is registered for.
@@ -165,7 +174,7 @@ impl EventLoop {
             accepted_since_added: 0,
             work_phase_skips_new: settings.event.work_phase_skips_new,
             turn: accept::Turn::default(),
-            cpu_ns: None,
+            got_events: None,
             phase_began_ns: service_began_ns,
             work: Vec::new(),
             unfinished: Vec::new(),
@@ -225,7 +234,10 @@ impl EventLoop {
         self.turn_began = self.service.clock.tick;
         let spent_ns = self.phase_ends(LoopPhase::GetEvents, self.service.clock.ns);
         self.turn = accept::Turn { busy_ns: if at_once { spent_ns } else { 0 }, ..accept::Turn::default() };
-        self.cpu_ns = cpu_began_ns.map(|began_ns| (began_ns, sys::clock::thread_cpu_ns()));
+        self.got_events = cpu_began_ns.map(|began_ns| {
+            let cpu_ns = sys::clock::thread_cpu_ns();
+            GotEvents { events: count as u32, cpu_ns, overhead_ns: cpu_ns.saturating_sub(began_ns) }
+        });
         // Those that the last work phase did not come to are first.
         if self.work.is_empty() {
             std::mem::swap(&mut self.work, &mut self.unfinished);
@@ -322,11 +334,10 @@ impl EventLoop {
     /// Tells the accept policy what came of the turn, and people what the policy thinks of it.
     fn tell_policy(&mut self) {
         let mut turn = self.turn;
-        if let Some((began_ns, got_events_ns)) = self.cpu_ns.take() {
-            let overhead_ns = got_events_ns.saturating_sub(began_ns);
-            let useful_ns = sys::clock::thread_cpu_ns().saturating_sub(got_events_ns);
+        if let Some(GotEvents { events, cpu_ns, overhead_ns }) = self.got_events.take() {
+            let useful_ns = sys::clock::thread_cpu_ns().saturating_sub(cpu_ns);
             let (accepted, worked) = (turn.accepted, turn.worked);
-            self.accept_policy.cost_seen(Cost { overhead_ns, useful_ns, accepted, worked });
+            self.accept_policy.cost_seen(Cost { overhead_ns, events, useful_ns, accepted, worked });
         }
         turn.left = self.work.len() as u32;
         turn.emptied = !self.ports.iter().any(|port| port.pending);

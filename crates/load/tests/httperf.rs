@@ -181,6 +181,7 @@ fn ours(server: SocketAddr, log: SessionLog) -> String {
         verified: false,
         cpus: vec![0],
         realtime: false,
+        may_wait: 0.05,
         machine: Machine::this(),
         outcome: RunOutcome {
             duration_s: finished.ended as f64 / 1e9,

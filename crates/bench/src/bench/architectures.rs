@@ -8,9 +8,9 @@ use clap::Args;
 use serde_json::json;
 
 use crate::claims::{self, REPLIES};
-use crate::experiment::{self, Begun, Experiment, Lengths, Slowness};
+use crate::experiment::{self, Begun, Experiment, Lengths, Sharing};
 use crate::journal::Journal;
-use crate::rounds::{CALIBRATING_ROUNDS, MOST_ROUNDS, Plan, Point, Stage};
+use crate::rounds::{CALIBRATING_ROUNDS, MOST_ROUNDS, Order, Plan, Point, Stage};
 use crate::series::{INVALID, Series};
 use crate::subject::Variant;
 use crate::trial::{Load, Site};
@@ -23,7 +23,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     experiment: Experiment,
     #[command(flatten)]
-    slowness: Slowness,
+    sharing: Sharing,
     /// A server: its name and settings; may be repeated. The first is what the others are compared with
     #[arg(long, value_name = "NAME: --OPTION=VALUE ...", default_values = SERVERS)]
     server: Vec<Variant>,
@@ -42,8 +42,8 @@ pub(crate) struct Options {
     /// Length of one measurement in seconds
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// Seconds before it
-    #[arg(long, default_value_t = 1.5)]
+    /// Seconds before it: more than clients wait, or nobody has given up when it ends
+    #[arg(long, default_value_t = 3.0)]
     warm_up: f64,
     /// How long a client waits for a connection, and then for each reply, in seconds. A SYN that was dropped is sent again after one
     #[arg(long, default_value_t = 1.1)]
@@ -92,13 +92,13 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
         measured: Duration::try_from_secs_f64(options.seconds)?,
         timeout: Duration::try_from_secs_f64(options.timeout)?,
     };
-    let slowdown = options.slowness.duty();
+    let turns = Some(options.sharing.turns());
     let settings = json!({
         "servers": options.server,
         "directories": options.directories,
         "sessions": options.sessions,
     });
-    let (mut journal, begun) = options.experiment.begin("architectures", slowdown, lengths, settings)?;
+    let (mut journal, begun) = options.experiment.begin("architectures", turns, lengths, settings)?;
     let servers = experiment::runnable(options.server.clone(), begun.as_ref(), &mut journal)?;
     let calibration = options.calibration(&servers);
     let plan = options.plan(&servers);
@@ -108,10 +108,10 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
 
     println!("{}", options.experiment.heading(&journal)?);
     println!(
-        "Saturated: {} sessions at a time. One CPU, {}; {} rounds of {} s after {} s; clients wait {} s; \
+        "Saturated: {} sessions at a time. {}; {} rounds of {} s after {} s; clients wait {} s; \
          medians.\n",
         options.sessions,
-        experiment::told(slowdown),
+        options.sharing.told(),
         options.rounds,
         options.seconds,
         options.warm_up,
@@ -146,13 +146,15 @@ impl Options {
         let points = self.workloads.iter().map(|kind| Point {
             name: format!("calibration, {}", kind.name()),
             of: *kind,
-            servers: servers.iter().take(1).cloned().collect(),
+            // With others beside the first, as when it is measured: they have the caches in between.
+            servers: servers.iter().take(3).cloned().collect(),
         });
         Plan {
             points: points.collect(),
             rounds: CALIBRATING_ROUNDS,
             seed: self.experiment.seed,
             stage: Stage::Calibrating,
+            order: Order::Abreast,
         }
     }
 
@@ -167,6 +169,7 @@ impl Options {
             rounds: self.rounds,
             seed: self.experiment.seed,
             stage: Stage::Measuring,
+            order: Order::Abreast,
         }
     }
 
@@ -181,9 +184,9 @@ impl Options {
         let workloads = Workloads::prepare(site, &self.workloads, self.directories, 20_000, data)?;
         let closed = Load::Closed(self.sessions);
         calibration
-            .measure(journal, |kind, server, seed| site.run(server, workloads.of(*kind)?, closed, seed))?;
+            .measure(journal, |kind, servers, seed| site.run(servers, workloads.of(*kind)?, closed, seed))?;
         let rates = calibration.rates(journal)?;
-        plan.measure(journal, |(kind, case), server, seed| {
+        plan.measure(journal, |(kind, case), servers, seed| {
             let load = match case {
                 Case::Saturated => closed,
                 Case::Arriving(tenths) => {
@@ -192,7 +195,7 @@ impl Options {
                     Load::Open(rate * f64::from(*tenths) / 10.0)
                 }
             };
-            site.run(server, workloads.of(*kind)?, load, seed)
+            site.run(servers, workloads.of(*kind)?, load, seed)
         })
     }
 }
@@ -213,7 +216,6 @@ fn markdown(saturated: &[Series], below: &[Series], beyond: &[Series]) -> String
         "saturated: replies/s",
         "to the first (95%)",
         "server us per reply",
-        "connection, us",
         "at 0.8x: p50, ms",
         "p99, ms",
         "errors, %",
@@ -236,13 +238,12 @@ fn markdown(saturated: &[Series], below: &[Series], beyond: &[Series]) -> String
             of.median_cell(|of| of.replies_per_s, 0),
             of.ratio_cell(&saturated[0], |of| of.replies_per_s),
             of.median_cell(|of| of.cpu.server_us_per_reply, 1),
-            of.median_cell(|of| of.gaps.map_or(0.0, |gaps| gaps.connection_us), 1),
             below_of.median_cell(|of| of.times.p50, 2),
             below_of.median_cell(|of| of.times.p99, 1),
             below_of.median_cell(|of| of.errors * 100.0, 2),
             beyond_of.median_cell(|of| of.replies_per_s, 0),
             beyond_of.ratio_cell(&beyond[0], |of| of.replies_per_s),
-            beyond_of.ratio_cell(of, |of| of.replies_per_s),
+            beyond_of.across_cell(of, |of| of.replies_per_s),
             beyond_of.median_cell(|of| of.times.p50, 2),
             beyond_of.median_cell(|of| of.times.p99, 1),
             [of, below_of, beyond_of].map(Series::invalid).join(", "),

@@ -14,11 +14,11 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
 
-use crate::cgroup::{self, Bounds};
+use crate::bounds::{self, Bounds};
 use crate::claims::{self, COST, REPLIES};
 use crate::experiment::{self, Begun, Experiment, Lengths};
 use crate::journal::Journal;
-use crate::rounds::{CALIBRATING_ROUNDS, Found, MOST_ROUNDS, Plan, Point, Stage};
+use crate::rounds::{CALIBRATING_ROUNDS, Found, MOST_ROUNDS, Order, Plan, Point, Stage};
 use crate::series::{INVALID, Series};
 use crate::subject::Variant;
 use crate::trial::{Load, Site};
@@ -146,7 +146,7 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
         options.memory,
         options.speed,
         options.others,
-        cgroup::OTHERS_READ >> 10
+        bounds::OTHERS_READ >> 10
     );
     let rate = options.arriving(&calibration, &journal)?.unwrap_or(0.0);
     let found = plan.found(&journal)?;
@@ -185,6 +185,7 @@ impl Options {
             rounds: CALIBRATING_ROUNDS,
             seed: self.experiment.seed,
             stage: Stage::Calibrating,
+            order: Order::InTurn,
         }
     }
 
@@ -195,6 +196,7 @@ impl Options {
             rounds: self.rounds,
             seed: self.experiment.seed,
             stage: Stage::Measuring,
+            order: Order::InTurn,
         }
     }
 
@@ -215,25 +217,25 @@ impl Options {
         let kinds = [Kind::Specweb99];
         let workloads = Workloads::prepare(site, &kinds, self.directories, 50_000, &self.experiment.data)?;
         let workload = workloads.of(Kind::Specweb99)?;
-        let trial = |part: Part, server: &Variant, load, seed| {
+        let trial = |part: Part, servers: &[&Variant], load, seed| {
             let site = match part {
                 Part::Closed | Part::Open => {
-                    cgroup::forget(&workload.root)?;
+                    bounds::forget(&workload.root)?;
                     Site { bounds: Some(bounds), ..site.clone() }
                 }
                 Part::Resident => {
-                    cgroup::read_all(&workload.root)?;
+                    bounds::read_all(&workload.root)?;
                     Site { warm_up: site.warm_up / 2, measured: site.measured / 2, ..site.clone() }
                 }
             };
-            site.run(server, workload, load, seed)
+            site.run(servers, workload, load, seed)
         };
         let closed = Load::Closed(self.sessions);
-        calibration.measure(journal, |part, server, seed| trial(*part, server, closed, seed))?;
+        calibration.measure(journal, |part, servers, seed| trial(*part, servers, closed, seed))?;
         let arriving = self.arriving(calibration, journal)?.context("nothing is left to be measured")?;
-        plan.measure(journal, |part, server, seed| {
+        plan.measure(journal, |part, servers, seed| {
             let load = if *part == Part::Open { Load::Open(arriving) } else { closed };
-            trial(*part, server, load, seed)
+            trial(*part, servers, load, seed)
         })
     }
 }

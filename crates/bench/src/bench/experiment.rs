@@ -14,9 +14,9 @@ use crate::janitor::Janitor;
 use crate::journal::{Journal, Session};
 use crate::machine::Machine;
 use crate::network::Link;
-use crate::spinner::Duty;
 use crate::subject::Variant;
 use crate::trial::Site;
+use crate::turns::Turns;
 
 /// Programs, CPUs, files.
 #[derive(Debug, Args)]
@@ -50,25 +50,36 @@ pub(crate) struct Experiment {
     pub(crate) sysctl: Vec<String>,
 }
 
-/// How a CPU is made slow.
+/// How the servers of an experiment share a CPU.
 #[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Slowness {
-    /// The server's CPU is taken away for so many microseconds by a real-time thread ...
-    #[arg(long, value_name = "US", default_value_t = 1000)]
-    spin: u32,
-    /// ... and left to it for so many, by turns, while a connection costs 20 us there; longer when neighbours
-    /// on the host make it dearer
-    #[arg(long, value_name = "US", default_value_t = 100)]
-    sleep: u32,
-    /// The server has its CPU for itself
-    #[arg(long, conflicts_with_all = ["spin", "sleep"])]
-    unhindered: bool,
+pub(crate) struct Sharing {
+    /// The part of the server's CPU that each server has, in percent: the less, the sooner clients on one CPU
+    /// overload it
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent)]
+    share: f64,
+    /// How long each has it at a time, in microseconds
+    #[arg(long, value_name = "US", default_value_t = 500, value_parser = clap::value_parser!(u32).range(20..=10_000))]
+    turn: u32,
 }
 
-impl Slowness {
-    pub(crate) fn duty(self) -> Option<Duty> {
-        (!self.unhindered).then_some(Duty { busy_us: self.spin, asleep_us: self.sleep })
+impl Sharing {
+    pub(crate) fn turns(self) -> Turns {
+        Turns { share: self.share / 100.0, turn_us: self.turn }
     }
+
+    /// What is said of it above tables.
+    pub(crate) fn told(self) -> String {
+        format!(
+            "{}% of a CPU for each server, in turns of {} us, all at the same time",
+            self.share, self.turn
+        )
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let allowed = "a part of a CPU from 0.5 to 50 percent";
+    let percent: f64 = text.parse().map_err(|_| allowed.to_owned())?;
+    if (0.5..=50.0).contains(&percent) { Ok(percent) } else { Err(allowed.to_owned()) }
 }
 
 /// An experiment that measures: signals are caught, and what it sets up will be taken away.
@@ -94,14 +105,14 @@ impl Experiment {
     pub(crate) fn begin(
         &self,
         name: &str,
-        slowdown: Option<Duty>,
+        turns: Option<Turns>,
         lengths: Lengths,
         mut settings: Value,
     ) -> Result<(Journal, Option<Begun>)> {
         let path = self.journal.clone().unwrap_or_else(|| self.data.join(format!("{name}.jsonl")));
         settings["experiment"] = json!(name);
         settings["seed"] = json!(self.seed);
-        settings["slowdown"] = json!(slowdown);
+        settings["turns"] = json!(turns);
         settings["sysctls"] = json!(self.sysctl);
         settings["cpus"] = json!({ "server": self.server_cpu, "clients": self.client_cpu });
         settings["seconds"] = json!({
@@ -121,6 +132,8 @@ impl Experiment {
             "bench": build(&std::env::current_exe()?)?,
         });
         interrupt::catch()?;
+        // Silent connections are held here.
+        sys::process::raise_descriptor_limit()?;
         let mut journal = Journal::open(&path, &settings)?;
         let machine = Machine::describe(&[&sluice, &sluicelab]);
         journal.begin_session(&Session { command: command_line(std::env::args()), machine })?;
@@ -133,7 +146,7 @@ impl Experiment {
             server_cpus: vec![self.server_cpu],
             client_cpus: vec![self.client_cpu],
             links: vec![Link { server_cpus: vec![self.server_cpu], client_cpus: vec![self.client_cpu] }],
-            slowdown,
+            turns,
             bounds: None,
             sysctls: self.sysctl.clone(),
             warm_up: lengths.warm_up,
@@ -221,19 +234,6 @@ pub(crate) fn accepted(
         }
     }
     Ok(accepted)
-}
-
-/// What is said of a CPU that is made slow, or isn't.
-pub(crate) fn told(slowdown: Option<Duty>) -> String {
-    slowdown.map_or_else(
-        || "the server's CPU all its own".to_owned(),
-        |Duty { busy_us, asleep_us }| {
-            format!(
-                "the server's CPU taken away for {busy_us} us and left for {asleep_us} us by turns, or \
-                 longer while connections are dear there"
-            )
-        },
-    )
 }
 
 /// Tells on standard error how far long work has come.

@@ -7,12 +7,13 @@
 //! The experiments compare our server with itself, under other settings: [`sweep`] accept limits, [`disk`]
 //! ways to wait for a disk, [`partition`] placements, [`architectures`] all of them. [`experiment`] is what
 //! they have in common, [`rounds`] what is measured in which order, [`trial`] one measured run (server
-//! [`subject`], load [`generator`], [`network`], [`cgroup`], [`spinner`]), [`journal`] what has been measured
-//! so far, [`series`] the cells of tables, [`claims`] and [`remarks`] what is said below them, and
-//! [`janitor`] who cleans up.
+//! [`subject`], load [`generator`], [`network`], [`bounds`], and [`share`] and [`turns`] of a CPU),
+//! [`journal`] what has been measured so far, [`series`] the cells of tables, [`claims`] and [`remarks`] what
+//! is said below them, and [`janitor`] who cleans up.
 
 mod agreement;
 mod architectures;
+mod bounds;
 mod callgrind;
 mod cgroup;
 mod child;
@@ -31,7 +32,6 @@ mod lineup;
 mod machine;
 mod network;
 mod overload;
-mod pace;
 mod partition;
 mod proc;
 mod remarks;
@@ -40,6 +40,7 @@ mod rounds;
 mod scripted;
 mod series;
 mod servers;
+mod share;
 mod site;
 mod spinner;
 mod statistics;
@@ -47,6 +48,7 @@ mod subject;
 mod sweep;
 mod table;
 mod trial;
+mod turns;
 mod workload;
 mod wrk;
 

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::claims::{self, COST, REPLIES};
 use crate::experiment::{self, Begun, Experiment, Lengths};
 use crate::network::Link;
-use crate::rounds::{Found, MOST_ROUNDS, Plan, Point, Stage};
+use crate::rounds::{Found, MOST_ROUNDS, Order, Plan, Point, Stage};
 use crate::series::{INVALID, Series};
 use crate::subject::Variant;
 use crate::trial::{Load, Outcome, Site};
@@ -83,6 +83,7 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
         rounds: options.rounds,
         seed: options.experiment.seed,
         stage: Stage::Measuring,
+        order: Order::InTurn,
     };
     if let Some(Begun { site, .. }) = &begun {
         let workloads = Workloads::prepare(
@@ -92,8 +93,8 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
             20_000,
             &options.experiment.data,
         )?;
-        plan.measure(&mut journal, |kind, server, seed| {
-            site.run(server, workloads.of(*kind)?, Load::Closed(options.sessions), seed)
+        plan.measure(&mut journal, |kind, servers, seed| {
+            site.run(servers, workloads.of(*kind)?, Load::Closed(options.sessions), seed)
         })?;
     }
 

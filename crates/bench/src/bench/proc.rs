@@ -85,6 +85,7 @@ pub(crate) fn steal_ticks() -> Result<u64> {
 /// Time that CPUs have spent so far in some ways, in clock ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CpuTicks {
+    /// With nothing to do, or with what is nice: fillers of shares ([`crate::share`]).
     pub(crate) idle: u64,
     pub(crate) io_wait: u64,
     pub(crate) softirq: u64,
@@ -99,7 +100,7 @@ pub(crate) fn cpu_ticks(cpus: &[usize]) -> Result<CpuTicks> {
         let name = format!("cpu{cpu} ");
         let line = stat.lines().find(|line| line.starts_with(&name));
         let line = line.with_context(|| format!("no CPU {cpu}"))?;
-        sum.idle += field(line, 4, path)?;
+        sum.idle += field(line, 2, path)? + field(line, 4, path)?;
         sum.io_wait += field(line, 5, path)?;
         sum.softirq += field(line, 7, path)?;
     }

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use crate::series::{Series, Taken};
 use crate::statistics::Spread;
 use crate::trial::Outcome;
+use crate::turns::Given;
 
 /// Of all series of an experiment, of which so many trials are missing.
 pub(crate) fn markdown(series: &[&Series], missing: usize) -> String {
@@ -17,8 +18,33 @@ pub(crate) fn markdown(series: &[&Series], missing: usize) -> String {
     };
     text += &invalid(series, &tries);
     text += &looks(&tries);
+    text += &turns(&tries);
     text += &served(&tries);
     text
+}
+
+/// How servers shared their CPU, where they did.
+fn turns(tries: &[&Outcome]) -> String {
+    let given: Vec<&Given> = tries.iter().filter_map(|of| of.turns.as_ref()).collect();
+    let spread = |value: fn(&Given) -> f64| Spread::of(given.iter().map(|given| value(given)));
+    let (Some(part), Some(turn), Some(late), Some(between), Some(longest)) = (
+        spread(|given| given.part),
+        spread(|given| given.turn_us_p50),
+        spread(|given| given.turn_us_p99),
+        spread(|given| given.between_us_p50),
+        spread(|given| given.between_us_max),
+    ) else {
+        return String::new();
+    };
+    format!(
+        "Turns on the server's CPU: of {:.0} us, 99% below {:.0}, with {:.0} us between them, at most {:.0} (medians over the \
+         trials; of the longest, the maximum). All servers together had {:.1}% of it.\n\n",
+        turn.median,
+        late.median,
+        between.median,
+        longest.maximum,
+        part.median * 100.0
+    )
 }
 
 /// How the generator's rates compare with the server's own count.

@@ -2,10 +2,10 @@
 //! and what came of it.
 //!
 //! Machines drift, and what ran before leaves traces: so each round has every alternative at every point, in
-//! an order drawn anew. Those of one point, which are compared with each other, come one after the other.
-//! What the journal has is not measured again.
+//! an order drawn anew. Those of one point, which are compared with each other, are measured at the same
+//! time, or one after the other. What the journal has is not measured again.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
@@ -33,6 +33,17 @@ pub(crate) struct Plan<T> {
     /// What the order is drawn from.
     pub(crate) seed: u32,
     pub(crate) stage: Stage,
+    pub(crate) order: Order,
+}
+
+/// How the alternatives of a point are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// In heats of [`ABREAST`] at the same time, the first in each: what the machine does to one it does to
+    /// those beside it.
+    Abreast,
+    /// One after the other.
+    InTurn,
 }
 
 /// What rounds are for. Those of one stage are not measured under the same arrivals, nor in the same order,
@@ -52,6 +63,16 @@ pub(crate) const MOST_ROUNDS: i64 = 1_000;
 
 /// How many rounds calibrate: what is measured takes nothing but its rates from them.
 pub(crate) const CALIBRATING_ROUNDS: u32 = 3;
+
+/// How many are measured at the same time, at most. Each has a generator, on the same CPU.
+const ABREAST: usize = 3;
+
+/// What is measured at the same time, all at one point.
+#[derive(Debug)]
+struct Heat<'a, T> {
+    point: &'a Point<T>,
+    servers: Vec<&'a Variant>,
+}
 
 /// How often a trial is tried until the generator calls it valid.
 const TRIES: usize = 3;
@@ -75,15 +96,62 @@ impl<T> Point<T> {
         Self { name, of, servers: servers.iter().cloned().chain(again).collect() }
     }
 
+    /// With the first in each. Who is beside whom does not depend on which other points there are: those may
+    /// be measured before or after.
+    fn heats(&self, order: Order, seed: u64) -> Vec<Heat<'_, T>> {
+        let random = &mut Pcg64Mcg::seed_from_u64(seed ^ self.number());
+        let mut servers: Vec<&Variant> = self.servers.iter().collect();
+        let heats = match order {
+            Order::Abreast if servers.len() > 1 => {
+                let first = servers.remove(0);
+                servers.shuffle(random);
+                let heats = servers.chunks(ABREAST - 1).map(|others| {
+                    let mut heat = [&[first], others].concat();
+                    heat.shuffle(random);
+                    heat
+                });
+                heats.collect()
+            }
+            _ => {
+                servers.shuffle(random);
+                servers.into_iter().map(|server| vec![server]).collect::<Vec<_>>()
+            }
+        };
+        heats.into_iter().map(|servers| Heat { point: self, servers }).collect()
+    }
+
+    /// One that its name makes: FNV-1a, which is the same everywhere.
+    fn number(&self) -> u64 {
+        let step = |number: u64, byte: u8| (number ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        self.name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+    }
+}
+
+impl<T> Heat<'_, T> {
+    fn is_at(&self, point: &Point<T>) -> bool {
+        std::ptr::eq(self.point, point)
+    }
+
+    /// The first is in several heats of a round, so that their names are part of its key.
     fn key(&self, server: &Variant, round: u32) -> String {
-        format!("{}: {} ({server}), round {}", self.name, server.name, round + 1)
+        let mut beside = String::new();
+        if self.servers.len() > 1 && Some(server) == self.point.servers.first() {
+            let mut others: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
+            others.retain(|name| *name != server.name);
+            beside = format!(" beside {}", others.join(" and "));
+        }
+        format!("{}: {} ({server}){beside}, round {}", self.point.name, server.name, round + 1)
+    }
+
+    fn keys(&self, round: u32) -> Vec<String> {
+        self.servers.iter().map(|server| self.key(server, round)).collect()
     }
 }
 
 impl<T> Plan<T> {
-    /// How many trials there are, if all are valid.
-    fn trials(&self) -> usize {
-        self.points.iter().map(|point| point.servers.len()).sum::<usize>() * self.rounds as usize
+    /// How often something is measured, if all of it is valid.
+    fn heats(&self) -> usize {
+        (0..self.rounds).map(|round| self.order(round).len()).sum()
     }
 
     /// The seed of a round, for arrivals: the same for all that are compared.
@@ -91,47 +159,48 @@ impl<T> Plan<T> {
         self.stage as u64 + u64::from(round) + 1
     }
 
-    /// All trials of a round, one after the other. The same plan always has the same order.
-    fn order(&self, round: u32) -> Vec<(&Point<T>, &Variant)> {
-        let mut random = Pcg64Mcg::seed_from_u64(u64::from(self.seed) << 32 | self.round_seed(round));
+    /// All heats of a round. The same plan always has the same order.
+    fn order(&self, round: u32) -> Vec<Heat<'_, T>> {
+        let seed = u64::from(self.seed) << 32 | self.round_seed(round);
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
         let mut points: Vec<&Point<T>> = self.points.iter().collect();
         points.shuffle(&mut random);
-        let mut order = Vec::new();
-        for point in points {
-            let mut servers: Vec<&Variant> = point.servers.iter().collect();
-            servers.shuffle(&mut random);
-            order.extend(servers.into_iter().map(|server| (point, server)));
-        }
-        order
+        points.into_iter().flat_map(|point| point.heats(self.order, seed)).collect()
     }
 
-    /// Has `trial` measure what the journal does not have: for a point's `of` and a server, with a seed for
-    /// arrivals. One that is not valid is tried again at once, and stays in the journal.
+    /// Has `trial` measure what the journal does not have: for a point's `of` and those servers that are
+    /// measured at the same time, with a seed for arrivals. One that is not valid is tried again at once,
+    /// together with those beside it, and stays in the journal.
     pub(crate) fn measure(
         &self,
         journal: &mut Journal,
-        mut trial: impl FnMut(&T, &Variant, u64) -> Result<Outcome>,
+        mut trial: impl FnMut(&T, &[&Variant], u64) -> Result<Vec<Outcome>>,
     ) -> Result<()> {
-        let mut progress = Progress::of(self.trials());
+        let mut progress = Progress::of(self.heats());
         for round in 0..self.rounds {
-            for (point, server) in self.order(round) {
-                let key = point.key(server, round);
-                let mut tries = tries(journal, &key)?;
+            for heat in self.order(round) {
+                let (Heat { point, servers }, keys) = (&heat, heat.keys(round));
+                // The last is written last.
+                let mut tries = tries(journal, keys.last().map_or("", String::as_str))?;
                 if is_settled(&tries) {
                     progress.skip();
                     continue;
                 }
+                let mut told = String::new();
                 while !is_settled(&tries) {
-                    let outcome = trial(&point.of, server, self.round_seed(round))?;
-                    let key = try_key(&key, tries.len());
-                    journal.put(&key, &outcome)?;
-                    if !outcome.is_valid() {
-                        eprintln!("not valid: {key}: {}", outcome.invalid.join("; "));
+                    let mut outcomes = trial(&point.of, servers, self.round_seed(round))?;
+                    settle_together(servers, &mut outcomes);
+                    for (key, outcome) in keys.iter().zip(&outcomes) {
+                        let key = try_key(key, tries.len());
+                        journal.put(&key, outcome)?;
+                        if !outcome.is_valid() {
+                            eprintln!("not valid: {key}: {}", outcome.invalid.join("; "));
+                        }
                     }
-                    tries.push(outcome);
+                    told = replies(servers, &outcomes);
+                    tries.extend(outcomes.pop());
                 }
-                let replies = tries.last().map_or(0.0, |outcome| outcome.replies_per_s);
-                progress.step(&format!("{key}: {replies:.0} replies/s"));
+                progress.step(&format!("{}, round {}: {told} replies/s", point.name, round + 1));
             }
         }
         Ok(())
@@ -139,12 +208,21 @@ impl<T> Plan<T> {
 
     /// What the journal has of this plan.
     pub(crate) fn found(&self, journal: &Journal) -> Result<Vec<Found<'_, T>>> {
+        let orders: Vec<Vec<Heat<'_, T>>> = (0..self.rounds).map(|round| self.order(round)).collect();
         let mut all = Vec::new();
         for point in &self.points {
             let of = |server: &Variant| {
-                let rounds =
-                    (0..self.rounds).map(|round| Ok(Taken::of(tries(journal, &point.key(server, round))?)));
-                Ok(Series::new(server.clone(), rounds.collect::<Result<_>>()?))
+                let (mut rounds, mut beside) = (Vec::new(), Vec::new());
+                for (round, order) in (0..).zip(&orders) {
+                    let is_its = |heat: &&Heat<'_, T>| heat.is_at(point) && heat.servers.contains(&server);
+                    let heat = order.iter().find(is_its).context("a server that is in no heat")?;
+                    let taken =
+                        |server| Ok::<_, anyhow::Error>(Taken::of(tries(journal, &heat.key(server, round))?));
+                    rounds.push(taken(server)?);
+                    beside.push(taken(&point.servers[0])?.map(|taken| taken.outcome));
+                }
+                let series = Series::new(server.clone(), rounds);
+                Ok(if self.order == Order::Abreast { series.beside(beside) } else { series })
             };
             let mut series: Vec<Series> = point.servers.iter().map(of).collect::<Result<_>>()?;
             let missing = series.iter().map(Series::missing).sum();
@@ -169,6 +247,21 @@ impl<T> Plan<T> {
         };
         Ok(self.found(journal)?.iter().map(rate).collect())
     }
+}
+
+/// What is compared at the same time counts together or not at all: if only those were measured again that
+/// had bad luck, luck would be what is compared.
+fn settle_together(servers: &[&Variant], outcomes: &mut [Outcome]) {
+    let Some(bad) = outcomes.iter().position(|outcome| !outcome.is_valid()) else { return };
+    for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_valid()) {
+        outcome.invalid.push(format!("measured beside {}, which is not valid", servers[bad].name));
+    }
+}
+
+fn replies(servers: &[&Variant], outcomes: &[Outcome]) -> String {
+    let each = servers.iter().zip(outcomes);
+    let each = each.map(|(server, outcome)| format!("{} {:.0}", server.name, outcome.replies_per_s));
+    each.collect::<Vec<_>>().join(", ")
 }
 
 /// All tries of a trial that the journal has.
@@ -196,11 +289,17 @@ pub(crate) mod tests {
     pub(crate) fn plan(names: &[&str], rounds: u32) -> Plan<f64> {
         let servers: Vec<Variant> = names.iter().map(|name| format!("{name}:").parse().unwrap()).collect();
         let point = |multiple: f64| Point::comparing(format!("{multiple}x"), multiple, &servers);
-        Plan { points: vec![point(1.0), point(2.0)], rounds, seed: 1, stage: Stage::Measuring }
+        Plan {
+            points: vec![point(1.0), point(2.0)],
+            rounds,
+            seed: 1,
+            stage: Stage::Measuring,
+            order: Order::InTurn,
+        }
     }
 
     fn names(plan: &Plan<f64>, round: u32) -> Vec<String> {
-        plan.order(round).iter().map(|(point, server)| format!("{} {}", point.name, server.name)).collect()
+        plan.order(round).iter().map(|heat| format!("{} {}", heat.point.name, heat.servers[0].name)).collect()
     }
 
     #[test]
@@ -246,32 +345,32 @@ pub(crate) mod tests {
     fn what_was_interrupted_goes_on_in_the_same_order() {
         let plan = plan(&["a", "b"], 2);
         let mut whole = Vec::new();
-        let trial = |done: &mut Vec<String>, multiple: &f64, server: &Variant, seed: u64| {
-            done.push(format!("{multiple} {} {seed}", server.name));
-            Ok(outcome(1.0))
+        let trial = |done: &mut Vec<String>, multiple: &f64, servers: &[&Variant], seed: u64| {
+            done.push(format!("{multiple} {} {seed}", servers[0].name));
+            Ok(vec![outcome(1.0)])
         };
-        plan.measure(&mut journal(), |point, server, seed| trial(&mut whole, point, server, seed)).unwrap();
+        plan.measure(&mut journal(), |point, servers, seed| trial(&mut whole, point, servers, seed)).unwrap();
         assert_eq!(whole.len(), 12);
 
         let (mut parts, mut journal) = (Vec::new(), journal());
-        let first = plan.measure(&mut journal, |point, server, seed| {
+        let first = plan.measure(&mut journal, |point, servers, seed| {
             if parts.len() == 5 {
                 bail!("interrupted")
             }
-            trial(&mut parts, point, server, seed)
+            trial(&mut parts, point, servers, seed)
         });
         assert!(first.is_err());
-        plan.measure(&mut journal, |point, server, seed| trial(&mut parts, point, server, seed)).unwrap();
+        plan.measure(&mut journal, |point, servers, seed| trial(&mut parts, point, servers, seed)).unwrap();
         assert_eq!(parts, whole);
         plan.measure(&mut journal, |_, _, _| bail!("everything was there")).unwrap();
         // What is compared with the first has it, measured or not.
         let mut cut = super::tests::journal();
         let mut left = 1;
-        let _ = plan.measure(&mut cut, |_, server, _| match server.name.as_str() {
+        let _ = plan.measure(&mut cut, |_, servers, _| match servers[0].name.as_str() {
             "a" if left == 0 => bail!("interrupted"),
             _ => {
                 left = 0;
-                Ok(outcome(1.0))
+                Ok(vec![outcome(1.0)])
             }
         });
         for found in plan.found(&cut).unwrap().iter().filter(|found| !found.series.is_empty()) {
@@ -280,13 +379,13 @@ pub(crate) mod tests {
         // One point of two, and then both: what is there stays.
         let (mut one, mut journal) = (super::tests::plan(&["a", "b"], 2), super::tests::journal());
         one.points.truncate(1);
-        one.measure(&mut journal, |_, _, _| Ok(outcome(1.0))).unwrap();
+        one.measure(&mut journal, |_, _, _| Ok(vec![outcome(1.0)])).unwrap();
         let found = plan.found(&journal).unwrap();
         assert_eq!((found[1].series.len(), found[1].missing, found[0].missing), (0, 6, 0));
         let mut rest = 0;
         plan.measure(&mut journal, |_, _, _| {
             rest += 1;
-            Ok(outcome(1.0))
+            Ok(vec![outcome(1.0)])
         })
         .unwrap();
         assert_eq!(rest, 6);
@@ -298,11 +397,12 @@ pub(crate) mod tests {
         plan.points.truncate(1);
         let mut journal = journal();
         let mut tries: Vec<String> = Vec::new();
-        plan.measure(&mut journal, |_, server, _| {
+        plan.measure(&mut journal, |_, servers, _| {
+            let server = servers[0];
             let before = tries.iter().filter(|name| **name == server.name).count();
             tries.push(server.name.clone());
             let is_valid = server.name == "never again" || server.name == "second" && before == 1;
-            Ok(if is_valid { outcome(5.0) } else { outcome_but(100.0, &["late"]) })
+            Ok(vec![if is_valid { outcome(5.0) } else { outcome_but(100.0, &["late"]) }])
         })
         .unwrap();
         tries.sort();
@@ -313,10 +413,96 @@ pub(crate) mod tests {
         assert_eq!(by_name("never again").invalid(), "0");
         let second = by_name("second");
         assert_eq!((second.invalid().as_str(), second.median(|of| of.replies_per_s)), ("1", Some(5.0)));
-        let key = |name: &str| plan.points[0].key(&format!("{name}:").parse().unwrap(), 0);
+        let key = |name: &str| {
+            let server: Variant = format!("{name}:").parse().unwrap();
+            Heat { point: &plan.points[0], servers: vec![&server] }.key(&server, 0)
+        };
         assert!(journal.get::<Outcome>(&format!("{}, try 3", key("never"))).unwrap().is_some());
         assert!(journal.get::<Outcome>(&format!("{}, try 3", key("second"))).unwrap().is_none());
         plan.measure(&mut journal, |_, _, _| bail!("a trial that is settled is measured again")).unwrap();
+    }
+
+    #[test]
+    fn those_abreast_count_together_or_not_at_all() {
+        let mut plan = Plan { order: Order::Abreast, ..plan(&["a", "b"], 1) };
+        plan.points.truncate(1);
+        let mut journal = journal();
+        let mut heats = 0;
+        plan.measure(&mut journal, |_, servers, _| {
+            heats += 1;
+            let mut names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+            let outcome = |name: &&str| match (*name, heats) {
+                ("b", 1) => outcome_but(1.0, &["late"]),
+                _ => outcome(f64::from(heats)),
+            };
+            let outcomes = names.iter().map(outcome).collect();
+            names.sort_unstable();
+            assert_eq!(names, ["a", "a again", "b"]);
+            Ok(outcomes)
+        })
+        .unwrap();
+        assert_eq!(heats, 2);
+        for series in &plan.found(&journal).unwrap()[0].series {
+            assert_eq!((series.invalid().as_str(), series.median(|of| of.replies_per_s)), ("1", Some(2.0)));
+            let why = &series.taken().next().unwrap().before[0].invalid[0];
+            let told =
+                if series.server.name == "b" { "late" } else { "measured beside b, which is not valid" };
+            assert_eq!(why, told);
+        }
+        // Killed in the middle of writing, all of it is measured again.
+        let mut cut = super::super::journal::tests::journal();
+        cut.put(&plan.order(0)[0].keys(0)[0], &outcome(7.0)).unwrap();
+        plan.measure(&mut cut, |_, servers, _| Ok(vec![outcome(1.0); servers.len()])).unwrap();
+        let found = plan.found(&cut).unwrap();
+        assert!(found[0].series.iter().all(|series| series.median(|of| of.replies_per_s) == Some(1.0)));
+    }
+
+    #[test]
+    fn the_first_is_in_each_heat() {
+        let plan = Plan { order: Order::Abreast, ..plan(&["a", "b", "c", "d"], 6) };
+        let mut partners = Vec::new();
+        for round in 0..6 {
+            let order = plan.order(round);
+            // Four others at each of two points.
+            assert_eq!(order.len(), 4);
+            for heat in &order {
+                assert!(heat.servers.len() == ABREAST && heat.servers.contains(&&plan.points[0].servers[0]));
+            }
+            let mut others: Vec<&str> = order[0].servers.iter().map(|server| server.name.as_str()).collect();
+            others.retain(|name| *name != "a");
+            partners.push(others);
+        }
+        let mut alone = super::tests::plan(&["a", "b", "c", "d"], 6);
+        (alone.order, alone.points) = (Order::Abreast, alone.points.split_off(1));
+        let of_2x = |plan: &Plan<f64>| {
+            let order = plan.order(3);
+            let heats = order.iter().filter(|heat| heat.point.name == "2x");
+            heats.flat_map(|heat| heat.keys(3)).collect::<Vec<_>>()
+        };
+        assert_eq!(of_2x(&plan), of_2x(&alone), "who is beside whom depends on other points");
+        partners.sort();
+        partners.dedup();
+        assert!(partners.len() > 1, "the same are always together: {partners:?}");
+        // What the machine did to a heat is no difference between servers.
+        let mut journal = journal();
+        let mut luck = 1.0;
+        plan.measure(&mut journal, |_, servers, _| {
+            luck += 1.0;
+            let good = |server: &&Variant| if server.name == "c" { 2.0 } else { 1.0 };
+            Ok(servers.iter().map(|server| outcome(luck * good(server))).collect())
+        })
+        .unwrap();
+        for found in plan.found(&journal).unwrap() {
+            for series in &found.series[1..] {
+                let expected = if series.server.name == "c" { 2.0 } else { 1.0 };
+                let ratio = series.ratio(&found.series[0], |of| of.replies_per_s).unwrap();
+                let interval = ratio.interval.unwrap();
+                assert!(
+                    (interval.lower - expected).abs() + (interval.upper - expected).abs() < 1e-9,
+                    "{ratio}"
+                );
+            }
+        }
     }
 
     #[test]
@@ -331,7 +517,7 @@ pub(crate) mod tests {
                     bail!("interrupted")
                 }
                 done += 1;
-                Ok(outcome([7.0, 9.4, 8.4][seed as usize - 1]))
+                Ok(vec![outcome([7.0, 9.4, 8.4][seed as usize - 1])])
             });
             (measured.is_ok(), plan.rates(&journal).unwrap())
         };

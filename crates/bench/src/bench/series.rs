@@ -10,6 +10,8 @@ use crate::trial::Outcome;
 pub(crate) struct Series {
     pub(crate) server: Variant,
     rounds: Vec<Option<Taken>>,
+    /// What its point's first server did beside it at the same time, if they were measured so.
+    beside: Option<Vec<Option<Outcome>>>,
 }
 
 /// What counts of a trial that may have been tried several times.
@@ -41,7 +43,12 @@ pub(crate) fn mark(is_valid: bool) -> &'static str {
 
 impl Series {
     pub(crate) fn new(server: Variant, rounds: Vec<Option<Taken>>) -> Self {
-        Self { server, rounds }
+        Self { server, rounds, beside: None }
+    }
+
+    /// The same where each round was measured at the same time as another, of the point's first server.
+    pub(crate) fn beside(self, first: Vec<Option<Outcome>>) -> Self {
+        Self { beside: Some(first), ..self }
     }
 
     /// Whether nothing is measured yet.
@@ -93,8 +100,33 @@ impl Series {
         Spread::of(self.outcomes().map(value)).map(|spread| spread.median)
     }
 
-    /// This server's value over that of `other`, in pairs of the same round.
+    /// This server's value over that of `other` at the same point, in pairs of the same round.
     pub(crate) fn ratio(&self, other: &Self, value: impl Fn(&Outcome) -> f64) -> Option<Ratio> {
+        let rounds = 0..self.rounds().min(other.rounds());
+        Ratio::of_quotients(rounds.filter_map(|round| self.quotient(other, round, &value)))
+    }
+
+    /// The same of one round. Those that were measured at different times are compared by what the point's
+    /// first server did beside the one and beside the other.
+    pub(crate) fn quotient(
+        &self,
+        other: &Self,
+        round: usize,
+        value: impl Fn(&Outcome) -> f64,
+    ) -> Option<f64> {
+        let of = |series: &Self| {
+            let own = value(series.at(round)?);
+            match &series.beside {
+                Some(beside) => Some(own / value(beside.get(round)?.as_ref()?)),
+                None => Some(own),
+            }
+        };
+        Some(of(self)? / of(other)?)
+    }
+
+    /// This server's value over that of `other` at another point, in pairs of the same round: what the
+    /// machine did meanwhile is in it.
+    pub(crate) fn ratio_across(&self, other: &Self, value: impl Fn(&Outcome) -> f64) -> Option<Ratio> {
         let pairs = self.rounds.iter().zip(&other.rounds);
         let both = pairs.filter_map(|(one, other)| Some((one.as_ref()?, other.as_ref()?)));
         Ratio::of(both.map(|(one, other)| (value(&one.outcome), value(&other.outcome))))
@@ -128,6 +160,12 @@ impl Series {
         }
         let mark = mark(self.is_valid() && other.is_valid());
         self.ratio(other, value).map_or_else(|| "–".to_owned(), |ratio| told(&ratio) + mark)
+    }
+
+    /// A cell with the ratio to `other` at another point.
+    pub(crate) fn across_cell(&self, other: &Self, value: impl Fn(&Outcome) -> f64) -> String {
+        let mark = mark(self.is_valid() && other.is_valid());
+        self.ratio_across(other, value).map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.3}{mark}"))
     }
 
     /// A cell that says how many tries were not valid, and, if any, how many of those count for want of
@@ -173,6 +211,18 @@ pub(crate) mod tests {
         other.rounds[0] = None;
         assert_eq!(one.ratio_cell(&other, |of| of.replies_per_s), "0.500");
         assert_eq!((other.missing(), other.median_cell(|of| of.replies_per_s, 1)), (1, "8.0".to_owned()));
+    }
+
+    #[test]
+    fn what_was_measured_at_other_times_is_compared_by_what_was_measured_beside() {
+        let beside =
+            |name: &str, own: f64, first: f64| series(name, &[own; 6]).beside(vec![Some(outcome(first)); 6]);
+        let (first, one) = (beside("first", 10.0, 10.0), beside("one", 9.0, 10.0));
+        // The machine was half as fast.
+        let other = beside("other", 6.0, 5.0);
+        assert_eq!(one.ratio_cell(&first, |of| of.replies_per_s), "0.900 (0.900 to 0.900)");
+        assert_eq!(other.ratio_cell(&one, |of| of.replies_per_s), "1.333 (1.333 to 1.333)");
+        assert_eq!(other.across_cell(&one, |of| of.replies_per_s), "0.667 (0.667 to 0.667)");
     }
 
     #[test]

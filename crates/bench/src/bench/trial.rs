@@ -1,24 +1,27 @@
-//! One measured run of one server under one load, in a network of its own; and what was seen from all sides.
+//! One measured run of a server under one load, in a network of its own; and what was seen from all sides.
 //!
 //! [`Site`] is what all trials of an experiment have in common. A trial makes the namespaces, starts the
-//! server on its CPUs and the spinner that slows the first of them down, then the load; looks at counters
-//! when the measured window begins and again when it ends; lets the clients wait for what they have asked
-//! for; and takes all of it away.
+//! server on its CPUs, then the load; looks at counters when the measured window begins and again when it
+//! ends; lets the clients wait for what they have asked for; and takes all of it away. Several servers can be
+//! tried at the same time, each under a load of its own: they share a CPU by [`Turns`].
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::TcpStream;
 use std::path::PathBuf;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::cgroup::{Bounds, Group};
+use crate::bounds::{Bounded, Bounds};
 use crate::generator::{Generator, Looks, Watched, Window};
 use crate::network::{Link, Network};
-use crate::spinner::{Duty, Gaps, Slowdown};
+use crate::share::Share;
 use crate::subject::{Launch, Subject, Variant};
+use crate::turns::{Conductor, Given, Turns};
 use crate::workload::Workload;
 use crate::{interrupt, proc};
 
@@ -32,8 +35,8 @@ pub(crate) struct Site {
     pub(crate) client_cpus: Vec<usize>,
     /// The server listens on the address of each.
     pub(crate) links: Vec<Link>,
-    /// `None`: the server has its CPUs for itself.
-    pub(crate) slowdown: Option<Duty>,
+    /// How servers share the first of the CPUs. `None`: one at a time has all of them.
+    pub(crate) turns: Option<Turns>,
     /// `None`: the server has the machine's memory and disk.
     pub(crate) bounds: Option<Bounds>,
     /// `name=value`, for the server's namespace.
@@ -75,7 +78,7 @@ pub(crate) struct Outcome {
     /// dropped before a CPU's backlog (`/proc/net/softnet_stat`, of the whole machine).
     pub(crate) drops_per_s: BTreeMap<String, f64>,
     pub(crate) cpu: Cpu,
-    pub(crate) gaps: Option<Gaps>,
+    pub(crate) turns: Option<Given>,
     pub(crate) looks: Looks,
     pub(crate) disk: Option<Disk>,
     /// Why the figures don't count: what the generator says against them, and looks that missed the window.
@@ -134,42 +137,31 @@ pub(crate) struct Disk {
 }
 
 impl Site {
-    /// Runs one trial.
+    /// Runs one trial of each of `variants`, all at the same time.
     pub(crate) fn run(
         &self,
-        variant: &Variant,
+        variants: &[&Variant],
         workload: &Workload,
         load: Load,
         seed: u64,
-    ) -> Result<Outcome> {
+    ) -> Result<Vec<Outcome>> {
         interrupt::check()?;
-        let network = Network::new(&self.links, &self.sysctls)?;
-        let new = |bounds| Group::new(bounds, &workload.root, self.client_cpus[0]);
-        let group = self.bounds.map(new).transpose()?;
-        let entering = group.as_ref().map(Group::entering).unwrap_or_default();
-        let launch = Launch {
-            sluice: &self.sluice,
-            root: &workload.root,
-            listen: network.addresses(),
-            cpus: list(&self.server_cpus),
-            wrapper: [entering, network.in_server()].concat(),
-            directory: &self.scratch,
-        };
-        let server = Subject::start(variant, &launch)?;
-        let _idle = network.connect(network.addresses()[0], workload.kind.idle_connections())?;
-        let slowdown = self.slowdown.map(|duty| Slowdown::start(self.server_cpus[0], duty)).transpose()?;
-        let mut options: Vec<String> =
-            network.addresses().iter().map(|address| format!("--target=http://{address}")).collect();
-        // Those of one link have no way to another.
-        options.extend(network.only_sources().map(|sources| format!("--source={sources}")));
-        options.extend(self.load_options(workload, load, seed));
-        let wrapper = network.in_client();
-        let generator = Generator::start(&self.sluicelab, &wrapper, &options, &self.scratch)?;
-        let window = Window { warm_up: self.warm_up, measured: self.measured };
-        let patience = self.timeout + Duration::from_secs(20);
-        let watched = generator.watch(window, patience, || Sight::of(&server, group.as_ref(), self))?;
-        let gaps = slowdown.map(Slowdown::stop).transpose()?;
-        Outcome::of(&watched, gaps)
+        ensure!(variants.len() == 1 || self.turns.is_some(), "servers do not share this CPU");
+        let sharing = self.client_cpus.iter().filter(|_| self.turns.is_some());
+        let _awake: Vec<Share> = sharing.map(|cpu| Share::of(*cpu)).collect::<Result<_>>()?;
+        let running = each_in_a_thread(variants.iter().enumerate(), |(number, variant)| {
+            Running::start(self, variant, workload, self.scratch.join(number.to_string()))
+        })?;
+        let conduct = |turns| Conductor::start(self.server_cpus[0], turns, variants.len());
+        let conductor = self.turns.map(conduct).transpose()?;
+        let options = self.load_options(workload, load, seed);
+        let watched = each_in_a_thread(&running, |one| one.watch(self, &options))?;
+        let given = conductor.map(Conductor::stop).transpose()?;
+        each_in_a_thread(running, |one| {
+            drop(one);
+            Ok(())
+        })?;
+        watched.iter().map(|watched| Outcome::of(watched, given)).collect()
     }
 
     fn load_options(&self, workload: &Workload, load: Load, seed: u64) -> Vec<String> {
@@ -187,9 +179,77 @@ impl Site {
             format!("--timeout={}", ms(self.timeout)),
             format!("--cpus={}", list(&self.client_cpus)),
             "--realtime".to_owned(),
+            // Those of other servers are on the same CPU, and wait as long.
+            format!("--may-wait={}", if self.turns.is_some() { MAY_WAIT } else { 5 }),
         ]
     }
 }
+
+/// A server that is tried, with all that was set up for it. What is first goes first.
+struct Running {
+    server: Subject,
+    _idle: Vec<TcpStream>,
+    _share: Option<Share>,
+    bounded: Option<Bounded>,
+    network: Network,
+    /// For its files and its generator's.
+    directory: PathBuf,
+}
+
+/// Does the same to each at the same time.
+fn each_in_a_thread<T: Send, U: Send>(
+    all: impl IntoIterator<Item = T>,
+    act: impl Fn(T) -> Result<U> + Sync,
+) -> Result<Vec<U>> {
+    let act = &act;
+    thread::scope(|scope| {
+        let threads: Vec<_> = all.into_iter().map(|one| scope.spawn(move || act(one))).collect();
+        let done =
+            threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?);
+        done.collect()
+    })
+}
+
+impl Running {
+    fn start(site: &Site, variant: &Variant, workload: &Workload, directory: PathBuf) -> Result<Self> {
+        fs::create_dir_all(&directory)?;
+        let network = Network::new(&site.links, &site.sysctls)?;
+        let new = |bounds| Bounded::new(bounds, &workload.root, site.client_cpus[0]);
+        let bounded = site.bounds.map(new).transpose()?;
+        let share = site.turns.map(|_| Share::of(site.server_cpus[0])).transpose()?;
+        let mut wrapper = bounded.as_ref().map(Bounded::entering).unwrap_or_default();
+        wrapper.extend(share.iter().flat_map(Share::entering));
+        wrapper.extend(network.in_server());
+        let launch = Launch {
+            sluice: &site.sluice,
+            root: &workload.root,
+            listen: network.addresses(),
+            cpus: list(&site.server_cpus),
+            wrapper,
+            directory: &directory,
+        };
+        let server = Subject::start(variant, &launch)?;
+        let idle = network.connect(network.addresses()[0], workload.kind.idle_connections())?;
+        Ok(Self { server, _idle: idle, _share: share, bounded, network, directory })
+    }
+
+    /// Has clients of its own ask it as `options` say, and looks at it meanwhile.
+    fn watch(&self, site: &Site, options: &[String]) -> Result<Watched<Sight>> {
+        let targets =
+            self.network.addresses().into_iter().map(|address| format!("--target=http://{address}"));
+        let mut options: Vec<String> = targets.chain(options.iter().cloned()).collect();
+        // Those of one link have no way to another.
+        options.extend(self.network.only_sources().map(|sources| format!("--source={sources}")));
+        let generator =
+            Generator::start(&site.sluicelab, &self.network.in_client(), &options, &self.directory)?;
+        let window = Window { warm_up: site.warm_up, measured: site.measured };
+        let patience = site.timeout + Duration::from_secs(20);
+        generator.watch(window, patience, || Sight::of(&self.server, self.bounded.as_ref(), site))
+    }
+}
+
+/// For which part of the time, in percent, a generator may wait for those beside it.
+const MAY_WAIT: u32 = 50;
 
 /// The part of the measured time by which looks at counters may be off.
 const OFF: f64 = 0.05;
@@ -207,7 +267,7 @@ struct Sight {
 }
 
 impl Sight {
-    fn of(server: &Subject, group: Option<&Group>, site: &Site) -> Result<Self> {
+    fn of(server: &Subject, bounded: Option<&Bounded>, site: &Site) -> Result<Self> {
         let processes = server.processes()?;
         let at = Instant::now();
         let server_ns = proc::cpu_time_ns(&processes)?;
@@ -216,7 +276,7 @@ impl Sight {
         let drops = drops(server.id())?;
         let status = server.status()?;
         let read = proc::bytes_read(&processes)?;
-        let page_cache = group.map(Group::page_cache).transpose()?;
+        let page_cache = bounded.map(Bounded::page_cache).transpose()?;
         Ok(Self { at, status, drops, server_ns, server_cpu, client_cpu, page_cache, read })
     }
 }
@@ -227,7 +287,7 @@ impl Outcome {
         self.invalid.is_empty()
     }
 
-    fn of(watched: &Watched<Sight>, gaps: Option<Gaps>) -> Result<Self> {
+    fn of(watched: &Watched<Sight>, turns: Option<Given>) -> Result<Self> {
         let Watched { first: before, second: after, looks, results } = watched;
         let seconds = (after.at - before.at).as_secs_f64();
         // The status takes a process to ask for, and says when its values were read.
@@ -246,7 +306,7 @@ impl Outcome {
         });
         let reasons = results["invalid"].as_array().into_iter().flatten();
         let mut invalid: Vec<String> = reasons.filter_map(Value::as_str).map(str::to_owned).collect();
-        invalid.extend(gaps.and_then(|gaps| gaps.reason_against()));
+        invalid.extend(turns.and_then(|turns| turns.reason_against()));
         invalid.extend((looks.off_ms > OFF * seconds * 1e3).then(|| {
             format!("counters were read up to {:.0} ms from the edges of the measured window", looks.off_ms)
         }));
@@ -275,7 +335,7 @@ impl Outcome {
                 client_idle: cpu(after.client_cpu.idle, before.client_cpu.idle),
                 client_us_per_call: number("/generator/cpu_us_per_call")?,
             },
-            gaps,
+            turns,
             looks: *looks,
             disk: after.page_cache.map(|page_cache| Disk {
                 page_cache_mb: page_cache as f64 / 1e6,

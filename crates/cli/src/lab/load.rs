@@ -135,6 +135,11 @@ pub(crate) struct Options {
     #[arg(long, help_heading = "Clients")]
     realtime: bool,
 
+    /// For which part of the time, in percent, threads may wait for their CPUs behind others in a valid run:
+    /// more than 5 where several generators share a CPU on purpose, and are compared with each other only
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = units::percent, help_heading = "Clients")]
+    may_wait: f64,
+
     /// Compare every byte of every 200 reply to a GET with the file of its name in this directory; wrong
     /// replies are errors
     #[arg(long, value_name = "DIR", help_heading = "Results")]
@@ -392,6 +397,7 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
         verified: options.verify.is_some(),
         cpus: cpus.clone(),
         realtime: options.realtime,
+        may_wait: options.may_wait / 100.0,
         machine: Machine::this(),
         outcome: RunOutcome::default(),
     };

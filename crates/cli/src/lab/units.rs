@@ -21,6 +21,13 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+/// A part of something in percent.
+pub(super) fn percent(text: &str) -> Result<f64, String> {
+    let allowed = "allowed: 0 to 100";
+    let percent: f64 = text.parse().map_err(|_| allowed.to_owned())?;
+    if (0.0..=100.0).contains(&percent) { Ok(percent) } else { Err(allowed.to_owned()) }
+}
+
 /// A size such as `4096`, `16KiB`, `1 MB`.
 pub(super) fn size(text: &str) -> Result<u64, String> {
     let allowed = "allowed: sizes such as 4096, 16KiB, 1MB, 3.2GB";

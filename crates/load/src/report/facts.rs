@@ -45,6 +45,8 @@ pub struct Facts {
     pub cpus: Vec<usize>,
     /// Whether they ran before all others of their cores.
     pub realtime: bool,
+    /// The part of the time for which they may have waited for their cores behind others in a valid run.
+    pub may_wait: f64,
     /// The machine.
     pub machine: Machine,
     /// How it went.

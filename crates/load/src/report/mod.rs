@@ -82,6 +82,7 @@ mod tests {
             verified: false,
             cpus: vec![1],
             realtime: false,
+            may_wait: 0.05,
             machine: Machine::this(),
             outcome: RunOutcome {
                 duration_s: 10.0,

@@ -13,9 +13,6 @@ const BUSY: f64 = 0.97;
 /// Part of the seconds in which a thread may want its core all the time, to run or because somebody else
 /// does.
 const SATURATED: f64 = 0.05;
-/// Part of the time for which threads may stand in line for their cores behind somebody else. What a client
-/// does is delayed by as much on average; a closed loop has no schedule that would show it.
-const WAITED: f64 = 0.05;
 /// Lateness from which a session counts as late, in milliseconds.
 const LATE_MS: f64 = 5.0;
 /// Part of the sessions that may be late.
@@ -94,11 +91,12 @@ fn short_of_cpu(measures: &Measures, facts: &Facts) -> Vec<String> {
             pressure.waited as f64 / 1e9
         ));
     }
-    if pressure.waited_part() > WAITED {
+    // What a client does is delayed by as much on average; a closed loop has no schedule that would show it.
+    if pressure.waited_part() > facts.may_wait {
         reasons.push(format!(
             "the generator waited for its CPU behind others for {:.0}% of the time ({:.0}% are allowed)",
             pressure.waited_part() * 100.0,
-            WAITED * 100.0
+            facts.may_wait * 100.0
         ));
     }
     reasons
@@ -172,6 +170,8 @@ mod tests {
             measures.pressure.waited = waited;
             assert_eq!(!reasons_against(&measures, &facts).is_empty(), starved);
         }
+        facts.may_wait = 0.1;
+        assert_eq!(reasons_against(&measures, &facts), [""; 0]);
     }
 
     #[test]

@@ -16,10 +16,10 @@ use clap::Args;
 use serde_json::json;
 
 use crate::claims::{self, REPLIES};
-use crate::experiment::{self, Begun, Experiment, Lengths, Slowness};
+use crate::experiment::{self, Begun, Experiment, Lengths, Sharing};
 use crate::journal::Journal;
 use crate::remarks;
-use crate::rounds::{CALIBRATING_ROUNDS, Found, MOST_ROUNDS, Plan, Point, Stage};
+use crate::rounds::{CALIBRATING_ROUNDS, Found, MOST_ROUNDS, Order, Plan, Point, Stage};
 use crate::series::Series;
 use crate::subject::Variant;
 use crate::trial::{Load, Site};
@@ -31,7 +31,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     experiment: Experiment,
     #[command(flatten)]
-    slowness: Slowness,
+    sharing: Sharing,
     /// A server: its name and settings; may be repeated
     #[arg(
         long,
@@ -40,7 +40,7 @@ pub(crate) struct Options {
     )]
     server: Vec<Variant>,
     /// Accept limits
-    #[arg(long, value_name = "N|inf|auto", value_delimiter = ',', default_value = "1,10,50,inf,auto")]
+    #[arg(long, value_name = "N|inf|auto", value_delimiter = ',', default_value = "auto,1,10,50,inf")]
     limits: Vec<String>,
     /// What clients ask for
     #[arg(long, value_enum, value_delimiter = ',', default_value = "one-packet,specweb99,one-packet-idle")]
@@ -54,13 +54,13 @@ pub(crate) struct Options {
     rounds: u32,
     /// How often `auto` and the best fixed limit are measured after that, to judge `auto`. Below 6 there is
     /// no verdict
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=MOST_ROUNDS))]
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=MOST_ROUNDS))]
     judging_rounds: u32,
     /// Length of one measurement in seconds
-    #[arg(long, default_value_t = 2.5)]
+    #[arg(long, default_value_t = 4.0)]
     seconds: f64,
-    /// Seconds before it
-    #[arg(long, default_value_t = 1.5)]
+    /// Seconds before it: more than clients wait, or nobody has given up when it ends
+    #[arg(long, default_value_t = 3.0)]
     warm_up: f64,
     /// How long a client waits for a connection, and then for each reply, in seconds. A SYN that was dropped is sent again after one
     #[arg(long, default_value_t = 1.1)]
@@ -107,14 +107,14 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
         measured: seconds(options.seconds)?,
         timeout: seconds(options.timeout)?,
     };
-    let slowdown = options.slowness.duty();
+    let turns = Some(options.sharing.turns());
     let settings = json!({
         "servers": options.server,
         "limits": options.limits,
         "backlog": options.backlog,
         "directories": options.directories,
     });
-    let (mut journal, begun) = options.experiment.begin("sweep", slowdown, lengths, settings)?;
+    let (mut journal, begun) = options.experiment.begin("sweep", turns, lengths, settings)?;
     let servers = options.servers(begun.as_ref(), &mut journal)?;
     let calibration = options.calibration(&servers);
     let choosing = options.choosing(&servers);
@@ -126,8 +126,8 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
         None => None,
     };
     if let Some((site, workloads)) = &workloads {
-        calibration.measure(&mut journal, |kind, server, seed| {
-            site.run(server, workloads.of(*kind)?, Load::Closed(SESSIONS), seed)
+        calibration.measure(&mut journal, |kind, servers, seed| {
+            site.run(servers, workloads.of(*kind)?, Load::Closed(SESSIONS), seed)
         })?;
         measure(&choosing, &calibration, site, workloads, &mut journal)?;
     }
@@ -150,10 +150,10 @@ fn measure(
     journal: &mut Journal,
 ) -> Result<()> {
     let rates = calibration.rates(journal)?;
-    plan.measure(journal, |at, server, seed| {
+    plan.measure(journal, |at, servers, seed| {
         let rate = rates[at.calibrated].filter(|rate| *rate > 0.0);
         let rate = rate.with_context(|| format!("{} answers nothing", at.server))?;
-        site.run(server, workloads.of(at.kind)?, Load::Open(rate * at.multiple), seed)
+        site.run(servers, workloads.of(at.kind)?, Load::Open(rate * at.multiple), seed)
     })
 }
 
@@ -177,15 +177,16 @@ impl Options {
     /// Looking for the highest open rate that is answered would be truer to the word, but takes minutes: in a
     /// second or two, sessions ask for more or less than they should by several percent.
     fn calibration(&self, servers: &[(Variant, Limits)]) -> Plan<Kind> {
-        let points = servers.iter().flat_map(|(server, _)| {
+        let points = servers.iter().flat_map(|(server, limits)| {
             self.workloads.iter().map(|kind| Point {
                 name: format!("calibration, {}, {}", server.name, kind.name()),
                 of: *kind,
-                servers: vec![limited(server, "inf")],
+                // With others beside it, as when it is measured: they have the caches in between.
+                servers: unlimited_first(server, limits),
             })
         });
         let points = points.collect();
-        Plan { points, rounds: CALIBRATING_ROUNDS, seed: self.experiment.seed, stage: Stage::Calibrating }
+        self.plan(points, CALIBRATING_ROUNDS, Stage::Calibrating)
     }
 
     fn choosing(&self, servers: &[(Variant, Limits)]) -> Plan<At> {
@@ -200,7 +201,7 @@ impl Options {
                 calibrated += 1;
             }
         }
-        Plan { points, rounds: self.rounds, seed: self.experiment.seed, stage: Stage::Measuring }
+        self.plan(points, self.rounds, Stage::Measuring)
     }
 
     /// `auto` beside the best fixed limit, at each point where that has been chosen.
@@ -216,12 +217,12 @@ impl Options {
         let is_whole = |found: &&Found<'_, At>| {
             found.series.len() == found.point.servers.len() && found.series.iter().all(Series::is_whole)
         };
-        Plan {
-            points: chosen.iter().filter(is_whole).filter_map(point).collect(),
-            rounds: self.judging_rounds,
-            seed: self.experiment.seed,
-            stage: Stage::Judging,
-        }
+        let points = chosen.iter().filter(is_whole).filter_map(point).collect();
+        self.plan(points, self.judging_rounds, Stage::Judging)
+    }
+
+    fn plan<T>(&self, points: Vec<Point<T>>, rounds: u32, stage: Stage) -> Plan<T> {
+        Plan { points, rounds, seed: self.experiment.seed, stage, order: Order::Abreast }
     }
 
     fn print(
@@ -237,7 +238,7 @@ impl Options {
              auto; \
              clients wait {} s; medians.\n",
             self.backlog,
-            experiment::told(self.slowness.duty()),
+            self.sharing.told(),
             self.rounds,
             self.seconds,
             self.warm_up,
@@ -257,7 +258,6 @@ impl Options {
             println!("{}", report::tables(&here));
         }
         let all: Vec<&Series> = chosen.iter().flat_map(|found| &found.series).collect();
-        println!("{}", report::slowness(&all));
         println!("### Limits\n\n{}", claims::markdown(chosen, self.rounds, |_| &[REPLIES]));
         println!("{}", report::over_all(chosen, self.rounds));
         println!("{}", report::at_overload(chosen));
@@ -286,11 +286,18 @@ fn limited(server: &Variant, limit: &str) -> Variant {
     server.with("accept-limit", limit).called(limit)
 }
 
-/// The fixed limit with the highest median.
+/// A server without a limit, and others of its limits.
+fn unlimited_first(server: &Variant, limits: &[Variant]) -> Vec<Variant> {
+    let unlimited = limited(server, "inf");
+    let others = limits.iter().filter(|limit| **limit != unlimited).cloned();
+    [unlimited.clone()].into_iter().chain(others).take(3).collect()
+}
+
+/// The fixed limit that is best by the median of what it has of the first's replies.
 fn best_fixed(series: &[Series]) -> Option<&Series> {
     let first = series.first()?;
     let fixed = series.iter().filter(|one| one.server.name != AUTO && !one.server.is_again_of(&first.server));
-    let measured = fixed.filter_map(|one| Some((one, one.median(|of| of.replies_per_s)?)));
+    let measured = fixed.filter_map(|one| Some((one, one.ratio(first, REPLIES.of)?.median)));
     measured.max_by(|one, other| one.1.total_cmp(&other.1)).map(|(one, _)| one)
 }
 
@@ -325,12 +332,13 @@ mod tests {
         let choosing = options.choosing(&[(options.server[0].clone(), limits)]);
         assert!(options.judging(&choosing.found(&journal).unwrap()).points.is_empty());
         choosing
-            .measure(&mut journal, |_, server, _| {
-                Ok(outcome(match server.name.as_str() {
+            .measure(&mut journal, |_, servers, _| {
+                let replies = |server: &&Variant| match server.name.as_str() {
                     "10" => 20.0,
                     AUTO => 30.0,
                     _ => 10.0,
-                }))
+                };
+                Ok(servers.iter().map(|server| outcome(replies(server))).collect())
             })
             .unwrap();
         let judging = options.judging(&choosing.found(&journal).unwrap());
@@ -338,13 +346,13 @@ mod tests {
         assert_eq!(names, ["10", "auto", "10 again"]);
         let mut seeds = Vec::new();
         judging
-            .measure(&mut journal, |_, _, seed| {
+            .measure(&mut journal, |_, servers, seed| {
                 seeds.push(seed);
-                Ok(outcome(1.0))
+                Ok(vec![outcome(1.0); servers.len()])
             })
             .unwrap();
         // All of them are fresh, and under arrivals that nothing was chosen by.
-        assert_eq!(seeds.len(), 30);
+        assert_eq!(seeds.len(), 12);
         assert!(seeds.iter().all(|seed| *seed > u64::from(options.rounds)));
     }
 

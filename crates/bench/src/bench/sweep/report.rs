@@ -7,8 +7,7 @@ use super::{AUTO, At, best_fixed};
 use crate::claims::{REPLIES, only_a_look};
 use crate::rounds::Found;
 use crate::series::{INVALID, Series, mark};
-use crate::spinner::Gaps;
-use crate::statistics::{Ratio, Spread, geometric_mean};
+use crate::statistics::{Ratio, geometric_mean};
 use crate::table;
 use crate::trial::Outcome;
 
@@ -30,7 +29,6 @@ pub(super) fn tables(here: &[&Found<'_, At>]) -> String {
         "server CPU, %",
         "softirq there, %",
         "server us per reply",
-        "connection, us",
         "client us per call",
         "client softirq, %",
         INVALID,
@@ -55,7 +53,6 @@ pub(super) fn tables(here: &[&Found<'_, At>]) -> String {
                 of.median_cell(|of| of.cpu.server * 100.0, 1),
                 of.median_cell(|of| of.cpu.server_softirq * 100.0, 1),
                 of.median_cell(|of| of.cpu.server_us_per_reply, 1),
-                of.median_cell(|of| of.gaps.map_or(0.0, |gaps| gaps.connection_us), 1),
                 of.median_cell(|of| of.cpu.client_us_per_call, 1),
                 of.median_cell(|of| of.cpu.client_softirq * 100.0, 1),
                 of.invalid(),
@@ -92,29 +89,6 @@ fn dropped_at(here: &[&Found<'_, At>]) -> String {
         }
     }
     format!("\n{}", table::markdown(&headings, rows))
-}
-
-/// How slow the server's CPU was made.
-pub(super) fn slowness(all: &[&Series]) -> String {
-    let taken = all.iter().flat_map(|series| series.taken());
-    let gaps: Vec<&Gaps> = taken.filter_map(|taken| taken.outcome.gaps.as_ref()).collect();
-    let spread = |value: fn(&Gaps) -> f64| Spread::of(gaps.iter().map(|gaps| value(gaps)));
-    match (
-        spread(|gaps| gaps.left),
-        spread(|gaps| gaps.gap_us_p50),
-        spread(|gaps| gaps.gap_us_p99),
-        spread(|gaps| gaps.gap_us_max),
-        spread(|gaps| gaps.window_us_p50),
-        spread(|gaps| gaps.connection_us),
-    ) {
-        (Some(left), Some(middle), Some(p99), Some(longest), Some(window), Some(cost)) => format!(
-            "Slowness as achieved, medians over the trials (quartiles): {:.1}% of the CPU left in windows of \
-             {window:.0} us, gaps of {middle:.0} us, 99% below {p99:.0} us, longest {longest:.0} us. A \
-             connection cost that CPU {cost:.1} us, which windows made up for.\n",
-            left.median * 100.0
-        ),
-        _ => String::new(),
-    }
 }
 
 fn of_limit<'a>(found: &'a Found<'_, At>, limit: &str) -> Option<&'a Series> {
@@ -174,9 +148,7 @@ fn ratio_over_all<'a>(
     let rounds = pairs.iter().map(|(one, _)| one.rounds()).min()?;
     // A round that is not whole would weigh points differently.
     let of_round = |round: usize| {
-        let quotient = |(one, other): &(&Series, &Series)| {
-            Some((REPLIES.of)(one.at(round)?) / (REPLIES.of)(other.at(round)?))
-        };
+        let quotient = |(one, other): &(&Series, &Series)| one.quotient(other, round, REPLIES.of);
         geometric_mean(&pairs.iter().map(quotient).collect::<Option<Vec<f64>>>()?)
     };
     let ratio = Ratio::of_quotients((0..rounds).filter_map(of_round))?;
@@ -204,7 +176,7 @@ pub(super) fn at_overload(chosen: &[Found<'_, At>]) -> String {
         }
         let kept = limits(chosen).into_iter().filter_map(|limit| {
             let (most, nearest) = (of_limit(most, &limit)?, of_limit(nearest, &limit)?);
-            Some(format!("{limit} {}", most.ratio_cell(nearest, REPLIES.of)))
+            Some(format!("{limit} {}", most.across_cell(nearest, REPLIES.of)))
         });
         let _ = writeln!(
             text,

@@ -35,6 +35,9 @@ const TARGET_NS: f64 = 5e6;
 const INTERVAL_NS: f64 = 1e8;
 /// So many connections waiting inside double the cost of serving: a measured value, see docs/architectures.md.
 const CROWD: f64 = 1500.0;
+/// An event costs less than this part of what serving a connection once does: a tenth was seen, with nothing in
+/// the caches.
+const EVENT: f64 = 1.0 / 8.0;
 /// Among so many connections worked on there may always be a new one.
 const OLD_FOR_NEW: f64 = 64.0;
 /// How far the limit moves in a turn.
@@ -144,7 +147,8 @@ impl Auto {
         self.overhead.seen(cost.overhead_ns as f64, f64::from(cost.events), weight);
         average(&mut self.serving_cpu_ns, cost.useful_ns as f64 / worked, weight);
         average(&mut self.new, f64::from(cost.accepted) / worked, weight);
-        self.cheapest = cheapest(self.overhead.without_events(), self.serving_cpu_ns, self.new);
+        self.cheapest =
+            cheapest(self.overhead.without_events(self.serving_cpu_ns), self.serving_cpu_ns, self.new);
     }
 
     pub(super) fn budget(&self) -> Budget {
@@ -281,10 +285,11 @@ impl Overhead {
         self.covariance = (self.covariance + more_events * more_ns * weight) * (1.0 - weight);
     }
 
-    /// Of a phase that tells of none: no less than what one event may cost at most. Where the number of
-    /// events hardly changes, nobody can tell.
-    fn without_events(&self) -> f64 {
-        let each = (self.covariance / (self.variance + 1.0)).max(0.0);
+    /// Of a phase that tells of none: no less than what one event may cost at most. Where the number of events
+    /// hardly changes, nobody can tell; and a few samples tell it badly, so an event is not believed to cost more than a
+    /// part of what serving does.
+    fn without_events(&self, serving_ns: f64) -> f64 {
+        let each = (self.covariance / (self.variance + 1.0)).clamp(0.0, serving_ns.max(1.0) * EVENT);
         (self.ns - each * self.events).max(self.ns / (1.0 + self.events))
     }
 }

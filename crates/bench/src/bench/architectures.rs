@@ -143,12 +143,12 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
 impl Options {
     /// Says what each workload's rates are multiples of.
     fn calibration(&self, servers: &[Variant]) -> Plan<Kind> {
-        let points = self.workloads.iter().map(|kind| Point {
-            name: format!("calibration, {}", kind.name()),
-            of: *kind,
-            // With others beside the first, as when it is measured: they have the caches in between.
-            servers: servers.iter().take(3).cloned().collect(),
-        });
+        // With others beside the first, as when it is measured: they have the caches in between.
+        let abreast = &servers[..servers.len().min(2)];
+        let points = self
+            .workloads
+            .iter()
+            .map(|kind| Point::comparing(format!("calibration, {}", kind.name()), *kind, abreast));
         Plan {
             points: points.collect(),
             rounds: CALIBRATING_ROUNDS,

@@ -53,12 +53,17 @@ pub(crate) struct Experiment {
 /// How the servers of an experiment share a CPU.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Sharing {
-    /// The part of the server's CPU that each server has, in percent: the less, the sooner clients on one CPU
-    /// overload it
+    /// The part of the server's CPU that each server has, in percent, from 3 to 33: the less, the sooner clients
+    /// on one CPU overload it
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent)]
     share: f64,
     /// How long each has it at a time, in microseconds
-    #[arg(long, value_name = "US", default_value_t = 500, value_parser = clap::value_parser!(u32).range(20..=10_000))]
+    #[arg(
+        long,
+        value_name = "US",
+        default_value_t = 500,
+        value_parser = clap::value_parser!(u32).range(20..=10_000)
+    )]
     turn: u32,
 }
 
@@ -77,9 +82,10 @@ impl Sharing {
 }
 
 fn percent(text: &str) -> Result<f64, String> {
-    let allowed = "a part of a CPU from 0.5 to 50 percent";
+    // Three are to have no more than there is, and two more than the kernel keeps from real-time threads.
+    let allowed = "a part of a CPU from 3 to 33 percent";
     let percent: f64 = text.parse().map_err(|_| allowed.to_owned())?;
-    if (0.5..=50.0).contains(&percent) { Ok(percent) } else { Err(allowed.to_owned()) }
+    if (3.0..=33.0).contains(&percent) { Ok(percent) } else { Err(allowed.to_owned()) }
 }
 
 /// An experiment that measures: signals are caught, and what it sets up will be taken away.

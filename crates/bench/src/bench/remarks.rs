@@ -37,8 +37,8 @@ fn turns(tries: &[&Outcome]) -> String {
         return String::new();
     };
     format!(
-        "Turns on the server's CPU: of {:.0} us, 99% below {:.0}, with {:.0} us between them, at most {:.0} (medians over the \
-         trials; of the longest, the maximum). All servers together had {:.1}% of it.\n\n",
+        "Turns on the server's CPU: of {:.0} us, 99% below {:.0}, with {:.0} us between them, at most {:.0} \
+         (medians over the trials; of the longest, the maximum). All servers together had {:.1}% of it.\n\n",
         turn.median,
         late.median,
         between.median,

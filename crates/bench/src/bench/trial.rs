@@ -170,7 +170,7 @@ impl Site {
             Load::Open(rate) => format!("--rate={rate:.3}"),
         };
         let ms = |time: Duration| format!("{}ms", time.as_millis());
-        vec![
+        let mut options = vec![
             format!("--sessions={}", workload.sessions.display()),
             load,
             format!("--seed={seed}"),
@@ -179,9 +179,10 @@ impl Site {
             format!("--timeout={}", ms(self.timeout)),
             format!("--cpus={}", list(&self.client_cpus)),
             "--realtime".to_owned(),
-            // Those of other servers are on the same CPU, and wait as long.
-            format!("--may-wait={}", if self.turns.is_some() { MAY_WAIT } else { 5 }),
-        ]
+        ];
+        // Those of other servers are on the same CPU, and wait as long.
+        options.extend(self.turns.map(|_| format!("--may-wait={MAY_WAIT}")));
+        options
     }
 }
 

@@ -137,7 +137,13 @@ pub(crate) struct Options {
 
     /// For which part of the time, in percent, threads may wait for their CPUs behind others in a valid run:
     /// more than 5 where several generators share a CPU on purpose, and are compared with each other only
-    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = units::percent, help_heading = "Clients")]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 5.0,
+        value_parser = units::percent,
+        help_heading = "Clients"
+    )]
     may_wait: f64,
 
     /// Compare every byte of every 200 reply to a GET with the file of its name in this directory; wrong

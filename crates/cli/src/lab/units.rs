@@ -136,6 +136,8 @@ mod tests {
         assert_eq!(times, [500, 2_500, 20_000, 300_000, 0]);
         let sizes = ["4096", "16KiB", "1 MB", "3.2GB"].map(|text| size(text).unwrap());
         assert_eq!(sizes, [4096, 16_384, 1_000_000, 3_200_000_000]);
+        let percents = ["0", "7.5", "100", "101", "-1", "NaN", "x"].map(|text| percent(text).ok());
+        assert_eq!(percents, [Some(0.0), Some(7.5), Some(100.0), None, None, None, None]);
         assert_eq!(cpus("0-2,5,1").unwrap().0, [0, 1, 2, 5]);
         assert_eq!(sources("127.0.0.254-127.0.1.1").unwrap().0.len(), 4);
         for wrong in ["", "x", "-1s", "5 days", "nan", "inf"] {

@@ -4,11 +4,11 @@
 //! who might have been turned away early wait inside instead of outside, in batches. Between them lies room, and delay says
 //! where in it to be. The law, with the names of docs/tuning.md ("The accept limit `auto`"):
 //!
-//! - **Batch.** A turn costs *g* of CPU time without anything done in it: its get-events phase, less what that takes for each
-//!   event; with `select` *g* grows with connections. Serving a connection once costs *s*. Each one that waits inside makes that
-//!   dearer by a 1500th, for caches hold less of each: a turn of *n* costs `g + n s (1 + n / 1500)`. By the connection that is
-//!   least for `n = sqrt(1500 g / s)`, of which as many are new as were of late. Neither may old connections crowd out new ones
-//!   for good: a 64th of them may be new.
+//! - **Batch.** A turn costs *g* of CPU time without anything done in it: its get-events phase, less what that
+//!   takes for each event; with `select` *g* grows with connections. Serving a connection once costs *s*. Each
+//!   one that waits inside makes that dearer by a 1500th, for caches hold less of each: a turn of *n* costs
+//!   `g + n s (1 + n / 1500)`. By the connection that is least for `n = sqrt(1500 g / s)`, of which as many are
+//!   new as were of late. Neither may old connections crowd out new ones for good: a 64th of them may be new.
 //! - **Ceiling.** What takes *c* each by the clock, accepting included, is served within the target if there are `target / c` of
 //!   it, those included that the last work phase left over.
 //! - **Delay.** Clients wait outside, `queue length / accept rate` (Little's law), and inside, `left over * c`. Little's law knows
@@ -35,8 +35,8 @@ const TARGET_NS: f64 = 5e6;
 const INTERVAL_NS: f64 = 1e8;
 /// So many connections waiting inside double the cost of serving: a measured value, see docs/architectures.md.
 const CROWD: f64 = 1500.0;
-/// An event costs less than this part of what serving a connection once does: a tenth was seen, with nothing in
-/// the caches.
+/// An event costs less than this part of what serving a connection once does: a tenth was seen, with nothing
+/// in the caches.
 const EVENT: f64 = 1.0 / 8.0;
 /// Among so many connections worked on there may always be a new one.
 const OLD_FOR_NEW: f64 = 64.0;
@@ -285,9 +285,9 @@ impl Overhead {
         self.covariance = (self.covariance + more_events * more_ns * weight) * (1.0 - weight);
     }
 
-    /// Of a phase that tells of none: no less than what one event may cost at most. Where the number of events
-    /// hardly changes, nobody can tell; and a few samples tell it badly, so an event is not believed to cost more than a
-    /// part of what serving does.
+    /// Of a phase that tells of none: no less than what one event may cost at most. Where the number of
+    /// events hardly changes, nobody can tell; and a few samples tell it badly, so an event is not believed
+    /// to cost more than a part of what serving does.
     fn without_events(&self, serving_ns: f64) -> f64 {
         let each = (self.covariance / (self.variance + 1.0)).clamp(0.0, serving_ns.max(1.0) * EVENT);
         (self.ns - each * self.events).max(self.ns / (1.0 + self.events))

@@ -322,7 +322,8 @@ proptest! {
         for _ in 0..5000 {
             now_ns = now_ns.saturating_add(1_000_000);
             policy.queue_seen(Queue { length: 0, limit: 128 });
-            policy.cost_seen(Cost { overhead_ns: 1_000, events: 2, useful_ns: 40_000, accepted: 2, worked: 2 });
+            let cost = Cost { overhead_ns: 1_000, events: 2, useful_ns: 40_000, accepted: 2, worked: 2 };
+            policy.cost_seen(cost);
             let turn = Turn { busy_ns: 41_000, accepted: 2, worked: 2, left: 0, emptied: true };
             policy.turned(now_ns, &turn);
         }

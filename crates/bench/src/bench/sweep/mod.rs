@@ -178,11 +178,11 @@ impl Options {
     /// second or two, sessions ask for more or less than they should by several percent.
     fn calibration(&self, servers: &[(Variant, Limits)]) -> Plan<Kind> {
         let points = servers.iter().flat_map(|(server, limits)| {
-            self.workloads.iter().map(|kind| Point {
-                name: format!("calibration, {}, {}", server.name, kind.name()),
-                of: *kind,
-                // With others beside it, as when it is measured: they have the caches in between.
-                servers: unlimited_first(server, limits),
+            // With others beside it, as when it is measured: they have the caches in between.
+            let abreast = unlimited_first(server, limits);
+            self.workloads.iter().map(move |kind| {
+                let name = format!("calibration, {}, {}", server.name, kind.name());
+                Point::comparing(name, *kind, &abreast)
             })
         });
         let points = points.collect();
@@ -286,11 +286,11 @@ fn limited(server: &Variant, limit: &str) -> Variant {
     server.with("accept-limit", limit).called(limit)
 }
 
-/// A server without a limit, and others of its limits.
+/// A server without a limit, and with another that it has.
 fn unlimited_first(server: &Variant, limits: &[Variant]) -> Vec<Variant> {
     let unlimited = limited(server, "inf");
-    let others = limits.iter().filter(|limit| **limit != unlimited).cloned();
-    [unlimited.clone()].into_iter().chain(others).take(3).collect()
+    let other = limits.iter().find(|limit| **limit != unlimited).cloned();
+    [unlimited].into_iter().chain(other).collect()
 }
 
 /// The fixed limit that is best by the median of what it has of the first's replies.

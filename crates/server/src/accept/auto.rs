@@ -38,6 +38,8 @@ const CROWD: f64 = 1500.0;
 /// An event costs less than this part of what serving a connection once does: a tenth was seen, with nothing
 /// in the caches.
 const EVENT: f64 = 1.0 / 8.0;
+/// And less than this part of what turning around without any does: epoll takes 1.2 us and 0.2 us for each.
+const EVENT_OF_TURN: f64 = 1.0 / 4.0;
 /// Among so many connections worked on there may always be a new one.
 const OLD_FOR_NEW: f64 = 64.0;
 /// How far the limit moves in a turn.
@@ -121,10 +123,17 @@ impl Default for Auto {
 }
 
 impl Auto {
-    /// More often than delays of the target come and go. A sample takes two microseconds, which a slow CPU has to spare.
+    /// More often than delays of the target come and go.
     pub(super) const SAMPLE_EVERY_NS: u64 = 4_000_000;
+    /// A sample takes two or three microseconds: half a percent of this.
+    pub(super) const SAMPLE_AFTER_NS: f64 = 5e5;
     /// Costs change with what is asked for, and samples of them are averaged anyhow.
     pub(super) const COST_EVERY_NS: u64 = 10_000_000;
+
+    /// CPU time for each connection worked on, on average.
+    pub(super) fn serving_cpu_ns(&self) -> f64 {
+        self.serving_cpu_ns
+    }
 
     pub(super) fn queue_seen(&mut self, queue: Queue) {
         self.queue = Some(queue);
@@ -285,12 +294,13 @@ impl Overhead {
         self.covariance = (self.covariance + more_events * more_ns * weight) * (1.0 - weight);
     }
 
-    /// Of a phase that tells of none: no less than what one event may cost at most. Where the number of
-    /// events hardly changes, nobody can tell; and a few samples tell it badly, so an event is not believed
-    /// to cost more than a part of what serving does.
+    /// Of a phase that tells of none. Where the number of events hardly changes, nobody can tell what one costs;
+    /// and a few samples tell it badly, as packets come in during some of them. So an event is not believed to
+    /// cost more than a part of what serving does, nor all of them together more than such as are a part of the
+    /// turn each.
     fn without_events(&self, serving_ns: f64) -> f64 {
         let each = (self.covariance / (self.variance + 1.0)).clamp(0.0, serving_ns.max(1.0) * EVENT);
-        (self.ns - each * self.events).max(self.ns / (1.0 + self.events))
+        (self.ns - each * self.events).max(self.ns / (1.0 + self.events * EVENT_OF_TURN))
     }
 }
 

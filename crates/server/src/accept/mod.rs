@@ -33,9 +33,41 @@ use crate::config::AcceptLimit;
 #[derive(Debug)]
 pub struct AcceptPolicy {
     kind: Kind,
-    next_sample_ns: u64,
-    next_cost_ns: u64,
+    samples: Occasion,
+    costs: Occasion,
     next_news_ns: u64,
+}
+
+/// When to do again what takes time itself: some time after the last, and where clients wait, after some work. A
+/// server with a small part of a CPU would spend that on it otherwise.
+#[derive(Debug)]
+struct Occasion {
+    every_ns: u64,
+    /// CPU time of serving between two.
+    after_ns: f64,
+    next_ns: u64,
+    served_ns: f64,
+}
+
+impl Occasion {
+    fn new(every_ns: u64, after_ns: f64) -> Self {
+        Self { every_ns, after_ns, next_ns: 0, served_ns: after_ns }
+    }
+
+    #[inline]
+    fn is_now(&mut self, now_ns: u64) -> bool {
+        let is_now = now_ns >= self.next_ns && self.served_ns >= self.after_ns;
+        if is_now {
+            self.next_ns = now_ns.saturating_add(self.every_ns);
+            self.served_ns = 0.0;
+        }
+        is_now
+    }
+
+    /// A turn is over in which serving took so long. Where nobody waits any more there is time.
+    fn turned(&mut self, served_ns: f64, emptied: bool) {
+        self.served_ns = if emptied { self.after_ns } else { self.served_ns + served_ns };
+    }
 }
 
 #[derive(Debug)]
@@ -81,7 +113,8 @@ pub struct Turn {
 /// CPU time of a turn. (Not just time: another program may have the CPU in between, for a hundred times as long.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// Nanoseconds that it took to turn around: of a get-events phase that was told not to wait.
+    /// Nanoseconds that it took to turn around: from the end of work to the end of a get-events phase that was told
+    /// not to wait.
     pub overhead_ns: u64,
     /// Events that this phase told of.
     pub events: u32,
@@ -123,7 +156,14 @@ impl AcceptPolicy {
             AcceptLimit::Unlimited => Kind::Fixed(u32::MAX),
             AcceptLimit::Auto => Kind::Auto(Auto::default()),
         };
-        Self { kind, next_sample_ns: 0, next_cost_ns: 0, next_news_ns: 0 }
+        let (samples, costs) = match kind {
+            Kind::Fixed(_) => (Occasion::new(SAMPLE_EVERY_NS, 0.0), Occasion::new(u64::MAX, 0.0)),
+            Kind::Auto(_) => (
+                Occasion::new(Auto::SAMPLE_EVERY_NS, Auto::SAMPLE_AFTER_NS),
+                Occasion::new(Auto::COST_EVERY_NS, Auto::SAMPLE_AFTER_NS),
+            ),
+        };
+        Self { kind, samples, costs, next_news_ns: 0 }
     }
 
     /// Whether anything depends on [`AcceptPolicy::turned`].
@@ -134,12 +174,7 @@ impl AcceptPolicy {
 
     /// Whether the accept phase that begins now should look at the queue, which takes time and is therefore done now and then.
     pub fn sampling_is_due(&mut self, now_ns: u64) -> bool {
-        let due = now_ns >= self.next_sample_ns;
-        if due {
-            let every_ns = if self.is_adaptive() { Auto::SAMPLE_EVERY_NS } else { SAMPLE_EVERY_NS };
-            self.next_sample_ns = now_ns.saturating_add(every_ns);
-        }
-        due
+        self.samples.is_now(now_ns)
     }
 
     /// A sample of the queue before an accept phase.
@@ -159,11 +194,7 @@ impl AcceptPolicy {
     /// Whether the CPU time of the turn that begins now should be measured, if its get-events phase will not wait.
     #[inline]
     pub fn cost_is_due(&mut self, now_ns: u64) -> bool {
-        let due = self.is_adaptive() && now_ns >= self.next_cost_ns;
-        if due {
-            self.next_cost_ns = now_ns.saturating_add(Auto::COST_EVERY_NS);
-        }
-        due
+        self.is_adaptive() && self.costs.is_now(now_ns)
     }
 
     /// The CPU time of a turn.
@@ -186,6 +217,9 @@ impl AcceptPolicy {
     pub fn turned(&mut self, now_ns: u64, turn: &Turn) {
         if let Kind::Auto(auto) = &mut self.kind {
             auto.turned(now_ns, turn);
+            let served_ns = auto.serving_cpu_ns() * f64::from(turn.worked);
+            self.samples.turned(served_ns, turn.emptied);
+            self.costs.turned(served_ns, turn.emptied);
         }
     }
 

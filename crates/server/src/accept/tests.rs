@@ -259,9 +259,27 @@ fn fixed_limits_are_what_they_say_and_bound_no_work() {
 fn samples_are_apart() {
     for (setting, every_ms) in [(limit(1), 10), (AcceptLimit::Auto, 4)] {
         let mut policy = AcceptPolicy::new(setting);
-        let due = (0..100).filter(|&ms| policy.sampling_is_due(ms * 1_000_000)).count();
-        assert_eq!(due, 100 / every_ms);
+        let due = (0..100_u64).filter(|&ms| {
+            let due = policy.sampling_is_due(ms * 1_000_000);
+            policy.turned(ms * 1_000_000, &Turn { worked: 1, emptied: true, ..Turn::default() });
+            due
+        });
+        assert_eq!(due.count(), 100 / every_ms);
     }
+}
+
+/// A server that is given the CPU for a moment now and then has little time for samples.
+#[test]
+fn in_a_server_where_clients_wait_samples_take_a_small_part_of_serving() {
+    let mut policy = AcceptPolicy::new(AcceptLimit::Auto);
+    let samples = (0..1000_u64).filter(|&turn| {
+        let now_ns = turn * 10_000_000;
+        let due = policy.sampling_is_due(now_ns);
+        policy.turned(now_ns, &Turn { busy_ns: 100_000, worked: 1, ..Turn::default() });
+        due
+    });
+    // Each turn serves for 20 us, as long as nothing else is known.
+    assert_eq!(samples.count(), 1000 / 25);
 }
 
 /// What a driver might say, sense or nonsense.

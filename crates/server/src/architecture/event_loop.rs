@@ -65,8 +65,10 @@ pub struct EventLoop {
     work_phase_skips_new: bool,
     /// What the turn under way has come to so far.
     turn: accept::Turn,
-    /// Its get-events phase, if it is one whose cost is measured.
-    got_events: Option<GotEvents>,
+    /// Its cost, if that is measured.
+    cost: Option<TurnCost>,
+    /// The thread's CPU time when the work before it ended, if its cost is to be measured.
+    turning_since_ns: Option<u64>,
     /// When the phase under way began.
     phase_began_ns: u64,
     /// Connections for the coming work phase.
@@ -82,13 +84,15 @@ pub struct EventLoop {
     complaints: Limited,
 }
 
-/// A get-events phase that is over.
-struct GotEvents {
+/// What a turn takes, in nanoseconds of CPU time.
+struct TurnCost {
     events: u32,
-    /// Nanoseconds of CPU time that it took.
+    /// From the end of work to the end of the get-events phase.
     overhead_ns: u64,
-    /// The thread's CPU time when it was over.
-    cpu_ns: u64,
+    /// The thread's CPU time then.
+    began_ns: u64,
+    /// From there to the end of work.
+    useful_ns: u64,
 }
 
 /// A connection and what its socket is registered for.
@@ -174,7 +178,8 @@ impl EventLoop {
             accepted_since_added: 0,
             work_phase_skips_new: settings.event.work_phase_skips_new,
             turn: accept::Turn::default(),
-            got_events: None,
+            cost: None,
+            turning_since_ns: None,
             phase_began_ns: service_began_ns,
             work: Vec::new(),
             unfinished: Vec::new(),
@@ -205,6 +210,7 @@ impl EventLoop {
             self.get_events_phase()?;
             self.accept_phase()?;
             self.work_phase();
+            self.take_cost();
             self.timers_phase();
             self.turn.busy_ns += self.phase_ends(LoopPhase::Work, sys::clock::monotonic_ns());
             if self.accept_policy.is_adaptive() {
@@ -226,17 +232,17 @@ impl EventLoop {
         if !at_once {
             self.service.rest();
         }
-        let costly = at_once && self.accept_policy.cost_is_due(self.phase_began_ns);
-        let cpu_began_ns = costly.then(sys::clock::thread_cpu_ns);
+        let turning_since_ns = self.turning_since_ns.take().filter(|_| at_once);
         let count = self.events.get(&mut self.ready, timeout_ms)?;
         self.service.counters.event_waits.add(1);
         self.service.begin_turn();
         self.turn_began = self.service.clock.tick;
         let spent_ns = self.phase_ends(LoopPhase::GetEvents, self.service.clock.ns);
         self.turn = accept::Turn { busy_ns: if at_once { spent_ns } else { 0 }, ..accept::Turn::default() };
-        self.got_events = cpu_began_ns.map(|began_ns| {
-            let cpu_ns = sys::clock::thread_cpu_ns();
-            GotEvents { events: count as u32, cpu_ns, overhead_ns: cpu_ns.saturating_sub(began_ns) }
+        self.cost = turning_since_ns.map(|since_ns| {
+            let began_ns = sys::clock::thread_cpu_ns();
+            let overhead_ns = began_ns.saturating_sub(since_ns);
+            TurnCost { events: count as u32, overhead_ns, began_ns, useful_ns: 0 }
         });
         // Those that the last work phase did not come to are first.
         if self.work.is_empty() {
@@ -334,8 +340,7 @@ impl EventLoop {
     /// Tells the accept policy what came of the turn, and people what the policy thinks of it.
     fn tell_policy(&mut self) {
         let mut turn = self.turn;
-        if let Some(GotEvents { events, cpu_ns, overhead_ns }) = self.got_events.take() {
-            let useful_ns = sys::clock::thread_cpu_ns().saturating_sub(cpu_ns);
+        if let Some(TurnCost { events, overhead_ns, useful_ns, .. }) = self.cost.take() {
             let (accepted, worked) = (turn.accepted, turn.worked);
             self.accept_policy.cost_seen(Cost { overhead_ns, events, useful_ns, accepted, worked });
         }
@@ -370,6 +375,19 @@ impl EventLoop {
         work.drain(..done);
         self.turn.worked = done as u32;
         self.work = work;
+    }
+
+    /// At the end of work: what it took, if that is measured, and where the next turn's cost begins, if it is due.
+    fn take_cost(&mut self) {
+        let is_due = self.accept_policy.cost_is_due(self.phase_began_ns);
+        if self.cost.is_none() && !is_due {
+            return;
+        }
+        let cpu_ns = sys::clock::thread_cpu_ns();
+        if let Some(cost) = &mut self.cost {
+            cost.useful_ns = cpu_ns.saturating_sub(cost.began_ns);
+        }
+        self.turning_since_ns = is_due.then_some(cpu_ns);
     }
 
     /// Looks at the connections whose wake-up has come. What a client has done since the get-events phase is not known yet,

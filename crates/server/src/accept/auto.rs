@@ -4,9 +4,9 @@
 //! who might have been turned away early wait inside instead of outside, in batches. Between them lies room, and delay says
 //! where in it to be. The law, with the names of docs/tuning.md ("The accept limit `auto`"):
 //!
-//! - **Batch.** A turn costs *g* of CPU time without anything done in it: its get-events phase, less what that
-//!   takes for each event; with `select` *g* grows with connections. Serving a connection once costs *s*. Each
-//!   one that waits inside makes that dearer by a 1500th, for caches hold less of each: a turn of *n* costs
+//! - **Batch.** A turn costs *g* of CPU time without anything done in it: what comes between work and accepting,
+//!   its get-events phase above all, less what that takes for each event; with `select` *g* grows with
+//!   connections. Serving a connection once costs *s*. Each one that waits inside makes that dearer by a 1500th, for caches hold less of each: a turn of *n* costs
 //!   `g + n s (1 + n / 1500)`. By the connection that is least for `n = sqrt(1500 g / s)`, of which as many are
 //!   new as were of late. Neither may old connections crowd out new ones for good: a 64th of them may be new.
 //! - **Ceiling.** What takes *c* each by the clock, accepting included, is served within the target if there are `target / c` of

@@ -307,7 +307,7 @@ impl Overhead {
 /// New connections of a turn at which those served cost least; times of the CPU in nanoseconds.
 fn cheapest(overhead: f64, serving: f64, new: f64) -> f64 {
     let served = (CROWD * overhead / serving.max(1.0)).sqrt();
-    (served * new).ceil().min(f64::from(u32::MAX))
+    (served * new).round().clamp(1.0, f64::from(u32::MAX))
 }
 
 /// Moves an average towards a value.

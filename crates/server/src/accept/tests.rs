@@ -173,7 +173,7 @@ fn the_limit_moves_with_load_and_costs_and_settles() {
             // A tenth of a second of it is for overload to be believed, and what was let in meanwhile is served first.
             let (turns, ms) = outcome.settled_after();
             println!("{}, {}: {turns} turns, {ms} ms", scenario.name, step.name);
-            assert!(turns <= 3000 && ms <= 400, "{}, {}: {turns} turns, {ms} ms", scenario.name, step.name);
+            assert!(turns <= 4000 && ms <= 400, "{}, {}: {turns} turns, {ms} ms", scenario.name, step.name);
         }
     }
     let limits = |scenario: &Scenario| -> Vec<u32> {

@@ -88,6 +88,9 @@ fn percent(text: &str) -> Result<f64, String> {
     if (3.0..=33.0).contains(&percent) { Ok(percent) } else { Err(allowed.to_owned()) }
 }
 
+/// For which part of the time, in percent, generators may wait that take turns on a CPU.
+const MAY_WAIT: u32 = 50;
+
 /// An experiment that measures: signals are caught, and what it sets up will be taken away.
 #[derive(Debug)]
 pub(crate) struct Begun {
@@ -153,6 +156,8 @@ impl Experiment {
             client_cpus: vec![self.client_cpu],
             links: vec![Link { server_cpus: vec![self.server_cpu], client_cpus: vec![self.client_cpu] }],
             turns,
+            // Generators of other servers are on the same CPU, and wait as long.
+            may_wait: turns.map(|_| MAY_WAIT),
             bounds: None,
             sysctls: self.sysctl.clone(),
             warm_up: lengths.warm_up,

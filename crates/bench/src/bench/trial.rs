@@ -46,6 +46,8 @@ pub(crate) struct Site {
     pub(crate) measured: Duration,
     /// How long a client waits for a connection, and then for each reply.
     pub(crate) timeout: Duration,
+    /// For which part of the time, in percent, a generator may wait for its CPU. `None`: as `sluicelab load` has it.
+    pub(crate) may_wait: Option<u32>,
 }
 
 /// How much load there is.
@@ -180,8 +182,7 @@ impl Site {
             format!("--cpus={}", list(&self.client_cpus)),
             "--realtime".to_owned(),
         ];
-        // Those of other servers are on the same CPU, and wait as long.
-        options.extend(self.turns.map(|_| format!("--may-wait={MAY_WAIT}")));
+        options.extend(self.may_wait.map(|percent| format!("--may-wait={percent}")));
         options
     }
 }
@@ -248,9 +249,6 @@ impl Running {
         generator.watch(window, patience, || Sight::of(&self.server, self.bounded.as_ref(), site))
     }
 }
-
-/// For which part of the time, in percent, a generator may wait for those beside it.
-const MAY_WAIT: u32 = 50;
 
 /// The part of the measured time by which looks at counters may be off.
 const OFF: f64 = 0.05;

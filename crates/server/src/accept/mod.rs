@@ -41,6 +41,7 @@ pub struct AcceptPolicy {
 /// When to do again what takes time itself: some time after the last, and where clients wait, after some work. A
 /// server with a small part of a CPU would spend that on it otherwise.
 #[derive(Debug)]
+#[expect(clippy::struct_field_names, reason = "the unit of a time")]
 struct Occasion {
     every_ns: u64,
     /// CPU time of serving between two.

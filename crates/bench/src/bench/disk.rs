@@ -90,8 +90,9 @@ enum Part {
     Resident,
 }
 
-/// For which part of the time, in percent, the generator may wait where files come from memory: it asks so often that
-/// the time that its CPU takes to wake up from being idle, a fifth of the time, is more than usual.
+/// For which part of the time, in percent, the generator may wait where files come from memory: it asks so
+/// often that the time that its CPU takes to wake up from being idle, a fifth of the time, is more than
+/// usual.
 const MAY_WAIT_RESIDENT: u32 = 15;
 
 const PARTS: [Part; 3] = [Part::Closed, Part::Open, Part::Resident];

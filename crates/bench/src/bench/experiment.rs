@@ -53,8 +53,8 @@ pub(crate) struct Experiment {
 /// How the servers of an experiment share a CPU.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Sharing {
-    /// The part of the server's CPU that each server has, in percent, from 3 to 33: the less, the sooner clients
-    /// on one CPU overload it
+    /// The part of the server's CPU that each server has, in percent, from 3 to 33: the less, the sooner
+    /// clients on one CPU overload it
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent)]
     share: f64,
     /// How long each has it at a time, in microseconds
@@ -88,8 +88,8 @@ fn percent(text: &str) -> Result<f64, String> {
     if (3.0..=33.0).contains(&percent) { Ok(percent) } else { Err(allowed.to_owned()) }
 }
 
-/// For which part of the time, in percent, generators may wait that take turns on a CPU.
-const MAY_WAIT: u32 = 50;
+/// For which part of the time, in percent, generators may wait for a CPU that others have on purpose as well.
+pub(crate) const MAY_WAIT: u32 = 50;
 
 /// An experiment that measures: signals are caught, and what it sets up will be taken away.
 #[derive(Debug)]

@@ -115,16 +115,13 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
     Ok(())
 }
 
-/// For which part of the time, in percent, generators may wait for CPUs that they share with servers.
-const MAY_WAIT: u32 = 50;
-
 /// The CPUs that were the server's and the clients' are both of both, and each has a link of which it is the receiver.
 fn on_two_cpus(site: &Site) -> Result<Site> {
     let cpus: Vec<usize> = [site.server_cpus.clone(), site.client_cpus.clone()].concat();
     ensure!(cpus.len() == 2, "two CPUs are needed");
     let links = cpus.iter().map(|cpu| Link { server_cpus: vec![*cpu], client_cpus: cpus.clone() }).collect();
     // Whoever waits for a CPU, it is busy: throughput tells what all of it together costs.
-    let may_wait = Some(MAY_WAIT);
+    let may_wait = Some(experiment::MAY_WAIT);
     Ok(Site { server_cpus: cpus.clone(), client_cpus: cpus, links, may_wait, ..site.clone() })
 }
 

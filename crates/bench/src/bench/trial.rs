@@ -46,7 +46,8 @@ pub(crate) struct Site {
     pub(crate) measured: Duration,
     /// How long a client waits for a connection, and then for each reply.
     pub(crate) timeout: Duration,
-    /// For which part of the time, in percent, a generator may wait for its CPU. `None`: as `sluicelab load` has it.
+    /// For which part of the time, in percent, a generator may wait for its CPU. `None`: as `sluicelab load`
+    /// has it.
     pub(crate) may_wait: Option<u32>,
 }
 

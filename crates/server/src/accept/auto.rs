@@ -4,11 +4,12 @@
 //! who might have been turned away early wait inside instead of outside, in batches. Between them lies room, and delay says
 //! where in it to be. The law, with the names of docs/tuning.md ("The accept limit `auto`"):
 //!
-//! - **Batch.** A turn costs *g* of CPU time without anything done in it: what comes between work and accepting,
-//!   its get-events phase above all, less what that takes for each event; with `select` *g* grows with
-//!   connections. Serving a connection once costs *s*. Each one that waits inside makes that dearer by a 1500th, for caches hold less of each: a turn of *n* costs
-//!   `g + n s (1 + n / 1500)`. By the connection that is least for `n = sqrt(1500 g / s)`, of which as many are
-//!   new as were of late. Neither may old connections crowd out new ones for good: a 64th of them may be new.
+//! - **Batch.** A turn costs *g* of CPU time without anything done in it: what comes between work and
+//!   accepting, its get-events phase above all, less what that takes for each event; with `select` *g* grows
+//!   with connections. Serving a connection once costs *s*. Each one that waits inside makes that dearer by a
+//!   1500th, for caches hold less of each: a turn of *n* costs `g + n s (1 + n / 1500)`. By the connection
+//!   that is least for `n = sqrt(1500 g / s)`, of which as many are new as were of late. Neither may old
+//!   connections crowd out new ones for good: a 64th of them may be new.
 //! - **Ceiling.** What takes *c* each by the clock, accepting included, is served within the target if there are `target / c` of
 //!   it, those included that the last work phase left over.
 //! - **Delay.** Clients wait outside, `queue length / accept rate` (Little's law), and inside, `left over * c`. Little's law knows
@@ -294,10 +295,10 @@ impl Overhead {
         self.covariance = (self.covariance + more_events * more_ns * weight) * (1.0 - weight);
     }
 
-    /// Of a phase that tells of none. Where the number of events hardly changes, nobody can tell what one costs;
-    /// and a few samples tell it badly, as packets come in during some of them. So an event is not believed to
-    /// cost more than a part of what serving does, nor all of them together more than such as are a part of the
-    /// turn each.
+    /// Of a phase that tells of none. Where the number of events hardly changes, nobody can tell what one
+    /// costs; and a few samples tell it badly, as packets come in during some of them. So an event is not
+    /// believed to cost more than a part of what serving does, nor all of them together more than such as are
+    /// a part of the turn each.
     fn without_events(&self, serving_ns: f64) -> f64 {
         let each = (self.covariance / (self.variance + 1.0)).clamp(0.0, serving_ns.max(1.0) * EVENT);
         (self.ns - each * self.events).max(self.ns / (1.0 + self.events * EVENT_OF_TURN))

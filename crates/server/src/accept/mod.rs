@@ -38,8 +38,8 @@ pub struct AcceptPolicy {
     next_news_ns: u64,
 }
 
-/// When to do again what takes time itself: some time after the last, and where clients wait, after some work. A
-/// server with a small part of a CPU would spend that on it otherwise.
+/// When to do again what takes time itself: some time after the last, and where clients wait, after some
+/// work. A server with a small part of a CPU would spend that on it otherwise.
 #[derive(Debug)]
 #[expect(clippy::struct_field_names, reason = "the unit of a time")]
 struct Occasion {
@@ -114,8 +114,8 @@ pub struct Turn {
 /// CPU time of a turn. (Not just time: another program may have the CPU in between, for a hundred times as long.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// Nanoseconds that it took to turn around: from the end of work to the end of a get-events phase that was told
-    /// not to wait.
+    /// Nanoseconds that it took to turn around: from the end of work to the end of a get-events phase that
+    /// was told not to wait.
     pub overhead_ns: u64,
     /// Events that this phase told of.
     pub events: u32,

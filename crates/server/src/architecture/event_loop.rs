@@ -377,7 +377,8 @@ impl EventLoop {
         self.work = work;
     }
 
-    /// At the end of work: what it took, if that is measured, and where the next turn's cost begins, if it is due.
+    /// At the end of work: what it took, if that is measured, and where the next turn's cost begins, if it is
+    /// due.
     fn take_cost(&mut self) {
         let is_due = self.accept_policy.cost_is_due(self.phase_began_ns);
         if self.cost.is_none() && !is_due {
@@ -396,6 +397,8 @@ impl EventLoop {
         let now = self.turn_began;
         let mut helpers_are_slow = false;
         while let Some(index) = self.timers.expired(now) {
+            // Whatever is done for a connection is no cost of turning around.
+            self.turning_since_ns = None;
             let Some(registered) = self.connections.get_mut(index) else { continue };
             let due = registered.conversation.deadline().is_some_and(|deadline| deadline.reached(now));
             helpers_are_slow |= due && registered.conversation.waits_for_disk().is_some();

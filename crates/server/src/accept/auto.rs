@@ -126,8 +126,8 @@ impl Default for Auto {
 impl Auto {
     /// More often than delays of the target come and go.
     pub(super) const SAMPLE_EVERY_NS: u64 = 4_000_000;
-    /// A sample takes two or three microseconds: half a percent of this.
-    pub(super) const SAMPLE_AFTER_NS: f64 = 5e5;
+    /// A sample takes two or three microseconds: a quarter of a percent of this.
+    pub(super) const SAMPLE_AFTER_NS: f64 = 1e6;
     /// Costs change with what is asked for, and samples of them are averaged anyhow.
     pub(super) const COST_EVERY_NS: u64 = 10_000_000;
 
@@ -305,10 +305,11 @@ impl Overhead {
     }
 }
 
-/// New connections of a turn at which those served cost least; times of the CPU in nanoseconds.
+/// New connections of a turn at which those served cost least; times of the CPU in nanoseconds. Between two
+/// whole numbers it is the lower: near the least the cost hardly changes, and who is one of fewer waits less.
 fn cheapest(overhead: f64, serving: f64, new: f64) -> f64 {
     let served = (CROWD * overhead / serving.max(1.0)).sqrt();
-    (served * new).round().clamp(1.0, f64::from(u32::MAX))
+    (served * new).floor().clamp(1.0, f64::from(u32::MAX))
 }
 
 /// Moves an average towards a value.

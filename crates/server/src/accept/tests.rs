@@ -279,7 +279,7 @@ fn in_a_server_where_clients_wait_samples_take_a_small_part_of_serving() {
         due
     });
     // Each turn serves for 20 us, as long as nothing else is known.
-    assert_eq!(samples.count(), 1000 / 25);
+    assert_eq!(samples.count(), 1000 / 50);
 }
 
 /// What a driver might say, sense or nonsense.

@@ -104,6 +104,12 @@ impl Group {
         entering(self.paths.iter().map(PathBuf::as_path))
     }
 
+    /// Puts a process of it where no group is, for one controller.
+    pub(crate) fn dismiss(&self, controller: Controller, pid: u32) -> Result<()> {
+        let root = self.of(controller).parent().context("a group is in a hierarchy")?;
+        write(&root.join("cgroup.procs"), &pid.to_string())
+    }
+
     /// Starts something else that counts for one controller only, on one CPU.
     pub(crate) fn start(&self, controller: Controller, cpu: usize, words: &[&str]) -> Result<Process> {
         let child = Command::new("taskset")
@@ -158,6 +164,10 @@ mod tests {
         let name = group.paths[0].file_name().unwrap().to_str().unwrap();
         assert!(said.contains(name), "{said}");
         let sleeps = group.start(Controller::Cpu, 0, &["sleep", "1000"]).unwrap();
+        let dismissed = group.start(Controller::Cpu, 0, &["sleep", "1000"]).unwrap();
+        group.dismiss(Controller::Cpu, dismissed.id()).unwrap();
+        let groups = fs::read_to_string(format!("/proc/{}/cgroup", dismissed.id())).unwrap();
+        assert!(!groups.contains(name), "{groups}");
         let paths = group.paths.clone();
         drop(sleeps);
         drop(group);

@@ -112,6 +112,9 @@ pub(crate) struct Launch<'a> {
     pub(crate) directory: &'a Path,
 }
 
+/// How long a start may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// A running `sluice`. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Subject {
@@ -157,7 +160,7 @@ impl Subject {
             if let Some(status) = self.process.ended()? {
                 bail!("it ended with {status}");
             }
-            ensure!(start.elapsed() < Duration::from_secs(20), "it does not listen after 20 s");
+            ensure!(start.elapsed() < PATIENCE, "it does not listen after {PATIENCE:?}");
             thread::sleep(Duration::from_millis(5));
         }
         Ok(())
@@ -171,6 +174,23 @@ impl Subject {
     /// All its processes.
     pub(crate) fn processes(&self) -> Result<Vec<u32>> {
         proc::process_tree(self.id())
+    }
+
+    /// The process that tells its status.
+    pub(crate) fn status_process(&self) -> Result<u32> {
+        let is_it = |pid: &u32| {
+            fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "sluice:status")
+        };
+        let start = Instant::now();
+        loop {
+            interrupt::check()?;
+            // It gives itself that name once it runs.
+            if let Some(pid) = self.processes()?.into_iter().find(is_it) {
+                return Ok(pid);
+            }
+            ensure!(start.elapsed() < PATIENCE, "it has no process for its status after {PATIENCE:?}");
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Its counters, see docs/status.md.

@@ -232,6 +232,9 @@ impl Running {
             directory: &directory,
         };
         let server = Subject::start(variant, &launch)?;
+        if let Some(share) = &share {
+            share.excuse(server.status_process()?)?;
+        }
         let idle = network.connect(network.addresses()[0], workload.kind.idle_connections())?;
         Ok(Self { server, _idle: idle, _share: share, bounded, network, directory })
     }

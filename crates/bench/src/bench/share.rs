@@ -37,8 +37,8 @@ impl Share {
         self.group.entering()
     }
 
-    /// Takes a process out of it: one that tells of the others. Behind a hundred that serve on a small part of
-    /// a CPU it would take seconds to.
+    /// Takes a process out of it: one that tells of the others. Behind a hundred that serve on a small part
+    /// of a CPU it would take seconds to.
     pub(crate) fn excuse(&self, pid: u32) -> Result<()> {
         self.group.dismiss(Controller::Cpu, pid)
     }

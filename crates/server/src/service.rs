@@ -175,7 +175,9 @@ impl Service {
         let size = self.content.table_size();
         self.counters.file_table_entries.set(size.entries);
         self.counters.file_table_descriptors.set(size.descriptors);
-        self.counters.file_table_memory_bytes.set(size.memory_bytes + self.content.table_structure_bytes());
+        // A table that others share may say anything.
+        let memory_bytes = size.memory_bytes.saturating_add(self.content.table_structure_bytes());
+        self.counters.file_table_memory_bytes.set(memory_bytes);
     }
 
     /// Closes a listener that this worker does not accept from any more, unless it is not this process's alone.

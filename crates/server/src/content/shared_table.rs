@@ -28,7 +28,8 @@
 //! Nothing that is read here is believed to be possible. What does not fit (a slot that there is not, a chain without an end, bytes
 //! outside the heap) is garbage that somebody has written by mistake: who comes across it builds the table anew from those slots
 //! that are whole, which is told by a sum that each bears of what it says. How often a worker has pinned what, it knows itself, and
-//! says it again then. The bytes in the heap bear no sum; workers that share files have to trust each other so far.
+//! says it again then. The bytes in the heap bear no sum, nor do the bits that say which blocks are in use; workers that share files
+//! have to trust each other so far.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher};
@@ -243,8 +244,8 @@ impl SharedFiles {
         // If somebody writes or reads for long just now, second chance comes by later.
         if was_last && let Some(writing) = self.names.write(TIDYING) {
             self.repair_after(&writing);
-            for place in 0..self.used() {
-                self.free_if_last(place, &writing);
+            if (0..self.used()).any(|place| self.free_if_last(place, &writing).is_err()) {
+                self.clear_garbage(&writing);
             }
         }
     }
@@ -361,15 +362,14 @@ impl SharedFiles {
             let slot = &self.slots[place as usize];
             let state = slot.state.load(Ordering::Relaxed);
             if state == SPOILT {
-                self.free_if_last(place, writing);
+                self.free_if_last(place, writing)?;
             }
             if !(state == NAMED || state == DETACHED) || !is_of_kind(slot) || self.is_pinned(place) {
                 continue;
             }
             if slot.referenced.swap(0, Ordering::Relaxed) == 0 || state == DETACHED {
                 self.detach(place, writing)?;
-                self.free_if_last(place, writing);
-                return Ok(());
+                return Ok(self.free_if_last(place, writing)?);
             }
         }
         Err(Obstacle::Full)
@@ -396,11 +396,15 @@ impl SharedFiles {
     }
 
     /// Empties the slot of an entry that has neither name nor pins. Alone.
-    fn free_if_last(&self, place: Place, _writing: &Writing) {
+    fn free_if_last(&self, place: Place, _writing: &Writing) -> Result<(), Garbage> {
         let slot = &self.slots[place as usize];
         let state = slot.state.load(Ordering::SeqCst);
         if !matches!(state, DETACHED | SPOILT) || self.is_pinned(place) {
-            return;
+            return Ok(());
+        }
+        // Else it might give up the blocks of another entry, which would be overwritten under its name.
+        if state == DETACHED && !slot.has_its_sum() {
+            return Err(Garbage);
         }
         if state == DETACHED {
             self.count(slot, false);
@@ -412,6 +416,7 @@ impl SharedFiles {
         }
         slot.state.store(0, Ordering::Release);
         self.put_with_free(place);
+        Ok(())
     }
 
     fn close_descriptor(&self, slot: &Slot) {
@@ -863,8 +868,7 @@ impl SharedTable {
         let forgotten = self.alone(|this, writing| {
             this.files.detach(place, writing)?;
             this.let_go_of(place);
-            this.files.free_if_last(place, writing);
-            Ok(())
+            Ok(this.files.free_if_last(place, writing)?)
         });
         if forgotten.is_err() {
             // It will be found, but not believed.
@@ -880,7 +884,7 @@ impl SharedTable {
             let files = &this.files;
             for place in 0..files.used() {
                 files.detach(place, writing)?;
-                files.free_if_last(place, writing);
+                files.free_if_last(place, writing)?;
             }
             Ok(files.give_back_blocks(writing))
         });
@@ -945,7 +949,7 @@ impl SharedTable {
             for place in 0..files.used() {
                 if files.slots[place as usize].trusted_until_ms.load(Ordering::Acquire) <= now_ms {
                     files.detach(place, writing)?;
-                    files.free_if_last(place, writing);
+                    files.free_if_last(place, writing)?;
                 }
             }
             Ok(())
@@ -1010,7 +1014,7 @@ impl SharedTable {
         self.let_go_of(old);
         if !self.files.is_pinned(old) {
             self.files.detach(old, writing)?;
-            self.files.free_if_last(old, writing);
+            self.files.free_if_last(old, writing)?;
         }
         Ok(())
     }
@@ -1150,10 +1154,7 @@ impl SharedTable {
     #[cold]
     fn unpin_detached(&mut self, place: Place) {
         // If it can't be done now, second chance comes by later.
-        let _ = self.alone(|this, writing| {
-            this.files.free_if_last(place, writing);
-            Ok(())
-        });
+        let _ = self.alone(|this, writing| Ok(this.files.free_if_last(place, writing)?));
     }
 }
 

@@ -69,6 +69,25 @@ fn what_one_worker_puts_in_another_finds() {
     assert_eq!((other.find(b"/a", None), other.find(b"/b", None)), (None, None));
 }
 
+/// An entry that by mistake names the blocks of another does not give them up when it goes.
+#[test]
+fn garbage_gives_up_no_blocks_of_others() {
+    let files = files(1);
+    let mut table = table(&files, 0);
+    // The body of the other lies in a block behind that of its path.
+    let (path, body) = ([b'b'; 250], [b'x'; 20]);
+    let places = [table.insert(b"/a", None, small(b"a")), table.insert(&path, None, small(&body))];
+    let [one, other] = places.map(|place| &files.slots[place.unwrap() as usize]);
+    table.let_go();
+    one.block.store(other.block.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    one.trusted_until_ms.store(0, Ordering::Relaxed);
+    table.forget_outdated(1);
+    table.insert(b"/c", None, small(b"c")).unwrap();
+    let found = table.find(&path, None).expect("it is whole");
+    assert_eq!(body_of(&table, found), body);
+    check(&files);
+}
+
 /// Each look-up ends only when the other has begun, so neither waits for the other.
 #[test]
 fn look_ups_run_at_once() {

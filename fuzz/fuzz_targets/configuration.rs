@@ -1,5 +1,5 @@
-//! The configuration file: any text gives settings, which print as a file that gives them again, or errors that say where
-//! and why.
+//! The configuration file: any text gives settings, which print as a file that gives them again, or errors
+//! that say where and why.
 
 #![no_main]
 

@@ -1,6 +1,6 @@
-//! Paths through the whole document root, symbolic links and all: nothing outside it is ever sent, nothing hidden
-//! unless it is to be, and a path means the same however it is escaped, whatever dot segments it begins with,
-//! and whether the table knows it or not.
+//! Paths through the whole document root, symbolic links and all: nothing outside it is ever sent, nothing
+//! hidden unless it is to be, and a path means the same however it is escaped, whatever dot segments it
+//! begins with, and whether the table knows it or not.
 
 #![no_main]
 
@@ -122,7 +122,8 @@ fn contents() -> [Content; 2] {
     })
 }
 
-/// Makes a document root, always at the same place and with the same files, and things around it to escape to.
+/// Makes a document root, always at the same place and with the same files, and things around it to escape
+/// to.
 fn tree() -> PathBuf {
     let base = std::env::temp_dir().join("sluice-fuzz-path");
     let root = base.join("root");

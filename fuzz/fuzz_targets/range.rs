@@ -1,6 +1,7 @@
 //! The fields that decide what of a file is sent: Range, the preconditions, Accept-Encoding and dates.
 //!
-//! The first line of the input is the file's size, the others are field values, in the order in which they are taken below.
+//! The first line of the input is the file's size, the others are field values, in the order in which they
+//! are taken below.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Requests through the whole connection: however the input is cut, the same requests, bodies and refusals come out,
-//! and what is let through keeps the promises that the server builds on.
+//! Requests through the whole connection: however the input is cut, the same requests, bodies and refusals
+//! come out, and what is let through keeps the promises that the server builds on.
 
 #![no_main]
 

@@ -1,12 +1,14 @@
-//! `ceiling`: a server that parses nothing and always sends the same reply, as the yardstick for servers that do work.
+//! `ceiling`: a server that parses nothing and always sends the same reply, as the yardstick for servers that
+//! do work.
 //!
-//! It makes the system calls that ours makes, in the same order and number, and writes replies of the same length in the same
-//! pieces; what it leaves out is everything in between. So a server's CPU time per request divided by this one's is what HTTP
-//! and the files cost, and nothing can be much below 1.
+//! It makes the system calls that ours makes, in the same order and number, and writes replies of the same
+//! length in the same pieces; what it leaves out is everything in between. So a server's CPU time per request
+//! divided by this one's is what HTTP and the files cost, and nothing can be much below 1.
 //!
-//! One thread: edge-triggered epoll; accept until the queue is empty, receiving from each new connection at once; one receive per
-//! event (a short one has drained the socket); one writev for a reply from memory, or the head and one sendfile.
-//! A connection is registered for reading and writing once, and not at all when it ends with its first reply.
+//! One thread: edge-triggered epoll; accept until the queue is empty, receiving from each new connection at
+//! once; one receive per event (a short one has drained the socket); one writev for a reply from memory, or
+//! the head and one sendfile. A connection is registered for reading and writing once, and not at all when it
+//! ends with its first reply.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
@@ -56,11 +58,13 @@ enum Variant {
     Memory,
     /// Head by sendmsg with `MSG_MORE`, body by sendfile
     Sendfile,
-    /// Head by a writev that does not say that more follows, body by sendfile: a segment more, but see README.md on pacing
+    /// Head by a writev that does not say that more follows, body by sendfile: a segment more, but see
+    /// README.md on pacing
     Push,
 }
 
-/// How long a client may be silent before its connection is handed over all the same: what Apache and nginx choose as well.
+/// How long a client may be silent before its connection is handed over all the same: what Apache and nginx
+/// choose as well.
 const DEFER_ACCEPT_SECS: u32 = 1;
 
 fn main() -> Result<()> {
@@ -82,7 +86,8 @@ fn main() -> Result<()> {
     ceiling.run()
 }
 
-/// The reply, in the pieces in which ours is kept: what is made for each reply, what the file table holds, the file.
+/// The reply, in the pieces in which ours is kept: what is made for each reply, what the file table holds,
+/// the file.
 struct Reply {
     own: Vec<u8>,
     pinned: Vec<u8>,
@@ -121,8 +126,8 @@ impl Reply {
         Ok(Self { own, pinned, file, variant: options.variant, close: options.close })
     }
 
-    /// Sends what remains of a reply of which `*sent` bytes are gone. A short write has met a full buffer: the next edge
-    /// tells of room.
+    /// Sends what remains of a reply of which `*sent` bytes are gone. A short write has met a full buffer:
+    /// the next edge tells of room.
     fn send(&self, connection: &OwnedFd, sent: &mut u64) -> io::Result<Sent> {
         let head = (self.own.len() + self.pinned.len()) as u64;
         if *sent < head {

@@ -1,5 +1,5 @@
-//! A server that does what the path of each request says, good or bad, with known delays: what clients' measures are held
-//! against. A thread for each connection: it is for hundreds of them.
+//! A server that does what the path of each request says, good or bad, with known delays: what clients'
+//! measures are held against. A thread for each connection: it is for hundreds of them.
 //!
 //! | path | what it does |
 //! |---|---|
@@ -79,7 +79,8 @@ fn serve(mut client: TcpStream) -> io::Result<()> {
             }
             "garbage" => return client.write_all(b"this is not HTTP\r\n\r\n"),
             "reset" => {
-                // Closing a socket with input that was not read resets its connection: read_request leaves the last bytes.
+                // Closing a socket with input that was not read resets its connection: read_request leaves
+                // the last bytes.
                 return Ok(());
             }
             "silent" => {
@@ -94,7 +95,8 @@ fn serve(mut client: TcpStream) -> io::Result<()> {
     }
 }
 
-/// The path of the next request; `None` at the end. Of a request for `/reset` the last bytes are left in the socket.
+/// The path of the next request; `None` at the end. Of a request for `/reset` the last bytes are left in the
+/// socket.
 fn read_request(client: &mut TcpStream) -> io::Result<Option<String>> {
     let mut seen = [0; 4096];
     loop {

@@ -14,8 +14,8 @@ use crate::console::print;
 /// What is to go where.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// A network interface, or one of its addresses, and the CPUs of the copy that serves it, such as eth0=0-3; several, one for
-    /// each copy
+    /// A network interface, or one of its addresses, and the CPUs of the copy that serves it, such as
+    /// eth0=0-3; several, one for each copy
     #[arg(value_name = "INTERFACE=LIST", required_unless_present_any = ["config", "undo"])]
     assignments: Vec<String>,
 
@@ -31,7 +31,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["assignments", "config"])]
     undo: Option<PathBuf>,
 
-    /// Change it, and print the commands that change it back; without this, commands are printed and nothing is changed
+    /// Change it, and print the commands that change it back; without this, commands are printed and nothing
+    /// is changed
     #[arg(long)]
     apply: bool,
 }

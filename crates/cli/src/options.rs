@@ -1,5 +1,5 @@
-//! What `sluice serve` and `sluice check` take. Every option is the key of the same name in the TOML file, so the
-//! values stay text here: the server's configuration reads both, and says what is wrong with either.
+//! What `sluice serve` and `sluice check` take. Every option is the key of the same name in the TOML file, so
+//! the values stay text here: the server's configuration reads both, and says what is wrong with either.
 
 use std::path::PathBuf;
 
@@ -17,8 +17,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Where clients connect; may be repeated. :PORT is every address of this machine, localhost:PORT both that it has for
-    /// itself; port 0 picks a free one [default: 127.0.0.1:8080]
+    /// Where clients connect; may be repeated. :PORT is every address of this machine, localhost:PORT both
+    /// that it has for itself; port 0 picks a free one [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR:PORT|unix:PATH", help_heading = "Listening")]
     listen: Vec<String>,
 
@@ -30,7 +30,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", help_heading = "Listening")]
     backlog: Option<String>,
 
-    /// Most connections at a time; beyond it new ones wait in the backlog [default: what the descriptor limit allows]
+    /// Most connections at a time; beyond it new ones wait in the backlog [default: what the descriptor limit
+    /// allows]
     #[arg(long, value_name = "N", help_heading = "Listening")]
     max_connections: Option<String>,
 
@@ -38,13 +39,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", help_heading = "Concurrency")]
     architecture: Option<String>,
 
-    /// What the architecture multiplies; sped and n-copy take 1 only [default: one for each CPU; with processes and threads
-    /// 64]
+    /// What the architecture multiplies; sped and n-copy take 1 only [default: one for each CPU; with
+    /// processes and threads 64]
     #[arg(long, value_name = "N", help_heading = "Concurrency")]
     workers: Option<String>,
 
-    /// Complete copies of the architecture, each with workers and listeners of its own, pinned [default: 1; with n-copy
-    /// one for each CPU]
+    /// Complete copies of the architecture, each with workers and listeners of its own, pinned [default: 1;
+    /// with n-copy one for each CPU]
     #[arg(long, value_name = "N", help_heading = "Concurrency")]
     copies: Option<String>,
 
@@ -60,17 +61,18 @@ pub(crate) struct Options {
     #[arg(long, value_name = "MECHANISM", help_heading = "Concurrency")]
     events: Option<String>,
 
-    /// Which of several processes at a listener a connection wakes: all, or with epoll exclusive (one) or re-adding
-    /// (one, by turns) [default: all]
+    /// Which of several processes at a listener a connection wakes: all, or with epoll exclusive (one) or
+    /// re-adding (one, by turns) [default: all]
     #[arg(long, value_name = "POLICY", help_heading = "Concurrency")]
     wake: Option<String>,
 
-    /// Most connections accepted before the others are served again: a number, inf, or auto (as their delay asks for)
-    /// [default: auto]
+    /// Most connections accepted before the others are served again: a number, inf, or auto (as their delay
+    /// asks for) [default: auto]
     #[arg(long, value_name = "N|inf|auto", help_heading = "Concurrency")]
     accept_limit: Option<String>,
 
-    /// Whether sends wait for the client: non-blocking, or blocking, when one call sends a whole file [default: non-blocking]
+    /// Whether sends wait for the client: non-blocking, or blocking, when one call sends a whole file
+    /// [default: non-blocking]
     #[arg(long, value_name = "HOW", help_heading = "Concurrency")]
     send: Option<String>,
 
@@ -83,7 +85,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SIZE", help_heading = "Files")]
     small_file: Option<String>,
 
-    /// What keeps head and file together in packets: auto, more (a flag of send), cork (a socket option) or none [default: auto]
+    /// What keeps head and file together in packets: auto, more (a flag of send), cork (a socket option) or
+    /// none [default: auto]
     #[arg(long, value_name = "HOW", help_heading = "Files")]
     coalesce: Option<String>,
 
@@ -120,7 +123,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", help_heading = "Process")]
     group: Option<String>,
 
-    /// How long requests in progress may take after TERM, INT or QUIT, such as "500 ms" or "1 min" [default: 30 s]
+    /// How long requests in progress may take after TERM, INT or QUIT, such as "500 ms" or "1 min" [default:
+    /// 30 s]
     #[arg(long, value_name = "TIME", help_heading = "Process")]
     drain_timeout: Option<String>,
 }

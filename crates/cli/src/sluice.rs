@@ -25,7 +25,8 @@ use server::config::{self, CommandLine, ConfigError, Source, StatusAddress};
 use server::error_log;
 use server::status::client::{self, Form, Watch};
 
-/// A web server for files that lets you choose how it does many things at once, and stays upright under overload.
+/// A web server for files that lets you choose how it does many things at once, and stays upright under
+/// overload.
 #[derive(Parser)]
 #[command(name = "sluice", version, max_term_width = 110)]
 #[command(after_help = "Try `sluice serve` in a directory, and look at http://127.0.0.1:8080/.")]
@@ -72,7 +73,8 @@ enum Command {
         watch: bool,
     },
 
-    /// Measure what the memory of a running server consists of, as a formula in connections, workers and files
+    /// Measure what the memory of a running server consists of, as a formula in connections, workers and
+    /// files
     #[command(after_help = "Runs where the server runs, as its user or as root.")]
     Memory {
         #[command(flatten)]
@@ -83,7 +85,8 @@ enum Command {
         json: bool,
     },
 
-    /// Have packets of network interfaces handled on the CPUs of the copy that serves them (interrupts, RPS, XPS)
+    /// Have packets of network interfaces handled on the CPUs of the copy that serves them (interrupts, RPS,
+    /// XPS)
     #[command(
         after_help = "sluice affinity eth0=0-3 eth1=4-7                  print what would be done, as commands\n\
         sluice affinity eth0=0-3 eth1=4-7 --apply >undo    do it, and keep the way back\n\

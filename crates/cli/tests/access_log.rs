@@ -51,7 +51,8 @@ fn lines(log: &std::path::Path, count: usize) -> Vec<String> {
     lines
 }
 
-/// The lines of [`ask_everything`]. Its last request may have been another worker's, whose lines come when they like.
+/// The lines of [`ask_everything`]. Its last request may have been another worker's, whose lines come when
+/// they like.
 fn lines_of_everything(log: &std::path::Path, count: usize) -> Vec<String> {
     let mut lines = lines(log, count);
     lines.sort_by_key(|line| line.contains("] \"-\" ") || line.contains("\"method\":null"));

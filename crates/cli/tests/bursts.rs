@@ -1,7 +1,8 @@
 //! Many connections at once and then nothing that could wake the server: it serves them to the last one.
 //!
-//! Whoever accepts a part of what is queued has to come back for the rest by itself. How that can be forgotten depends on the
-//! event mechanism, on the accept limit, and on who else accepts: each is tried with each.
+//! Whoever accepts a part of what is queued has to come back for the rest by itself. How that can be
+//! forgotten depends on the event mechanism, on the accept limit, and on who else accepts: each is tried with
+//! each.
 
 mod support;
 

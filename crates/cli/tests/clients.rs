@@ -1,4 +1,5 @@
-//! Real clients: curl, wget, git, and a browser. Without them these tests fail: `scripts/install-test-tools` gets them.
+//! Real clients: curl, wget, git, and a browser. Without them these tests fail: `scripts/install-test-tools`
+//! gets them.
 
 mod support;
 
@@ -319,8 +320,8 @@ fn wav() -> Vec<u8> {
     bytes
 }
 
-/// Jumping to the end of a sound asks for its end alone. The page has the last word: it asks for what it has to tell, as a
-/// browser in a hurry to print the page would not wait for sounds.
+/// Jumping to the end of a sound asks for its end alone. The page has the last word: it asks for what it has
+/// to tell, as a browser in a hurry to print the page would not wait for sounds.
 fn browser_seeks_in_a_sound(variant: &Variant) {
     let page = r#"<!DOCTYPE html><audio id=sound preload=metadata src=sound.wav></audio><script>
         const sound = document.getElementById("sound");
@@ -339,7 +340,8 @@ fn browser_seeks_in_a_sound(variant: &Variant) {
     let read = || fs::read_to_string(&log).unwrap_or_default();
     eventually("the page has told", || read().contains("/told?"));
     drop(browser);
-    // A reply that the browser broke off is logged by whoever sends it, and that may be later than the page tells.
+    // A reply that the browser broke off is logged by whoever sends it, and that may be later than the page
+    // tells.
     let parts = || read().lines().filter(|line| line.contains("\"GET /sound.wav HTTP/1.1\" 206 ")).count();
     eventually("both parts are logged, the beginning and the end", || parts() >= 2);
     let log = read();

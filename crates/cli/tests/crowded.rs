@@ -1,5 +1,5 @@
-//! Where a worker serves one client at a time, and slow clients hold all the places: others are served all the same, and whoever
-//! is slow keeps its place where nobody wants it.
+//! Where a worker serves one client at a time, and slow clients hold all the places: others are served all
+//! the same, and whoever is slow keeps its place where nobody wants it.
 
 mod support;
 
@@ -45,7 +45,8 @@ fn start(variant: &Variant) -> Server {
     setup.config("[tcp]\nsend_buffer = \"64 KiB\"").start()
 }
 
-/// Clients of one kind hold all places, and come again whenever they are turned away; others get their replies.
+/// Clients of one kind hold all places, and come again whenever they are turned away; others get their
+/// replies.
 fn held_by(variant: &Variant, first: &'static str, dribble: &'static str) {
     let server = start(variant);
     let stop = Arc::new(AtomicBool::new(false));

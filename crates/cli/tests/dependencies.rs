@@ -1,9 +1,9 @@
 //! The design, checked: which crate may use which, where `unsafe` may stand, and what `http1` may not know.
 //!
-//! Cargo says what the members are and what they depend on; each member's sources are read as tokens, so that comments and
-//! strings may say what code may not. A new crate fails here until it is entered in [`CRATES`], which is the point: its
-//! place in the order is decided, not found out. Each check is a function from what was read to a list of breaches, and is
-//! tried on bad samples below.
+//! Cargo says what the members are and what they depend on; each member's sources are read as tokens, so that
+//! comments and strings may say what code may not. A new crate fails here until it is entered in [`CRATES`],
+//! which is the point: its place in the order is decided, not found out. Each check is a function from what
+//! was read to a list of breaches, and is tried on bad samples below.
 
 use std::{
     env, fs,

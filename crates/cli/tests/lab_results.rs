@@ -1,4 +1,5 @@
-//! `sluicelab load` against a real `sluice serve`: what is written agrees with itself, and with what the server says.
+//! `sluicelab load` against a real `sluice serve`: what is written agrees with itself, and with what the
+//! server says.
 
 use std::collections::BTreeMap;
 use std::fs;

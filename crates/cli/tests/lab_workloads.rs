@@ -1,4 +1,5 @@
-//! `sluicelab fileset` and `sluicelab sessions`: what they write is served, played, and understood by the real httperf.
+//! `sluicelab fileset` and `sluicelab sessions`: what they write is served, played, and understood by the
+//! real httperf.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};

@@ -1,4 +1,5 @@
-//! What is logged ends nothing and keeps nobody waiting, whatever has become of the log: its disk is full, or nobody reads.
+//! What is logged ends nothing and keeps nobody waiting, whatever has become of the log: its disk is full, or
+//! nobody reads.
 
 mod support;
 

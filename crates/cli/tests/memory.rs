@@ -26,7 +26,8 @@ fn start(variant: &Variant) -> Server {
     files.fold(Setup::new(variant), |setup, (name, content)| setup.file(&name, content)).start()
 }
 
-/// How many connections a test may hold at once of those that it wants: some architectures have few workers, and take no more.
+/// How many connections a test may hold at once of those that it wants: some architectures have few workers,
+/// and take no more.
 fn at_most(variant: &Variant, count: usize) -> usize {
     if variant.serves_one_at_a_time() { count.min(15) } else { count }
 }
@@ -41,7 +42,8 @@ fn hold(server: &Server, connections: &mut Vec<Client>, count: usize) {
     eventually("all are idle", || server.count("connections/idle") as usize == count);
 }
 
-/// One test at a time: another server of the same program shares the pages of its file, and descriptors are few.
+/// One test at a time: another server of the same program shares the pages of its file, and descriptors are
+/// few.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn sluice(arguments: &[&str]) -> Output {

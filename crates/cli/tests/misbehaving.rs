@@ -1,5 +1,5 @@
-//! Clients that do what they should not, by the hundreds and thousands, while another one keeps being served; afterwards
-//! the server holds no more descriptors and memory than before.
+//! Clients that do what they should not, by the hundreds and thousands, while another one keeps being served;
+//! afterwards the server holds no more descriptors and memory than before.
 
 mod support;
 
@@ -58,7 +58,8 @@ const CONFIG: &str = "
 const KEPT: u64 = 32 << 20;
 const NOISE: u64 = 2 << 20;
 
-/// Has clients misbehave twice, the first time with another client beside them, and checks that nothing is left of them.
+/// Has clients misbehave twice, the first time with another client beside them, and checks that nothing is
+/// left of them.
 fn unharmed(variant: &Variant, setup: Setup, misbehave: impl Fn(&Server)) {
     unharmed_beside(variant, setup, variant.serves_one_at_a_time(), misbehave);
 }
@@ -84,7 +85,8 @@ fn unharmed_beside(variant: &Variant, setup: Setup, comes_again: bool, misbehave
     misbehave(&server);
     is_back("twice");
     let twice = server.memory();
-    // Every worker keeps places for as many as it had at a time, and the kernel deals clients out differently each time.
+    // Every worker keeps places for as many as it had at a time, and the kernel deals clients out differently
+    // each time.
     let more_places = memory_of_places(&server).saturating_sub(places_once);
     assert!(
         twice < once + more_places + NOISE,
@@ -347,7 +349,8 @@ fn is_answered(stream: &TcpStream) -> bool {
 /// What tells the program that it is a process of clients: the server's address and a number follow.
 const HOLD: &str = "hold-connections";
 
-/// As many connections as one process of clients holds. There are two such processes, since one alone may not have all.
+/// As many connections as one process of clients holds. There are two such processes, since one alone may not
+/// have all.
 const HELD: usize = 10_000;
 
 /// 20,000 connects and not one request.

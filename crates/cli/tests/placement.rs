@@ -1,4 +1,5 @@
-//! Copies with listeners of their own, CPU sets, and partitioned addresses: what the settings say is what the kernel is told.
+//! Copies with listeners of their own, CPU sets, and partitioned addresses: what the settings say is what the
+//! kernel is told.
 
 mod support;
 
@@ -168,7 +169,8 @@ fn sets_of_cpus_are_mapped_directly_and_indirectly() {
     }
 }
 
-/// Who waits in the queue of a copy that dies is served by the one that takes its place; no listener is ever missing.
+/// Who waits in the queue of a copy that dies is served by the one that takes its place; no listener is ever
+/// missing.
 #[test]
 fn the_queue_of_a_dead_copy_is_kept() {
     let (first, second) = two_ports();

@@ -1,8 +1,8 @@
 //! What the kernel drops when queues are full, by cause: in the server's status, and in the lab's results.
 //!
-//! All of it happens in a network namespace of this program's own, whose counters nobody else moves and whose settings may be
-//! changed. A worker that is stopped lets its accept queue fill; a client whose socket drops what it receives never answers, and
-//! lets the SYN queue fill.
+//! All of it happens in a network namespace of this program's own, whose counters nobody else moves and whose
+//! settings may be changed. A worker that is stopped lets its accept queue fill; a client whose socket drops
+//! what it receives never answers, and lets the SYN queue fill.
 
 mod support;
 
@@ -37,7 +37,8 @@ fn main() -> ExitCode {
 const PLAIN: [(&str, u32); 3] =
     [("tcp_syncookies", 0), ("tcp_abort_on_overflow", 0), ("tcp_max_syn_backlog", 512)];
 
-/// A server whose accept queues hold no more than `backlog` and one, with a second listener that nobody connects to.
+/// A server whose accept queues hold no more than `backlog` and one, with a second listener that nobody
+/// connects to.
 fn start(variant: &Variant, backlog: u32) -> Server {
     let setup = Setup::new(variant).argument("--listen=127.0.0.1:0").argument("--listen=127.0.0.1:0");
     setup.argument(format!("--backlog={backlog}")).start()
@@ -64,7 +65,8 @@ fn connect(address: SocketAddr) -> Socket {
 
 /// A client that hears nothing, as if it were gone after its SYN.
 fn connect_deaf(address: SocketAddr) -> Socket {
-    // From where nobody has ever connected: the kernel remembers who has, and lets those take the last quarter of the backlog.
+    // From where nobody has ever connected: the kernel remembers who has, and lets those take the last
+    // quarter of the backlog.
     begin([127, 9, 9, 9], address, true)
 }
 
@@ -100,7 +102,8 @@ fn accept_queue_full(variant: &Variant) {
     let server = start(variant, 2);
     stop_workers(&server);
     let before = server.status();
-    // The kernel lets in one more than the backlog, and drops the others' SYNs at once and whenever they come again.
+    // The kernel lets in one more than the backlog, and drops the others' SYNs at once and whenever they come
+    // again.
     let room = 3 * copies(variant);
     let clients: Vec<_> = (0..room + 9).map(|_| connect(server.address)).collect();
     eventually("nine are dropped", || grown(&server, &before, "listen_overflows") >= 9);

@@ -106,7 +106,8 @@ fn keep_asking(address: SocketAddr, target: &'static str, body: usize) -> Seen {
     Seen { answered, told, end: format!("{:?}", client.try_reply()) }
 }
 
-/// Asks on one connection after another, and is served on each until there is nobody to connect to; says how often.
+/// Asks on one connection after another, and is served on each until there is nobody to connect to; says how
+/// often.
 fn come_anew(address: SocketAddr) -> usize {
     let mut count = 0;
     while let Ok(stream) = TcpStream::connect(address) {
@@ -121,8 +122,8 @@ fn come_anew(address: SocketAddr) -> usize {
     count
 }
 
-/// Every client is answered whatever it asks, until an answer says that the connection ends with it; then it does, in good
-/// order.
+/// Every client is answered whatever it asks, until an answer says that the connection ends with it; then it
+/// does, in good order.
 fn drain_under_load(variant: &Variant) {
     let mut server = Server::start(variant);
     let address = server.address;
@@ -208,13 +209,15 @@ fn drain_answers_pipelined_requests(variant: &Variant) {
     assert_eq!(other.get("/hello.txt").status, 200);
     server.signal(Signal::TERM);
     sleep_ms(100);
-    // One of them is on its way when the server begins to end; what is behind the reply that says close is not answered.
+    // One of them is on its way when the server begins to end; what is behind the reply that says close is
+    // not answered.
     other.send(request("GET", "/large.bin", &[]).repeat(2));
     let (replies, end) = other.replies_until_end();
     assert_eq!(replies.len(), 1);
     assert!(replies[0].closes() && replies[0].body == large());
     assert_eq!(end, Broken::Closed);
-    // By now idle connections may be closed, but this one is not idle: its request was there before the reply was over.
+    // By now idle connections may be closed, but this one is not idle: its request was there before the reply
+    // was over.
     sleep_ms(700);
     let (replies, end) = slow.replies_until_end();
     assert!(
@@ -340,7 +343,8 @@ fn signals_again_do_not_put_off_the_end(variant: &Variant) {
     assert_eq!(server.exit_code(), Some(1));
 }
 
-/// A worker ends when the supervisor says so; else its place would be empty, and what it shares with others disturbed.
+/// A worker ends when the supervisor says so; else its place would be empty, and what it shares with others
+/// disturbed.
 fn signals_to_workers_change_nothing(variant: &Variant) {
     let server = Server::start(variant);
     let workers = server.workers();
@@ -544,7 +548,8 @@ fn a_user() -> u32 {
     100_000 + std::process::id() % 100_000 * 100 + GIVEN.fetch_add(1, Ordering::Relaxed)
 }
 
-/// An address that is to go stays when the workers that would do without it can't be had, and answers as before.
+/// An address that is to go stays when the workers that would do without it can't be had, and answers as
+/// before.
 fn reload_that_finds_no_process(variant: &Variant) {
     let (first, second) = (free_address(), free_address());
     let setup = Setup::new(variant).config(&format!("listen = [\"{first}\", \"{second}\"]"));
@@ -609,8 +614,8 @@ fn reload_of_the_bound_on_connections(variant: &Variant) {
     assert!(open <= 4 + 2 + 4, "{open} connections");
 }
 
-/// While clients come and go, the process becomes another program, twice: with its id, without a refused connection, and
-/// without harm to a reply under way.
+/// While clients come and go, the process becomes another program, twice: with its id, without a refused
+/// connection, and without harm to a reply under way.
 fn upgrade(variant: &Variant) {
     let setup = Setup::new(variant).file("big.bin", pattern(6, BIG));
     let (mut server, program) = from_a_file(setup);

@@ -119,7 +119,8 @@ fn accept_queue(variant: &Variant) {
     let server = Setup::new(variant).argument("--max-connections=2").argument("--backlog=7").start();
     let mut clients = Vec::new();
     eventually("two are in", || {
-        // Not idle, so that nothing can be made of it but wait. Where copies share an address it may wait already.
+        // Not idle, so that nothing can be made of it but wait. Where copies share an address it may wait
+        // already.
         let mut client = server.connect();
         client.send("GET / HTTP/1.1\r\n");
         clients.push(client);

@@ -159,7 +159,8 @@ fn new_workers_that_die(variant: &Variant) {
     assert_eq!(server.exit_code(), Some(0));
 }
 
-/// What was tried is what runs, and HUP is about what the file says after that. A script is as good a program as others.
+/// What was tried is what runs, and HUP is about what the file says after that. A script is as good a program
+/// as others.
 fn settings_that_change_on_the_way(variant: &Variant) {
     let (mut server, program) = from_a_file(Setup::new(variant).config("listing = true"));
     let before = server.workers();

@@ -1,13 +1,14 @@
 //! The chunked transfer coding, decoded without storing a byte (RFC 9112 section 7.1).
 //!
-//! The caller lends whatever input it has; [`ChunkDecoder::decode`] walks over the control lines (chunk sizes,
-//! extensions, trailer section) and answers with the range of the input that is data. Both roles use it: the
-//! server for request bodies, the client for responses.
+//! The caller lends whatever input it has; [`ChunkDecoder::decode`] walks over the control lines (chunk
+//! sizes, extensions, trailer section) and answers with the range of the input that is data. Both roles use
+//! it: the server for request bodies, the client for responses.
 //!
 //! The decoder is strict where leniency has let requests be smuggled past one of two parsers that disagreed:
-//! every line ends in CRLF, a size is hexadecimal digits and nothing else, and white space stands only where the
-//! grammar has "bad white space": around the signs of an extension (section 7.1.1). Extensions and trailer fields
-//! carry nothing that anyone here wants: they are checked, counted against a bound, and skipped.
+//! every line ends in CRLF, a size is hexadecimal digits and nothing else, and white space stands only where
+//! the grammar has "bad white space": around the signs of an extension (section 7.1.1). Extensions and
+//! trailer fields carry nothing that anyone here wants: they are checked, counted against a bound, and
+//! skipped.
 
 use std::ops::Range;
 
@@ -91,8 +92,8 @@ enum State {
     Failed(ChunkError),
 }
 
-/// Where a size line stands behind the size: in `BWS ; BWS name BWS = BWS value`, any number of times (RFC 9112 section
-/// 7.1.1). The value, which may be missing, is a token or quoted.
+/// Where a size line stands behind the size: in `BWS ; BWS name BWS = BWS value`, any number of times (RFC
+/// 9112 section 7.1.1). The value, which may be missing, is a token or quoted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extension {
     /// White space behind the size or a value, which only an extension may follow.
@@ -178,7 +179,8 @@ impl ChunkDecoder {
         if self.state == State::Data { self.left } else { 0 }
     }
 
-    /// Passes over `count` bytes of data that the caller did not lend, at most [`data_left`](Self::data_left).
+    /// Passes over `count` bytes of data that the caller did not lend, at most
+    /// [`data_left`](Self::data_left).
     pub fn skip_data(&mut self, count: u64) {
         debug_assert!(count <= self.data_left(), "skipping past the end of a chunk");
         self.left = self.left.saturating_sub(count);

@@ -1,8 +1,8 @@
 //! Content codings and their negotiation by Accept-Encoding (RFC 9110 section 12.5.3).
 //!
-//! The server holds some files in several codings, made beforehand. [`accepted`] reads what a client takes, and
-//! [`Accepted::best`] picks one of those at hand. There is no refusal: a client that rules out everything, the
-//! uncoded file included, gets that one all the same, which the RFC prefers to an error.
+//! The server holds some files in several codings, made beforehand. [`accepted`] reads what a client takes,
+//! and [`Accepted::best`] picks one of those at hand. There is no refusal: a client that rules out
+//! everything, the uncoded file included, gets that one all the same, which the RFC prefers to an error.
 
 /// A content coding that files may be kept in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,9 +75,9 @@ impl Accepted {
     /// The uncoded file alone: what a client takes that says nothing.
     pub const NOTHING: Self = Self { codings: [0; Coding::ALL.len()], identity: 0 };
 
-    /// The coding to send of those `available`, or None for the uncoded file: the one of the highest weight, on a tie
-    /// the first of [`Coding::ALL`]. The uncoded file is sent when the client weighs it higher by name, or refuses
-    /// all the others.
+    /// The coding to send of those `available`, or None for the uncoded file: the one of the highest weight,
+    /// on a tie the first of [`Coding::ALL`]. The uncoded file is sent when the client weighs it higher by
+    /// name, or refuses all the others.
     pub fn best(self, available: CodingSet) -> Option<Coding> {
         let mut best = None;
         let mut best_weight = 0;
@@ -93,8 +93,8 @@ impl Accepted {
 
 /// Reads the values of the Accept-Encoding lines, which are one list.
 ///
-/// Without the field anything is acceptable by the RFC, but such clients commonly can't decode anything: they get the
-/// uncoded file. Elements that can't be read, and codings not known here, are skipped.
+/// Without the field anything is acceptable by the RFC, but such clients commonly can't decode anything: they
+/// get the uncoded file. Elements that can't be read, and codings not known here, are skipped.
 pub fn accepted<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Accepted {
     let mut accepted = Accepted::NOTHING;
     let mut named = CodingSet::EMPTY;

@@ -25,12 +25,13 @@ pub enum Outcome {
     PreconditionFailed,
 }
 
-/// Evaluates the preconditions of a request for a file that exists, in the order of RFC 9110 section 13.2.2. Range
-/// and If-Range, which come after, are left to [`range_applies`].
+/// Evaluates the preconditions of a request for a file that exists, in the order of RFC 9110 section 13.2.2.
+/// Range and If-Range, which come after, are left to [`range_applies`].
 ///
-/// A date that can't be read, or that comes twice, makes its field ignored (sections 13.1.3 and 13.1.4). An entity tag that
-/// can't be read, or a `*` that is not all there is, matches nothing, nor does what follows it in the list, on whatever line:
-/// the safe answer for either field, as it leads to 412 or to all of the file.
+/// A date that can't be read, or that comes twice, makes its field ignored (sections 13.1.3 and 13.1.4). An
+/// entity tag that can't be read, or a `*` that is not all there is, matches nothing, nor does what follows
+/// it in the list, on whatever line: the safe answer for either field, as it leads to 412 or to all of the
+/// file.
 #[inline]
 pub fn evaluate(fields: &Fields<'_>, method_is_get_or_head: bool, current: &Validators<'_>) -> Outcome {
     if fields.any_of(&[Field::IfMatch]) {
@@ -57,12 +58,12 @@ pub fn evaluate(fields: &Fields<'_>, method_is_get_or_head: bool, current: &Vali
     }
 }
 
-/// Whether the Range field of a request counts: without If-Range always, else if the client's part is of the current
-/// state (RFC 9110 section 13.1.5). Weak tags never match, and a date has to be the very one of Last-Modified. An If-Range
-/// that comes twice matches nothing.
+/// Whether the Range field of a request counts: without If-Range always, else if the client's part is of the
+/// current state (RFC 9110 section 13.1.5). Weak tags never match, and a date has to be the very one of
+/// Last-Modified. An If-Range that comes twice matches nothing.
 ///
-/// A date is taken at its word although a file may change twice within its second (section 8.8.2.2): telling would
-/// take a clock, and clients that were given a tag send the tag.
+/// A date is taken at its word although a file may change twice within its second (section 8.8.2.2): telling
+/// would take a clock, and clients that were given a tag send the tag.
 #[inline]
 pub fn range_applies(fields: &Fields<'_>, current: &Validators<'_>) -> bool {
     if !fields.any_of(&[Field::IfRange]) {
@@ -144,7 +145,8 @@ impl<'a> Iterator for Tags<'a> {
     type Item = Tag<'a>;
 
     fn next(&mut self) -> Option<Tag<'a>> {
-        // What is left begins with a tag or with the separators before it; commas within the quotes are the tag's.
+        // What is left begins with a tag or with the separators before it; commas within the quotes are the
+        // tag's.
         let separators = self.0.iter().take_while(|&&b| is_separator(b)).count();
         let element = &self.0[separators..];
         let (weak, opaque) = element.strip_prefix(b"W/").map_or((false, element), |rest| (true, rest));

@@ -12,8 +12,8 @@ pub const HTTP_DATE_LEN: usize = 29;
 /// The last second that has a date of four year digits: 9999-12-31 23:59:59.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// The IMF-fixdate of a second since the Unix epoch, as in `Sun, 06 Nov 1994 08:49:37 GMT`. Seconds beyond the year
-/// 9999 are given as its last one.
+/// The IMF-fixdate of a second since the Unix epoch, as in `Sun, 06 Nov 1994 08:49:37 GMT`. Seconds beyond
+/// the year 9999 are given as its last one.
 pub fn format_http_date(unix_secs: u64) -> [u8; HTTP_DATE_LEN] {
     let date = SystemTime::UNIX_EPOCH + Duration::from_secs(unix_secs.min(LAST_SECOND));
     let mut text = [b' '; HTTP_DATE_LEN];
@@ -25,8 +25,8 @@ pub fn format_http_date(unix_secs: u64) -> [u8; HTTP_DATE_LEN] {
 /// The second since the Unix epoch that a date names, in any of the three formats a recipient has to know
 /// (IMF-fixdate, RFC 850, asctime). None when it is not a date, and for dates before 1970.
 ///
-/// Two-digit years, of RFC 850, are taken as 1970 to 2069: without a clock to say which century is meant, this
-/// agrees with it for as long as files are dated after 1970.
+/// Two-digit years, of RFC 850, are taken as 1970 to 2069: without a clock to say which century is meant,
+/// this agrees with it for as long as files are dated after 1970.
 pub fn parse_http_date(text: &[u8]) -> Option<u64> {
     let date = httpdate::parse_http_date(std::str::from_utf8(text).ok()?).ok()?;
     date.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs())

@@ -60,7 +60,8 @@ pub enum ErrorKind {
     /// Repeated or not a number (RFC 9112 section 6.3).
     #[error("repeated or malformed Content-Length")]
     ContentLength,
-    /// Transfer-Encoding beside Content-Length, in HTTP/1.0, or without `chunked` as its last (RFC 9112 sections 6.1, 6.3).
+    /// Transfer-Encoding beside Content-Length, in HTTP/1.0, or without `chunked` as its last (RFC 9112
+    /// sections 6.1, 6.3).
     #[error("conflicting message framing")]
     Framing,
     /// A transfer coding other than `chunked` before it (RFC 9112 section 6.1).

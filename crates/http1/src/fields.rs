@@ -1,7 +1,7 @@
 //! The field lines of a request that a content service looks at.
 //!
-//! Most requests carry none that matter to their answer, and a head that is read for every request had better be small:
-//! so [`Fields`] knows which of them are there, and reads their values only when it is asked.
+//! Most requests carry none that matter to their answer, and a head that is read for every request had better
+//! be small: so [`Fields`] knows which of them are there, and reads their values only when it is asked.
 
 use std::iter;
 
@@ -105,7 +105,8 @@ impl<'a> Fields<'a> {
         self.all(field).next()
     }
 
-    /// The value of a field that may be sent once only. On several lines it is a list, and so has no value of its kind.
+    /// The value of a field that may be sent once only. On several lines it is a list, and so has no value of
+    /// its kind.
     pub fn sole(self, field: Field) -> Option<&'a [u8]> {
         let mut values = self.all(field);
         values.next().filter(|_| values.next().is_none())
@@ -133,8 +134,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Whether a token is a name, of which only lower-case letters and hyphens are made. Setting the bit that tells lower
-/// case from upper makes neither of any other byte that a token may hold.
+/// Whether a token is a name, of which only lower-case letters and hyphens are made. Setting the bit that
+/// tells lower case from upper makes neither of any other byte that a token may hold.
 #[inline]
 pub(crate) fn is_name(token: &[u8], name: &str) -> bool {
     token.len() == name.len()

@@ -1,7 +1,7 @@
 //! The head of a request: parsed, checked, and borrowed from the input.
 //!
-//! [`parse`] reads a head in one pass and takes note of the few fields that the server acts on. (`httparse` is what
-//! the tests compare it with: it costs more.) Everything that could let two parties disagree on where
+//! [`parse`] reads a head in one pass and takes note of the few fields that the server acts on. (`httparse`
+//! is what the tests compare it with: it costs more.) Everything that could let two parties disagree on where
 //! a message ends (request smuggling, RFC 9112 section 11.2) is refused here.
 
 use core::net::Ipv6Addr;
@@ -16,7 +16,8 @@ pub struct Head<'a> {
     pub method: Method,
     /// The request target as it was sent.
     pub target: &'a [u8],
-    /// The path, still percent-encoded: begins with `/`, or is exactly `*` (OPTIONS, and CONNECT which has none).
+    /// The path, still percent-encoded: begins with `/`, or is exactly `*` (OPTIONS, and CONNECT which has
+    /// none).
     pub path: &'a [u8],
     /// What followed the first `?`, without it.
     pub query: Option<&'a [u8]>,
@@ -31,8 +32,8 @@ pub struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// Reads a head once more that was put by when it was announced: the bytes that were consumed with it, and its terms
-    /// of that time. `None`: there is no head in these bytes.
+    /// Reads a head once more that was put by when it was announced: the bytes that were consumed with it,
+    /// and its terms of that time. `None`: there is no head in these bytes.
     pub fn again(consumed: &'a [u8], terms: Terms) -> Option<Self> {
         let mut bytes = consumed;
         // Empty lines before a request are consumed with it (RFC 9112 section 2.2).
@@ -48,8 +49,8 @@ impl<'a> Head<'a> {
 pub enum Version {
     /// HTTP/1.0: closes by default.
     Http10,
-    /// HTTP/1.1, or a later minor version, which means the same to who does not know it (RFC 9110 section 2.5):
-    /// persists by default.
+    /// HTTP/1.1, or a later minor version, which means the same to who does not know it (RFC 9110 section
+    /// 2.5): persists by default.
     Http11,
 }
 
@@ -120,12 +121,13 @@ pub(crate) struct Extent {
     pub(crate) head: usize,
 }
 
-/// Parses the head that `input` begins with; what follows its blank line is left alone. `terms.persistent` says what
-/// the client asks for.
+/// Parses the head that `input` begins with; what follows its blank line is left alone. `terms.persistent`
+/// says what the client asks for.
 ///
 /// # Errors
 ///
-/// The first thing that is wrong. Of a head that is not complete this means nothing: more of it may put that right.
+/// The first thing that is wrong. Of a head that is not complete this means nothing: more of it may put that
+/// right.
 pub(crate) fn parse(input: &[u8]) -> Result<Parsed<'_>, ErrorKind> {
     let RequestLine { method, target, path_len, version, mut rest } = request_line(input)?;
     let mut extent = Extent { request_line: input.len() - rest.len(), fields: 0, head: 0 };
@@ -219,8 +221,8 @@ fn any_method(input: &[u8]) -> Result<(Option<Method>, &[u8]), ErrorKind> {
     Ok((Method::from_name(name), rest))
 }
 
-/// Name and value of a field line (RFC 9112 section 5), and what follows it. No blank may stand before the colon, a
-/// line that begins with one (folding) has no name, and no control characters are in the value.
+/// Name and value of a field line (RFC 9112 section 5), and what follows it. No blank may stand before the
+/// colon, a line that begins with one (folding) has no name, and no control characters are in the value.
 #[inline]
 fn field_line(input: &[u8]) -> Result<FieldLine<'_>, ErrorKind> {
     let (name, rest) = input.split_at(syntax::length(input, syntax::TOKEN));
@@ -244,7 +246,8 @@ struct Seen<'a> {
     expectation: Expectation,
 }
 
-/// The transfer codings of a message, of which only `chunked` is known here, in the order in which they were applied.
+/// The transfer codings of a message, of which only `chunked` is known here, in the order in which they were
+/// applied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Codings {
     Chunked,
@@ -253,8 +256,9 @@ enum Codings {
 }
 
 impl Codings {
-    /// Adds those of one line: several lines are one list (RFC 9110 section 5.3). `chunked` anywhere but last, or twice,
-    /// makes the end of the message doubtful (RFC 9112 section 6.1). So do empty members, which others may read otherwise.
+    /// Adds those of one line: several lines are one list (RFC 9110 section 5.3). `chunked` anywhere but
+    /// last, or twice, makes the end of the message doubtful (RFC 9112 section 6.1). So do empty members,
+    /// which others may read otherwise.
     fn add(before: Option<Self>, line: &[u8]) -> Result<Self, ErrorKind> {
         let add = |before, coding: &[u8]| match (before, coding.trim_ascii()) {
             (_, b"") | (Some(Self::Chunked | Self::UnknownThenChunked), _) => Err(ErrorKind::Framing),
@@ -269,7 +273,8 @@ impl Codings {
 }
 
 impl<'a> Seen<'a> {
-    /// Takes note of one field. Field names are case-insensitive, and most lengths belong to one name at most.
+    /// Takes note of one field. Field names are case-insensitive, and most lengths belong to one name at
+    /// most.
     fn note(&mut self, fields: &mut Fields<'_>, name: &[u8], value: &'a [u8]) -> Result<(), ErrorKind> {
         let is = |known: &str| is_name(name, known);
         match name.len() {
@@ -340,7 +345,8 @@ pub(crate) fn parse_length(value: &[u8]) -> Option<u64> {
 
 type Target<'a> = (&'a [u8], Option<&'a [u8]>, Option<&'a [u8]>);
 
-/// Path, query and authority of a target in origin, absolute, authority or asterisk form (RFC 9112 section 3.2).
+/// Path, query and authority of a target in origin, absolute, authority or asterisk form (RFC 9112 section
+/// 3.2).
 #[inline]
 fn split_target(target: &[u8], path_len: usize, method: Method) -> Result<Target<'_>, ErrorKind> {
     if method == Method::Connect {
@@ -373,8 +379,8 @@ fn strip_scheme(target: &[u8]) -> Option<&[u8]> {
     })
 }
 
-/// The port of an authority that is a host with an optional port, empty without one (RFC 9110 section 7.2). `None`: it is
-/// something else, or more.
+/// The port of an authority that is a host with an optional port, empty without one (RFC 9110 section 7.2).
+/// `None`: it is something else, or more.
 fn authority_port(authority: &[u8]) -> Option<&[u8]> {
     let mut host = syntax::length(authority, syntax::HOST);
     if !matches!(authority.get(host), None | Some(b':')) {

@@ -1,13 +1,13 @@
 //! Sans-IO HTTP/1.1 (RFC 9110, RFC 9112) for both roles.
 //!
-//! Nothing here owns a socket, reads a clock, opens a file or starts a thread: bytes and ticks come in as arguments,
-//! events and segments go out as values. That is why one implementation serves an event loop, a pipeline of stages,
-//! a coroutine and a completion ring alike.
+//! Nothing here owns a socket, reads a clock, opens a file or starts a thread: bytes and ticks come in as
+//! arguments, events and segments go out as values. That is why one implementation serves an event loop, a
+//! pipeline of stages, a coroutine and a completion ring alike.
 //!
-//! Data flows through the server role like this: the driver lends what arrived to [`Connection::receive`], which
-//! answers with a [`Step`]; a [`Step::Request`] carries a [`Head`] borrowed from that input, which the service turns
-//! at once into a [`Plan`]; [`Connection::respond`] takes the plan, [`Connection::output`] lends its bytes as
-//! [`Segment`]s, and [`Connection::sent`] hears how far they got.
+//! Data flows through the server role like this: the driver lends what arrived to [`Connection::receive`],
+//! which answers with a [`Step`]; a [`Step::Request`] carries a [`Head`] borrowed from that input, which the
+//! service turns at once into a [`Plan`]; [`Connection::respond`] takes the plan, [`Connection::output`]
+//! lends its bytes as [`Segment`]s, and [`Connection::sent`] hears how far they got.
 
 pub mod chunked;
 pub mod client;

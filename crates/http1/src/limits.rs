@@ -11,8 +11,8 @@ pub struct Limits {
     pub head: u32,
     /// Most field lines, at most [`Limits::MAX_FIELDS`]; beyond it 431.
     pub fields: u16,
-    /// Largest body that is read and thrown away for a request nobody wants a body of; beyond it 413. Of chunks the data
-    /// count; what is around them has bounds of its own ([`chunked`](crate::chunked)).
+    /// Largest body that is read and thrown away for a request nobody wants a body of; beyond it 413. Of
+    /// chunks the data count; what is around them has bounds of its own ([`chunked`](crate::chunked)).
     pub body: u64,
     /// Requests answered on one connection; the last reply says `Connection: close`.
     pub requests: u32,
@@ -38,7 +38,8 @@ impl Default for Limits {
     }
 }
 
-/// How long a client may take, in [`Tick`]s, and how slow it may be, in bytes per second (0: any progress will do).
+/// How long a client may take, in [`Tick`]s, and how slow it may be, in bytes per second (0: any progress
+/// will do).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// From the first byte of a head (or from the accept) to its last.
@@ -63,7 +64,8 @@ impl Timeouts {
         ms.div_ceil(u64::from(Tick::MS)).clamp(1, i32::MAX as u64) as u32
     }
 
-    /// Bytes that a transfer must move in a period of `ticks` to keep up with `rate` bytes per second: at least 1.
+    /// Bytes that a transfer must move in a period of `ticks` to keep up with `rate` bytes per second: at
+    /// least 1.
     pub fn progress(ticks: u32, rate: u32) -> u64 {
         (u64::from(rate) * u64::from(ticks) * u64::from(Tick::MS) / 1000).max(1)
     }

@@ -1,9 +1,10 @@
 //! The answer to one request: what will be sent, in order, as pieces of three kinds.
 //!
-//! A service builds a [`Plan`] while it still sees the request; from then on the request's bytes are not needed. The
-//! pieces are *own* bytes (a pooled buffer that the driver lends for the length of the reply), ranges of memory that
-//! is *pinned* in the server's open-file table, and ranges of a pinned file. [`Reply`] is the same thing on its way
-//! out: it remembers how far it got, lends what is left as [`Segment`]s, and takes partial sends as they come.
+//! A service builds a [`Plan`] while it still sees the request; from then on the request's bytes are not
+//! needed. The pieces are *own* bytes (a pooled buffer that the driver lends for the length of the reply),
+//! ranges of memory that is *pinned* in the server's open-file table, and ranges of a pinned file. [`Reply`]
+//! is the same thing on its way out: it remembers how far it got, lends what is left as [`Segment`]s, and
+//! takes partial sends as they come.
 
 use std::ops::Range;
 
@@ -81,13 +82,15 @@ impl<P> Plan<P> {
         }
     }
 
-    /// Names the table entry that [`memory`](Self::memory) and [`file`](Self::file) take their bytes from. Set once.
+    /// Names the table entry that [`memory`](Self::memory) and [`file`](Self::file) take their bytes from.
+    /// Set once.
     pub fn pin(&mut self, pin: P) {
         debug_assert!(self.pin.is_none());
         self.pin = Some(pin);
     }
 
-    /// Adds a range of the pinned entry's memory: header lines before [`end_of_head`](Self::end_of_head), body after.
+    /// Adds a range of the pinned entry's memory: header lines before [`end_of_head`](Self::end_of_head),
+    /// body after.
     pub fn memory(&mut self, range: Range<u32>) {
         let Range { start: from, end: to } = range;
         if self.takes(u64::from(to - from)) {

@@ -1,8 +1,9 @@
 //! The Range field (RFC 9110 section 14.2): which parts of a file a client asks for.
 //!
-//! Asking for the same bytes over and over in one request is an old attack (section 17.15). It is met twice here:
-//! more ranges than the caller's bound are answered with the whole file, and ranges that overlap or touch are joined
-//! (section 15.3.7.2 allows it), so that what is sent is never more than the file once, plus the part headers.
+//! Asking for the same bytes over and over in one request is an old attack (section 17.15). It is met twice
+//! here: more ranges than the caller's bound are answered with the whole file, and ranges that overlap or
+//! touch are joined (section 15.3.7.2 allows it), so that what is sent is never more than the file once, plus
+//! the part headers.
 
 use smallvec::SmallVec;
 
@@ -16,11 +17,11 @@ pub const MAX_RANGES: usize = 16;
     reason = "lives on the stack for one request; a box would be an allocation"
 )]
 pub enum Ranges {
-    /// The field is to be ignored, and the file sent whole (200): another unit than bytes, malformed, more ranges
-    /// than allowed, or ranges of an empty file, which a 206 could not describe.
+    /// The field is to be ignored, and the file sent whole (200): another unit than bytes, malformed, more
+    /// ranges than allowed, or ranges of an empty file, which a 206 could not describe.
     Whole,
-    /// Send these ranges (206): at least one and at most [`MAX_RANGES`], disjoint and not touching, each within the
-    /// file, in the order asked.
+    /// Send these ranges (206): at least one and at most [`MAX_RANGES`], disjoint and not touching, each
+    /// within the file, in the order asked.
     Satisfiable(SmallVec<[ByteRange; MAX_RANGES]>),
     /// Every range lies beyond the end of the file (416).
     Unsatisfiable,
@@ -52,8 +53,8 @@ impl ByteRange {
     }
 }
 
-/// Reads the value of a Range field for a file of `size` bytes, ignoring it when it asks for more than `max` ranges
-/// (at most [`MAX_RANGES`]).
+/// Reads the value of a Range field for a file of `size` bytes, ignoring it when it asks for more than `max`
+/// ranges (at most [`MAX_RANGES`]).
 pub fn parse(value: &[u8], size: u64, max: usize) -> Ranges {
     let Some(specs) = range_set(value) else { return Ranges::Whole };
     let mut ranges = SmallVec::new();

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
-/// `Server: NAME` and `Date: ...` (RFC 9110 sections 10.2.4 and 6.6.1), made once per second and copied into replies.
+/// `Server: NAME` and `Date: ...` (RFC 9110 sections 10.2.4 and 6.6.1), made once per second and copied into
+/// replies.
 #[derive(Clone, Debug)]
 pub struct Stamp {
     unix_secs: u64,

@@ -93,7 +93,8 @@ impl Status {
         self.known_line().map_or("", |line| &line["HTTP/1.1 200 ".len()..line.len() - 2])
     }
 
-    /// Whether a reply of this status has no content whatever the method (RFC 9110 sections 15.3.5 and 15.4.5).
+    /// Whether a reply of this status has no content whatever the method (RFC 9110 sections 15.3.5 and
+    /// 15.4.5).
     pub fn is_bodiless(self) -> bool {
         matches!(self.0, 204 | 304) || self.0 < 200
     }

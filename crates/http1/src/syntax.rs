@@ -9,8 +9,8 @@ pub(crate) const fn is_token(byte: u8) -> bool {
 
 /// How many bytes at the beginning may stand in a field value or a quoted string: see [`is_text`].
 ///
-/// Eight at a time: subtracting 0x20 from each byte borrows from the top bit of those that are below, and 0x7f is what
-/// differs from 0x7f nowhere. A borrow can only spoil bytes after one that is found rightly.
+/// Eight at a time: subtracting 0x20 from each byte borrows from the top bit of those that are below, and
+/// 0x7f is what differs from 0x7f nowhere. A borrow can only spoil bytes after one that is found rightly.
 #[inline]
 pub(crate) fn text_length(bytes: &[u8]) -> usize {
     const LOW: u64 = u64::from_ne_bytes([1; 8]);
@@ -46,8 +46,9 @@ pub(crate) const TOKEN: u8 = 8;
 pub(crate) const BEGINS: u8 = 1;
 /// May stand in the name of a host as it is: unreserved, or a sub-delimiter (RFC 3986 section 3.2.2).
 pub(crate) const HOST: u8 = 2;
-/// May stand in a path or query: neither a control, a space nor the beginning of a fragment (RFC 9112 section 3.2). Much of
-/// it should have been percent-encoded (RFC 3986), but is sent as it is, and nobody can take it for anything else.
+/// May stand in a path or query: neither a control, a space nor the beginning of a fragment (RFC 9112 section
+/// 3.2). Much of it should have been percent-encoded (RFC 3986), but is sent as it is, and nobody can take it
+/// for anything else.
 pub(crate) const TARGET: u8 = 4;
 
 /// May stand in a path: [`TARGET`] but for the question mark.

@@ -1,15 +1,16 @@
-//! Time as the connection sees it: a small number that the driver reads from its clock once per batch of events.
+//! Time as the connection sees it: a small number that the driver reads from its clock once per batch of
+//! events.
 
 /// A moment, counted in steps of [`Tick::MS`] milliseconds from an epoch of the driver's choice.
 ///
-/// Ticks wrap after 497 days, so they are compared by distance: two ticks that are compared must lie less than 248
-/// days apart, which every timeout does.
+/// Ticks wrap after 497 days, so they are compared by distance: two ticks that are compared must lie less
+/// than 248 days apart, which every timeout does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Tick(pub u32);
 
 impl Tick {
-    /// Milliseconds in one tick: fine enough for timeouts, coarse enough that a wheel of a few hundred slots holds
-    /// seconds.
+    /// Milliseconds in one tick: fine enough for timeouts, coarse enough that a wheel of a few hundred slots
+    /// holds seconds.
     pub const MS: u32 = 10;
 
     /// The tick that contains a moment `ms` milliseconds after the epoch.

@@ -1,5 +1,5 @@
-//! However the network cuts what a client sends, and whenever the replies get sent, the server's connection makes
-//! the same of it; and the client role reads its replies as they were meant.
+//! However the network cuts what a client sends, and whenever the replies get sent, the server's connection
+//! makes the same of it; and the client role reads its replies as they were meant.
 
 use http1::client;
 use http1::{Connection, End, ErrorKind, Limits, Method, Plan, Segment, Stamp, Status, Step, Terms, Tick};

@@ -1,6 +1,7 @@
 //! One connection of a client: its socket, and the calls that are on it.
 //!
-//! It sends what it is given and says what came; what follows from that is the [session](crate::session)'s decision.
+//! It sends what it is given and says what came; what follows from that is the [session](crate::session)'s
+//! decision.
 
 use std::collections::VecDeque;
 use std::io;
@@ -175,7 +176,8 @@ impl Connection {
         self.sent = self.sent.saturating_sub(1);
     }
 
-    /// Receives up to `most` bytes into `room`, behind what is not understood yet, and says how many bytes there are then.
+    /// Receives up to `most` bytes into `room`, behind what is not understood yet, and says how many bytes
+    /// there are then.
     pub(crate) fn receive(&mut self, room: &mut [u8], most: usize) -> io::Result<Received> {
         let before = self.rest.len();
         let room = &mut room[..before + most];

@@ -106,7 +106,8 @@ pub struct Progress {
     pub under_way: u64,
 }
 
-/// The CPUs of a run that nobody chose any for: the last one that this process may use, as servers tend to be on the first.
+/// The CPUs of a run that nobody chose any for: the last one that this process may use, as servers tend to be
+/// on the first.
 pub fn usual_cpus() -> Vec<usize> {
     let allowed = process::allowed_cpus().unwrap_or_default();
     vec![allowed.last().copied().unwrap_or(0)]

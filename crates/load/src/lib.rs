@@ -1,11 +1,14 @@
-//! The load generator: plays sessions, a closed loop or an open loop against web servers, and measures what they do.
+//! The load generator: plays sessions, a closed loop or an open loop against web servers, and measures what
+//! they do.
 //!
-//! Its load is *partially open*, as httperf's is: sessions arrive at a set rate whatever the server does, requests
-//! inside a session follow replies and thinking, and every request has a timeout after which the client gives up.
+//! Its load is *partially open*, as httperf's is: sessions arrive at a set rate whatever the server does,
+//! requests inside a session follow replies and thinking, and every request has a timeout after which the
+//! client gives up.
 //!
-//! A [`Run`](run::Run) says what is asked; [`start`](engine::start) has [threads](worker) play it, each with sessions of its own
-//! over connections of their own, and [measures] make something of what each call, connection and session came to
-//! ([`record`]). [Reports](report) are functions of the measures and of the facts of the run.
+//! A [`Run`](run::Run) says what is asked; [`start`](engine::start) has [threads](worker) play it, each with
+//! sessions of its own over connections of their own, and [measures] make something of what each call,
+//! connection and session came to ([`record`]). [Reports](report) are functions of the measures and of the
+//! facts of the run.
 
 mod connection;
 pub mod doctor;

@@ -1,5 +1,5 @@
-//! The machine as the kernel's files tell of it: what a result must say about where it was got, and what [`doctor`](crate::doctor)
-//! examines.
+//! The machine as the kernel's files tell of it: what a result must say about where it was got, and what
+//! [`doctor`](crate::doctor) examines.
 
 use std::fs;
 use std::path::PathBuf;
@@ -39,7 +39,8 @@ pub struct Description {
     pub descriptors: u64,
 }
 
-/// What the processors have done since the machine started, in clock ticks over all of them (proc(5), `/proc/stat`).
+/// What the processors have done since the machine started, in clock ticks over all of them (proc(5),
+/// `/proc/stat`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTicks {
     /// User mode, nice or not.

@@ -1,5 +1,5 @@
-//! Before the start: whether source addresses are there, and descriptors and ports suffice for what is asked, so that a run does
-//! not measure their lack.
+//! Before the start: whether source addresses are there, and descriptors and ports suffice for what is asked,
+//! so that a run does not measure their lack.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,8 @@ const OTHER_DESCRIPTORS: u64 = 32;
 
 /// How long a port stays taken after its connection was closed (`TCP_TIMEWAIT_LEN`, include/net/tcp.h).
 const TIME_WAIT: Duration = Duration::from_mins(1);
-/// On loopback a port is free again after a second (`tcp_tw_reuse` 2, the default; ip-sysctl.rst in the kernel's documentation).
+/// On loopback a port is free again after a second (`tcp_tw_reuse` 2, the default; ip-sysctl.rst in the
+/// kernel's documentation).
 const TIME_WAIT_LOOPBACK: Duration = Duration::from_secs(1);
 
 /// What a run needs is not to be had here.

@@ -1,7 +1,8 @@
 //! What the engine tells the measures: one record for each call, connection and session when it is over.
 //!
-//! Times are in nanoseconds of the monotonic clock since the run began, 0 at its start. They are the facts; what is made of
-//! them (httperf's definitions, correction for intended starts, histograms) is the measures' affair.
+//! Times are in nanoseconds of the monotonic clock since the run began, 0 at its start. They are the facts;
+//! what is made of them (httperf's definitions, correction for intended starts, histograms) is the measures'
+//! affair.
 
 use std::time::Duration;
 
@@ -35,7 +36,8 @@ pub struct Call {
     pub intended: Nanos,
     /// When it was issued: its connection started, or, on an open connection, its turn to be sent came.
     pub issued: Nanos,
-    /// When the connection that was opened for it was up; `None` when it was sent on one that was up already, or never up.
+    /// When the connection that was opened for it was up; `None` when it was sent on one that was up already,
+    /// or never up.
     pub connected: Option<Nanos>,
     /// When the first of its bytes was handed to the kernel.
     pub send_started: Option<Nanos>,
@@ -162,7 +164,8 @@ impl Outcome {
         )
     }
 
-    /// Whether it is a failure of its own: not a reply, not cut off by the end of the run, and not down with another call.
+    /// Whether it is a failure of its own: not a reply, not cut off by the end of the run, and not down with
+    /// another call.
     pub const fn is_error(self) -> bool {
         !matches!(self, Self::Reply | Self::Abandoned | Self::Unfinished)
     }

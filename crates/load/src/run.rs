@@ -32,7 +32,8 @@ pub struct Run {
     pub verify: Option<PathBuf>,
     /// One thread for each of these CPUs, pinned to it. Not empty.
     pub cpus: Vec<usize>,
-    /// Have the threads run before all others of their cores, so that kernels that are slow to switch do not make them late.
+    /// Have the threads run before all others of their cores, so that kernels that are slow to switch do not
+    /// make them late.
     pub realtime: bool,
 }
 
@@ -76,12 +77,14 @@ pub struct Patience {
     pub then: AfterTimeout,
 }
 
-/// What a client does whose patience is at an end. The connection is closed in any case, and the server left to find out.
+/// What a client does whose patience is at an end. The connection is closed in any case, and the server left
+/// to find out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AfterTimeout {
     /// Gives up: the session has failed. httperf's way.
     #[default]
     Fail,
-    /// Tries the same request again on another connection, until it is answered (Brecht et al. 2004, section 4).
+    /// Tries the same request again on another connection, until it is answered (Brecht et al. 2004, section
+    /// 4).
     Retry,
 }

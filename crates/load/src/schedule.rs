@@ -74,7 +74,8 @@ impl Rate {
     ///
     /// # Errors
     ///
-    /// A value is not a number above 0 (0 is allowed at one end of a step), or a step that is not the last has no duration.
+    /// A value is not a number above 0 (0 is allowed at one end of a step), or a step that is not the last
+    /// has no duration.
     pub fn steps(steps: Vec<Step>) -> Result<Self, RateError> {
         let valued = |step: &Step| {
             step.from.is_finite()

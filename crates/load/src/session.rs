@@ -7,8 +7,8 @@
 //! effect (RFC 9110 section 9.2.2). A call that fails, or takes longer than the client's patience, is the end
 //! of the session.
 //!
-//! Whatever happens (an event of the socket, a time that has come) leads to [`Session::go_on`], which does all that can be done
-//! now, and leaves in [`Session::deadline`] when to look again at the latest.
+//! Whatever happens (an event of the socket, a time that has come) leads to [`Session::go_on`], which does
+//! all that can be done now, and leaves in [`Session::deadline`] when to look again at the latest.
 
 use std::collections::VecDeque;
 use std::io;

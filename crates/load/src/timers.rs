@@ -1,8 +1,9 @@
-//! Wake-ups of thousands of sessions, to the millisecond: a wheel of slots, one for each millisecond of the next few seconds.
+//! Wake-ups of thousands of sessions, to the millisecond: a wheel of slots, one for each millisecond of the
+//! next few seconds.
 //!
-//! A wake-up is a promise to look, not a deadline: who is woken too early, because its deadline has moved on or lies beyond
-//! the wheel, is put in again. So a deadline that moves with each request costs nothing. Where a nearer wake-up overtakes one,
-//! the later one stays in its slot, and is dropped when its time comes.
+//! A wake-up is a promise to look, not a deadline: who is woken too early, because its deadline has moved on
+//! or lies beyond the wheel, is put in again. So a deadline that moves with each request costs nothing. Where
+//! a nearer wake-up overtakes one, the later one stays in its slot, and is dropped when its time comes.
 
 use crate::record::Nanos;
 
@@ -35,7 +36,8 @@ impl Timers {
         }
     }
 
-    /// Has a session looked at when a time has passed, or when the wheel ends before that; sooner, if it was going to be.
+    /// Has a session looked at when a time has passed, or when the wheel ends before that; sooner, if it was
+    /// going to be.
     pub(crate) fn schedule(&mut self, session: u32, at: Nanos) {
         // Rounded up: nobody is woken before its time.
         let slot = at.div_ceil(NANOS_PER_SLOT).clamp(self.next, self.next + SLOTS - 1);

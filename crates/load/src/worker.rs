@@ -1,7 +1,8 @@
 //! One thread of the generator: arrivals, events and timers of its share of the sessions.
 //!
-//! A turn of its loop: the sessions whose time has come arrive; events are gathered, without waiting while an arrival is overdue;
-//! sessions whose sockets are ready go on; timers are looked at. Session `n` of the run belongs to thread `n mod threads`.
+//! A turn of its loop: the sessions whose time has come arrive; events are gathered, without waiting while an
+//! arrival is overdue; sessions whose sockets are ready go on; timers are looked at. Session `n` of the run
+//! belongs to thread `n mod threads`.
 //!
 //! When the run's duration is over, all threads go on as before, so that the server's load stays what it was,
 //! until the last call that one of them issued in that time is over: no later than its client's patience.
@@ -23,7 +24,8 @@ use crate::timers::Timers;
 
 /// The longest wait: the word to stop is heard after it.
 const LONGEST_WAIT: Nanos = 50_000_000;
-/// After a session that failed, the next of a closed loop waits this long, or a server that is down would be asked without end.
+/// After a session that failed, the next of a closed loop waits this long, or a server that is down would be
+/// asked without end.
 const PAUSE_AFTER_FAILURE: Nanos = 10_000_000;
 /// How often measures are told of the time.
 const TICK: Nanos = 100_000_000;

@@ -1,5 +1,5 @@
-//! However a server's replies are cut into pieces on their way, sessions come to the same: the same calls, the same bytes, over
-//! one connection.
+//! However a server's replies are cut into pieces on their way, sessions come to the same: the same calls,
+//! the same bytes, over one connection.
 
 mod support;
 
@@ -49,7 +49,8 @@ fn log() -> SessionLog {
     log.finish()
 }
 
-/// Answers session `n` with its replies cut in two: the first reply after `n` bytes, what follows in a row likewise.
+/// Answers session `n` with its replies cut in two: the first reply after `n` bytes, what follows in a row
+/// likewise.
 fn serve() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

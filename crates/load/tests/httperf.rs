@@ -1,5 +1,5 @@
-//! httperf and this generator play the same sessions against the same server: the reports have the same lines, and what is counted
-//! the same way comes to the same numbers.
+//! httperf and this generator play the same sessions against the same server: the reports have the same
+//! lines, and what is counted the same way comes to the same numbers.
 
 mod support;
 

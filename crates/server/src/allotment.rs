@@ -1,8 +1,9 @@
-//! How the descriptors that there may be (`RLIMIT_NOFILE`, getrlimit(2)) are shared out between connections and files that are
-//! kept open.
+//! How the descriptors that there may be (`RLIMIT_NOFILE`, getrlimit(2)) are shared out between connections
+//! and files that are kept open.
 //!
-//! Some are set aside for everything else. Of the rest each side has half, and what the other does not ask for: files that were
-//! asked for once never take what clients need, and there is an open file for each client that could want one of its own.
+//! Some are set aside for everything else. Of the rest each side has half, and what the other does not ask
+//! for: files that were asked for once never take what clients need, and there is an open file for each
+//! client that could want one of its own.
 
 use std::io;
 
@@ -38,7 +39,8 @@ struct Users {
     other: u64,
 }
 
-/// Descriptors set aside for what is no worker's: listeners, logs, the status, and files while they are looked at.
+/// Descriptors set aside for what is no worker's: listeners, logs, the status, and files while they are
+/// looked at.
 const RESERVED: u64 = 64;
 
 /// Where there is room for fewer connections than this, and more are wanted, somebody ought to know.

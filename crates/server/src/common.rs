@@ -1,8 +1,8 @@
 //! What workers have in common that share one descriptor table: who owns what in it, and the open files.
 //!
-//! A worker that dies takes nothing with it, so it records what it owns, and the supervisor closes that. Whatever is opened for
-//! longer than a turn is recorded at once ([`Common::own`]), and recorded again before it is closed ([`Common::leave`]): a number
-//! that is said to be owned must never be somebody else's already.
+//! A worker that dies takes nothing with it, so it records what it owns, and the supervisor closes that.
+//! Whatever is opened for longer than a turn is recorded at once ([`Common::own`]), and recorded again before
+//! it is closed ([`Common::leave`]): a number that is said to be owned must never be somebody else's already.
 
 use std::os::fd::AsFd;
 

@@ -1,10 +1,11 @@
 //! How the supervisor speaks to a worker: serve, retire, drain, stop, reopen the logs, take a census.
 //!
-//! A few words of shared memory, which the supervisor writes and the worker reads, and an eventfd that any loop can wait
-//! for beside its sockets. A worker whose supervisor is gone drains by itself.
+//! A few words of shared memory, which the supervisor writes and the worker reads, and an eventfd that any
+//! loop can wait for beside its sockets. A worker whose supervisor is gone drains by itself.
 //!
-//! A supervisor that has become another program does not have these words, and sends signals instead. Before, it says so
-//! here: signals from anybody else are not orders, and a worker that followed one would leave its place empty.
+//! A supervisor that has become another program does not have these words, and sends signals instead. Before,
+//! it says so here: signals from anybody else are not orders, and a worker that followed one would leave its
+//! place empty.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -25,7 +26,8 @@ pub struct Control {
     words: Shared<Words>,
     wake: Wake,
     supervisor: u32,
-    /// The phase that the supervisor has asked for. Its own to look at: what lies in the words may be somebody else's doing.
+    /// The phase that the supervisor has asked for. Its own to look at: what lies in the words may be
+    /// somebody else's doing.
     asked: AtomicU8,
     /// The phase that the worker moved on to without having been asked in the words. Of its process alone.
     by_itself: AtomicU8,
@@ -156,8 +158,8 @@ impl Control {
         self.words.reopenings.load(Ordering::Acquire)
     }
 
-    /// Before the fork of a worker that has its descriptors in common with the supervisor: what an orphan is to free for a
-    /// successor.
+    /// Before the fork of a worker that has its descriptors in common with the supervisor: what an orphan is
+    /// to free for a successor.
     pub fn bequeath(&self, endpoint: &Arc<Endpoint>) {
         // It is the same for each process of this worker.
         let _ = self.endpoint.set(Arc::clone(endpoint));
@@ -190,7 +192,8 @@ impl Control {
         }
     }
 
-    /// Before another process becomes the worker: what the one before it was told, or told, does not hold any more.
+    /// Before another process becomes the worker: what the one before it was told, or told, does not hold any
+    /// more.
     pub fn begin(&self) {
         self.words.phase.store(self.asked.load(Ordering::Relaxed), Ordering::Release);
         self.tell_let_go(LetGo::Nothing);
@@ -220,8 +223,8 @@ impl Control {
         let _ = self.wake.wake();
     }
 
-    /// In a worker: forgets wake-ups so far, and notices the end of the supervisor, or a signal from one that has become
-    /// another program. Look at everything else after this, not before.
+    /// In a worker: forgets wake-ups so far, and notices the end of the supervisor, or a signal from one that
+    /// has become another program. Look at everything else after this, not before.
     pub fn heed(&self) {
         let _ = self.wake.clear();
         let (terminated, told_to_retire) =
@@ -245,8 +248,8 @@ impl Control {
         }
     }
 
-    /// The same for who does not come to wait for the wake-up: between two turns, hears what a signal told, the end of the
-    /// supervisor among it. Without a system call if there was none.
+    /// The same for who does not come to wait for the wake-up: between two turns, hears what a signal told,
+    /// the end of the supervisor among it. Without a system call if there was none.
     pub fn heed_signals(&self) {
         if signal::has_arrived() {
             self.heed();

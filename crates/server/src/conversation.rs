@@ -1,14 +1,14 @@
 //! One client: a socket, the connection state machine, and the input that it has not used yet.
 //!
-//! A conversation knows how to read, answer and write over a socket until something would block or its share of the turn
-//! is used up. Where sends may block ([`sends`](crate::sends)), the share is used up as well when one was broken off. It
-//! does not know who calls it or what waits for events: the event-driven architectures call [`Conversation::work`], which
-//! alternates between both directions; stages of a pipeline or coroutines call [`Conversation::read`] and
-//! [`Conversation::write`] themselves.
+//! A conversation knows how to read, answer and write over a socket until something would block or its share
+//! of the turn is used up. Where sends may block ([`sends`](crate::sends)), the share is used up as well when
+//! one was broken off. It does not know who calls it or what waits for events: the event-driven architectures
+//! call [`Conversation::work`], which alternates between both directions; stages of a pipeline or coroutines
+//! call [`Conversation::read`] and [`Conversation::write`] themselves.
 //!
-//! Input is received into the worker's scratch memory and used from there. Only what is left over (half a head, a
-//! pipelined request behind a reply that would block) is kept, in a pooled buffer, so that an idle connection holds
-//! none.
+//! Input is received into the worker's scratch memory and used from there. Only what is left over (half a
+//! head, a pipelined request behind a reply that would block) is kept, in a pooled buffer, so that an idle
+//! connection holds none.
 
 mod disk;
 
@@ -125,7 +125,8 @@ impl Conversation {
         self.readable = false;
     }
 
-    /// Reads, answers and writes until the socket blocks, the conversation ends, or its share of the turn is used.
+    /// Reads, answers and writes until the socket blocks, the conversation ends, or its share of the turn is
+    /// used.
     pub fn work(&mut self, service: &mut Service) -> Turn {
         if self.waits_for_disk().is_some() {
             return self.keep_waiting(service);
@@ -207,7 +208,8 @@ impl Conversation {
         (wants.read && !self.readable, wants.write && !self.writable)
     }
 
-    /// When it is to be looked at, if nothing happens before: the client's deadline, or how long the disk may take.
+    /// When it is to be looked at, if nothing happens before: the client's deadline, or how long the disk may
+    /// take.
     pub fn deadline(&self) -> Option<http1::Tick> {
         self.looks_after_wait_at().or_else(|| self.machine.deadline())
     }
@@ -231,8 +233,8 @@ impl Conversation {
         }
     }
 
-    /// Ends whatever the client takes its time for, since others wait for its place. It is told so where an answer is owed, and
-    /// its end is not awaited.
+    /// Ends whatever the client takes its time for, since others wait for its place. It is told so where an
+    /// answer is owed, and its end is not awaited.
     pub fn give_way(&mut self, service: &mut Service) -> Turn {
         if let http1::Timeout::Answer(_, error) = self.machine.give_up() {
             self.refuse(service, error);
@@ -303,7 +305,8 @@ impl Conversation {
                 self.rest_unseen = false;
                 let was = self.machine.wants();
                 self.take_input(service, &scratch[..kept], share);
-                // With the client's end known, there is no event to wait for: go on as long as that changes anything.
+                // With the client's end known, there is no event to wait for: go on as long as that changes
+                // anything.
                 if self.eof
                     && self.machine.wants() == was
                     && !self.machine.is_replying()
@@ -330,14 +333,16 @@ impl Conversation {
         }
     }
 
-    /// Whether a client whose reply was the last may have sent something behind its request after all. A reply that went out
-    /// at once left hardly any time for that, and such clients are not worth another call to ask.
+    /// Whether a client whose reply was the last may have sent something behind its request after all. A
+    /// reply that went out at once left hardly any time for that, and such clients are not worth another call
+    /// to ask.
     fn may_have_more(&self) -> bool {
         let suspicious = !self.rest.is_empty() || self.readable || self.carried_over || self.blocks;
         suspicious && !self.eof && self.machine.closes_after_reply()
     }
 
-    /// Shows the machine what there is behind the last request: closing with bytes unread would reset the connection.
+    /// Shows the machine what there is behind the last request: closing with bytes unread would reset the
+    /// connection.
     fn take_what_is_behind(&mut self, service: &mut Service, scratch: &mut [u8], share: &mut u64) {
         let mut input = self.rest.len();
         scratch[..input].copy_from_slice(&self.rest);
@@ -497,8 +502,8 @@ impl Conversation {
         self.rest.extend_from_slice(rest);
     }
 
-    /// Sends the reply until it is over, the socket is full, the disk has to be waited for, or the share is used.
-    /// `resident` is the window of the file that is known to be in memory.
+    /// Sends the reply until it is over, the socket is full, the disk has to be waited for, or the share is
+    /// used. `resident` is the window of the file that is known to be in memory.
     fn write(&mut self, service: &mut Service, share: &mut u64, mut resident: Option<u64>) -> Written {
         while self.machine.is_replying() {
             if *share == 0 {
@@ -541,8 +546,8 @@ impl Conversation {
         Written::All
     }
 
-    /// The same as [`send`](Self::send) on a socket that blocks, unless too much time has gone by with such sends: then
-    /// this client's block no more.
+    /// The same as [`send`](Self::send) on a socket that blocks, unless too much time has gone by with such
+    /// sends: then this client's block no more.
     fn send_blocking(
         &mut self,
         service: &mut Service,
@@ -600,8 +605,8 @@ impl Conversation {
                 let mut from = offset;
                 let wanted = disk::sendable(service, pin, offset, len.min(share), resident)? as usize;
                 let last = !more && wanted as u64 == len;
-                // A reply that took a while may have been overtaken by a change of the file: better to break off
-                // than to complete something that the file never was.
+                // A reply that took a while may have been overtaken by a change of the file: better to break
+                // off than to complete something that the file never was.
                 if last && self.carried_over && !service.content.intact(pin) {
                     return Err(Unsent::Changed);
                 }

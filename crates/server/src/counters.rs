@@ -59,7 +59,8 @@ sys::shareable! {
     #[derive(Debug, Default)]
     #[repr(C, align(128))]
     pub struct Counters {
-        /// Times that the supervisor started the worker again after it died. It adds while there is no worker.
+        /// Times that the supervisor started the worker again after it died. It adds while there is no
+        /// worker.
         pub restarts: Counter,
         /// Connections accepted.
         pub accepts: Counter,
@@ -79,7 +80,8 @@ sys::shareable! {
         pub accept_queue_lengths: [Counter; HISTOGRAM_BOUNDS.len() + 1],
         /// The sum of these lengths.
         pub accept_queue_lengths_seen: Counter,
-        /// Samples of the time that connections waited in the accept queue; see [`Counters::accept_wait_seen`].
+        /// Samples of the time that connections waited in the accept queue; see
+        /// [`Counters::accept_wait_seen`].
         pub accept_waits_ms: [Counter; HISTOGRAM_BOUNDS.len() + 1],
         /// The sum of these times.
         pub accept_waits_seen_ms: Counter,

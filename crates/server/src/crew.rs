@@ -1,8 +1,8 @@
 //! Who of the workers that accept from the same listeners has nothing to do.
 //!
-//! A worker with one client at a time asks before it goes on waiting for a client that is slow: if everybody is taken and
-//! others wait to be accepted, the slow one gives way. Each worker writes a word of its own, so that one which dies says
-//! something wrong only until it has been started again.
+//! A worker with one client at a time asks before it goes on waiting for a client that is slow: if everybody
+//! is taken and others wait to be accepted, the slow one gives way. Each worker writes a word of its own, so
+//! that one which dies says something wrong only until it has been started again.
 
 use std::io;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! The error log: `tracing` events as lines on standard error or in a file that can be reopened.
 //!
-//! Whoever logs calls `tracing::error!` and its siblings; [`init`] says once where that goes. What clients can provoke passes
-//! through [`Limited`], because what goes wrong for one connection tends to go wrong for ten thousand. An event is one line,
-//! whatever of paths, requests or files it tells ([`OneLine`]).
+//! Whoever logs calls `tracing::error!` and its siblings; [`init`] says once where that goes. What clients
+//! can provoke passes through [`Limited`], because what goes wrong for one connection tends to go wrong for
+//! ten thousand. An event is one line, whatever of paths, requests or files it tells ([`OneLine`]).
 //!
-//! A message ends nothing and waits for nobody, be the disk full or the other end of standard error asleep: what can't be
-//! written at once is lost, counted, and told by the next message that can be.
+//! A message ends nothing and waits for nobody, be the disk full or the other end of standard error asleep:
+//! what can't be written at once is lost, counted, and told by the next message that can be.
 
 use std::fmt::{self, Write as _};
 use std::io;
@@ -53,9 +53,9 @@ static STANDARD_ERROR: LazyLock<io::Result<Arc<Lines>>> =
 /// The open file of a log that goes on in another program, and its path.
 pub type HandedOn = (PathBuf, OwnedFd);
 
-/// Sends the events of this process, and of those that it forks, that are at least as severe as `level` to `target`; and the
-/// messages of panics. What was `handed_on` is used where it is what `target` asks for: it may not be ours to
-/// open any more. Root opens it for an `heir`.
+/// Sends the events of this process, and of those that it forks, that are at least as severe as `level` to
+/// `target`; and the messages of panics. What was `handed_on` is used where it is what `target` asks for: it
+/// may not be ours to open any more. Root opens it for an `heir`.
 ///
 /// # Errors
 ///
@@ -118,7 +118,8 @@ pub fn file() -> Option<(&'static Path, BorrowedFd<'static>)> {
     LOG.get().map(|log| (&*log.path, log.lines.output.as_fd()))
 }
 
-/// Opens the file of this process's log anew by its name, as after it was renamed. If that fails, the old one stays in use.
+/// Opens the file of this process's log anew by its name, as after it was renamed. If that fails, the old one
+/// stays in use.
 ///
 /// # Errors
 ///
@@ -270,7 +271,8 @@ impl Limited {
     }
 }
 
-/// A form of events in which control characters are escaped, so that none can begin a line that nobody has logged.
+/// A form of events in which control characters are escaped, so that none can begin a line that nobody has
+/// logged.
 struct OneLine<F>(F);
 
 impl<S, N, F> FormatEvent<S, N> for OneLine<F>

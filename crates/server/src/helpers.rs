@@ -4,15 +4,16 @@
 //! conversation -- Job --> submit --> queue --> helper --> Finished --> eventfd --> loop --> conversation
 //! ```
 //!
-//! A job holds all that it needs (an open file, a path), so nothing happens to it when the connection that asked for it is
-//! closed meanwhile; who waits for it is known to the loop alone, by slot and ticket. Those who want the same wait for the
-//! same job. The queue is bounded by the connections, each of which waits for one job at most.
+//! A job holds all that it needs (an open file, a path), so nothing happens to it when the connection that
+//! asked for it is closed meanwhile; who waits for it is known to the loop alone, by slot and ticket. Those
+//! who want the same wait for the same job. The queue is bounded by the connections, each of which waits for
+//! one job at most.
 //!
-//! A disk that hangs keeps those who ask it, and nobody can call them back. So a helper whose job takes long is *stuck*, and
-//! another is started in its place, up to a bound. Where half as many are stuck as there are helpers, no other job of the same
-//! [place](Place) is begun; and if they have been for as long as a client waits, none is taken on, for it would wait in vain.
-//! Nobody keeps a clock for that: clients that wait are looked at now and then, and have the helpers
-//! [looked after](Helpers::look_after).
+//! A disk that hangs keeps those who ask it, and nobody can call them back. So a helper whose job takes long
+//! is *stuck*, and another is started in its place, up to a bound. Where half as many are stuck as there are
+//! helpers, no other job of the same [place](Place) is begun; and if they have been for as long as a client
+//! waits, none is taken on, for it would wait in vain. Nobody keeps a clock for that: clients that wait are
+//! looked at now and then, and have the helpers [looked after](Helpers::look_after).
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -191,7 +192,8 @@ impl Helpers {
         Ok(helpers)
     }
 
-    /// Has a job done for a waiter, or lets it wait for the same job of another. Says whether it is worth waiting for.
+    /// Has a job done for a waiter, or lets it wait for the same job of another. Says whether it is worth
+    /// waiting for.
     #[must_use]
     pub fn submit(&mut self, waiter: Waiter, job: Job, now_ms: u64) -> bool {
         let (name, place) = (Name::of(&job, waiter), Place::of(&job));
@@ -213,8 +215,8 @@ impl Helpers {
         self.enqueue(Task { name, place: Place::of(&job), job, since_ms: now_ms });
     }
 
-    /// Starts helpers in place of those that are stuck, and gives up jobs that were not begun in time. Those who wait for one
-    /// of these still are to wait no longer. To be called when somebody has waited long.
+    /// Starts helpers in place of those that are stuck, and gives up jobs that were not begun in time. Those
+    /// who wait for one of these still are to wait no longer. To be called when somebody has waited long.
     #[must_use]
     pub fn look_after(&mut self, now_ms: u64) -> Vec<Waiter> {
         let bounds = self.shared.bounds;
@@ -287,7 +289,8 @@ impl AsFd for Helpers {
 }
 
 impl Drop for Helpers {
-    /// Forgets what has not been begun, and waits for the rest, but not for ever: a disk that hangs holds up no end.
+    /// Forgets what has not been begun, and waits for the rest, but not for ever: a disk that hangs holds up
+    /// no end.
     fn drop(&mut self) {
         let bounds = self.shared.bounds;
         let is_awaited = |queue: &mut Queue| queue.helpers > queue.stuck(bounds, sys::clock::monotonic_ms());
@@ -352,7 +355,8 @@ impl Queue {
         self.running.iter().filter(there).count() >= bounds.share()
     }
 
-    /// Whether a job would be waited for in vain: it is under way, or others of its place are, and have taken too long already.
+    /// Whether a job would be waited for in vain: it is under way, or others of its place are, and have taken
+    /// too long already.
     fn is_hopeless(&self, name: &Name, place: &Place, bounds: Bounds, now_ms: u64) -> bool {
         let same = |running: &Running| running.name == *name && running.has_taken(bounds.timeout_ms, now_ms);
         self.is_full(place, bounds, bounds.timeout_ms, now_ms) || self.running.iter().any(same)
@@ -373,8 +377,8 @@ impl Queue {
 }
 
 impl Shared {
-    /// The next job; `None` when there will be no more, or there are helpers enough without the one that asks, which has ended
-    /// then.
+    /// The next job; `None` when there will be no more, or there are helpers enough without the one that
+    /// asks, which has ended then.
     fn next(&self) -> Option<Task> {
         let mut queue = lock(&self.queue);
         loop {

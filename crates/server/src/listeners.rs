@@ -1,13 +1,14 @@
 //! Listening sockets: opened from settings or inherited from systemd, before privileges are dropped.
 //!
-//! Each copy of the server has its own; the [`plan`] says which. Where copies share an address, a member of an
-//! `SO_REUSEPORT` group is opened for each, and the kernel decides whose accept queue a connection enters.
+//! Each copy of the server has its own; the [`plan`] says which. Where copies share an address, a member of
+//! an `SO_REUSEPORT` group is opened for each, and the kernel decides whose accept queue a connection enters.
 //! The first has the address to itself before it lets the others join, so that no two servers share one in
 //! silence.
 //!
-//! What is set on a socket holds for all who have it open, and outlives who set it. So new handshakes are refused by those only
-//! who know that nobody is to accept there any more: the supervisor, at the end of the server or where an address goes, and
-//! workers whose supervisor is gone. On a socket that was handed over, which somebody else goes on with, nobody does.
+//! What is set on a socket holds for all who have it open, and outlives who set it. So new handshakes are
+//! refused by those only who know that nobody is to accept there any more: the supervisor, at the end of the
+//! server or where an address goes, and workers whose supervisor is gone. On a socket that was handed over,
+//! which somebody else goes on with, nobody does.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,7 +21,8 @@ use sys::socket::{self, ListenOptions, LocalAddress, SocketFile};
 use crate::config::{CopiesBy, ListenAddress, Settings, SocketFileSettings};
 use crate::placement;
 
-/// Listeners that belong together. Supervisor, workers and the status endpoint each have descriptors of their own for them.
+/// Listeners that belong together. Supervisor, workers and the status endpoint each have descriptors of their
+/// own for them.
 pub type Listeners = Vec<Arc<Listener>>;
 
 /// What one worker accepts from.
@@ -156,14 +158,15 @@ impl Listener {
         Ok(Self { socket, owner, asked, address })
     }
 
-    /// Whether it is this server's alone: one that was handed over is still open in whoever did, and in a successor perhaps.
+    /// Whether it is this server's alone: one that was handed over is still open in whoever did, and in a
+    /// successor perhaps.
     pub fn is_ours(&self) -> bool {
         self.asked.is_some()
     }
 
     /// Has clients that begin to connect try again, and not be reset when it is closed; see
-    /// [`socket::refuse_new_handshakes`]. For all who have it open, if it is this server's alone, and until it is closed or
-    /// [`answer_new_handshakes`](Self::answer_new_handshakes) is called.
+    /// [`socket::refuse_new_handshakes`]. For all who have it open, if it is this server's alone, and until
+    /// it is closed or [`answer_new_handshakes`](Self::answer_new_handshakes) is called.
     pub fn refuse_new_handshakes(&self) {
         // Unix sockets have no handshake.
         if self.is_ours()
@@ -183,14 +186,15 @@ impl Listener {
         }
     }
 
-    /// Whether one that retires is to be closed: it was `waited` for handshakes under way, and its queue is `empty`. What was
-    /// handed over may never be empty, and whoever is in its queue is not lost with this process.
+    /// Whether one that retires is to be closed: it was `waited` for handshakes under way, and its queue is
+    /// `empty`. What was handed over may never be empty, and whoever is in its queue is not lost with this
+    /// process.
     pub fn is_over(&self, waited: bool, empty: bool) -> bool {
         if self.is_ours() { waited && empty } else { waited || empty }
     }
 
-    /// In a worker whose supervisor is gone: leaves the address to a successor, whoever of the others still has this open.
-    /// Call it when the queue is empty and no new handshakes are answered.
+    /// In a worker whose supervisor is gone: leaves the address to a successor, whoever of the others still
+    /// has this open. Call it when the queue is empty and no new handshakes are answered.
     pub fn stop_listening(&self) {
         if self.is_ours() {
             // One that has stopped already says that it is not connected.
@@ -198,7 +202,8 @@ impl Listener {
         }
     }
 
-    /// Closes it in this process, whoever still holds it here. A worker came with copies of all that the supervisor holds.
+    /// Closes it in this process, whoever still holds it here. A worker came with copies of all that the
+    /// supervisor holds.
     pub fn close(&self) {
         if let Err(error) = socket::vacate(self) {
             tracing::error!("cannot close the listener {}: {error}", self.address);
@@ -262,7 +267,8 @@ pub fn plan(
     }
 }
 
-/// Opens the listeners of each copy: those handed over by systemd if there are any, else those of the settings.
+/// Opens the listeners of each copy: those handed over by systemd if there are any, else those of the
+/// settings.
 ///
 /// # Errors
 ///

@@ -21,8 +21,9 @@ impl Position {
 
     /// The CPUs that this worker runs on, of those that the process may use; `None`: on any.
     ///
-    /// Sets that are given go to copies in turn, or to the workers of a single copy. Without any, copies share out what CPUs
-    /// there are, evenly as far as possible; where there are more copies than CPUs, several run on one.
+    /// Sets that are given go to copies in turn, or to the workers of a single copy. Without any, copies
+    /// share out what CPUs there are, evenly as far as possible; where there are more copies than CPUs,
+    /// several run on one.
     pub fn cpus(self, settings: &Settings, usable: &[usize]) -> Option<Vec<usize>> {
         let sets = &settings.placement.cpus;
         let unit = if settings.copies > 1 { self.copy } else { self.worker };

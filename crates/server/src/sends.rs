@@ -1,15 +1,17 @@
 //! Blocking sends, and what keeps a slow client from holding the worker with them.
 //!
-//! On a socket that blocks, one `sendfile` sends a whole file (Pariag et al. 2007, section 4.3; Harji et al. 2012, section
-//! 6.2, on what that is worth when files come from the disk). It comes back when the client has made room for the last byte,
-//! so that the client decides how long the worker is held. Two things bound that:
+//! On a socket that blocks, one `sendfile` sends a whole file (Pariag et al. 2007, section 4.3; Harji et al.
+//! 2012, section 6.2, on what that is worth when files come from the disk). It comes back when the client has
+//! made room for the last byte, so that the client decides how long the worker is held. Two things bound
+//! that:
 //!
-//! - An [`Alarm`] breaks the call off again and again. The reply's turn is over then, whatever is left of it: the worker looks
-//!   at its timers, its supervisor and its other clients. What the client has taken by then is counted as ever, and the
-//!   timers of the connection's state machine judge it: [`TimerKind::Write`](http1::TimerKind::Write) bounds each period, and
-//!   by the minimum rate the whole reply.
-//! - A worker with many clients has an [`Allowance`] of time in such calls. A client that uses it up is served without
-//!   blocking from there on, like everybody else until the allowance has grown again.
+//! - An [`Alarm`] breaks the call off again and again. The reply's turn is over then, whatever is left of it:
+//!   the worker looks at its timers, its supervisor and its other clients. What the client has taken by then
+//!   is counted as ever, and the timers of the connection's state machine judge it:
+//!   [`TimerKind::Write`](http1::TimerKind::Write) bounds each period, and by the minimum rate the whole
+//!   reply.
+//! - A worker with many clients has an [`Allowance`] of time in such calls. A client that uses it up is
+//!   served without blocking from there on, like everybody else until the allowance has grown again.
 
 use std::io;
 use std::time::Duration;
@@ -25,23 +27,26 @@ pub struct BlockingSends {
     period_ms: u64,
     /// When a send last began, in monotonic milliseconds.
     began_ms: u64,
-    /// `None`: the worker has one client at a time, and may be held for as long as that client's timers allow.
+    /// `None`: the worker has one client at a time, and may be held for as long as that client's timers
+    /// allow.
     allowance: Option<Allowance>,
 }
 
-/// The most in one `sendfile`. At this size a call more or less cannot be measured, and one that the disk delays, which
-/// no alarm breaks off, has an end.
+/// The most in one `sendfile`. At this size a call more or less cannot be measured, and one that the disk
+/// delays, which no alarm breaks off, has an end.
 pub const MOST_AT_ONCE: u64 = 16 << 20;
 
-/// How often a send is broken off: rarely enough to cost nothing, often enough for a supervisor that waits for an answer.
+/// How often a send is broken off: rarely enough to cost nothing, often enough for a supervisor that waits
+/// for an answer.
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// The alarm goes on ringing for so long after the last send, which is cheaper than to set it for each.
 const QUIET_MS: u64 = 1000;
 
 impl BlockingSends {
-    /// For a worker (the calling thread) that sends may hold for a while altogether before other clients come first: as long
-    /// as the settings say, and a quarter of the write timeout at most, or clients would miss it because of one another.
+    /// For a worker (the calling thread) that sends may hold for a while altogether before other clients come
+    /// first: as long as the settings say, and a quarter of the write timeout at most, or clients would miss
+    /// it because of one another.
     ///
     /// # Errors
     ///
@@ -82,8 +87,8 @@ impl BlockingSends {
         self.alarm.has_rung()
     }
 
-    /// The alarm has broken a send off. That tells by sampling how long clients hold the worker: it rings independently of
-    /// the sends, and work that a send does without waiting is not broken off.
+    /// The alarm has broken a send off. That tells by sampling how long clients hold the worker: it rings
+    /// independently of the sends, and work that a send does without waiting is not broken off.
     pub fn held(&mut self, now_ms: u64) {
         if let Some(allowance) = &mut self.allowance {
             allowance.spend(self.period_ms, now_ms);
@@ -98,9 +103,9 @@ impl BlockingSends {
     }
 }
 
-/// Time that clients may hold a worker with sends that block. It grows with time, up to where it began, and is spent at
-/// double speed: so in the long run they hold the worker for half of its time, and never for longer at once than the
-/// allowance and a period of the alarm.
+/// Time that clients may hold a worker with sends that block. It grows with time, up to where it began, and
+/// is spent at double speed: so in the long run they hold the worker for half of its time, and never for
+/// longer at once than the allowance and a period of the alarm.
 #[derive(Debug)]
 struct Allowance {
     /// Both in milliseconds.
@@ -139,8 +144,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// However clients come, they hold the worker for no more than the allowance and half of the time beyond it, but for
-        /// the last send, which is broken off a little later.
+        /// However clients come, they hold the worker for no more than the allowance and half of the time
+        /// beyond it, but for the last send, which is broken off a little later.
         #[test]
         fn clients_hold_a_worker_for_half_of_its_time(
             steps in prop::collection::vec((0_u64..300, 1_u64..100), 1..300),

@@ -1,7 +1,8 @@
-//! What the connections of one worker share: content, limits, the clock of the turn, buffers, counters and the log.
+//! What the connections of one worker share: content, limits, the clock of the turn, buffers, counters and
+//! the log.
 //!
-//! A worker is one process or thread with one of these; nothing in it is shared with another worker but the counters,
-//! which other processes only read.
+//! A worker is one process or thread with one of these; nothing in it is shared with another worker but the
+//! counters, which other processes only read.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -180,7 +181,8 @@ impl Service {
         self.counters.file_table_memory_bytes.set(memory_bytes);
     }
 
-    /// Closes a listener that this worker does not accept from any more, unless it is not this process's alone.
+    /// Closes a listener that this worker does not accept from any more, unless it is not this process's
+    /// alone.
     pub fn let_go_of_listener(&self, listener: &Listener) {
         if self.common.is_none() {
             listener.close();
@@ -254,8 +256,8 @@ impl Drop for Service {
     }
 }
 
-/// What `auto` means here. Measured on loopback with 100 KB replies: under BBR a head held back by `MSG_MORE` makes the
-/// kernel pace the reply and costs a third more; under others it saves a packet and costs nothing.
+/// What `auto` means here. Measured on loopback with 100 KB replies: under BBR a head held back by `MSG_MORE`
+/// makes the kernel pace the reply and costs a third more; under others it saves a packet and costs nothing.
 fn resolved(coalesce: Coalesce) -> Coalesce {
     const CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
     match coalesce {

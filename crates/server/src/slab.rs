@@ -1,7 +1,7 @@
 //! A table of connections named by small numbers.
 //!
-//! It grows by one chunk at a time, never by doubling, so that the memory set aside follows the number of connections
-//! closely; a chunk once made is kept for the next burst.
+//! It grows by one chunk at a time, never by doubling, so that the memory set aside follows the number of
+//! connections closely; a chunk once made is kept for the next burst.
 
 /// Values in numbered slots.
 #[derive(Debug)]

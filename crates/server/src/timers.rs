@@ -1,12 +1,13 @@
 //! Wake-ups of connections: a two-level timing wheel (Varghese and Lauck, 1987).
 //!
-//! Each connection has at most one wake-up, and it is only a promise to be looked at: deadlines move with every
-//! request, so a wake-up that comes before the deadline is left as it is, and the connection is asked again when it comes
-//! up. What there is to do for a request is to find that so. Whether there is a wake-up, and when, is known to the wheel
-//! alone: nobody else can be wrong about it.
+//! Each connection has at most one wake-up, and it is only a promise to be looked at: deadlines move with
+//! every request, so a wake-up that comes before the deadline is left as it is, and the connection is asked
+//! again when it comes up. What there is to do for a request is to find that so. Whether there is a wake-up,
+//! and when, is known to the wheel alone: nobody else can be wrong about it.
 //!
-//! The near wheel has a slot for each of the next 256 ticks, the far wheel a slot for each of the next 256 rounds of
-//! the near one. What lies in a far slot comes up when its round begins, early, and is scheduled again more exactly.
+//! The near wheel has a slot for each of the next 256 ticks, the far wheel a slot for each of the next 256
+//! rounds of the near one. What lies in a far slot comes up when its round begins, early, and is scheduled
+//! again more exactly.
 
 use http1::Tick;
 
@@ -46,8 +47,8 @@ impl Timers {
         Self { now, heads: Box::new([NONE; 2 * SLOTS]), occupied: [[0; SLOTS / 64]; 2], links: Vec::new() }
     }
 
-    /// Sees to it that `id` comes up no later than at `at`, or at the next tick if that has passed. A wake-up that comes before
-    /// is left as it is.
+    /// Sees to it that `id` comes up no later than at `at`, or at the next tick if that has passed. A wake-up
+    /// that comes before is left as it is.
     #[inline]
     pub fn wake_by(&mut self, id: u32, at: Tick) {
         if self.wakes_at(id).is_none_or(|wake_up| !wake_up.reached(at)) {
@@ -115,8 +116,8 @@ impl Timers {
     /// Moves on towards `now` and takes out one connection whose wake-up has come, if there is any.
     pub fn expired(&mut self, now: Tick) -> Option<u32> {
         loop {
-            // A near slot is filled less than a turn ahead and a far one less than a turn of rounds: what lies in
-            // the slots of this tick and of its round is due.
+            // A near slot is filled less than a turn ahead and a far one less than a turn of rounds: what
+            // lies in the slots of this tick and of its round is due.
             let near = self.now.0 as usize % SLOTS;
             let far = SLOTS + self.now.0 as usize / SLOTS % SLOTS;
             if let Some(id) = [self.heads[near], self.heads[far]].into_iter().find(|&id| id != NONE) {

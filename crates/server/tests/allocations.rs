@@ -1,9 +1,9 @@
-//! After the first requests of their kind, keep-alive requests allocate nothing: counted by an allocator that the whole
-//! program uses, for each event mechanism, with and without an access log. (Left out are requests for several ranges, whose
-//! replies of many pieces need lists that are too rare to be kept.)
+//! After the first requests of their kind, keep-alive requests allocate nothing: counted by an allocator that
+//! the whole program uses, for each event mechanism, with and without an access log. (Left out are requests
+//! for several ranges, whose replies of many pieces need lists that are too rare to be kept.)
 //!
-//! The event loop runs in a thread, its client in another, which between two readings of the allocator's count writes what it
-//! prepared and reads into what it has. Everything counted is the server's.
+//! The event loop runs in a thread, its client in another, which between two readings of the allocator's
+//! count writes what it prepared and reads into what it has. Everything counted is the server's.
 
 use std::fs;
 use std::io::{Read as _, Write as _};

@@ -1,8 +1,9 @@
-//! The open files that processes share, while these processes are killed at any moment: in a look-up, while they look at a file
-//! and hold its entry, and while they change the names. Who lives goes on at once, and is never told another file's bytes.
+//! The open files that processes share, while these processes are killed at any moment: in a look-up, while
+//! they look at a file and hold its entry, and while they change the names. Who lives goes on at once, and is
+//! never told another file's bytes.
 //!
-//! Each process does nothing but answer requests from [`Content`], so that most kills hit it inside. This process does what the
-//! supervisor does at the end of a worker.
+//! Each process does nothing but answer requests from [`Content`], so that most kills hit it inside. This
+//! process does what the supervisor does at the end of a worker.
 
 use std::collections::HashSet;
 use std::fs;

@@ -1,9 +1,10 @@
 //! An alarm that breaks off system calls which block for too long.
 //!
-//! A blocking `sendfile` comes back when everything is in the socket's buffer, which a client that takes nothing, or a byte
-//! now and then, puts off for as long as it likes; `SO_SNDTIMEO` (socket(7)) begins anew whenever some room appears. A
-//! signal does end the call: it gives what it has sent so far, or `EINTR` if that is nothing. So an alarm rings again and
-//! again while a thread makes such calls, and the thread looks whenever it has rung.
+//! A blocking `sendfile` comes back when everything is in the socket's buffer, which a client that takes
+//! nothing, or a byte now and then, puts off for as long as it likes; `SO_SNDTIMEO` (socket(7)) begins anew
+//! whenever some room appears. A signal does end the call: it gives what it has sent so far, or `EINTR` if
+//! that is nothing. So an alarm rings again and again while a thread makes such calls, and the thread looks
+//! whenever it has rung.
 
 use std::cell::Cell;
 use std::io;
@@ -12,19 +13,19 @@ use std::ptr;
 use std::time::Duration;
 
 thread_local! {
-    /// How often this thread's alarm has rung. Constant at first and without a destructor, so that a signal handler may
-    /// touch it.
+    /// How often this thread's alarm has rung. Constant at first and without a destructor, so that a signal
+    /// handler may touch it.
     static RINGS: Cell<u32> = const { Cell::new(0) };
 }
 
 /// The signal, which nothing else in the program uses.
 const SIGNAL: libc::c_int = libc::SIGALRM;
 
-/// A timer of the thread that made it, which interrupts that thread's system calls each time that it rings. `timer_create(2)`,
-/// `CLOCK_MONOTONIC` and `SIGEV_THREAD_ID`.
+/// A timer of the thread that made it, which interrupts that thread's system calls each time that it rings.
+/// `timer_create(2)`, `CLOCK_MONOTONIC` and `SIGEV_THREAD_ID`.
 ///
-/// A ring just before a call is noticed only after it: hence it rings again and again, and a call is broken off within
-/// two periods.
+/// A ring just before a call is noticed only after it: hence it rings again and again, and a call is broken
+/// off within two periods.
 #[derive(Debug)]
 pub struct Alarm {
     timer: libc::timer_t,
@@ -34,7 +35,8 @@ pub struct Alarm {
     heard: u32,
 }
 
-// SAFETY: any thread of the process may set and delete a timer; it goes on interrupting the thread that made it.
+// SAFETY: any thread of the process may set and delete a timer; it goes on interrupting the thread that made
+// it.
 unsafe impl Send for Alarm {}
 
 impl Alarm {
@@ -100,7 +102,8 @@ impl Alarm {
             tv_nsec: libc::c_long::from(period.subsec_nanos()),
         };
         let times = libc::itimerspec { it_interval: time, it_value: time };
-        // SAFETY: the timer lives as long as `self`, and the times are valid for the call, which cannot fail then.
+        // SAFETY: the timer lives as long as `self`, and the times are valid for the call, which cannot fail
+        // then.
         unsafe { libc::timer_settime(self.timer, 0, &raw const times, ptr::null_mut()) };
     }
 }
@@ -115,8 +118,8 @@ impl Drop for Alarm {
 /// Without `SA_RESTART`, or the kernel would go on with an interrupted call by itself. sigaction(2).
 fn install_handler() -> io::Result<()> {
     let handler: extern "C" fn(libc::c_int) = ring;
-    // SAFETY: all zero bytes are a valid sigaction with no flags and an empty mask; the handler touches nothing but a
-    // thread-local integer that needs no initialisation.
+    // SAFETY: all zero bytes are a valid sigaction with no flags and an empty mask; the handler touches
+    // nothing but a thread-local integer that needs no initialisation.
     unsafe {
         let mut action: libc::sigaction = zeroed();
         action.sa_sigaction = handler as libc::sighandler_t;
@@ -177,7 +180,8 @@ mod tests {
         .unwrap();
     }
 
-    /// A client that takes a byte now and then keeps a blocking send from ending, but not from being broken off.
+    /// A client that takes a byte now and then keeps a blocking send from ending, but not from being broken
+    /// off.
     #[test]
     fn breaks_off_a_send_that_a_trickling_client_draws_out() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

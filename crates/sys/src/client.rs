@@ -10,16 +10,17 @@ use std::ptr;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 
-/// Begins to connect to `target`, from `source` if given, and says whether the connection is up already. If it is not, wait
-/// until the socket is writable and ask [`outcome`].
+/// Begins to connect to `target`, from `source` if given, and says whether the connection is up already. If
+/// it is not, wait until the socket is writable and ask [`outcome`].
 ///
-/// With a source, the port is chosen when it is known where the connection goes (`IP_BIND_ADDRESS_NO_PORT`, ip(7)), so
-/// that a port can serve connections to several targets. Small requests leave at once (`TCP_NODELAY`, tcp(7)).
+/// With a source, the port is chosen when it is known where the connection goes (`IP_BIND_ADDRESS_NO_PORT`,
+/// ip(7)), so that a port can serve connections to several targets. Small requests leave at once
+/// (`TCP_NODELAY`, tcp(7)).
 ///
 /// # Errors
 ///
-/// `EMFILE`, `ENFILE`: no descriptor; `EADDRNOTAVAIL`: no free port, or no such source address; `ECONNREFUSED` and those of
-/// the network, where they are known at once. socket(2), connect(2).
+/// `EMFILE`, `ENFILE`: no descriptor; `EADDRNOTAVAIL`: no free port, or no such source address;
+/// `ECONNREFUSED` and those of the network, where they are known at once. socket(2), connect(2).
 pub fn connect(source: Option<IpAddr>, target: SocketAddr) -> io::Result<(OwnedFd, bool)> {
     let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -41,8 +42,8 @@ pub fn outcome(socket: impl AsFd) -> io::Result<()> {
     sockopt::socket_error(socket)?.map_err(io::Error::from)
 }
 
-/// Receives up to `count` bytes and drops them inside the kernel; 0 is the end of what the peer sends. recv(2) with
-/// `MSG_TRUNC`, tcp(7).
+/// Receives up to `count` bytes and drops them inside the kernel; 0 is the end of what the peer sends.
+/// recv(2) with `MSG_TRUNC`, tcp(7).
 #[inline]
 pub fn discard(socket: impl AsFd, count: usize) -> io::Result<usize> {
     let descriptor = socket.as_fd().as_raw_fd();

@@ -1,14 +1,15 @@
 //! Clock readings, all but that of CPU time served by the vDSO without entering the kernel.
 //!
-//! The coarse clocks tick with the kernel's timer (every 1 to 10 ms) and cost a few nanoseconds: an event loop reads
-//! them once per turn. See `clock_gettime(2)`.
+//! The coarse clocks tick with the kernel's timer (every 1 to 10 ms) and cost a few nanoseconds: an event
+//! loop reads them once per turn. See `clock_gettime(2)`.
 //!
-//! The C library is asked, not rustix: rustix looks for the vDSO itself and does not survive being run under valgrind,
-//! which is how instructions per request are counted.
+//! The C library is asked, not rustix: rustix looks for the vDSO itself and does not survive being run under
+//! valgrind, which is how instructions per request are counted.
 
 const NANOS_PER_MS: u64 = 1_000_000;
 
-/// Milliseconds of the monotonic clock, to the nearest timer tick below (`CLOCK_MONOTONIC_COARSE`, `clock_gettime(2)`).
+/// Milliseconds of the monotonic clock, to the nearest timer tick below (`CLOCK_MONOTONIC_COARSE`,
+/// `clock_gettime(2)`).
 #[inline]
 pub fn monotonic_ms() -> u64 {
     let now = clock_gettime(libc::CLOCK_MONOTONIC_COARSE);
@@ -22,14 +23,16 @@ pub fn monotonic_ns() -> u64 {
     seconds(&now) * 1_000_000_000 + nanos(&now)
 }
 
-/// Nanoseconds of CPU time that the calling thread has used (`CLOCK_THREAD_CPUTIME_ID`, `clock_gettime(2)`). A system call.
+/// Nanoseconds of CPU time that the calling thread has used (`CLOCK_THREAD_CPUTIME_ID`, `clock_gettime(2)`).
+/// A system call.
 #[inline]
 pub fn thread_cpu_ns() -> u64 {
     let now = clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID);
     seconds(&now) * 1_000_000_000 + nanos(&now)
 }
 
-/// Whole seconds since 1970-01-01 UTC, to the nearest timer tick below (`CLOCK_REALTIME_COARSE`, `clock_gettime(2)`).
+/// Whole seconds since 1970-01-01 UTC, to the nearest timer tick below (`CLOCK_REALTIME_COARSE`,
+/// `clock_gettime(2)`).
 #[inline]
 pub fn realtime_secs() -> u64 {
     seconds(&clock_gettime(libc::CLOCK_REALTIME_COARSE))
@@ -46,8 +49,8 @@ pub fn realtime() -> (u64, u16) {
 #[inline]
 fn clock_gettime(clock: libc::clockid_t) -> libc::timespec {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a valid place for the result. The clocks asked for exist on every Linux, so that the call
-    // cannot fail.
+    // SAFETY: `now` is a valid place for the result. The clocks asked for exist on every Linux, so that the
+    // call cannot fail.
     unsafe { libc::clock_gettime(clock, &raw mut now) };
     now
 }

@@ -1,14 +1,16 @@
-//! A descriptor table that several processes have in common ([`fork_sharing_descriptors`]): who owns what in it.
+//! A descriptor table that several processes have in common ([`fork_sharing_descriptors`]): who owns what in
+//! it.
 //!
-//! A process that is killed takes nothing with it: its sockets stay open, as the table does. So every process records in shared
-//! memory what it owns, and whoever has noticed its end closes that: [`Ledger::close_owned`]. Files that all processes use are
-//! *kept*, for a keeper such as a cache of theirs.
+//! A process that is killed takes nothing with it: its sockets stay open, as the table does. So every process
+//! records in shared memory what it owns, and whoever has noticed its end closes that:
+//! [`Ledger::close_owned`]. Files that all processes use are *kept*, for a keeper such as a cache of theirs.
 //!
-//! A record is written after a descriptor was opened and before it is closed, and a process may be killed in between. Such
-//! descriptors are found by looking twice ([`Ledger::suspects`], [`Ledger::close_suspects`]): what nobody claims is marked, and
-//! when every living process has since been at a point where it had nothing unrecorded, what still bears the mark and is
-//! claimed by nobody is nobody's. The mark is a cleared close-on-exec flag, which everything newly opened has. Each change of a
-//! record makes another one of it, so that no claim in between is missed.
+//! A record is written after a descriptor was opened and before it is closed, and a process may be killed in
+//! between. Such descriptors are found by looking twice ([`Ledger::suspects`], [`Ledger::close_suspects`]):
+//! what nobody claims is marked, and when every living process has since been at a point where it had nothing
+//! unrecorded, what still bears the mark and is claimed by nobody is nobody's. The mark is a cleared
+//! close-on-exec flag, which everything newly opened has. Each change of a record makes another one of it, so
+//! that no claim in between is missed.
 //!
 //! [`fork_sharing_descriptors`]: crate::process::fork_sharing_descriptors
 
@@ -43,8 +45,8 @@ pub enum Claim {
     First,
 }
 
-/// A descriptor that was left to a keeper: its number, and the serial number of the record that says so. The number may come to
-/// be another file's, the two together never.
+/// A descriptor that was left to a keeper: its number, and the serial number of the record that says so. The
+/// number may come to be another file's, the two together never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept(u64);
 
@@ -59,8 +61,8 @@ pub const NUMBERS: u32 = 1 << 24;
 const FIRST: RawFd = 3;
 
 impl Ledger {
-    /// Of a table with descriptors below `limit`. It stays for the life of this process and of those forked later. What is
-    /// open now is claimed by the first process.
+    /// Of a table with descriptors below `limit`. It stays for the life of this process and of those forked
+    /// later. What is open now is claimed by the first process.
     pub fn new(limit: usize) -> io::Result<Self> {
         let this = Self { records: Region::new(limit)?.leak(), highest: Shared::<AtomicU32>::new()?.leak() };
         for number in open_numbers()? {
@@ -91,15 +93,17 @@ impl Ledger {
 
     /// A kept descriptor. `None`: this keeper does not keep it any more.
     ///
-    /// It stays this file's for as long as whoever asks for it prevents those who close it from doing so: another that calls
-    /// [`close_kept`](Self::close_kept) for the same keeper, and [`close_all_kept`](Self::close_all_kept). Everything else that
-    /// closes by the ledger spares what is kept.
+    /// It stays this file's for as long as whoever asks for it prevents those who close it from doing so:
+    /// another that calls [`close_kept`](Self::close_kept) for the same keeper, and
+    /// [`close_all_kept`](Self::close_all_kept). Everything else that closes by the ledger spares what is
+    /// kept.
     #[inline]
     pub fn kept(&self, kept: Kept, keeper: u32) -> Option<BorrowedFd<'_>> {
         let record = self.records.get(kept.number() as usize)?.load(Ordering::Acquire);
-        // SAFETY: by this record it is open, and nobody else's: the record of another file under this number would be another
-        // one. That it is not closed meanwhile is the caller's care, see above; should somebody in the common table close what is
-        // not his, calls are made on what then has the number, or fail.
+        // SAFETY: by this record it is open, and nobody else's: the record of another file under this number
+        // would be another one. That it is not closed meanwhile is the caller's care, see above; should
+        // somebody in the common table close what is not his, calls are made on what then has the number, or
+        // fail.
         (record == kept.record(keeper))
             .then(|| unsafe { BorrowedFd::borrow_raw(kept.number().cast_signed()) })
     }
@@ -126,12 +130,12 @@ impl Ledger {
         self.close_all(Claim::Kept(keeper))
     }
 
-    /// Marks what is open and nobody claims, `is_valid` saying of a number and its claim whether whoever claims it still is
-    /// there. For [`close_suspects`](Self::close_suspects), when all living processes have been at a point with nothing
-    /// unrecorded.
+    /// Marks what is open and nobody claims, `is_valid` saying of a number and its claim whether whoever
+    /// claims it still is there. For [`close_suspects`](Self::close_suspects), when all living processes have
+    /// been at a point with nothing unrecorded.
     ///
-    /// Suspected is only what processes serve with: connections, files that are read, epoll instances, directories. Listening
-    /// sockets, event counters and files that are written to are not.
+    /// Suspected is only what processes serve with: connections, files that are read, epoll instances,
+    /// directories. Listening sockets, event counters and files that are written to are not.
     pub fn suspects(&self, is_valid: impl Fn(u32, Claim) -> bool) -> io::Result<Suspects> {
         let mut suspects = Vec::new();
         for number in open_numbers()? {
@@ -162,13 +166,13 @@ impl Ledger {
         closed
     }
 
-    /// In a process that was forked with a *copy* of the common table: closes what others serve with, so that what they
-    /// close is closed.
+    /// In a process that was forked with a *copy* of the common table: closes what others serve with, so that
+    /// what they close is closed.
     pub fn close_copies(&self) -> io::Result<()> {
         for number in open_numbers()? {
             let record = self.records.get(number as usize).map_or(0, |record| record.load(Ordering::Relaxed));
-            // The records go on changing, and may speak of what has got this number since the copy was made. So what is never
-            // anybody's but the first process's is left alone whatever they say.
+            // The records go on changing, and may speak of what has got this number since the copy was made.
+            // So what is never anybody's but the first process's is left alone whatever they say.
             let is_foreign = match (kind(number), claim(record)) {
                 (Kind::Served, claim) => claim != Claim::First,
                 (Kind::Written, claim) => matches!(claim, Claim::Owned(_)),
@@ -232,8 +236,8 @@ impl Kept {
     }
 }
 
-/// Has the common table hold descriptors below `limit` from now on. Growing it under load would stop all who use it until the
-/// kernel knows that nobody looks at the old one.
+/// Has the common table hold descriptors below `limit` from now on. Growing it under load would stop all who
+/// use it until the kernel knows that nobody looks at the old one.
 pub fn grow_table(limit: u32) -> io::Result<()> {
     let highest = limit.saturating_sub(1).cast_signed();
     drop(rustix::io::fcntl_dupfd_cloexec(io::stderr().as_fd(), highest)?);
@@ -305,7 +309,8 @@ fn kind(number: RawFd) -> Kind {
     let is_read = || {
         rustix::fs::fcntl_getfl(fd)
             .is_ok_and(|flags| flags.contains(OFlags::PATH) || flags & OFlags::RWMODE == OFlags::RDONLY)
-            // Files made in memory are there to be read; all others there can't be sealed (F_GET_SEALS(2const)).
+            // Files made in memory are there to be read; all others there can't be sealed
+            // (F_GET_SEALS(2const)).
             || rustix::fs::fcntl_get_seals(fd).is_ok_and(|seals| seals != SealFlags::SEAL)
     };
     match FileType::from_raw_mode(stat.st_mode) {
@@ -341,6 +346,7 @@ fn borrow<'a>(number: RawFd) -> BorrowedFd<'a> {
 }
 
 fn close(number: RawFd) {
-    // SAFETY: the record says that nobody uses it any more. A number that is not open is an error that concerns nobody.
+    // SAFETY: the record says that nobody uses it any more. A number that is not open is an error that
+    // concerns nobody.
     unsafe { libc::close(number) };
 }

@@ -1,4 +1,5 @@
-//! Waiting for events with epoll(7): the kernel keeps the set, and a wait costs what is ready, not what is watched.
+//! Waiting for events with epoll(7): the kernel keeps the set, and a wait costs what is ready, not what is
+//! watched.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -19,28 +20,29 @@ impl Epoll {
         Ok(Self { descriptor: epoll::create(CreateFlags::CLOEXEC)? })
     }
 
-    /// Watches `fd`; its events carry `token`. `EPOLL_CTL_ADD`, `epoll_ctl(2)`; `EEXIST` if it is watched already.
+    /// Watches `fd`; its events carry `token`. `EPOLL_CTL_ADD`, `epoll_ctl(2)`; `EEXIST` if it is watched
+    /// already.
     #[inline]
     pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::add(&self.descriptor, fd, EventData::new_u64(token), interest.flags())?)
     }
 
-    /// Changes what is watched, and re-arms an edge-triggered entry. `EPOLL_CTL_MOD`, `epoll_ctl(2)`; `ENOENT` if it
-    /// is not watched.
+    /// Changes what is watched, and re-arms an edge-triggered entry. `EPOLL_CTL_MOD`, `epoll_ctl(2)`;
+    /// `ENOENT` if it is not watched.
     #[inline]
     pub fn modify(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::modify(&self.descriptor, fd, EventData::new_u64(token), interest.flags())?)
     }
 
-    /// Stops watching. `EPOLL_CTL_DEL`, `epoll_ctl(2)`. Needless before closing the last descriptor of a socket:
-    /// closing removes it.
+    /// Stops watching. `EPOLL_CTL_DEL`, `epoll_ctl(2)`. Needless before closing the last descriptor of a
+    /// socket: closing removes it.
     #[inline]
     pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
         Ok(epoll::delete(&self.descriptor, fd)?)
     }
 
-    /// Waits until something happens or `timeout_ms` is over (`None`: no limit; 0: only looks), and gives the number
-    /// of events, 0 after a timeout or a signal. `epoll_wait(2)`.
+    /// Waits until something happens or `timeout_ms` is over (`None`: no limit; 0: only looks), and gives the
+    /// number of events, 0 after a timeout or a signal. `epoll_wait(2)`.
     #[inline]
     pub fn wait(&self, events: &mut Events, timeout_ms: Option<u32>) -> io::Result<usize> {
         let (records, capacity) = events.records();
@@ -51,15 +53,16 @@ impl Epoll {
             Err(rustix::io::Errno::INTR) => 0,
             Err(error) => return Err(error.into()),
         };
-        // SAFETY: the kernel has initialised the first `count` records of the spare capacity of an empty vector.
+        // SAFETY: the kernel has initialised the first `count` records of the spare capacity of an empty
+        // vector.
         unsafe { records.set_len(count) };
         Ok(count)
     }
 }
 
 impl Epoll {
-    /// The same with a timeout to the nanosecond, `epoll_pwait2(2)` (Linux 5.11): how soon it returns after that is a
-    /// matter of the thread's timer slack, prctl(2).
+    /// The same with a timeout to the nanosecond, `epoll_pwait2(2)` (Linux 5.11): how soon it returns after
+    /// that is a matter of the thread's timer slack, prctl(2).
     #[inline]
     pub fn wait_ns(&self, events: &mut Events, timeout_ns: u64) -> io::Result<usize> {
         let (records, capacity) = events.records();
@@ -67,8 +70,8 @@ impl Epoll {
             tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
             tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
         };
-        // SAFETY: rustix's `Event` is the kernel's `epoll_event`; there is room for `capacity` of them behind the pointer, and
-        // the timeout lives through the call. No signal mask is given.
+        // SAFETY: rustix's `Event` is the kernel's `epoll_event`; there is room for `capacity` of them behind
+        // the pointer, and the timeout lives through the call. No signal mask is given.
         let count = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,

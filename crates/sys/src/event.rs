@@ -1,10 +1,10 @@
 //! What the three event mechanisms share: what to wait for, and what came.
 //!
-//! [`Epoll`](crate::epoll::Epoll), [`PollSet`](crate::poll::PollSet) and [`SelectSet`](crate::select::SelectSet)
-//! have the same methods (`add`, `modify`, `remove`, `wait`) and fill the same [`Events`], so that a server can
-//! match over them. `Events` belongs to the caller and holds the kernel's `epoll_event` records as they are: Linux
-//! gives poll's bits and epoll's the same values (see poll(2) and `epoll_ctl(2)`), so nothing is translated until a
-//! record is looked at.
+//! [`Epoll`](crate::epoll::Epoll), [`PollSet`](crate::poll::PollSet) and
+//! [`SelectSet`](crate::select::SelectSet) have the same methods (`add`, `modify`, `remove`, `wait`) and fill
+//! the same [`Events`], so that a server can match over them. `Events` belongs to the caller and holds the
+//! kernel's `epoll_event` records as they are: Linux gives poll's bits and epoll's the same values (see
+//! poll(2) and `epoll_ctl(2)`), so nothing is translated until a record is looked at.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use rustix::event::epoll::{Event, EventData, EventFlags};
 
 /// What to wait for on a descriptor.
 ///
-/// `edge` and `exclusive` exist for epoll alone (`EPOLLET`, `EPOLLEXCLUSIVE`, `epoll_ctl(2)`); poll and select are
-/// always level-triggered and ignore them.
+/// `edge` and `exclusive` exist for epoll alone (`EPOLLET`, `EPOLLEXCLUSIVE`, `epoll_ctl(2)`); poll and
+/// select are always level-triggered and ignore them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "these are the kernel's independent flags, by name")]
 pub struct Interest {
@@ -24,8 +24,9 @@ pub struct Interest {
     pub writable: bool,
     /// Report a change once, rather than a state for as long as it lasts.
     pub edge: bool,
-    /// Wake one (or few) of the processes that wait for this descriptor, not all of them. Allowed in `add` only, and
-    /// the entry cannot be modified later, only removed. The peer's half-close is then not reported as `hang_up`.
+    /// Wake one (or few) of the processes that wait for this descriptor, not all of them. Allowed in `add`
+    /// only, and the entry cannot be modified later, only removed. The peer's half-close is then not reported
+    /// as `hang_up`.
     pub exclusive: bool,
 }
 
@@ -84,8 +85,8 @@ pub struct Ready {
     pub readable: bool,
     /// Writing would take something, or give an error.
     pub writable: bool,
-    /// The peer sends no more (`EPOLLRDHUP`), or the connection is gone in both directions (`EPOLLHUP`). Select
-    /// cannot tell: it reports `readable`, and reading gives the end of input.
+    /// The peer sends no more (`EPOLLRDHUP`), or the connection is gone in both directions (`EPOLLHUP`).
+    /// Select cannot tell: it reports `readable`, and reading gives the end of input.
     pub hang_up: bool,
     /// The socket has an error pending. Select cannot tell: it reports `readable` and `writable`.
     pub error: bool,

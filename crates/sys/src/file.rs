@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self, AtFlags, CWD, Dir, FileType, MemfdFlags, Mode, OFlags, ResolveFlags, SealFlags};
 use rustix::io::Errno;
 
-/// What a file that is served is opened with: a pipe's missing writer is not waited for, a terminal does not become
-/// the process's.
+/// What a file that is served is opened with: a pipe's missing writer is not waited for, a terminal does not
+/// become the process's.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 /// A directory that only serves as a place to open from.
 const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -92,13 +92,14 @@ impl AsFd for Directory {
     }
 }
 
-/// A file without a path, which goes when the last has closed it. `memfd_create(2)`; `name` is what `/proc` calls it.
+/// A file without a path, which goes when the last has closed it. `memfd_create(2)`; `name` is what `/proc`
+/// calls it.
 pub fn in_memory(name: &str) -> io::Result<std::fs::File> {
     Ok(fs::memfd_create(name, fs::MemfdFlags::CLOEXEC)?.into())
 }
 
-/// Puts an open file into the place of another: the descriptor stays, and stands for the new file from here on, in one step for
-/// all who use it. dup3(2).
+/// Puts an open file into the place of another: the descriptor stays, and stands for the new file from here
+/// on, in one step for all who use it. dup3(2).
 pub fn replace(descriptor: impl AsFd, new: impl AsFd) -> io::Result<()> {
     // SAFETY: the descriptor stays open and its owner's; only what it stands for changes.
     let result =
@@ -109,16 +110,16 @@ pub fn replace(descriptor: impl AsFd, new: impl AsFd) -> io::Result<()> {
 /// Opens the file or directory at `path` below `root` for reading, without waiting for a pipe's other end.
 /// openat2(2), openat(2).
 ///
-/// The path is relative (`.` is the root itself). One that begins with `/` or has a `..` component fails with `EXDEV`
-/// whatever the symbolic links, one with a NUL with `EINVAL`.
+/// The path is relative (`.` is the root itself). One that begins with `/` or has a `..` component fails with
+/// `EXDEV` whatever the symbolic links, one with a NUL with `EINVAL`.
 pub fn open_beneath(root: &Directory, path: &[u8], symlinks: Symlinks) -> io::Result<OwnedFd> {
     Ok(open_as(root, path, symlinks, READ)?)
 }
 
 /// The same, if the kernel has all of it in memory: what would have to be read from a disk fails with
-/// [`WouldBlock`](io::ErrorKind::WouldBlock), and so does everything with [`Resolution::Stepwise`], which cannot tell.
-/// So does now and then what is in memory, when something is mounted or renamed meanwhile, wherever that is.
-/// openat2(2) with `RESOLVE_CACHED`.
+/// [`WouldBlock`](io::ErrorKind::WouldBlock), and so does everything with [`Resolution::Stepwise`], which
+/// cannot tell. So does now and then what is in memory, when something is mounted or renamed meanwhile,
+/// wherever that is. openat2(2) with `RESOLVE_CACHED`.
 pub fn open_beneath_cached(root: &Directory, path: &[u8], symlinks: Symlinks) -> io::Result<OwnedFd> {
     Ok(open_cached_as(root, path, symlinks, READ)?)
 }
@@ -128,13 +129,14 @@ pub fn find_beneath_cached(root: &Directory, path: &[u8], symlinks: Symlinks) ->
     Ok(open_cached_as(root, path, symlinks, OFlags::PATH | OFlags::CLOEXEC)?)
 }
 
-/// The file at `path`, found like [`open_beneath`] finds it, to be looked at. It is not opened (`O_PATH`), so neither a device nor
-/// the writer of a pipe notices.
+/// The file at `path`, found like [`open_beneath`] finds it, to be looked at. It is not opened (`O_PATH`), so
+/// neither a device nor the writer of a pipe notices.
 pub fn find_beneath(root: &Directory, path: &[u8], symlinks: Symlinks) -> io::Result<OwnedFd> {
     Ok(open_as(root, path, symlinks, OFlags::PATH | OFlags::CLOEXEC)?)
 }
 
-/// Whether an error of [`open_beneath`] says that there is a symbolic link on the way, which may not be followed.
+/// Whether an error of [`open_beneath`] says that there is a symbolic link on the way, which may not be
+/// followed.
 pub fn is_link(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ELOOP)
 }
@@ -234,8 +236,8 @@ pub fn stat_in(directory: impl AsFd, name: &[u8]) -> io::Result<FileStat> {
     Ok(FileStat::of(&fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?))
 }
 
-/// A file without a path that holds what `write` writes and can't be changed any more, and goes when the last has closed it.
-/// `memfd_create(2)`.
+/// A file without a path that holds what `write` writes and can't be changed any more, and goes when the last
+/// has closed it. `memfd_create(2)`.
 pub fn sealed_in_memory(write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<OwnedFd> {
     const FLAGS: MemfdFlags = MemfdFlags::CLOEXEC.union(MemfdFlags::ALLOW_SEALING);
     let descriptor = match fs::memfd_create(c"sluice", FLAGS | MemfdFlags::NOEXEC_SEAL) {

@@ -1,7 +1,7 @@
 //! Sockets handed over by the process that started us, as systemd does (`sd_listen_fds(3)`).
 //!
-//! The descriptors are those from 3 on, `LISTEN_FDS` says how many, `LISTEN_PID` to whom, `LISTEN_FDNAMES` what they
-//! are called.
+//! The descriptors are those from 3 on, `LISTEN_FDS` says how many, `LISTEN_PID` to whom, `LISTEN_FDNAMES`
+//! what they are called.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -25,13 +25,13 @@ pub struct Inherited {
     pub name: Option<String>,
 }
 
-/// Takes what was handed over, in order, and removes the variables from the environment, so that nobody takes it
-/// twice and no child believes it is meant. Empty where nothing was handed over, or not to this process.
+/// Takes what was handed over, in order, and removes the variables from the environment, so that nobody takes
+/// it twice and no child believes it is meant. Empty where nothing was handed over, or not to this process.
 ///
 /// # Errors
 ///
-/// `InvalidData` where the variables make no sense, `EBADF` where a descriptor is not open, `ResourceBusy` where the
-/// process has more than one thread already (the environment can then not be changed).
+/// `InvalidData` where the variables make no sense, `EBADF` where a descriptor is not open, `ResourceBusy`
+/// where the process has more than one thread already (the environment can then not be changed).
 pub fn take() -> io::Result<Vec<Inherited>> {
     let [count, pid, names] = VARIABLES.map(|name| env::var(name).ok());
     let (Some(count), Some(pid)) = (count, pid) else { return Ok(Vec::new()) };
@@ -51,15 +51,16 @@ pub fn take() -> io::Result<Vec<Inherited>> {
     let mut names = names.into_iter();
     Ok((FIRST..FIRST + count)
         .map(|number| Inherited {
-            // SAFETY: it is open, and was given to this process to own; nobody else in it can have taken it, since
-            // the variables which say so are gone after the first time.
+            // SAFETY: it is open, and was given to this process to own; nobody else in it can have taken it,
+            // since the variables which say so are gone after the first time.
             descriptor: unsafe { OwnedFd::from_raw_fd(number) },
             name: names.next().filter(|name| !name.is_empty()),
         })
         .collect())
 }
 
-/// Keeps descriptors open across exec(2), and gives the value of a variable with which [`take_handed_on`] finds them there.
+/// Keeps descriptors open across exec(2), and gives the value of a variable with which [`take_handed_on`]
+/// finds them there.
 ///
 /// # Errors
 ///
@@ -81,8 +82,8 @@ pub fn keep(descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     descriptors.iter().try_for_each(|descriptor| Ok(fcntl_setfd(descriptor, FdFlags::CLOEXEC)?))
 }
 
-/// Takes the descriptors that this process handed on to itself before it executed this program, in their order, and
-/// removes the variable. `None` where there is none.
+/// Takes the descriptors that this process handed on to itself before it executed this program, in their
+/// order, and removes the variable. `None` where there is none.
 ///
 /// # Errors
 ///
@@ -98,8 +99,8 @@ pub fn take_handed_on(variable: &str) -> io::Result<Option<Vec<OwnedFd>>> {
     }
     // All or nothing, as above.
     numbers.iter().try_for_each(|&number| close_on_exec(number))?;
-    // SAFETY: they are open, named once each, and owned by nobody: this program has opened nothing yet that would be kept open
-    // across exec, and the variable that names them is gone.
+    // SAFETY: they are open, named once each, and owned by nobody: this program has opened nothing yet that
+    // would be kept open across exec, and the variable that names them is gone.
     Ok(Some(numbers.into_iter().map(|number| unsafe { OwnedFd::from_raw_fd(number) }).collect()))
 }
 

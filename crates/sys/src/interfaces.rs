@@ -5,8 +5,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ptr;
 
-/// The interface that has an address, if one has. Of those in 127.0.0.0/8, all but 127.0.0.1 are the loopback interface's without
-/// being listed.
+/// The interface that has an address, if one has. Of those in 127.0.0.0/8, all but 127.0.0.1 are the loopback
+/// interface's without being listed.
 pub fn with_address(address: IpAddr) -> io::Result<Option<String>> {
     let wanted = if matches!(address, IpAddr::V4(v4) if v4.is_loopback()) {
         IpAddr::V4(Ipv4Addr::LOCALHOST)

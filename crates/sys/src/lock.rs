@@ -1,20 +1,22 @@
 //! Locks in memory that processes share, for processes that may be killed at any moment.
 //!
-//! Both kinds are robust: the kernel keeps a list of what each thread holds, and lets go of it when the thread ends, however it
-//! ends (`set_robust_list(2)`, `robust_futexes` in the kernel's documentation). Whoever takes the lock next is told that its
-//! owner died, and repairs what the lock protects.
+//! Both kinds are robust: the kernel keeps a list of what each thread holds, and lets go of it when the
+//! thread ends, however it ends (`set_robust_list(2)`, `robust_futexes` in the kernel's documentation).
+//! Whoever takes the lock next is told that its owner died, and repairs what the lock protects.
 //!
 //! - [`Mutex`] is held by one thread at a time.
-//! - [`ReadersWriter`] is held by any number of readers or one writer. Each reader has a *place* of its own, a word on its own
-//!   cache line, so that readers neither wait for nor slow each other. The writer waits for the words of all places, and what a
-//!   killed reader has left there is cleared by whoever has noticed its end: [`ReadersWriter::clear`].
+//! - [`ReadersWriter`] is held by any number of readers or one writer. Each reader has a *place* of its own,
+//!   a word on its own cache line, so that readers neither wait for nor slow each other. The writer waits for
+//!   the words of all places, and what a killed reader has left there is cleared by whoever has noticed its
+//!   end: [`ReadersWriter::clear`].
 //!
-//! Nobody waits for longer than he says: the owner may have been stopped (`SIGSTOP`), and then nothing tells when it goes on.
+//! Nobody waits for longer than he says: the owner may have been stopped (`SIGSTOP`), and then nothing tells
+//! when it goes on.
 //!
-//! What a lock protects consists of atomics, as all shared memory does ([`crate::shared`]), so a mistake with locks gives wrong
-//! data, never undefined behaviour. The same holds for what others write where a lock lies: what this thread holds it knows from
-//! memory of its own, and never follows an address that it has read from there. A word that names nobody's thread as the owner is
-//! taken for a dead one's.
+//! What a lock protects consists of atomics, as all shared memory does ([`crate::shared`]), so a mistake with
+//! locks gives wrong data, never undefined behaviour. The same holds for what others write where a lock lies:
+//! what this thread holds it knows from memory of its own, and never follows an address that it has read from
+//! there. A word that names nobody's thread as the owner is taken for a dead one's.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -26,7 +28,8 @@ use rustix::process::{Pid, test_kill_process};
 use rustix::thread::futex;
 
 crate::shareable! {
-    /// A mutex that tells when its last owner died. It must not be moved while it is held; `lock` sees to that.
+    /// A mutex that tells when its last owner died. It must not be moved while it is held; `lock` sees to
+    /// that.
     #[derive(Debug)]
     #[repr(C)]
     pub struct Mutex {
@@ -55,12 +58,13 @@ pub struct Held {
     of_thread: PhantomData<*const ()>,
 }
 
-/// The longest that anybody sleeps before it looks at a lock again. Who is woken may be killed before it has taken the lock, and
-/// then nobody wakes the next one (the kernel does only where nobody has taken it since).
+/// The longest that anybody sleeps before it looks at a lock again. Who is woken may be killed before it has
+/// taken the lock, and then nobody wakes the next one (the kernel does only where nobody has taken it since).
 const NAP: Duration = Duration::from_millis(5);
 
 impl Mutex {
-    /// Holds the mutex as soon as nobody else does. `None`: that takes longer than `patience`; zero asks without waiting.
+    /// Holds the mutex as soon as nobody else does. `None`: that takes longer than `patience`; zero asks
+    /// without waiting.
     ///
     /// # Panics
     ///
@@ -103,7 +107,8 @@ impl Mutex {
             if now == waited_for
                 || self.word.compare_exchange(now, waited_for, Ordering::Relaxed, Ordering::Relaxed).is_ok()
             {
-                // Woken, changed meanwhile, or interrupted: look again. From here on others may be asleep as well.
+                // Woken, changed meanwhile, or interrupted: look again. From here on others may be asleep as
+                // well.
                 sleep(&self.word, waited_for, left);
                 contended = WAITERS;
             }
@@ -139,8 +144,8 @@ fn is_thread(id: u32) -> bool {
 }
 
 impl Held {
-    /// Whether the owner before died while it held the mutex, so that what it protects may be half changed. One is told once:
-    /// repair before this is dropped.
+    /// Whether the owner before died while it held the mutex, so that what it protects may be half changed.
+    /// One is told once: repair before this is dropped.
     pub fn owner_died(&self) -> bool {
         self.owner_died
     }
@@ -160,7 +165,8 @@ impl Drop for Held {
     }
 }
 
-/// The head of the kernel's list of the locks that a thread holds: `struct robust_list_head` of linux/futex.h.
+/// The head of the kernel's list of the locks that a thread holds: `struct robust_list_head` of
+/// linux/futex.h.
 #[repr(C)]
 struct Head {
     first: AtomicUsize,
@@ -177,7 +183,8 @@ struct OfThread {
     head: Head,
     /// Its id; 0 until the kernel knows of `head`.
     id: AtomicU32,
-    /// What it holds, the first that it took first: the kernel's list from its end, which lies where others can write.
+    /// What it holds, the first that it took first: the kernel's list from its end, which lies where others
+    /// can write.
     held: [Cell<Option<&'static Mutex>>; MOST_HELD],
 }
 
@@ -210,9 +217,10 @@ impl Thread {
         own.held.iter().for_each(|held| held.set(None));
         let offset = offset_of!(Mutex, word) - offset_of!(Mutex, next);
         own.head.word_offset.store(offset as isize, Ordering::Relaxed);
-        // SAFETY: the head lies in the thread's own memory, which is there until after the kernel has read it at the thread's
-        // end, and from here on always is a valid list. It replaces the list of the C library, which is for robust mutexes of
-        // pthread_mutexattr_setrobust(3), of which this project makes none.
+        // SAFETY: the head lies in the thread's own memory, which is there until after the kernel has read it
+        // at the thread's end, and from here on always is a valid list. It replaces the list of the C
+        // library, which is for robust mutexes of pthread_mutexattr_setrobust(3), of which this project makes
+        // none.
         let code = unsafe { libc::syscall(libc::SYS_set_robust_list, head, size_of::<Head>()) };
         assert_eq!(code, 0, "every kernel with futexes takes a list of this size");
         let id = rustix::thread::gettid().as_raw_nonzero().get() as u32;
@@ -234,8 +242,8 @@ impl Thread {
         self.own().held.iter().any(|held| held.get().is_some_and(|held| std::ptr::eq(held, mutex)))
     }
 
-    /// Should the thread end between a change of the lock's word and the change of the list that goes with it, the kernel looks
-    /// at this lock, too.
+    /// Should the thread end between a change of the lock's word and the change of the list that goes with
+    /// it, the kernel looks at this lock, too.
     fn announce(&self, mutex: &Mutex) {
         self.head().pending.store(mutex.address(), Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
@@ -268,14 +276,16 @@ impl Thread {
         held[at].set(None);
     }
 
-    /// The address of the lock that was taken before the one at that place, or of the head, which is the end of the list.
+    /// The address of the lock that was taken before the one at that place, or of the head, which is the end
+    /// of the list.
     fn before(&self, at: usize) -> usize {
         let last = self.own().held[..at].iter().rev().find_map(Cell::get);
         last.map_or(&raw const *self.head() as usize, Mutex::address)
     }
 }
 
-/// In a child process: it holds none of its parent's locks, has an id of its own, and the kernel knows no list of it.
+/// In a child process: it holds none of its parent's locks, has an id of its own, and the kernel knows no
+/// list of it.
 pub(crate) fn forget_parent() {
     OF_THREAD.with(|own| own.id.store(0, Ordering::Relaxed));
 }
@@ -327,7 +337,8 @@ pub struct Writing {
 /// Why there is no right to read.
 #[derive(Debug)]
 pub enum Unread {
-    /// The last writer died: the caller has become the writer, is to repair what is half changed, and asks again.
+    /// The last writer died: the caller has become the writer, is to repair what is half changed, and asks
+    /// again.
     Repair(Writing),
     /// Somebody has been at work for longer than the caller's patience.
     Busy,
@@ -342,7 +353,8 @@ impl ReadersWriter {
         Self { writer, readers }
     }
 
-    /// Waits until no writer is at work, and reads from `place`, which nobody else uses and which does not read already.
+    /// Waits until no writer is at work, and reads from `place`, which nobody else uses and which does not
+    /// read already.
     #[inline]
     pub fn read(&self, place: usize, patience: Duration) -> Result<Reading, Unread> {
         self.readers[place].reading.store(1, Ordering::SeqCst);
@@ -434,7 +446,8 @@ impl Drop for Reading {
 }
 
 impl Writing {
-    /// Whether the writer before died at work, so that what the lock protects may be half changed; see [`Held::owner_died`].
+    /// Whether the writer before died at work, so that what the lock protects may be half changed; see
+    /// [`Held::owner_died`].
     pub fn owner_died(&self) -> bool {
         self.held.owner_died()
     }
@@ -506,7 +519,8 @@ mod tests {
         assert!(!mutex.lock(PATIENCE).unwrap().owner_died());
     }
 
-    /// Be it that the owner has been stopped: who waits goes on in the end, and who asks again later holds it.
+    /// Be it that the owner has been stopped: who waits goes on in the end, and who asks again later holds
+    /// it.
     #[test]
     fn nobody_waits_for_longer_than_he_says() {
         let (mutex, lock) = (mutex(), lock(2));
@@ -523,7 +537,8 @@ mod tests {
         assert!(mutex.lock(NONE).is_some() && lock.read(0, NONE).is_ok() && lock.write(NONE).is_some());
     }
 
-    /// One is woken and dies before it has taken the lock; somebody else takes it, who does not know of the other that sleeps.
+    /// One is woken and dies before it has taken the lock; somebody else takes it, who does not know of the
+    /// other that sleeps.
     #[test]
     fn who_dies_when_woken_leaves_nobody_asleep() {
         let mutex = mutex();

@@ -1,9 +1,10 @@
 //! Writing to what others may have open as well, and to what nobody may read, without ever waiting.
 //!
-//! Whether a write waits is a flag of the *open file* (`O_NONBLOCK`, open(2)), which a standard error has in common with the
-//! shell that started the program and with whatever else that started: they would not expect it, so it isn't ours to set. A
-//! pipe or a terminal can be opened once more, which gives an open file of our own. Where that is not permitted (a pipe that
-//! another user has made), there is room to be looked for before each write.
+//! Whether a write waits is a flag of the *open file* (`O_NONBLOCK`, open(2)), which a standard error has in
+//! common with the shell that started the program and with whatever else that started: they would not expect
+//! it, so it isn't ours to set. A pipe or a terminal can be opened once more, which gives an open file of our
+//! own. Where that is not permitted (a pipe that another user has made), there is room to be looked for
+//! before each write.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -119,7 +120,8 @@ impl Output {
         Ok(Self { descriptor: shared.try_clone_to_owned()?, way })
     }
 
-    /// Writes as much as there is room for. Up to `PIPE_BUF` bytes (4,096) go into a pipe all or not at all, pipe(7).
+    /// Writes as much as there is room for. Up to `PIPE_BUF` bytes (4,096) go into a pipe all or not at all,
+    /// pipe(7).
     ///
     /// # Errors
     ///
@@ -133,8 +135,8 @@ impl Output {
         Ok(written?)
     }
 
-    /// Room for one byte of a pipe is room for `PIPE_BUF`, unless somebody else takes it at the same moment; kernels from 6.4 on
-    /// don't wait in that case either.
+    /// Room for one byte of a pipe is room for `PIPE_BUF`, unless somebody else takes it at the same moment;
+    /// kernels from 6.4 on don't wait in that case either.
     fn write_where_there_is_room(&self, bytes: &[u8]) -> Result<usize, Errno> {
         let mut room = [PollFd::new(&self.descriptor, PollFlags::OUT)];
         if poll(&mut room, Some(&Timespec::default()))? == 0 {
@@ -213,7 +215,8 @@ fn is_roots(directory: &OwnedFd) -> Result<bool, Errno> {
     Ok(stat.st_uid == 0 && stat.st_mode & 0o022 == 0)
 }
 
-/// Opens the file at `path` to be appended to by who may wait, without waiting in opening it. It is made if it is missing.
+/// Opens the file at `path` to be appended to by who may wait, without waiting in opening it. It is made if
+/// it is missing.
 ///
 /// # Errors
 ///

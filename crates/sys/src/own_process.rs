@@ -5,7 +5,8 @@ use std::process::Command;
 
 const VARIABLE: &str = "SYS_TEST_IN_OWN_PROCESS";
 
-/// Runs `body` in a process of its own, whose only test is the caller: `test` is its path, as libtest prints it.
+/// Runs `body` in a process of its own, whose only test is the caller: `test` is its path, as libtest prints
+/// it.
 pub(crate) fn run(test: &str, body: impl FnOnce()) {
     if env::var_os(VARIABLE).is_some() {
         return body();

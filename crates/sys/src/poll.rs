@@ -1,7 +1,7 @@
 //! Waiting for events with poll(2): the whole set goes to the kernel each time, which looks at every entry.
 //!
-//! The set is a dense array, as the call wants it. An index by descriptor number makes every change O(1); a removed
-//! entry's place is taken by the last one.
+//! The set is a dense array, as the call wants it. An index by descriptor number makes every change O(1); a
+//! removed entry's place is taken by the last one.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -13,7 +13,8 @@ use crate::event::{Events, Interest, Ready};
 
 /// A set of descriptors for poll(2).
 ///
-/// A descriptor must be removed before it is closed; one that was not is reported as [`error`] and [`hang_up`].
+/// A descriptor must be removed before it is closed; one that was not is reported as [`error`] and
+/// [`hang_up`].
 ///
 /// [`error`]: crate::event::Ready::error
 /// [`hang_up`]: crate::event::Ready::hang_up
@@ -77,8 +78,8 @@ impl PollSet {
         Ok(())
     }
 
-    /// Waits until something happens or `timeout_ms` is over (`None`: no limit; 0: only looks), and gives the number
-    /// of events, 0 after a timeout or a signal. poll(2).
+    /// Waits until something happens or `timeout_ms` is over (`None`: no limit; 0: only looks), and gives the
+    /// number of events, 0 after a timeout or a signal. poll(2).
     pub fn wait(&mut self, events: &mut Events, timeout_ms: Option<u32>) -> io::Result<usize> {
         events.clear();
         let timeout = timeout_ms.map_or(-1, |ms| libc::c_int::try_from(ms).unwrap_or(libc::c_int::MAX));
@@ -110,8 +111,9 @@ impl PollSet {
     }
 }
 
-/// Waits for a few descriptors, once: until something happens to one of them or `timeout_ms` is over (`None`: no limit; 0:
-/// only looks). What happened to each, with its place as the token; nothing at all after a timeout or a signal. poll(2).
+/// Waits for a few descriptors, once: until something happens to one of them or `timeout_ms` is over (`None`:
+/// no limit; 0: only looks). What happened to each, with its place as the token; nothing at all after a
+/// timeout or a signal. poll(2).
 pub fn wait_for<const N: usize>(
     watched: [(BorrowedFd<'_>, Interest); N],
     timeout_ms: Option<u32>,

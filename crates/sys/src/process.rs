@@ -1,4 +1,5 @@
-//! What a process may use and who it is: descriptor limit, CPUs, user and group; and the processes that it forks.
+//! What a process may use and who it is: descriptor limit, CPUs, user and group; and the processes that it
+//! forks.
 
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
@@ -12,7 +13,8 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// How many descriptors the process may have open (`RLIMIT_NOFILE`, getrlimit(2)); `u64::MAX` where there is no limit.
+/// How many descriptors the process may have open (`RLIMIT_NOFILE`, getrlimit(2)); `u64::MAX` where there is
+/// no limit.
 pub fn descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
@@ -26,7 +28,8 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
     Ok(descriptor_limit())
 }
 
-/// Whether an error says that there is no such process (`ESRCH`), as files of `/proc/PID` do when it ends while they are read.
+/// Whether an error says that there is no such process (`ESRCH`), as files of `/proc/PID` do when it ends
+/// while they are read.
 pub fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ESRCH)
 }
@@ -59,16 +62,17 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// How long after its time a sleep of the calling thread may end, so that the kernel can wake several at once; 50 us is usual.
-/// prctl(2), `PR_SET_TIMERSLACK`.
+/// How long after its time a sleep of the calling thread may end, so that the kernel can wake several at
+/// once; 50 us is usual. prctl(2), `PR_SET_TIMERSLACK`.
 pub fn set_timer_slack_ns(slack_ns: u32) -> io::Result<()> {
     // SAFETY: this option takes a number; 0 would mean the usual, so 1 is the least.
     check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, libc::c_ulong::from(slack_ns.max(1))) })
 }
 
-/// Has the calling thread run before all others of its core that are not of this kind, as soon as there is something for it to
-/// do (`SCHED_FIFO`, the lowest priority of it; sched(7)). What it starts is not of this kind. A thread that never sleeps keeps
-/// others off its core, but for the 5% that `kernel.sched_rt_runtime_us` leaves them.
+/// Has the calling thread run before all others of its core that are not of this kind, as soon as there is
+/// something for it to do (`SCHED_FIFO`, the lowest priority of it; sched(7)). What it starts is not of this
+/// kind. A thread that never sleeps keeps others off its core, but for the 5% that
+/// `kernel.sched_rt_runtime_us` leaves them.
 ///
 /// # Errors
 ///
@@ -80,7 +84,8 @@ pub fn run_in_real_time() -> io::Result<()> {
     check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) })
 }
 
-/// CPU time that the calling thread has used so far, in user and in kernel mode. getrusage(2), `RUSAGE_THREAD`.
+/// CPU time that the calling thread has used so far, in user and in kernel mode. getrusage(2),
+/// `RUSAGE_THREAD`.
 pub fn thread_cpu_time() -> io::Result<(Duration, Duration)> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: there is room for the result, which is initialised if the call succeeds.
@@ -92,15 +97,16 @@ pub fn thread_cpu_time() -> io::Result<(Duration, Duration)> {
     Ok((time(usage.ru_utime), time(usage.ru_stime)))
 }
 
-/// Gives up root for good: takes on the user `user`, its supplementary groups, and `group` (its login group if
-/// `None`), in all threads of the process.
+/// Gives up root for good: takes on the user `user`, its supplementary groups, and `group` (its login group
+/// if `None`), in all threads of the process.
 ///
 /// See initgroups(3), setresgid(2), setresuid(2), getpwnam(3), getgrnam(3).
 ///
 /// # Errors
 ///
-/// `NotFound` where there is no such user or group, `InvalidInput` where the user is root itself, the kernel's error
-/// (`EPERM` in a process that is not root's). After an error the process may have lost some of its rights and should end.
+/// `NotFound` where there is no such user or group, `InvalidInput` where the user is root itself, the
+/// kernel's error (`EPERM` in a process that is not root's). After an error the process may have lost some of
+/// its rights and should end.
 pub fn drop_privileges(user: &str, group: Option<&str>) -> io::Result<()> {
     let name = CString::new(user)?;
     let (uid, gid) = identity(user, group)?;
@@ -172,19 +178,20 @@ pub fn runs_as(user: &str, group: Option<&str>) -> io::Result<bool> {
     Ok(user_ids == [uid; 3] && group_ids == [gid; 3])
 }
 
-/// Runs `child` in a child process, which ends with the exit code that it returns (101 after a panic), and gives the
-/// child's id. fork(2).
+/// Runs `child` in a child process, which ends with the exit code that it returns (101 after a panic), and
+/// gives the child's id. fork(2).
 ///
-/// The child goes on with a copy of everything. Destructors of what the caller holds don't run in it, but for what is
-/// moved into `child`.
+/// The child goes on with a copy of everything. Destructors of what the caller holds don't run in it, but for
+/// what is moved into `child`.
 ///
 /// # Errors
 ///
-/// `WouldBlock` where there may be no more processes; `InvalidInput` in a process with several threads: the others would
-/// not be there in the child, but the locks that they hold would.
+/// `WouldBlock` where there may be no more processes; `InvalidInput` in a process with several threads: the
+/// others would not be there in the child, but the locks that they hold would.
 pub fn fork(child: impl FnOnce() -> u8) -> io::Result<u32> {
     check_single_threaded()?;
-    // SAFETY: the only thread makes the call, so that the child finds no lock held by anybody and no data half changed.
+    // SAFETY: the only thread makes the call, so that the child finds no lock held by anybody and no data
+    // half changed.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => be_child(child),
@@ -192,27 +199,29 @@ pub fn fork(child: impl FnOnce() -> u8) -> io::Result<u32> {
     }
 }
 
-/// The same, but for the descriptors, which parent and child have in common from here on: what one opens or closes, it opens
-/// or closes for both. clone(2) with `CLONE_FILES`.
+/// The same, but for the descriptors, which parent and child have in common from here on: what one opens or
+/// closes, it opens or closes for both. clone(2) with `CLONE_FILES`.
 ///
-/// So nothing may be closed in the child that is still of use elsewhere, be it by dropping it. A panic ends the child without
-/// unwinding, as destructors would close what the others go on using.
+/// So nothing may be closed in the child that is still of use elsewhere, be it by dropping it. A panic ends
+/// the child without unwinding, as destructors would close what the others go on using.
 ///
 /// # Errors
 ///
 /// As for [`fork`].
 pub fn fork_sharing_descriptors(child: impl FnOnce() -> u8) -> io::Result<u32> {
     check_single_threaded()?;
-    // Where the C library keeps this thread's id. fork(3) has the kernel write the child's there, and so does this.
+    // Where the C library keeps this thread's id. fork(3) has the kernel write the child's there, and so does
+    // this.
     let id = id_of_thread();
     let settid = if id.is_null() { 0 } else { libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID };
     let flags = libc::c_ulong::from((libc::CLONE_FILES | libc::SIGCHLD | settid).cast_unsigned());
     let none = ptr::null_mut::<libc::c_void>();
-    // SAFETY: as for `fork`: with one thread, nobody holds a lock or changes data, and the child goes on with a copy of this
-    // stack. What fork(3) does beyond the call is not missed: handlers of pthread_atfork(3) (nobody in this project has any),
-    // the locks of malloc and stdio (free, as there is one thread), the thread's id (above), and the robust list (which
-    // `be_child` forgets, so that it is registered anew). Architectures differ in the order of the last two arguments; the one
-    // that is not the child's id is not looked at without CLONE_SETTLS.
+    // SAFETY: as for `fork`: with one thread, nobody holds a lock or changes data, and the child goes on with
+    // a copy of this stack. What fork(3) does beyond the call is not missed: handlers of pthread_atfork(3)
+    // (nobody in this project has any), the locks of malloc and stdio (free, as there is one thread), the
+    // thread's id (above), and the robust list (which `be_child` forgets, so that it is registered anew).
+    // Architectures differ in the order of the last two arguments; the one that is not the child's id is not
+    // looked at without CLONE_SETTLS.
     match unsafe { libc::syscall(libc::SYS_clone, flags, none, none, id, id) } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
@@ -287,8 +296,8 @@ fn be_child(child: impl FnOnce() -> u8) -> ! {
     unsafe { libc::_exit(code.into()) }
 }
 
-/// Where the kernel clears the id of this thread at its end, which is where the C library keeps it. Null where the kernel does
-/// not tell (without `CONFIG_CHECKPOINT_RESTORE`). prctl(2), `PR_GET_TID_ADDRESS`.
+/// Where the kernel clears the id of this thread at its end, which is where the C library keeps it. Null
+/// where the kernel does not tell (without `CONFIG_CHECKPOINT_RESTORE`). prctl(2), `PR_GET_TID_ADDRESS`.
 fn id_of_thread() -> *mut libc::c_int {
     let mut address = ptr::null_mut();
     // SAFETY: the kernel writes one pointer to where `address` is.
@@ -316,7 +325,8 @@ impl std::fmt::Display for Ended {
     }
 }
 
-/// How a child has ended, if it has. It is told again and again until it is [`reap`]ed. waitid(2), with `WNOWAIT`.
+/// How a child has ended, if it has. It is told again and again until it is [`reap`]ed. waitid(2), with
+/// `WNOWAIT`.
 ///
 /// # Errors
 ///
@@ -325,8 +335,9 @@ pub fn ended(child: u32) -> io::Result<Option<Ended>> {
     Ok(look_for_ended(libc::P_PID, child)?.map(|(_, how)| how))
 }
 
-/// One of all the children that have ended and not been [`reap`]ed, the same again and again. It may be one that this process
-/// has not forked, as orphans become children of a container's first process. waitid(2), with `WNOWAIT`.
+/// One of all the children that have ended and not been [`reap`]ed, the same again and again. It may be one
+/// that this process has not forked, as orphans become children of a container's first process. waitid(2),
+/// with `WNOWAIT`.
 pub fn any_ended() -> io::Result<Option<u32>> {
     match look_for_ended(libc::P_ALL, 0) {
         Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
@@ -339,8 +350,8 @@ fn look_for_ended(kind: libc::idtype_t, child: u32) -> io::Result<Option<(u32, E
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     // SAFETY: the pointer is valid for the call.
     check(unsafe { libc::waitid(kind, child, information.as_mut_ptr(), options) })?;
-    // SAFETY: it was all zeros, which is a value of this type, and the kernel has written nothing else. These fields are
-    // those of a child's end, or zeros if none has ended.
+    // SAFETY: it was all zeros, which is a value of this type, and the kernel has written nothing else. These
+    // fields are those of a child's end, or zeros if none has ended.
     let (pid, code, status) = unsafe {
         let information = information.assume_init();
         (information.si_pid(), information.si_code, information.si_status())
@@ -349,8 +360,8 @@ fn look_for_ended(kind: libc::idtype_t, child: u32) -> io::Result<Option<(u32, E
     Ok((pid != 0).then_some((pid as u32, how)))
 }
 
-/// Lets a child that has [`ended`] go; false if it has not. The kernel can take seconds for it while somebody looks at the
-/// child's files in `/proc`. waitpid(2).
+/// Lets a child that has [`ended`] go; false if it has not. The kernel can take seconds for it while somebody
+/// looks at the child's files in `/proc`. waitpid(2).
 ///
 /// # Errors
 ///
@@ -375,8 +386,8 @@ pub fn send(child: u32, signal: crate::signal::Signal) -> io::Result<()> {
     check(unsafe { libc::kill(child as libc::pid_t, signal.number()) })
 }
 
-/// Has this process go on as another program, with these arguments (the first is its name) and these variables. Blocked
-/// signals stay blocked, so that none is lost meanwhile. execve(2).
+/// Has this process go on as another program, with these arguments (the first is its name) and these
+/// variables. Blocked signals stay blocked, so that none is lost meanwhile. execve(2).
 ///
 /// Gives the error if that fails; otherwise it does not return.
 pub fn execute(program: &Path, arguments: &[OsString], variables: &[(OsString, OsString)]) -> io::Error {
@@ -412,8 +423,9 @@ pub fn signal_at_end_of_parent(signal: crate::signal::Signal) -> io::Result<()> 
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal.number()) })
 }
 
-/// Has no program that this process or its children execute from now on have more privileges than it has itself: set-user-ID
-/// bits and file capabilities count for nothing. It can't be taken back. prctl(2), `PR_SET_NO_NEW_PRIVS`.
+/// Has no program that this process or its children execute from now on have more privileges than it has
+/// itself: set-user-ID bits and file capabilities count for nothing. It can't be taken back. prctl(2),
+/// `PR_SET_NO_NEW_PRIVS`.
 pub fn forgo_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
 }
@@ -483,7 +495,8 @@ fn find_group(name: &CStr) -> io::Result<libc::gid_t> {
     group.ok_or_else(|| not_found("group", name))
 }
 
-/// Calls `look_up` with more and more room for an entry's strings while it says that there is too little (`ERANGE`).
+/// Calls `look_up` with more and more room for an entry's strings while it says that there is too little
+/// (`ERANGE`).
 fn with_growing_buffer<T>(
     mut look_up: impl FnMut(&mut [libc::c_char]) -> (libc::c_int, Option<T>),
 ) -> io::Result<Option<T>> {

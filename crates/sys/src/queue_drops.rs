@@ -1,9 +1,10 @@
-//! What the kernel refused at the queues of listening sockets, by cause: counters of a network namespace, from
-//! `/proc/PID/net/netstat` (proc(5); `TcpExt` of the kernel's `net/ipv4/proc.c`).
+//! What the kernel refused at the queues of listening sockets, by cause: counters of a network namespace,
+//! from `/proc/PID/net/netstat` (proc(5); `TcpExt` of the kernel's `net/ipv4/proc.c`).
 //!
 //! They count for all TCP sockets of the namespace together, since it was made. What one socket dropped is in
-//! [`tcp_info::dropped`](crate::tcp_info::dropped) and [`sock_diag`](crate::sock_diag), without the cause. When each of them
-//! grows is in `docs/status.md`, with what Brecht et al. 2004 (section 7, figure 16) called the causes.
+//! [`tcp_info::dropped`](crate::tcp_info::dropped) and [`sock_diag`](crate::sock_diag), without the cause.
+//! When each of them grows is in `docs/status.md`, with what Brecht et al. 2004 (section 7, figure 16) called
+//! the causes.
 
 use std::fs;
 

@@ -1,8 +1,9 @@
 //! Whether bytes of a file are in the page cache, and getting them there.
 //!
-//! Asking is `preadv2(2)` with `RWF_NOWAIT`, which reads what is in memory and fails where it would have to wait. It is
-//! exact for the page it touches (a page that is still being read counts as absent) and any user may ask. The
-//! alternatives, measured on a 2.x GHz virtual machine with kernel 6.18, a getppid(2) being 124 ns:
+//! Asking is `preadv2(2)` with `RWF_NOWAIT`, which reads what is in memory and fails where it would have to
+//! wait. It is exact for the page it touches (a page that is still being read counts as absent) and any user
+//! may ask. The alternatives, measured on a 2.x GHz virtual machine with kernel 6.18, a getppid(2) being 124
+//! ns:
 //!
 //! | question | cost | catch |
 //! |---|---|---|
@@ -24,9 +25,9 @@ use rustix::io::{Errno, ReadWriteFlags};
 /// The smallest page there is: what lies in one of these is in memory as a whole.
 const PAGE: u64 = 4096;
 
-/// Reads from `offset` into `buffer` what is in memory. It may be less than there is, and where nothing is it fails with
-/// [`WouldBlock`](io::ErrorKind::WouldBlock). So does every file on a file system that cannot tell; 0 is the end of the
-/// file. `preadv2(2)`, `RWF_NOWAIT`.
+/// Reads from `offset` into `buffer` what is in memory. It may be less than there is, and where nothing is it
+/// fails with [`WouldBlock`](io::ErrorKind::WouldBlock). So does every file on a file system that cannot
+/// tell; 0 is the end of the file. `preadv2(2)`, `RWF_NOWAIT`.
 #[inline]
 pub fn read_at_cached(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     match rustix::io::preadv2(fd, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT) {
@@ -35,8 +36,8 @@ pub fn read_at_cached(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Resu
     }
 }
 
-/// Whether the `len` bytes from `offset` can be sent without waiting for a disk, as told by the first and the last of them.
-/// What lies behind the end of the file needs no waiting; nor does what cannot be read at all.
+/// Whether the `len` bytes from `offset` can be sent without waiting for a disk, as told by the first and the
+/// last of them. What lies behind the end of the file needs no waiting; nor does what cannot be read at all.
 #[inline]
 pub fn is_resident(fd: impl AsFd, offset: u64, len: u64) -> bool {
     let fd = fd.as_fd();
@@ -48,8 +49,8 @@ pub fn is_resident(fd: impl AsFd, offset: u64, len: u64) -> bool {
     is_here(offset) && (offset / PAGE == last / PAGE || is_here(last))
 }
 
-/// Has the kernel begin to read the `len` bytes from `offset`, without waiting for them to arrive. `posix_fadvise(2)`,
-/// `POSIX_FADV_WILLNEED`.
+/// Has the kernel begin to read the `len` bytes from `offset`, without waiting for them to arrive.
+/// `posix_fadvise(2)`, `POSIX_FADV_WILLNEED`.
 pub fn will_need(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     match NonZeroU64::new(len) {
         Some(len) => Ok(rustix::fs::fadvise(fd, offset, Some(len), Advice::WillNeed)?),

@@ -1,8 +1,8 @@
 //! Waiting for events with select(2): one bit per descriptor number and direction.
 //!
-//! The limit of 1,024 descriptors is libc's `fd_set`, not the kernel's: the sets here grow with the highest descriptor
-//! number, and go to the system call itself (pselect6, whose timeout does not depend on the word size). Each wait
-//! copies the sets, because the call overwrites them with its answer.
+//! The limit of 1,024 descriptors is libc's `fd_set`, not the kernel's: the sets here grow with the highest
+//! descriptor number, and go to the system call itself (pselect6, whose timeout does not depend on the word
+//! size). Each wait copies the sets, because the call overwrites them with its answer.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -84,11 +84,12 @@ impl SelectSet {
         Ok(())
     }
 
-    /// Waits until something happens or `timeout_ms` is over (`None`: no limit; 0: only looks), and gives the number
-    /// of events (one per descriptor), 0 after a timeout or a signal. select(2).
+    /// Waits until something happens or `timeout_ms` is over (`None`: no limit; 0: only looks), and gives the
+    /// number of events (one per descriptor), 0 after a timeout or a signal. select(2).
     pub fn wait(&mut self, events: &mut Events, timeout_ms: Option<u32>) -> io::Result<usize> {
         events.clear();
-        // Both sets cover the same numbers; the words above the highest descriptor need not be copied or scanned.
+        // Both sets cover the same numbers; the words above the highest descriptor need not be copied or
+        // scanned.
         let words = self.readable.words_in_use().max(self.writable.words_in_use());
         self.answer.readable.copy_from(&self.readable, words);
         self.answer.writable.copy_from(&self.writable, words);
@@ -134,8 +135,8 @@ fn pselect(readable: &mut [usize], writable: &mut [usize], timeout_ms: Option<u3
         tv_nsec: libc::c_long::from(ms % 1_000) * 1_000_000,
     });
     let timeout = timeout.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
-    // SAFETY: the kernel reads and writes as many bits of each set as its first argument says, which is how many
-    // there are; the timeout is null or lives until the end of this function.
+    // SAFETY: the kernel reads and writes as many bits of each set as its first argument says, which is how
+    // many there are; the timeout is null or lives until the end of this function.
     let count = unsafe {
         libc::syscall(
             libc::SYS_pselect6,

@@ -13,13 +13,14 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Types that may lie in memory shared by processes.
 ///
-/// Structures of such fields are declared with [`shareable!`](crate::shareable), which needs no `unsafe` of its user.
+/// Structures of such fields are declared with [`shareable!`](crate::shareable), which needs no `unsafe` of
+/// its user.
 ///
 /// # Safety
 ///
-/// Whatever bytes there are must be a valid value, all zeros to begin with, as other processes may write what they like; shared
-/// references must be usable by several threads; and it must hold no pointers (which mean something in one process only). So it
-/// consists of atomic integers.
+/// Whatever bytes there are must be a valid value, all zeros to begin with, as other processes may write what
+/// they like; shared references must be usable by several threads; and it must hold no pointers (which mean
+/// something in one process only). So it consists of atomic integers.
 pub unsafe trait Shareable: Sync {}
 
 macro_rules! shareable_atomics {
@@ -100,8 +101,8 @@ pub struct Shared<T: Shareable> {
     owns: PhantomData<T>,
 }
 
-// SAFETY: it is a pointer to a `T` that lives as long as itself and is only ever reached by shared reference, which
-// `Shareable` (hence `Sync`) allows to any thread.
+// SAFETY: it is a pointer to a `T` that lives as long as itself and is only ever reached by shared reference,
+// which `Shareable` (hence `Sync`) allows to any thread.
 unsafe impl<T: Shareable> Send for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T: Shareable> Sync for Shared<T> {}
@@ -138,24 +139,24 @@ impl<T: Shareable> Deref for Shared<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the mapping is large and aligned enough, lives as long as `self`, and holds a valid `T`: zero at
-        // first, which `Shareable` says is valid, then changed through shared references alone.
+        // SAFETY: the mapping is large and aligned enough, lives as long as `self`, and holds a valid `T`:
+        // zero at first, which `Shareable` says is valid, then changed through shared references alone.
         unsafe { self.memory.as_ref() }
     }
 }
 
 impl<T: Shareable> Drop for Shared<T> {
     fn drop(&mut self) {
-        // SAFETY: this very mapping was made by `new`, and references to it end with `self`. An error leaves it
-        // mapped, which harms nobody.
+        // SAFETY: this very mapping was made by `new`, and references to it end with `self`. An error leaves
+        // it mapped, which harms nobody.
         unsafe {
             let _ = munmap(self.memory.as_ptr().cast(), Self::LENGTH);
         }
     }
 }
 
-/// Any number of `T`, zero at first, shared like [`Shared`]. Memory is taken as it is used, and counts for nothing before
-/// (`MAP_NORESERVE`).
+/// Any number of `T`, zero at first, shared like [`Shared`]. Memory is taken as it is used, and counts for
+/// nothing before (`MAP_NORESERVE`).
 #[derive(Debug)]
 pub struct Region<T: Shareable> {
     memory: NonNull<T>,
@@ -169,7 +170,8 @@ unsafe impl<T: Shareable> Send for Region<T> {}
 unsafe impl<T: Shareable> Sync for Region<T> {}
 
 impl<T: Shareable> Region<T> {
-    /// Takes fresh memory of whole pages. `ENOMEM` where there is none, or so much that its size is no number.
+    /// Takes fresh memory of whole pages. `ENOMEM` where there is none, or so much that its size is no
+    /// number.
     pub fn new(count: usize) -> io::Result<Self> {
         const { assert!(align_of::<T>() <= 4_096 && size_of::<T>() > 0, "a mapping begins at a page") };
         let length = Self::length(count).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -199,8 +201,8 @@ impl<T: Shareable> Deref for Region<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: the mapping has room for `count`, is aligned, lives as long as `self`, and holds valid `T`: zero at first,
-        // which `Shareable` says is valid, then changed through shared references alone.
+        // SAFETY: the mapping has room for `count`, is aligned, lives as long as `self`, and holds valid `T`:
+        // zero at first, which `Shareable` says is valid, then changed through shared references alone.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.count) }
     }
 }
@@ -208,8 +210,8 @@ impl<T: Shareable> Deref for Region<T> {
 impl<T: Shareable> Drop for Region<T> {
     fn drop(&mut self) {
         if let Some(length) = Self::length(self.count) {
-            // SAFETY: this very mapping was made by `new`, and references to it end with `self`. An error leaves it mapped,
-            // which harms nobody.
+            // SAFETY: this very mapping was made by `new`, and references to it end with `self`. An error
+            // leaves it mapped, which harms nobody.
             unsafe {
                 let _ = munmap(self.memory.as_ptr().cast(), length);
             }
@@ -217,8 +219,8 @@ impl<T: Shareable> Drop for Region<T> {
     }
 }
 
-/// Gives a whole region's memory back to the system, whoever has it mapped: it is zero then, and is taken anew as it is used.
-/// madvise(2), `MADV_REMOVE`.
+/// Gives a whole region's memory back to the system, whoever has it mapped: it is zero then, and is taken
+/// anew as it is used. madvise(2), `MADV_REMOVE`.
 ///
 /// # Errors
 ///
@@ -244,8 +246,8 @@ fn remove_pages(from: usize, to: usize) -> io::Result<()> {
     if from >= to {
         return Ok(());
     }
-    // SAFETY: the pages hold `Shareable` values, to which zeros may be written through shared references at any time, and the
-    // mapping stays. Memory that is not shared is refused.
+    // SAFETY: the pages hold `Shareable` values, to which zeros may be written through shared references at
+    // any time, and the mapping stays. Memory that is not shared is refused.
     Ok(unsafe { madvise(from as *mut _, to - from, Advice::LinuxRemove) }?)
 }
 

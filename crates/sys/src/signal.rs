@@ -1,7 +1,8 @@
 //! Signals taken in turn by a thread that waits for them, rather than by handlers.
 //!
-//! The first thread blocks the set before it starts others (which inherit that) and then waits. The one handler there is
-//! wakes an event loop, which looks for the reason itself. A process that is to be executed must have its set unblocked first.
+//! The first thread blocks the set before it starts others (which inherit that) and then waits. The one
+//! handler there is wakes an event loop, which looks for the reason itself. A process that is to be executed
+//! must have its set unblocked first.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -57,7 +58,8 @@ impl SignalSet {
     #[must_use]
     pub fn new(signals: &[Signal]) -> Self {
         let mut set = MaybeUninit::uninit();
-        // SAFETY: sigemptyset initialises the set; sigaddset is then given an initialised set and a valid number.
+        // SAFETY: sigemptyset initialises the set; sigaddset is then given an initialised set and a valid
+        // number.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             for signal in signals {
@@ -78,8 +80,8 @@ impl SignalSet {
         rest
     }
 
-    /// Holds these signals back from the calling thread, and from those that it starts from now on, so that they can
-    /// be waited for. `pthread_sigmask(3)`.
+    /// Holds these signals back from the calling thread, and from those that it starts from now on, so that
+    /// they can be waited for. `pthread_sigmask(3)`.
     pub fn block(&self) -> io::Result<()> {
         self.mask(libc::SIG_BLOCK)
     }
@@ -140,10 +142,11 @@ pub fn wait_timeout(set: &SignalSet, timeout_ms: u32) -> io::Result<Option<Signa
     }
 }
 
-/// Makes writing to a closed connection an error (`EPIPE`) instead of the end of the process. signal(7), `SIGPIPE`.
+/// Makes writing to a closed connection an error (`EPIPE`) instead of the end of the process. signal(7),
+/// `SIGPIPE`.
 ///
-/// Rust's startup does the same; a library entered from elsewhere, or a program started with another disposition in
-/// mind, says it itself.
+/// Rust's startup does the same; a library entered from elsewhere, or a program started with another
+/// disposition in mind, says it itself.
 pub fn ignore_broken_pipe() -> io::Result<()> {
     // SAFETY: ignoring installs no handler.
     if unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) } == libc::SIG_ERR {
@@ -162,8 +165,9 @@ pub fn ignore_background_output() -> io::Result<()> {
     Ok(())
 }
 
-/// Has the kernel tell of children that end, by `SIGCHLD` and waitpid(2), although whoever started this program may have
-/// ignored that signal: a program inherits it, and its children would vanish without a trace (waitpid(2), "NOTES").
+/// Has the kernel tell of children that end, by `SIGCHLD` and waitpid(2), although whoever started this
+/// program may have ignored that signal: a program inherits it, and its children would vanish without a trace
+/// (waitpid(2), "NOTES").
 pub fn notice_children() -> io::Result<()> {
     // SAFETY: the usual disposition installs no handler.
     if unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) } == libc::SIG_ERR {
@@ -172,15 +176,16 @@ pub fn notice_children() -> io::Result<()> {
     Ok(())
 }
 
-/// Wakes `wake` whenever one of `signals` arrives from now on, and lets them through to the calling thread; which came is
-/// told by [`take_arrived`]. sigaction(2).
+/// Wakes `wake` whenever one of `signals` arrives from now on, and lets them through to the calling thread;
+/// which came is told by [`take_arrived`]. sigaction(2).
 ///
 /// There is one wake-up of this kind in a process; that of the last call holds.
 pub fn wake_on(signals: &[Signal], wake: &'static Wake) -> io::Result<()> {
     WOKEN.store(wake.as_fd().as_raw_fd(), Ordering::Release);
     let handler: extern "C" fn(libc::c_int) = write_to_woken;
     for signal in signals {
-        // SAFETY: the handler changes an atomic, makes one async-signal-safe call (signal-safety(7)) and leaves errno as it was.
+        // SAFETY: the handler changes an atomic, makes one async-signal-safe call (signal-safety(7)) and
+        // leaves errno as it was.
         if unsafe { libc::signal(signal.number(), handler as libc::sighandler_t) } == libc::SIG_ERR {
             return Err(io::Error::last_os_error());
         }
@@ -207,8 +212,8 @@ static ARRIVED: AtomicU64 = AtomicU64::new(0);
 extern "C" fn write_to_woken(number: libc::c_int) {
     ARRIVED.fetch_or(1 << number, Ordering::Release);
     let one = 1_u64.to_ne_bytes();
-    // SAFETY: the place of this thread's errno; writing takes bytes that live through the call. A number that is no
-    // descriptor is an error that concerns nobody.
+    // SAFETY: the place of this thread's errno; writing takes bytes that live through the call. A number that
+    // is no descriptor is an error that concerns nobody.
     unsafe {
         let errno = libc::__errno_location();
         let before = *errno;

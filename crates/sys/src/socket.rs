@@ -1,7 +1,7 @@
 //! Sockets: listening, accepting, receiving, sending and ending.
 //!
-//! All sockets made here are closed on exec, and non-blocking but for those of [`accept_blocking_from`]. Calls that find
-//! nothing to do give [`WouldBlock`](std::io::ErrorKind::WouldBlock); none is retried here.
+//! All sockets made here are closed on exec, and non-blocking but for those of [`accept_blocking_from`].
+//! Calls that find nothing to do give [`WouldBlock`](std::io::ErrorKind::WouldBlock); none is retried here.
 
 use std::ffi::OsStr;
 use std::io::{self, IoSlice};
@@ -27,8 +27,8 @@ const NEW: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 /// `nodelay` from their listener without a call of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenOptions {
-    /// How many established connections may wait to be accepted; the kernel takes no more than net.core.somaxconn.
-    /// listen(2).
+    /// How many established connections may wait to be accepted; the kernel takes no more than
+    /// net.core.somaxconn. listen(2).
     pub backlog: u32,
     /// It joins those of the same user that listen at the same address already and [`share_port`], and the
     /// kernel spreads the connections over them (`SO_REUSEPORT`, socket(7)).
@@ -62,8 +62,8 @@ impl Default for ListenOptions {
     }
 }
 
-/// A TCP socket that listens at `address`; port 0 lets the kernel choose. `SO_REUSEADDR` is set, so that connections
-/// of an earlier process in TIME-WAIT do not prevent it. socket(2), bind(2), listen(2).
+/// A TCP socket that listens at `address`; port 0 lets the kernel choose. `SO_REUSEADDR` is set, so that
+/// connections of an earlier process in TIME-WAIT do not prevent it. socket(2), bind(2), listen(2).
 pub fn listen_tcp(address: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = net::socket_with(family, SocketType::STREAM, NEW, Some(net::ipproto::TCP))?;
@@ -142,10 +142,11 @@ pub struct SocketFile {
     pub group: Option<u32>,
 }
 
-/// A Unix socket that listens at `path`, with such a file. Nobody can connect before the file is as it shall be. unix(7).
+/// A Unix socket that listens at `path`, with such a file. Nobody can connect before the file is as it shall
+/// be. unix(7).
 ///
-/// A socket file is there already: it is removed if nobody answers on it any more, else this fails with `EADDRINUSE`.
-/// A file of another kind is never removed.
+/// A socket file is there already: it is removed if nobody answers on it any more, else this fails with
+/// `EADDRINUSE`. A file of another kind is never removed.
 ///
 /// # Errors
 ///
@@ -153,8 +154,8 @@ pub struct SocketFile {
 pub fn listen_unix(path: &Path, file: SocketFile, backlog: u32) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, NEW, None)?;
-    // The file is made with the mode of the socket that is bound: nobody else's until it is complete, and without a change of
-    // the umask, which all threads have in common.
+    // The file is made with the mode of the socket that is bound: nobody else's until it is complete, and
+    // without a change of the umask, which all threads have in common.
     rustix::fs::fchmod(&socket, rustix::fs::Mode::from_raw_mode(0o600))?;
     match net::bind(&socket, &address) {
         Err(rustix::io::Errno::ADDRINUSE) if is_stale(path, &address)? => {
@@ -176,8 +177,8 @@ pub fn listen_unix(path: &Path, file: SocketFile, backlog: u32) -> io::Result<Ow
     Ok(socket)
 }
 
-/// A Unix socket that listens under a name that the kernel has chosen (unix(7), "Autobind feature"), and a connection that waits
-/// there to be accepted.
+/// A Unix socket that listens under a name that the kernel has chosen (unix(7), "Autobind feature"), and a
+/// connection that waits there to be accepted.
 pub fn listen_with_client() -> io::Result<(OwnedFd, OwnedFd)> {
     let listener = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, NEW, None)?;
     let client = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -187,16 +188,16 @@ pub fn listen_with_client() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((listener, client))
 }
 
-/// Whether an error of [`accept`] says that descriptors or memory ran out, here or in the whole system: trying again at
-/// once is useless. accept(2), "Errors".
+/// Whether an error of [`accept`] says that descriptors or memory ran out, here or in the whole system:
+/// trying again at once is useless. accept(2), "Errors".
 pub fn is_exhaustion(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
 /// Takes the first connection of the accept queue. accept4(2).
 ///
-/// Besides `WouldBlock`: `EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM` leave the connection in the queue; `ECONNABORTED` and
-/// errors of the network concern a connection that is gone.
+/// Besides `WouldBlock`: `EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM` leave the connection in the queue;
+/// `ECONNABORTED` and errors of the network concern a connection that is gone.
 #[inline]
 pub fn accept(listener: impl AsFd) -> io::Result<OwnedFd> {
     Ok(net::accept_with(listener, NEW)?)
@@ -209,7 +210,8 @@ pub fn accept_from(listener: impl AsFd) -> io::Result<(OwnedFd, PeerAddress)> {
     Ok((socket, PeerAddress::from_any(address)))
 }
 
-/// The same, but sends on the accepted socket block while its buffer is full. accept4(2) without `SOCK_NONBLOCK`.
+/// The same, but sends on the accepted socket block while its buffer is full. accept4(2) without
+/// `SOCK_NONBLOCK`.
 #[inline]
 pub fn accept_blocking_from(listener: impl AsFd) -> io::Result<(OwnedFd, PeerAddress)> {
     let (socket, address) = net::acceptfrom_with(listener, SocketFlags::CLOEXEC)?;
@@ -242,15 +244,16 @@ impl std::fmt::Display for PeerAddress {
     }
 }
 
-/// Receives into `buffer` what is there; 0 is the end of what the peer sends. Never blocks, be the socket one that does.
-/// recv(2) with `MSG_DONTWAIT`.
+/// Receives into `buffer` what is there; 0 is the end of what the peer sends. Never blocks, be the socket one
+/// that does. recv(2) with `MSG_DONTWAIT`.
 #[inline]
 pub fn recv(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     let (count, _) = net::recv(fd, buffer, RecvFlags::DONTWAIT)?;
     Ok(count)
 }
 
-/// Bytes to be sent: of this process, or of shared memory ([`crate::shared`]), which only the kernel reads as a whole.
+/// Bytes to be sent: of this process, or of shared memory ([`crate::shared`]), which only the kernel reads as
+/// a whole.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Slice<'a> {
@@ -282,7 +285,8 @@ impl<'a> Slice<'a> {
         if self.vector.iov_len == 0 {
             return Vec::new();
         }
-        // SAFETY: memory of that length that lives for 'a; loading from memory that is only read is allowed for atomics.
+        // SAFETY: memory of that length that lives for 'a; loading from memory that is only read is allowed
+        // for atomics.
         let bytes = unsafe {
             std::slice::from_raw_parts(self.vector.iov_base.cast::<AtomicU8>(), self.vector.iov_len)
         };
@@ -293,8 +297,8 @@ impl<'a> Slice<'a> {
 /// As the calls take them.
 #[inline]
 fn vectors<'a>(slices: &'a [Slice<'_>]) -> &'a [IoSlice<'a>] {
-    // SAFETY: both are an `iovec` (`IoSlice` says so), and what is made here goes to the kernel, which copies the bytes that it
-    // is given whoever changes them. No reference to them is made.
+    // SAFETY: both are an `iovec` (`IoSlice` says so), and what is made here goes to the kernel, which copies
+    // the bytes that it is given whoever changes them. No reference to them is made.
     unsafe { std::slice::from_raw_parts(slices.as_ptr().cast(), slices.len()) }
 }
 
@@ -312,8 +316,8 @@ pub fn send(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(net::send(fd, bytes, SendFlags::NOSIGNAL)?)
 }
 
-/// Sends the slices in order, saying that more follows at once: an incomplete segment waits for it up to 200 ms.
-/// sendmsg(2) with `MSG_MORE` and `MSG_NOSIGNAL`.
+/// Sends the slices in order, saying that more follows at once: an incomplete segment waits for it up to 200
+/// ms. sendmsg(2) with `MSG_MORE` and `MSG_NOSIGNAL`.
 #[inline]
 pub fn send_more(fd: impl AsFd, slices: &[Slice<'_>]) -> io::Result<usize> {
     let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
@@ -334,23 +338,23 @@ pub fn shutdown_write(fd: impl AsFd) -> io::Result<()> {
     Ok(net::shutdown(fd, Shutdown::Write)?)
 }
 
-/// Whether a connection is gone in both directions, so that nothing can be sent on it any more; a peer that has only
-/// shut down its own side is still there. poll(2), `POLLERR` and `POLLHUP`.
+/// Whether a connection is gone in both directions, so that nothing can be sent on it any more; a peer that
+/// has only shut down its own side is still there. poll(2), `POLLERR` and `POLLHUP`.
 pub fn is_broken(fd: impl AsFd) -> bool {
     let mut polled = [PollFd::new(&fd, PollFlags::empty())];
     // An error says nothing about the connection.
     rustix::event::poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
-/// Whether the peer has said that it sends no more, be it that it only shut down its own side, or that it is gone, which can't
-/// be told apart; what it sent before may be unread. poll(2), `POLLRDHUP`.
+/// Whether the peer has said that it sends no more, be it that it only shut down its own side, or that it is
+/// gone, which can't be told apart; what it sent before may be unread. poll(2), `POLLRDHUP`.
 pub fn has_hung_up(fd: impl AsFd) -> bool {
     let mut polled = [PollFd::new(&fd, PollFlags::RDHUP)];
     rustix::event::poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
-/// Closes a connection with a reset: unsent data is thrown away and the peer gets an error rather than an end of
-/// input that could be taken for the end of a reply. `SO_LINGER` of 0 seconds, socket(7).
+/// Closes a connection with a reset: unsent data is thrown away and the peer gets an error rather than an end
+/// of input that could be taken for the end of a reply. `SO_LINGER` of 0 seconds, socket(7).
 pub fn reset(fd: OwnedFd) -> io::Result<()> {
     let result = sockopt::set_socket_linger(&fd, Some(Duration::ZERO));
     drop(fd);
@@ -367,8 +371,8 @@ pub fn set_nonblocking(fd: impl AsFd, nonblocking: bool) -> io::Result<()> {
     Ok(rustix::io::ioctl_fionbio(fd, nonblocking)?)
 }
 
-/// How long receiving on a blocking socket waits before it fails with `WouldBlock`; `None`: for as long as it takes.
-/// `SO_RCVTIMEO`, socket(7).
+/// How long receiving on a blocking socket waits before it fails with `WouldBlock`; `None`: for as long as it
+/// takes. `SO_RCVTIMEO`, socket(7).
 pub fn set_receive_timeout(fd: impl AsFd, timeout: Option<Duration>) -> io::Result<()> {
     Ok(sockopt::set_socket_timeout(fd, Timeout::Recv, timeout)?)
 }
@@ -433,21 +437,25 @@ pub fn unread_bytes(fd: impl AsFd) -> io::Result<u64> {
     Ok(rustix::io::ioctl_fionread(fd)?)
 }
 
-/// Closes a socket in this process although somebody may still hold its descriptor, which is at end of file from here on.
+/// Closes a socket in this process although somebody may still hold its descriptor, which is at end of file
+/// from here on.
 ///
 /// For one that came with a fork: what the parent held is still held in the child, where nobody will drop it.
 pub fn vacate(fd: impl AsFd) -> io::Result<()> {
     let nothing = std::fs::File::open("/dev/null")?;
-    // SAFETY: the descriptor stays open and its owner's; only what it stands for changes, as dup2(2) does in one step.
+    // SAFETY: the descriptor stays open and its owner's; only what it stands for changes, as dup2(2) does in
+    // one step.
     let result = unsafe { libc::dup3(nothing.as_raw_fd(), fd.as_fd().as_raw_fd(), libc::O_CLOEXEC) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Has the kernel choose among the sockets of an `SO_REUSEPORT` group by the CPU on which a handshake is received: pairs of a
-/// CPU and the socket's place in the group, which is the order in which they began to listen. For other CPUs the hash decides.
+/// Has the kernel choose among the sockets of an `SO_REUSEPORT` group by the CPU on which a handshake is
+/// received: pairs of a CPU and the socket's place in the group, which is the order in which they began to
+/// listen. For other CPUs the hash decides.
 ///
-/// The means is a classic BPF program (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)) that compares the CPU with each, so the list is
-/// bounded by [`MAX_STEERED_CPUS`]; `EINVAL` beyond it. One socket of the group is enough.
+/// The means is a classic BPF program (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)) that compares the CPU with
+/// each, so the list is bounded by [`MAX_STEERED_CPUS`]; `EINVAL` beyond it. One socket of the group is
+/// enough.
 pub fn steer_by_cpu(listener: impl AsFd, places: &[(usize, usize)]) -> io::Result<()> {
     // Its value is negative: an offset into what the kernel knows of a packet, not into the packet.
     const CPU: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_CPU) as u32;
@@ -469,20 +477,21 @@ pub fn steer_by_cpu(listener: impl AsFd, places: &[(usize, usize)]) -> io::Resul
 /// A classic BPF program has at most 4,096 instructions.
 pub const MAX_STEERED_CPUS: usize = 2_000;
 
-/// Lets a listening TCP socket answer no more connection attempts, while handshakes under way finish and connections
-/// in the accept queue can still be accepted.
+/// Lets a listening TCP socket answer no more connection attempts, while handshakes under way finish and
+/// connections in the accept queue can still be accepted.
 ///
-/// Closing a listener resets all that wait in its queue. So a server that ends first calls this, accepts until the
-/// queue is empty and no handshake is left, then closes: a client whose attempt is dropped tries again by itself, a
-/// second later, and finds the successor or a refusal.
+/// Closing a listener resets all that wait in its queue. So a server that ends first calls this, accepts
+/// until the queue is empty and no handshake is left, then closes: a client whose attempt is dropped tries
+/// again by itself, a second later, and finds the successor or a refusal.
 ///
-/// The means is a classic BPF program (`SO_ATTACH_FILTER`, socket(7)) that drops segments with SYN set. It sees them
-/// from the TCP header on, the flags in byte 13 (RFC 9293, 3.1). Connections accepted later inherit it, and do not
-/// receive such segments.
+/// The means is a classic BPF program (`SO_ATTACH_FILTER`, socket(7)) that drops segments with SYN set. It
+/// sees them from the TCP header on, the flags in byte 13 (RFC 9293, 3.1). Connections accepted later inherit
+/// it, and do not receive such segments.
 ///
-/// The program sits on the socket, not on the descriptor: it holds for every process that has the socket open, and after the
-/// end of the one that called this, until the socket is closed or [`answer_new_handshakes`] is called. So it is for those
-/// alone who know that nobody is to accept from this socket any more.
+/// The program sits on the socket, not on the descriptor: it holds for every process that has the socket
+/// open, and after the end of the one that called this, until the socket is closed or
+/// [`answer_new_handshakes`] is called. So it is for those alone who know that nobody is to accept from this
+/// socket any more.
 pub fn refuse_new_handshakes(listener: impl AsFd) -> io::Result<()> {
     const FLAGS_AT: u32 = 13;
     const SYN: u32 = 0x02;
@@ -496,7 +505,8 @@ pub fn refuse_new_handshakes(listener: impl AsFd) -> io::Result<()> {
     set_option(listener, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
-/// Takes back [`refuse_new_handshakes`]. On a socket that has refused none it does nothing. `SO_DETACH_FILTER`, socket(7).
+/// Takes back [`refuse_new_handshakes`]. On a socket that has refused none it does nothing.
+/// `SO_DETACH_FILTER`, socket(7).
 pub fn answer_new_handshakes(listener: impl AsFd) -> io::Result<()> {
     match set_option(listener, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0) {
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
@@ -504,8 +514,8 @@ pub fn answer_new_handshakes(listener: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// Has a socket listen no more, whoever else has it open: its address is free for others, who are refused if they connect
-/// meanwhile, and those who wait in its accept queue are reset. shutdown(2).
+/// Has a socket listen no more, whoever else has it open: its address is free for others, who are refused if
+/// they connect meanwhile, and those who wait in its accept queue are reset. shutdown(2).
 pub fn stop_listening(listener: impl AsFd) -> io::Result<()> {
     Ok(net::shutdown(listener, Shutdown::Read)?)
 }
@@ -933,7 +943,8 @@ mod tests {
 
     #[test]
     fn a_handshake_under_way_finishes_after_new_ones_are_refused() {
-        // A deferred connection is what the kernel keeps as a handshake under way: it ends with the first data.
+        // A deferred connection is what the kernel keeps as a handshake under way: it ends with the first
+        // data.
         let (listener, address) = listen(ListenOptions { defer_accept: Some(5), ..Default::default() });
         let mut client = TcpStream::connect(address).unwrap();
         refuse_new_handshakes(&listener).unwrap();

@@ -7,21 +7,22 @@ use std::os::fd::{AsFd, AsRawFd};
 /// `TCP_LISTEN` of the kernel's `net/tcp_states.h`.
 const LISTEN: u8 = 10;
 
-/// The accept queue of a listening socket: connections that are established and wait to be accepted. listen(2).
+/// The accept queue of a listening socket: connections that are established and wait to be accepted.
+/// listen(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AcceptQueue {
     /// Connections that wait now.
     pub length: u32,
-    /// How many the kernel lets wait: the backlog, or net.core.somaxconn if that is less. The kernel's comparison
-    /// lets one more in.
+    /// How many the kernel lets wait: the backlog, or net.core.somaxconn if that is less. The kernel's
+    /// comparison lets one more in.
     pub limit: u32,
 }
 
 /// The accept queue of a listening TCP socket. `EINVAL` where the socket does not listen, `ENOPROTOOPT` or
 /// `EOPNOTSUPP` where it is not TCP's.
 ///
-/// A listener's `TCP_INFO` has the length in `tcpi_unacked` and the limit in `tcpi_sacked` (`tcp_get_info` in the
-/// kernel's `net/ipv4/tcp.c`).
+/// A listener's `TCP_INFO` has the length in `tcpi_unacked` and the limit in `tcpi_sacked` (`tcp_get_info` in
+/// the kernel's `net/ipv4/tcp.c`).
 pub fn accept_queue(listener: impl AsFd) -> io::Result<AcceptQueue> {
     let info = tcp_info(listener)?;
     if info.tcpi_state != LISTEN {
@@ -30,18 +31,19 @@ pub fn accept_queue(listener: impl AsFd) -> io::Result<AcceptQueue> {
     Ok(AcceptQueue { length: info.tcpi_unacked, limit: info.tcpi_sacked })
 }
 
-/// Milliseconds since the last segment came on a TCP connection: of one just accepted, at most how long it is since
-/// its client was heard, and so at least how long it has waited in the accept queue, to the kernel's timer tick.
+/// Milliseconds since the last segment came on a TCP connection: of one just accepted, at most how long it is
+/// since its client was heard, and so at least how long it has waited in the accept queue, to the kernel's
+/// timer tick.
 ///
-/// The larger of `tcpi_last_data_recv` and `tcpi_last_ack_recv`: a client that sends its request at once has its data
-/// there a round trip after its handshake at the latest.
+/// The larger of `tcpi_last_data_recv` and `tcpi_last_ack_recv`: a client that sends its request at once has
+/// its data there a round trip after its handshake at the latest.
 pub fn waited_ms(accepted: impl AsFd) -> io::Result<u32> {
     let info = tcp_info(accepted)?;
     Ok(info.tcpi_last_data_recv.max(info.tcpi_last_ack_recv))
 }
 
-/// Bytes that were sent and have not reached the peer as far as is known: `SIOCOUTQ`, tcp(7). Through a Unix socket, the memory
-/// that is taken by what the peer has not read.
+/// Bytes that were sent and have not reached the peer as far as is known: `SIOCOUTQ`, tcp(7). Through a Unix
+/// socket, the memory that is taken by what the peer has not read.
 pub fn send_queue(socket: impl AsFd) -> io::Result<u32> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the kernel writes an int, which lives through the call.
@@ -51,11 +53,12 @@ pub fn send_queue(socket: impl AsFd) -> io::Result<u32> {
     Ok(bytes.max(0).cast_unsigned())
 }
 
-/// Packets that the kernel has dropped at this socket, whatever the cause; wraps at 2^32. `SO_MEMINFO` (the kernel's
-/// `sk_drops`).
+/// Packets that the kernel has dropped at this socket, whatever the cause; wraps at 2^32. `SO_MEMINFO` (the
+/// kernel's `sk_drops`).
 ///
-/// A listening socket counts more than `ListenDrops` does: a handshake's last packet for which the accept queue has no room
-/// counts twice, and once each packet that does not bring a half-open connection further, such as a SYN sent again.
+/// A listening socket counts more than `ListenDrops` does: a handshake's last packet for which the accept
+/// queue has no room counts twice, and once each packet that does not bring a half-open connection further,
+/// such as a SYN sent again.
 pub fn dropped(socket: impl AsFd) -> io::Result<u32> {
     let mut info = [0_u32; MEMORY_FIGURES];
     let mut length = size_of_val(&info) as libc::socklen_t;

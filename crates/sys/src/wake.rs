@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-/// An event counter, eventfd(2): watched for reading by the loop to be woken, usable by any thread, and by processes
-/// forked after its creation.
+/// An event counter, eventfd(2): watched for reading by the loop to be woken, usable by any thread, and by
+/// processes forked after its creation.
 #[derive(Debug)]
 pub struct Wake {
     descriptor: OwnedFd,

@@ -1,7 +1,8 @@
-//! Taking over sockets from a parent process, in processes that have a single thread, as `inherited::take` wants it.
+//! Taking over sockets from a parent process, in processes that have a single thread, as `inherited::take`
+//! wants it.
 //!
-//! The first process starts itself once per case, by a shell that puts a listening socket under descriptor 3 and sets
-//! the variables, as systemd would; the case's name is in another variable.
+//! The first process starts itself once per case, by a shell that puts a listening socket under descriptor 3
+//! and sets the variables, as systemd would; the case's name is in another variable.
 
 use std::env;
 use std::io;

@@ -119,7 +119,8 @@ fn a_child_has_an_id_and_threads_of_its_own() {
             drop(held);
             // SAFETY: takes no arguments, and no memory.
             let same = unsafe { libc::gettid() } as u32 == std::process::id();
-            // SAFETY: sends the calling thread no signal, but fails if the library believes it to be another one.
+            // SAFETY: sends the calling thread no signal, but fails if the library believes it to be another
+            // one.
             let known = unsafe { libc::pthread_kill(libc::pthread_self(), 0) } == 0;
             u8::from(sum != 6 || !is_excluded || !same || !known)
         }));
@@ -163,7 +164,8 @@ fn who_waits_for_a_killed_owner_is_woken() {
     }
 }
 
-/// Two numbers that are changed together, by two processes, one of which is killed and started again all the time.
+/// Two numbers that are changed together, by two processes, one of which is killed and started again all the
+/// time.
 fn owners_are_killed_at_any_moment() {
     let mutexes: &'static [Mutex] = Region::new(2).unwrap().leak();
     let numbers: &'static [AtomicU64] = Region::new(2).unwrap().leak();
@@ -371,8 +373,8 @@ fn what_is_kept_outlives_who_opened_it() {
     assert!(!is_open(again.number() as RawFd));
 }
 
-/// While a copy is looked through, what it is a copy of changes, and the records with it: numbers of the copy's own come to be
-/// others'.
+/// While a copy is looked through, what it is a copy of changes, and the records with it: numbers of the
+/// copy's own come to be others'.
 fn what_a_copy_has_of_its_own_is_left_alone() {
     let ledger = Ledger::new(1_024).unwrap();
     let (own, log) =

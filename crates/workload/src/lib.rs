@@ -1,7 +1,7 @@
 //! Workloads: the file sets that servers serve, and the sessions that clients play against them.
 //!
-//! Everything is made from a seed and comes out the same on every machine. Nothing here opens a socket: the load
-//! generator plays what this crate writes, and so does httperf.
+//! Everything is made from a seed and comes out the same on every machine. Nothing here opens a socket: the
+//! load generator plays what this crate writes, and so does httperf.
 //!
 //! A [`FileSet`](fileset::FileSet) says which files there are; [`writer`] puts them on a disk, with a
 //! [`manifest`] that says what they are. Sessions are drawn for a set ([`specweb99`], [`support`],

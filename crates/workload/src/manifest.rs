@@ -1,4 +1,5 @@
-//! What a file set or a session file is: kind, parameters, seed, counts, a hash, and frequencies asked and got.
+//! What a file set or a session file is: kind, parameters, seed, counts, a hash, and frequencies asked and
+//! got.
 
 use std::fmt::Write as _;
 use std::fs;

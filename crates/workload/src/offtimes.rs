@@ -1,7 +1,9 @@
-//! Off times: how long clients make no request, between pages and within them (Barford and Crovella, SURGE, 1998).
+//! Off times: how long clients make no request, between pages and within them (Barford and Crovella, SURGE,
+//! 1998).
 //!
-//! *Inactive* off times are a user's thinking between pages, *active* ones a browser's work between the objects of a page. Here
-//! a page is an object and those embedded in it, whose number is Pareto-distributed as SURGE has it (k 1, alpha 2.43).
+//! *Inactive* off times are a user's thinking between pages, *active* ones a browser's work between the
+//! objects of a page. Here a page is an object and those embedded in it, whose number is Pareto-distributed
+//! as SURGE has it (k 1, alpha 2.43).
 
 use std::time::Duration;
 
@@ -16,8 +18,8 @@ pub enum OffTimes {
     None,
     /// Always the same, those of Pariag et al. 2007: 3.0 s inactive, 0.343 s active.
     Fixed,
-    /// SURGE's: inactive Pareto with k 1 and alpha 1.5 (mean 3.0 s), active Weibull with shape 1.46 and scale 0.382 (mean
-    /// 0.346 s).
+    /// SURGE's: inactive Pareto with k 1 and alpha 1.5 (mean 3.0 s), active Weibull with shape 1.46 and scale
+    /// 0.382 (mean 0.346 s).
     Surge,
 }
 

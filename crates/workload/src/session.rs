@@ -1,11 +1,12 @@
 //! A session log in memory: sessions of bursts of requests, as httperf's `wsesslog` files describe them.
 //!
-//! A *session* is one client's visit. It is a row of *bursts*: the first request of a burst goes alone, and when its reply
-//! is whole the rest are sent together; after the burst's last reply the client thinks, then begins the next burst.
-//! Where a log keeps the times at which clients were there, each session's first burst has one, others may.
+//! A *session* is one client's visit. It is a row of *bursts*: the first request of a burst goes alone, and
+//! when its reply is whole the rest are sent together; after the burst's last reply the client thinks, then
+//! begins the next burst. Where a log keeps the times at which clients were there, each session's first burst
+//! has one, others may.
 //!
-//! Logs hold hundreds of thousands of sessions but few different requests, so each different request is kept once and
-//! calls refer to it by number. A generator can prepare every request's bytes before it starts.
+//! Logs hold hundreds of thousands of sessions but few different requests, so each different request is kept
+//! once and calls refer to it by number. A generator can prepare every request's bytes before it starts.
 
 use std::{collections::HashMap, ops::Range, time::Duration};
 
@@ -70,7 +71,8 @@ struct BurstEnd {
 pub struct Burst<'a> {
     /// The requests: the first goes alone, the rest together.
     pub calls: &'a [RequestId],
-    /// The pause after the last reply; `None` leaves it to the run. It means nothing after a session's last burst.
+    /// The pause after the last reply; `None` leaves it to the run. It means nothing after a session's last
+    /// burst.
     pub think: Option<Duration>,
     /// When it begins, from the beginning of the log, if not later because a reply is awaited. Times of a
     /// session don't go back, nor do those at which sessions arrive.
@@ -116,7 +118,8 @@ impl SessionLog {
         self.bursts.iter().filter_map(|burst| burst.at).max()
     }
 
-    /// The numbers of session `index`'s bursts, for [`SessionLog::burst`]: what a player keeps of where it is.
+    /// The numbers of session `index`'s bursts, for [`SessionLog::burst`]: what a player keeps of where it
+    /// is.
     ///
     /// # Panics
     /// When there are not so many sessions.

@@ -1,10 +1,11 @@
-//! `SPECweb99`'s static part, as the papers used it: directories of 36 files, asked for by Zipf's law, in sessions on a
-//! connection each.
+//! `SPECweb99`'s static part, as the papers used it: directories of 36 files, asked for by Zipf's law, in
+//! sessions on a connection each.
 //!
-//! A directory has four classes of nine files: class 0 from 102 to 921 bytes, and the others ten times as large each. A
-//! request is for a class (35%, 50%, 14% and 1%), a file within it by a table whose middle is the most popular, and a directory
-//! with a probability of one over its rank. A session has a single request in 30% of the cases, and 5 to 15 otherwise.
-//! (The generator that came with the µserver has another table of classes, against its own comment; this is the benchmark's.)
+//! A directory has four classes of nine files: class 0 from 102 to 921 bytes, and the others ten times as
+//! large each. A request is for a class (35%, 50%, 14% and 1%), a file within it by a table whose middle is
+//! the most popular, and a directory with a probability of one over its rank. A session has a single request
+//! in 30% of the cases, and 5 to 15 otherwise. (The generator that came with the µserver has another table of
+//! classes, against its own comment; this is the benchmark's.)
 
 use std::collections::{HashMap, HashSet};
 
@@ -214,13 +215,14 @@ fn session_length() -> (f64, f64) {
 pub struct Footprint {
     /// Different files that are asked for.
     pub files: usize,
-    /// For each size: it, the part of the requests for files up to it, and the bytes of all files up to it that are asked for.
+    /// For each size: it, the part of the requests for files up to it, and the bytes of all files up to it
+    /// that are asked for.
     pub cumulative: Vec<(u64, f64, u64)>,
 }
 
 impl Footprint {
-    /// Memory in bytes that the smallest files take which satisfy so many of the requests (a part of one), and the size of the
-    /// largest of them. Within the files of one size, memory grows with the requests.
+    /// Memory in bytes that the smallest files take which satisfy so many of the requests (a part of one),
+    /// and the size of the largest of them. Within the files of one size, memory grows with the requests.
     pub fn memory_for(&self, part: f64) -> (f64, u64) {
         let (mut part_before, mut bytes_before) = (0.0, 0);
         for &(size, part_here, bytes_here) in &self.cumulative {
@@ -234,7 +236,8 @@ impl Footprint {
     }
 }
 
-/// Adds up what the first `count` sessions of a log ask for. Requests for files that are not of this set count for nothing.
+/// Adds up what the first `count` sessions of a log ask for. Requests for files that are not of this set
+/// count for nothing.
 pub fn footprint(log: &SessionLog, count: usize) -> Footprint {
     let mut counts: HashMap<u64, (u64, u64)> = HashMap::new();
     let sizes: Vec<Option<u64>> = log.requests().iter().map(|request| size_of(&request.uri)).collect();
@@ -330,8 +333,9 @@ mod tests {
         assert!(String::from_utf8(text(5)).unwrap().contains(" think="));
     }
 
-    /// Harji et al. 2012, table 1: memory in MiB for so many percent of the requests, and the largest file among them. Their
-    /// logs ask for 21,600 files of 650 directories: sessions are drawn until as many have been asked for.
+    /// Harji et al. 2012, table 1: memory in MiB for so many percent of the requests, and the largest file
+    /// among them. Their logs ask for 21,600 files of 650 directories: sessions are drawn until as many have
+    /// been asked for.
     #[test]
     fn the_footprint_is_that_of_the_2012_paper() {
         const TABLE: [(f64, u64, f64); 8] = [

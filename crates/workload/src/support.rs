@@ -1,17 +1,18 @@
-//! The Support workload of `SPECweb2005` and `SPECweb2009`: people look for drivers on a vendor's site, page by page, and some
-//! download one.
+//! The Support workload of `SPECweb2005` and `SPECweb2009`: people look for drivers on a vendor's site, page
+//! by page, and some download one.
 //!
-//! A session walks through pages by the benchmark's transitions, 14.8 of them on average. A page is dynamic, and its images are
-//! static: about 5% of all requests are dynamic. A session that finds its file ends with a download. Downloads are in
-//! directories of 16 files of six classes, asked for by Zipf's law with exponent 1.2.
+//! A session walks through pages by the benchmark's transitions, 14.8 of them on average. A page is dynamic,
+//! and its images are static: about 5% of all requests are dynamic. A session that finds its file ends with a
+//! download. Downloads are in directories of 16 files of six classes, asked for by Zipf's law with exponent
+//! 1.2.
 //!
-//! From the benchmark are the transitions, the sizes of pages, the downloads' classes and the thinking (exponential with a
-//! mean of 5 s and a most of 75 s, after 92% of the pages). Of the images it says that there are 31, of 30 to 5,670 bytes; their
-//! single sizes are spread evenly on a logarithmic scale here, and each is asked for with a page with the probability that
-//! gives 5% of dynamic requests.
+//! From the benchmark are the transitions, the sizes of pages, the downloads' classes and the thinking
+//! (exponential with a mean of 5 s and a most of 75 s, after 92% of the pages). Of the images it says that
+//! there are 31, of 30 to 5,670 bytes; their single sizes are spread evenly on a logarithmic scale here, and
+//! each is asked for with a page with the probability that gives 5% of dynamic requests.
 //!
-//! *Modified Support* (Hashemian et al. 2014, section 5.4) replaces a part of the dynamic requests by static files of the
-//! same size.
+//! *Modified Support* (Hashemian et al. 2014, section 5.4) replaces a part of the dynamic requests by static
+//! files of the same size.
 
 use std::time::Duration;
 
@@ -48,8 +49,8 @@ const LARGEST_IMAGE: f64 = 5_670.0;
 /// The probability that an image is asked for with a page: 18.9 of them make 5% of dynamic requests.
 const IMAGE_ASKED: f64 = 0.61;
 
-/// The classes of downloads: probability, bytes of the first file, bytes by which each is larger than the one before, and the
-/// probability of each within the class.
+/// The classes of downloads: probability, bytes of the first file, bytes by which each is larger than the one
+/// before, and the probability of each within the class.
 const DOWNLOADS: [(f64, u64, u64, &[f64]); 6] = [
     (0.1366, 104_858, 104_858, &[0.273, 0.091, 0.165, 0.186, 0.285]),
     (0.1261, 629_146, 125_829, &[0.579, 0.178, 0.243]),
@@ -227,7 +228,8 @@ impl Drawn {
         let pages: f64 = expected.iter().sum();
         let all: u64 = self.visits.iter().sum();
         let sessions = u64::from(of.count);
-        // Visits within a session depend on one another: chance is that of the sessions, whose lengths deviate by their mean.
+        // Visits within a session depend on one another: chance is that of the sessions, whose lengths
+        // deviate by their mean.
         let mut checks = vec![Check::mean(
             "pages per session",
             pages,

@@ -1,7 +1,8 @@
 //! Writing a file set: gigabytes that can be interrupted, and gone on with.
 //!
-//! Each file gets bytes that follow from the seed and its path, so that any one of them can be checked alone. It is written
-//! under another name and then renamed: a file that is there with its length is whole, and is left as it is.
+//! Each file gets bytes that follow from the seed and its path, so that any one of them can be checked alone.
+//! It is written under another name and then renamed: a file that is there with its length is whole, and is
+//! left as it is.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -44,8 +45,8 @@ pub struct Written {
     pub kept: u64,
 }
 
-/// Writes the files of a set that are not there yet, then its manifest. `go_on` is told how far it is after each file and may
-/// end it.
+/// Writes the files of a set that are not there yet, then its manifest. `go_on` is told how far it is after
+/// each file and may end it.
 ///
 /// # Errors
 ///
@@ -97,7 +98,8 @@ pub fn write(
     Ok(written)
 }
 
-/// Compares the files of a set with what they should be, byte by byte, and gives the paths of those that differ.
+/// Compares the files of a set with what they should be, byte by byte, and gives the paths of those that
+/// differ.
 pub fn compare(root: &Path, manifest: &FileSetManifest) -> Vec<String> {
     let mut wrong = Vec::new();
     for file in manifest.set.files() {

@@ -10,12 +10,13 @@
 //! /another/session timeout=5
 //! ```
 //!
-//! A line that begins at the margin begins a burst; those that are indented belong to it. `think=` is in seconds, belongs to
-//! the burst whichever of its lines says it, and is the pause after the burst's last reply. `contents=` is a word, or text in
-//! single or double quotes in which `\n`, `\r`, `\t`, `\\`, `\"` and `\'` stand for what they do in C, and a backslash at
-//! the end of a line goes on with the next. From the fork of the University of Waterloo come `timeout=` (seconds for the whole
-//! reply), `headers=` (more header lines, quoted like contents) and `size=` (of the reply; read and not used). There is no
-//! limit on sessions, where httperf's is 1,000.
+//! A line that begins at the margin begins a burst; those that are indented belong to it. `think=` is in
+//! seconds, belongs to the burst whichever of its lines says it, and is the pause after the burst's last
+//! reply. `contents=` is a word, or text in single or double quotes in which `\n`, `\r`, `\t`, `\\`, `\"` and
+//! `\'` stand for what they do in C, and a backslash at the end of a line goes on with the next. From the
+//! fork of the University of Waterloo come `timeout=` (seconds for the whole reply), `headers=` (more header
+//! lines, quoted like contents) and `size=` (of the reply; read and not used). There is no limit on sessions,
+//! where httperf's is 1,000.
 //!
 //! A comment `#@ 12.345` is one for httperf only. It stands in front of a burst, and says that the burst
 //! begins 12.345 s after the file's sessions do: at a session's first burst it is when the session arrives;
@@ -422,7 +423,8 @@ mod tests {
 
     use super::*;
 
-    /// Sessions as text: calls of a burst with blanks between, bursts by `|` with their thinking, sessions by lines.
+    /// Sessions as text: calls of a burst with blanks between, bursts by `|` with their thinking, sessions by
+    /// lines.
     fn told(text: &str) -> Result<String, String> {
         let log = parse(text.as_bytes()).map_err(|mistake| mistake.to_string())?;
         let sessions = (0..log.len()).map(|session| {

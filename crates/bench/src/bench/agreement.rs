@@ -1,9 +1,9 @@
-//! Does `sluicelab load` measure what the real httperf measures? Both play the same session files at the same rate against the
-//! same servers, in turn, and their reports (of one format) are laid side by side.
+//! Does `sluicelab load` measure what the real httperf measures? Both play the same session files at the same
+//! rate against the same servers, in turn, and their reports (of one format) are laid side by side.
 //!
-//! Rates are far below httperf's own limits. One server is nginx, which sends at a limited rate so that times are long
-//! enough to be compared in a report of one decimal; the other is the [`scripted`] one, with known delays, of which
-//! some are longer than the clients' patience.
+//! Rates are far below httperf's own limits. One server is nginx, which sends at a limited rate so that times
+//! are long enough to be compared in a report of one decimal; the other is the [`scripted`] one, with known
+//! delays, of which some are longer than the clients' patience.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -32,7 +32,8 @@ pub(crate) struct Settings {
 /// How far apart two figures may be.
 const ALLOWED: f64 = 0.02;
 
-/// A figure that both reports have: its name, the words before it in the report, and what its last digit means.
+/// A figure that both reports have: its name, the words before it in the report, and what its last digit
+/// means.
 const FIGURES: [(&str, &str, f64); 11] = [
     ("connections", "Total: connections ", 1.0),
     ("requests", " requests ", 1.0),

@@ -1,5 +1,6 @@
-//! `bench architectures`: the table of all architectures and two workloads. Each is looked at when it is saturated by a fixed number of
-//! sessions, and when sessions arrive at rates that are the same for all: 0.8 and 2 times what the first server does saturated.
+//! `bench architectures`: the table of all architectures and two workloads. Each is looked at when it is
+//! saturated by a fixed number of sessions, and when sessions arrive at rates that are the same for all: 0.8
+//! and 2 times what the first server does saturated.
 
 use std::time::Duration;
 
@@ -45,7 +46,8 @@ pub(crate) struct Options {
     /// Seconds before it: more than clients wait, or nobody has given up when it ends
     #[arg(long, default_value_t = 3.0)]
     warm_up: f64,
-    /// How long a client waits for a connection, and then for each reply, in seconds. A SYN that was dropped is sent again after one
+    /// How long a client waits for a connection, and then for each reply, in seconds. A SYN that was dropped
+    /// is sent again after one
     #[arg(long, default_value_t = 1.1)]
     timeout: f64,
     /// A look: one round of 0.8 s, from which nothing follows
@@ -53,8 +55,8 @@ pub(crate) struct Options {
     quick: bool,
 }
 
-/// Each with the number of workers that suits one CPU and files in memory; of processes and threads for connections, whose sends
-/// always block, there are more than the fixed number of sessions.
+/// Each with the number of workers that suits one CPU and files in memory; of processes and threads for
+/// connections, whose sends always block, there are more than the fixed number of sessions.
 pub(crate) const SERVERS: [&str; 13] = [
     "sped: --architecture=sped --backlog=128",
     "sped, accept limit 10: --architecture=sped --accept-limit=10 --backlog=128",

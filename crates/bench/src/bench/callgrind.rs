@@ -1,4 +1,5 @@
-//! User-space instructions per request, counted by valgrind's callgrind: no clock, so the same on every run and machine.
+//! User-space instructions per request, counted by valgrind's callgrind: no clock, so the same on every run
+//! and machine.
 
 use std::fs;
 use std::path::Path;
@@ -20,8 +21,8 @@ pub(crate) struct Instructions {
     pub(crate) per_request: f64,
 }
 
-/// Counts for one server with so many connections: the difference between a run with `requests` and one with twice as many, so
-/// that starting, accepting and stopping cancel out.
+/// Counts for one server with so many connections: the difference between a run with `requests` and one with
+/// twice as many, so that starting, accepting and stopping cancel out.
 pub(crate) fn run(
     name: &str,
     kind: &Kind,
@@ -57,7 +58,8 @@ fn instructions(
     let mut client = Client::connect(server.address, CASES[0].target, connections)?;
     client.ask(rounds)?;
     drop(client);
-    // A server that gets the signal before it waits for events again may not notice it: let it see the connections end first.
+    // A server that gets the signal before it waits for events again may not notice it: let it see the
+    // connections end first.
     server.settle()?;
     server.stop()?;
     total(directory.path())

@@ -20,8 +20,8 @@ impl Client {
         Ok(Self { connections, request: request(address, target), buffer: vec![0; 64 << 10] })
     }
 
-    /// Makes `rounds` requests on each connection: all are sent, then all replies are read, so that a server with many
-    /// connections finds many requests at once, as under load.
+    /// Makes `rounds` requests on each connection: all are sent, then all replies are read, so that a server
+    /// with many connections finds many requests at once, as under load.
     pub(crate) fn ask(&mut self, rounds: usize) -> Result<()> {
         for _ in 0..rounds {
             for connection in &mut self.connections {

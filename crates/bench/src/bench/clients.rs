@@ -1,5 +1,5 @@
-//! What load generators themselves cost: CPU time for each request of a closed loop on 1 KB files, ours beside wrk and httperf,
-//! against the same server.
+//! What load generators themselves cost: CPU time for each request of a closed loop on 1 KB files, ours
+//! beside wrk and httperf, against the same server.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -79,7 +79,8 @@ fn sluicelab(executable: &Path, like: &Wrk, url: &str) -> Result<u64> {
         .arg(format!("--cpus={cpu}"))
         .output()
         .with_context(|| format!("cannot run {}", executable.display()))?;
-    // A closed loop saturates its generator, which makes the figures invalid as measures of the server: exit code 3.
+    // A closed loop saturates its generator, which makes the figures invalid as measures of the server: exit
+    // code 3.
     let told = String::from_utf8_lossy(&output.stderr);
     ensure!(matches!(output.status.code(), Some(0 | 3)), "sluicelab ended with {}: {told}", output.status);
     let results: serde_json::Value =

@@ -1,8 +1,9 @@
 //! The comparison: every server started once, then measured in short rounds that alternate between them.
 //!
-//! A virtual machine drifts by more than the differences that matter, so only what was measured next to each other is
-//! compared: a round visits all servers for one case before it goes on to the next, each round in another order, and the
-//! ratio to the ceiling is taken within the round; the table shows the median of the ratios, not a ratio of medians.
+//! A virtual machine drifts by more than the differences that matter, so only what was measured next to each
+//! other is compared: a round visits all servers for one case before it goes on to the next, each round in
+//! another order, and the ratio to the ceiling is taken within the round; the table shows the median of the
+//! ratios, not a ratio of medians.
 
 use std::path::Path;
 use std::process::Command;
@@ -45,7 +46,8 @@ pub(crate) struct Row {
     pub(crate) system_calls_per_request: Option<f64>,
     /// One for each round.
     pub(crate) samples: Vec<Sample>,
-    /// For each ceiling its name, and this server's CPU time per request as a multiple of the ceiling's in the same round.
+    /// For each ceiling its name, and this server's CPU time per request as a multiple of the ceiling's in
+    /// the same round.
     pub(crate) against_ceilings: Vec<(String, Spread)>,
 }
 
@@ -58,7 +60,8 @@ pub(crate) struct Sample {
     pub(crate) cpu_us: f64,
     /// The same of wrk (in 10 ms steps over the whole run).
     pub(crate) client_cpu_us: f64,
-    /// How much of the time the server's CPU was used by the server, in percent: below 100 wrk was the slower one.
+    /// How much of the time the server's CPU was used by the server, in percent: below 100 wrk was the slower
+    /// one.
     pub(crate) busy_percent: f64,
     /// How much of the time of all CPUs went to other virtual machines, in percent.
     pub(crate) steal_percent: f64,
@@ -133,8 +136,9 @@ fn start_all(
 
 /// A run of its own, since counting costs time; it warms the servers as well.
 ///
-/// Spinners leave the server a quarter of its CPU: wrk, which is no faster than the servers, could not saturate it otherwise,
-/// and a server that is waited for less than it waits asks for events more often than one under load.
+/// Spinners leave the server a quarter of its CPU: wrk, which is no faster than the servers, could not
+/// saturate it otherwise, and a server that is waited for less than it waits asks for events more often than
+/// one under load.
 fn count_system_calls(
     settings: &Settings,
     environment: &Environment<'_>,

@@ -47,11 +47,11 @@ pub(crate) struct Growth {
     pub(crate) resident: (f64, f64),
     /// Writable mappings in bytes, touched or not: (with no connection, more for each).
     pub(crate) writable: (f64, f64),
-    /// Resident memory and writable mappings without any connection for each one that there is room for, in bytes: what
-    /// was set aside at the start.
+    /// Resident memory and writable mappings without any connection for each one that there is room for, in
+    /// bytes: what was set aside at the start.
     pub(crate) set_aside: (f64, f64),
-    /// What a connection costs: growth from the first point to the last and what was set aside, in resident memory or in
-    /// writable mappings, whichever is more.
+    /// What a connection costs: growth from the first point to the last and what was set aside, in resident
+    /// memory or in writable mappings, whichever is more.
     pub(crate) bytes_per_connection: f64,
 }
 
@@ -128,7 +128,8 @@ fn with_room<'a>(environment: &Environment<'a>, capacity: usize) -> Environment<
     Environment { capacity, wrapper: environment.wrapper.clone(), ..*environment }
 }
 
-/// Lets the server fill its caches and pools with both files, so that they are not counted as the connections'.
+/// Lets the server fill its caches and pools with both files, so that they are not counted as the
+/// connections'.
 fn warm(address: SocketAddr) -> Result<()> {
     let mut stream = client::connect(address)?;
     for _ in 0..10 {

@@ -1,12 +1,14 @@
-//! `bench disk`: what more processes, helpers and blocking sends bring where files have to come from a disk, and what they cost where
-//! they don't: the 2007 paper's figures 4, 5 and 7.
+//! `bench disk`: what more processes, helpers and blocking sends bring where files have to come from a disk,
+//! and what they cost where they don't: the 2007 paper's figures 4, 5 and 7.
 //!
-//! Bound by the disk, each trial's server gets a control group of its own with less memory than the files need, a disk of known
-//! speed, and files that nobody has read yet. The resident part serves the same files from memory.
+//! Bound by the disk, each trial's server gets a control group of its own with less memory than the files
+//! need, a disk of known speed, and files that nobody has read yet. The resident part serves the same files
+//! from memory.
 //!
-//! A throttled disk has no latency, and loses nothing while nobody asks it for anything: what it could have read then, it reads
-//! at once afterwards. To make a read take its time, as with the papers' disks, others read from it as well, each with one read
-//! under way: a server with one more has a small share of the disk, one with several a larger one.
+//! A throttled disk has no latency, and loses nothing while nobody asks it for anything: what it could have
+//! read then, it reads at once afterwards. To make a read take its time, as with the papers' disks, others
+//! read from it as well, each with one read under way: a server with one more has a small share of the disk,
+//! one with several a larger one.
 
 use std::time::Duration;
 
@@ -48,7 +50,8 @@ pub(crate) struct Options {
     /// Sessions at a time
     #[arg(long, default_value_t = 100)]
     sessions: u32,
-    /// Requests per second where sessions arrive, as a multiple of what the first server does for a fixed number of them
+    /// Requests per second where sessions arrive, as a multiple of what the first server does for a fixed
+    /// number of them
     #[arg(long, default_value_t = 1.5)]
     multiple: f64,
     /// How long a client waits for a connection, and then for each reply, in seconds

@@ -36,7 +36,8 @@ pub(crate) struct Experiment {
     /// Where file sets and sessions are kept for the next run
     #[arg(long, value_name = "DIR", default_value = "target/bench-data")]
     pub(crate) data: PathBuf,
-    /// What was measured so far, to go on with after an interruption, as JSON lines [default: named for the experiment, in --data]
+    /// What was measured so far, to go on with after an interruption, as JSON lines [default: named for the
+    /// experiment, in --data]
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
     /// Measure nothing, and print the tables of what the journal has. Needs neither root nor the programs

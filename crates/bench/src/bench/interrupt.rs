@@ -1,4 +1,5 @@
-//! Ctrl-C, and being told to end: long work stops at the next place that asks, and takes away what it has set up.
+//! Ctrl-C, and being told to end: long work stops at the next place that asks, and takes away what it has set
+//! up.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -1,8 +1,10 @@
-//! Takes away what a run set up in the kernel (network namespaces, control groups, and the processes in them), however it ended.
+//! Takes away what a run set up in the kernel (network namespaces, control groups, and the processes in
+//! them), however it ended.
 //!
-//! All of it has names that begin with [`prefix`], which holds this program's process id. [`Janitor::employ`] starts this
-//! program once more, in a process group of its own, as one that waits for the end of its standard input, which comes with the end of
-//! the run: also when that panicked (which aborts it) or was killed. Then it [`clean`]s up.
+//! All of it has names that begin with [`prefix`], which holds this program's process id. [`Janitor::employ`]
+//! starts this program once more, in a process group of its own, as one that waits for the end of its
+//! standard input, which comes with the end of the run: also when that panicked (which aborts it) or was
+//! killed. Then it [`clean`]s up.
 
 use std::fs;
 use std::io::{self, Read};
@@ -107,7 +109,8 @@ fn namespaces() -> Result<Vec<String>> {
     }
 }
 
-/// Groups directly below the root of a hierarchy: version 2 has one at the mount point, or beside those of version 1.
+/// Groups directly below the root of a hierarchy: version 2 has one at the mount point, or beside those of
+/// version 1.
 fn groups(root: &Path, prefix: &str) -> Vec<PathBuf> {
     let directories = |path: &Path| {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();

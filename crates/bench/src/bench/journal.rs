@@ -1,4 +1,5 @@
-//! What an experiment has measured so far, as a file of JSON lines, so that it can be interrupted and gone on with.
+//! What an experiment has measured so far, as a file of JSON lines, so that it can be interrupted and gone on
+//! with.
 //!
 //! The first line holds the settings, each other one a key and a value. What is missing is what remains to be
 //! done. Each command that goes on with it is written down as well, with the machine that it ran on.

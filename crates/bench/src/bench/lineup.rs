@@ -17,7 +17,8 @@ pub(crate) struct Lineup {
     /// The executable of ours; give it twice or more to compare builds
     #[arg(long, value_name = "FILE", default_value = "target/release/sluice")]
     sluice: Vec<PathBuf>,
-    /// The configuration that ours runs with, rather than a generated one; give it twice or more to compare settings
+    /// The configuration that ours runs with, rather than a generated one; give it twice or more to compare
+    /// settings
     #[arg(long, value_name = "FILE")]
     sluice_config: Vec<PathBuf>,
     /// The ceiling server [default: beside this program]
@@ -123,8 +124,8 @@ impl Lineup {
         Ok(path)
     }
 
-    /// Every executable with every configuration, named by what distinguishes it; with the generated one also with accepts
-    /// deferred where connections are short.
+    /// Every executable with every configuration, named by what distinguishes it; with the generated one also
+    /// with accepts deferred where connections are short.
     fn sluice(&self, short_connections: bool) -> Result<Vec<Named>> {
         let mut named = Vec::new();
         for path in &self.sluice {

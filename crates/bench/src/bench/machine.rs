@@ -63,7 +63,8 @@ fn value(text: &str, name: &str) -> String {
         .map_or_else(|| "unknown".to_owned(), |(_, value)| value.trim().to_owned())
 }
 
-/// The first line that the command says about itself (wrk -v and nginx -v exit or print as they like), shortened to name and version.
+/// The first line that the command says about itself (wrk -v and nginx -v exit or print as they like),
+/// shortened to name and version.
 fn version(words: &[&str]) -> Option<String> {
     let output = Command::new(words[0]).args(&words[1..]).output().ok()?;
     let said = [output.stdout, output.stderr].concat();

@@ -1,8 +1,10 @@
-//! `bench`: compares servers with each other and with the ceiling, on this machine, and prints tables in Markdown.
+//! `bench`: compares servers with each other and with the ceiling, on this machine, and prints tables in
+//! Markdown.
 //!
-//! It drives executables ([`servers`]) on generated files ([`site`]) and looks at them from outside ([`proc`]):
-//! [`compare`] with wrk, [`callgrind`] with valgrind, [`connections`] with connections of its own. And it looks at our load
-//! generator: [`agreement`] beside httperf, [`clients`] beside wrk, [`overload`] by itself. README.md explains the columns.
+//! It drives executables ([`servers`]) on generated files ([`site`]) and looks at them from outside
+//! ([`proc`]): [`compare`] with wrk, [`callgrind`] with valgrind, [`connections`] with connections of its
+//! own. And it looks at our load generator: [`agreement`] beside httperf, [`clients`] beside wrk,
+//! [`overload`] by itself. README.md explains the columns.
 //!
 //! The experiments compare our server with itself, under other settings: [`sweep`] accept limits, [`disk`]
 //! ways to wait for a disk, [`partition`] placements, [`architectures`] all of them. [`experiment`] is what
@@ -92,7 +94,8 @@ enum Measurement {
     Sweep(sweep::Options),
     /// Processes, helpers and blocking sends where files come from a slow disk, and where they don't
     Disk(disk::Options),
-    /// Two address groups on two CPUs: served by any worker, by the one that their packets come to, or by the other
+    /// Two address groups on two CPUs: served by any worker, by the one that their packets come to, or by the
+    /// other
     Partition(partition::Options),
     /// All architectures, two workloads: the table in docs/architectures.md
     Architectures(architectures::Options),

@@ -1,9 +1,10 @@
-//! Two network namespaces, one for the server and one for its clients, joined by links (veth pairs): a network that nothing else
-//! uses, with counters and sysctls of its own. A fresh one has no connections in `TIME_WAIT`.
+//! Two network namespaces, one for the server and one for its clients, joined by links (veth pairs): a
+//! network that nothing else uses, with counters and sysctls of its own. A fresh one has no connections in
+//! `TIME_WAIT`.
 //!
-//! On a veth pair the CPU that sends also does the receiver's work, so that a client pays for the packets that it has the server
-//! drop. Receive packet steering gives it back: each end of a link names the CPUs that receive for it.
-//! See ip-netns(8), veth(4), and "RPS" in the kernel's networking/scaling.rst.
+//! On a veth pair the CPU that sends also does the receiver's work, so that a client pays for the packets
+//! that it has the server drop. Receive packet steering gives it back: each end of a link names the CPUs that
+//! receive for it. See ip-netns(8), veth(4), and "RPS" in the kernel's networking/scaling.rst.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -19,7 +20,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::janitor;
 
-/// Client addresses on each link: so many times 64,000 connections fit into the time that one stays in `TIME_WAIT`.
+/// Client addresses on each link: so many times 64,000 connections fit into the time that one stays in
+/// `TIME_WAIT`.
 const CLIENTS_PER_LINK: u8 = 16;
 
 /// Which CPUs receive at the two ends of a link: several share connections by their hash.
@@ -110,7 +112,8 @@ impl Network {
         ["ip", "netns", "exec", &self.client].map(str::to_owned).to_vec()
     }
 
-    /// Opens connections to a server in its namespace. Their sockets stay in the clients' namespace, whoever holds them.
+    /// Opens connections to a server in its namespace. Their sockets stay in the clients' namespace, whoever
+    /// holds them.
     pub(crate) fn connect(&self, address: SocketAddr, count: usize) -> Result<Vec<TcpStream>> {
         let namespace = File::open(format!("/run/netns/{}", self.client))?;
         let connect = move || {

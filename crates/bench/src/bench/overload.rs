@@ -1,5 +1,6 @@
-//! Does `sluicelab load` overload? It holds many connections at once, and goes on asking at the rate it was told while the server
-//! answers a part; and how late it is, beside a loop that does nothing but look at the clock on the same CPU.
+//! Does `sluicelab load` overload? It holds many connections at once, and goes on asking at the rate it was
+//! told while the server answers a part; and how late it is, beside a loop that does nothing but look at the
+//! clock on the same CPU.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -110,8 +111,8 @@ fn sluicelab(settings: &Settings, options: &[String]) -> Result<Value> {
     serde_json::from_slice(&output.stdout).context("no JSON from sluicelab")
 }
 
-/// The gap between two looks at the clock that 99.9% of the *time* does not exceed: how late somebody is who comes at a random
-/// moment, on a CPU where nobody else wants anything.
+/// The gap between two looks at the clock that 99.9% of the *time* does not exceed: how late somebody is who
+/// comes at a random moment, on a CPU where nobody else wants anything.
 fn idle_gap(cpu: usize) -> Result<f64> {
     let spin = std::thread::spawn(move || -> std::io::Result<Vec<Duration>> {
         sys::process::pin_to_cpus(&[cpu])?;

@@ -1,8 +1,10 @@
-//! `bench partition`: two address groups on two CPUs, each group's packets received on its own CPU. Who serves a group: any worker, the
-//! one on that CPU (direct mapping), or the one on the other (indirect)? The 2012 paper's partitioning, and figure 9 of the 2014 one.
+//! `bench partition`: two address groups on two CPUs, each group's packets received on its own CPU. Who
+//! serves a group: any worker, the one on that CPU (direct mapping), or the one on the other (indirect)? The
+//! 2012 paper's partitioning, and figure 9 of the 2014 one.
 //!
-//! On a machine of two CPUs the clients share them: on both alike, each with half of either group's connections. All CPUs
-//! are busy then, and throughput tells the cost of everything together, the clients' work included, which is the same for all.
+//! On a machine of two CPUs the clients share them: on both alike, each with half of either group's
+//! connections. All CPUs are busy then, and throughput tells the cost of everything together, the clients'
+//! work included, which is the same for all.
 
 use std::time::Duration;
 
@@ -115,7 +117,8 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
     Ok(())
 }
 
-/// The CPUs that were the server's and the clients' are both of both, and each has a link of which it is the receiver.
+/// The CPUs that were the server's and the clients' are both of both, and each has a link of which it is the
+/// receiver.
 fn on_two_cpus(site: &Site) -> Result<Site> {
     let cpus: Vec<usize> = [site.server_cpus.clone(), site.client_cpus.clone()].concat();
     ensure!(cpus.len() == 2, "two CPUs are needed");

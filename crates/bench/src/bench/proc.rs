@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 
 /// CPU time used so far by the live threads of all `pids`, in nanoseconds (`schedstat`, first field).
 ///
-/// It includes what soft interrupts did while those threads were running, which on loopback is the receiver's half of TCP,
-/// unless the kernel was built with `CONFIG_IRQ_TIME_ACCOUNTING`.
+/// It includes what soft interrupts did while those threads were running, which on loopback is the receiver's
+/// half of TCP, unless the kernel was built with `CONFIG_IRQ_TIME_ACCOUNTING`.
 pub(crate) fn cpu_time_ns(pids: &[u32]) -> Result<u64> {
     let mut sum = 0;
     for pid in pids {
@@ -76,7 +76,8 @@ pub(crate) fn waited_children_cpu_ns() -> Result<u64> {
     Ok(ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second())
 }
 
-/// Time that the hypervisor gave to others while this machine wanted to run, all CPUs together, in clock ticks.
+/// Time that the hypervisor gave to others while this machine wanted to run, all CPUs together, in clock
+/// ticks.
 pub(crate) fn steal_ticks() -> Result<u64> {
     let path = Path::new("/proc/stat");
     field(&fs::read_to_string(path)?, 8, path)
@@ -119,7 +120,8 @@ pub(crate) fn tcp_extensions(netstat: &str) -> HashMap<&str, u64> {
     pairs.filter_map(|(name, value)| Some((name, value.parse().ok()?))).collect()
 }
 
-/// Packets dropped as a CPU's backlog was full, all CPUs together: the second column of `/proc/net/softnet_stat`.
+/// Packets dropped as a CPU's backlog was full, all CPUs together: the second column of
+/// `/proc/net/softnet_stat`.
 pub(crate) fn softnet_drops(softnet: &str) -> u64 {
     let drops = softnet.lines().filter_map(|line| line.split_whitespace().nth(1));
     drops.filter_map(|drops| u64::from_str_radix(drops, 16).ok()).sum()

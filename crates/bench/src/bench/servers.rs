@@ -1,8 +1,9 @@
 //! Starting and stopping the servers under test: ours, the ceiling, nginx, lighttpd.
 //!
-//! Each runs in the foreground as the current user, pinned to one CPU, on a loopback address of its own (so that sockets in
-//! `TIME_WAIT` of one don't get into another's way), with a generated configuration. Its standard error goes to a file, where
-//! the line `listening on http://ADDR/` is looked for, and which is shown when the server does not come up.
+//! Each runs in the foreground as the current user, pinned to one CPU, on a loopback address of its own (so
+//! that sockets in `TIME_WAIT` of one don't get into another's way), with a generated configuration. Its
+//! standard error goes to a file, where the line `listening on http://ADDR/` is looked for, and which is
+//! shown when the server does not come up.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -163,7 +164,8 @@ impl Server {
     }
 }
 
-/// A loopback address that no server of this run has had, with a port that is free now; port 0 where the server says which one it got.
+/// A loopback address that no server of this run has had, with a port that is free now; port 0 where the
+/// server says which one it got.
 fn unused_address(kind: &Kind) -> Result<SocketAddr> {
     static LAST: AtomicU8 = AtomicU8::new(1);
     let address = Ipv4Addr::new(127, 0, 1, LAST.fetch_add(1, Ordering::Relaxed));
@@ -238,7 +240,8 @@ fn sluice_config(capacity: usize, defer_accept: bool) -> String {
     )
 }
 
-/// One process: workers of a foreground nginx do the same work, and tools like valgrind follow one process more easily.
+/// One process: workers of a foreground nginx do the same work, and tools like valgrind follow one process
+/// more easily.
 fn nginx_config(
     address: SocketAddr,
     environment: &Environment<'_>,
@@ -295,8 +298,8 @@ http {{
     )
 }
 
-/// 65,535 is the most requests for a connection that lighttpd can be told, and it holds half as many connections as it may have
-/// descriptors.
+/// 65,535 is the most requests for a connection that lighttpd can be told, and it holds half as many
+/// connections as it may have descriptors.
 fn lighttpd_config(
     address: SocketAddr,
     environment: &Environment<'_>,

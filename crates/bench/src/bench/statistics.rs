@@ -139,7 +139,8 @@ pub(crate) fn geometric_mean(values: &[f64]) -> Option<f64> {
         .then(|| (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp())
 }
 
-/// The straight line through `points` by least squares: (intercept, slope). `None` with fewer than two different abscissae.
+/// The straight line through `points` by least squares: (intercept, slope). `None` with fewer than two
+/// different abscissae.
 pub(crate) fn line_through(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     let count = points.len() as f64;
     let mean_x = points.iter().map(|point| point.0).sum::<f64>() / count;

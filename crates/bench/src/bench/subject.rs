@@ -1,4 +1,5 @@
-//! `sluice` as an experiment runs it: some variant of its settings, in a namespace or control group made for it.
+//! `sluice` as an experiment runs it: some variant of its settings, in a namespace or control group made for
+//! it.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -17,8 +18,8 @@ use serde_json::Value;
 use crate::child::Process;
 use crate::{interrupt, proc, servers};
 
-/// Settings of the server with a name. As text: `NAME: --option=value ... table.key=value ...`; words with dashes are for the
-/// command line, the others are lines of its TOML file.
+/// Settings of the server with a name. As text: `NAME: --option=value ... table.key=value ...`; words with
+/// dashes are for the command line, the others are lines of its TOML file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Variant {
     pub(crate) name: String,

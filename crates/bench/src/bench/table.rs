@@ -1,6 +1,7 @@
 //! Tables in Markdown.
 
-/// A table whose first column is text and whose others are aligned to the right; each row has a cell for each heading.
+/// A table whose first column is text and whose others are aligned to the right; each row has a cell for each
+/// heading.
 pub(crate) fn markdown(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let headings: Vec<String> = headings.iter().map(|&heading| heading.to_owned()).collect();

@@ -77,8 +77,8 @@ pub(crate) struct Outcome {
     pub(crate) errors: f64,
     pub(crate) times: Times,
     pub(crate) accepting: Accepting,
-    /// The kernel's counters of connections dropped, by name (`/proc/net/netstat` of the server's namespace), and packets
-    /// dropped before a CPU's backlog (`/proc/net/softnet_stat`, of the whole machine).
+    /// The kernel's counters of connections dropped, by name (`/proc/net/netstat` of the server's namespace),
+    /// and packets dropped before a CPU's backlog (`/proc/net/softnet_stat`, of the whole machine).
     pub(crate) drops_per_s: BTreeMap<String, f64>,
     pub(crate) cpu: Cpu,
     pub(crate) turns: Option<Given>,
@@ -389,8 +389,8 @@ impl Accepting {
     }
 }
 
-/// A quotient that is 0 where there is nothing to divide by: JSON has no word for others, and a process for each connection has no
-/// accept phases.
+/// A quotient that is 0 where there is nothing to divide by: JSON has no word for others, and a process for
+/// each connection has no accept phases.
 fn over(one: f64, other: f64) -> f64 {
     if other > 0.0 { one / other } else { 0.0 }
 }
@@ -400,7 +400,8 @@ fn list(cpus: &[usize]) -> String {
     cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// The kernel's counters of `TcpExt` that tell of connections dropped, in the network namespace of process `pid`.
+/// The kernel's counters of `TcpExt` that tell of connections dropped, in the network namespace of process
+/// `pid`.
 const DROPS: [&str; 8] = [
     "ListenOverflows",
     "ListenDrops",

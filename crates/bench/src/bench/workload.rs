@@ -1,4 +1,5 @@
-//! What an experiment's clients ask for: a file set and sessions for it, made by `sluicelab` and kept for the next run.
+//! What an experiment's clients ask for: a file set and sessions for it, made by `sluicelab` and kept for the
+//! next run.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,8 +17,8 @@ use crate::trial::Site;
 pub(crate) enum Kind {
     /// One file of 1,024 bytes, which fits into a packet with its head; a connection for each request.
     OnePacket,
-    /// The same, while 4,000 other clients are connected who ask for nothing: some event mechanisms look at each of them in
-    /// every get-events phase (Banga and Mogul 1998).
+    /// The same, while 4,000 other clients are connected who ask for nothing: some event mechanisms look at
+    /// each of them in every get-events phase (Banga and Mogul 1998).
     OnePacketIdle,
     /// The static files of `SPECweb99`; sessions of about 7.3 requests on a connection that is kept.
     Specweb99,
@@ -48,8 +49,8 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// Makes what is missing of it below `directory`: of `SPECweb99` so many directories of 36 files and 5.1 MB, and so many
-    /// sessions.
+    /// Makes what is missing of it below `directory`: of `SPECweb99` so many directories of 36 files and 5.1
+    /// MB, and so many sessions.
     fn prepare(
         sluicelab: &Path,
         kind: Kind,

@@ -21,7 +21,8 @@ pub(crate) struct Counted {
 }
 
 impl Wrk {
-    /// Runs wrk on `url` behind the words of `wrapper` (none: as it is). Connect errors and replies other than 200 are errors.
+    /// Runs wrk on `url` behind the words of `wrapper` (none: as it is). Connect errors and replies other
+    /// than 200 are errors.
     pub(crate) fn run(&self, wrapper: &[String], url: &str, close: bool) -> Result<Counted> {
         let mut words = wrapper.to_vec();
         words.extend(["taskset", "-c", &self.cpu.to_string(), "wrk", "-t1"].map(str::to_owned));
@@ -49,7 +50,8 @@ impl Wrk {
 fn parse(said: &str) -> Result<Counted> {
     for line in said.lines().map(str::trim) {
         if let Some(errors) = line.strip_prefix("Socket errors: ") {
-            // A read error is a reply cut short, a timeout one that took over 2 s; neither belongs into a measurement.
+            // A read error is a reply cut short, a timeout one that took over 2 s; neither belongs into a
+            // measurement.
             bail!("socket errors: {errors} (connect errors mean that ports or the accept queue ran out)");
         }
         if let Some(count) = line.strip_prefix("Non-2xx or 3xx responses: ") {

@@ -6,8 +6,9 @@ use load::machine::Machine;
 
 use crate::console::print;
 
-/// Looks at descriptors, ports, queues, processors, clocks, kernel, memory, network and tools; watches for a second how much time is
-/// stolen and what else runs; and spins for half a second to see how punctual a generator could be.
+/// Looks at descriptors, ports, queues, processors, clocks, kernel, memory, network and tools; watches for a
+/// second how much time is stolen and what else runs; and spins for half a second to see how punctual a
+/// generator could be.
 #[derive(Args)]
 #[command(
     after_help = "good: as it should be; note: to be known when results are read; WARN: results will suffer; \

@@ -121,8 +121,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "HOST", help_heading = "Clients")]
     host: Option<String>,
 
-    /// Connect from these local addresses in turn, such as 127.0.0.2-127.0.0.9; may be repeated. Name several for more than some
-    /// 14000 connections at a time: once half of an address's ports are taken, the kernel is slow to find another
+    /// Connect from these local addresses in turn, such as 127.0.0.2-127.0.0.9; may be repeated. Name several
+    /// for more than some 14000 connections at a time: once half of an address's ports are taken, the kernel
+    /// is slow to find another
     #[arg(long, value_name = "ADDRESSES", value_parser = units::sources, help_heading = "Clients")]
     source: Vec<Several<IpAddr>>,
 
@@ -130,8 +131,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "LIST", value_parser = units::cpus, help_heading = "Clients")]
     cpus: Option<Several<usize>>,
 
-    /// Run before all others of these CPUs, to be punctual on kernels that are slow to switch; not on the server's CPUs. Needs
-    /// root, or ulimit -r
+    /// Run before all others of these CPUs, to be punctual on kernels that are slow to switch; not on the
+    /// server's CPUs. Needs root, or ulimit -r
     #[arg(long, help_heading = "Clients")]
     realtime: bool,
 
@@ -167,12 +168,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     calls: Option<PathBuf>,
 
-    /// The server's access log (combined, or JSON lines), to tell requests that it never read from those it was too slow for
+    /// The server's access log (combined, or JSON lines), to tell requests that it never read from those it
+    /// was too slow for
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     server_log: Option<PathBuf>,
 
-    /// A process of the server, whose network namespace's queue drops are counted [default: this namespace's, if the targets
-    /// are at addresses of this machine]
+    /// A process of the server, whose network namespace's queue drops are counted [default: this namespace's,
+    /// if the targets are at addresses of this machine]
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Results")]
     server_pid: Option<u32>,
 
@@ -318,7 +320,8 @@ fn session_log(options: &Options) -> Result<SessionLog> {
     let mut log = Builder::new();
     for target in &options.target {
         let request = Request { uri: target.path.as_str().into(), ..Request::default() };
-        // A burst's first call goes alone, and the others together: to keep so many in a row, each burst has one more.
+        // A burst's first call goes alone, and the others together: to keep so many in a row, each burst has
+        // one more.
         let burst = if options.burst == 1 { 1 } else { options.burst + 1 };
         for number in 1..=requests {
             log.call(request.clone());

@@ -73,7 +73,8 @@ pub(crate) struct Support {
     #[command(flatten)]
     draw: Draw,
 
-    /// The part of the dynamic requests that static files of the same size replace, 0 to 1 (Hashemian 2014: 0.2, 0.4, 0.6)
+    /// The part of the dynamic requests that static files of the same size replace, 0 to 1 (Hashemian 2014:
+    /// 0.2, 0.4, 0.6)
     #[arg(long, value_name = "PART", default_value_t = 0.0, value_parser = part)]
     replaced: f64,
 }

@@ -1,7 +1,8 @@
 //! AMPED when the disk is slow: what waits for it waits alone.
 //!
-//! The disk is one of the test's own ([`slow_disk`]), which holds back what it is told to. Where it can't be mounted (that takes
-//! root and FUSE), these tests say so and pass; the last one needs a disk and nothing else.
+//! The disk is one of the test's own ([`slow_disk`]), which holds back what it is told to. Where it can't be
+//! mounted (that takes root and FUSE), these tests say so and pass; the last one needs a disk and nothing
+//! else.
 
 mod slow_disk;
 #[path = "../support/mod.rs"]

@@ -1,7 +1,8 @@
 //! A disk that waits until it is told to go on: a file system in this process, through FUSE.
 //!
-//! It holds one directory, in which there is a file under every name that ends with `.bin`, with bytes that its name decides.
-//! The kernel may keep nothing of it in memory but the bytes that were read, so every look-up comes here.
+//! It holds one directory, in which there is a file under every name that ends with `.bin`, with bytes that
+//! its name decides. The kernel may keep nothing of it in memory but the bytes that were read, so every
+//! look-up comes here.
 
 use std::ffi::OsStr;
 use std::io;

@@ -1,4 +1,5 @@
-//! Files that change while they are served. A client gets a file as it was at one moment, or notices that it did not.
+//! Files that change while they are served. A client gets a file as it was at one moment, or notices that it
+//! did not.
 
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
@@ -45,7 +46,8 @@ fn start(variant: &Variant) -> Server {
     Setup::new(variant).config(config).file("big.bin", old()).start()
 }
 
-/// The reply to a GET of `/big.bin`, with `change` made when some of it has arrived and most has not been sent.
+/// The reply to a GET of `/big.bin`, with `change` made when some of it has arrived and most has not been
+/// sent.
 fn changed_while_sent(server: &Server, change: impl FnOnce(&Server)) -> Result<Reply, Broken> {
     // Known to the table, as it would be on any other day.
     assert_eq!(server.fetch("HEAD", "/big.bin", &[]).status, 200);
@@ -206,8 +208,8 @@ fn overwritten_and_longer_while_sent(variant: &Variant) {
     eventually("the new content is served", || server.get("/big.bin").body == longer);
 }
 
-/// While the table trusts what it knows (here for a second) it may send what the file has become under what it was, since
-/// it does not look; but no reply is a mixture, and in the end tag and bytes agree again.
+/// While the table trusts what it knows (here for a second) it may send what the file has become under what
+/// it was, since it does not look; but no reply is a mixture, and in the end tag and bytes agree again.
 fn overwritten_between_requests(variant: &Variant) {
     let (old, new) = (pattern(1, 200_000), pattern(2, 200_000));
     let server = Setup::new(variant).file("a.bin", &old).start();

@@ -32,7 +32,8 @@ struct Known {
 impl Known {
     fn new(variant: &Variant) -> Self {
         let server = Server::start(variant);
-        // Far enough in the past that `after` is not in the future, where dates do not count (section 13.1.3).
+        // Far enough in the past that `after` is not in the future, where dates do not count (section
+        // 13.1.3).
         let file = std::fs::File::open(server.root().join("hello.txt")).expect("a file");
         file.set_modified(SystemTime::now() - Duration::from_secs(100_000)).expect("a time can be set");
         settle();

@@ -129,7 +129,8 @@ fn no_echo(variant: &Variant) {
     }
 }
 
-/// What the file system says is told with the path, which the client chose: as a line of its own, and once a second.
+/// What the file system says is told with the path, which the client chose: as a line of its own, and once a
+/// second.
 fn told_in_a_line(variant: &Variant) {
     // What the kernel says of a network interface that has no such thing.
     let failing = Path::new("/sys/class/net/lo");

@@ -7,8 +7,8 @@ use crate::support::variant::{Test, Variant, tests};
 pub(crate) const TESTS: &[Test] =
     tests![final_status_at_once, without_a_body, members, unknown_expectation, old_clients, body_anyway];
 
-/// Nobody wants the body, so the client is told so instead of `100 (Continue)`. As it may or may not send the body then,
-/// the connection ends.
+/// Nobody wants the body, so the client is told so instead of `100 (Continue)`. As it may or may not send the
+/// body then, the connection ends.
 fn final_status_at_once(variant: &Variant) {
     let server = Server::start(variant);
     for framing in ["Content-Length: 1000000", "Transfer-Encoding: chunked"] {

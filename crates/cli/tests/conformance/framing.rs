@@ -1,5 +1,5 @@
-//! Where a message ends (RFC 9112 sections 6 and 7). Whatever two parties could read differently is refused, and a body is
-//! never taken for a request: this is what request smuggling lives from (section 11.2).
+//! Where a message ends (RFC 9112 sections 6 and 7). Whatever two parties could read differently is refused,
+//! and a body is never taken for a request: this is what request smuggling lives from (section 11.2).
 
 use crate::support::client::{Broken, Client, Reply};
 use crate::support::server::Server;
@@ -165,8 +165,8 @@ fn malformed_lengths(variant: &Variant) {
     }
 }
 
-/// Codings that are not known are told so (section 6.1); where `chunked` is not the last of them, the body's end can't be
-/// found (section 6.3).
+/// Codings that are not known are told so (section 6.1); where `chunked` is not the last of them, the body's
+/// end can't be found (section 6.3).
 fn transfer_codings(variant: &Variant) {
     let server = Server::start(variant);
     let mut client = server.connect();

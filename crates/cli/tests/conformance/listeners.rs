@@ -57,7 +57,8 @@ fn unix_socket(variant: &Variant) {
     assert_eq!(server.get("/hello.txt").status, 200);
 }
 
-/// Whoever the umask is for: a web server in front, with a user of its own, can connect; nobody else sees the status.
+/// Whoever the umask is for: a web server in front, with a user of its own, can connect; nobody else sees the
+/// status.
 fn files_of_unix_sockets(variant: &Variant) {
     let root = rustix::process::geteuid().is_root();
     let owner = if root { "\nowner = \"nobody\"" } else { "" };

@@ -84,7 +84,8 @@ fn ask_on_a_connection(server: SocketAddr, answers: &AtomicU64) -> Result<(), Br
     }
 }
 
-/// Many connections and their requests are there at once, and after that nothing happens that could wake the server.
+/// Many connections and their requests are there at once, and after that nothing happens that could wake the
+/// server.
 fn burst(server: &Server, count: usize) -> Vec<Client> {
     assert_eq!(server.get("/hello.txt").status, 200);
     server.signal(Signal::STOP);
@@ -169,8 +170,8 @@ fn burst_beyond_the_limit(variant: &Variant) {
     }
 }
 
-/// The kernel lets clients wait that are beyond the backlog: they are late, not lost. They are few, as each time that they
-/// are put off they wait twice as long.
+/// The kernel lets clients wait that are beyond the backlog: they are late, not lost. They are few, as each
+/// time that they are put off they wait twice as long.
 fn small_backlog(variant: &Variant) {
     let server = Setup::new(variant).argument("--backlog=2").argument("--accept-limit=1").start();
     let address = server.address;
@@ -199,8 +200,8 @@ fn few_descriptors(variant: &Variant) {
     assert_eq!(server.get("/large.bin").status, 200);
 }
 
-/// Descriptors run out although the server thought that it had many more: it waits without spinning, serves those who
-/// are in, and goes on when it can.
+/// Descriptors run out although the server thought that it had many more: it waits without spinning, serves
+/// those who are in, and goes on when it can.
 fn descriptors_run_out(variant: &Variant) {
     let server = Server::start(variant);
     server.warm_up();
@@ -347,8 +348,8 @@ fn large_replies_do_not_starve_others(variant: &Variant) {
     }
 }
 
-/// No connection is sent more than its share in one turn, however fast its client is. Where sends block, the share is one of
-/// time.
+/// No connection is sent more than its share in one turn, however fast its client is. Where sends block, the
+/// share is one of time.
 fn large_replies_take_many_turns(variant: &Variant) {
     const SIZE: usize = 4 << 20;
     let setup = Setup::new(variant).config("[event]\nquantum = \"4 KiB\"").file("big.bin", vec![b'x'; SIZE]);

@@ -224,8 +224,8 @@ fn half_close_after_a_large_request(variant: &Variant) {
     client.expect_close();
 }
 
-/// A connection that is closed with bytes unread is reset, and the reset can overtake the reply: the server has to wait
-/// for the client's end (section 9.6).
+/// A connection that is closed with bytes unread is reset, and the reset can overtake the reply: the server
+/// has to wait for the client's end (section 9.6).
 fn last_reply_is_not_destroyed(variant: &Variant) {
     let server = Server::start(variant);
     for _ in 0..20 {
@@ -242,8 +242,8 @@ fn last_reply_is_not_destroyed(variant: &Variant) {
     }
 }
 
-/// The same for bytes behind a request that was said to be the last, whether they come with it or while the reply is on its
-/// way: the client is slow, and the kernel takes little of it.
+/// The same for bytes behind a request that was said to be the last, whether they come with it or while the
+/// reply is on its way: the client is slow, and the kernel takes little of it.
 fn bytes_behind_the_last_request(variant: &Variant) {
     let server = Server::with(variant, "[tcp]\nsend_buffer = \"32 KiB\"");
     let large = large();

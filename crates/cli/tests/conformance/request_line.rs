@@ -31,7 +31,8 @@ fn both_versions(variant: &Variant) {
     }
 }
 
-/// A version that is not 1.x is told so; a minor version that is not known is taken for 1.1 (RFC 9110 section 2.5).
+/// A version that is not 1.x is told so; a minor version that is not known is taken for 1.1 (RFC 9110 section
+/// 2.5).
 fn other_versions(variant: &Variant) {
     let server = Server::start(variant);
     for version in ["HTTP/2.0", "HTTP/0.9", "HTTP/3.1"] {

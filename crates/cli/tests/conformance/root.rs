@@ -1,5 +1,5 @@
-//! The document root, whose name leads to another directory while clients ask for its files: generators make it anew, deployments
-//! switch a link.
+//! The document root, whose name leads to another directory while clients ask for its files: generators make
+//! it anew, deployments switch a link.
 
 use std::fs;
 use std::os::unix::fs::symlink;

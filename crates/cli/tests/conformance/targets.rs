@@ -278,7 +278,8 @@ fn nul(variant: &Variant) {
     }
 }
 
-/// `%2F` is data, not a separator (RFC 3986 section 2.2); a server that takes it for one must not be led astray by it.
+/// `%2F` is data, not a separator (RFC 3986 section 2.2); a server that takes it for one must not be led
+/// astray by it.
 fn encoded_slash(variant: &Variant) {
     let server = Server::start(variant);
     let reply = server.get("/dir%2ffile.txt");

@@ -1,5 +1,5 @@
-//! How long a client may take, and how slow it may be. The times are short here; upper bounds are generous, as the machine
-//! may be busy.
+//! How long a client may take, and how slow it may be. The times are short here; upper bounds are generous,
+//! as the machine may be busy.
 
 use crate::support::client::{Broken, Client, request, time};
 use crate::support::server::Server;

@@ -1,7 +1,9 @@
-//! Clients that ask without end and check every byte, and remember which of their connections were lost, and when.
+//! Clients that ask without end and check every byte, and remember which of their connections were lost, and
+//! when.
 //!
-//! Regulars keep a connection for as long as the server lets them: brisk ones ask as soon as they are answered, others pause
-//! in between, slow ones are in the midst of a big reply most of the time. Strangers come on a new connection each time.
+//! Regulars keep a connection for as long as the server lets them: brisk ones ask as soon as they are
+//! answered, others pause in between, slow ones are in the midst of a big reply most of the time. Strangers
+//! come on a new connection each time.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +16,8 @@ use crate::support::server::{Server, Setup};
 use crate::support::site::pattern;
 use crate::support::{Random, eventually, sleep_ms};
 
-/// So many of each kind. All of them together are no more than the smallest pool of processes serves at a time.
+/// So many of each kind. All of them together are no more than the smallest pool of processes serves at a
+/// time.
 const BRISK: usize = 6;
 const PAUSING: usize = 5;
 const SLOW: usize = 3;

@@ -1,4 +1,5 @@
-//! Processes of the server are killed at any moment, and take nothing with them but their own clients' connections.
+//! Processes of the server are killed at any moment, and take nothing with them but their own clients'
+//! connections.
 //!
 //! `SLUICE_KILLS` says how often a worker is killed under load (default: 5).
 
@@ -58,8 +59,8 @@ fn kill(pid: u32) {
     kill_process(pid, Signal::KILL).expect("the process is there");
 }
 
-/// Waits for what should happen within a second, and does on a machine that has nothing else to do; says how long after
-/// `since` it did.
+/// Waits for what should happen within a second, and does on a machine that has nothing else to do; says how
+/// long after `since` it did.
 #[track_caller]
 fn soon(what: &str, since: Instant, happened: impl FnMut() -> bool) -> Duration {
     eventually(what, happened);
@@ -110,7 +111,8 @@ impl Level {
     }
 
     fn has_not_risen_since(&self, before: &Self) {
-        // One more may be of whoever told the status, and a few of workers that have not told what their tables hold.
+        // One more may be of whoever told the status, and a few of workers that have not told what their
+        // tables hold.
         let most = before.descriptors + 1 + self.workers / 4;
         assert!(self.descriptors <= most, "{} before, {}", before.descriptors, self.descriptors);
         assert!(self.memory < before.memory + NOISE, "{} bytes before, {}", before.memory, self.memory);
@@ -221,7 +223,8 @@ fn workers_just_started(variant: &Variant) {
     eventually("the dead have been reaped", || dead.iter().all(|&pid| state(pid) != Some('Z')));
 }
 
-/// The child that is no worker. It is not looked into: that would keep the kernel from doing away with it when it is killed.
+/// The child that is no worker. It is not looked into: that would keep the kernel from doing away with it
+/// when it is killed.
 fn status_process_of(server: &Server) -> u32 {
     let workers = server.workers();
     let others: Vec<u32> = children(server.pid()).into_iter().filter(|pid| !workers.contains(pid)).collect();
@@ -229,7 +232,8 @@ fn status_process_of(server: &Server) -> u32 {
     others[0]
 }
 
-/// Whatever the victim is, an old worker or a new one, the new settings hold, and nothing is left of what was before.
+/// Whatever the victim is, an old worker or a new one, the new settings hold, and nothing is left of what was
+/// before.
 fn processes_during_reload(variant: &Variant) {
     let mut server = stock(Setup::new(variant)).start();
     let crowd = Crowd::gather(&server);

@@ -1,4 +1,5 @@
-//! Shared memory in which somebody has written what he should not have: nothing crashes for good, and all files are served.
+//! Shared memory in which somebody has written what he should not have: nothing crashes for good, and all
+//! files are served.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -12,8 +13,8 @@ use super::{FILES, content, kill, start, status_process};
 
 const PAGE: usize = 4096;
 
-/// The small areas of shared memory: buckets, slots, sums, pins, locks, and the words between supervisor and workers. The
-/// large ones are the bytes of files, and the record of who owns which descriptor.
+/// The small areas of shared memory: buckets, slots, sums, pins, locks, and the words between supervisor and
+/// workers. The large ones are the bytes of files, and the record of who owns which descriptor.
 fn small_areas(pid: u32) -> Vec<(usize, usize)> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("the process is there");
     let mut areas = Vec::new();

@@ -41,7 +41,8 @@ fn reload(server: &Server) {
     eventually("others serve", || server.workers().iter().all(|pid| *pid != 0 && !workers.contains(pid)));
 }
 
-/// Of shared memory, however many processes look at it: what processes forked by the test have in common counts once.
+/// Of shared memory, however many processes look at it: what processes forked by the test have in common
+/// counts once.
 fn shared_memory(server: &Server) -> u64 {
     let pids = std::iter::once(server.pid()).chain(children(server.pid()));
     let of = |pid: u32| {
@@ -60,8 +61,8 @@ fn shared_memory(server: &Server) -> u64 {
     pids.map(of).sum()
 }
 
-/// A generation that has nothing left to do but wait for its idle clients to go keeps no files for them, and one that has
-/// gone leaves no memory behind.
+/// A generation that has nothing left to do but wait for its idle clients to go keeps no files for them, and
+/// one that has gone leaves no memory behind.
 #[test]
 fn memory_of_generations_is_returned() {
     let server = stocked();

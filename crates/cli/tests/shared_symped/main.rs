@@ -74,8 +74,8 @@ fn replace_worker(server: &Server, number: usize) -> Duration {
     began.elapsed()
 }
 
-/// Asks for files in no order, on one connection after another, until told to stop. What comes must be right; that
-/// connections break is to be expected.
+/// Asks for files in no order, on one connection after another, until told to stop. What comes must be right;
+/// that connections break is to be expected.
 fn keep_asking(address: SocketAddr, seed: u64, stop: &AtomicBool, served: &AtomicUsize) {
     let mut random = Random(seed);
     while !stop.load(Ordering::Relaxed) {
@@ -144,8 +144,8 @@ fn a_killed_worker_takes_its_own_clients_along() {
     assert!(closed > 0);
 }
 
-/// Workers are killed again and again while names come and go in the table. The connections of one that is not killed go on,
-/// whatever is answered is the right file, and nothing is left in the end.
+/// Workers are killed again and again while names come and go in the table. The connections of one that is
+/// not killed go on, whatever is answered is the right file, and nothing is left in the end.
 #[test]
 fn killed_again_and_again_under_load() {
     let server = start();
@@ -210,8 +210,8 @@ fn killed_again_and_again_under_load() {
     println!("{answered:?} replies; a worker was back after {slowest:?} at the latest");
 }
 
-/// Each copy has open files of its own in the descriptor table that all have in common. What dies in one is nothing to the
-/// other.
+/// Each copy has open files of its own in the descriptor table that all have in common. What dies in one is
+/// nothing to the other.
 #[test]
 fn copies_keep_their_files_apart() {
     let setup = stock(Setup::new(&PARTITIONED));
@@ -252,7 +252,8 @@ fn status_process(server: &Server) -> u32 {
     others.next().expect("a status process")
 }
 
-/// Settings anew: other workers, who answer, and none of those before when they have answered the last client of theirs.
+/// Settings anew: other workers, who answer, and none of those before when they have answered the last client
+/// of theirs.
 fn reload(server: &Server) {
     let mut client = server.connect();
     assert_eq!(client.get("/hello.txt").status, 200);
@@ -267,8 +268,8 @@ fn reload(server: &Server) {
     assert!(children(server.pid()).iter().all(|pid| !workers.contains(pid)));
 }
 
-/// What the status process has open, but for what it wakes others with: it also has copies of what workers were woken by that
-/// retired when it was started, unless their numbers have gone to workers since.
+/// What the status process has open, but for what it wakes others with: it also has copies of what workers
+/// were woken by that retired when it was started, unless their numbers have gone to workers since.
 fn held_by_status_process(server: &Server) -> usize {
     let held = fs::read_dir(format!("/proc/{}/fd", status_process(server))).into_iter().flatten().flatten();
     let links = held.filter_map(|entry| fs::read_link(entry.path()).ok());
@@ -278,7 +279,8 @@ fn held_by_status_process(server: &Server) -> usize {
     others.len()
 }
 
-/// Reloads leave nothing, neither in the common descriptor table nor in the status process, which begins with a copy of it.
+/// Reloads leave nothing, neither in the common descriptor table nor in the status process, which begins with
+/// a copy of it.
 #[test]
 fn nothing_is_left_of_generations() {
     let server = start();

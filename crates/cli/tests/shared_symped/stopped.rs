@@ -1,4 +1,5 @@
-//! Workers that are stopped for a while, wherever they are. The others go on: nobody waits for what a stopped one holds.
+//! Workers that are stopped for a while, wherever they are. The others go on: nobody waits for what a stopped
+//! one holds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

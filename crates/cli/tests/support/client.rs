@@ -1,5 +1,5 @@
-//! A client that shares no code with the server, sends whatever bytes it is told to, and checks of every reply that its
-//! syntax and framing are flawless.
+//! A client that shares no code with the server, sends whatever bytes it is told to, and checks of every
+//! reply that its syntax and framing are flawless.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -247,7 +247,8 @@ impl Reply {
         value.split(',').map(|element| element.trim().to_owned()).collect()
     }
 
-    /// The length of the body that follows (RFC 9112 section 6.3). A server of files knows all lengths beforehand.
+    /// The length of the body that follows (RFC 9112 section 6.3). A server of files knows all lengths
+    /// beforehand.
     fn body_length(&self, method: &str) -> Result<usize, String> {
         let length = match self.field("Content-Length") {
             Some(text) if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) => {

@@ -1,6 +1,7 @@
-//! What the tests of the whole program share: the real `sluice` started on a directory of its own ([`server`]), the files
-//! in it ([`site`]), a client that shares no code with it and takes nothing on trust ([`client`]), a look at which process has
-//! which connection ([`owners`]), a program that is replaced ([`program`]), network namespaces ([`namespace`]), and the variants of the server that each test runs for
+//! What the tests of the whole program share: the real `sluice` started on a directory of its own
+//! ([`server`]), the files in it ([`site`]), a client that shares no code with it and takes nothing on trust
+//! ([`client`]), a look at which process has which connection ([`owners`]), a program that is replaced
+//! ([`program`]), network namespaces ([`namespace`]), and the variants of the server that each test runs for
 //! ([`variant`]).
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
@@ -19,7 +20,8 @@ pub mod variant;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anything may take that should happen at once: long enough for a busy machine, and the end of a test that hangs.
+/// How long anything may take that should happen at once: long enough for a busy machine, and the end of a
+/// test that hangs.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Waits until `happened`, and panics with `what` if it never does.

@@ -1,4 +1,5 @@
-//! A network namespace for a test program: its own counters and settings of the kernel, and nobody else's connections.
+//! A network namespace for a test program: its own counters and settings of the kernel, and nobody else's
+//! connections.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
@@ -11,8 +12,8 @@ const SET_UP: &str = "ip link set lo up && mount -t sysfs sysfs /sys";
 /// Set for a program that is in its namespace.
 const INSIDE: &str = "SLUICE_TEST_NAMESPACE";
 
-/// Starts this program again in a network namespace of its own, with a loopback interface that is up, and its own `/sys`. Returns true in there,
-/// and false where no namespace can be made; it has said why then.
+/// Starts this program again in a network namespace of its own, with a loopback interface that is up, and its
+/// own `/sys`. Returns true in there, and false where no namespace can be made; it has said why then.
 pub fn enter() -> bool {
     if env::var_os(INSIDE).is_some() {
         return true;
@@ -46,8 +47,8 @@ pub fn enter() -> bool {
 
 static SETTINGS: Mutex<()> = Mutex::new(());
 
-/// Settings of the namespace as a test wants them, which no other test changes as long as this is held. They are those below
-/// `net.ipv4`, and stay when it is dropped.
+/// Settings of the namespace as a test wants them, which no other test changes as long as this is held. They
+/// are those below `net.ipv4`, and stay when it is dropped.
 pub fn settings(wanted: &[(&str, u32)]) -> MutexGuard<'static, ()> {
     assert!(env::var_os(INSIDE).is_some(), "these are the namespace's settings, not the machine's");
     let held = SETTINGS.lock().unwrap_or_else(PoisonError::into_inner);

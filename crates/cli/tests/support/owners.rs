@@ -1,6 +1,6 @@
-//! Whose connection is whose: `/proc/net/tcp` knows the inode of each socket, `/proc/PID/fd` who has it open. Where processes
-//! have one descriptor table, everybody has everything open, and whose a socket is is told by the epoll instance that waits for
-//! it, and by who waits for that.
+//! Whose connection is whose: `/proc/net/tcp` knows the inode of each socket, `/proc/PID/fd` who has it open.
+//! Where processes have one descriptor table, everybody has everything open, and whose a socket is is told by
+//! the epoll instance that waits for it, and by who waits for that.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -24,7 +24,8 @@ pub fn sockets_waited_for(pid: u32) -> HashSet<u64> {
     numbers.filter_map(|number| socket(Path::new(&format!("/proc/{pid}/fd/{number}")))).collect()
 }
 
-/// The epoll instance that a process waits at, as soon as it does. `None`: there is none, or the process has ended.
+/// The epoll instance that a process waits at, as soon as it does. `None`: there is none, or the process has
+/// ended.
 fn epoll_instance(pid: u32) -> Option<u64> {
     let link = |number: &OsStr| fs::read_link(Path::new(&format!("/proc/{pid}/fd")).join(number));
     let is_instance =
@@ -57,8 +58,8 @@ pub fn connections(server: SocketAddr) -> HashMap<u16, u64> {
     table.lines().skip(1).filter_map(|line| connection(line, server)).collect()
 }
 
-/// A line of the table is `NUMBER: LOCAL REMOTE STATE ...`, proc(5), with the inode in the tenth place. A connection that
-/// is closed, or waits in the accept queue, has none.
+/// A line of the table is `NUMBER: LOCAL REMOTE STATE ...`, proc(5), with the inode in the tenth place. A
+/// connection that is closed, or waits in the accept queue, has none.
 fn connection(line: &str, server: SocketAddr) -> Option<(u16, u64)> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let (local, remote) = (endpoint(fields.get(1)?)?, endpoint(fields.get(2)?)?);

@@ -20,7 +20,8 @@ pub fn from_a_file(setup: Setup) -> (Server, PathBuf) {
 /// The file is replaced by another in one step, as package managers do.
 pub fn replace(program: &Path, by: impl AsRef<[u8]>) {
     let new = program.with_extension("new");
-    // What another test forks meanwhile would have the file open as well if it were written here, and it could not be run.
+    // What another test forks meanwhile would have the file open as well if it were written here, and it
+    // could not be run.
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", "cat >\"$0\" && chmod 755 \"$0\""]).arg(&new).stdin(Stdio::piped());
     let mut shell = shell.spawn().expect("a shell");

@@ -1,5 +1,5 @@
-//! The real `sluice serve`, started on files of its own, watched through `/proc` and its standard error, and stopped when
-//! the test is over.
+//! The real `sluice serve`, started on files of its own, watched through `/proc` and its standard error, and
+//! stopped when the test is over.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -100,7 +100,8 @@ impl Setup {
         self.directory.path()
     }
 
-    /// The command that starts it, on a free port unless arguments or the configuration's first line say otherwise.
+    /// The command that starts it, on a free port unless arguments or the configuration's first line say
+    /// otherwise.
     pub fn command(&self) -> Command {
         let directory = self.directory.path();
         let config = directory.join("sluice.toml");
@@ -369,7 +370,8 @@ pub fn family(pid: u32) -> Vec<u32> {
     found
 }
 
-/// What a process has made and runs: one that has ended is kept for a while, until its parent has the kernel clear it away.
+/// What a process has made and runs: one that has ended is kept for a while, until its parent has the kernel
+/// clear it away.
 pub fn children(pid: u32) -> Vec<u32> {
     let mut found: Vec<u32> = Vec::new();
     for thread in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
@@ -380,8 +382,8 @@ pub fn children(pid: u32) -> Vec<u32> {
     found
 }
 
-/// What a process does, as proc(5) abbreviates it: `T` where it is stopped, `Z` where its parent has not taken notice of its
-/// end yet.
+/// What a process does, as proc(5) abbreviates it: `T` where it is stopped, `Z` where its parent has not
+/// taken notice of its end yet.
 pub fn state(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
@@ -454,8 +456,8 @@ impl Lines {
     }
 }
 
-/// A file that was changed a moment ago may be changed again without a trace in its times: until then it is served without
-/// validators.
+/// A file that was changed a moment ago may be changed again without a trace in its times: until then it is
+/// served without validators.
 pub fn settle() {
     sleep_ms(40);
 }

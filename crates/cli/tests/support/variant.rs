@@ -1,4 +1,5 @@
-//! The variants of the server that every test runs for, and the harness that names each such run `variant::topic::test`.
+//! The variants of the server that every test runs for, and the harness that names each such run
+//! `variant::topic::test`.
 //!
 //! A new architecture is one more line in [`VARIANTS`].
 
@@ -87,7 +88,8 @@ pub struct Test {
     pub run: fn(&Variant),
 }
 
-/// The functions named, as a list of [`Test`]s of the same names. One that is left out is dead code to the compiler.
+/// The functions named, as a list of [`Test`]s of the same names. One that is left out is dead code to the
+/// compiler.
 macro_rules! tests {
     ($($name:ident),+ $(,)?) => {
         &[$($crate::support::variant::Test { name: stringify!($name), run: $name }),+]

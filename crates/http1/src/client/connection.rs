@@ -26,8 +26,8 @@ pub enum Event<'a> {
     Body(Range<usize>),
     /// The reply is complete.
     EndOfReply {
-        /// Whether the connection may be used for more requests. If not, no further reply will come: close, or read on
-        /// for the server's end, to see that no byte comes before it.
+        /// Whether the connection may be used for more requests. If not, no further reply will come: close,
+        /// or read on for the server's end, to see that no byte comes before it.
         keep_alive: bool,
     },
     /// The server has closed, between replies or after the last. Requests that still
@@ -38,8 +38,8 @@ pub enum Event<'a> {
 /// Why a connection can't go on. It sticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ReplyError {
-    /// The server closed before the first byte of a reply that was awaited. Where the request is idempotent and the
-    /// connection had been used before, it can be sent again on another one (RFC 9112 section 9.3.1).
+    /// The server closed before the first byte of a reply that was awaited. Where the request is idempotent
+    /// and the connection had been used before, it can be sent again on another one (RFC 9112 section 9.3.1).
     #[error("connection closed before the reply")]
     NoReply,
     /// The server closed in the middle of a reply.
@@ -51,8 +51,8 @@ pub enum ReplyError {
     /// More than [`MAX_HEAD_BYTES`] of head, or [`MAX_FIELDS`](super::MAX_FIELDS) field lines.
     #[error("response head too large")]
     HeadTooLarge,
-    /// Length and transfer coding contradict one another, are repeated, unreadable, or not understood (RFC 9112
-    /// section 6.3): where the reply ends is unknown.
+    /// Length and transfer coding contradict one another, are repeated, unreadable, or not understood (RFC
+    /// 9112 section 6.3): where the reply ends is unknown.
     #[error("conflicting or unreadable message framing")]
     Framing,
     /// The chunked coding of the body is broken.
@@ -120,8 +120,8 @@ impl Connection {
         self.awaited.count
     }
 
-    /// Takes input that starts at the first byte not yet consumed, and says how much of it is used up and what it
-    /// means. `eof`: the server has closed its side. Call again with the rest until the event is
+    /// Takes input that starts at the first byte not yet consumed, and says how much of it is used up and
+    /// what it means. `eof`: the server has closed its side. Call again with the rest until the event is
     /// [`NeedInput`](Event::NeedInput) or [`Closed`](Event::Closed).
     pub fn receive<'a>(&mut self, input: &'a [u8], eof: bool) -> Result<(usize, Event<'a>), ReplyError> {
         let received = match &mut self.reading {
@@ -144,9 +144,9 @@ impl Connection {
         received
     }
 
-    /// How many of the coming bytes are certainly body, so that whoever has no use for them can have the kernel drop
-    /// them unseen (`MSG_TRUNC`, tcp(7)) and report that with [`skipped`](Self::skipped). Valid only when all input
-    /// received before has been consumed.
+    /// How many of the coming bytes are certainly body, so that whoever has no use for them can have the
+    /// kernel drop them unseen (`MSG_TRUNC`, tcp(7)) and report that with [`skipped`](Self::skipped). Valid
+    /// only when all input received before has been consumed.
     pub fn skip_body_hint(&self) -> u64 {
         match &self.reading {
             Reading::Body(Body::Length(left), _) => *left,
@@ -266,8 +266,8 @@ impl Awaited {
     }
 }
 
-/// How far a head has been scanned, so that one that arrives byte by byte is not looked through again and again.
-/// Positions are relative to its first byte.
+/// How far a head has been scanned, so that one that arrives byte by byte is not looked through again and
+/// again. Positions are relative to its first byte.
 #[derive(Debug, Default)]
 struct Scan {
     scanned: u32,
@@ -275,8 +275,8 @@ struct Scan {
 }
 
 impl Scan {
-    /// The length of the head, blank line included, once it is complete. `input` starts with the head's first byte
-    /// and holds at least what it held at the last call.
+    /// The length of the head, blank line included, once it is complete. `input` starts with the head's first
+    /// byte and holds at least what it held at the last call.
     fn find_end(&mut self, input: &[u8]) -> Result<Option<usize>, ReplyError> {
         const START: &[u8] = b"HTTP/1.";
         let known = START.len().min(input.len());

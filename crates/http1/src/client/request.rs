@@ -25,8 +25,8 @@ pub enum RequestError {
     Reserved,
 }
 
-/// Appends a request to `to`: request line, Host, the given fields in order, Content-Length when there is a body, and
-/// the body. On an error nothing is appended.
+/// Appends a request to `to`: request line, Host, the given fields in order, Content-Length when there is a
+/// body, and the body. On an error nothing is appended.
 ///
 /// `target` is sent as given, in whatever form (RFC 9112 section 3.2). A body of `Some(b"")` is announced as
 /// `Content-Length: 0`, which POST and PUT should have (RFC 9110 section 8.6).

@@ -105,7 +105,8 @@ impl Seen {
                 return Err(ReplyError::Framing);
             }
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
-            // Only chunked was offered: any other coding, or two lines of it, is not understood the same by all.
+            // Only chunked was offered: any other coding, or two lines of it, is not understood the same by
+            // all.
             if self.chunked || !value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
                 return Err(ReplyError::Framing);
             }

@@ -1,12 +1,14 @@
 //! The server's side of one connection as a state machine without IO.
 //!
-//! Reading and writing are two enums. [`Connection::receive`] moves the first, [`Connection::sent`] the second, and
-//! whatever concerns both (is this exchange over, what comes next) is decided in one place, [`Connection::turn`].
-//! Nothing but this state outlives a call: no socket, clock, buffer or callback, so a connection is `Send` and can be
-//! moved between threads, kept on a coroutine's stack, or named by a slab handle between the stages of a pipeline.
+//! Reading and writing are two enums. [`Connection::receive`] moves the first, [`Connection::sent`] the
+//! second, and whatever concerns both (is this exchange over, what comes next) is decided in one place,
+//! [`Connection::turn`]. Nothing but this state outlives a call: no socket, clock, buffer or callback, so a
+//! connection is `Send` and can be moved between threads, kept on a coroutine's stack, or named by a slab
+//! handle between the stages of a pipeline.
 //!
-//! Timers are lazy. A deadline is stored when something begins; the driver keeps one wake-up per connection and, when
-//! it comes, asks [`Connection::deadline`] again. Rates (of a body, of a reader) are judged only then.
+//! Timers are lazy. A deadline is stored when something begins; the driver keeps one wake-up per connection
+//! and, when it comes, asks [`Connection::deadline`] again. Rates (of a body, of a reader) are judged only
+//! then.
 
 mod scan;
 
@@ -29,8 +31,9 @@ pub enum Step<'a> {
     Paused,
     /// A request, to be answered with [`Connection::respond`].
     Request(Head<'a>),
-    /// A request that was read and is refused all the same, as a breach of the protocol would be: to be answered with
-    /// [`Connection::respond`] on the terms of [`Connection::error_terms`], which ends the connection.
+    /// A request that was read and is refused all the same, as a breach of the protocol would be: to be
+    /// answered with [`Connection::respond`] on the terms of [`Connection::error_terms`], which ends the
+    /// connection.
     Refused(Head<'a>, ProtocolError),
     /// A piece of the request's body: this range of the input. Nobody needs to keep it.
     Body(Range<usize>),
@@ -56,8 +59,9 @@ pub struct Wants {
 pub enum End {
     /// Not yet.
     Open,
-    /// Shut down writing, tell [`Connection::write_side_shut`], and go on reading until the client closes: closing
-    /// with bytes unread would reset the connection and could destroy the reply on its way (RFC 9112 section 9.6).
+    /// Shut down writing, tell [`Connection::write_side_shut`], and go on reading until the client closes:
+    /// closing with bytes unread would reset the connection and could destroy the reply on its way (RFC 9112
+    /// section 9.6).
     ShutDown,
     /// Close.
     Close,
@@ -212,8 +216,8 @@ impl<P> Connection<P> {
         }
     }
 
-    /// Takes input that starts at the first byte not yet consumed, and says how much of it is used up and what it
-    /// means. `eof`: the client has sent all it will. Call again with the rest until the step is
+    /// Takes input that starts at the first byte not yet consumed, and says how much of it is used up and
+    /// what it means. `eof`: the client has sent all it will. Call again with the rest until the step is
     /// [`NeedInput`](Step::NeedInput), [`Paused`](Step::Paused) or [`Closed`](Step::Closed).
     ///
     /// # Errors
@@ -278,8 +282,9 @@ impl<P> Connection<P> {
         }
     }
 
-    /// Whether the connection is to be closed outright when the reply under way is sent, because the client will send nothing
-    /// more. If it said so and there is input all the same, that has to be given to [`receive`](Self::receive) first.
+    /// Whether the connection is to be closed outright when the reply under way is sent, because the client
+    /// will send nothing more. If it said so and there is input all the same, that has to be given to
+    /// [`receive`](Self::receive) first.
     pub fn closes_after_reply(&self) -> bool {
         self.last && (self.eof || self.client_closes) && !self.is_reading_body()
     }
@@ -391,8 +396,8 @@ impl<P> Connection<P> {
         self.requests
     }
 
-    /// The server keeps the client waiting from here on, over something that is none of the client's doing. No deadline
-    /// comes until it [resumes](Self::resume).
+    /// The server keeps the client waiting from here on, over something that is none of the client's doing.
+    /// No deadline comes until it [resumes](Self::resume).
     pub fn stall(&mut self, now: Tick) {
         self.stalled.get_or_insert(now);
     }
@@ -406,8 +411,8 @@ impl<P> Connection<P> {
         }
     }
 
-    /// When to call [`timeout`](Self::timeout), unless the deadline moves before. None: the connection waits for the
-    /// server alone.
+    /// When to call [`timeout`](Self::timeout), unless the deadline moves before. None: the connection waits
+    /// for the server alone.
     pub fn deadline(&self) -> Option<Tick> {
         if self.stalled.is_some() {
             return None;
@@ -454,8 +459,8 @@ impl<P> Connection<P> {
         self.give_up_reading()
     }
 
-    /// Ends what the client takes its time for, whatever the deadline is, as if it had come: somebody else needs the place.
-    /// [`Timeout::NotYet`] where it waits for the server.
+    /// Ends what the client takes its time for, whatever the deadline is, as if it had come: somebody else
+    /// needs the place. [`Timeout::NotYet`] where it waits for the server.
     pub fn give_up(&mut self) -> Timeout {
         if self.writing == Writing::Reply {
             self.abort();
@@ -496,7 +501,8 @@ impl<P> Connection<P> {
         let begun = scan.begun();
         // A client may send empty lines before a request (RFC 9112 section 2.2).
         let blank = if begun { 0 } else { scan::leading_blank(input) };
-        // Nearly every head comes whole. If this is not one, the scanner tells whether it goes on or is wrong, and how.
+        // Nearly every head comes whole. If this is not one, the scanner tells whether it goes on or is
+        // wrong, and how.
         if !begun
             && let Ok(parsed) = head::parse(&input[blank..])
             && scan::is_within(parsed.extent, limits)
@@ -574,9 +580,10 @@ impl<P> Connection<P> {
             return self.refuse_request(blank, parsed, ErrorKind::Expectation);
         }
         let mut head = parsed.head;
-        // A client that waits for 100 (Continue) gets the final status instead. Whether it then sends the body can't
-        // be known, so the connection ends with the reply (RFC 9110 section 10.1.1). Not even a body that is there
-        // already changes that: what a request comes to must not depend on how the network cut it.
+        // A client that waits for 100 (Continue) gets the final status instead. Whether it then sends the
+        // body can't be known, so the connection ends with the reply (RFC 9110 section 10.1.1). Not even a
+        // body that is there already changes that: what a request comes to must not depend on how the network
+        // cut it.
         head.terms.persistent &=
             parsed.expectation == Expectation::None && !self.draining && self.requests < limits.requests;
         self.last = !head.terms.persistent;
@@ -621,15 +628,16 @@ impl<P> Connection<P> {
         Ok((consumed, step))
     }
 
-    /// The one place where reading and writing meet: an exchange whose reply is sent either ends the connection or,
-    /// its request being complete too, makes room for the next one.
+    /// The one place where reading and writing meet: an exchange whose reply is sent either ends the
+    /// connection or, its request being complete too, makes room for the next one.
     fn turn(&mut self, limits: &Limits, now: Tick) {
         if !matches!(self.writing, Writing::Over { complete: true } | Writing::Idle) {
             return;
         }
         if self.last {
             self.reading = Reading::Over;
-            // Nothing unread should be there when the client is done sending: no reset to fear, no need to linger.
+            // Nothing unread should be there when the client is done sending: no reset to fear, no need to
+            // linger.
             self.ending = if self.eof || self.client_closes { Ending::Close } else { Ending::ShutDown };
         } else if matches!(self.reading, Reading::Waiting) {
             self.reading = Reading::Head(Scan::default());
@@ -637,8 +645,8 @@ impl<P> Connection<P> {
         }
     }
 
-    /// Ends reading over a breach of the protocol. It is answered if the request, or what should have become one,
-    /// has not been; otherwise the reply that has been begun is the last thing sent.
+    /// Ends reading over a breach of the protocol. It is answered if the request, or what should have become
+    /// one, has not been; otherwise the reply that has been begun is the last thing sent.
     fn fail(&mut self, kind: ErrorKind) -> ProtocolError {
         let in_head = matches!(self.reading, Reading::Head(_));
         self.reading = Reading::Over;
@@ -667,8 +675,8 @@ impl<P> Connection<P> {
 }
 
 impl Body {
-    /// Takes the next piece of the body off `input`. A chunk that goes beyond the limit is refused when its size is known,
-    /// so that how much of it is seen is not a matter of how it arrived.
+    /// Takes the next piece of the body off `input`. A chunk that goes beyond the limit is refused when its
+    /// size is known, so that how much of it is seen is not a matter of how it arrived.
     fn take<'a>(&mut self, limits: &Limits, input: &'a [u8]) -> Result<(usize, Step<'a>), ErrorKind> {
         let (consumed, step) = match &mut self.framing {
             BodyFraming::Length(0) => (0, Step::EndOfRequest),

@@ -22,8 +22,8 @@ impl Scan {
         self.scanned > 0
     }
 
-    /// The length of the head, blank line included, once it is complete. `input` starts with the head's first byte
-    /// and holds at least what it held at the last call.
+    /// The length of the head, blank line included, once it is complete. `input` starts with the head's first
+    /// byte and holds at least what it held at the last call.
     pub(super) fn find_end(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, ErrorKind> {
         if !self.begun() && input.first().is_some_and(|&byte| !syntax::is(byte, syntax::BEGINS)) {
             return Err(ErrorKind::RequestLine);

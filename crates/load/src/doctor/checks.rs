@@ -1,5 +1,5 @@
-//! The checks, each a function from the machine to what it finds there. A file that this kernel lacks gives no finding unless its
-//! lack is one.
+//! The checks, each a function from the machine to what it finds there. A file that this kernel lacks gives
+//! no finding unless its lack is one.
 
 use super::Verdict::{Blind, Good, Note, Warning};
 use super::{Finding, Watched};

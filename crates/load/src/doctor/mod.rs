@@ -1,7 +1,8 @@
 //! What this machine can measure, what it can't, and what to do about it: `sluicelab doctor`.
 //!
-//! [`examine`] puts each of the [checks] to the machine and gathers their findings, most of them read from the kernel's files, some
-//! watched for a second: stolen time, others' work, and how late a spinning loop would be.
+//! [`examine`] puts each of the [checks] to the machine and gathers their findings, most of them read from
+//! the kernel's files, some watched for a second: stolen time, others' work, and how late a spinning loop
+//! would be.
 
 mod checks;
 mod spin;

@@ -1,7 +1,7 @@
 //! How late the best of generators would be here: a loop that does nothing but look at the clock.
 //!
-//! Whenever two readings lie far apart, the core was somewhere else: a timer tick, an interrupt, another thread, or stolen by the
-//! hypervisor. Whatever is due then is late, however the generator is written.
+//! Whenever two readings lie far apart, the core was somewhere else: a timer tick, an interrupt, another
+//! thread, or stolen by the hypervisor. Whatever is due then is late, however the generator is written.
 
 use sys::clock;
 
@@ -32,11 +32,12 @@ impl Spin {
         Self { gaps_ns, spun_ns: last - began }
     }
 
-    /// How late something is that falls due at any moment, in nanoseconds, but for the given share (0 to 1) of the worst cases.
+    /// How late something is that falls due at any moment, in nanoseconds, but for the given share (0 to 1)
+    /// of the worst cases.
     pub fn lateness_ns(&self, share: f64) -> u64 {
         let allowed = share * self.spun_ns as f64;
-        // Falling due within a gap of g means to be up to g late, each with the same chance: more than x late is a share of
-        // (g - x) of the time.
+        // Falling due within a gap of g means to be up to g late, each with the same chance: more than x late
+        // is a share of (g - x) of the time.
         let later_than = |x: u64| self.gaps_ns.iter().map(|gap| gap.saturating_sub(x)).sum::<u64>() as f64;
         let (mut low, mut high) = (0, self.longest_ns());
         while low < high {

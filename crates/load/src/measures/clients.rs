@@ -1,7 +1,8 @@
 //! Calls that were not served by size, of each client apart.
 //!
-//! The papers drove one server from many machines, and asked that no size be starved at any of them (Harji et al. 2012, which had
-//! 16). Here a *client* is a shard of the sessions: session `n` belongs to client `n mod 16`.
+//! The papers drove one server from many machines, and asked that no size be starved at any of them (Harji et
+//! al. 2012, which had 16). Here a *client* is a shard of the sessions: session `n` belongs to client `n mod
+//! 16`.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,9 @@
-//! Reply times for those who watch while a run goes on: coarse counts that a recorder adds to and anybody may read.
+//! Reply times for those who watch while a run goes on: coarse counts that a recorder adds to and anybody may
+//! read.
 //!
-//! A recorder is the only writer of its counts, so that it neither locks nor waits: plain loads and stores of relaxed atomics.
-//! Whoever reads them sees some moment or other of each, which is good enough for a line on a terminal.
+//! A recorder is the only writer of its counts, so that it neither locks nor waits: plain loads and stores of
+//! relaxed atomics. Whoever reads them sees some moment or other of each, which is good enough for a line on
+//! a terminal.
 
 use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,8 +53,8 @@ impl Snapshot {
         Self { counts }
     }
 
-    /// The time in milliseconds that so many percent (0 to 100) of the replies since an earlier moment did not exceed; `None` if
-    /// there was none.
+    /// The time in milliseconds that so many percent (0 to 100) of the replies since an earlier moment did
+    /// not exceed; `None` if there was none.
     pub fn percentile_ms_since(&self, before: &Self, percent: f64) -> Option<f64> {
         let earlier = || before.counts.iter().copied().chain(iter::repeat(0));
         let new = || self.counts.iter().zip(earlier()).map(|(now, then)| now.saturating_sub(then));

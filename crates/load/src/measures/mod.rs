@@ -1,4 +1,5 @@
-//! What a run measures: counts, sums, and histograms of times, taken in as calls, connections and sessions end.
+//! What a run measures: counts, sums, and histograms of times, taken in as calls, connections and sessions
+//! end.
 //!
 //! What is measured is a [window](Scope::window) of the run, from the end of its warm-up to the end of its
 //! duration. Two kinds of figures look at it, and must not be mixed:
@@ -117,7 +118,8 @@ pub struct Measures {
     pub most_open: u64,
     /// How late sessions arrived: the generator's own fault.
     pub lateness: Times,
-    /// The most sessions that one thread had arrive at once, because they were overdue: httperf's burst length.
+    /// The most sessions that one thread had arrive at once, because they were overdue: httperf's burst
+    /// length.
     pub longest_burst: u64,
     /// Whether threads had the CPU time that they wanted.
     pub pressure: Pressure,

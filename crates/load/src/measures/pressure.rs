@@ -1,7 +1,8 @@
 //! Whether the generator had the CPU time that it wanted, second by second.
 //!
-//! A thread that is busy all the time, or that stands in line for its core behind others, issues requests late and notices
-//! replies late: what is measured then is the generator. An average over the run would hide the seconds in which that was so.
+//! A thread that is busy all the time, or that stands in line for its core behind others, issues requests
+//! late and notices replies late: what is measured then is the generator. An average over the run would hide
+//! the seconds in which that was so.
 
 use std::fs;
 
@@ -38,7 +39,8 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// That of the calling thread (`/proc/thread-self/schedstat`, proc(5)); `None` where the kernel keeps none.
+    /// That of the calling thread (`/proc/thread-self/schedstat`, proc(5)); `None` where the kernel keeps
+    /// none.
     pub(super) fn of_this_thread(now: Nanos) -> Option<Self> {
         Self::parse(now, &fs::read_to_string("/proc/thread-self/schedstat").ok()?)
     }

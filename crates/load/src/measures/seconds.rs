@@ -1,7 +1,8 @@
 //! What happened in each second of a run: how load and replies went over time, and how sure a mean is.
 //!
-//! Replies that follow one another are not independent: when one is late, the next is, too. So the confidence of a mean is told
-//! from means of stretches of the run ("batch means"), which hardly depend on each other if they are long.
+//! Replies that follow one another are not independent: when one is late, the next is, too. So the confidence
+//! of a mean is told from means of stretches of the run ("batch means"), which hardly depend on each other if
+//! they are long.
 
 use crate::record::{Call, Nanos, Outcome, SessionEnd};
 
@@ -136,7 +137,8 @@ mod tests {
     #[test]
     fn a_mean_is_as_sure_as_its_stretches_agree() {
         let mut seconds = Seconds::new();
-        // Sixty seconds of a reply each, of 1 ms and 3 ms in turn: the means of all stretches of two are 2 ms.
+        // Sixty seconds of a reply each, of 1 ms and 3 ms in turn: the means of all stretches of two are 2
+        // ms.
         for number in 0..60 {
             let took = if number % 2 == 0 { 1_000_000 } else { 3_000_000 };
             let ended = number * SECOND + SECOND / 2;

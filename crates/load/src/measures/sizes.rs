@@ -1,9 +1,10 @@
-//! Calls by the size of what they asked for, in `SPECweb99`'s classes: below 1 KB, 10 KB, 100 KB, 1 MB, and above.
+//! Calls by the size of what they asked for, in `SPECweb99`'s classes: below 1 KB, 10 KB, 100 KB, 1 MB, and
+//! above.
 //!
-//! A call that timed out does not tell how much it asked for, but others for the same did: sizes are learnt from whole
-//! replies, from heads of others, or known beforehand, and failures are counted by request until they are put
-//! into classes at the end. What is still unknown then is a class, too: a server that never serves a size
-//! must not pass for one that does.
+//! A call that timed out does not tell how much it asked for, but others for the same did: sizes are learnt
+//! from whole replies, from heads of others, or known beforehand, and failures are counted by request until
+//! they are put into classes at the end. What is still unknown then is a class, too: a server that never
+//! serves a size must not pass for one that does.
 
 use std::collections::BTreeMap;
 
@@ -145,7 +146,8 @@ impl BySize {
         all
     }
 
-    /// What became of the calls for each size that is known, in order of size, with the number of calls for each.
+    /// What became of the calls for each size that is known, in order of size, with the number of calls for
+    /// each.
     pub fn each_size(&self) -> BTreeMap<u64, OfClass> {
         let mut sizes: BTreeMap<u64, OfClass> = BTreeMap::new();
         for request in self.requests.iter().filter(|request| request.size > 0) {

@@ -1,9 +1,9 @@
 //! Results as httperf prints them, line for line, so that scripts that read its report go on working.
 //!
-//! Where httperf and common sense differ, this is httperf: sizes are cut to whole bytes, averages of rates are those of
-//! samples of five seconds, a run shorter than that has none, and timed-out calls have no reply time. Two things are better
-//! here: times are exact where httperf puts them into bins of a millisecond (the median), and a lack of ports is
-//! `addrunavail`, which httperf counts as `other`.
+//! Where httperf and common sense differ, this is httperf: sizes are cut to whole bytes, averages of rates
+//! are those of samples of five seconds, a run shorter than that has none, and timed-out calls have no reply
+//! time. Two things are better here: times are exact where httperf puts them into bins of a millisecond (the
+//! median), and a lack of ports is `addrunavail`, which httperf counts as `other`.
 
 use std::fmt::Write as _;
 

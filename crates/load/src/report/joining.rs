@@ -1,5 +1,5 @@
-//! Joining the generator's record with the server's own log: a request that the server never read is another matter than one
-//! that it was too slow for.
+//! Joining the generator's record with the server's own log: a request that the server never read is another
+//! matter than one that it was too slow for.
 //!
 //! For each target, the server's log has a line for each request that it read. What was issued and is not
 //! there was never read: it died in a queue, or was not even connected. This needs no clock and no port in

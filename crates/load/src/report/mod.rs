@@ -1,4 +1,5 @@
-//! What a run came to, for people and programs: functions of its [measures](crate::measures) and its [facts](Facts).
+//! What a run came to, for people and programs: functions of its [measures](crate::measures) and its
+//! [facts](Facts).
 
 mod facts;
 mod failures;

@@ -1,8 +1,9 @@
-//! What the kernel dropped at the server's queues while a run went on, by cause: connection attempts of which the server never
-//! heard, and the clients only by waiting.
+//! What the kernel dropped at the server's queues while a run went on, by cause: connection attempts of which
+//! the server never heard, and the clients only by waiting.
 //!
-//! The kernel counts causes for a network namespace. A target at one of this machine's own addresses is in the generator's
-//! namespace; where the server is in another of the same machine, one of its processes has to be named.
+//! The kernel counts causes for a network namespace. A target at one of this machine's own addresses is in
+//! the generator's namespace; where the server is in another of the same machine, one of its processes has to
+//! be named.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -50,8 +51,8 @@ pub struct AtListener {
 }
 
 impl Queues {
-    /// Begins to watch the queues behind `targets`, in the namespace of process `server` if one is named. `None`: some target is
-    /// another machine's, or in a namespace that nobody named.
+    /// Begins to watch the queues behind `targets`, in the namespace of process `server` if one is named.
+    /// `None`: some target is another machine's, or in a namespace that nobody named.
     ///
     /// # Errors
     ///

@@ -1,13 +1,13 @@
 //! Whether a run may be compared with others, by the rules of the papers: few enough timeouts, calls of all
 //! sizes served alike, and means that are sure enough.
 //!
-//! A server that answers small files and lets large ones time out looks faster than one that is fair (Pariag et al. 2007,
-//! section 3.4; Harji et al. 2012, section 4). So does one that refuses requests explicitly, which is what
-//! the paper of 2012 means to find; its clients did not tell that from a timeout. Here, by size, a call
-//! counts as *not served* if it was connected and no whole reply came, or a wrong one, or one with a status
-//! of 5xx. Calls that were never connected don't count: the server has not seen them, so it can't have chosen
-//! among them. What was never answered is of unknown size, all of it together, and held to the rules as any
-//! other size.
+//! A server that answers small files and lets large ones time out looks faster than one that is fair (Pariag
+//! et al. 2007, section 3.4; Harji et al. 2012, section 4). So does one that refuses requests explicitly,
+//! which is what the paper of 2012 means to find; its clients did not tell that from a timeout. Here, by
+//! size, a call counts as *not served* if it was connected and no whole reply came, or a wrong one, or one
+//! with a status of 5xx. Calls that were never connected don't count: the server has not seen them, so it
+//! can't have chosen among them. What was never answered is of unknown size, all of it together, and held to
+//! the rules as any other size.
 
 use super::Joined;
 use crate::measures::{CLIENTS, Cohort, Confidence, Measures, OfClass, SizeClass};
@@ -68,8 +68,8 @@ impl Check {
     }
 }
 
-/// Holds a run against the rules. With the server's log joined, calls that it never read are left out of the first; without it,
-/// calls that were not connected are. A rule about nothing is broken.
+/// Holds a run against the rules. With the server's log joined, calls that it never read are left out of the
+/// first; without it, calls that were not connected are. A rule about nothing is broken.
 pub fn check(measures: &Measures, joined: Option<Joined>, rules: Rules) -> Vec<Check> {
     let Cohort { outcomes, by_size, .. } = &measures.cohort;
     let mut sizes: Vec<(Option<u64>, OfClass)> =

@@ -1,8 +1,9 @@
 //! `auto`: an accept limit steered by delay.
 //!
-//! Two things are to be avoided: limits so small that the server does little but turn around, and limits so large that clients
-//! who might have been turned away early wait inside instead of outside, in batches. Between them lies room, and delay says
-//! where in it to be. The law, with the names of docs/tuning.md ("The accept limit `auto`"):
+//! Two things are to be avoided: limits so small that the server does little but turn around, and limits so
+//! large that clients who might have been turned away early wait inside instead of outside, in batches.
+//! Between them lies room, and delay says where in it to be. The law, with the names of docs/tuning.md ("The
+//! accept limit `auto`"):
 //!
 //! - **Batch.** A turn costs *g* of CPU time without anything done in it: what comes between work and
 //!   accepting, its get-events phase above all, less what that takes for each event; with `select` *g* grows
@@ -10,23 +11,25 @@
 //!   1500th, for caches hold less of each: a turn of *n* costs `g + n s (1 + n / 1500)`. By the connection
 //!   that is least for `n = sqrt(1500 g / s)`, of which as many are new as were of late. Neither may old
 //!   connections crowd out new ones for good: a 64th of them may be new.
-//! - **Ceiling.** What takes *c* each by the clock, accepting included, is served within the target if there are `target / c` of
-//!   it, those included that the last work phase left over.
-//! - **Delay.** Clients wait outside, `queue length / accept rate` (Little's law), and inside, `left over * c`. Little's law knows
-//!   nothing of other processes that take from the same queue, nor of time that another program was given: so it is held against
-//!   the waiting times that the kernel tells of sampled connections, and corrected by the ratio.
-//! - **Law.** As long as the delay stays below its target, the limit rises to the ceiling, by a quarter a turn, and nobody waits for
-//!   a turn to end. Delay that comes back for longer than an interval means that demand exceeds capacity, and no limit will help
-//!   those outside: the limit falls to the batch, by a quarter a turn, capacity is at its highest, and clients wait where
-//!   waiting is cheap. That ends with an interval without delay.
-//! - **Bursts.** Until then, delay is a burst's. A queue more than half full is emptied, as far as everybody can be served within the
-//!   interval: a dropped handshake costs its client a second.
-//! - **Work.** The work phase ends in time for the queue not to overflow: when half of its room is used up at the present rate, at
-//!   the target at the latest, and never before a batch is served.
+//! - **Ceiling.** What takes *c* each by the clock, accepting included, is served within the target if there
+//!   are `target / c` of it, those included that the last work phase left over.
+//! - **Delay.** Clients wait outside, `queue length / accept rate` (Little's law), and inside, `left over *
+//!   c`. Little's law knows nothing of other processes that take from the same queue, nor of time that
+//!   another program was given: so it is held against the waiting times that the kernel tells of sampled
+//!   connections, and corrected by the ratio.
+//! - **Law.** As long as the delay stays below its target, the limit rises to the ceiling, by a quarter a
+//!   turn, and nobody waits for a turn to end. Delay that comes back for longer than an interval means that
+//!   demand exceeds capacity, and no limit will help those outside: the limit falls to the batch, by a
+//!   quarter a turn, capacity is at its highest, and clients wait where waiting is cheap. That ends with an
+//!   interval without delay.
+//! - **Bursts.** Until then, delay is a burst's. A queue more than half full is emptied, as far as everybody
+//!   can be served within the interval: a dropped handshake costs its client a second.
+//! - **Work.** The work phase ends in time for the queue not to overflow: when half of its room is used up at
+//!   the present rate, at the target at the latest, and never before a batch is served.
 //!
-//! The target of 5 ms and the interval of 100 ms are `CoDel`'s (Nichols and Jacobson 2012; RFC 8289, section 4.2 and 4.3), as is the idea
-//! that only delay which stays is bad, and that its minimum over an interval tells. `CoDel` drops; here the kernel does that
-//! by itself, as soon as the queue is full.
+//! The target of 5 ms and the interval of 100 ms are `CoDel`'s (Nichols and Jacobson 2012; RFC 8289, section
+//! 4.2 and 4.3), as is the idea that only delay which stays is bad, and that its minimum over an interval
+//! tells. `CoDel` drops; here the kernel does that by itself, as soon as the queue is full.
 
 use super::{Budget, Cost, Queue, Thoughts, Turn};
 
@@ -34,7 +37,8 @@ use super::{Budget, Cost, Queue, Thoughts, Turn};
 const TARGET_NS: f64 = 5e6;
 /// Delay above the target that comes back for so long is there to stay.
 const INTERVAL_NS: f64 = 1e8;
-/// So many connections waiting inside double the cost of serving: a measured value, see docs/architectures.md.
+/// So many connections waiting inside double the cost of serving: a measured value, see
+/// docs/architectures.md.
 const CROWD: f64 = 1500.0;
 /// An event costs less than this part of what serving a connection once does: a tenth was seen, with nothing
 /// in the caches.
@@ -67,8 +71,9 @@ pub struct Auto {
     busy_ns: f64,
     accepted: f64,
     worked: f64,
-    /// What follows from them, kept because each turn asks several times: *c*, the time that serving once takes; the time from one
-    /// accept to the next while the server is busy; and what may be accepted whatever else there is to do.
+    /// What follows from them, kept because each turn asks several times: *c*, the time that serving once
+    /// takes; the time from one accept to the next while the server is busy; and what may be accepted
+    /// whatever else there is to do.
     once_ns: f64,
     accept_ns: f64,
     fair_share: f64,
@@ -76,13 +81,15 @@ pub struct Auto {
     queue: Option<Queue>,
     /// Connections that the last work phase did not come to.
     left: f64,
-    /// Sums over samples, older ones counting less: what connections waited, and what Little's law said that they would.
+    /// Sums over samples, older ones counting less: what connections waited, and what Little's law said that
+    /// they would.
     waited_ms: f64,
     expected_ms: f64,
     delay_ns: f64,
     /// When the accept queue was last found empty.
     emptied_ns: u64,
-    /// When the delay was last above its target, and since when that has come back within an interval each time.
+    /// When the delay was last above its target, and since when that has come back within an interval each
+    /// time.
     late_ns: u64,
     late_since_ns: u64,
     /// It was at the end of the last turn.
@@ -242,7 +249,8 @@ impl Auto {
         self.overloaded = !long_ago(self.late_ns) && long_ago(self.late_since_ns);
     }
 
-    /// What a client that comes now will wait to be accepted. It can't be longer than since the queue was last empty.
+    /// What a client that comes now will wait to be accepted. It can't be longer than since the queue was
+    /// last empty.
     fn delay_outside_ns(&self, now_ns: u64) -> f64 {
         let since_empty = now_ns.saturating_sub(self.emptied_ns) as f64;
         let Some(queue) = self.queue else { return since_empty };

@@ -4,8 +4,8 @@ use http1::Tick;
 
 /// When accepting is possible: below the bound on connections, and not just after descriptors ran out.
 ///
-/// At the bound the server stops accepting; the kernel's accept queue holds the clients, and its backlog bounds them.
-/// Accepting only to close again would cost more and tell them less.
+/// At the bound the server stops accepting; the kernel's accept queue holds the clients, and its backlog
+/// bounds them. Accepting only to close again would cost more and tell them less.
 #[derive(Debug)]
 pub struct Gate {
     max_connections: u32,

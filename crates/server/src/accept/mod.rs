@@ -1,10 +1,10 @@
 //! When accepting is possible, and how much of it.
 //!
-//! The accept limit (`config::AcceptLimit`) is the 2004 paper's (Brecht, Pariag, Gammo, "accept()able strategies"): an
-//! upper bound on connections accepted consecutively before the server turns to its work phase. An [`AcceptPolicy`] gives
-//! such a [budget](Budget) to each accept phase and hears of each [turn](Turn) what came of it; it owns no socket and reads
-//! no clock, so that every architecture can ask it and a test can run it for simulated hours. The [gate](Gate) is what
-//! bounds connections altogether.
+//! The accept limit (`config::AcceptLimit`) is the 2004 paper's (Brecht, Pariag, Gammo, "accept()able
+//! strategies"): an upper bound on connections accepted consecutively before the server turns to its work
+//! phase. An [`AcceptPolicy`] gives such a [budget](Budget) to each accept phase and hears of each
+//! [turn](Turn) what came of it; it owns no socket and reads no clock, so that every architecture can ask it
+//! and a test can run it for simulated hours. The [gate](Gate) is what bounds connections altogether.
 //!
 //! A driver's turn, whatever it calls its phases:
 //!
@@ -111,7 +111,8 @@ pub struct Turn {
     pub emptied: bool,
 }
 
-/// CPU time of a turn. (Not just time: another program may have the CPU in between, for a hundred times as long.)
+/// CPU time of a turn. (Not just time: another program may have the CPU in between, for a hundred times as
+/// long.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// Nanoseconds that it took to turn around: from the end of work to the end of a get-events phase that
@@ -142,8 +143,8 @@ pub struct Thoughts {
     pub overloaded: bool,
 }
 
-/// A fixed limit has nothing to learn from samples, which are for people then. A hundred a second, of a few microseconds each at
-/// most: a thousandth of the time at the very worst.
+/// A fixed limit has nothing to learn from samples, which are for people then. A hundred a second, of a few
+/// microseconds each at most: a thousandth of the time at the very worst.
 const SAMPLE_EVERY_NS: u64 = 10_000_000;
 
 /// Nobody looks more often than that.
@@ -173,7 +174,8 @@ impl AcceptPolicy {
         matches!(self.kind, Kind::Auto(_))
     }
 
-    /// Whether the accept phase that begins now should look at the queue, which takes time and is therefore done now and then.
+    /// Whether the accept phase that begins now should look at the queue, which takes time and is therefore
+    /// done now and then.
     pub fn sampling_is_due(&mut self, now_ns: u64) -> bool {
         self.samples.is_now(now_ns)
     }
@@ -192,7 +194,8 @@ impl AcceptPolicy {
         }
     }
 
-    /// Whether the CPU time of the turn that begins now should be measured, if its get-events phase will not wait.
+    /// Whether the CPU time of the turn that begins now should be measured, if its get-events phase will not
+    /// wait.
     #[inline]
     pub fn cost_is_due(&mut self, now_ns: u64) -> bool {
         self.is_adaptive() && self.costs.is_now(now_ns)

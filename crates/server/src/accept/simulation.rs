@@ -1,8 +1,9 @@
 //! A server and its accept queue on a simulated clock: what a policy meets, without the noise.
 //!
-//! One CPU does everything, as in the 2004 paper: what the kernel spends on arriving connections, admitted or dropped, is taken
-//! from whatever the server is doing. Arrivals are irregular, from a seed; all else follows from the [`Costs`]. Nothing is computed
-//! that could come out otherwise on another machine, so that traces can be compared to the letter.
+//! One CPU does everything, as in the 2004 paper: what the kernel spends on arriving connections, admitted or
+//! dropped, is taken from whatever the server is doing. Arrivals are irregular, from a seed; all else follows
+//! from the [`Costs`]. Nothing is computed that could come out otherwise on another machine, so that traces
+//! can be compared to the letter.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -347,7 +348,8 @@ impl World {
         self.thinking.peek().map_or(u64::MAX, |Reverse((ns, _))| *ns)
     }
 
-    /// To the next arrival: half are short, evenly up to half the mean; half are long, from there to three times the mean.
+    /// To the next arrival: half are short, evenly up to half the mean; half are long, from there to three
+    /// times the mean.
     fn gap(&mut self) -> u64 {
         // xorshift64*
         self.random ^= self.random >> 12;

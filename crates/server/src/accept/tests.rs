@@ -1,7 +1,7 @@
 //! `auto` beside fixed limits in a simulated server, where load and costs change by steps.
 //!
-//! What `auto` did in each scenario is kept in `traces/`: a change of the law shows as a change of these files. To accept it, run
-//! the tests with `KEEP_TRACES=1` and look at the difference.
+//! What `auto` did in each scenario is kept in `traces/`: a change of the law shows as a change of these
+//! files. To accept it, run the tests with `KEEP_TRACES=1` and look at the difference.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -130,7 +130,8 @@ impl Scenario {
             if outcome.rate() < 0.97 * best {
                 regret(format!("{:.0}/s of {best:.0}", outcome.rate()));
             }
-            // Those who keep up are compared for drops and delay, but delay is easily kept short by who drops.
+            // Those who keep up are compared for drops and delay, but delay is easily kept short by who
+            // drops.
             let good =
                 || fixed.iter().map(|outcomes| &outcomes[at]).filter(|good| good.rate() >= 0.97 * best);
             let as_kind = good().filter(|good| good.dropped <= outcome.dropped + outcome.dropped / 10);
@@ -170,7 +171,8 @@ fn the_limit_moves_with_load_and_costs_and_settles() {
     for scenario in [&steps, &costs] {
         let (outcomes, _) = scenario.run(AcceptLimit::Auto);
         for (outcome, step) in outcomes.iter().zip(&scenario.steps) {
-            // A tenth of a second of it is for overload to be believed, and what was let in meanwhile is served first.
+            // A tenth of a second of it is for overload to be believed, and what was let in meanwhile is
+            // served first.
             let (turns, ms) = outcome.settled_after();
             println!("{}, {}: {turns} turns, {ms} ms", scenario.name, step.name);
             assert!(turns <= 4000 && ms <= 400, "{}, {}: {turns} turns, {ms} ms", scenario.name, step.name);

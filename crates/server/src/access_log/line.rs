@@ -234,7 +234,8 @@ fn push_escaped(line: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Writes `\uXXXX` (RFC 8259 section 7) for the same bytes, which beyond ASCII hide control characters and line ends, too.
+/// Writes `\uXXXX` (RFC 8259 section 7) for the same bytes, which beyond ASCII hide control characters and
+/// line ends, too.
 fn push_json_string(line: &mut Vec<u8>, text: &[u8]) {
     line.push(b'"');
     if is_plain(text) {

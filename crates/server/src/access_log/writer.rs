@@ -89,8 +89,9 @@ impl Writer {
         if *self.log.target() == Target::Terminal { LAST_LINES_TO_WATCH } else { LAST_LINES }
     }
 
-    /// Waits until everything has been written, and says whether it has been: a disk that stands still is given
-    /// up after `patience`. All [`AccessLog`]s must have been dropped, or be about to be by another thread.
+    /// Waits until everything has been written, and says whether it has been: a disk that stands still is
+    /// given up after `patience`. All [`AccessLog`]s must have been dropped, or be about to be by another
+    /// thread.
     pub fn finish(self, patience: Duration) -> bool {
         drop(self.messages);
         let began = Instant::now();

@@ -49,8 +49,9 @@ pub(super) fn mapped(asked: &[Assignment], mapping: Mapping) -> Result<Vec<Assig
     Ok(each.map(|(at, asked)| Assignment { interface: asked.interface.clone(), cpus: from(at) }).collect())
 }
 
-/// What a server's settings ask for: the interface of each address that a copy, or a worker of a partitioned copy, has for itself,
-/// with the CPU set that is its own. (Where the settings say `indirect`, the server turns the sets: packets stay where they are.)
+/// What a server's settings ask for: the interface of each address that a copy, or a worker of a partitioned
+/// copy, has for itself, with the CPU set that is its own. (Where the settings say `indirect`, the server
+/// turns the sets: packets stay where they are.)
 ///
 /// # Errors
 ///

@@ -1,8 +1,9 @@
 //! A network interface as the kernel shows it: its queues, and the interrupts that tell of them.
 //!
-//! Interrupts of a device are listed in its directory (`msi_irqs`; a virtio device's are its parent's), and named in
-//! `/proc/interrupts`. What a name says is the driver's choice: `eth0-TxRx-3`, `eth0-rx-3`, `mlx5_comp3@pci:...`,
-//! `virtio2-input.0`. A number in it is the queue's, and one without is about something else than packets (`virtio2-config`).
+//! Interrupts of a device are listed in its directory (`msi_irqs`; a virtio device's are its parent's), and
+//! named in `/proc/interrupts`. What a name says is the driver's choice: `eth0-TxRx-3`, `eth0-rx-3`,
+//! `mlx5_comp3@pci:...`, `virtio2-input.0`. A number in it is the queue's, and one without is about something
+//! else than packets (`virtio2-config`).
 
 use std::fs;
 use std::net::IpAddr;
@@ -100,7 +101,8 @@ impl Interface {
 fn of_device(interface: &str, directory: &Path, interrupts: &str) -> Vec<Interrupt> {
     let device = directory.join("device");
     let named = parse(interrupts);
-    // virtio's device lies in the PCI device that has the interrupts, maybe beside others' of the same device.
+    // virtio's device lies in the PCI device that has the interrupts, maybe beside others' of the same
+    // device.
     let virtio = fs::canonicalize(&device)
         .ok()
         .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
@@ -112,7 +114,8 @@ fn of_device(interface: &str, directory: &Path, interrupts: &str) -> Vec<Interru
     let is_its_own = |(number, name): &(u32, String)| match (&numbers, &virtio) {
         (Some(numbers), Some(virtio)) => numbers.contains(number) && starts_with_word(name, virtio),
         (Some(numbers), None) => numbers.contains(number),
-        // virtio on memory-mapped I/O has one, of the device's name; older network cards one of the interface's.
+        // virtio on memory-mapped I/O has one, of the device's name; older network cards one of the
+        // interface's.
         (None, virtio) => starts_with_word(name, virtio.as_deref().unwrap_or(interface)),
     };
     let own: Vec<_> = named.into_iter().filter(is_its_own).collect();
@@ -138,7 +141,8 @@ fn parse(text: &str) -> Vec<(u32, String)> {
     let interrupt = |line: &str| {
         let (number, rest) = line.split_once(':')?;
         let number = number.trim().parse().ok()?;
-        // A count for each CPU, the controller's name, the number there and the trigger, and then who shares it.
+        // A count for each CPU, the controller's name, the number there and the trigger, and then who shares
+        // it.
         let names = rest.split_ascii_whitespace().skip(cpus + 1);
         let names: Vec<&str> = names.collect();
         Some((number, (*names.last()?).to_owned()))

@@ -1,18 +1,21 @@
-//! Which CPUs handle the packets of a network interface: interrupt affinity, receive and transmit packet steering.
+//! Which CPUs handle the packets of a network interface: interrupt affinity, receive and transmit packet
+//! steering.
 //!
-//! A partitioned server has each copy on CPUs of its own, serving interfaces of its own, whose packets are handled on the same
-//! CPUs (Harji, Buhr and Brecht 2012, section 4; Hashemian, Krishnamurthy, Arlitt and Carlsson 2014, section 3.7: *direct*
-//! mapping; with *indirect* mapping they are handled on another copy's, to tell the gain of that from the gain of copies).
-//! The kernel is told in three places:
+//! A partitioned server has each copy on CPUs of its own, serving interfaces of its own, whose packets are
+//! handled on the same CPUs (Harji, Buhr and Brecht 2012, section 4; Hashemian, Krishnamurthy, Arlitt and
+//! Carlsson 2014, section 3.7: *direct* mapping; with *indirect* mapping they are handled on another copy's,
+//! to tell the gain of that from the gain of copies). The kernel is told in three places:
 //!
-//! - `/proc/irq/N/smp_affinity_list`: who takes an interrupt of the interface, and with it the packets of its queue;
-//! - `/sys/class/net/IF/queues/rx-N/rps_cpus`: to whom that CPU passes packets on (receive packet steering), where there are fewer
-//!   queues than CPUs, or no interrupts to place, as of veth and loopback;
+//! - `/proc/irq/N/smp_affinity_list`: who takes an interrupt of the interface, and with it the packets of its
+//!   queue;
+//! - `/sys/class/net/IF/queues/rx-N/rps_cpus`: to whom that CPU passes packets on (receive packet steering),
+//!   where there are fewer queues than CPUs, or no interrupts to place, as of veth and loopback;
 //! - `/sys/class/net/IF/queues/tx-N/xps_cpus`: who sends by a queue, where there are several.
 //!
-//! [`Plan::new`] looks at the interfaces and says which files are to hold what; it changes nothing. [`Plan::apply`] does, and
-//! puts back what it has changed if one of them can't be. A plan prints itself as commands for a shell, which [`Plan::read`]
-//! reads again: that is how a change is undone. See `Documentation/networking/scaling.rst` in the kernel's sources.
+//! [`Plan::new`] looks at the interfaces and says which files are to hold what; it changes nothing.
+//! [`Plan::apply`] does, and puts back what it has changed if one of them can't be. A plan prints itself as
+//! commands for a shell, which [`Plan::read`] reads again: that is how a change is undone. See
+//! `Documentation/networking/scaling.rst` in the kernel's sources.
 
 mod assignment;
 mod cpus;

@@ -5,8 +5,9 @@ use tempfile::TempDir;
 use super::*;
 use crate::config::{CopiesBy, Settings};
 
-/// A machine with four CPUs of which one is offline: `eth0`, of virtio with two queue pairs; `eth1`, of a driver with an interrupt
-/// for each of four queues; `old`, with a single interrupt; `veth`, without a device.
+/// A machine with four CPUs of which one is offline: `eth0`, of virtio with two queue pairs; `eth1`, of a
+/// driver with an interrupt for each of four queues; `old`, with a single interrupt; `veth`, without a
+/// device.
 struct Machine {
     directory: TempDir,
     roots: Roots,

@@ -1,14 +1,14 @@
-//! The event loop of the event-driven architectures: get-events phase, accept phase, work phase, over and over
-//! (Brecht et al. 2004, section 3.1; Pariag et al. 2007, section 3).
+//! The event loop of the event-driven architectures: get-events phase, accept phase, work phase, over and
+//! over (Brecht et al. 2004, section 3.1; Pariag et al. 2007, section 3).
 //!
-//! The get-events phase gathers which sockets can go on. The accept phase takes connections out of the accept queue,
-//! as many as the accept limit allows. The work phase lets every connection that can go on read, answer and write for
-//! its share of the turn. Timers are looked at last. Nothing blocks but the get-events phase, the disk, and sends if they
-//! shall ([`sends`](crate::sends) bounds them).
+//! The get-events phase gathers which sockets can go on. The accept phase takes connections out of the accept
+//! queue, as many as the accept limit allows. The work phase lets every connection that can go on read,
+//! answer and write for its share of the turn. Timers are looked at last. Nothing blocks but the get-events
+//! phase, the disk, and sends if they shall ([`sends`](crate::sends) bounds them).
 //!
-//! What is left undone is remembered, not waited for: a connection that used up its share and a listener that an
-//! accept limit left non-empty are both come back to after a get-events phase that does not wait. (An edge trigger
-//! will not repeat itself for either.)
+//! What is left undone is remembered, not waited for: a connection that used up its share and a listener that
+//! an accept limit left non-empty are both come back to after a get-events phase that does not wait. (An edge
+//! trigger will not repeat itself for either.)
 
 mod disk;
 mod listings;
@@ -109,7 +109,8 @@ struct Port {
     registration: Registration,
     /// It may have connections waiting.
     pending: bool,
-    /// It answers no new handshakes any more, if it is this server's alone, and is closed once it is empty after this.
+    /// It answers no new handshakes any more, if it is this server's alone, and is closed once it is empty
+    /// after this.
     retiring: Option<Tick>,
 }
 
@@ -132,7 +133,8 @@ const LISTENERS: u64 = 1 << 32;
 const SUPERVISOR: u64 = 1 << 33;
 const HELPERS: u64 = 1 << 34;
 
-/// How long a closing listener goes on accepting after it has refused new handshakes, for those under way to finish.
+/// How long a closing listener goes on accepting after it has refused new handshakes, for those under way to
+/// finish.
 const RETIRE_TICKS: u32 = 100 / Tick::MS;
 /// Accepts between two re-addings of the listeners, each of which takes two system calls.
 const RE_ADD_AFTER: u64 = 16;
@@ -391,8 +393,8 @@ impl EventLoop {
         self.turning_since_ns = is_due.then_some(cpu_ns);
     }
 
-    /// Looks at the connections whose wake-up has come. What a client has done since the get-events phase is not known yet,
-    /// so the time of that phase counts, however long the work phase took.
+    /// Looks at the connections whose wake-up has come. What a client has done since the get-events phase is
+    /// not known yet, so the time of that phase counts, however long the work phase took.
     fn timers_phase(&mut self) {
         let now = self.turn_began;
         let mut helpers_are_slow = false;
@@ -423,7 +425,8 @@ impl EventLoop {
                 tracing::warn!("{} connections cut off: the drain timeout is over", self.connections.len());
                 return true;
             }
-            // A connection that had a turn since the last get-events phase may look idle and have a request waiting.
+            // A connection that had a turn since the last get-events phase may look idle and have a request
+            // waiting.
             Ending::Drain { idle_until, .. }
                 if self.ports.is_empty() && idle_until.reached(now) && self.turn.worked == 0 =>
             {
@@ -452,8 +455,8 @@ impl EventLoop {
         }
     }
 
-    /// What the supervisor wants: a census, logs opened anew, an end. A worker without room may have called as well, for
-    /// somebody else to look at the listeners.
+    /// What the supervisor wants: a census, logs opened anew, an end. A worker without room may have called
+    /// as well, for somebody else to look at the listeners.
     fn heed_supervisor(&mut self) {
         self.control.heed();
         self.control.hear_round();
@@ -475,15 +478,15 @@ impl EventLoop {
         }
     }
 
-    /// Leaves the listeners to others. Idle connections stay until their next request or their timeout, so that no request
-    /// is ever sent to a connection that closes.
+    /// Leaves the listeners to others. Idle connections stay until their next request or their timeout, so
+    /// that no request is ever sent to a connection that closes.
     fn retire(&mut self) {
         self.ending = Ending::Retired;
         for port in std::mem::take(&mut self.ports) {
             // Others have the same socket open, so closing it here would not end its registration.
             self.events.remove_if(port.listener.as_fd(), port.registration);
-            // From here on others are woken. For what came before, it may have been this process alone; the supervisor wakes
-            // the others once more for what there is no room for.
+            // From here on others are woken. For what came before, it may have been this process alone; the
+            // supervisor wakes the others once more for what there is no room for.
             while self.has_room()
                 && let Ok((socket, peer)) = self.service.accept(&port.listener)
             {
@@ -595,7 +598,8 @@ impl EventLoop {
 
     fn accept_failed(&mut self, at: usize, error: &io::Error) {
         match error.kind() {
-            // The latter where an orphan beside this one has stopped it, which it does when the queue is empty.
+            // The latter where an orphan beside this one has stopped it, which it does when the queue is
+            // empty.
             io::ErrorKind::WouldBlock | io::ErrorKind::InvalidInput => self.ports[at].pending = false,
             _ if socket::is_exhaustion(error) => {
                 self.service.counters.error(Failure::AcceptExhausted);
@@ -610,8 +614,9 @@ impl EventLoop {
         }
     }
 
-    /// Level-triggered mechanisms report a listener for as long as it is non-empty: it is taken out while nothing can
-    /// be accepted, or the loop would spin. So it is where only one process is woken, which must not be this one then.
+    /// Level-triggered mechanisms report a listener for as long as it is non-empty: it is taken out while
+    /// nothing can be accepted, or the loop would spin. So it is where only one process is woken, which must
+    /// not be this one then.
     fn watch_listeners(&mut self) -> io::Result<()> {
         let now = self.service.clock.tick;
         let room = self.gate.room(self.connections.len(), now) > 0;
@@ -637,7 +642,8 @@ impl EventLoop {
         Ok(())
     }
 
-    /// The kernel wakes whoever registered first among those that wait; re-adding a listener goes to the end of the line.
+    /// The kernel wakes whoever registered first among those that wait; re-adding a listener goes to the end
+    /// of the line.
     fn leave_the_next_to_others(&mut self, accepted: u64) -> io::Result<()> {
         self.accepted_since_added += accepted;
         if self.wake != Wake::ReAdding || self.accepted_since_added < RE_ADD_AFTER {
@@ -769,8 +775,8 @@ fn sooner(one: Option<u32>, other: u32) -> u32 {
 }
 
 impl Registered {
-    /// Has it looked at no later than its deadline: after whatever may have moved that, or used up the wake-up. Without a deadline
-    /// it is due for a turn, which sees to it again.
+    /// Has it looked at no later than its deadline: after whatever may have moved that, or used up the
+    /// wake-up. Without a deadline it is due for a turn, which sees to it again.
     fn keep_deadline(&mut self, index: u32, timers: &mut Timers) {
         if let Some(deadline) = self.conversation.deadline() {
             timers.wake_by(index, deadline);

@@ -1,8 +1,8 @@
-//! The event mechanisms of the get-events phase behind one face: edge-triggered epoll, level-triggered epoll, poll and
-//! select.
+//! The event mechanisms of the get-events phase behind one face: edge-triggered epoll, level-triggered epoll,
+//! poll and select.
 //!
-//! With edge triggers a connection is registered once, for everything, and the loop acts on what it wants *and* the
-//! ready bits it has gathered; the others are told what to wait for whenever that changes.
+//! With edge triggers a connection is registered once, for everything, and the loop acts on what it wants
+//! *and* the ready bits it has gathered; the others are told what to wait for whenever that changes.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

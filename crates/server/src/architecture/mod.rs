@@ -1,10 +1,10 @@
-//! The concurrency architectures. Each owns its whole control flow: it calls the connections, and decides what happens
-//! when one would block.
+//! The concurrency architectures. Each owns its whole control flow: it calls the connections, and decides
+//! what happens when one would block.
 //!
-//! An architecture is what one worker process does: a function `run(Service, Share, &Settings, Arc<Control>)` that returns when
-//! the worker has drained, retired or stopped. How many workers there are is the [supervisor](crate::supervisor)'s affair.
-//! Architectures never import one another; the event-driven ones share [`event_loop`], those with a process or thread for
-//! each connection `one_at_a_time`.
+//! An architecture is what one worker process does: a function `run(Service, Share, &Settings, Arc<Control>)`
+//! that returns when the worker has drained, retired or stopped. How many workers there are is the
+//! [supervisor](crate::supervisor)'s affair. Architectures never import one another; the event-driven ones
+//! share [`event_loop`], those with a process or thread for each connection `one_at_a_time`.
 
 use std::io;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ pub mod sped;
 pub mod symped;
 pub mod threads;
 
-/// Serves with the architecture that the settings name. There is a service for each thread that serves: one, but in `threads`.
+/// Serves with the architecture that the settings name. There is a service for each thread that serves: one,
+/// but in `threads`.
 ///
 /// # Errors
 ///

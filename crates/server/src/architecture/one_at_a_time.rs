@@ -1,13 +1,14 @@
-//! A worker that serves one client at a time: accept, receive, answer, send, over and over. It is what the architectures
-//! with a process or a thread for each connection have many of.
+//! A worker that serves one client at a time: accept, receive, answer, send, over and over. It is what the
+//! architectures with a process or a thread for each connection have many of.
 //!
-//! Sends block until the client has taken everything ([`sends`](crate::sends)), and so does waiting for the next request. That
-//! wait is for three things: the client, its deadline, and the supervisor. A send hears of the latter two as often as it
-//! is broken off.
+//! Sends block until the client has taken everything ([`sends`](crate::sends)), and so does waiting for the
+//! next request. That wait is for three things: the client, its deadline, and the supervisor. A send hears of
+//! the latter two as often as it is broken off.
 //!
-//! A worker that waits for a client to come is woken alone, not together with the others that do (unless `wake` says so). One
-//! that has a client looks twice a second whether anybody else is free. If not, and if others wait to be accepted, a client
-//! that makes no [`headway`] gives way, and one that goes on and on is told that its next reply is the last.
+//! A worker that waits for a client to come is woken alone, not together with the others that do (unless
+//! `wake` says so). One that has a client looks twice a second whether anybody else is free. If not, and if
+//! others wait to be accepted, a client that makes no [`headway`] gives way, and one that goes on and on is
+//! told that its next reply is the last.
 
 mod headway;
 
@@ -72,7 +73,8 @@ pub(super) struct Port {
     held: Arc<()>,
     /// A reload has removed it: it is to be emptied and closed.
     retires: bool,
-    /// It answers no new handshakes any more, if it is this server's alone, and is closed once it is empty after this.
+    /// It answers no new handshakes any more, if it is this server's alone, and is closed once it is empty
+    /// after this.
     retiring: Option<Tick>,
 }
 
@@ -93,7 +95,8 @@ enum Ending {
 const LISTENERS: u64 = 0;
 const BELL: u64 = 1;
 
-/// How long a closing listener goes on accepting after it has refused new handshakes, for those under way to finish.
+/// How long a closing listener goes on accepting after it has refused new handshakes, for those under way to
+/// finish.
 const RETIRE_TICKS: u32 = 100 / Tick::MS;
 /// How long a drain leaves idle connections open, so that a request that is on its way finds somebody.
 const DRAIN_IDLE_TICKS: u32 = 500 / Tick::MS;
@@ -165,7 +168,8 @@ impl Attendant {
             if let Some((socket, peer)) = accepted {
                 self.serve(socket, peer)?;
             }
-            // After each client: where there is always another, there is no wait in which the bell would be heard.
+            // After each client: where there is always another, there is no wait in which the bell would be
+            // heard.
             self.heed_supervisor(None);
             if is_free {
                 if self.has_ended() {
@@ -322,8 +326,8 @@ impl Attendant {
         Ok(())
     }
 
-    /// Waits until the client can go on, its deadline has come, the supervisor calls, or it is time to look around; says
-    /// whether the client can go on.
+    /// Waits until the client can go on, its deadline has come, the supervisor calls, or it is time to look
+    /// around; says whether the client can go on.
     fn await_event(&mut self, client: &mut Conversation, look: Tick) -> io::Result<bool> {
         self.service.rest();
         let now = self.service.clock.tick;
@@ -389,8 +393,8 @@ impl Attendant {
     fn close_listeners(&mut self, are_over: impl Fn(&Port) -> bool) {
         let mut last = false;
         for port in self.ports.extract_if(.., |port| are_over(port)) {
-            // Others have the same socket open, so closing it here would not end its registration. Removing what is
-            // registered cannot fail.
+            // Others have the same socket open, so closing it here would not end its registration. Removing
+            // what is registered cannot fail.
             let _ = self.epoll.remove(&*port.listener);
             if self.control.is_orphaned() {
                 port.listener.stop_listening();

@@ -1,8 +1,10 @@
-//! A process for each connection, out of a pool of processes made beforehand: the multi-process architecture (MP) of the
-//! papers' background sections, as Apache's prefork module has it (Pariag et al. 2007, section 2; Harji et al. 2012, section 2).
+//! A process for each connection, out of a pool of processes made beforehand: the multi-process architecture
+//! (MP) of the papers' background sections, as Apache's prefork module has it (Pariag et al. 2007, section 2;
+//! Harji et al. 2012, section 2).
 //!
-//! A process does one thing after the other and blocks wherever it must; while one waits for its client or the disk, others
-//! run. There are as many connections in service as there are workers, and whoever else comes waits to be accepted.
+//! A process does one thing after the other and blocks wherever it must; while one waits for its client or
+//! the disk, others run. There are as many connections in service as there are workers, and whoever else
+//! comes waits to be accepted.
 
 use std::io;
 use std::sync::Arc;

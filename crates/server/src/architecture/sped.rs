@@ -1,8 +1,8 @@
 //! SPED: single process, event-driven. One worker, one event loop, all connections.
 //!
-//! As in Brecht et al. 2004 (section 3.1) and Pariag et al. 2007 (section 3): the loop goes through a get-events phase,
-//! an accept phase and a work phase. Everything is non-blocking but the disk: a file that is not in the page cache
-//! blocks the process, and every connection with it.
+//! As in Brecht et al. 2004 (section 3.1) and Pariag et al. 2007 (section 3): the loop goes through a
+//! get-events phase, an accept phase and a work phase. Everything is non-blocking but the disk: a file that
+//! is not in the page cache blocks the process, and every connection with it.
 
 use std::io;
 use std::sync::Arc;

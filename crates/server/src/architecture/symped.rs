@@ -1,9 +1,11 @@
 //! SYMPED: symmetric multiple processes, event-driven. Several SPED processes accept from the same listeners.
 //!
-//! As in Pariag et al. 2007 (section 5) and Harji et al. 2012 (section 3.2): the listeners are opened before the fork, and
-//! nothing else is shared. While one process waits for the disk the others go on, and each processor can have its own.
+//! As in Pariag et al. 2007 (section 5) and Harji et al. 2012 (section 3.2): the listeners are opened before
+//! the fork, and nothing else is shared. While one process waits for the disk the others go on, and each
+//! processor can have its own.
 //!
-//! A connection that comes wakes every process that waits; those that come too late find the accept queue empty.
+//! A connection that comes wakes every process that waits; those that come too late find the accept queue
+//! empty.
 
 use std::io;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
-//! A kernel thread for each connection, out of a pool of threads made beforehand: the multi-threaded architecture (MT) of the
-//! papers' background sections, as Apache's worker module has it on Pthreads (Pariag et al. 2007, section 2; Harji et al. 2012,
-//! sections 2 and 5.2). One process has them all.
+//! A kernel thread for each connection, out of a pool of threads made beforehand: the multi-threaded
+//! architecture (MT) of the papers' background sections, as Apache's worker module has it on Pthreads (Pariag
+//! et al. 2007, section 2; Harji et al. 2012, sections 2 and 5.2). One process has them all.
 //!
-//! Threads share the process's memory and descriptors, and nothing of what a request touches: each has its own counters,
-//! buffers and open-file table, so that none waits for another's lock. The tables are so much smaller than a process would
-//! have them that together they hold as many files.
+//! Threads share the process's memory and descriptors, and nothing of what a request touches: each has its
+//! own counters, buffers and open-file table, so that none waits for another's lock. The tables are so much
+//! smaller than a process would have them that together they hold as many files.
 //!
 //! The process's first thread serves nobody. It hears the supervisor, and rings each thread's bell.
 

@@ -22,9 +22,9 @@ pub type StatusAddress = ListenAddress;
 const UNIX_PATH_MAX: usize = 107;
 
 impl ListenAddress {
-    /// Reads what stands for one or several addresses: `:80` is every address of this machine, `localhost:80` both that it has
-    /// for itself, those of IPv6 only where there is IPv6. `absolute` completes the path of a Unix socket. The error says
-    /// what is allowed.
+    /// Reads what stands for one or several addresses: `:80` is every address of this machine, `localhost:80`
+    /// both that it has for itself, those of IPv6 only where there is IPv6. `absolute` completes the path of
+    /// a Unix socket. The error says what is allowed.
     pub(super) fn parse_all(
         text: &str,
         absolute: impl Fn(&str) -> Result<PathBuf, String>,
@@ -37,7 +37,8 @@ impl ListenAddress {
         }
     }
 
-    /// Whether two addresses cannot both be bound. Port 0 is another port each time; an IPv6 socket takes no IPv4.
+    /// Whether two addresses cannot both be bound. Port 0 is another port each time; an IPv6 socket takes no
+    /// IPv4.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Tcp(a), Self::Tcp(b)) => {
@@ -49,8 +50,8 @@ impl ListenAddress {
     }
 }
 
-/// Reads one address: of several that a text stands for, that of IPv4. The path of a Unix socket starts from the current
-/// directory. The error says what is allowed.
+/// Reads one address: of several that a text stands for, that of IPv4. The path of a Unix socket starts from
+/// the current directory. The error says what is allowed.
 impl FromStr for ListenAddress {
     type Err = String;
 

@@ -50,7 +50,8 @@ fn the_page_tells_the_defaults() {
     }
 }
 
-/// What the example says when `uncomment` has taken lines out of their comments, with a root and a CPU that exist.
+/// What the example says when `uncomment` has taken lines out of their comments, with a root and a CPU that
+/// exist.
 fn example(uncomment: impl Fn(&'static str) -> Option<&'static str>) -> Settings {
     let (dir, source) = place("");
     let root = dir.path().join("www").display().to_string();

@@ -1,4 +1,5 @@
-//! What is wrong with a configuration, told so that it can be put right at once: every problem, each with its place.
+//! What is wrong with a configuration, told so that it can be put right at once: every problem, each with its
+//! place.
 
 use std::fmt;
 use std::io;

@@ -1,5 +1,5 @@
-//! Media types and response header fields that the operator sets: nothing gets through that could change where a
-//! reply ends or that speaks for the server.
+//! Media types and response header fields that the operator sets: nothing gets through that could change
+//! where a reply ends or that speaks for the server.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! Reading keys out of a table: each is asked for once, by name, with its default and what it may be. Whatever nobody
-//! asked for is an unknown key. Problems are gathered, not returned, so that all of them are told at once.
+//! Reading keys out of a table: each is asked for once, by name, with its default and what it may be.
+//! Whatever nobody asked for is an unknown key. Problems are gathered, not returned, so that all of them are
+//! told at once.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

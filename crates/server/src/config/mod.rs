@@ -1,8 +1,9 @@
 //! Configuration: from what was typed to [`Settings`].
 //!
-//! [`Source::load`] reads the file and lays the command line over it (`typed`: a tree of values that know their
-//! places), then takes every key by name, with its bounds (`keys`, `resolve`), and checks what must hold between them
-//! and in the world. It never binds or changes anything, so it serves `sluice check`, the start and a reload alike.
+//! [`Source::load`] reads the file and lays the command line over it (`typed`: a tree of values that know
+//! their places), then takes every key by name, with its bounds (`keys`, `resolve`), and checks what must
+//! hold between them and in the world. It never binds or changes anything, so it serves `sluice check`, the
+//! start and a reload alike.
 //!
 //! A key is declared where `resolve` takes it, its default in [`Settings::new`], its text in
 //! `docs/configuration.md`. All problems are reported at once ([`ConfigError`]).
@@ -74,7 +75,8 @@ impl Source {
     }
 }
 
-/// The names of all keys, with their tables (`limits.body`); those at the top are options of the command line as well.
+/// The names of all keys, with their tables (`limits.body`); those at the top are options of the command line
+/// as well.
 pub fn keys() -> Vec<String> {
     // The keys of a rule are read only where there is one.
     let table = typed::read(Path::new(""), "[[headers]]", &CommandLine::default());

@@ -13,7 +13,8 @@ use super::settings::{
 use super::units;
 use crate::access_log::{Format, Target, WhenBehind};
 
-/// Writes all settings, with a comment where nothing is set. (A path that is not UTF-8 cannot be said in TOML.)
+/// Writes all settings, with a comment where nothing is set. (A path that is not UTF-8 cannot be said in
+/// TOML.)
 pub(super) fn print(settings: &Settings) -> String {
     let mut page = Page(String::new());
     top(&mut page, settings);

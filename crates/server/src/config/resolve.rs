@@ -28,7 +28,8 @@ const GIB: u64 = 1 << 30;
 /// Bounds of a client's timeouts: from one tick to what ticks can tell apart with ease.
 const TIMEOUT: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_hours(24);
 
-/// Reads all keys. Returns every problem if there is one, also with what the settings point to: directories, files, CPUs.
+/// Reads all keys. Returns every problem if there is one, also with what the settings point to: directories,
+/// files, CPUs.
 pub(super) fn resolve(table: &Table, bases: &Bases) -> Result<Settings, Vec<Problem>> {
     let mut reading = Reading::default();
     let settings = top(Keys::top(&mut reading, table), bases);

@@ -1,4 +1,5 @@
-//! The settings of a server, ready for use: one small struct for each component, every value within its bounds.
+//! The settings of a server, ready for use: one small struct for each component, every value within its
+//! bounds.
 //!
 //! The defaults are here and nowhere else. `docs/configuration.md` says for people what the fields say here.
 
@@ -17,7 +18,8 @@ use crate::access_log;
 /// Everything that can be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Where clients connect; not empty, none twice. Sockets that were inherited from systemd stand in for all of them.
+    /// Where clients connect; not empty, none twice. Sockets that were inherited from systemd stand in for
+    /// all of them.
     pub listen: Vec<ListenAddress>,
     /// How concurrency is organised.
     pub architecture: Architecture,
@@ -91,7 +93,8 @@ pub enum CopiesBy {
     Address,
     /// Each has all addresses, with ports that follow one another.
     Port,
-    /// All have the same addresses and ports, and the kernel spreads connections by a hash (`SO_REUSEPORT`, socket(7)).
+    /// All have the same addresses and ports, and the kernel spreads connections by a hash (`SO_REUSEPORT`,
+    /// socket(7)).
     Reuseport,
     /// The same, but a connection goes to the copy on the CPU where its handshake is received.
     Cpu,
@@ -100,7 +103,8 @@ pub enum CopiesBy {
 /// Where copies and workers run, and what they serve.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlacementSettings {
-    /// CPU sets, for copies (or workers, of one copy) in turn. Empty: copies share out all CPUs, workers run on any.
+    /// CPU sets, for copies (or workers, of one copy) in turn. Empty: copies share out all CPUs, workers run
+    /// on any.
     pub cpus: Vec<Vec<usize>>,
     /// Which set goes with which group of addresses.
     pub mapping: Mapping,
@@ -114,7 +118,8 @@ pub enum Mapping {
     /// The first with the first, and so on: packets and requests of a group on the same CPUs.
     #[default]
     Direct,
-    /// The first with the second, and so on, the last with the first: packets on one CPU, requests on another.
+    /// The first with the second, and so on, the last with the first: packets on one CPU, requests on
+    /// another.
     Indirect,
 }
 
@@ -247,7 +252,8 @@ pub enum AcceptLimit {
 /// How a reply's head and a file's bytes are kept together in packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coalesce {
-    /// `More`, but nothing where the kernel's congestion control is BBR: its pacing makes held-back heads dear.
+    /// `More`, but nothing where the kernel's congestion control is BBR: its pacing makes held-back heads
+    /// dear.
     Auto,
     /// `MSG_MORE` on the head, send(2).
     More,
@@ -269,9 +275,11 @@ pub struct AmpedSettings {
 /// Sockets and their number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionSettings {
-    /// Length asked of the accept queue, at most `i32::MAX`; the kernel grants at most `net.core.somaxconn`. listen(2).
+    /// Length asked of the accept queue, at most `i32::MAX`; the kernel grants at most `net.core.somaxconn`.
+    /// listen(2).
     pub backlog: u32,
-    /// Most connections at a time, beyond which accepting stops; `None`: as many as the descriptor limit leaves room for.
+    /// Most connections at a time, beyond which accepting stops; `None`: as many as the descriptor limit
+    /// leaves room for.
     pub max: Option<NonZeroUsize>,
     /// Requests answered on one connection; the last reply says `Connection: close`.
     pub requests: NonZeroU32,
@@ -356,11 +364,13 @@ pub struct FileSettings {
 /// Response header fields for some of the files. A rule with neither pattern applies to all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderRule {
-    /// Matches the whole decoded path of the file from the root, such as `/assets/**`; `*` does not match a `/`.
+    /// Matches the whole decoded path of the file from the root, such as `/assets/**`; `*` does not match a
+    /// `/`.
     pub path: Option<Glob>,
     /// Matches the media type without parameters, such as `image/*`.
     pub media_type: Option<Glob>,
-    /// Names and values that were checked: no control characters, none of the fields that the server makes itself.
+    /// Names and values that were checked: no control characters, none of the fields that the server makes
+    /// itself.
     pub set: Vec<(String, String)>,
     /// `Cache-Control: max-age` and `Expires`, that long after the reply.
     pub expires: Option<Duration>,

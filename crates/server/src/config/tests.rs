@@ -8,7 +8,8 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A directory with a root, a file in it, and `sluice.toml`, in which `{cpu}` stands for a CPU that may be used here.
+/// A directory with a root, a file in it, and `sluice.toml`, in which `{cpu}` stands for a CPU that may be
+/// used here.
 pub(super) fn place(toml: &str) -> (TempDir, Source) {
     let cpu = sys::process::allowed_cpus().expect("CPUs")[0];
     let toml = toml.replace("{cpu}", &cpu.to_string());

@@ -1,7 +1,7 @@
 //! What was typed: the TOML file and the command line as one tree of values, each of which knows its place.
 //!
-//! Nothing is understood here yet. An option of the command line is the key of the same name at the top of the file,
-//! and replaces it.
+//! Nothing is understood here yet. An option of the command line is the key of the same name at the top of
+//! the file, and replaces it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// Notes an option that was given (`values` is not empty) by its key in the file, such as `accept_limit` for
-    /// `--accept-limit`.
+    /// Notes an option that was given (`values` is not empty) by its key in the file, such as `accept_limit`
+    /// for `--accept-limit`.
     pub fn set(&mut self, key: &'static str, values: Vec<String>) {
         if !values.is_empty() {
             self.options.push((key, values));

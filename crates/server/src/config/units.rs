@@ -1,5 +1,5 @@
-//! Values with units as people write them: sizes, times, lists of CPUs. Each kind has a reader, which says what is
-//! wrong and what is allowed, and a writer, whose text reads back as the same value.
+//! Values with units as people write them: sizes, times, lists of CPUs. Each kind has a reader, which says
+//! what is wrong and what is allowed, and a writer, whose text reads back as the same value.
 
 use std::time::Duration;
 

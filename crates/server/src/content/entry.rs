@@ -2,8 +2,8 @@
 //!
 //! A directory's listing is an entry like the others: its file is one in memory, made of the page.
 //!
-//! The header lines that depend on the file alone are written once, into one block of memory that small bodies
-//! follow, so that most replies take a single run of it:
+//! The header lines that depend on the file alone are written once, into one block of memory that small
+//! bodies follow, so that most replies take a single run of it:
 //!
 //! ```text
 //! Content-Length | Content-Type | Accept-Ranges, Content-Encoding | ETag ... blank line | small body
@@ -23,7 +23,8 @@ use sys::file::{FileKind, FileStat};
 
 use super::ends::Ends;
 
-/// A validator that no request can name, as no header line holds a NUL: for files that have none at the moment.
+/// A validator that no request can name, as no header line holds a NUL: for files that have none at the
+/// moment.
 const UNKNOWABLE: &[u8] = b"\0";
 
 /// A file that is ready to be sent.
@@ -40,7 +41,8 @@ pub struct Entry {
 /// What is known about such a file, beside the bytes.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// What the file was when it was opened. The size is the body's length. A directory: it is the listing of one.
+    /// What the file was when it was opened. The size is the body's length. A directory: it is the listing of
+    /// one.
     pub(super) stat: FileStat,
     /// What it then began and ended with, if the body is not in memory.
     pub(super) ends: Ends,
@@ -107,8 +109,8 @@ impl Facts {
         u64::from(self.memory_len - self.marks.body)
     }
 
-    /// Bytes of body that take memory for as long as the entry lives, which is what the table bounds: small bodies, and listings
-    /// wherever they are.
+    /// Bytes of body that take memory for as long as the entry lives, which is what the table bounds: small
+    /// bodies, and listings wherever they are.
     pub(super) fn body_held(&self) -> u64 {
         if self.is_listing() { self.size() } else { self.body_in_memory() }
     }
@@ -118,8 +120,8 @@ impl Facts {
         self.stat.kind == FileKind::Directory
     }
 
-    /// Whether the body is in memory, and not to be sent from the file. An entry that is not in the table yet has the file as
-    /// well.
+    /// Whether the body is in memory, and not to be sent from the file. An entry that is not in the table yet
+    /// has the file as well.
     #[inline]
     pub(super) fn is_in_memory(&self) -> bool {
         self.body_in_memory() == self.size()

@@ -1,8 +1,8 @@
 //! The bodies of error replies: pages of the operator's from the document root, or else a line of our own.
 //!
-//! An operator's page is a file like any other, in the open-file table, but it is sent with the error's status and
-//! without anything that would make it a representation of what was asked for: validators, ranges, coding.
-//! The rules' header fields that go with it are those of what was asked for, and of the page's type.
+//! An operator's page is a file like any other, in the open-file table, but it is sent with the error's
+//! status and without anything that would make it a representation of what was asked for: validators, ranges,
+//! coding. The rules' header fields that go with it are those of what was asked for, and of the page's type.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;

@@ -1,13 +1,14 @@
-//! Bringing parts of a file into memory, window by window, so that sending them need not wait, and remembering for a moment
-//! which of them are.
+//! Bringing parts of a file into memory, window by window, so that sending them need not wait, and
+//! remembering for a moment which of them are.
 
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Bytes of a window. It is what a connection sends in a turn by default: small enough that a window which was forgotten
-/// between the look at it and the sending does not stop the loop for long, and large enough that a disk is read in long runs.
+/// Bytes of a window. It is what a connection sends in a turn by default: small enough that a window which
+/// was forgotten between the look at it and the sending does not stop the loop for long, and large enough
+/// that a disk is read in long runs.
 const WINDOW: u64 = 256 << 10;
 
 /// A window of a file that is to be in memory.
@@ -44,8 +45,8 @@ impl Fetch {
         sys::residency::is_resident(file, from, WINDOW.min(size.saturating_sub(from)))
     }
 
-    /// Reads the window through `scratch`, and has the kernel begin with the next, so that the disk is not idle while this
-    /// one is sent. Failures are not told: whoever sends the bytes will meet them.
+    /// Reads the window through `scratch`, and has the kernel begin with the next, so that the disk is not
+    /// idle while this one is sent. Failures are not told: whoever sends the bytes will meet them.
     pub fn run(&self, scratch: &mut [u8]) {
         let (mut at, end) = (self.window * WINDOW, Self::end_of(self.window));
         let _ = sys::residency::will_need(&*self.file, at, 2 * WINDOW);
@@ -61,12 +62,12 @@ impl Fetch {
     }
 }
 
-/// Windows of a file that have been found in memory lately, so that the kernel is not asked about a file each time that it is
-/// sent: that takes two system calls, 7 % of what sending 100 KB does.
+/// Windows of a file that have been found in memory lately, so that the kernel is not asked about a file each
+/// time that it is sent: that takes two system calls, 7 % of what sending 100 KB does.
 ///
-/// What the kernel forgets within [`LATELY_MS`] after a look is the price: the loop waits for the disk then, at most once for each
-/// window in that time. The kernel forgets first what was used longest ago, so it would have to take up new pages for all of its
-/// memory in as short a time.
+/// What the kernel forgets within [`LATELY_MS`] after a look is the price: the loop waits for the disk then,
+/// at most once for each window in that time. The kernel forgets first what was used longest ago, so it would
+/// have to take up new pages for all of its memory in as short a time.
 #[derive(Debug, Default)]
 pub(super) struct Resident(Cell<Lately>);
 
@@ -81,7 +82,8 @@ struct Lately {
 const LATELY_MS: u64 = 100;
 
 impl Resident {
-    /// Takes note that a window was found in memory. Those from the 65th on, 16 MiB into the file, are not remembered.
+    /// Takes note that a window was found in memory. Those from the 65th on, 16 MiB into the file, are not
+    /// remembered.
     pub(super) fn note(&self, window: u64, now_ms: u64) {
         let Some(bit) = bit(window) else { return };
         let Lately { windows, until_ms } = self.0.get();

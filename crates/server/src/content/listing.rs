@@ -1,8 +1,10 @@
-//! Directory listings: a page of what a directory holds at a moment, which is good for as long as a file in the table is.
+//! Directory listings: a page of what a directory holds at a moment, which is good for as long as a file in
+//! the table is.
 //!
-//! Only what a request could get is listed: no hidden names, no pipes or devices, no symbolic links that the policy
-//! would not follow. What it takes to make one is bounded, whatever the directory: names that are read, names that are looked at
-//! more closely and shown, and bytes of the page. Names are put into their order before the first of them are taken.
+//! Only what a request could get is listed: no hidden names, no pipes or devices, no symbolic links that the
+//! policy would not follow. What it takes to make one is bounded, whatever the directory: names that are
+//! read, names that are looked at more closely and shown, and bytes of the page. Names are put into their
+//! order before the first of them are taken.
 
 mod form;
 mod json;
@@ -242,7 +244,8 @@ fn fitting(rows: &[Row], format: Format, mut room: usize) -> usize {
         .count()
 }
 
-/// Text for people: whatever is none, or would move the rest of the line, is shown as the character that stands for such.
+/// Text for people: whatever is none, or would move the rest of the line, is shown as the character that
+/// stands for such.
 fn printable(bytes: &[u8]) -> String {
     const DIRECTIONS: [std::ops::RangeInclusive<char>; 2] =
         ['\u{202a}'..='\u{202e}', '\u{2066}'..='\u{2069}'];

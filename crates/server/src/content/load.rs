@@ -2,16 +2,17 @@
 //!
 //! # Validators
 //!
-//! The entity tag is made of the modification time to the nanosecond and the size, and not of the inode number, so
-//! that replicas made by copying with times kept (rsync -t, cp -p) agree on it. But a time without a fraction of a
-//! second was not made by writing: archives, reproducible builds and old file systems give whole seconds, and two
-//! builds of a page that name the same second and happen to be equally long are nothing unusual. There the time of
-//! the last status change joins in, which nobody can set: such a tag is right, and each replica's own.
+//! The entity tag is made of the modification time to the nanosecond and the size, and not of the inode
+//! number, so that replicas made by copying with times kept (rsync -t, cp -p) agree on it. But a time without
+//! a fraction of a second was not made by writing: archives, reproducible builds and old file systems give
+//! whole seconds, and two builds of a page that name the same second and happen to be equally long are
+//! nothing unusual. There the time of the last status change joins in, which nobody can set: such a tag is
+//! right, and each replica's own.
 //!
-//! A file that was changed a moment ago may be changed again within the same tick of the clock that stamps files,
-//! which would leave time and size as they are. Until that can't happen any more its tag is weak, and another one than it will
-//! have then: whoever was given it holds what it was given to be current for no longer than that moment. The file is loaded anew
-//! when it is asked for again.
+//! A file that was changed a moment ago may be changed again within the same tick of the clock that stamps
+//! files, which would leave time and size as they are. Until that can't happen any more its tag is weak, and
+//! another one than it will have then: whoever was given it holds what it was given to be current for no
+//! longer than that moment. The file is loaded anew when it is asked for again.
 
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -170,7 +171,8 @@ impl Loader {
         }
     }
 
-    /// Whether a file lies below the root under a name that is not served. What lies elsewhere has no name there.
+    /// Whether a file lies below the root under a name that is not served. What lies elsewhere has no name
+    /// there.
     fn is_hidden(&self, file: &OwnedFd) -> io::Result<bool> {
         let (root, path) = (sys::file::path_of(&self.root)?, sys::file::path_of(file)?);
         let Ok(inner) = path.strip_prefix(&root) else { return Ok(self.symlinks != Symlinks::Any) };
@@ -327,13 +329,15 @@ impl Loader {
             line(to, format_args!("{name}: {before}{value}"));
             Some(begin..at(to) - 2)
         };
-        // Whoever compares tags strongly has to be given a strong one: what begins with the quote is compared.
+        // Whoever compares tags strongly has to be given a strong one: what begins with the quote is
+        // compared.
         marks.etag = if is_settled {
             value("ETag", "", &entity_tag(stat, load.coding, ""))
         } else {
             value("ETag", "W/", &entity_tag(stat, load.coding, UNSETTLED))
         };
-        // A date in the future is replaced by that of the reply (RFC 9110 section 8.8.2.1), or of one a moment ago.
+        // A date in the future is replaced by that of the reply (RFC 9110 section 8.8.2.1), or of one a
+        // moment ago.
         let mut is_future = false;
         if let Ok(modified) = u64::try_from(stat.mtime.secs) {
             is_future = modified > unix_secs;
@@ -355,8 +359,8 @@ pub(super) fn is_same(before: &FileStat, now: &FileStat) -> bool {
     before == now
 }
 
-/// Whether a file that is being sent still has the bytes that were promised. A change of its status is none of its
-/// bytes where its names became more or fewer, as when it was replaced by another.
+/// Whether a file that is being sent still has the bytes that were promised. A change of its status is none
+/// of its bytes where its names became more or fewer, as when it was replaced by another.
 pub(super) fn is_intact(before: &FileStat, now: &FileStat) -> bool {
     let same_file = before.inode == now.inode && before.device == now.device;
     let same_bytes = before.size == now.size && before.mtime == now.mtime;
@@ -400,8 +404,8 @@ fn entity_tag(stat: &FileStat, coding: Option<Coding>, suffix: &str) -> String {
     }
 }
 
-/// For how long a change of a file could still go unnoticed; 0 when the last one is longer ago than a tick. A time
-/// well in the future is settled as well: no change that comes now would repeat it.
+/// For how long a change of a file could still go unnoticed; 0 when the last one is longer ago than a tick. A
+/// time well in the future is settled as well: no change that comes now would repeat it.
 fn unsettled_ms(changed: FileTime) -> u64 {
     let (secs, millis) = sys::clock::realtime();
     let now = Duration::new(secs, u32::from(millis) * 1_000_000);

@@ -4,9 +4,10 @@
 //! Look -- Looker::look --> Seen -- Content::admit --> table
 //! ```
 //!
-//! Nothing here touches the table, so that a look can be had in any thread. The event-driven architectures that leave
-//! waiting to others look twice where they must: first without [`Patience`], at what the kernel has in memory, which most
-//! looks find there; and if that [would block](Stop::WouldBlock), a helper looks for as long as it takes.
+//! Nothing here touches the table, so that a look can be had in any thread. The event-driven architectures
+//! that leave waiting to others look twice where they must: first without [`Patience`], at what the kernel
+//! has in memory, which most looks find there; and if that [would block](Stop::WouldBlock), a helper looks
+//! for as long as it takes.
 
 use std::borrow::Cow;
 use std::io;
@@ -33,7 +34,8 @@ use crate::error_log::Limited;
 pub enum Patience {
     /// For as long as it takes.
     Unlimited,
-    /// For files. Making the listing of a directory takes so long that it is left to be done apart from all else.
+    /// For files. Making the listing of a directory takes so long that it is left to be done apart from all
+    /// else.
     Files,
     /// Not at all: only what the kernel has in memory is looked at.
     None,
@@ -185,7 +187,8 @@ impl Look<'_> {
         Look { path: Cow::Owned(self.path.into_owned()), ..self }
     }
 
-    /// The directory below the root that it goes into, which may be another file system; empty for the root itself.
+    /// The directory below the root that it goes into, which may be another file system; empty for the root
+    /// itself.
     pub fn top_directory(&self) -> &[u8] {
         let path = self.path.strip_prefix(b"/").unwrap_or(&self.path);
         path.iter().position(|&byte| byte == b'/').map_or(&[], |end| &path[..end])
@@ -290,7 +293,8 @@ impl Looker {
         }
     }
 
-    /// Before anything is looked at beneath it: sees to it that the root is what its name says, and says until when.
+    /// Before anything is looked at beneath it: sees to it that the root is what its name says, and says
+    /// until when.
     fn follow_root(&self, patience: Patience, now: Now) -> Result<u64, Stop> {
         self.loader
             .root()
@@ -552,8 +556,8 @@ impl Content {
         })
     }
 
-    /// Puts an entry into the table. Where there is no room for its body, that is sent from the file; for a listing's there must be
-    /// room, which takes memory even so.
+    /// Puts an entry into the table. Where there is no room for its body, that is sent from the file; for a
+    /// listing's there must be room, which takes memory even so.
     fn enter(&mut self, path: &[u8], coding: Option<Coding>, mut entry: Entry) -> Result<Place, Status> {
         let body = entry.body_in_memory();
         if entry.is_in_memory() && self.table.make_room(body) {

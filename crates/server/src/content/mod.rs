@@ -9,19 +9,20 @@
 //! - `path` makes one name of all the ways to write a path, and refuses those that name no file.
 //! - `table` holds open files under these names; `entry` is what it holds of each, and `ends` tells whether
 //!   one has only grown.
-//! - `look` finds what a name stands for, and is all that may have to wait for a disk; `root` is the directory that it starts
-//!   from, and `load` opens a file and makes an entry, with `types` and `rules` for its header lines; `outdated` tells of siblings
-//!   that were not made anew with their file.
+//! - `look` finds what a name stands for, and is all that may have to wait for a disk; `root` is the
+//!   directory that it starts from, and `load` opens a file and makes an entry, with `types` and `rules` for
+//!   its header lines; `outdated` tells of siblings that were not made anew with their file.
 //! - `refusals` tells the operator why there is none.
 //! - `reply` decides between whole, part and 304, and lays out the plan.
 //! - `listing` and `error_page` make the pages that are no files.
 //!
-//! Whoever must not wait answers [without patience](Patience::None), or with less than [all](Patience::Unlimited), may get a
-//! [`Look`] in place of a plan, has a [`Looker`] look in another thread or at another time, [admits](Content::admit) what it saw,
-//! and answers again.
+//! Whoever must not wait answers [without patience](Patience::None), or with less than
+//! [all](Patience::Unlimited), may get a [`Look`] in place of a plan, has a [`Looker`] look in another thread
+//! or at another time, [admits](Content::admit) what it saw, and answers again.
 //!
-//! Everything is read-only and for GET and HEAD; other methods are refused here. Misses are not remembered: the kernel
-//! keeps names that don't exist itself (the dentry cache), and a table of them could be filled by anybody.
+//! Everything is read-only and for GET and HEAD; other methods are refused here. Misses are not remembered:
+//! the kernel keeps names that don't exist itself (the dentry cache), and a table of them could be filled by
+//! anybody.
 
 mod ends;
 mod entry;
@@ -79,8 +80,8 @@ const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 /// How long clients are asked to wait when there is no room for another file, in seconds.
 const RETRY_AFTER: &[u8] = b"1";
 
-/// What may stand in a path as it is (RFC 3986 section 3.3). Colons are left out, which would make a scheme of what
-/// is before them.
+/// What may stand in a path as it is (RFC 3986 section 3.3). Colons are left out, which would make a scheme
+/// of what is before them.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -104,7 +105,8 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 pub struct Content {
     table: Tables,
     looker: Arc<Looker>,
-    /// How often the root had become another directory when the table was last cleared of what was below the one before.
+    /// How often the root had become another directory when the table was last cleared of what was below the
+    /// one before.
     root_changes: u32,
     dotfiles: bool,
     listing: bool,
@@ -160,8 +162,8 @@ enum Obstacle {
 }
 
 impl Content {
-    /// What is below the root that `looker` has open. `open_files` is how many files are kept open at most, and `max_ranges` the
-    /// most ranges answered in one reply.
+    /// What is below the root that `looker` has open. `open_files` is how many files are kept open at most,
+    /// and `max_ranges` the most ranges answered in one reply.
     pub fn new(looker: Arc<Looker>, settings: &FileSettings, open_files: u32, max_ranges: u16) -> Self {
         Self::with(Tables::Own(Table::new(bounds(settings, open_files))), looker, settings, max_ranges)
     }
@@ -194,8 +196,8 @@ impl Content {
     ///
     /// # Errors
     ///
-    /// A look that must be had first and that there is no patience for. [Keep](Self::keep) what is found with what has been
-    /// `looked` at, and answer again.
+    /// A look that must be had first and that there is no patience for. [Keep](Self::keep) what is found with
+    /// what has been `looked` at, and answer again.
     pub fn answer(
         &mut self,
         head: &Head<'_>,
@@ -243,7 +245,8 @@ impl Content {
         self.table.memory(pin.0, range)
     }
 
-    /// The file of a pinned entry of which a plan sends a file range. `None`: it is shared, and has been spoilt since.
+    /// The file of a pinned entry of which a plan sends a file range. `None`: it is shared, and has been
+    /// spoilt since.
     #[inline]
     pub fn file(&self, pin: &Pin) -> Option<BorrowedFd<'_>> {
         self.table.file(pin.0)
@@ -286,7 +289,8 @@ impl Content {
         self.is_intact(pin.0)
     }
 
-    /// Closes half of the files that are kept open, as far as no reply uses them: descriptors ran out. Says whether there was one.
+    /// Closes half of the files that are kept open, as far as no reply uses them: descriptors ran out. Says
+    /// whether there was one.
     #[cold]
     pub fn close_half(&mut self) -> bool {
         self.table.close_half() > 0
@@ -298,7 +302,8 @@ impl Content {
         self.table.unpin(pin);
     }
 
-    /// The worker accepts nobody any more: gives up what it has at hand for those who come, where that is shared memory.
+    /// The worker accepts nobody any more: gives up what it has at hand for those who come, where that is
+    /// shared memory.
     pub fn retire(&mut self) {
         self.table.retire();
     }
@@ -356,7 +361,8 @@ impl Content {
         own: Vec<u8>,
     ) -> Result<Plan<Pin>, Box<Look<'static>>> {
         let mut found = self.select(path, request);
-        // A part is joined to what the client has by the tag alone, which must not be of bytes that are no more.
+        // A part is joined to what the client has by the tag alone, which must not be of bytes that are no
+        // more.
         if request.head.fields.any_of(&[Field::Range])
             && request.asking.looked.find(path.bytes(), None).is_none()
             && let Ok(Found::Entry(place)) = found
@@ -482,8 +488,9 @@ impl Content {
         }
     }
 
-    /// When the root has become another directory, drops what was found below the one before: files that nobody can ask for
-    /// any more would stay open for long. It is out of date; what others have found below the new one is not.
+    /// When the root has become another directory, drops what was found below the one before: files that
+    /// nobody can ask for any more would stay open for long. It is out of date; what others have found below
+    /// the new one is not.
     fn leave_old_root(&mut self, now_ms: u64) {
         let changes = self.looker.root_changes();
         if std::mem::replace(&mut self.root_changes, changes) != changes {
@@ -594,8 +601,8 @@ impl Content {
     }
 }
 
-/// What no query may hold as it is (RFC 3986 section 3.4). Nothing but percent signs is added to it, so escapes stay what they
-/// are. Bytes beyond ASCII are escaped in any case.
+/// What no query may hold as it is (RFC 3986 section 3.4). Nothing but percent signs is added to it, so
+/// escapes stay what they are. Bytes beyond ASCII are escaped in any case.
 const OUTSIDE_QUERIES: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')

@@ -1,16 +1,17 @@
 //! Request paths: from the bytes on the request line to the one name that a file has in the open-file table.
 //!
-//! Nearly every path arrives as it should be and is borrowed untouched ([`Path::plain`]); the others are decoded
-//! into a buffer of the caller's ([`Path::decode`]). Either way the result begins with `/` and has no escapes, no
-//! empty segments, no dot segments and no NUL. It need not be UTF-8: file names need not be, either.
+//! Nearly every path arrives as it should be and is borrowed untouched ([`Path::plain`]); the others are
+//! decoded into a buffer of the caller's ([`Path::decode`]). Either way the result begins with `/` and has no
+//! escapes, no empty segments, no dot segments and no NUL. It need not be UTF-8: file names need not be,
+//! either.
 //!
 //! Dot segments are resolved by what the path says (RFC 3986 section 5.2.4), once escapes are decoded and
 //! empty segments are gone, and whatever else looks at a path sees what comes out. Only a path that leads
 //! above the root on its way is refused: that RFC would stay at the root, but nobody who asks for that means
 //! well.
 //!
-//! Names that begin with a dot are commonly not meant for the public (`.git`, `.htpasswd`) and are refused unless the
-//! operator says otherwise. `/.well-known/` is the exception: RFC 8615 made it for the public.
+//! Names that begin with a dot are commonly not meant for the public (`.git`, `.htpasswd`) and are refused
+//! unless the operator says otherwise. `/.well-known/` is the exception: RFC 8615 made it for the public.
 
 use http1::Status;
 
@@ -71,8 +72,8 @@ impl Refusal {
 }
 
 impl<'a> Path<'a> {
-    /// The path as it stands, if it needs neither decoding nor a closer look: no escape, no empty segment, no segment
-    /// that begins with a dot, no NUL.
+    /// The path as it stands, if it needs neither decoding nor a closer look: no escape, no empty segment, no
+    /// segment that begins with a dot, no NUL.
     #[inline]
     pub(super) fn plain(raw: &'a [u8]) -> Option<Self> {
         (raw.first() == Some(&b'/') && raw.len() <= LONGEST && !is_special(raw)).then_some(Self(raw))
@@ -131,7 +132,8 @@ impl<'a> Path<'a> {
         self.0.ends_with(b"/")
     }
 
-    /// As the kernel takes it, seen from the root: without the slash at the beginning, `.` for the root itself.
+    /// As the kernel takes it, seen from the root: without the slash at the beginning, `.` for the root
+    /// itself.
     pub(super) fn relative(self) -> &'a [u8] {
         match &self.0[1..] {
             [] => b".",
@@ -145,7 +147,8 @@ pub(super) fn is_hidden(name: &[u8], is_first: bool) -> bool {
     name.starts_with(b".") && !(is_first && name == WELL_KNOWN)
 }
 
-/// Whether a path has an escape, a NUL, or a slash or dot that follows a slash. Eight bytes are looked at together.
+/// Whether a path has an escape, a NUL, or a slash or dot that follows a slash. Eight bytes are looked at
+/// together.
 #[inline]
 fn is_special(path: &[u8]) -> bool {
     let (words, rest) = path.as_chunks();

@@ -1,5 +1,5 @@
-//! From an entry to the reply to one request for it: preconditions (RFC 9110 section 13), ranges (section 14), or
-//! the whole file.
+//! From an entry to the reply to one request for it: preconditions (RFC 9110 section 13), ranges (section
+//! 14), or the whole file.
 
 use http1::conditional::{self, Outcome};
 use http1::range::{self, ByteRange, Ranges};
@@ -164,7 +164,8 @@ pub(super) fn parts(
     plan
 }
 
-/// What stands around the boundary of a part, around the numbers of its Content-Range, and around the last boundary.
+/// What stands around the boundary of a part, around the numbers of its Content-Range, and around the last
+/// boundary.
 const PART: &str = "\r\n--\r\n";
 const CONTENT_RANGE: &str = "Content-Range: bytes -/\r\n\r\n";
 const END: &str = "\r\n----\r\n";

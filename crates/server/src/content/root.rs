@@ -1,12 +1,14 @@
 //! The document root, followed by its name.
 //!
-//! Files are opened beneath a descriptor, which stands for the directory that it was opened on, whatever becomes of that
-//! directory's name. But the name is what was configured: site generators remove the directory and make it anew, deployments switch
-//! a symbolic link from one release to the next. So whoever looks at a file looks at the name as well, where that was not done
-//! for as long as files are believed, and the descriptor stands for what the name leads to from there on.
+//! Files are opened beneath a descriptor, which stands for the directory that it was opened on, whatever
+//! becomes of that directory's name. But the name is what was configured: site generators remove the
+//! directory and make it anew, deployments switch a symbolic link from one release to the next. So whoever
+//! looks at a file looks at the name as well, where that was not done for as long as files are believed, and
+//! the descriptor stands for what the name leads to from there on.
 //!
-//! What a look finds is not believed for longer than the root that it was found beneath ([`Root::follow`] says how long). So when a
-//! worker moves on to another root, all that it had found beneath the one before is out of date already.
+//! What a look finds is not believed for longer than the root that it was found beneath ([`Root::follow`]
+//! says how long). So when a worker moves on to another root, all that it had found beneath the one before is
+//! out of date already.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -55,8 +57,8 @@ impl Root {
         })
     }
 
-    /// Moves on to the directory that the path names by now, if it was not looked at for a while. Says until when, in monotonic
-    /// milliseconds, what is found beneath it from here on may be believed.
+    /// Moves on to the directory that the path names by now, if it was not looked at for a while. Says until
+    /// when, in monotonic milliseconds, what is found beneath it from here on may be believed.
     ///
     /// If nothing can be opened by that name, the directory stays what it was.
     ///
@@ -83,7 +85,8 @@ impl Root {
         let mut last = match self.looking.try_lock() {
             Ok(last) => last,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Somebody is at it, and may have to wait for the disk. Until then the old one does, for this once.
+            // Somebody is at it, and may have to wait for the disk. Until then the old one does, for this
+            // once.
             Err(TryLockError::WouldBlock) => return Ok(now_ms),
         };
         match self.look_again(&mut last, patience) {

@@ -1,9 +1,9 @@
 //! The operator's header fields, by path and by media type.
 //!
-//! They are part of a file's header lines in the open-file table, so a pattern is matched when a file is opened and
-//! not for each request. They go with all other replies as well (errors, redirects, listings, OPTIONS), where
-//! browsers want some of them; but for what says how long a reply may be kept: a Cache-Control that is right
-//! for a file would keep its absence in caches just as long.
+//! They are part of a file's header lines in the open-file table, so a pattern is matched when a file is
+//! opened and not for each request. They go with all other replies as well (errors, redirects, listings,
+//! OPTIONS), where browsers want some of them; but for what says how long a reply may be kept: a
+//! Cache-Control that is right for a file would keep its absence in caches just as long.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

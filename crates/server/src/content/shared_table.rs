@@ -1,9 +1,9 @@
-//! The open-file table that workers share, processes as well as threads: names, open files, header lines and small bodies in
-//! shared memory, once for all of them (Pariag et al. 2007, section 5.2).
+//! The open-file table that workers share, processes as well as threads: names, open files, header lines and
+//! small bodies in shared memory, once for all of them (Pariag et al. 2007, section 5.2).
 //!
-//! Two tiers of locks, as in Harji et al. 2012 (section 3): a reader/writer lock for the names, which any number of look-ups
-//! hold at once and who adds or removes a name holds alone, and a mutex for each entry, held by who looks at its file again.
-//! Nobody waits for an entry with the names locked.
+//! Two tiers of locks, as in Harji et al. 2012 (section 3): a reader/writer lock for the names, which any
+//! number of look-ups hold at once and who adds or removes a name holds alone, and a mutex for each entry,
+//! held by who looks at its file again. Nobody waits for an entry with the names locked.
 //!
 //! ```text
 //! buckets --> slot --> slot        names: path and coding, chained by hash
@@ -12,24 +12,26 @@
 //!               `--- pins          one count for each worker
 //! ```
 //!
-//! An entry does not change once it has a name, but for how long it is believed. A worker pins it while it holds the names for
-//! reading; who removes entries has the names alone and spares what is pinned. So what is pinned stays as it is, and its
-//! descriptor open, whatever the others do. A worker counts its pins in memory of its own part, so that they can be dropped when
-//! it has died ([`SharedFiles::forget_worker`]).
+//! An entry does not change once it has a name, but for how long it is believed. A worker pins it while it
+//! holds the names for reading; who removes entries has the names alone and spares what is pinned. So what is
+//! pinned stays as it is, and its descriptor open, whatever the others do. A worker counts its pins in memory
+//! of its own part, so that they can be dropped when it has died ([`SharedFiles::forget_worker`]).
 //!
-//! A worker may die while it changes the names. What then is there is made of the slots alone: each says by its state whether
-//! it holds an entry, and everything else (chains, free slots and blocks, sums) is built anew from that by who comes next.
-//! A descriptor belongs to the slot that has it from when it is written there to when it is taken out; what is in neither a slot
-//! nor a living process's hands is found by [`sys::descriptors`].
+//! A worker may die while it changes the names. What then is there is made of the slots alone: each says by
+//! its state whether it holds an entry, and everything else (chains, free slots and blocks, sums) is built
+//! anew from that by who comes next. A descriptor belongs to the slot that has it from when it is written
+//! there to when it is taken out; what is in neither a slot nor a living process's hands is found by
+//! [`sys::descriptors`].
 //!
-//! A worker may be stopped with a lock in its hands, for as long as somebody likes. So nobody waits for long: who can't have the
-//! table in time serves the file [apart] from it, and asks without waiting for a while.
+//! A worker may be stopped with a lock in its hands, for as long as somebody likes. So nobody waits for long:
+//! who can't have the table in time serves the file [apart] from it, and asks without waiting for a while.
 //!
-//! Nothing that is read here is believed to be possible. What does not fit (a slot that there is not, a chain without an end, bytes
-//! outside the heap) is garbage that somebody has written by mistake: who comes across it builds the table anew from those slots
-//! that are whole, which is told by a sum that each bears of what it says. How often a worker has pinned what, it knows itself, and
-//! says it again then. The bytes in the heap bear no sum, nor do the bits that say which blocks are in use; workers that share files
-//! have to trust each other so far.
+//! Nothing that is read here is believed to be possible. What does not fit (a slot that there is not, a chain
+//! without an end, bytes outside the heap) is garbage that somebody has written by mistake: who comes across
+//! it builds the table anew from those slots that are whole, which is told by a sum that each bears of what
+//! it says. How often a worker has pinned what, it knows itself, and says it again then. The bytes in the
+//! heap bear no sum, nor do the bits that say which blocks are in use; workers that share files have to trust
+//! each other so far.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher};
@@ -90,7 +92,8 @@ sys::shareable! {
         blocks: AtomicU64,
         /// The first free slot of those that were used before; 0: none, else its number and 1.
         free: AtomicU32,
-        /// Slots from here on have never been used. Nobody looks at them, as that alone would take memory for them.
+        /// Slots from here on have never been used. Nobody looks at them, as that alone would take memory for
+        /// them.
         used: AtomicU32,
         /// Where second chance looks next.
         hand: AtomicU32,
@@ -137,13 +140,15 @@ const SPOILT: u32 = 4;
 
 /// Bytes of a block, the unit of the heap.
 const BLOCK: usize = 256;
-/// Bytes of path and header lines that an entry has room for on average. Where they are longer, there are fewer entries.
+/// Bytes of path and header lines that an entry has room for on average. Where they are longer, there are
+/// fewer entries.
 const HEAD_ROOM: usize = 2 << 10;
 /// How long the supervisor waits for others when it tidies up.
 const TIDYING: Duration = Duration::from_millis(20);
 /// How long a worker waits for a lock: longer than one that runs holds any but that of a file on a slow disk.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// After it has waited in vain, a worker does not wait again for so long, so that it loses little time with a lock that is stuck.
+/// After it has waited in vain, a worker does not wait again for so long, so that it loses little time with a
+/// lock that is stuck.
 const REST: Duration = Duration::from_secs(1);
 
 /// What is there can't be.
@@ -168,7 +173,8 @@ impl From<Garbage> for Obstacle {
 }
 
 impl SharedFiles {
-    /// A table for so many workers, which keeps so many files open at most. `keeper` is its name in the ledger.
+    /// A table for so many workers, which keeps so many files open at most. `keeper` is its name in the
+    /// ledger.
     ///
     /// # Errors
     ///
@@ -211,7 +217,8 @@ impl SharedFiles {
         self.workers == workers && self.bounds == super::bounds(settings, open_files)
     }
 
-    /// Becomes an empty table that takes no memory. Only when nobody uses it any more, and its files have been closed.
+    /// Becomes an empty table that takes no memory. Only when nobody uses it any more, and its files have
+    /// been closed.
     ///
     /// # Errors
     ///
@@ -751,7 +758,8 @@ impl SharedTable {
         if is_apart(place) {
             return self.apart.entry(place).file.as_ref().map(AsFd::as_fd);
         }
-        // An entry that is pinned is neither detached from its descriptor nor freed by others, so that it stays open.
+        // An entry that is pinned is neither detached from its descriptor nor freed by others, so that it
+        // stays open.
         let kept = Kept::of(self.files.slots[place as usize].descriptor.load(Ordering::Relaxed))?;
         self.files.ledger.kept(kept, self.files.keeper)
     }
@@ -876,8 +884,8 @@ impl SharedTable {
         }
     }
 
-    /// The worker is about to end, as all are who share the table: nothing is kept at hand for those that are to come, and the
-    /// memory of what no reply uses is given back.
+    /// The worker is about to end, as all are who share the table: nothing is kept at hand for those that are
+    /// to come, and the memory of what no reply uses is given back.
     pub(super) fn retire(&mut self) {
         self.retired = true;
         let given_back = self.alone(|this, writing| {
@@ -894,7 +902,8 @@ impl SharedTable {
         }
     }
 
-    /// Does something with the names held alone. What it finds to be garbage is put in order before anybody else sees it.
+    /// Does something with the names held alone. What it finds to be garbage is put in order before anybody
+    /// else sees it.
     fn alone<T>(
         &mut self,
         act: impl FnOnce(&mut Self, &Writing) -> Result<T, Obstacle>,
@@ -1007,8 +1016,8 @@ impl SharedTable {
         self.files.hasher.hash_one(n)
     }
 
-    /// Removes what has a name, which was found to be out of date, unless somebody uses it: then it stays until there is
-    /// something else under that name.
+    /// Removes what has a name, which was found to be out of date, unless somebody uses it: then it stays
+    /// until there is something else under that name.
     fn give_up(&mut self, writing: &Writing, hash: u64, path: &[u8], coding: u32) -> Result<(), Garbage> {
         let Some(old) = self.files.search(hash, path, coding)? else { return Ok(()) };
         self.let_go_of(old);
@@ -1129,7 +1138,8 @@ impl SharedTable {
         Ok(())
     }
 
-    /// Gives up an entry that was found, with the names held alone. What is left of it is the caller's affair.
+    /// Gives up an entry that was found, with the names held alone. What is left of it is the caller's
+    /// affair.
     fn let_go_of(&mut self, place: Place) {
         if let Some(at) = self.found.iter().position(|(found, _)| *found == place) {
             self.found.remove(at);

@@ -1,10 +1,10 @@
 //! The open-file table: files that were asked for lately, ready to be sent again.
 //!
-//! Entries are found by name (normalised path and content coding) and named by slot from then on. A reply that uses
-//! an entry pins it; an entry that is replaced or forgotten while it is pinned loses its name and lives on, detached,
-//! until the last pin is given back. When a bound is reached, the second-chance algorithm (CLOCK; Corbató, "A Paging
-//! Experiment with the Multics System", 1968) finds an entry that no reply uses and that was not asked for since it
-//! last looked.
+//! Entries are found by name (normalised path and content coding) and named by slot from then on. A reply
+//! that uses an entry pins it; an entry that is replaced or forgotten while it is pinned loses its name and
+//! lives on, detached, until the last pin is given back. When a bound is reached, the second-chance algorithm
+//! (CLOCK; Corbató, "A Paging Experiment with the Multics System", 1968) finds an entry that no reply uses
+//! and that was not asked for since it last looked.
 //!
 //! The table belongs to one worker: there are no locks, and pins are plain counts.
 
@@ -516,8 +516,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a map that never evicts: what the table still finds is what was put in last, what is pinned stays
-        /// as it was, and the bounds hold.
+        /// Against a map that never evicts: what the table still finds is what was put in last, what is
+        /// pinned stays as it was, and the bounds hold.
         #[test]
         fn agrees_with_a_map(ops in prop::collection::vec(op(), 0..120)) {
             let mut table = Table::new(BOUNDS);

@@ -1,5 +1,5 @@
-//! The open-file table that a worker uses: one of its own, or one that workers share. Both have the same operations with the
-//! same meaning; which it is has been decided by the architecture.
+//! The open-file table that a worker uses: one of its own, or one that workers share. Both have the same
+//! operations with the same meaning; which it is has been decided by the architecture.
 
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -103,7 +103,8 @@ impl Tables {
         }
     }
 
-    /// The same, for somebody who reads from it even if the table closes it meanwhile. Only a worker's own table lends it.
+    /// The same, for somebody who reads from it even if the table closes it meanwhile. Only a worker's own
+    /// table lends it.
     pub(super) fn share_file(&self, place: Place) -> Option<Arc<OwnedFd>> {
         match self {
             Self::Own(table) => table.share_file(place),
@@ -111,7 +112,8 @@ impl Tables {
         }
     }
 
-    /// What of the file of a found or pinned entry was in memory lately. Only a worker's own table keeps that.
+    /// What of the file of a found or pinned entry was in memory lately. Only a worker's own table keeps
+    /// that.
     #[inline]
     pub(super) fn resident(&self, place: Place) -> Option<&Resident> {
         match self {
@@ -120,8 +122,9 @@ impl Tables {
         }
     }
 
-    /// Before a look at the file of a found entry that has to be looked at again: where others may have the same in mind, waits
-    /// until none of them is at it, but not for long. If that is claimed: ask again for the entry, as one of them may have looked.
+    /// Before a look at the file of a found entry that has to be looked at again: where others may have the
+    /// same in mind, waits until none of them is at it, but not for long. If that is claimed: ask again for
+    /// the entry, as one of them may have looked.
     pub(super) fn claim(&mut self, place: Place) -> Option<sys::lock::Held> {
         match self {
             Self::Own(_) => None,

@@ -1,8 +1,8 @@
 //! Media types of files, by the extension of their names.
 //!
-//! The operator's own come first, then those of the `mime_guess` library, corrected where registrations have moved on
-//! since its last release, or where the web means something else by an extension. Of names without one a few
-//! are known to be text. What none knows is offered as bytes.
+//! The operator's own come first, then those of the `mime_guess` library, corrected where registrations have
+//! moved on since its last release, or where the web means something else by an extension. Of names without
+//! one a few are known to be text. What none knows is offered as bytes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -58,7 +58,8 @@ fn better(extension: &str) -> Option<&'static str> {
         "woff" => "font/woff",
         "otf" => "font/otf",
         "sfnt" => "font/sfnt",
-        // RFC 7303: the same as text/xml, but never with a charset that contradicts the file's own declaration.
+        // RFC 7303: the same as text/xml, but never with a charset that contradicts the file's own
+        // declaration.
         "xml" | "xsl" | "xslt" | "xsd" | "wsdl" => "application/xml",
         "dtd" => "application/xml-dtd",
         // RFC 9512.

@@ -1,10 +1,11 @@
-//! A conversation that would have to wait for the disk, in a worker that must not: it asks for a [`Job`], is left alone
-//! until somebody has done that, and goes on.
+//! A conversation that would have to wait for the disk, in a worker that must not: it asks for a [`Job`], is
+//! left alone until somebody has done that, and goes on.
 //!
-//! Meanwhile its client's time does not run, nothing is read from its socket, and a connection that breaks is noticed. But the
-//! server's own patience has an end, or a disk that hangs would hold whoever asks for it: a request is answered without
-//! what is not to be had, and a reply is broken off. A client that has hung up is let go the first time that the wait is looked
-//! at: it may be gone, and whoever only half-closed pays for it where the disk is as slow as that. The job is left to itself.
+//! Meanwhile its client's time does not run, nothing is read from its socket, and a connection that breaks is
+//! noticed. But the server's own patience has an end, or a disk that hangs would hold whoever asks for it: a
+//! request is answered without what is not to be had, and a reply is broken off. A client that has hung up is
+//! let go the first time that the wait is looked at: it may be gone, and whoever only half-closed pays for it
+//! where the disk is as slow as that. The job is left to itself.
 
 use std::os::fd::AsFd;
 
@@ -61,7 +62,8 @@ impl Conversation {
         self.waiting.as_ref().filter(|waiting| !waiting.is_over).map(|waiting| waiting.ticket)
     }
 
-    /// The job that it waits for has been done. What a look found is taken note of, before the table changes again.
+    /// The job that it waits for has been done. What a look found is taken note of, before the table changes
+    /// again.
     pub fn disk_is_done(&mut self, service: &mut Service, found: Option<(&Look<'_>, &Sighting)>) {
         let Some(waiting) = &mut self.waiting else { return };
         waiting.is_over = true;
@@ -192,8 +194,8 @@ fn look_after(service: &Service) -> u32 {
     (service.disk_timeout_ticks / helpers::LOOKS).max(1)
 }
 
-/// How many of the `wanted` bytes from `offset` can be sent now: in a worker that must not wait, at most to the end of the
-/// window that they begin in, if that is in memory. `resident` is the window known to be.
+/// How many of the `wanted` bytes from `offset` can be sent now: in a worker that must not wait, at most to
+/// the end of the window that they begin in, if that is in memory. `resident` is the window known to be.
 pub(super) fn sendable(
     service: &Service,
     pin: &Pin,

@@ -1,17 +1,19 @@
-//! What the memory of a running server consists of, in the form of Harji, Buhr and Brecht 2012 (section 8): so much for each
-//! connection, worker and cached file, and so much once.
+//! What the memory of a running server consists of, in the form of Harji, Buhr and Brecht 2012 (section 8):
+//! so much for each connection, worker and cached file, and so much once.
 //!
 //! ```text
 //! memory = c*368 + p*(412,000) + f*1,204 + 1,930,240
 //! ```
 //!
-//! Two sources meet here. The kernel tells what each process uses (`smaps`, proc(5)): pages of its own, and its part of
-//! those that several processes use, so that shared memory is counted once when parts are added up. The workers tell, through
-//! the status, what they set aside for connections and files. What is left of a worker's own pages is the worker itself. That a
-//! connection takes what the sizes of its parts say is not taken on trust: the growth of the workers since they began to serve,
-//! less the files, is divided by the connections that there has been room for, and shown beside it.
+//! Two sources meet here. The kernel tells what each process uses (`smaps`, proc(5)): pages of its own, and
+//! its part of those that several processes use, so that shared memory is counted once when parts are added
+//! up. The workers tell, through the status, what they set aside for connections and files. What is left of a
+//! worker's own pages is the worker itself. That a connection takes what the sizes of its parts say is not
+//! taken on trust: the growth of the workers since they began to serve, less the files, is divided by the
+//! connections that there has been room for, and shown beside it.
 //!
-//! Memory of the kernel's (sockets, their buffers, the page cache) is not in it, as it was not in the paper's.
+//! Memory of the kernel's (sockets, their buffers, the page cache) is not in it, as it was not in the
+//! paper's.
 
 mod processes;
 mod text;
@@ -42,12 +44,13 @@ pub struct Memory {
     pub workers: Workers,
     /// The term of cached files.
     pub files: Files,
-    /// What is there once, measured: pages that several processes use, and those of the supervisor and of the process that
-    /// answers for the status.
+    /// What is there once, measured: pages that several processes use, and those of the supervisor and of the
+    /// process that answers for the status.
     pub once: u64,
     /// What the terms add up to.
     pub sum: u64,
-    /// What all processes use, measured; pages that are shared with programs other than the server count in part.
+    /// What all processes use, measured; pages that are shared with programs other than the server count in
+    /// part.
     pub measured: u64,
     /// Each of them.
     pub processes: Vec<Process>,
@@ -58,11 +61,13 @@ pub struct Memory {
 pub struct Connections {
     /// How many there are.
     pub open: u64,
-    /// How many there is room for in memory that has been set aside: those that there were at the same time, and some more.
+    /// How many there is room for in memory that has been set aside: those that there were at the same time,
+    /// and some more.
     pub places: u64,
     /// What one takes, by the sizes of its parts; 0 where the architecture has not told.
     pub each: u64,
-    /// What one takes, by how the workers have grown since they began to serve. Only where the growth is large enough to tell.
+    /// What one takes, by how the workers have grown since they began to serve. Only where the growth is
+    /// large enough to tell.
     pub each_by_growth: Option<u64>,
 }
 
@@ -82,7 +87,8 @@ pub struct Workers {
 pub struct Files {
     /// Entries of all tables.
     pub entries: u64,
-    /// What one takes on average, counted by the tables: path, header lines, and small bodies; `None` where there is none.
+    /// What one takes on average, counted by the tables: path, header lines, and small bodies; `None` where
+    /// there is none.
     pub each: Option<u64>,
 }
 
@@ -188,7 +194,8 @@ fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || sys::process::is_gone(error)
 }
 
-/// Divides what was measured among the terms. `lent`: the part of shared pages that has fallen to the process that measures.
+/// Divides what was measured among the terms. `lent`: the part of shared pages that has fallen to the process
+/// that measures.
 fn model(status: &Snapshot, processes: Vec<Process>, lent: u64) -> Memory {
     let mut told = Numbers::zero();
     for worker in &status.workers {
@@ -258,7 +265,8 @@ pub(crate) mod tests {
     use crate::counters::Counters;
     use crate::status::tests::sample;
 
-    /// Two workers with 1,024 places of 368 bytes and 10 files of 1,500 bytes each; a supervisor, and a process that answers.
+    /// Two workers with 1,024 places of 368 bytes and 10 files of 1,500 bytes each; a supervisor, and a
+    /// process that answers.
     pub(crate) fn memory() -> Memory {
         memory_of("sped")
     }

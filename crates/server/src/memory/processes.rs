@@ -6,7 +6,8 @@ use std::io;
 /// Memory that a process uses, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Pages that no other process has, but for memory that is shared: whoever has touched it so far, it is there for others.
+    /// Pages that no other process has, but for memory that is shared: whoever has touched it so far, it is
+    /// there for others.
     pub(crate) private: u64,
     /// The same, and its part of those that others have as well.
     pub(crate) proportional: u64,
@@ -18,7 +19,8 @@ impl Usage {
         Self::of(std::process::id())
     }
 
-    /// Of a process. `smaps_rollup` for the sums, which it does not round mapping by mapping, and `smaps` for what is shared.
+    /// Of a process. `smaps_rollup` for the sums, which it does not round mapping by mapping, and `smaps` for
+    /// what is shared.
     pub(crate) fn of(pid: u32) -> io::Result<Self> {
         let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
         let each = fs::read_to_string(format!("/proc/{pid}/smaps"))?;

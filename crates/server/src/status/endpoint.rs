@@ -126,14 +126,16 @@ impl Endpoint {
         Ok(Serving { address: self.address.clone(), stop, thread })
     }
 
-    /// Closes it in this process, whoever still holds it here: a worker comes with a copy of all that the supervisor has open.
+    /// Closes it in this process, whoever still holds it here: a worker comes with a copy of all that the
+    /// supervisor has open.
     pub fn close(&self) {
         if let Err(error) = sys::socket::vacate(self) {
             tracing::error!("cannot close the status endpoint: {error}");
         }
     }
 
-    /// In a process whose supervisor is gone: leaves the address to a successor, whoever else still has this open.
+    /// In a process whose supervisor is gone: leaves the address to a successor, whoever else still has this
+    /// open.
     pub fn stop_listening(&self) {
         // Another such process may have done so.
         let _ = sys::socket::stop_listening(self);

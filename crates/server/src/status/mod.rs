@@ -1,12 +1,12 @@
 //! What the server is doing, for people, programs and Prometheus.
 //!
 //! Everything starts with a [`Snapshot`], taken from a server's [`Sources`]: the workers' counters, the
-//! listeners' accept queues, and what the kernel tells of this process and of all listening sockets; `rates` adds how fast
-//! the latter grows.
-//! [`text`], [`json`] and [`prometheus`] render a snapshot; what they call the values is in two tables,
-//! [`METRICS`](crate::counters::METRICS) for workers and [`SYSTEM`](system::SYSTEM) for the rest, and nowhere
-//! else. [`Endpoint`] serves all three over HTTP from a thread of its own, [`client`] fetches them for
-//! `sluice status`. The schema is documented in `docs/status.md`.
+//! listeners' accept queues, and what the kernel tells of this process and of all listening sockets; `rates`
+//! adds how fast the latter grows. [`text`], [`json`] and [`prometheus`] render a snapshot; what they call
+//! the values is in two tables, [`METRICS`](crate::counters::METRICS) for workers and
+//! [`SYSTEM`](system::SYSTEM) for the rest, and nowhere else. [`Endpoint`] serves all three over HTTP from a
+//! thread of its own, [`client`] fetches them for `sluice status`. The schema is documented in
+//! `docs/status.md`.
 
 pub mod client;
 mod endpoint;

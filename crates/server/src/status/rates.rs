@@ -1,7 +1,8 @@
 //! How fast queues drop: per second, since a reading that is at least a second old.
 //!
-//! A page is asked for once, and a sum since the namespace was made says nothing of now. So each look is remembered for the
-//! next ones, and the first is compared with the server's start. Nothing is read when nobody asks.
+//! A page is asked for once, and a sum since the namespace was made says nothing of now. So each look is
+//! remembered for the next ones, and the first is compared with the server's start. Nothing is read when
+//! nobody asks.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,8 @@ pub(super) struct Lookback {
 pub struct Rates {
     /// Over how long, in milliseconds.
     pub over_ms: u64,
-    /// Per second, in the order of [`SYSTEM`](super::system::SYSTEM); `None` for what is no counter of the kernel's.
+    /// Per second, in the order of [`SYSTEM`](super::system::SYSTEM); `None` for what is no counter of the
+    /// kernel's.
     pub system: Vec<Option<f64>>,
     /// Per second, in the order of the listeners.
     pub listeners: Vec<Option<f64>>,

@@ -98,8 +98,8 @@ pub struct WorkerSnapshot {
 pub struct Numbers(Vec<Vec<u64>>);
 
 impl Sources {
-    /// The sources of a server that this process supervises and that `started` then. Workers are numbered from 0 in the
-    /// order given; `past` is what others have counted.
+    /// The sources of a server that this process supervises and that `started` then. Workers are numbered
+    /// from 0 in the order given; `past` is what others have counted.
     pub fn new(
         architecture: &str,
         started: SystemTime,

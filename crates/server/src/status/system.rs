@@ -169,8 +169,8 @@ impl Files {
 
 /// `None` where the process belongs to somebody else, or has given up root since it was started.
 ///
-/// Linux 6.2 and later tell the number as the directory's size. To count its entries is to have the kernel make one for each
-/// descriptor, and take them all away when the process ends.
+/// Linux 6.2 and later tell the number as the directory's size. To count its entries is to have the kernel
+/// make one for each descriptor, and take them all away when the process ends.
 fn open_descriptors(pid: u32) -> Option<u64> {
     let directory = format!("/proc/{pid}/fd");
     match fs::metadata(&directory).ok()?.len() {

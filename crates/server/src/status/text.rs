@@ -126,8 +126,8 @@ fn write_workers(text: &mut String, snapshot: &Snapshot, earlier: Option<&Snapsh
 /// A row of [`EQUATION_1`], and how it is made of values now and, maybe, so many seconds ago.
 type Factor = (&'static str, fn(&Numbers, Option<&Numbers>, f64) -> String);
 
-/// The accept rate's two factors (Brecht et al. 2004, equation 1): accepts per second are accepts per accept phase times
-/// accept phases per second.
+/// The accept rate's two factors (Brecht et al. 2004, equation 1): accepts per second are accepts per accept
+/// phase times accept phases per second.
 const EQUATION_1: [Factor; 2] = [
     ("mean_accepts_per_phase", |now, earlier, _| match grown("accept_phases", now, earlier) {
         0 => "-".to_owned(),

@@ -1,8 +1,10 @@
-//! The descriptor table that supervisor and workers have in common, and what is done about it when a worker ends.
+//! The descriptor table that supervisor and workers have in common, and what is done about it when a worker
+//! ends.
 //!
-//! A process of a common table takes nothing with it. So when one has ended, its locks and pins are dropped and what it owned is
-//! closed. What it had opened and not recorded yet, or was about to close, is found by looking twice: whatever nobody claims now
-//! and after every living worker has been between two turns is nobody's ([`sys::descriptors`]).
+//! A process of a common table takes nothing with it. So when one has ended, its locks and pins are dropped
+//! and what it owned is closed. What it had opened and not recorded yet, or was about to close, is found by
+//! looking twice: whatever nobody claims now and after every living worker has been between two turns is
+//! nobody's ([`sys::descriptors`]).
 
 use std::collections::{HashMap, HashSet};
 use std::io;

@@ -1,16 +1,17 @@
 //! From settings to a running server and back: sockets, privileges, workers, signals.
 //!
 //! The supervisor opens what the server listens on, forks the [workers] and a process for the
-//! [status](status_process), and then waits for signals: it never touches a connection. It has a single thread, so that it
-//! can fork at any time, and starts a worker again that has died. Whatever the architecture, a worker sees only its
-//! [`Control`](crate::control::Control).
+//! [status](status_process), and then waits for signals: it never touches a connection. It has a single
+//! thread, so that it can fork at any time, and starts a worker again that has died. Whatever the
+//! architecture, a worker sees only its [`Control`](crate::control::Control).
 //!
-//! Order matters. Sockets are opened with the privileges that the process was started with, which are then dropped; only
-//! then come workers, and the line that says the server listens is printed when nothing can fail any more.
+//! Order matters. Sockets are opened with the privileges that the process was started with, which are then
+//! dropped; only then come workers, and the line that says the server listens is printed when nothing can
+//! fail any more.
 //!
-//! A reload starts a new generation of workers, with settings that have been checked and listeners that are open; the old one
-//! leaves the listeners to it and sees its connections to their end. A listener is open in the supervisor as long as it
-//! is wanted, so no client in its queue is ever lost with a worker.
+//! A reload starts a new generation of workers, with settings that have been checked and listeners that are
+//! open; the old one leaves the listeners to it and sees its connections to their end. A listener is open in
+//! the supervisor as long as it is wanted, so no client in its queue is ever lost with a worker.
 
 mod common_table;
 mod remains;
@@ -101,7 +102,8 @@ impl RunError {
     }
 }
 
-/// How long stopping at once may take, how long after its drain timeout a worker may linger, and how long it may take to die.
+/// How long stopping at once may take, how long after its drain timeout a worker may linger, and how long it
+/// may take to die.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long after its drain timeout a worker is told to stop that has not ended by itself: it may have been
@@ -184,7 +186,8 @@ fn prepare(settings: &Settings) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Opens what the server listens on, gives up the privileges that it took, and sees whether workers can start without them.
+/// Opens what the server listens on, gives up the privileges that it took, and sees whether workers can start
+/// without them.
 fn open(settings: &Settings) -> Result<Estate, RunError> {
     let listeners = listeners::open_all(settings)?;
     let endpoint = settings.status.as_ref().map(|status| Endpoint::bind(status, &settings.status_socket));
@@ -227,9 +230,9 @@ fn access_log(
     Ok(Some(Arc::new(LogFile::open(&asked.target, heir)?)))
 }
 
-/// Goes on with what the program before has left, and with what else the settings ask for, if it can be had. Workers that can
-/// start have been seen in the trial; from here on nothing is a reason to end.
-/// Second: the listeners that nobody wants any more.
+/// Goes on with what the program before has left, and with what else the settings ask for, if it can be had.
+/// Workers that can start have been seen in the trial; from here on nothing is a reason to end. Second: the
+/// listeners that nobody wants any more.
 fn take_over(mut estate: Estate, settings: &mut Settings) -> (Estate, Listeners) {
     estate.access_log = access_log(settings, estate.access_log.as_ref(), None).unwrap_or_else(|error| {
         tracing::error!("there is no access log: {error}");
@@ -369,8 +372,8 @@ impl Supervisor {
         }
     }
 
-    /// Has the status told by a process that knows the workers and listeners of now. If there is none to be had, it is
-    /// tried again: the server is worth more than its status.
+    /// Has the status told by a process that knows the workers and listeners of now. If there is none to be
+    /// had, it is tried again: the server is worth more than its status.
     fn start_status_process(&mut self) {
         self.stop_status_process();
         self.status_due = None;
@@ -543,8 +546,8 @@ impl Supervisor {
         }
     }
 
-    /// Says where the server listens, one line for each listener, on standard error whatever the log is: scripts that
-    /// asked for port 0 read it.
+    /// Says where the server listens, one line for each listener, on standard error whatever the log is:
+    /// scripts that asked for port 0 read it.
     fn announce(&self) {
         let Settings { copies, workers, architecture, files, .. } = &self.settings;
         let workers = match (copies, workers) {

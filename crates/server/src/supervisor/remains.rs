@@ -1,8 +1,10 @@
-//! Children that have ended, or have been told to and are of no more interest, until the kernel has cleared them away.
+//! Children that have ended, or have been told to and are of no more interest, until the kernel has cleared
+//! them away.
 //!
-//! Reaping a child takes its entries out of `/proc`. Where somebody looks at these at the same time, or the child's threads
-//! are still about it, the kernel has been seen to go round for 13 seconds, and the caller can do nothing meanwhile. So
-//! it is done when all that has calmed down: until then a process that has ended takes up little but its id.
+//! Reaping a child takes its entries out of `/proc`. Where somebody looks at these at the same time, or the
+//! child's threads are still about it, the kernel has been seen to go round for 13 seconds, and the caller
+//! can do nothing meanwhile. So it is done when all that has calmed down: until then a process that has ended
+//! takes up little but its id.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -30,8 +32,8 @@ impl Remains {
         self.children.first().map(|&(_, due)| due)
     }
 
-    /// Reaps those that are due; and orphans, which a container's first process gets: not one of `children`, who are taken notice
-    /// of elsewhere. wait(2).
+    /// Reaps those that are due; and orphans, which a container's first process gets: not one of `children`,
+    /// who are taken notice of elsewhere. wait(2).
     pub(super) fn clear_away(&mut self, children: &[u32]) -> io::Result<()> {
         let now = Instant::now();
         let due = self.children.partition_point(|&(_, due)| due <= now);

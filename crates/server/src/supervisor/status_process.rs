@@ -1,4 +1,5 @@
-//! The process that answers status requests, so that it needs nothing of workers or supervisor but their counters.
+//! The process that answers status requests, so that it needs nothing of workers or supervisor but their
+//! counters.
 //!
 //! It is a copy of the supervisor as of the last reload, and does nothing but [`serve`](Endpoint::serve).
 
@@ -47,7 +48,8 @@ impl StatusProcess {
         self.pid
     }
 
-    /// How long to wait before another is started, now that it has ended: one that ended soon will probably do so again.
+    /// How long to wait before another is started, now that it has ended: one that ended soon will probably
+    /// do so again.
     pub(super) fn pause(&self) -> Duration {
         if self.since.elapsed() < QUICK { LONGEST_PAUSE } else { Duration::ZERO }
     }

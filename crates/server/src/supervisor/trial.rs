@@ -1,9 +1,9 @@
-//! The trial of a new program: it starts as a child of the old one, is lent all that it would be left, runs with the same
-//! rights, and has a worker answer a request. Nobody's connections pass through it, and it changes nothing that others have
-//! in common with it.
+//! The trial of a new program: it starts as a child of the old one, is lent all that it would be left, runs
+//! with the same rights, and has a worker answer a request. Nobody's connections pass through it, and it
+//! changes nothing that others have in common with it.
 //!
-//! It says that it has come through by writing down the settings that it did so with, and by its exit code. A program that
-//! fails, crashes, hangs, or has never heard of trials does not, and the old one goes on.
+//! It says that it has come through by writing down the settings that it did so with, and by its exit code. A
+//! program that fails, crashes, hangs, or has never heard of trials does not, and the old one goes on.
 
 use std::ffi::OsString;
 use std::fs::File;

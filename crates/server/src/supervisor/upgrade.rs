@@ -1,15 +1,18 @@
-//! USR2: the process goes on as the program that its file holds by now, with the same id, listeners and children.
+//! USR2: the process goes on as the program that its file holds by now, with the same id, listeners and
+//! children.
 //!
 //! ```text
 //! old program: trial (a child) --> letter, descriptors kept open --> exec
 //! new program: take the letter --> listeners --> workers of its own --> the old workers retire
 //! ```
 //!
-//! Listeners are open all the time. The old workers serve until the new ones have done so for a while, and see their
-//! connections to the end. They know nothing of the new program but signals: USR2 has a worker retire, TERM has it drain.
+//! Listeners are open all the time. The old workers serve until the new ones have done so for a while, and
+//! see their connections to the end. They know nothing of the new program but signals: USR2 has a worker
+//! retire, TERM has it drain.
 //!
-//! Once the process is the new program there is no way back, so whatever can be wrong with it is to be found in its
-//! [`trial`](super::trial). It then goes on by the settings as they were tried, whatever has become of the file since.
+//! Once the process is the new program there is no way back, so whatever can be wrong with it is to be found
+//! in its [`trial`](super::trial). It then goes on by the settings as they were tried, whatever has become of
+//! the file since.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -104,8 +107,8 @@ struct Letter {
     workers: Vec<u32>,
 }
 
-/// The variables by which a letter is delivered, and the numbers of its descriptors. A program that knows nothing of trials must
-/// not take one for its turn to serve, so there they are others.
+/// The variables by which a letter is delivered, and the numbers of its descriptors. A program that knows
+/// nothing of trials must not take one for its turn to serve, so there they are others.
 pub(super) struct Names {
     letter: &'static str,
     descriptors: &'static str,
@@ -203,8 +206,8 @@ impl Letter {
 }
 
 impl Bequest {
-    /// What this process has left to itself, or was lent by its parent for a trial, if it was; `owner` says whose the
-    /// listeners are. In a process with a single thread, before anything is opened.
+    /// What this process has left to itself, or was lent by its parent for a trial, if it was; `owner` says
+    /// whose the listeners are. In a process with a single thread, before anything is opened.
     pub(super) fn take(names: &Names, owner: u32) -> io::Result<Option<Self>> {
         let Some(mut descriptors) = inherited::take_handed_on(names.descriptors)? else { return Ok(None) };
         let wrong =

@@ -46,7 +46,8 @@ fn serve(
     access_log: Option<&Arc<LogFile>>,
 ) -> Result<(), RunError> {
     control.attend().map_err(failed("notice the end of the supervisor"))?;
-    // Only the supervisor executes programs, and what it executes in an upgrade may need privileges of its file's.
+    // Only the supervisor executes programs, and what it executes in an upgrade may need privileges of its
+    // file's.
     process::forgo_new_privileges().map_err(failed("forgo new privileges"))?;
     if let Some(cpus) = cpus {
         process::pin_to_cpus(cpus).map_err(failed(&format!("run on CPUs {cpus:?} alone")))?;

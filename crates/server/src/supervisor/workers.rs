@@ -1,7 +1,8 @@
 //! The workers: forking them, starting those again that die, replacing a generation by the next.
 //!
-//! Each worker has a place, with a block of counters that outlives its processes. A worker that died is started again at
-//! once, one that keeps dying after a growing pause. What retired workers have counted goes to a block of the past when they end.
+//! Each worker has a place, with a block of counters that outlives its processes. A worker that died is
+//! started again at once, one that keeps dying after a growing pause. What retired workers have counted goes
+//! to a block of the past when they end.
 
 use std::collections::HashSet;
 use std::io;
@@ -32,7 +33,8 @@ pub(super) struct Workers {
     serving: Vec<Place>,
     /// Those that finish what they began before a reload.
     retired: Vec<Place>,
-    /// Those that another program forked before it became this one, be they on their way out. They can only be sent signals.
+    /// Those that another program forked before it became this one, be they on their way out. They can only
+    /// be sent signals.
     adopted: Vec<u32>,
     /// They have been told to retire.
     relieved: bool,
@@ -113,7 +115,8 @@ impl Workers {
         })
     }
 
-    /// Starts the first generation. Where the workers of the program before serve, what can't be started now is started later.
+    /// Starts the first generation. Where the workers of the program before serve, what can't be started now
+    /// is started later.
     ///
     /// # Errors
     ///
@@ -145,8 +148,8 @@ impl Workers {
         }
     }
 
-    /// Starts a generation and has the one before it retire. `copies` are the listeners of each copy; `retiring`, what
-    /// nobody listens on any more.
+    /// Starts a generation and has the one before it retire. `copies` are the listeners of each copy;
+    /// `retiring`, what nobody listens on any more.
     ///
     /// # Errors
     ///
@@ -166,7 +169,8 @@ impl Workers {
         } else {
             self.access_log = log_before;
         }
-        // Be it the generation before or one that is not complete: nobody is forgotten before the last of it has ended.
+        // Be it the generation before or one that is not complete: nobody is forgotten before the last of it
+        // has ended.
         for place in &mut other {
             place.control.enter(Phase::Retire);
             place.stay_away();
@@ -299,8 +303,8 @@ impl Workers {
         waits.then(|| Instant::now() + TIDYING).into_iter().chain(self.relief_due()).min()
     }
 
-    /// When the workers of the program before are to retire: once each copy has one of this program's that has not died
-    /// soon after its start.
+    /// When the workers of the program before are to retire: once each copy has one of this program's that
+    /// has not died soon after its start.
     fn relief_due(&self) -> Option<Instant> {
         if self.relieved || self.adopted.is_empty() {
             return None;
@@ -310,10 +314,10 @@ impl Workers {
         (0..copies).map(due).collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 
-    /// Has the workers of the program before retire when they are not needed any more. Wakes those that serve when a retired
-    /// worker has left its listeners to them: it may have been the only one that was woken for a connection, and have had no
-    /// room for it. Where descriptors are in common: closes listeners that workers have let go of, and what turns out to be
-    /// nobody's.
+    /// Has the workers of the program before retire when they are not needed any more. Wakes those that serve
+    /// when a retired worker has left its listeners to them: it may have been the only one that was woken for
+    /// a connection, and have had no room for it. Where descriptors are in common: closes listeners that
+    /// workers have let go of, and what turns out to be nobody's.
     pub(super) fn tidy(&mut self) {
         let leaving = self.count_leaving();
         if leaving < std::mem::replace(&mut self.leaving, leaving) {
@@ -355,7 +359,8 @@ impl Workers {
         self.all().for_each(|place| place.control.speak_by_signals(by_signals));
     }
 
-    /// What a process is to close that is forked with copies of all that the supervisor has open, and knows these listeners.
+    /// What a process is to close that is forked with copies of all that the supervisor has open, and knows
+    /// these listeners.
     pub(super) fn foreign(&self, known: &[Listeners]) -> Foreign {
         let is_known = |held: &&Arc<Listener>| known.iter().flatten().any(|one| Arc::ptr_eq(one, held));
         let in_common = self.all().filter_map(|place| place.in_common.as_ref());
@@ -621,7 +626,8 @@ impl InCommon {
     }
 }
 
-/// What a forked process has open that is others' to close; nothing, as long as there is no common descriptor table.
+/// What a forked process has open that is others' to close; nothing, as long as there is no common descriptor
+/// table.
 pub(super) struct Foreign {
     ledger: Option<Ledger>,
     listeners: Listeners,

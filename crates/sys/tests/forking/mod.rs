@@ -1,4 +1,5 @@
-//! For tests that fork, which takes a process with a single thread: they run one after another in the main thread.
+//! For tests that fork, which takes a process with a single thread: they run one after another in the main
+//! thread.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

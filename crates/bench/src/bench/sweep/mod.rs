@@ -1,4 +1,5 @@
-//! `bench sweep`: what a limit on accepts is worth below, at and beyond saturation: the 2004 paper's figures 2, 8, 16 and 17.
+//! `bench sweep`: what a limit on accepts is worth below, at and beyond saturation: the 2004 paper's figures
+//! 2, 8, 16 and 17.
 //!
 //! For each server and workload, the saturating rate is measured first; the rates of the experiment are
 //! multiples of it that were chosen beforehand. Rounds of all limits at all rates then choose the best fixed
@@ -62,7 +63,8 @@ pub(crate) struct Options {
     /// Seconds before it: more than clients wait, or nobody has given up when it ends
     #[arg(long, default_value_t = 3.0)]
     warm_up: f64,
-    /// How long a client waits for a connection, and then for each reply, in seconds. A SYN that was dropped is sent again after one
+    /// How long a client waits for a connection, and then for each reply, in seconds. A SYN that was dropped
+    /// is sent again after one
     #[arg(long, default_value_t = 1.1)]
     timeout: f64,
     /// How many connections may wait to be accepted

@@ -1,5 +1,5 @@
-//! The event loop beside helpers: what would wait for the disk is done by them, while its connection waits without
-//! interest in its socket.
+//! The event loop beside helpers: what would wait for the disk is done by them, while its connection waits
+//! without interest in its socket.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -1,5 +1,5 @@
-//! The event loop without helpers, and directories: making a listing takes milliseconds, so the loop makes one in a turn, behind
-//! all that is quick. Those who want the same one wait for it together.
+//! The event loop without helpers, and directories: making a listing takes milliseconds, so the loop makes
+//! one in a turn, behind all that is quick. Those who want the same one wait for it together.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -21,7 +21,8 @@ impl Listings {
         self.looks.is_empty()
     }
 
-    /// Has a directory looked at for a waiter. That will be after all who have asked by then, so one look does for them.
+    /// Has a directory looked at for a waiter. That will be after all who have asked by then, so one look
+    /// does for them.
     pub(super) fn submit(&mut self, waiter: Waiter, look: Box<Look<'static>>) {
         if let Some(waiters) = self.waiters.get_mut(look.path()) {
             waiters.push(waiter);
@@ -39,8 +40,8 @@ impl Listings {
 }
 
 impl EventLoop {
-    /// Makes the next listing that somebody still waits for. The accept policy is not told of the time that it takes, which does
-    /// not follow from how many are accepted.
+    /// Makes the next listing that somebody still waits for. The accept policy is not told of the time that
+    /// it takes, which does not follow from how many are accepted.
     pub(super) fn make_a_listing(&mut self) {
         while let Some((mut look, waiters)) = self.listings.next() {
             if !waiters.iter().any(|&waiter| self.is_waiting(waiter)) {

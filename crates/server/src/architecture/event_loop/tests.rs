@@ -1,4 +1,5 @@
-//! Whatever happens in whatever order, every connection has a deadline or is due for a turn, and is looked at by its deadline.
+//! Whatever happens in whatever order, every connection has a deadline or is due for a turn, and is looked at
+//! by its deadline.
 //!
 //! The loop's phases run one by one over real sockets, but time is the test's own, and so is what events say.
 
@@ -23,7 +24,8 @@ use crate::helpers::Helpers;
 use crate::listeners::Share;
 use crate::service::Service;
 
-/// What clients send: parts of requests and whole ones, good and bad, of which some have replies that are never read.
+/// What clients send: parts of requests and whole ones, good and bad, of which some have replies that are
+/// never read.
 const PIECES: [&str; 8] = [
     "G",
     "ET /small HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -116,8 +118,8 @@ impl World {
         self.turn();
     }
 
-    /// A client does something, of which the loop gets to know. If the client's place has gone to another by now, that one hears
-    /// of something that is not so.
+    /// A client does something, of which the loop gets to know. If the client's place has gone to another by
+    /// now, that one hears of something that is not so.
     fn has_done(&mut self, client: usize, hung_up: bool, act: impl FnOnce(&UnixStream)) {
         let Some((socket, index)) = self.clients.get(client) else { return };
         act(socket);

@@ -1,9 +1,10 @@
 //! Whether a client gets on, or keeps its place for nothing.
 //!
-//! Timers give a slow client the benefit of the doubt for many seconds, which costs nobody anything while there is room. Where
-//! others wait for its place, a second has to do for whatever it is that the client does: to bring its request, to ask again, to
-//! close. A reply may take as long as it takes, if the client keeps up with the minimum rate in each period of two seconds:
-//! a packet that was lost more than once is late by more than one.
+//! Timers give a slow client the benefit of the doubt for many seconds, which costs nobody anything while
+//! there is room. Where others wait for its place, a second has to do for whatever it is that the client
+//! does: to bring its request, to ask again, to close. A reply may take as long as it takes, if the client
+//! keeps up with the minimum rate in each period of two seconds: a packet that was lost more than once is
+//! late by more than one.
 
 use http1::{Tick, Timeouts};
 
@@ -47,8 +48,8 @@ impl Headway {
         Self { stage, since, taken: 0, slow: false }
     }
 
-    /// Takes note of what is seen now, and says whether the client takes too long. It must take `rate` bytes per second; 0: any
-    /// will do.
+    /// Takes note of what is seen now, and says whether the client takes too long. It must take `rate` bytes
+    /// per second; 0: any will do.
     pub(super) fn dawdles(&mut self, now: Tick, seen: Seen, rate: u32) -> bool {
         if self.stage != seen.stage {
             *self = Self { stage: seen.stage, since: now, taken: seen.taken, slow: false };

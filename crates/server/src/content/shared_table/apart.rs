@@ -1,4 +1,5 @@
-//! Files that one worker serves apart from the shared table: opened for one reply, known to nobody else, and gone with its last pin.
+//! Files that one worker serves apart from the shared table: opened for one reply, known to nobody else, and
+//! gone with its last pin.
 //!
 //! For when the table can't be had in time, as who holds a lock of it may have been stopped.
 

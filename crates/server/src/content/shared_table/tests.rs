@@ -188,8 +188,8 @@ fn pins_of_a_worker_that_is_gone_are_dropped() {
     }
 }
 
-/// A writer dies after each step that it takes; who comes next finds everything in order, and nothing is lost but the entry
-/// that was being changed.
+/// A writer dies after each step that it takes; who comes next finds everything in order, and nothing is lost
+/// but the entry that was being changed.
 #[test]
 fn what_a_dead_writer_leaves_is_put_in_order() {
     let steps: [fn(&SharedFiles, Place); 6] = [
@@ -411,8 +411,8 @@ fn op() -> impl Strategy<Value = (usize, Op)> {
 }
 
 proptest! {
-    /// Whatever is written to the words of the table, nothing panics or goes round in circles, what is found under a name bears
-    /// that name, and once there is no more of it, the table is a table again.
+    /// Whatever is written to the words of the table, nothing panics or goes round in circles, what is found
+    /// under a name bears that name, and once there is no more of it, the table is a table again.
     #[test]
     fn garbage_is_survived(
         ops in prop::collection::vec(op(), 0..40),
@@ -485,8 +485,8 @@ proptest! {
         files.ledger.close_all_kept(1);
     }
 
-    /// Against a map that never evicts, with two workers: what is found is what was put in last, what is pinned stays as it
-    /// was, and the bounds hold.
+    /// Against a map that never evicts, with two workers: what is found is what was put in last, what is
+    /// pinned stays as it was, and the bounds hold.
     #[test]
     fn agrees_with_a_map(ops in prop::collection::vec(op(), 0..120)) {
         let files = files(2);

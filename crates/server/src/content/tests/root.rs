@@ -44,7 +44,8 @@ fn whatever_was_known_below_the_old_root_is_out_of_date_below_the_new_one() {
     assert_eq!(site.get("/a").text(), "new");
 }
 
-/// However late within the validity of the root something was looked at, it is believed no longer than the root.
+/// However late within the validity of the root something was looked at, it is believed no longer than the
+/// root.
 #[test]
 fn no_entry_outlives_the_validity_of_the_root() {
     let mut site = site();

@@ -9,6 +9,7 @@
 //! `docs/configuration.md`. All problems are reported at once ([`ConfigError`]).
 
 mod address;
+mod copies;
 #[cfg(test)]
 mod documents;
 mod error;
@@ -26,12 +27,13 @@ mod units;
 use std::path::{Path, PathBuf};
 
 pub use address::{ListenAddress, StatusAddress};
+pub(crate) use copies::dealt;
 pub use error::{ConfigError, Place, Problem};
 pub use names::{DESIGNED, Design};
 pub use settings::{
     AcceptLimit, AccessLogSettings, AmpedSettings, Architecture, Coalesce, ConnectionSettings, CopiesBy,
-    ErrorLog, EventSettings, Events, FileSettings, HeaderRule, Limits, LogLevel, Mapping, PlacementSettings,
-    Sends, Settings, SocketFileSettings, Symlinks, Timeouts, Wake,
+    ErrorLog, EventSettings, Events, FileSettings, HeaderRule, Limits, LogFormat, LogLevel, LogTarget,
+    Mapping, PlacementSettings, Sends, Settings, SocketFileSettings, Symlinks, Timeouts, Wake, WhenBehind,
 };
 pub use typed::CommandLine;
 pub(crate) use units::{cpus as print_cpus, parse_cpus};

@@ -1,7 +1,8 @@
 //! Settings that are one of a few names, and what to say of a name that is none of them.
 
-use super::settings::{Architecture, Coalesce, CopiesBy, Events, LogLevel, Mapping, Sends, Symlinks, Wake};
-use crate::access_log::{Format, WhenBehind};
+use super::settings::{
+    Architecture, Coalesce, CopiesBy, Events, LogFormat, LogLevel, Mapping, Sends, Symlinks, Wake, WhenBehind,
+};
 
 /// A setting that is one of a few names.
 pub(super) trait Named: Copy + PartialEq + 'static {
@@ -77,7 +78,7 @@ impl Named for Symlinks {
         &[("none", Self::None), ("beneath", Self::Beneath), ("any", Self::Any)];
 }
 
-impl Named for Format {
+impl Named for LogFormat {
     const NAMES: &[(&'static str, Self)] =
         &[("combined", Self::Combined), ("json", Self::Json), ("short", Self::Short)];
 }
@@ -253,7 +254,7 @@ mod tests {
         check::<LogLevel>();
         check::<Sends>();
         check::<Symlinks>();
-        check::<Format>();
+        check::<LogFormat>();
         check::<WhenBehind>();
     }
 

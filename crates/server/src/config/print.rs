@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::address::ListenAddress;
 use super::names::Named;
 use super::settings::{
-    AcceptLimit, AccessLogSettings, ErrorLog, HeaderRule, PlacementSettings, Settings, SocketFileSettings,
+    AcceptLimit, AccessLogSettings, ErrorLog, HeaderRule, LogFormat, LogTarget, PlacementSettings, Settings,
+    SocketFileSettings, WhenBehind,
 };
 use super::units;
-use crate::access_log::{Format, Target, WhenBehind};
 
 /// Writes all settings, with a comment where nothing is set. (A path that is not UTF-8 cannot be said in
 /// TOML.)
@@ -50,14 +50,14 @@ fn top(page: &mut Page, settings: &Settings) {
     page.text("coalesce", settings.event.coalesce.name());
     page.line("listing", settings.files.listing);
     let (target, format, when_full) = match &settings.access_log {
-        None => ("off".to_owned(), Format::default(), WhenBehind::default()),
-        Some(AccessLogSettings { target: Target::Stdout, format, when_full }) => {
+        None => ("off".to_owned(), LogFormat::default(), WhenBehind::default()),
+        Some(AccessLogSettings { target: LogTarget::Stdout, format, when_full }) => {
             ("-".to_owned(), *format, *when_full)
         }
-        Some(AccessLogSettings { target: Target::Terminal, format, when_full }) => {
+        Some(AccessLogSettings { target: LogTarget::Terminal, format, when_full }) => {
             ("terminal".to_owned(), *format, *when_full)
         }
-        Some(AccessLogSettings { target: Target::File(file), format, when_full }) => {
+        Some(AccessLogSettings { target: LogTarget::File(file), format, when_full }) => {
             (path(file), *format, *when_full)
         }
     };

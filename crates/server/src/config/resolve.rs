@@ -11,12 +11,10 @@ use super::keys::{self, Bases, Keys, Reading};
 use super::names::Named as _;
 use super::settings::{
     AcceptLimit, AccessLogSettings, AmpedSettings, Architecture, ConnectionSettings, CopiesBy, ErrorLog,
-    EventSettings, Events, FileSettings, Limits, Mapping, PlacementSettings, Sends, Settings,
-    SocketFileSettings, Timeouts, Wake, usable_cpus,
+    EventSettings, Events, FileSettings, Limits, LogFormat, LogTarget, Mapping, PlacementSettings, Sends,
+    Settings, SocketFileSettings, Timeouts, Wake, WhenBehind, usable_cpus,
 };
 use super::typed::{Item, Table, Value};
-use crate::access_log::{Format, Target, WhenBehind};
-use crate::listeners;
 
 /// Most workers of all copies together.
 const MOST_PROCESSES: usize = 1024;
@@ -251,9 +249,9 @@ fn files(keys: &mut Keys<'_>, default: FileSettings) -> FileSettings {
 }
 
 fn access_log(keys: &mut Keys<'_>, bases: &Bases) -> Option<AccessLogSettings> {
-    let target = keys.take("access_log", Some(Target::Terminal), unless_off(target(bases)));
-    let is_terminal = target == Some(Target::Terminal);
-    let usual_format = if is_terminal { Format::Short } else { Format::Combined };
+    let target = keys.take("access_log", Some(LogTarget::Terminal), unless_off(target(bases)));
+    let is_terminal = target == Some(LogTarget::Terminal);
+    let usual_format = if is_terminal { LogFormat::Short } else { LogFormat::Combined };
     let format = keys.take("log_format", usual_format, keys::one_of);
     let when_full = keys.take("log_when_full", WhenBehind::default(), keys::one_of);
     // Who stops a terminal means to read it, and not to stop the server.
@@ -286,7 +284,7 @@ fn check_processes(keys: &mut Keys<'_>, settings: &Settings) {
             format!("at most {MOST_PROCESSES} processes; {copies} copies of {workers} workers are more"),
         );
     }
-    if let Err(why) = listeners::plan(listen, *copies, *copies_by) {
+    if let Err(why) = settings.addresses_of_copies() {
         keys.problem("copies", why);
     }
     let addresses = if *copies_by == CopiesBy::Address { listen.len() / copies } else { listen.len() };
@@ -324,7 +322,7 @@ fn check(keys: &mut Keys<'_>, settings: &Settings) {
         check_cpus(keys, cpus);
     }
     check_addresses(keys, settings);
-    if let (ErrorLog::File(errors), Some(AccessLogSettings { target: Target::File(accesses), .. })) =
+    if let (ErrorLog::File(errors), Some(AccessLogSettings { target: LogTarget::File(accesses), .. })) =
         (&settings.error_log, &settings.access_log)
         && errors == accesses
     {
@@ -333,7 +331,7 @@ fn check(keys: &mut Keys<'_>, settings: &Settings) {
     if let ErrorLog::File(path) = &settings.error_log {
         check_parent(keys, "error_log", path);
     }
-    if let Some(AccessLogSettings { target: Target::File(path), .. }) = &settings.access_log {
+    if let Some(AccessLogSettings { target: LogTarget::File(path), .. }) = &settings.access_log {
         check_parent(keys, "access_log", path);
     }
 }
@@ -408,11 +406,11 @@ fn address(bases: &Bases) -> impl Fn(&Item) -> Result<ListenAddress, String> {
     |item| Ok(addresses(bases)(item)?.swap_remove(0))
 }
 
-fn target(bases: &Bases) -> impl Fn(&Item) -> Result<Target, String> {
+fn target(bases: &Bases) -> impl Fn(&Item) -> Result<LogTarget, String> {
     |item| match keys::text(item)?.as_str() {
-        "-" => Ok(Target::Stdout),
-        "terminal" => Ok(Target::Terminal),
-        path => bases.path(item, path).map(Target::File),
+        "-" => Ok(LogTarget::Stdout),
+        "terminal" => Ok(LogTarget::Terminal),
+        path => bases.path(item, path).map(LogTarget::File),
     }
 }
 

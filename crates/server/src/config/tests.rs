@@ -151,10 +151,7 @@ fn relative_paths_start_from_the_file_or_from_the_current_directory() {
     let here = std::env::current_dir().expect("a directory");
     let settings =
         with_options("root = 'www'\nerror_log = 'errors'", &[("access_log", &["log"])]).expect("settings");
-    assert_eq!(
-        settings.access_log.map(|log| log.target),
-        Some(crate::access_log::Target::File(here.join("log")))
-    );
+    assert_eq!(settings.access_log.map(|log| log.target), Some(LogTarget::File(here.join("log"))));
     assert!(
         matches!(settings.error_log, ErrorLog::File(path) if path.is_absolute() && !path.starts_with(here))
     );

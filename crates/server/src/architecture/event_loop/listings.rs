@@ -57,7 +57,7 @@ impl EventLoop {
             self.wake_waiters(&waiters, Some((&look, &found)));
             self.service.content.let_go();
             self.phase_ends(LoopPhase::Work, sys::clock::monotonic_ns());
-            self.turning_since_ns = None;
+            self.measures.forget_turning();
             return;
         }
     }

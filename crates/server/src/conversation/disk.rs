@@ -11,7 +11,8 @@ use std::os::fd::AsFd;
 
 use http1::{Head, ProtocolError, Terms, Tick};
 
-use super::{Conversation, Sighting, Turn, Unsent};
+use super::send::Unsent;
+use super::{Conversation, Sighting, Turn};
 use crate::content::{Fetch, Look, Looked, Patience, Pin};
 use crate::counters::{DiskWait, Reset};
 use crate::helpers::{self, Job};

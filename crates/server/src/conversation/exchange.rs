@@ -1,30 +1,61 @@
-//! What belongs to one request.
+//! What belongs to one request: its line of the access log, when it was read, and what it waits for beside
+//! its client.
 
-use http1::Head;
+use http1::{Head, Status};
+use sys::socket::PeerAddress;
 
-use super::Conversation;
+use super::disk::Waiting;
 use crate::service::Service;
 
-impl Conversation {
-    /// The access log's line begun for the request under way.
-    pub fn take_log_line(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.log_line)
-    }
+/// The exchange under way, if there is one.
+#[derive(Debug, Default)]
+pub(super) struct Exchange {
+    /// The first half of the access log's line; empty when none is kept.
+    log_line: Vec<u8>,
+    /// When the request was read, in monotonic milliseconds.
+    began_ms: u64,
+    /// What it waits for beside its client, if it does.
+    pub(super) waiting: Option<Box<Waiting>>,
+}
 
-    /// When the request under way was read, in monotonic milliseconds.
-    pub fn request_began_ms(&self) -> u64 {
-        self.request_began_ms
-    }
-
+impl Exchange {
     /// Counts a request that was read, and begins its line of the access log.
     #[inline]
-    pub(super) fn begin_request(&mut self, service: &mut Service, head: &Head<'_>) {
+    pub(super) fn begin(&mut self, service: &mut Service, peer: &PeerAddress, head: &Head<'_>) {
         service.counters.requests.add(1);
         if let Some(log) = &mut service.log {
-            let mut line = service.buffers.take();
-            log.begin(&mut line, &self.peer, head, service.clock.unix_secs);
-            self.log_line = line;
-            self.request_began_ms = service.clock.ms;
+            self.log_line = service.buffers.take();
+            self.began_ms = service.clock.ms;
+            log.begin(&mut self.log_line, peer, head, service.clock.unix_secs);
         }
+    }
+
+    /// Begins the line of what could not be read as a request, unless it has one.
+    pub(super) fn begin_unreadable(&mut self, service: &mut Service, peer: &PeerAddress) {
+        if let Some(log) = &mut service.log
+            && self.log_line.is_empty()
+        {
+            self.log_line = service.buffers.take();
+            self.began_ms = service.clock.ms;
+            log.begin_unreadable(&mut self.log_line, peer, service.clock.unix_secs);
+        }
+    }
+
+    /// Writes the line of an exchange whose reply is over.
+    #[inline]
+    pub(super) fn end(&mut self, service: &mut Service, status: Status, body_sent: u64) {
+        if let Some(log) = &mut service.log {
+            let line = std::mem::take(&mut self.log_line);
+            if !line.is_empty() {
+                let duration_ms = service.clock.ms.saturating_sub(self.began_ms);
+                log.end(&line, status.0, body_sent, duration_ms);
+            }
+            service.buffers.give(line);
+        }
+    }
+
+    /// Gives back what an exchange holds that has no end.
+    pub(super) fn drop_line(&mut self, service: &mut Service) {
+        service.buffers.give(std::mem::take(&mut self.log_line));
     }
 }

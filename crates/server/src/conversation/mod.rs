@@ -1,14 +1,11 @@
 //! One client: a socket, the connection state machine, and the input that it has not used yet.
 //!
-//! A conversation knows how to read, answer and write over a socket until something would block or its share
-//! of the turn is used up. Where sends may block ([`sends`](crate::sends)), the share is used up as well when
-//! one was broken off. It does not know who calls it or what waits for events: the event-driven architectures
-//! call [`Conversation::work`], which alternates between both directions; stages of a pipeline or coroutines
-//! call [`Conversation::read`] and [`Conversation::write`] themselves.
-//!
-//! Input is received into the worker's scratch memory and used from there. Only what is left over (half a
-//! head, a pipelined request behind a reply that would block) is kept, in a pooled buffer, so that an idle
-//! connection holds none.
+//! A conversation knows how to [receive](Conversation::receive) and [send](Conversation::send) over a socket
+//! until something would block or its share of the turn is used up. Where sends may block
+//! ([`sends`](crate::sends)), the share is used up as well when one was broken off. It does not know who calls
+//! it or what waits for events: the event-driven architectures call [`Conversation::work`], which alternates
+//! between both directions; the stages of a pipeline call one of them each, and hand the conversation on.
+//! Between two calls it borrows nothing, so it moves between threads by value.
 
 mod disk;
 mod exchange;
@@ -19,11 +16,12 @@ mod work;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use http1::{Connection, End, Limits, Status, Wants};
+use http1::{Connection, End, Limits, Status};
 use sys::socket::PeerAddress;
 
-use self::disk::Waiting;
-pub use self::work::Turn;
+use self::exchange::Exchange;
+pub use self::send::{Gather, Operation};
+pub use self::work::{Next, Turn};
 use crate::content::{Found, Pin};
 use crate::counters::{ConnectionState, Failure, Reset};
 use crate::service::Service;
@@ -37,12 +35,7 @@ pub struct Conversation {
     peer: PeerAddress,
     /// Input that has been received and not used.
     rest: Vec<u8>,
-    /// The first half of the access log's line for the request under way; empty when none is kept.
-    log_line: Vec<u8>,
-    /// When the request under way was read, on the monotonic clock.
-    request_began_ms: u64,
-    /// What it waits for beside its client, if it does.
-    waiting: Option<Box<Waiting>>,
+    exchange: Exchange,
     /// When it last had a turn.
     active: http1::Tick,
     /// The socket may have input: set by an event, cleared by finding it empty.
@@ -53,7 +46,7 @@ pub struct Conversation {
     hung_up: bool,
     /// An empty read has confirmed it.
     eof: bool,
-    /// `rest` has not been offered to the machine since the reply before it ended.
+    /// What is left over of the input has not been offered to the machine since the reply before it ended.
     rest_unseen: bool,
     /// The reply under way began in an earlier turn.
     carried_over: bool,
@@ -75,9 +68,7 @@ impl Conversation {
             socket,
             peer,
             rest: Vec::new(),
-            log_line: Vec::new(),
-            request_began_ms: 0,
-            waiting: None,
+            exchange: Exchange::default(),
             active: service.clock.tick,
             // Clients usually send at once, and the answer to trying is cheaper than the answer to asking.
             readable: true,
@@ -147,11 +138,6 @@ impl Conversation {
         }
     }
 
-    /// What it waits for.
-    pub fn wants(&self) -> Wants {
-        self.machine.wants()
-    }
-
     /// The state machine, for its timers and states.
     pub fn machine(&mut self) -> &mut Connection<Pin> {
         &mut self.machine
@@ -159,7 +145,7 @@ impl Conversation {
 
     /// Whether an event is needed to go on reading or writing, as the state machine wants.
     pub fn waits_for(&self) -> (bool, bool) {
-        if self.waiting.is_some() {
+        if self.exchange.waiting.is_some() {
             return (false, false);
         }
         let wants = self.machine.wants();
@@ -211,7 +197,7 @@ impl Conversation {
         self.release(service);
         self.stop_waiting(service);
         service.buffers.give(std::mem::take(&mut self.rest));
-        service.buffers.give(std::mem::take(&mut self.log_line));
+        self.exchange.drop_line(service);
         self.socket
     }
 

@@ -15,7 +15,6 @@ use crate::buffers::Buffers;
 use crate::common::Common;
 use crate::config::{Coalesce, Settings};
 use crate::content::{Content, Look, Looked, Patience, Pin};
-use crate::conversation::Conversation;
 use crate::counters::Counters;
 use crate::error_log;
 use crate::listeners::Listener;
@@ -231,20 +230,13 @@ impl Service {
     }
 
     /// Takes back what a reply held, and counts it.
-    pub fn release(&mut self, reply: Ended<Pin>, conversation: &mut Conversation) {
+    #[inline]
+    pub fn release(&mut self, reply: Ended<Pin>) {
         self.buffers.give(reply.own);
         if let Some(pin) = reply.pin {
             self.content.unpin(pin);
         }
         self.counters.reply(reply.status.0);
-        if let Some(log) = &mut self.log {
-            let line = conversation.take_log_line();
-            if !line.is_empty() {
-                let duration_ms = self.clock.ms.saturating_sub(conversation.request_began_ms());
-                log.end(&line, reply.status.0, reply.body_sent, duration_ms);
-            }
-            self.buffers.give(line);
-        }
     }
 }
 

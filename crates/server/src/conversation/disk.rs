@@ -11,7 +11,8 @@ use std::os::fd::AsFd;
 
 use http1::{Head, ProtocolError, Terms, Tick};
 
-use super::{Conversation, Sighting, Turn, Unsent};
+use super::send::Unsent;
+use super::{Conversation, Sighting, Turn};
 use crate::content::{Fetch, Look, Looked, Patience, Pin};
 use crate::counters::{DiskWait, Reset};
 use crate::helpers::{self, Job};
@@ -59,13 +60,13 @@ pub(super) enum Owed {
 impl Conversation {
     /// Whether it waits for the disk, and for which job.
     pub fn waits_for_disk(&self) -> Option<u64> {
-        self.waiting.as_ref().filter(|waiting| !waiting.is_over).map(|waiting| waiting.ticket)
+        self.exchange.waiting.as_ref().filter(|waiting| !waiting.is_over).map(|waiting| waiting.ticket)
     }
 
     /// The job that it waits for has been done. What a look found is taken note of, before the table changes
     /// again.
     pub fn disk_is_done(&mut self, service: &mut Service, found: Option<(&Look<'_>, &Sighting)>) {
-        let Some(waiting) = &mut self.waiting else { return };
+        let Some(waiting) = &mut self.exchange.waiting else { return };
         waiting.is_over = true;
         if let (Until::Looked(put_by), Some((look, found))) = (&mut waiting.until, found) {
             service.content.keep(&mut put_by.looked, look, found);
@@ -74,7 +75,7 @@ impl Conversation {
 
     /// The job that it waits for won't be done in time.
     pub fn disk_has_failed(&mut self, service: &mut Service) {
-        let Some(waiting) = &mut self.waiting else { return };
+        let Some(waiting) = &mut self.exchange.waiting else { return };
         waiting.is_over = true;
         match &mut waiting.until {
             Until::Looked(put_by) => {
@@ -90,7 +91,7 @@ impl Conversation {
 
     /// When its wait is to be looked at, if it waits for the disk.
     pub(super) fn looks_after_wait_at(&self) -> Option<Tick> {
-        self.waiting.as_ref().filter(|waiting| !waiting.is_over).map(|waiting| waiting.look_at)
+        self.exchange.waiting.as_ref().filter(|waiting| !waiting.is_over).map(|waiting| waiting.look_at)
     }
 
     /// It has waited for a while, or for too long.
@@ -101,7 +102,7 @@ impl Conversation {
             self.machine.send_failed();
             return Some(Turn::Close);
         }
-        let waiting = self.waiting.as_mut()?;
+        let waiting = self.exchange.waiting.as_mut()?;
         if waiting.give_up_at.reached(now) {
             self.disk_has_failed(service);
             return Some(self.work(service));
@@ -125,29 +126,36 @@ impl Conversation {
 
     /// What is to be done so that it can go on, once for each wait.
     pub(super) fn take_job(&mut self) -> Option<Job> {
-        self.waiting.as_mut()?.job.take()
+        self.exchange.waiting.as_mut()?.job.take()
     }
 
-    /// Goes on where it had to wait.
-    pub(super) fn go_on(&mut self, service: &mut Service, share: &mut u64) {
-        let Some(waiting) = self.waiting.take() else { return };
+    /// Goes on where it had to wait. Says which window of the file that is being sent is in memory, if that
+    /// was waited for.
+    #[inline]
+    pub(super) fn go_on(&mut self, service: &mut Service) -> Option<u64> {
+        let waiting = self.exchange.waiting.take()?;
+        self.go_on_after(service, *waiting)
+    }
+
+    fn go_on_after(&mut self, service: &mut Service, waiting: Waiting) -> Option<u64> {
         self.machine.resume(service.clock.tick);
         // Nobody has listened meanwhile.
         self.readable = true;
         match waiting.until {
             // Whatever has become of the window since then: a reply that is always overtaken would never end.
-            Until::Fetched { window } => drop(self.write(service, share, Some(window))),
+            Until::Fetched { window } => return Some(window),
             Until::Looked(PutBy { owed: Owed::Refusal(error), looked }) => {
                 self.answer_breach(service, error, looked);
             }
             Until::Looked(PutBy { owed: Owed::Reply { consumed, terms }, looked }) => {
                 match Head::again(&consumed, terms) {
-                    Some(head) => self.answer(service, &head, &consumed, looked, share),
+                    Some(head) => self.answer(service, &head, &consumed, looked),
                     None => self.machine.abort(),
                 }
                 service.buffers.give(consumed);
             }
         }
+        None
     }
 
     /// Puts by what is owed until it has been looked at what it takes.
@@ -173,12 +181,13 @@ impl Conversation {
         let ticket = service.next_ticket();
         let (look_at, give_up_at) = (now.after(look_after(service)), now.after(service.disk_timeout_ticks));
         let job = Some(job);
-        self.waiting = Some(Box::new(Waiting { ticket, job, is_over: false, look_at, give_up_at, until }));
+        self.exchange.waiting =
+            Some(Box::new(Waiting { ticket, job, is_over: false, look_at, give_up_at, until }));
     }
 
     /// Gives back what it holds while it waits.
     pub(super) fn stop_waiting(&mut self, service: &mut Service) {
-        if let Some(waiting) = self.waiting.take()
+        if let Some(waiting) = self.exchange.waiting.take()
             && let Until::Looked(put_by) = waiting.until
         {
             service.content.unkeep(put_by.looked);

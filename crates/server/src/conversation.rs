@@ -15,12 +15,12 @@ mod disk;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use http1::{Connection, End, Head, Limits, Segment, Status, Step, Wants};
+use http1::{Connection, End, Head, Limits, Segment, Step, Wants};
 use sys::socket::{PeerAddress, Slice};
 
 use self::disk::{Owed, Waiting};
 use crate::config::Coalesce;
-use crate::content::{Fetch, Found, Looked, Pin};
+use crate::content::{Fetch, Pin, Prefetched};
 use crate::counters::{ConnectionState, Failure, Reset};
 use crate::helpers::Job;
 use crate::sends::MOST_AT_ONCE;
@@ -73,9 +73,6 @@ pub enum Turn {
     /// It is over: reset the connection.
     Reset,
 }
-
-/// What a look found.
-pub type Sighting = Result<Found, Status>;
 
 /// What became of writing.
 enum Written {
@@ -390,7 +387,7 @@ impl Conversation {
                     match step {
                         Step::Request(head) => {
                             self.begin_request(service, &head);
-                            self.answer(service, &head, &input[at - used..at], Looked::default(), share);
+                            self.answer(service, &head, &input[at - used..at], Prefetched::default(), share);
                             if self.waiting.is_some() {
                                 self.rest_unseen = at < input.len();
                                 break;
@@ -442,7 +439,7 @@ impl Conversation {
         service: &mut Service,
         head: &Head<'_>,
         consumed: &[u8],
-        looked: Looked,
+        looked: Prefetched,
         share: &mut u64,
     ) {
         match service.answer(head, &looked) {
@@ -472,12 +469,12 @@ impl Conversation {
                 self.log_line = line;
                 self.request_began_ms = service.clock.ms;
             }
-            self.answer_breach(service, error, Looked::default());
+            self.answer_breach(service, error, Prefetched::default());
         }
     }
 
     /// Answers it, for whose page this has been looked at, or puts it by until more has been.
-    fn answer_breach(&mut self, service: &mut Service, error: http1::ProtocolError, looked: Looked) {
+    fn answer_breach(&mut self, service: &mut Service, error: http1::ProtocolError, looked: Prefetched) {
         match service.refuse(error, self.machine.error_terms(), &looked) {
             Ok(plan) => {
                 service.content.unkeep(looked);

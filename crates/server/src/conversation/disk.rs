@@ -11,8 +11,8 @@ use std::os::fd::AsFd;
 
 use http1::{Head, ProtocolError, Terms, Tick};
 
-use super::{Conversation, Sighting, Turn, Unsent};
-use crate::content::{Fetch, Look, Looked, Patience, Pin};
+use super::{Conversation, Turn, Unsent};
+use crate::content::{Fetch, Lookup, Patience, Pin, Prefetched, Resolution};
 use crate::counters::{DiskWait, Reset};
 use crate::helpers::{self, Job};
 use crate::service::Service;
@@ -44,7 +44,7 @@ enum Until {
 #[derive(Debug)]
 struct PutBy {
     owed: Owed,
-    looked: Looked,
+    looked: Prefetched,
 }
 
 /// What a client is owed.
@@ -64,7 +64,7 @@ impl Conversation {
 
     /// The job that it waits for has been done. What a look found is taken note of, before the table changes
     /// again.
-    pub fn disk_is_done(&mut self, service: &mut Service, found: Option<(&Look<'_>, &Sighting)>) {
+    pub fn disk_is_done(&mut self, service: &mut Service, found: Option<(&Lookup<'_>, &Resolution)>) {
         let Some(waiting) = &mut self.waiting else { return };
         waiting.is_over = true;
         if let (Until::Looked(put_by), Some((look, found))) = (&mut waiting.until, found) {
@@ -155,10 +155,10 @@ impl Conversation {
         &mut self,
         service: &mut Service,
         owed: Owed,
-        looked: Looked,
-        look: Box<Look<'static>>,
+        looked: Prefetched,
+        look: Box<Lookup<'static>>,
     ) {
-        self.wait(service, Job::Look(look), Until::Looked(PutBy { owed, looked }));
+        self.wait(service, Job::Lookup(look), Until::Looked(PutBy { owed, looked }));
     }
 
     /// Waits for a part of the file that is being sent.

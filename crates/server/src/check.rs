@@ -7,7 +7,7 @@ use std::io;
 
 use crate::access_log::LogFile;
 use crate::config::{ListenAddress, Settings, StatusAddress};
-use crate::content::Looker;
+use crate::content::Resolver;
 use crate::listeners::ListenError;
 use crate::status::client;
 use crate::supervisor::{RunError, url};
@@ -28,7 +28,7 @@ pub fn check(settings: &Settings) -> Result<Vec<String>, RunError> {
     if let Some(log) = &settings.access_log {
         LogFile::check(&log.target)?;
     }
-    Looker::new(&settings.files)?;
+    Resolver::new(&settings.files)?;
     addresses(settings)
 }
 

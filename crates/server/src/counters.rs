@@ -397,7 +397,7 @@ impl Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HelperJob {
     /// Finding, opening and describing a file, and reading its body if that is small.
-    Look,
+    Lookup,
     /// Reading a part of a file that is being sent.
     Fetch,
 }

@@ -26,14 +26,14 @@ use http1::coding::Coding;
 use sys::wake::Wake;
 
 use crate::config::AmpedSettings;
-use crate::content::{Fetch, Look, Looker, Seen};
+use crate::content::{Fetch, Lookup, LookupResult, Resolver};
 use crate::counters::{Counters, HelperJob};
 
 /// Something that may have to wait for a disk.
 #[derive(Debug)]
 pub enum Job {
-    /// Looking for what a name stands for.
-    Look(Box<Look<'static>>),
+    /// Looking up what a name stands for.
+    Lookup(Box<Lookup<'static>>),
     /// Bringing a window of a file into memory.
     Fetch(Fetch),
 }
@@ -41,8 +41,8 @@ pub enum Job {
 /// What has become of a job.
 #[derive(Debug)]
 pub enum Done {
-    /// What a look has seen.
-    Seen(Box<Look<'static>>, Seen),
+    /// What a lookup has found.
+    LookedUp(Box<Lookup<'static>>, LookupResult),
     /// The window is in memory, or can't be had.
     Fetched,
 }
@@ -69,7 +69,7 @@ pub struct Waiter {
 #[derive(Debug)]
 pub struct Helpers {
     shared: Arc<Shared>,
-    looker: Arc<Looker>,
+    resolver: Arc<Resolver>,
     /// How many have been started so far.
     started: u32,
     /// Who waits for which job.
@@ -161,14 +161,14 @@ const SCRATCH: usize = 64 << 10;
 const LAST_JOBS: Duration = Duration::from_secs(1);
 
 impl Helpers {
-    /// Starts as many threads as the settings say, which look with `looker`.
+    /// Starts as many threads as the settings say, which look names up with `resolver`.
     ///
     /// # Errors
     ///
     /// There are no threads or no eventfd to be had.
     pub fn start(
         settings: &AmpedSettings,
-        looker: Arc<Looker>,
+        resolver: Arc<Resolver>,
         counters: &'static Counters,
     ) -> io::Result<Self> {
         let timeout_ms = settings.disk_timeout.as_millis() as u64;
@@ -185,7 +185,7 @@ impl Helpers {
             finished: Mutex::default(),
             wake: Wake::new()?,
         });
-        let mut helpers = Self { shared, looker, started: 0, waiters: HashMap::new(), counters };
+        let mut helpers = Self { shared, resolver, started: 0, waiters: HashMap::new(), counters };
         for _ in 0..bounds.helpers {
             helpers.start_another()?;
         }
@@ -209,9 +209,9 @@ impl Helpers {
         true
     }
 
-    /// Has a look that was finished done once more, for the same waiters.
-    pub fn look_again(&mut self, name: Name, look: Box<Look<'static>>, now_ms: u64) {
-        let job = Job::Look(look);
+    /// Has a lookup that was finished done once more, for the same waiters.
+    pub fn look_up_again(&mut self, name: Name, lookup: Box<Lookup<'static>>, now_ms: u64) {
+        let job = Job::Lookup(lookup);
         self.enqueue(Task { name, place: Place::of(&job), job, since_ms: now_ms });
     }
 
@@ -261,18 +261,18 @@ impl Helpers {
     }
 
     fn start_another(&mut self) -> io::Result<()> {
-        let (shared, looker) = (Arc::clone(&self.shared), Arc::clone(&self.looker));
+        let (shared, resolver) = (Arc::clone(&self.shared), Arc::clone(&self.resolver));
         let thread = thread::Builder::new().name(format!("helper {}", self.started)).stack_size(STACK);
         // Before it can see that there are too many.
         lock(&self.shared.queue).helpers += 1;
-        let started = thread.spawn(move || help(&shared, &looker));
+        let started = thread.spawn(move || help(&shared, &resolver));
         self.started += 1;
         started.map(drop).inspect_err(|_| lock(&self.shared.queue).helpers -= 1)
     }
 
     fn enqueue(&mut self, task: Task) {
         let kind = match task.job {
-            Job::Look(_) => HelperJob::Look,
+            Job::Lookup(_) => HelperJob::Lookup,
             Job::Fetch(_) => HelperJob::Fetch,
         };
         self.counters.helper_jobs(kind, self.waiters.len() as u64);
@@ -309,7 +309,7 @@ impl Drop for Helpers {
 impl Name {
     fn of(job: &Job, waiter: Waiter) -> Self {
         Self(match job {
-            Job::Look(look) => match look.shared_name() {
+            Job::Lookup(lookup) => match lookup.shared_name() {
                 Some((path, coding)) => Wanted::Path(path, coding),
                 None => Wanted::Ticket(waiter.ticket),
             },
@@ -324,7 +324,7 @@ impl Name {
 impl Place {
     fn of(job: &Job) -> Self {
         match job {
-            Job::Look(look) => Self::Directory(look.top_directory().into()),
+            Job::Lookup(lookup) => Self::Directory(lookup.top_directory().into()),
             Job::Fetch(fetch) => Self::Device(fetch.shared_name().0),
         }
     }
@@ -421,13 +421,13 @@ impl Shared {
 }
 
 /// The life of a helper.
-fn help(shared: &Shared, looker: &Looker) {
+fn help(shared: &Shared, resolver: &Resolver) {
     let mut scratch = Vec::new();
     while let Some(Task { name, job, .. }) = shared.next() {
         let done = match job {
-            Job::Look(look) => {
-                let seen = looker.look(&look);
-                Done::Seen(look, seen)
+            Job::Lookup(lookup) => {
+                let result = resolver.look_up(&lookup);
+                Done::LookedUp(lookup, result)
             }
             Job::Fetch(fetch) => {
                 // A helper that never fetches takes no memory for it.

@@ -14,7 +14,7 @@ use crate::access_log::AccessLog;
 use crate::buffers::Buffers;
 use crate::common::Common;
 use crate::config::{Coalesce, Settings};
-use crate::content::{Content, Look, Looked, Patience, Pin};
+use crate::content::{Content, Lookup, Patience, Pin, Prefetched};
 use crate::counters::Counters;
 use crate::error_log;
 use crate::listeners::Listener;
@@ -203,7 +203,11 @@ impl Service {
     /// # Errors
     ///
     /// A look that must be had first, where there is no patience for it.
-    pub fn answer(&mut self, head: &Head<'_>, looked: &Looked) -> Result<Plan<Pin>, Box<Look<'static>>> {
+    pub fn answer(
+        &mut self,
+        head: &Head<'_>,
+        looked: &Prefetched,
+    ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let own = self.buffers.take();
         self.content.answer(head, (looked, self.patience), self.clock.ms, own, &self.stamp)
     }
@@ -223,8 +227,8 @@ impl Service {
         &mut self,
         error: ProtocolError,
         terms: Terms,
-        looked: &Looked,
-    ) -> Result<Plan<Pin>, Box<Look<'static>>> {
+        looked: &Prefetched,
+    ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let own = self.buffers.take();
         self.content.error(error.status(), terms, (looked, self.patience), self.clock.ms, own, &self.stamp)
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use server::access_log::{AccessLog, LogFile, Writer};
 use server::architecture::sped;
 use server::config::{Events, ListenAddress, LogFormat, LogTarget, Settings, WhenBehind};
-use server::content::{Content, Looker};
+use server::content::{Content, Resolver};
 use server::control::{Control, Phase};
 use server::counters::Counters;
 use server::listeners::{Listener, Share};
@@ -99,8 +99,8 @@ fn count(mechanism: Events, root: &Path, log: Option<&Path>) {
     let server = thread::spawn({
         let (settings, control) = (settings.clone(), Arc::clone(&control));
         move || {
-            let looker = Arc::new(Looker::new(&settings.files).unwrap());
-            let content = Content::new(looker, &settings.files, 10, settings.limits.ranges);
+            let resolver = Arc::new(Resolver::new(&settings.files).unwrap());
+            let content = Content::new(resolver, &settings.files, 10, settings.limits.ranges);
             let service = Service::new(content, &settings, counters, access_log, None);
             let share = Share { serving: vec![Arc::new(listener)], retiring: Vec::new() };
             sped::run(service, share, &settings, control).unwrap();

@@ -26,9 +26,9 @@ use sys::file::{FileKind, FileStat, FileTime, Symlinks};
 
 use super::ends::Ends;
 use super::entry::{Entry, Facts, Marks};
-use super::look::{Patience, WouldBlock, would_block};
 use super::outdated::Outdated;
 use super::path::{self, Path};
+use super::patience::{Patience, WouldBlock};
 use super::root::Root;
 use super::rules::Rules;
 use super::types::Types;
@@ -198,7 +198,7 @@ impl Loader {
             match self.stat(Path::known(&sibling), patience) {
                 Ok(stat) if is_current(&stat, original) => set = set.with(coding),
                 Ok(stat) if stat.kind == FileKind::Regular => self.outdated.tell(&sibling, original),
-                Err(error) if would_block(&error, patience) => return Err(WouldBlock),
+                Err(error) if patience.is_over(&error) => return Err(WouldBlock),
                 _ => {}
             }
         }

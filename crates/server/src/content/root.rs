@@ -18,7 +18,7 @@ use std::sync::{Mutex, TryLockError};
 
 use sys::file::{Directory, FileStat, OpenFailure};
 
-use super::look::{Patience, would_block};
+use super::patience::Patience;
 
 /// The directory that is served, for all threads of a process.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl Root {
                 tracing::info!("the document root {} can be opened again", self.path.display());
             }
             Ok(()) => {}
-            Err(error) if would_block(&error, patience) => return Err(error),
+            Err(error) if patience.is_over(&error) => return Err(error),
             Err(error) if OpenFailure::of(&error) == OpenFailure::Exhausted => return Err(error),
             Err(error) => {
                 if !std::mem::replace(&mut last.has_failed, true) {

@@ -186,7 +186,7 @@ impl SharedFiles {
         ledger: Ledger,
         keeper: u32,
     ) -> io::Result<Self> {
-        let bounds = super::bounds(settings, open_files);
+        let bounds = Bounds::new(settings, open_files);
         let entries = bounds.entries as usize;
         let bytes = usize::try_from(bounds.body_bytes).ok().and_then(|bodies| {
             // A body takes whole blocks.
@@ -214,7 +214,7 @@ impl SharedFiles {
 
     /// Whether it could serve a generation with these settings, when nobody uses it any more.
     pub fn fits(&self, settings: &FileSettings, open_files: u32, workers: usize) -> bool {
-        self.workers == workers && self.bounds == super::bounds(settings, open_files)
+        self.workers == workers && self.bounds == Bounds::new(settings, open_files)
     }
 
     /// Becomes an empty table that takes no memory. Only when nobody uses it any more, and its files have

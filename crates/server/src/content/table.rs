@@ -17,6 +17,8 @@ use http1::coding::Coding;
 
 use super::entry::{Entry, Facts};
 use super::fetch::Resident;
+use super::listing;
+use crate::config::FileSettings;
 
 /// The right to use an entry's memory and file, to be given back to the table that it came from.
 ///
@@ -67,6 +69,15 @@ pub(super) struct Bounds {
     pub(super) open_files: u32,
     /// Bytes of small bodies and of listings.
     pub(super) body_bytes: u64,
+}
+
+impl Bounds {
+    /// Those of a table that keeps so many files open.
+    pub(super) fn new(settings: &FileSettings, open_files: u32) -> Self {
+        // Where directories are listed, there is room for one listing at least.
+        let least = if settings.listing { listing::largest(settings.listing_names) as u64 } else { 0 };
+        Self { entries: settings.max_open.get(), open_files, body_bytes: settings.memory.max(least) }
+    }
 }
 
 /// Every entry is in use by a reply, so that there is no room for another.

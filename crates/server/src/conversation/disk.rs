@@ -12,8 +12,8 @@ use std::os::fd::AsFd;
 use http1::{Head, ProtocolError, Terms, Tick};
 
 use super::send::Unsent;
-use super::{Conversation, Sighting, Turn};
-use crate::content::{Fetch, Look, Looked, Patience, Pin};
+use super::{Conversation, Turn};
+use crate::content::{Fetch, Lookup, Patience, Pin, Prefetched, Resolution};
 use crate::counters::{DiskWait, Reset};
 use crate::helpers::{self, Job};
 use crate::service::Service;
@@ -45,7 +45,7 @@ enum Until {
 #[derive(Debug)]
 struct PutBy {
     owed: Owed,
-    looked: Looked,
+    looked: Prefetched,
 }
 
 /// What a client is owed.
@@ -65,7 +65,7 @@ impl Conversation {
 
     /// The job that it waits for has been done. What a look found is taken note of, before the table changes
     /// again.
-    pub fn disk_is_done(&mut self, service: &mut Service, found: Option<(&Look<'_>, &Sighting)>) {
+    pub fn disk_is_done(&mut self, service: &mut Service, found: Option<(&Lookup<'_>, &Resolution)>) {
         let Some(waiting) = &mut self.exchange.waiting else { return };
         waiting.is_over = true;
         if let (Until::Looked(put_by), Some((look, found))) = (&mut waiting.until, found) {
@@ -163,10 +163,10 @@ impl Conversation {
         &mut self,
         service: &mut Service,
         owed: Owed,
-        looked: Looked,
-        look: Box<Look<'static>>,
+        looked: Prefetched,
+        look: Box<Lookup<'static>>,
     ) {
-        self.wait(service, Job::Look(look), Until::Looked(PutBy { owed, looked }));
+        self.wait(service, Job::Lookup(look), Until::Looked(PutBy { owed, looked }));
     }
 
     /// Waits for a part of the file that is being sent.

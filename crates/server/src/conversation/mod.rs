@@ -16,13 +16,13 @@ mod work;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use http1::{Connection, End, Limits, Status};
+use http1::{Connection, End, Limits};
 use sys::socket::PeerAddress;
 
 use self::exchange::Exchange;
 pub use self::send::{Gather, Operation};
 pub use self::work::{Next, Turn};
-use crate::content::{Found, Pin};
+use crate::content::Pin;
 use crate::counters::{ConnectionState, Failure, Reset};
 use crate::service::Service;
 
@@ -53,9 +53,6 @@ pub struct Conversation {
     /// Sends block while the socket is full.
     blocks: bool,
 }
-
-/// What a look found.
-pub type Sighting = Result<Found, Status>;
 
 /// How long a connection must have been idle to be closed in favour of another client.
 const IDLE_ENOUGH_TICKS: u32 = 1000 / http1::Tick::MS;

@@ -12,7 +12,7 @@ use http1::{End, Head, ProtocolError, Step};
 use super::Conversation;
 use super::disk::Owed;
 use super::work::{Next, Turn};
-use crate::content::Looked;
+use crate::content::Prefetched;
 use crate::counters::Failure;
 use crate::service::Service;
 
@@ -213,7 +213,7 @@ impl Conversation {
                     match step {
                         Step::Request(head) => {
                             self.exchange.begin(service, &self.peer, &head);
-                            self.answer(service, &head, &unused[..used], Looked::default());
+                            self.answer(service, &head, &unused[..used], Prefetched::default());
                             self.rest_unseen = input.from < input.to;
                             return;
                         }
@@ -241,7 +241,13 @@ impl Conversation {
 
     /// Answers a request, for which this has been looked at, or puts it by until more has been.
     #[inline]
-    pub(super) fn answer(&mut self, service: &mut Service, head: &Head<'_>, consumed: &[u8], looked: Looked) {
+    pub(super) fn answer(
+        &mut self,
+        service: &mut Service,
+        head: &Head<'_>,
+        consumed: &[u8],
+        looked: Prefetched,
+    ) {
         match service.answer(head, &looked) {
             Ok(plan) => {
                 service.content.unkeep(looked);
@@ -261,12 +267,12 @@ impl Conversation {
         service.counters.refusal(error.kind);
         if self.machine.owes_answer() {
             self.exchange.begin_unreadable(service, &self.peer);
-            self.answer_breach(service, error, Looked::default());
+            self.answer_breach(service, error, Prefetched::default());
         }
     }
 
     /// Answers it, for whose page this has been looked at, or puts it by until more has been.
-    pub(super) fn answer_breach(&mut self, service: &mut Service, error: ProtocolError, looked: Looked) {
+    pub(super) fn answer_breach(&mut self, service: &mut Service, error: ProtocolError, looked: Prefetched) {
         match service.refuse(error, self.machine.error_terms(), &looked) {
             Ok(plan) => {
                 service.content.unkeep(looked);

@@ -38,7 +38,7 @@ use self::workers::{LONGEST_PAUSE, Workers};
 use crate::access_log::LogFile;
 use crate::allotment::Allotment;
 use crate::config::{ConfigError, ListenAddress, Settings, Source};
-use crate::content::{ContentError, Looker};
+use crate::content::{ContentError, Resolver};
 use crate::control::Phase;
 use crate::error_log;
 use crate::listeners::{self, Listener, Listeners};
@@ -260,7 +260,7 @@ fn given_up(before: &[Listeners], now: &[Listeners]) -> Listeners {
 
 /// What would keep every worker from starting keeps the server from starting.
 fn try_out(settings: &Settings) -> Result<(), RunError> {
-    Looker::new(&settings.files)?;
+    Resolver::new(&settings.files)?;
     Ok(())
 }
 

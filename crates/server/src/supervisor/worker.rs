@@ -10,7 +10,7 @@ use crate::allotment::Allotment;
 use crate::architecture;
 use crate::common::Common;
 use crate::config::Settings;
-use crate::content::{Content, Looker};
+use crate::content::{Content, Resolver};
 use crate::control::Control;
 use crate::counters::Counters;
 use crate::listeners::Share;
@@ -65,11 +65,11 @@ fn serve(
         common.own(writer.keep_open());
     }
     let files = settings.files.share_of_one(settings.threads());
-    let looker = Arc::new(Looker::new(&files)?);
+    let resolver = Arc::new(Resolver::new(&files)?);
     let (open_files, ranges) = (Allotment::of(settings).open_files, settings.limits.ranges);
     let content = || match common {
-        None => Content::new(Arc::clone(&looker), &files, open_files, ranges),
-        Some(common) => Content::sharing(Arc::clone(&looker), common, &files, ranges),
+        None => Content::new(Arc::clone(&resolver), &files, open_files, ranges),
+        Some(common) => Content::sharing(Arc::clone(&resolver), common, &files, ranges),
     };
     let service = |&counters: &&'static Counters| {
         let log = log.zip(writer.as_ref());

@@ -234,13 +234,13 @@ fn threads_get_the_same_listing() {
     for i in 0..500 {
         File::create(site.path(&i.to_string())).unwrap();
     }
-    let looker = site.content.looker();
-    let look = || match looker.look(&Look::new(b"/", None)) {
-        Seen::File(entry) => entry,
+    let resolver = site.content.resolver();
+    let lookup = || match resolver.look_up(&Lookup::new(b"/", None)) {
+        LookupResult::File(entry) => entry,
         other => panic!("{other:?}"),
     };
     let entries: Vec<_> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..8).map(|_| scope.spawn(look)).collect();
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(lookup)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     let file = |entry: &Entry| entry.file.as_ref().map(Arc::as_ptr);

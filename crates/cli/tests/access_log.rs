@@ -18,15 +18,9 @@ use support::site::{HELLO, LARGE, pattern};
 use support::variant::{Test, Variant, tests};
 
 const TESTS: &[Test] = tests![
-    combined_lines,
-    json_lines,
-    standard_output,
-    cut_replies,
-    refused_requests,
-    hostile_values,
-    disk_that_stands_still,
-    waiting_for_the_disk,
-    waiting_can_be_stopped,
+    Each: standard_output, cut_replies;
+    Three: combined_lines, json_lines, disk_that_stands_still, waiting_for_the_disk, waiting_can_be_stopped;
+    One: refused_requests, hostile_values;
 ];
 
 fn main() -> ExitCode {

@@ -13,17 +13,17 @@ use support::variant::{Test, Variant, tests};
 use support::{Random, eventually};
 
 const TESTS: &[Test] = tests![
-    curl_ranges,
-    curl_resumes,
-    curl_head,
-    curl_compressed,
-    curl_keeps_alive,
-    curl_uploads_in_vain,
-    curl_in_parallel,
-    wget_mirrors_a_tree,
-    git_clones,
-    browser_loads_a_page,
-    browser_seeks_in_a_sound,
+    Each: curl_uploads_in_vain, curl_in_parallel;
+    Three:
+        curl_ranges,
+        curl_resumes,
+        curl_head,
+        curl_compressed,
+        curl_keeps_alive,
+        wget_mirrors_a_tree,
+        git_clones,
+        browser_loads_a_page,
+        browser_seeks_in_a_sound;
 ];
 
 fn main() -> ExitCode {

@@ -21,17 +21,17 @@ use support::variant::{Test, Variant, tests};
 use support::{PATIENCE, Random, eventually, sleep_ms};
 
 const TESTS: &[Test] = tests![
-    header_dribblers,
-    body_dribblers,
-    slow_readers,
-    trickling_readers,
-    listings_at_once,
-    crowd_without_a_request,
-    random_bytes,
-    broken_requests,
-    half_closed,
-    resets_in_mid_reply,
-    resets_at_once,
+    Each:
+        header_dribblers,
+        body_dribblers,
+        slow_readers,
+        trickling_readers,
+        listings_at_once,
+        crowd_without_a_request,
+        half_closed,
+        resets_in_mid_reply,
+        resets_at_once;
+    Three: random_bytes, broken_requests;
 ];
 
 fn main() -> ExitCode {

@@ -13,15 +13,8 @@ use support::variant::{Test, Variant, tests};
 use support::{eventually, sleep_ms};
 
 const TESTS: &[Test] = tests![
-    json_counts,
-    connections_by_state,
-    accept_queue,
-    text,
-    prometheus,
-    health,
-    other_pages,
-    command,
-    off_by_default
+    Each: json_counts, connections_by_state, accept_queue;
+    One: text, prometheus, health, other_pages, command, off_by_default;
 ];
 
 fn main() -> ExitCode {

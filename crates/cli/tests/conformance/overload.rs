@@ -18,23 +18,24 @@ use crate::support::variant::{Test, Variant, tests};
 use crate::support::{eventually, sleep_ms};
 
 pub(crate) const TESTS: &[Test] = tests![
-    connections_beyond_the_limit_wait,
-    places_are_given_by_turns,
-    burst_then_silence_limit_1,
-    burst_then_silence_limit_2,
-    burst_then_silence_no_limit,
-    burst_then_silence_auto,
-    burst_then_silence_skipping_new,
-    burst_at_two_listeners,
-    burst_beyond_the_limit,
-    small_backlog,
-    few_descriptors,
-    descriptors_run_out,
-    cached_files_leave_room_for_clients,
-    cached_files_make_room_for_clients,
-    large_replies_do_not_starve_others,
-    large_replies_take_many_turns,
-    request_hogs_do_not_starve_others,
+    Each:
+        connections_beyond_the_limit_wait,
+        places_are_given_by_turns,
+        burst_then_silence_limit_1,
+        burst_then_silence_limit_2,
+        burst_then_silence_no_limit,
+        burst_then_silence_auto,
+        burst_then_silence_skipping_new,
+        burst_at_two_listeners,
+        burst_beyond_the_limit,
+        small_backlog,
+        few_descriptors,
+        descriptors_run_out,
+        cached_files_leave_room_for_clients,
+        cached_files_make_room_for_clients,
+        large_replies_do_not_starve_others,
+        large_replies_take_many_turns,
+        request_hogs_do_not_starve_others;
 ];
 
 /// Everybody is served, four at a time, though nobody leaves by itself.

@@ -169,8 +169,13 @@ impl Content {
     }
 
     /// The same, with a table that several workers share.
-    pub fn sharing(looker: Arc<Looker>, common: &Common, settings: &FileSettings, max_ranges: u16) -> Self {
-        let table = SharedTable::new(common);
+    pub fn sharing(
+        looker: Arc<Looker>,
+        (common, files): (&Common, SharedFiles),
+        settings: &FileSettings,
+        max_ranges: u16,
+    ) -> Self {
+        let table = SharedTable::new(common, files);
         Self::with(Tables::Shared(Box::new(table)), looker, settings, max_ranges)
     }
 

@@ -8,14 +8,14 @@ use crate::listeners::Listeners;
 pub struct Position {
     /// From 0 to below `settings.copies`.
     pub copy: usize,
-    /// From 0 to below `settings.processes()`.
+    /// From 0 to below the [processes](crate::config::Layout::processes) of a copy.
     pub worker: usize,
 }
 
 impl Position {
     /// All workers, copy by copy.
     pub fn all(settings: &Settings) -> impl Iterator<Item = Self> {
-        let workers = settings.processes();
+        let workers = settings.layout().processes;
         (0..settings.copies).flat_map(move |copy| (0..workers).map(move |worker| Self { copy, worker }))
     }
 
@@ -46,7 +46,7 @@ impl Position {
         if !settings.placement.partition {
             return copy.clone();
         }
-        let each = copy.len() / settings.processes();
+        let each = copy.len() / settings.layout().processes;
         copy[self.worker * each..(self.worker + 1) * each].to_vec()
     }
 }

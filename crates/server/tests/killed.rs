@@ -81,10 +81,10 @@ fn workers_are_killed_at_any_moment() {
     let before = open_descriptors();
     let ledger = Ledger::new(1024).unwrap();
     let files = SharedFiles::new(&settings, ROOM, WORKERS, ledger, 1).unwrap();
-    let common = |place, owner| Common { ledger, owner, files: files.clone(), place };
+    let common = |place, owner| Common { ledger, owner, place };
     let start = |common: &Common| {
         words.heard[common.place].store(0, Ordering::SeqCst);
-        process::fork_sharing_descriptors(|| serve(&settings, common, words)).unwrap()
+        process::fork_sharing_descriptors(|| serve(&settings, (common, &files), words)).unwrap()
     };
     let mut owner = 0;
     let mut next = |place| {
@@ -128,7 +128,7 @@ fn workers_are_killed_at_any_moment() {
 
     let kept = files.descriptors().len();
     assert_eq!(open_descriptors(), before + kept, "{kept} of files");
-    let mut content = Content::sharing(resolver(&settings), &common(0, 0), &settings, 8);
+    let mut content = Content::sharing(resolver(&settings), (&common(0, 0), files.clone()), &settings, 8);
     for file in 0..FILES {
         assert!(ask(&mut content, file) == content_of(file), "{file}");
     }
@@ -138,8 +138,8 @@ fn workers_are_killed_at_any_moment() {
 }
 
 /// A worker: answers until told to stop.
-fn serve(settings: &FileSettings, common: &Common, words: &Words) -> u8 {
-    let mut content = Content::sharing(resolver(settings), common, settings, 8);
+fn serve(settings: &FileSettings, (common, files): (&Common, &SharedFiles), words: &Words) -> u8 {
+    let mut content = Content::sharing(resolver(settings), (common, files.clone()), settings, 8);
     common.own(content.root());
     let mut state = common.owner.into();
     while words.stop.load(Ordering::SeqCst) == 0 {

@@ -15,6 +15,7 @@ mod documents;
 mod error;
 mod headers;
 mod keys;
+mod layout;
 mod names;
 mod print;
 mod resolve;
@@ -29,6 +30,7 @@ use std::path::{Path, PathBuf};
 pub use address::{ListenAddress, StatusAddress};
 pub(crate) use copies::dealt;
 pub use error::{ConfigError, Place, Problem};
+pub use layout::{Layout, Role, Threads};
 pub use names::{DESIGNED, Design};
 pub use settings::{
     AcceptLimit, AccessLogSettings, AmpedSettings, Architecture, Coalesce, ConnectionSettings, CopiesBy,

@@ -288,7 +288,7 @@ fn check_processes(keys: &mut Keys<'_>, settings: &Settings) {
         keys.problem("copies", why);
     }
     let addresses = if *copies_by == CopiesBy::Address { listen.len() / copies } else { listen.len() };
-    let workers = settings.processes();
+    let workers = settings.layout().processes;
     if placement.partition && addresses % workers != 0 {
         let why = format!("{addresses} addresses can't be dealt out evenly to {workers} workers");
         keys.problem("workers", format!("contradiction: {why}, as placement.partition demands"));

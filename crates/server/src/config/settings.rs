@@ -480,16 +480,6 @@ impl Settings {
         }
     }
 
-    /// How many processes serve in a copy.
-    pub fn processes(&self) -> usize {
-        if self.architecture == Architecture::Threads { 1 } else { self.workers }
-    }
-
-    /// How many threads serve in each of them.
-    pub fn threads(&self) -> usize {
-        if self.architecture == Architecture::Threads { self.workers } else { 1 }
-    }
-
     /// The bounds that the connection state machine keeps.
     pub fn limits(&self) -> http1::Limits {
         let ticks = |time: Duration| http1::Timeouts::ticks(time.as_millis() as u64);

@@ -118,11 +118,11 @@ impl Content {
     /// What is below the root that `resolver` has open, with a table of files that several workers share.
     pub fn sharing(
         resolver: Arc<Resolver>,
-        common: &Common,
+        (common, files): (&Common, SharedFiles),
         settings: &FileSettings,
         max_ranges: u16,
     ) -> Self {
-        let table = SharedTable::new(common);
+        let table = SharedTable::new(common, files);
         Self::with(Tables::Shared(Box::new(table)), resolver, settings, max_ranges)
     }
 

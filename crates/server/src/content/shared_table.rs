@@ -657,8 +657,8 @@ impl SharedTable {
     // Nothing of this is taken into the callers, where it would make the way of a worker's own table longer.
 
     /// For one of the workers.
-    pub(super) fn new(common: &Common) -> Self {
-        let (files, worker) = (common.files.clone(), common.place);
+    pub(super) fn new(common: &Common, files: SharedFiles) -> Self {
+        let worker = common.place;
         Self {
             worker,
             pinned: vec![0; files.slots.len()],

@@ -26,7 +26,7 @@ fn files(workers: usize) -> SharedFiles {
 
 fn table(files: &SharedFiles, worker: usize) -> SharedTable {
     let owner = worker as u32;
-    SharedTable::new(&Common { ledger: files.ledger, owner, files: files.clone(), place: worker })
+    SharedTable::new(&Common { ledger: files.ledger, owner, place: worker }, files.clone())
 }
 
 fn entry(body: &[u8], file: Option<OwnedFd>) -> Entry {

@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use http1::{Head, ProtocolError, Terms, Tick};
 
 use super::{Conversation, Turn, Unsent};
-use crate::content::{Fetch, Lookup, Patience, Pin, Prefetched, Resolution};
+use crate::content::{Admitted, Fetch, Lookup, Patience, Pin, Prefetched};
 use crate::counters::{DiskWait, Reset};
 use crate::helpers::{self, Job};
 use crate::service::Service;
@@ -64,7 +64,7 @@ impl Conversation {
 
     /// The job that it waits for has been done. What a look found is taken note of, before the table changes
     /// again.
-    pub fn disk_is_done(&mut self, service: &mut Service, found: Option<(&Lookup<'_>, &Resolution)>) {
+    pub fn disk_is_done(&mut self, service: &mut Service, found: Option<(&Lookup<'_>, &Admitted)>) {
         let Some(waiting) = &mut self.waiting else { return };
         waiting.is_over = true;
         if let (Until::Looked(put_by), Some((look, found))) = (&mut waiting.until, found) {

@@ -69,7 +69,10 @@ fn serve(
     let (open_files, ranges) = (Allotment::of(settings).open_files, settings.limits.ranges);
     let content = || match common {
         None => Content::new(Arc::clone(&resolver), &files, open_files, ranges),
-        Some(common) => Content::sharing(Arc::clone(&resolver), common, &files, ranges),
+        Some(common) => {
+            let table = common.files.for_worker(common.place, common.owner);
+            Content::sharing(Arc::clone(&resolver), table, &files, ranges)
+        }
     };
     let service = |&counters: &&'static Counters| {
         let log = log.zip(writer.as_ref());

@@ -192,7 +192,7 @@ impl EventLoop {
             pressure: Pressure::new(now),
             complaints: Limited::default(),
         };
-        this.service.counters.accept_policy(&this.accept_policy.thoughts());
+        this.accept_policy.state().publish(this.service.counters);
         if let (Some(common), Some(descriptor)) = (&this.service.common, this.events.descriptor()) {
             common.own(descriptor);
         }
@@ -349,8 +349,8 @@ impl EventLoop {
         turn.left = self.work.len() as u32;
         turn.emptied = !self.ports.iter().any(|port| port.pending);
         self.accept_policy.turned(self.phase_began_ns, &turn);
-        if let Some(thoughts) = self.accept_policy.news(self.phase_began_ns) {
-            self.service.counters.accept_policy(&thoughts);
+        if let Some(state) = self.accept_policy.news(self.phase_began_ns) {
+            state.publish(self.service.counters);
         }
     }
 

@@ -128,7 +128,7 @@ fn workers_are_killed_at_any_moment() {
 
     let kept = files.descriptors().len();
     assert_eq!(open_descriptors(), before + kept, "{kept} of files");
-    let mut content = Content::sharing(resolver(&settings), (&common(0, 0), files.clone()), &settings, 8);
+    let mut content = Content::sharing(resolver(&settings), files.for_worker(0, 0), &settings, 8);
     for file in 0..FILES {
         assert!(ask(&mut content, file) == content_of(file), "{file}");
     }
@@ -139,7 +139,8 @@ fn workers_are_killed_at_any_moment() {
 
 /// A worker: answers until told to stop.
 fn serve(settings: &FileSettings, (common, files): (&Common, &SharedFiles), words: &Words) -> u8 {
-    let mut content = Content::sharing(resolver(settings), (common, files.clone()), settings, 8);
+    let table = files.for_worker(common.place, common.owner);
+    let mut content = Content::sharing(resolver(settings), table, settings, 8);
     common.own(content.root());
     let mut state = common.owner.into();
     while words.stop.load(Ordering::SeqCst) == 0 {

@@ -85,7 +85,7 @@ impl Content {
             Ok(Resolved::Entry(place)) => return Ok(Some(place)),
             Err(Obstacle::Lookup(lookup)) => return Err(lookup),
             Err(Obstacle::Refused(status))
-                if !self.error_pages.complained && !asking.prefetched.is_given_up() =>
+                if !self.error_pages.complained && !asking.prefetched.is_given_up =>
             {
                 self.error_pages.complained = true;
                 let path = String::from_utf8_lossy(&path);
@@ -134,7 +134,8 @@ fn write_page(status: Status, page: &mut [u8; LONGEST_PAGE]) -> usize {
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\"><title>{code} {reason}</title>\n\
-         <style>body {{ font: 1rem/1.5 system-ui, sans-serif; margin: 20vh 1rem; text-align: center }}</style>\n\
+         <style>body {{ font: 1rem/1.5 system-ui, sans-serif; margin: 20vh 1rem; text-align: center }}\
+         </style>\n\
          <h1>{code} {reason}</h1>\n"
     );
     debug_assert!(written.is_ok(), "LONGEST_PAGE is too short");

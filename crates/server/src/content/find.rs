@@ -7,7 +7,7 @@ use http1::{Field, Status};
 use super::Content;
 use super::entry::{Entry, Facts};
 use super::listing::Form;
-use super::lookup::{Cached, Lookup, LookupResult, Original, Resolution, Resolved};
+use super::lookup::{Admitted, Cached, Lookup, LookupResult, Original, Resolved};
 use super::path::Path;
 use super::request::{Asking, Request};
 use super::table::Place;
@@ -73,7 +73,7 @@ impl Content {
             }
             return found.map_err(Obstacle::Refused);
         }
-        if asking.prefetched.is_given_up() {
+        if asking.prefetched.is_given_up {
             // Where nobody can look, what the table has is as good as it was.
             let held = self.table.find(&lookup.path, lookup.coding());
             return held.map(Resolved::Entry).ok_or(Obstacle::Refused(Status::SERVICE_UNAVAILABLE));
@@ -96,7 +96,7 @@ impl Content {
         }
         self.table.counts().misses += 1;
         lookup.cached = held.and_then(|place| Cached::of(self.table.entry(place)));
-        lookup.sharable = self.resolver.believes();
+        lookup.sharable = self.resolver.loader.validity_ms > 0;
         loop {
             let Ok(result) = self.resolver.look_up_within(&lookup, asking.patience, asking.now) else {
                 return Err(Obstacle::Lookup(Box::new(lookup.into_owned())));
@@ -111,7 +111,7 @@ impl Content {
     /// nobody can ask for any more would stay open for long. It is out of date; what others have found below
     /// the new one is not.
     fn leave_old_root(&mut self, now_ms: u64) {
-        let changes = self.resolver.root_changes();
+        let changes = self.resolver.loader.root.changes();
         if std::mem::replace(&mut self.root_changes, changes) != changes {
             self.table.forget_outdated(now_ms);
         }
@@ -157,7 +157,7 @@ impl Content {
     }
 
     /// Takes in what a lookup has found. `None`: look up again, as the lookup then says.
-    pub fn admit(&mut self, lookup: &mut Lookup<'_>, result: LookupResult) -> Option<Resolution> {
+    pub fn admit(&mut self, lookup: &mut Lookup<'_>, result: LookupResult) -> Option<Admitted> {
         let (path, coding) = (&*lookup.path, lookup.coding());
         let found = match result {
             LookupResult::Unchanged(until_ms) => match self.table.find(path, coding) {

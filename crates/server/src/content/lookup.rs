@@ -66,7 +66,7 @@ pub enum Resolved<E = Place> {
 }
 
 /// What came of a lookup once the table has it: what the name stands for, or the status of its refusal.
-pub type Resolution = Result<Resolved, Status>;
+pub type Admitted = Result<Resolved, Status>;
 
 impl Lookup<'_> {
     /// The lookup of a path, or of a coded form of what it names.

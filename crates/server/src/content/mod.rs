@@ -57,7 +57,7 @@ mod types;
 mod tests;
 
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use http1::{Field, Head, Method, Plan, Stamp, Status};
@@ -68,19 +68,17 @@ use self::error_page::ErrorPages;
 pub use self::fetch::Fetch;
 use self::find::Obstacle;
 use self::load::Now;
-pub use self::lookup::{Lookup, LookupResult, Resolution, Resolved};
+pub use self::lookup::{Admitted, Lookup, LookupResult, Resolved};
 use self::path::Path;
 pub use self::patience::Patience;
 pub use self::prefetch::Prefetched;
 use self::reply::Verdict;
 use self::request::{Asking, Request};
 pub use self::resolver::{ContentError, Resolver};
-pub use self::shared_table::SharedFiles;
-use self::shared_table::SharedTable;
+pub use self::shared_table::{SharedFiles, SharedTable};
 use self::table::{Bounds, Place, Table};
 pub use self::table::{Pin, TableCounts, TableSize};
 use self::tables::Tables;
-use crate::common::Common;
 use crate::config::FileSettings;
 
 /// What is allowed on files.
@@ -118,18 +116,17 @@ impl Content {
     /// What is below the root that `resolver` has open, with a table of files that several workers share.
     pub fn sharing(
         resolver: Arc<Resolver>,
-        (common, files): (&Common, SharedFiles),
+        table: SharedTable,
         settings: &FileSettings,
         max_ranges: u16,
     ) -> Self {
-        let table = SharedTable::new(common, files);
         Self::with(Tables::Shared(Box::new(table)), resolver, settings, max_ranges)
     }
 
     fn with(table: Tables, resolver: Arc<Resolver>, settings: &FileSettings, max_ranges: u16) -> Self {
         Self {
             table,
-            root_changes: resolver.root_changes(),
+            root_changes: resolver.loader.root.changes(),
             resolver,
             dotfiles: settings.dotfiles,
             listing: settings.listing,
@@ -262,7 +259,7 @@ impl Content {
 
     /// The document root, as it is kept open.
     pub fn root(&self) -> BorrowedFd<'_> {
-        self.resolver.root()
+        self.resolver.loader.root.as_fd()
     }
 
     /// What the open-file table has done so far.
@@ -294,7 +291,7 @@ impl Content {
         let plan = match Path::decode(request.head.path, self.dotfiles, &mut scratch) {
             Ok(path) => self.serve(path, request, own),
             Err(refusal) => {
-                self.resolver.refusals().tell_path(request.head.path, refusal);
+                self.resolver.refusals.tell_path(request.head.path, refusal);
                 self.refuse(refusal.status(), request, own)
             }
         };
@@ -385,7 +382,7 @@ impl Content {
     /// Adds the operator's header fields to the head of a reply that is no file. `raw_path` is the path of
     /// the request, if it has been read; one that can't be decoded is matched as it is.
     fn add_fields(&self, plan: &mut Plan<Pin>, raw_path: Option<&[u8]>, media_type: Option<&str>) {
-        let rules = self.resolver.rules();
+        let rules = &self.resolver.loader.rules;
         if rules.is_empty() {
             return;
         }

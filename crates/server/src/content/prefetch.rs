@@ -8,7 +8,7 @@ use http1::Status;
 use http1::coding::Coding;
 
 use super::Content;
-use super::lookup::{Lookup, Resolution, Resolved};
+use super::lookup::{Admitted, Lookup, Resolved};
 use super::table::Pin;
 
 /// What has been looked up for one request, which believes it as if it had looked itself.
@@ -16,7 +16,7 @@ use super::table::Pin;
 pub struct Prefetched {
     results: Vec<PrefetchedEntry>,
     /// Nothing more will be looked up: the disk does not answer.
-    is_given_up: bool,
+    pub(super) is_given_up: bool,
 }
 
 /// What a name stands for, kept for a request.
@@ -33,11 +33,6 @@ impl Prefetched {
         self.is_given_up = true;
     }
 
-    /// Whether it has to do without another lookup.
-    pub(super) fn is_given_up(&self) -> bool {
-        self.is_given_up
-    }
-
     /// Whether nothing has been looked up, nor tried to.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
@@ -45,10 +40,10 @@ impl Prefetched {
     }
 
     /// What that name stands for.
-    pub(super) fn find(&self, path: &[u8], coding: Option<Coding>) -> Option<Resolution> {
+    pub(super) fn find(&self, path: &[u8], coding: Option<Coding>) -> Option<Admitted> {
         let entry = self.results.iter().find(|entry| *entry.path == *path && entry.coding == coding)?;
         Some(match &entry.kept {
-            Ok(Resolved::Entry(pin)) => Ok(Resolved::Entry(pin.place())),
+            Ok(Resolved::Entry(pin)) => Ok(Resolved::Entry(pin.0)),
             Ok(Resolved::NoSlash) => Ok(Resolved::NoSlash),
             Err(status) => Err(*status),
         })
@@ -57,8 +52,8 @@ impl Prefetched {
 
 impl Content {
     /// Keeps for a request what came of a lookup that it asked for, before the table changes again.
-    pub fn keep(&mut self, prefetched: &mut Prefetched, lookup: &Lookup<'_>, resolution: &Resolution) {
-        let kept = match resolution {
+    pub fn keep(&mut self, prefetched: &mut Prefetched, lookup: &Lookup<'_>, admitted: &Admitted) {
+        let kept = match admitted {
             Ok(Resolved::Entry(place)) => Ok(Resolved::Entry(self.table.pin(*place))),
             Ok(Resolved::NoSlash) => Ok(Resolved::NoSlash),
             Err(status) => Err(*status),

@@ -10,7 +10,7 @@
 //! for as long as it takes.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
@@ -24,7 +24,6 @@ use super::lookup::{Cached, Lookup, LookupResult, Original};
 use super::path::Path;
 use super::patience::{Patience, WouldBlock};
 use super::refusals::{Reason, Refusals, permit};
-use super::rules::Rules;
 use crate::config::FileSettings;
 use crate::error_log::Limited;
 
@@ -51,13 +50,14 @@ enum Stop {
 /// Looks up names below the document root.
 #[derive(Debug)]
 pub struct Resolver {
-    loader: Loader,
+    pub(super) loader: Loader,
     index: Vec<String>,
     listing: bool,
     listed: Listed,
     /// For each deed.
     complaints: [Mutex<Limited>; 3],
-    refusals: Refusals,
+    /// Who tells the operator what is refused.
+    pub(super) refusals: Refusals,
     made: Made,
     /// As if the kernel had nothing in memory.
     #[cfg(test)]
@@ -104,36 +104,6 @@ impl Resolver {
         })
     }
 
-    /// The name of an index file.
-    pub(super) fn index_name(&self, index: Option<usize>) -> &str {
-        index.and_then(|index| self.index.get(index)).map_or("", String::as_str)
-    }
-
-    /// The document root, as it is kept open.
-    pub(super) fn root(&self) -> BorrowedFd<'_> {
-        self.loader.root().as_fd()
-    }
-
-    /// Who tells the operator what is refused.
-    pub(super) fn refusals(&self) -> &Refusals {
-        &self.refusals
-    }
-
-    /// The operator's header fields.
-    pub(super) fn rules(&self) -> &Rules {
-        self.loader.rules()
-    }
-
-    /// How often the document root has become another directory.
-    pub(super) fn root_changes(&self) -> u32 {
-        self.loader.root().changes()
-    }
-
-    /// Whether what is looked at is believed for a while.
-    pub(super) fn believes(&self) -> bool {
-        self.loader.validity_ms() > 0
-    }
-
     /// Looks something up, for as long as it takes.
     pub fn look_up(&self, lookup: &Lookup<'_>) -> LookupResult {
         let (ms, unix_secs) = (sys::clock::monotonic_ms(), sys::clock::realtime_secs());
@@ -171,14 +141,14 @@ impl Resolver {
     /// until when.
     fn follow_root(&self, patience: Patience, now: Now) -> Result<u64, Stop> {
         self.loader
-            .root()
+            .root
             .follow(patience, now.ms)
             .map_err(|error| if patience.is_over(&error) { Stop::WouldBlock } else { Stop::Exhausted })
     }
 
     fn find(&self, lookup: &Lookup<'_>, patience: Patience, now: Now) -> Result<LookupResult, Stop> {
         // Before anything is opened: what comes after may be of another root already.
-        let root_changes = self.root_changes();
+        let root_changes = self.loader.root.changes();
         let (path, form) = Form::of(&lookup.path);
         let path = Path::known(path);
         if !path.is_directory() {
@@ -203,7 +173,7 @@ impl Resolver {
         }
         match self.open(path, patience)? {
             Opened::Directory(directory) if self.listing => {
-                let validity_ms = self.loader.validity_ms();
+                let validity_ms = self.loader.validity_ms;
                 let request = listing::Request { asked_ms: now.ms, validity_ms, root_changes };
                 self.list(&lookup.path, (path, form), &directory, patience, request)
             }
@@ -219,7 +189,8 @@ impl Resolver {
         now: Now,
     ) -> Result<LookupResult, Stop> {
         let Original { coding, stat: original_stat, index } = original;
-        let original_path = [&lookup.path, self.index_name(index).as_bytes()].concat();
+        let index_name = index.and_then(|index| self.index.get(index)).map_or("", String::as_str);
+        let original_path = [&lookup.path, index_name.as_bytes()].concat();
         let file_path = [&original_path, coding.extension().as_bytes()].concat();
         let opened = self.open(Path::known(&file_path), patience)?;
         let Opened::File(file, stat) = opened else { return Err(Stop::Refused(Status::NOT_FOUND)) };

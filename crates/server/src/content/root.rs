@@ -110,10 +110,8 @@ impl Root {
     }
 
     fn look_again(&self, last: &mut Last, patience: Patience) -> io::Result<()> {
-        let named = match patience {
-            Patience::Unlimited | Patience::Files => self.directory.reopen(&self.path),
-            Patience::None => self.directory.reopen_cached(&self.path),
-        }?;
+        let open = if patience == Patience::None { Directory::reopen_cached } else { Directory::reopen };
+        let named = open(&self.directory, &self.path)?;
         // The one that is open keeps its number, also when it has been removed.
         let FileStat { device, inode, .. } = sys::file::stat(&named)?;
         if (device, inode) != (last.device, last.inode) {

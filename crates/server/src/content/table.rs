@@ -26,13 +26,6 @@ use crate::config::FileSettings;
 #[derive(Debug)]
 pub struct Pin(pub(super) Place);
 
-impl Pin {
-    /// Where the entry is, for as long as the pin is held.
-    pub(super) fn place(&self) -> Place {
-        self.0
-    }
-}
-
 /// The slot of an entry that has been found or put in. It is of use until the table next changes.
 pub(super) type Place = u32;
 
@@ -155,7 +148,8 @@ impl Table {
         self.slot(place).entry.file.as_ref().map(AsFd::as_fd)
     }
 
-    /// The same, for somebody who reads from it even if it is closed here meanwhile.
+    /// The file of an entry that was found, for somebody who reads from it even if it is closed here
+    /// meanwhile.
     pub(super) fn share_file(&self, place: Place) -> Option<Arc<OwnedFd>> {
         self.slot(place).entry.file.clone()
     }

@@ -13,7 +13,7 @@ use http1::{Head, ProtocolError, Terms, Tick};
 
 use super::send::Unsent;
 use super::{Conversation, Turn};
-use crate::content::{Fetch, Lookup, Patience, Pin, Prefetched, Resolution};
+use crate::content::{Admitted, Fetch, Lookup, Patience, Pin, Prefetched};
 use crate::counters::{DiskWait, Reset};
 use crate::helpers::{self, Job};
 use crate::service::Service;
@@ -65,7 +65,7 @@ impl Conversation {
 
     /// The job that it waits for has been done. What a look found is taken note of, before the table changes
     /// again.
-    pub fn disk_is_done(&mut self, service: &mut Service, found: Option<(&Lookup<'_>, &Resolution)>) {
+    pub fn disk_is_done(&mut self, service: &mut Service, found: Option<(&Lookup<'_>, &Admitted)>) {
         let Some(waiting) = &mut self.exchange.waiting else { return };
         waiting.is_over = true;
         if let (Until::Looked(put_by), Some((look, found))) = (&mut waiting.until, found) {

@@ -70,7 +70,8 @@ fn serve(
     let content = || match common {
         None => Content::new(Arc::clone(&resolver), &files, open_files, ranges),
         Some((common, shared)) => {
-            Content::sharing(Arc::clone(&resolver), (common, shared.clone()), &files, ranges)
+            let table = shared.for_worker(common.place, common.owner);
+            Content::sharing(Arc::clone(&resolver), table, &files, ranges)
         }
     };
     let service = |&counters: &&'static Counters| {

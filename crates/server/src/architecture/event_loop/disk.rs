@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use super::{EventLoop, HELPERS};
-use crate::content::{Lookup, Patience, Resolution};
+use crate::content::{Admitted, Lookup, Patience};
 use crate::helpers::{Done, Finished, Helpers, Job, Waiter};
 
 impl EventLoop {
@@ -83,7 +83,7 @@ impl EventLoop {
         registered.is_some_and(|registered| registered.conversation.waits_for_disk() == Some(ticket))
     }
 
-    pub(super) fn wake_waiters(&mut self, waiters: &[Waiter], found: Option<(&Lookup<'_>, &Resolution)>) {
+    pub(super) fn wake_waiters(&mut self, waiters: &[Waiter], found: Option<(&Lookup<'_>, &Admitted)>) {
         for &waiter in waiters {
             if !self.is_waiting(waiter) {
                 continue;

@@ -149,7 +149,8 @@ fn listings_for_programs() {
         (&"/d/".into(), &3.into(), &true.into())
     );
     let file = serde_json::json!({
-        "name": "b \"\n.txt", "href": "b%20%22%0A.txt", "type": "file", "size": 2048, "modified": "2017-07-14T02:40:00Z"
+        "name": "b \"\n.txt", "href": "b%20%22%0A.txt", "type": "file", "size": 2048,
+        "modified": "2017-07-14T02:40:00Z"
     });
     assert_eq!(listing["entries"][1], file);
     let (sub, other) = (&listing["entries"][0], &listing["entries"][2]);

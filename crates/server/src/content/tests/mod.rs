@@ -49,7 +49,6 @@ use sys::file::Symlinks;
 use tempfile::TempDir;
 
 use super::*;
-use crate::common::Common;
 use crate::config::HeaderRule;
 
 /// Long before now, so that files dated so have settled; with a fraction of a second.
@@ -112,7 +111,7 @@ fn content(settings: &FileSettings) -> Content {
     }
     let ledger = sys::descriptors::Ledger::new(4_096).unwrap();
     let files = SharedFiles::new(settings, OPEN_FILES, 2, ledger, 1).unwrap();
-    Content::sharing(resolver, (&Common { ledger, owner: 1, place: 1 }, files), settings, 8)
+    Content::sharing(resolver, files.for_worker(1, 1), settings, 8)
 }
 
 /// A reply under way, which has a file or memory pinned.

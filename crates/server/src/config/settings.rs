@@ -73,7 +73,7 @@ pub enum Architecture {
     Sped,
     /// Symmetric multiple processes, event-driven (Pariag et al. 2007, section 5).
     Symped,
-    /// The same with one descriptor table and one open-file table for all of them (section 5.2).
+    /// SYMPED with one descriptor table and one open-file table for all processes (section 5.2).
     SharedSymped,
     /// SPED processes that share nothing, each with listeners of its own (Harji et al. 2012, section 3.1).
     NCopy,
@@ -95,7 +95,8 @@ pub enum CopiesBy {
     /// All have the same addresses and ports, and the kernel spreads connections by a hash (`SO_REUSEPORT`,
     /// socket(7)).
     Reuseport,
-    /// The same, but a connection goes to the copy on the CPU where its handshake is received.
+    /// All have the same addresses and ports, and a connection goes to the copy on the CPU where its
+    /// handshake is received.
     Cpu,
 }
 
@@ -233,7 +234,7 @@ pub enum Wake {
     All,
     /// One or few, epoll(7) `EPOLLEXCLUSIVE`: of those that wait, the one that was first to register.
     Exclusive,
-    /// The same, and who has accepted goes to the end of the line from time to time.
+    /// One or few, as with `Exclusive`; and who has accepted goes to the end of the line from time to time.
     ReAdding,
 }
 
@@ -361,7 +362,7 @@ pub struct FileSettings {
 }
 
 /// Response header fields for some of the files. A rule with neither pattern applies to all.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderRule {
     /// Matches the whole decoded path of the file from the root, such as `/assets/**`; `*` does not match a
     /// `/`.
@@ -384,6 +385,14 @@ pub struct AccessLogSettings {
     pub format: LogFormat,
     /// What to do when the disk does not keep up.
     pub when_full: WhenBehind,
+}
+
+impl AccessLogSettings {
+    /// The defaults for a log that goes there.
+    pub(super) fn to(target: LogTarget) -> Self {
+        let format = if target == LogTarget::Terminal { LogFormat::Short } else { LogFormat::Combined };
+        Self { target, format, when_full: WhenBehind::default() }
+    }
 }
 
 /// Where lines of the access log go.
@@ -472,11 +481,7 @@ impl Settings {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             files: FileSettings::new(root),
-            access_log: Some(AccessLogSettings {
-                target: LogTarget::Terminal,
-                format: LogFormat::Short,
-                when_full: WhenBehind::Drop,
-            }),
+            access_log: Some(AccessLogSettings::to(LogTarget::Terminal)),
         }
     }
 

@@ -81,8 +81,7 @@ pub(crate) struct Options {
 
     /// Requests on each connection without --sessions [default: 1 at a rate, 1000 in a closed loop]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000),
-          conflicts_with = "sessions",
-          help_heading = "How load comes")]
+          conflicts_with = "sessions", help_heading = "How load comes")]
     requests_per_connection: Option<u32>,
 
     /// Requests sent in a row without --sessions; the first of a connection goes alone

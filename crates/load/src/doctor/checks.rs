@@ -150,8 +150,7 @@ fn syn_cookies(machine: &Machine) -> Option<Finding> {
         1 => Finding::new(
             "SYN cookies",
             Note,
-            "sent when a SYN queue is full, so that nothing is dropped \
-            there",
+            "sent when a SYN queue is full, so that nothing is dropped there",
         )
         .advise(
             "drops by cause (Brecht et al. 2004, figure 16) need net.ipv4.tcp_syncookies=0 while that is \

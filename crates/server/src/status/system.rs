@@ -56,7 +56,7 @@ pub static SYSTEM: &[SystemMetric] = &[
         group: Group::Kernel,
         name: "tcp_syncookies",
         help: "net.ipv4.tcp_syncookies: 0 drops SYNs when a SYN queue is full, 1 answers them with cookies, \
-            2 always does",
+               2 always does",
         kind: Kind::Gauge,
         find: |files| files.syncookies,
     },
@@ -64,7 +64,7 @@ pub static SYSTEM: &[SystemMetric] = &[
         group: Group::Kernel,
         name: "tcp_abort_on_overflow",
         help: "net.ipv4.tcp_abort_on_overflow: 1 resets clients whose handshake ends when the accept queue \
-            is full",
+               is full",
         kind: Kind::Gauge,
         find: |files| files.abort_on_overflow,
     },

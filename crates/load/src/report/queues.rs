@@ -9,9 +9,9 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Instant;
 
+use machine::queue_drops::{CAUSES, QueueDrops};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use sys::queue_drops::{CAUSES, QueueDrops};
 use sys::sock_diag::{self, ListeningSocket};
 
 /// The counters of a server's namespace when measuring began.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use sys::queue_drops::CAUSES;
+use machine::queue_drops::CAUSES;
 
 use super::{AtListener, Dropped, Facts, RunOutcome};
 use crate::measures::{Measures, SizeClass, Times};

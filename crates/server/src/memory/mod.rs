@@ -15,15 +15,15 @@
 //! Memory of the kernel's (sockets, their buffers, the page cache) is not in it, as it was not in the
 //! paper's.
 
-mod processes;
 mod text;
 
 use std::collections::BTreeSet;
 use std::io;
 
+use machine::memory::Usage;
+use machine::process::descendants;
 use serde::Serialize;
 
-use self::processes::{Usage, descendants};
 pub use self::text::render;
 use crate::config::Architecture;
 use crate::counters::{ConnectionState, METRICS};
@@ -148,7 +148,9 @@ pub fn measure(status: &Snapshot) -> Result<Memory, MeasureError> {
     let workers: BTreeSet<u32> =
         status.workers.iter().map(|worker| worker.pid).filter(|&pid| pid != 0).collect();
     let mut processes = Vec::new();
-    for (pid, ancestors) in descendants(status.pid) {
+    for (pid, ancestors) in
+        descendants(status.pid).map_err(|source| MeasureError::Io { pid: status.pid, source })?
+    {
         let role = if ancestors.iter().any(|pid| workers.contains(pid)) {
             "worker"
         } else if pid == status.pid {

@@ -32,6 +32,12 @@
 //! it says. How often a worker has pinned what, it knows itself, and says it again then. The bytes in the
 //! heap bear no sum, nor do the bits that say which blocks are in use; workers that share files have to trust
 //! each other so far.
+//!
+//! - `slot` is what an entry is made of, `heap` where its bytes lie, `names` how it is found, and `pins` who
+//!   uses it.
+//! - `slots` says which slots are free and which entry goes when there is no room; `rebuild` puts in order.
+//! - `worker` is the table as one worker uses it, and `worker/change` what it does with the names held alone;
+//!   `apart` is what it serves without the table.
 
 use std::collections::HashSet;
 use std::io;

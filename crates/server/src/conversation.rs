@@ -356,7 +356,7 @@ impl Conversation {
     /// Receives what is there. `None`: nothing, or the connection is broken.
     #[inline]
     fn read(&mut self, service: &mut Service, room: &mut [u8]) -> Option<usize> {
-        match sys::socket::recv(self.socket.as_fd(), room) {
+        match service.receive(self.socket.as_fd(), room) {
             Ok(0) => {
                 self.eof = true;
                 Some(0)

@@ -5,7 +5,7 @@
 //! counters, which other processes only read.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use http1::{Ended, Head, Limits, Plan, ProtocolError, Stamp, Terms, Tick};
 use sys::socket::{self, PeerAddress};
@@ -50,6 +50,8 @@ pub struct Service {
     pub coalesce: Coalesce,
     /// If sends block: what bounds that.
     pub sends: Option<BlockingSends>,
+    /// The next input is waited for in the call that receives it. Where sends block, for the same bound.
+    pub awaits_input: bool,
     /// Whether this worker waits for the disk itself.
     pub patience: Patience,
     /// If it does not: how long one of its clients waits for the disk at a time.
@@ -106,6 +108,7 @@ impl Service {
             quantum: settings.event.quantum,
             coalesce: resolved(settings.event.coalesce),
             sends: None,
+            awaits_input: false,
             patience: Patience::Unlimited,
             disk_timeout_ticks: http1::Timeouts::ticks(settings.amped.disk_timeout.as_millis() as u64),
             tickets: 0,
@@ -132,6 +135,25 @@ impl Service {
             None => socket::accept_from(listener),
             Some(_) => socket::accept_blocking_from(listener),
         }
+    }
+
+    /// Receives what a client has sent. Waits for that, at most until the alarm rings, if this was asked for;
+    /// the clock is read anew then.
+    ///
+    /// # Errors
+    ///
+    /// As of [`socket::recv`]; `WouldBlock` also when the alarm has rung.
+    #[inline]
+    pub fn receive(&mut self, socket: impl AsFd, room: &mut [u8]) -> io::Result<usize> {
+        if !std::mem::take(&mut self.awaits_input) {
+            return socket::recv(socket, room);
+        }
+        let received = socket::recv_waiting(socket, room);
+        self.begin_turn();
+        received.map_err(|error| match error.kind() {
+            io::ErrorKind::Interrupted => io::ErrorKind::WouldBlock.into(),
+            _ => error,
+        })
     }
 
     /// Whether a send that begins now may block for a while.

@@ -252,6 +252,14 @@ pub fn recv(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(count)
 }
 
+/// Receives into `buffer` when something comes, on a socket that blocks: until a signal breaks that off
+/// ([`crate::alarm`]), which is `EINTR`. 0 is the end of what the peer sends. recv(2).
+#[inline]
+pub fn recv_waiting(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let (count, _) = net::recv(fd, buffer, RecvFlags::empty())?;
+    Ok(count)
+}
+
 /// Bytes to be sent: of this process, or of shared memory ([`crate::shared`]), which only the kernel reads as
 /// a whole.
 #[derive(Clone, Copy)]

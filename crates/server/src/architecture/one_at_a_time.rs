@@ -1,9 +1,19 @@
 //! A worker that serves one client at a time: accept, receive, answer, send, over and over. It is what the
 //! architectures with a process or a thread for each connection have many of.
 //!
-//! Sends block until the client has taken everything ([`sends`](crate::sends)), and so does waiting for the
-//! next request. That wait is for three things: the client, its deadline, and the supervisor. A send hears of
-//! the latter two as often as it is broken off.
+//! Sends block until the client has taken everything ([`sends`](crate::sends)). So does the receive in which
+//! the worker awaits the next request of a client that has just asked: such a request takes two system calls,
+//! `recv` and `writev`. What else there is to hear of meanwhile (a deadline, the supervisor, others who wait)
+//! is heard of as often as these calls are broken off.
+//!
+//! They are broken off by an [alarm](sys::alarm) of the thread's own, a timer that interrupts it every 50 ms
+//! as long as it sends. Nobody has to know when a call begins: a ring that comes just before one is lost, but
+//! the next is not. A single signal would leave that race, between the last look at what it tells of and the
+//! call; `shutdown(2)` of the socket would not, but it can't be taken back.
+//!
+//! A client that has brought nothing by then takes its time. It is awaited by poll(2), which also hears the
+//! supervisor, is bounded by the deadline to the millisecond, and costs nothing for as long as it takes. So
+//! is whoever is awaited while service ends.
 //!
 //! A worker that waits for a client to come is woken alone, not together with the others that do (unless
 //! `wake` says so). One that has a client looks twice a second whether anybody else is free. If not, and if
@@ -128,8 +138,8 @@ impl Worker {
             if let Some((socket, peer)) = accepted {
                 self.serve(socket, peer)?;
             }
-            // After each client: where there is always another, there is no wait in which the supervisor would
-            // be heard.
+            // After each client: where there is always another, there is no wait in which the supervisor
+            // would be heard.
             self.heed_supervisor(None);
             if is_free {
                 if self.has_ended() {
@@ -209,9 +219,13 @@ impl Worker {
         // Where a turn has not looked for the request yet, it may be there.
         let mut is_new = !self.work_phase_skips_new;
         let (mut turn, mut due) = (Turn::Unfinished, true);
+        let (mut requests, mut in_receive) = (0, false);
         let reset = loop {
+            let awaits_input = std::mem::take(&mut in_receive);
             if due {
+                self.service.awaits_input = awaits_input;
                 turn = client.work(&mut self.service);
+                self.service.awaits_input = false;
                 self.service.counters.phases.add(1);
             }
             if std::mem::take(&mut is_new) && client.is_asking() && self.others_wait() {
@@ -226,10 +240,16 @@ impl Worker {
                 Turn::Close => break false,
                 // Such a worker waits for the disk itself; nobody would take on the job.
                 Turn::Reset | Turn::Disk(_) => break true,
-                Turn::Blocked => self.await_event(&mut client, look)?,
+                Turn::Blocked => {
+                    let has_asked = std::mem::replace(&mut requests, client.requests()) != client.requests();
+                    in_receive = has_asked && self.may_await_in_receive(&mut client);
+                    in_receive || self.await_event(&mut client, look)?
+                }
                 Turn::Unfinished => true,
             };
-            self.service.begin_turn();
+            if !in_receive {
+                self.service.begin_turn();
+            }
             self.heed_supervisor(Some(&mut client));
             let now = self.service.clock.tick;
             if client.machine().deadline().is_some_and(|deadline| deadline.reached(now))
@@ -272,6 +292,24 @@ impl Worker {
             let _ = socket::reset(socket);
         }
         Ok(())
+    }
+
+    /// Whether the client's next request may be awaited in the call that receives it: that is all that the
+    /// client waits for, and there is time until that call is broken off. If so, there is input as far as the
+    /// client knows.
+    fn may_await_in_receive(&self, client: &mut Conversation) -> bool {
+        let sends = self.service.sends.as_ref();
+        let Some(within_ms) = sends.and_then(BlockingSends::breaks_off_within_ms) else { return false };
+        let left = client.deadline().map(|deadline| deadline.remaining(self.service.clock.tick));
+        let may = client.waits_for() == (true, false)
+            && left.is_none_or(|ticks| u64::from(ticks * Tick::MS) > within_ms)
+            && self.log_wait_ms() != Some(0)
+            && !self.ends_something()
+            && self.control.phase() == Phase::Run;
+        if may {
+            client.note(true, false, false);
+        }
+        may
     }
 
     /// Waits until the client can go on, its deadline has come, the supervisor calls, or it is time to look

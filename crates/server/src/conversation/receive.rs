@@ -179,7 +179,7 @@ impl Conversation {
     fn read(&mut self, service: &mut Service, input: &mut Input<'_>, share: &mut u64) -> bool {
         input.take_up(&mut self.rest);
         let room = input.room();
-        match sys::socket::recv(self.socket.as_fd(), room) {
+        match service.receive(self.socket.as_fd(), room) {
             Ok(0) => self.eof = true,
             Ok(n) => {
                 // Less than there was room for: the socket is empty, unless the end follows.

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use http1::{ErrorKind, TimerKind};
 
-use crate::accept::Thoughts;
+use crate::accept::Assessment;
 
 sys::shareable! {
     /// One number with a single writer and any number of readers.
@@ -219,12 +219,12 @@ impl Counters {
     }
 
     /// Shows what the accept policy thinks.
-    pub fn accept_policy(&self, thoughts: &Thoughts) {
-        self.accept_limit.set(thoughts.limit.into());
-        self.work_limit_us.set(thoughts.work_ns / 1000);
-        self.accept_delay_target_us.set(thoughts.target_ns / 1000);
-        self.accept_delay_us.set(thoughts.delay_ns / 1000);
-        self.accept_overloaded.set(thoughts.overloaded.into());
+    pub fn accept_policy(&self, assessment: &Assessment) {
+        self.accept_limit.set(assessment.limit.into());
+        self.work_limit_us.set(assessment.work_ns / 1000);
+        self.accept_delay_target_us.set(assessment.target_ns / 1000);
+        self.accept_delay_us.set(assessment.delay_ns / 1000);
+        self.accept_overloaded.set(assessment.overloaded.into());
     }
 
     /// Counts one ended reply.

@@ -1,7 +1,6 @@
 //! On which CPUs a worker runs, and which of a copy's listeners it serves.
 
 use crate::config::{Mapping, Settings};
-use crate::listeners::Listeners;
 
 /// One worker among all: the copy that it belongs to, and its number within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +41,9 @@ impl Position {
     }
 
     /// The listeners that this worker serves, of those of its copy.
-    pub fn listeners(self, settings: &Settings, copy: &Listeners) -> Listeners {
+    pub fn listeners<T: Clone>(self, settings: &Settings, copy: &[T]) -> Vec<T> {
         if !settings.placement.partition {
-            return copy.clone();
+            return copy.to_vec();
         }
         let each = copy.len() / settings.layout().processes;
         copy[self.worker * each..(self.worker + 1) * each].to_vec()

@@ -128,9 +128,9 @@ pub struct Cost {
     pub worked: u32,
 }
 
-/// What a policy thinks, for people.
+/// What a policy makes of things, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Thoughts {
+pub struct Assessment {
     /// Connections that the next accept phase may take.
     pub limit: u32,
     /// How long the next work phase may take, in nanoseconds; 0 if it is not bounded.
@@ -227,23 +227,23 @@ impl AcceptPolicy {
         }
     }
 
-    /// What it thinks now, if people have not been told for a while.
+    /// What it makes of things now, if people have not been told for a while.
     #[inline]
-    pub fn news(&mut self, now_ns: u64) -> Option<Thoughts> {
+    pub fn news(&mut self, now_ns: u64) -> Option<Assessment> {
         let due = now_ns >= self.next_news_ns;
         if due {
             self.next_news_ns = now_ns.saturating_add(NEWS_EVERY_NS);
         }
-        due.then(|| self.thoughts())
+        due.then(|| self.assessment())
     }
 
-    /// What it thinks now.
-    pub fn thoughts(&self) -> Thoughts {
+    /// What it makes of things now.
+    pub fn assessment(&self) -> Assessment {
         match &self.kind {
             Kind::Fixed(limit) => {
-                Thoughts { limit: *limit, work_ns: 0, target_ns: 0, delay_ns: 0, overloaded: false }
+                Assessment { limit: *limit, work_ns: 0, target_ns: 0, delay_ns: 0, overloaded: false }
             }
-            Kind::Auto(auto) => auto.thoughts(),
+            Kind::Auto(auto) => auto.assessment(),
         }
     }
 }

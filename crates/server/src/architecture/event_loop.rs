@@ -140,7 +140,7 @@ impl EventLoop {
             pressure: Pressure::new(now),
             complaints: Limited::default(),
         };
-        this.service.counters.accept_policy(&this.accept_policy.thoughts());
+        this.service.counters.accept_policy(&this.accept_policy.assessment());
         if let (Some(common), Some(descriptor)) = (&this.service.common, this.events.descriptor()) {
             common.own(descriptor);
         }

@@ -19,7 +19,7 @@ use sys::process::{self, Ended};
 use sys::signal::Signal;
 use sys::socket;
 
-use super::upgrade::{Bequest, Identity, Legacy, NotUpgraded, Program, TRIAL};
+use super::upgrade::{HandOver, HandedOver, Identity, NotUpgraded, Program, TRIAL};
 use super::workers::Workers;
 use super::{RunError, failed, try_out};
 use crate::access_log::LogFile;
@@ -60,10 +60,11 @@ impl Trial {
         let file = program.identity()?;
         let settings = sys::file::in_memory("settings").map_err(NotUpgraded::HandOn)?;
         // Whatever it does, the workers are not its children.
-        let legacy = Legacy { listeners, endpoint, access_log, settings: &settings, workers: Vec::new() };
+        let hand_over =
+            HandOver { listeners, endpoint, access_log, settings: &settings, workers: Vec::new() };
         let mut arguments = program.arguments.iter();
         let name = arguments.next();
-        let spawned = legacy.hand_on(&TRIAL, |variables| {
+        let spawned = hand_over.hand_on(&TRIAL, |variables| {
             Command::new(&program.path)
                 .arg0(name.map_or(program.path.as_os_str(), OsString::as_os_str))
                 .args(arguments)
@@ -126,8 +127,8 @@ impl Trial {
 }
 
 /// In the new program: goes all the way to a worker that answers, and says so.
-pub(super) fn run(source: &Source, lent: Bequest) -> Result<(), RunError> {
-    let Bequest { estate, log, settings: mut written } = lent;
+pub(super) fn run(source: &Source, lent: HandedOver) -> Result<(), RunError> {
+    let HandedOver { opened, log, settings: mut written } = lent;
     process::set_name("sluice:trial");
     process::signal_at_end_of_parent(Signal::Terminate)
         .map_err(failed("end with the program that serves"))?;
@@ -144,9 +145,9 @@ pub(super) fn run(source: &Source, lent: Bequest) -> Result<(), RunError> {
     error_log::init(&ErrorLog::Stderr, LogLevel::Error, None, None)?;
     super::prepare(&settings)?;
     try_out(&settings)?;
-    let access_log = super::access_log(&settings, estate.access_log.as_ref(), None)?;
+    let access_log = super::access_log(&settings, opened.access_log.as_ref(), None)?;
     // The worker is not to come with it.
-    drop(estate);
+    drop(opened);
     answer_one(&settings, access_log)?;
     written.write_all(text.as_bytes()).map_err(failed("write down the settings"))
 }

@@ -2,8 +2,8 @@
 //! children.
 //!
 //! ```text
-//! old program: trial (a child) --> letter, descriptors kept open --> exec
-//! new program: take the letter --> listeners --> workers of its own --> the old workers retire
+//! old program: trial (a child) --> description, descriptors kept open --> exec
+//! new program: take the description --> listeners --> workers of its own --> the old workers retire
 //! ```
 //!
 //! Listeners are open all the time. The old workers serve until the new ones have done so for a while, and
@@ -44,7 +44,7 @@ pub(super) struct Program {
 pub(super) type Identity = (u64, u64, i64, i64);
 
 /// What a program leaves to the one that takes its place, or that is tried for it.
-pub(super) struct Legacy<'a> {
+pub(super) struct HandOver<'a> {
     /// Of each copy.
     pub(super) listeners: &'a [Listeners],
     pub(super) endpoint: Option<&'a Endpoint>,
@@ -56,7 +56,7 @@ pub(super) struct Legacy<'a> {
 }
 
 /// What a server has before its first worker.
-pub(super) struct Estate {
+pub(super) struct Opened {
     /// Of each copy.
     pub(super) listeners: Vec<Listeners>,
     pub(super) endpoint: Option<Arc<Endpoint>>,
@@ -66,11 +66,11 @@ pub(super) struct Estate {
 }
 
 /// What the program before has left to this one, or lent to it for a trial.
-pub(super) struct Bequest {
-    pub(super) estate: Estate,
+pub(super) struct HandedOver {
+    pub(super) opened: Opened,
     /// Its error log, which may be one that can't be opened any more without the privileges of the start.
     pub(super) log: Option<HandedOn>,
-    /// As of [`Legacy`].
+    /// As of [`HandOver`].
     pub(super) settings: File,
 }
 
@@ -92,7 +92,7 @@ pub(super) enum NotUpgraded {
 /// What the new program must know beside descriptors, which come in this order: listeners, status, logs,
 /// settings.
 #[derive(Deserialize, Serialize)]
-struct Letter {
+struct Description {
     /// Of each listener the address that was asked for; none where systemd gave it.
     asked: Vec<Option<String>>,
     /// The listeners of each copy, by their place in `asked`.
@@ -107,18 +107,19 @@ struct Letter {
     workers: Vec<u32>,
 }
 
-/// The variables by which a letter is delivered, and the numbers of its descriptors. A program that knows
-/// nothing of trials must not take one for its turn to serve, so there they are others.
+/// The variables that hold a description, and the numbers of its descriptors. A program that knows nothing of
+/// trials must not take one for its turn to serve, so there they are others.
 pub(super) struct Names {
-    letter: &'static str,
+    description: &'static str,
     descriptors: &'static str,
 }
 
 /// To the program that takes our place.
 pub(super) const UPGRADE: Names =
-    Names { letter: "SLUICE_UPGRADE", descriptors: "SLUICE_UPGRADE_DESCRIPTORS" };
+    Names { description: "SLUICE_UPGRADE", descriptors: "SLUICE_UPGRADE_DESCRIPTORS" };
 /// To the one that is tried.
-pub(super) const TRIAL: Names = Names { letter: "SLUICE_TRIAL", descriptors: "SLUICE_TRIAL_DESCRIPTORS" };
+pub(super) const TRIAL: Names =
+    Names { description: "SLUICE_TRIAL", descriptors: "SLUICE_TRIAL_DESCRIPTORS" };
 
 impl Program {
     /// What this process runs. Ask before the file can have been replaced.
@@ -135,7 +136,7 @@ impl Program {
     }
 
     /// Goes on as the file that has been tried; comes back only if that can't be.
-    pub(super) fn execute(&self, tried: Identity, legacy: &Legacy<'_>) -> NotUpgraded {
+    pub(super) fn execute(&self, tried: Identity, hand_over: &HandOver<'_>) -> NotUpgraded {
         match self.identity() {
             Ok(now) if now == tried => {}
             Ok(_) => return NotUpgraded::Replaced(self.path.clone()),
@@ -144,8 +145,8 @@ impl Program {
         // Whoever waits for children of its own needs that one: the file may be a script.
         let of_children = SignalSet::new(&[Signal::Child]);
         let _ = of_children.unblock();
-        let executed = legacy.hand_on(&UPGRADE, |ours| {
-            // Where this program came by an upgrade itself, the letter to it is still there.
+        let executed = hand_over.hand_on(&UPGRADE, |ours| {
+            // Where this program came by an upgrade itself, the description for it is still there.
             let is_new = |name: &OsString| !ours.iter().any(|(our, _)| our == name);
             let others = std::env::vars_os().filter(|(name, _)| is_new(name)).collect::<Vec<_>>();
             process::execute(&self.path, &self.arguments, &[others, ours.clone()].concat())
@@ -158,8 +159,9 @@ impl Program {
     }
 }
 
-impl Legacy<'_> {
-    /// Does something with the variables of the letter, while the descriptors stay open in what is executed.
+impl HandOver<'_> {
+    /// Does something with the variables of the description, while the descriptors stay open in what is
+    /// executed.
     pub(super) fn hand_on<T>(
         &self,
         names: &Names,
@@ -177,74 +179,77 @@ impl Legacy<'_> {
         descriptors.extend(log.map(|(_, file)| file));
         descriptors.extend(self.access_log.filter(|log| log.path().is_some()).map(AsFd::as_fd));
         descriptors.push(self.settings.as_fd());
-        let letter = Letter::of(self, &distinct, log.map(|(path, _)| path.to_owned()));
-        let letter = serde_json::to_string(&letter)?;
+        let description = Description::of(self, &distinct, log.map(|(path, _)| path.to_owned()));
+        let description = serde_json::to_string(&description)?;
         let numbers = inherited::hand_on(&descriptors);
         let done = numbers.map(|numbers| {
-            execute(vec![(names.letter.into(), letter.into()), (names.descriptors.into(), numbers.into())])
+            execute(vec![
+                (names.description.into(), description.into()),
+                (names.descriptors.into(), numbers.into()),
+            ])
         });
         inherited::keep(&descriptors)?;
         done
     }
 }
 
-impl Letter {
-    fn of(legacy: &Legacy<'_>, distinct: &Listeners, log: Option<PathBuf>) -> Self {
+impl Description {
+    fn of(hand_over: &HandOver<'_>, distinct: &Listeners, log: Option<PathBuf>) -> Self {
         let place = |listener: &Arc<Listener>| {
             distinct.iter().position(|known| Arc::ptr_eq(known, listener)).unwrap_or_default()
         };
         let text = |listener: &Arc<Listener>| listener.asked.as_ref().map(ListenAddress::to_string);
         Self {
             asked: distinct.iter().map(text).collect(),
-            copies: legacy.listeners.iter().map(|copy| copy.iter().map(place).collect()).collect(),
-            status: legacy.endpoint.map(|endpoint| endpoint.address().to_string()),
+            copies: hand_over.listeners.iter().map(|copy| copy.iter().map(place).collect()).collect(),
+            status: hand_over.endpoint.map(|endpoint| endpoint.address().to_string()),
             log,
-            access_log: legacy.access_log.and_then(LogFile::path).map(Path::to_owned),
-            workers: legacy.workers.clone(),
+            access_log: hand_over.access_log.and_then(LogFile::path).map(Path::to_owned),
+            workers: hand_over.workers.clone(),
         }
     }
 }
 
-impl Bequest {
+impl HandedOver {
     /// What this process has left to itself, or was lent by its parent for a trial, if it was; `owner` says
     /// whose the listeners are. In a process with a single thread, before anything is opened.
     pub(super) fn take(names: &Names, owner: u32) -> io::Result<Option<Self>> {
         let Some(mut descriptors) = inherited::take_handed_on(names.descriptors)? else { return Ok(None) };
         let wrong =
-            |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", names.letter));
-        let letter = std::env::var(names.letter).map_err(|_| wrong("is missing"))?;
-        let letter: Letter = serde_json::from_str(&letter)?;
+            |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", names.description));
+        let description = std::env::var(names.description).map_err(|_| wrong("is missing"))?;
+        let description: Description = serde_json::from_str(&description)?;
         let mut last = || descriptors.pop().ok_or_else(|| wrong("a descriptor is missing"));
         let settings = File::from(last()?);
-        let access_log = match letter.access_log {
+        let access_log = match description.access_log {
             Some(path) => Some(Arc::new(LogFile::adopt(path, last()?))),
             None => None,
         };
-        let log = match letter.log {
+        let log = match description.log {
             Some(path) => Some((path, last()?)),
             None => None,
         };
-        let endpoint = match &letter.status {
+        let endpoint = match &description.status {
             Some(address) => {
                 let address: StatusAddress = address.parse().map_err(|why: String| wrong(&why))?;
                 Some(Arc::new(Endpoint::adopt(last()?, address)))
             }
             None => None,
         };
-        if descriptors.len() != letter.asked.len() {
+        if descriptors.len() != description.asked.len() {
             return Err(wrong("not a descriptor for each listener"));
         }
         let mut all = Listeners::new();
-        for (descriptor, asked) in descriptors.into_iter().zip(&letter.asked) {
+        for (descriptor, asked) in descriptors.into_iter().zip(&description.asked) {
             let asked = asked.as_ref().map(|text| text.parse()).transpose();
             let asked = asked.map_err(|why: String| wrong(&why))?;
             all.push(Arc::new(Listener::adopt(descriptor, asked, owner)?));
         }
         let listener = |&place: &usize| all.get(place).cloned().ok_or_else(|| wrong("no such listener"));
-        let copies = letter.copies.iter().map(|copy| copy.iter().map(listener).collect());
+        let copies = description.copies.iter().map(|copy| copy.iter().map(listener).collect());
         let listeners = copies.collect::<io::Result<_>>()?;
-        let estate = Estate { listeners, endpoint, access_log, workers: letter.workers };
-        Ok(Some(Self { estate, log, settings }))
+        let opened = Opened { listeners, endpoint, access_log, workers: description.workers };
+        Ok(Some(Self { opened, log, settings }))
     }
 }
 

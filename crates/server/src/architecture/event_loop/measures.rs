@@ -100,8 +100,8 @@ impl EventLoop {
         turn.left = self.work.len() as u32;
         turn.emptied = !self.ports.iter().any(|port| port.pending);
         self.accept_policy.turned(phase_began_ns, &turn);
-        if let Some(thoughts) = self.accept_policy.news(phase_began_ns) {
-            self.service.counters.accept_policy(&thoughts);
+        if let Some(assessment) = self.accept_policy.news(phase_began_ns) {
+            self.service.counters.accept_policy(&assessment);
         }
     }
 

@@ -42,7 +42,7 @@ pub enum Symlinks {
 
 /// Who walks along a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resolution {
+enum Resolution {
     /// The kernel, in one call: openat2(2).
     Kernel,
     /// We, one component after the other, following no symbolic link ([`Symlinks::Beneath`] becomes
@@ -61,8 +61,7 @@ impl Directory {
         }
     }
 
-    /// The same, with this resolution.
-    pub fn open_with(path: &Path, resolution: Resolution) -> io::Result<Self> {
+    fn open_with(path: &Path, resolution: Resolution) -> io::Result<Self> {
         let descriptor = open_place(path)?;
         Ok(Self { descriptor, path: std::path::absolute(path)?, resolution })
     }
@@ -72,17 +71,13 @@ impl Directory {
         Ok(open_place(path)?)
     }
 
-    /// The same under the conditions of [`open_beneath_cached`].
+    /// Opens the directory that a path names now, if the kernel has all of it in memory; fails with
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) where [`open_beneath_cached`] does.
     pub fn reopen_cached(&self, path: &Path) -> io::Result<OwnedFd> {
         Ok(match self.resolution {
             Resolution::Kernel => fs::openat2(CWD, path, PLACE, Mode::empty(), ResolveFlags::CACHED),
             Resolution::Stepwise => Err(Errno::AGAIN),
         }?)
-    }
-
-    /// Who walks along the paths below this root.
-    pub fn resolution(&self) -> Resolution {
-        self.resolution
     }
 }
 
@@ -116,10 +111,10 @@ pub fn open_beneath(root: &Directory, path: &[u8], symlinks: Symlinks) -> io::Re
     Ok(open_as(root, path, symlinks, READ)?)
 }
 
-/// The same, if the kernel has all of it in memory: what would have to be read from a disk fails with
-/// [`WouldBlock`](io::ErrorKind::WouldBlock), and so does everything with [`Resolution::Stepwise`], which
-/// cannot tell. So does now and then what is in memory, when something is mounted or renamed meanwhile,
-/// wherever that is. openat2(2) with `RESOLVE_CACHED`.
+/// Opens what [`open_beneath`] would, if the kernel has all of it in memory: what would have to be read from a
+/// disk fails with [`WouldBlock`](io::ErrorKind::WouldBlock), and so does everything in a sandbox that does
+/// not know openat2(2). So does now and then what is in memory, when something is mounted or renamed
+/// meanwhile, wherever that is. openat2(2) with `RESOLVE_CACHED`.
 pub fn open_beneath_cached(root: &Directory, path: &[u8], symlinks: Symlinks) -> io::Result<OwnedFd> {
     Ok(open_cached_as(root, path, symlinks, READ)?)
 }
@@ -525,7 +520,7 @@ mod tests {
                 let cached = repeated(|| open_beneath_cached(&root, path, policy));
                 let looked_at = repeated(|| find_beneath_cached(&root, path, policy)).and_then(stat);
                 let kind = |error: &io::Error| error.raw_os_error();
-                match (root.resolution(), waited) {
+                match (root.resolution, waited) {
                     (Resolution::Stepwise, _) if path != b"../outside/secret" => {
                         assert_eq!(cached.unwrap_err().kind(), io::ErrorKind::WouldBlock);
                         assert_eq!(looked_at.unwrap_err().kind(), io::ErrorKind::WouldBlock);
@@ -579,7 +574,7 @@ mod tests {
                 (b"file\0", libc::EINVAL),
                 (&[b'x'; 300], libc::ENAMETOOLONG),
             ] {
-                let case = format!("{:?} {policy:?} {path:?}", root.resolution());
+                let case = format!("{:?} {policy:?} {path:?}", root.resolution);
                 assert_eq!(error(open_beneath(&root, path, policy)), expected, "{case}");
             }
         }
@@ -624,7 +619,7 @@ mod tests {
     fn follows_symbolic_links_by_policy() {
         let tree = tree();
         let root = Directory::open(&tree.inside).unwrap();
-        assert_eq!(root.resolution(), Resolution::Kernel);
+        assert_eq!(root.resolution, Resolution::Kernel);
         for path in LINKS_INSIDE {
             assert_eq!(error(open_beneath(&root, path, Symlinks::None)), libc::ELOOP);
             open_beneath(&root, path, Symlinks::Beneath).unwrap();
@@ -740,7 +735,7 @@ mod tests {
             let tree = tree();
             refuse_openat2();
             let root = Directory::open(&tree.inside).unwrap();
-            assert_eq!(root.resolution(), Resolution::Stepwise);
+            assert_eq!(root.resolution, Resolution::Stepwise);
             assert_eq!(
                 content(&open_beneath(&root, b"sub/deep/file", Symlinks::Beneath).unwrap()),
                 "deep content"

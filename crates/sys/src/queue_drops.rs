@@ -40,8 +40,8 @@ pub const CAUSES: [Cause; 7] = [
     },
     Cause {
         name: "other_listen_drops",
-        help: "Those of listen_drops with neither queue full: without cookies, SYNs dropped as three quarters of \
-               net.ipv4.tcp_max_syn_backlog were taken; rarely for lack of memory or of a route",
+        help: "Those of listen_drops with neither queue full: without cookies, SYNs dropped as three \
+               quarters of net.ipv4.tcp_max_syn_backlog were taken; rarely for lack of memory or of a route",
     },
 ];
 

@@ -123,7 +123,7 @@ fn answer(mut stream: TcpStream, dropped: &Mutex<HashSet<Vec<u8>>>) {
     }
 }
 
-/// The same as [`sessions`], in a file for httperf.
+/// What [`sessions`] gives, in a file for httperf.
 const FILE: &str = "/a\n/b\n\n/a think=0.01\n/b\n\n/never\n";
 
 fn sessions() -> SessionLog {

@@ -136,7 +136,6 @@ impl Listener {
                     nodelay: connections.nodelay,
                     send_buffer: connections.send_buffer,
                     defer_accept: connections.defer_accept.map(|time| (time.as_secs() as u32).max(1)),
-                    ..ListenOptions::default()
                 };
                 socket::listen_tcp(*tcp, &options)
             }

@@ -8,7 +8,8 @@
 //! | what for | modules |
 //! |---|---|
 //! | waiting for events | [`event`], and its three mechanisms [`epoll`], [`poll`], [`select`]; [`wake`] |
-//! | sockets | [`socket`], [`client`], [`tcp_info`], [`sock_diag`], [`inherited`], [`interfaces`] |
+//! | sockets | [`socket`], [`client`], [`inherited`], [`interfaces`] |
+//! | what the kernel knows of sockets | [`tcp_info`], [`sock_diag`] |
 //! | files | [`mod@file`], [`residency`], [`output`] |
 //! | process | [`process`], [`signal`], [`alarm`] |
 //! | processes together | [`shared`], [`lock`], [`descriptors`] |

@@ -544,7 +544,7 @@ fn print_results(options: &Options, finished: &Finished, facts: &Facts) -> Resul
         ));
     }
     if options.rules {
-        for check in verification::check(measures, joined, verification::Rules::default()) {
+        for check in verification::check(measures, joined) {
             let verdict = if check.holds() { "holds" } else { "BROKEN" };
             let (found, allowed) = (check.found * 100.0, check.allowed * 100.0);
             say(format!(

@@ -22,7 +22,7 @@ pub struct Facts {
     pub arrivals: Option<&'static str>,
     /// Sessions per second asked for, on average over the measured time; none in a closed loop.
     pub asked_sessions_per_s: Option<f64>,
-    /// The same in requests per second.
+    /// Requests per second asked for, on average over the measured time; none in a closed loop.
     pub asked_requests_per_s: Option<f64>,
     /// Sessions at a time, in a closed loop.
     pub connections: Option<u32>,

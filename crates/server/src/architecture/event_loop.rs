@@ -356,8 +356,10 @@ impl EventLoop {
 
     /// Lets every connection that can go on do so, or as many as there is time for.
     fn work_phase(&mut self) {
-        let until_ns = self.accept_policy.budget().work_ns.map(|ns| self.phase_began_ns.saturating_add(ns));
         let mut work = std::mem::take(&mut self.work);
+        let is_long = work.len() > WORK_BETWEEN_LOOKS;
+        let limit_ns = if is_long { self.accept_policy.budget().work_ns } else { None };
+        let until_ns = limit_ns.map(|ns| self.phase_began_ns.saturating_add(ns));
         let mut done = 0_usize;
         for &index in &work {
             if done.is_multiple_of(WORK_BETWEEN_LOOKS)

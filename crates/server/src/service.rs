@@ -71,6 +71,8 @@ pub struct Clock {
     pub ms: u64,
     /// Seconds since the Unix epoch.
     pub unix_secs: u64,
+    /// When that second is over, in monotonic milliseconds.
+    second_ends_ms: u64,
 }
 
 impl Clock {
@@ -78,7 +80,21 @@ impl Clock {
     pub fn now() -> Self {
         let ns = sys::clock::monotonic_ns();
         let ms = ns / 1_000_000;
-        Self { tick: Tick::from_ms(ms), ns, ms, unix_secs: sys::clock::realtime_secs() }
+        let (unix_secs, millis) = sys::clock::realtime();
+        let second_ends_ms = ms + 1000 - u64::from(millis);
+        Self { tick: Tick::from_ms(ms), ns, ms, unix_secs, second_ends_ms }
+    }
+
+    /// Reads them anew, that of seconds only when the last one is over.
+    #[inline]
+    fn advance(&mut self) {
+        let ns = sys::clock::monotonic_ns();
+        let ms = ns / 1_000_000;
+        if ms >= self.second_ends_ms {
+            *self = Self::now();
+        } else {
+            *self = Self { tick: Tick::from_ms(ms), ns, ms, ..*self };
+        }
     }
 }
 
@@ -117,8 +133,9 @@ impl Service {
     }
 
     /// Begins a turn: reads the clock, and does what is done once a second.
+    #[inline]
     pub fn begin_turn(&mut self) {
-        self.clock = Clock::now();
+        self.clock.advance();
         self.stamp.update(self.clock.unix_secs);
         if let Some(log) = &mut self.log {
             log.tick(self.clock.ms);
@@ -165,7 +182,7 @@ impl Service {
     pub fn alarm_has_rung(&mut self) -> bool {
         let rung = self.sends.as_mut().is_some_and(BlockingSends::has_rung);
         if rung {
-            self.clock = Clock::now();
+            self.clock.advance();
         }
         rung
     }
@@ -225,6 +242,7 @@ impl Service {
     /// # Errors
     ///
     /// A look that must be had first, where there is no patience for it.
+    #[inline]
     pub fn answer(
         &mut self,
         head: &Head<'_>,

@@ -92,6 +92,13 @@ impl Named for WhenBehind {
     const NAMES: &[(&'static str, Self)] = &[("drop", Self::Drop), ("wait", Self::Wait)];
 }
 
+impl Architecture {
+    /// As given to `--architecture`.
+    pub fn name(self) -> &'static str {
+        Named::name(self)
+    }
+}
+
 impl Named for Architecture {
     const NAMES: &[(&'static str, Self)] = &[
         ("sped", Self::Sped),

@@ -124,11 +124,6 @@ pub enum Mapping {
 }
 
 impl Architecture {
-    /// As given to `--architecture`.
-    pub fn name(self) -> &'static str {
-        super::names::Named::name(self)
-    }
-
     /// Whether an event loop serves many connections at once, and not a worker each of them.
     pub fn is_event_driven(self) -> bool {
         match self {

@@ -11,9 +11,8 @@ use std::os::fd::AsFd;
 
 use http1::{Head, ProtocolError, Terms, Tick};
 
-use super::send::Unsent;
 use super::{Conversation, Turn};
-use crate::content::{Admitted, Fetch, Lookup, Patience, Pin, Prefetched};
+use crate::content::{Admitted, Fetch, Lookup, Prefetched};
 use crate::counters::{DiskWait, Reset};
 use crate::helpers::{self, Job};
 use crate::service::Service;
@@ -36,14 +35,14 @@ pub(super) struct Waiting {
 #[derive(Debug)]
 enum Until {
     /// It has been looked at what a request asks for.
-    Looked(PutBy),
+    LookedUp(Deferred),
     /// This window of the file that is being sent is in memory.
     Fetched { window: u64 },
 }
 
 /// A request that can't be answered yet.
 #[derive(Debug)]
-struct PutBy {
+struct Deferred {
     owed: Owed,
     looked: Prefetched,
 }
@@ -68,8 +67,8 @@ impl Conversation {
     pub fn disk_is_done(&mut self, service: &mut Service, found: Option<(&Lookup<'_>, &Admitted)>) {
         let Some(waiting) = &mut self.exchange.waiting else { return };
         waiting.is_over = true;
-        if let (Until::Looked(put_by), Some((look, found))) = (&mut waiting.until, found) {
-            service.content.keep(&mut put_by.looked, look, found);
+        if let (Until::LookedUp(deferred), Some((look, found))) = (&mut waiting.until, found) {
+            service.content.keep(&mut deferred.looked, look, found);
         }
     }
 
@@ -78,9 +77,9 @@ impl Conversation {
         let Some(waiting) = &mut self.exchange.waiting else { return };
         waiting.is_over = true;
         match &mut waiting.until {
-            Until::Looked(put_by) => {
+            Until::LookedUp(deferred) => {
                 service.counters.disk_wait_given_up(DiskWait::Request);
-                put_by.looked.give_up();
+                deferred.looked.give_up();
             }
             Until::Fetched { .. } => {
                 service.counters.disk_wait_given_up(DiskWait::Reply);
@@ -144,10 +143,10 @@ impl Conversation {
         match waiting.until {
             // Whatever has become of the window since then: a reply that is always overtaken would never end.
             Until::Fetched { window } => return Some(window),
-            Until::Looked(PutBy { owed: Owed::Refusal(error), looked }) => {
+            Until::LookedUp(Deferred { owed: Owed::Refusal(error), looked }) => {
                 self.answer_breach(service, error, looked);
             }
-            Until::Looked(PutBy { owed: Owed::Reply { consumed, terms }, looked }) => {
+            Until::LookedUp(Deferred { owed: Owed::Reply { consumed, terms }, looked }) => {
                 match Head::again(&consumed, terms) {
                     Some(head) => self.answer(service, &head, &consumed, looked),
                     None => self.machine.abort(),
@@ -159,14 +158,14 @@ impl Conversation {
     }
 
     /// Puts by what is owed until it has been looked at what it takes.
-    pub(super) fn put_by(
+    pub(super) fn defer(
         &mut self,
         service: &mut Service,
         owed: Owed,
         looked: Prefetched,
         look: Box<Lookup<'static>>,
     ) {
-        self.wait(service, Job::Lookup(look), Until::Looked(PutBy { owed, looked }));
+        self.wait(service, Job::Lookup(look), Until::LookedUp(Deferred { owed, looked }));
     }
 
     /// Waits for a part of the file that is being sent.
@@ -188,10 +187,10 @@ impl Conversation {
     /// Gives back what it holds while it waits.
     pub(super) fn stop_waiting(&mut self, service: &mut Service) {
         if let Some(waiting) = self.exchange.waiting.take()
-            && let Until::Looked(put_by) = waiting.until
+            && let Until::LookedUp(deferred) = waiting.until
         {
-            service.content.unkeep(put_by.looked);
-            if let Owed::Reply { consumed, .. } = put_by.owed {
+            service.content.unkeep(deferred.looked);
+            if let Owed::Reply { consumed, .. } = deferred.owed {
                 service.buffers.give(consumed);
             }
         }
@@ -201,30 +200,4 @@ impl Conversation {
 /// Ticks until a wait is looked at.
 fn look_after(service: &Service) -> u32 {
     (service.disk_timeout_ticks / helpers::LOOKS).max(1)
-}
-
-/// How many of the `wanted` bytes from `offset` can be sent now: in a worker that must not wait, at most to
-/// the end of the window that they begin in, if that is in memory. `resident` is the window known to be.
-pub(super) fn sendable(
-    service: &Service,
-    pin: &Pin,
-    offset: u64,
-    wanted: u64,
-    resident: &mut Option<u64>,
-) -> Result<u64, Unsent> {
-    if service.patience != Patience::None {
-        return Ok(wanted);
-    }
-    let window = Fetch::window_of(offset);
-    let wanted = wanted.min(Fetch::end_of(window) - offset);
-    let now_ms = service.clock.ms;
-    if *resident != Some(window) && !service.content.was_resident(pin, window, now_ms) {
-        service.counters.residency_probes.add(1);
-        if !service.content.is_resident(pin, window, now_ms) {
-            service.counters.residency_misses.add(1);
-            return Err(Unsent::Absent(service.content.fetch(pin, window)));
-        }
-        *resident = Some(window);
-    }
-    Ok(wanted)
 }

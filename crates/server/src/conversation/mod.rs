@@ -2,15 +2,17 @@
 //!
 //! A conversation knows how to [receive](Conversation::receive) and [send](Conversation::send) over a socket
 //! until something would block or its share of the turn is used up. Where sends may block
-//! ([`sends`](crate::sends)), the share is used up as well when one was broken off. It does not know who calls
-//! it or what waits for events: the event-driven architectures call [`Conversation::work`], which alternates
-//! between both directions; the stages of a pipeline call one of them each, and hand the conversation on.
-//! Between two calls it borrows nothing, so it moves between threads by value.
+//! ([`sends`](crate::sends)), the share is used up as well when one was broken off. It does not know who
+//! calls it or what waits for events: the event-driven architectures call [`Conversation::work`], which
+//! alternates between both directions; the stages of a pipeline call one of them each, and hand the
+//! conversation on. Between two calls it borrows nothing, so it moves between threads by value.
 
 mod disk;
 mod exchange;
 mod receive;
 mod send;
+#[cfg(test)]
+mod tests;
 mod work;
 
 use std::io;
@@ -20,7 +22,7 @@ use http1::{Connection, End, Limits};
 use sys::socket::PeerAddress;
 
 use self::exchange::Exchange;
-pub use self::send::{Gather, Operation};
+pub use self::send::{Follows, Operation, Runs};
 pub use self::work::{Next, Turn};
 use crate::content::Pin;
 use crate::counters::{ConnectionState, Failure, Reset};
@@ -48,7 +50,7 @@ pub struct Conversation {
     eof: bool,
     /// What is left over of the input has not been offered to the machine since the reply before it ended.
     rest_unseen: bool,
-    /// The reply under way began in an earlier turn.
+    /// The reply under way, or the last one, began in an earlier turn or stage.
     carried_over: bool,
     /// Sends block while the socket is full.
     blocks: bool,
@@ -122,7 +124,7 @@ impl Conversation {
     /// What it is doing.
     pub fn state(&self) -> ConnectionState {
         let machine = &self.machine;
-        if machine.is_lingering() || machine.wants().end != End::Open {
+        if machine.is_lingering() || machine.wants_end() != End::Open {
             ConnectionState::Lingering
         } else if machine.is_replying() || machine.owes_answer() {
             ConnectionState::Writing
@@ -145,8 +147,8 @@ impl Conversation {
         if self.exchange.waiting.is_some() {
             return (false, false);
         }
-        let wants = self.machine.wants();
-        (wants.read && !self.readable, wants.write && !self.writable)
+        let machine = &self.machine;
+        (machine.wants_input() && !self.readable, machine.is_replying() && !self.writable)
     }
 
     /// When it is to be looked at, if nothing happens before: the client's deadline, or how long the disk may

@@ -81,11 +81,7 @@ impl Conversation {
         let mut share = service.quantum;
         self.active = service.clock.tick;
         self.go_on(service);
-        let next = if self.machine.is_replying() {
-            Next::Send
-        } else {
-            self.receive_on(service, &mut input, &mut share)
-        };
+        let next = self.receive_on(service, &mut input, &mut share);
         self.keep(service, &input);
         service.scratch = scratch;
         self.leave(next)
@@ -103,27 +99,14 @@ impl Conversation {
             if self.exchange.waiting.is_some() {
                 return Next::Turn(Turn::Blocked);
             }
-            let wants = self.machine.wants();
-            match wants.end {
-                End::Open => {}
-                End::Close if self.may_have_more(input) => {
-                    self.take_what_is_behind(service, input, share);
-                    if self.machine.wants().end == End::Close {
-                        return Next::Turn(Turn::Close);
-                    }
-                    continue;
-                }
-                End::Close => return Next::Turn(Turn::Close),
-                End::Reset => return Next::Turn(Turn::Reset),
-                End::ShutDown => {
-                    if sys::socket::shutdown_write(self.socket.as_fd()).is_err() {
-                        return Next::Turn(Turn::Close);
-                    }
-                    self.machine.write_side_shut(&service.limits, service.clock.tick);
-                    continue;
+            if self.machine.wants_end() != End::Open {
+                match self.go_towards_end(service, input, share) {
+                    Some(turn) => return Next::Turn(turn),
+                    None => continue,
                 }
             }
             if self.rest_unseen || self.eof {
+                let wants = self.machine.wants();
                 input.take_up(&mut self.rest);
                 self.use_up(service, input);
                 // With the client's end known, there is no event to wait for: go on as long as that changes
@@ -132,13 +115,13 @@ impl Conversation {
                 if self.eof && has_stopped && self.machine.wants() == wants {
                     return Next::Turn(Turn::Close);
                 }
-            } else if self.readable && wants.read {
+            } else if self.readable && self.machine.wants_input() {
                 if *share == 0 {
                     return Next::Turn(Turn::Unfinished);
                 }
                 if self.read(service, input, share) {
                     self.use_up(service, input);
-                } else if self.machine.wants().end == End::Open {
+                } else if self.machine.wants_end() == End::Open {
                     return self.blocked();
                 }
             } else {
@@ -148,6 +131,33 @@ impl Conversation {
                 return Next::Send;
             }
         }
+    }
+
+    /// Ends, or does what there is to be done before.
+    fn go_towards_end(
+        &mut self,
+        service: &mut Service,
+        input: &mut Input<'_>,
+        share: &mut u64,
+    ) -> Option<Turn> {
+        match self.machine.wants_end() {
+            End::Open => {}
+            End::Close if self.may_have_more(input) => {
+                self.take_what_is_behind(service, input, share);
+                if self.machine.wants_end() == End::Close {
+                    return Some(Turn::Close);
+                }
+            }
+            End::Close => return Some(Turn::Close),
+            End::Reset => return Some(Turn::Reset),
+            End::ShutDown => {
+                if sys::socket::shutdown_write(self.socket.as_fd()).is_err() {
+                    return Some(Turn::Close);
+                }
+                self.machine.write_side_shut(&service.limits, service.clock.tick);
+            }
+        }
+        None
     }
 
     /// Nothing can be received.
@@ -180,13 +190,17 @@ impl Conversation {
         input.take_up(&mut self.rest);
         let room = input.room();
         match service.receive(self.socket.as_fd(), room) {
-            Ok(0) => self.eof = true,
+            Ok(0) => {
+                self.eof = true;
+                true
+            }
             Ok(n) => {
                 // Less than there was room for: the socket is empty, unless the end follows.
                 self.readable = n == room.len() || self.hung_up;
                 input.to += n;
                 *share = share.saturating_sub(n as u64);
                 service.counters.bytes_received.add(n as u64);
+                true
             }
             Err(error) => {
                 match error.kind() {
@@ -194,10 +208,9 @@ impl Conversation {
                     io::ErrorKind::Interrupted => {}
                     _ => self.broken(service, &error, Failure::Receive),
                 }
-                return false;
+                false
             }
         }
-        true
     }
 
     /// Lets the machine use up input, as far as the next request. That is answered: its reply is to be sent
@@ -251,13 +264,13 @@ impl Conversation {
         match service.answer(head, &looked) {
             Ok(plan) => {
                 service.content.unkeep(looked);
-                self.machine.respond(&service.limits, service.clock.tick, plan);
                 self.carried_over = false;
+                self.machine.respond(&service.limits, service.clock.tick, plan);
             }
             Err(look) => {
                 let mut kept = service.buffers.take();
                 kept.extend_from_slice(consumed);
-                self.put_by(service, Owed::Reply { consumed: kept, terms: head.terms }, looked, look);
+                self.defer(service, Owed::Reply { consumed: kept, terms: head.terms }, looked, look);
             }
         }
     }
@@ -276,9 +289,10 @@ impl Conversation {
         match service.refuse(error, self.machine.error_terms(), &looked) {
             Ok(plan) => {
                 service.content.unkeep(looked);
+                self.carried_over = false;
                 self.machine.respond(&service.limits, service.clock.tick, plan);
             }
-            Err(look) => self.put_by(service, Owed::Refusal(error), looked, look),
+            Err(look) => self.defer(service, Owed::Refusal(error), looked, look),
         }
     }
 

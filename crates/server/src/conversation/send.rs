@@ -7,10 +7,10 @@ use std::os::fd::AsFd;
 use http1::Segment;
 use sys::socket::Slice;
 
+use super::Conversation;
 use super::work::{Next, Turn};
-use super::{Conversation, disk};
 use crate::config::Coalesce;
-use crate::content::{Content, Fetch, Pin};
+use crate::content::{Content, Fetch, Patience, Pin};
 use crate::counters::{Failure, Reset};
 use crate::sends::MOST_AT_ONCE;
 use crate::service::Service;
@@ -18,10 +18,19 @@ use crate::service::Service;
 /// Most runs of memory in one call. Replies but those of many ranges have two or three.
 const GATHER: usize = 8;
 
+/// Room for the runs of memory of one call, of whoever has the call made.
+pub type Runs<'a> = [Slice<'a>; GATHER];
+
 /// What goes into the next system call for a reply.
+#[derive(Clone, Copy)]
 pub enum Operation<'a> {
     /// Runs of memory, to be gathered.
-    Gather(Gather<'a>),
+    Gather {
+        /// How many.
+        count: usize,
+        /// What of the reply follows them.
+        follows: Follows,
+    },
     /// A range of the pinned file.
     File {
         /// The file's entry.
@@ -35,25 +44,14 @@ pub enum Operation<'a> {
     },
 }
 
-/// Runs of memory that one call sends.
-pub struct Gather<'a> {
-    runs: [Slice<'a>; GATHER],
-    count: usize,
-    follows: Follows,
-}
-
-impl Gather<'_> {
-    /// The runs, in order.
-    pub fn runs(&self) -> &[Slice<'_>] {
-        &self.runs[..self.count]
-    }
-}
-
-/// What of the reply comes behind runs of memory.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Follows {
+/// What of a reply comes behind runs of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Follows {
+    /// The reply ends with them.
     Nothing,
+    /// More runs than go into one call.
     Memory,
+    /// A range of a file.
     File,
 }
 
@@ -91,32 +89,26 @@ impl Conversation {
         self.leave(next)
     }
 
-    /// What is to be sent next of the reply under way; this changes nothing. `None`: it can't be had any
-    /// more.
+    /// What is to be sent next of the reply under way; this changes nothing but `runs`, where runs of memory
+    /// go. `None`: it can't be had any more.
     #[inline]
-    pub fn next_send<'a>(&'a self, content: &'a Content) -> Option<Operation<'a>> {
-        let mut gather = Gather { runs: [Slice::EMPTY; GATHER], count: 0, follows: Follows::Nothing };
+    pub fn next_send<'a>(&'a self, content: &'a Content, runs: &mut Runs<'a>) -> Option<Operation<'a>> {
+        let mut count = 0;
         let mut output = self.machine.output();
         while let Some(segment) = output.next() {
             let run = match segment {
-                Segment::File(pin, offset, len) if gather.count == 0 => {
+                Segment::File(pin, offset, len) if count == 0 => {
                     return Some(Operation::File { pin, offset, len, is_last: output.next().is_none() });
                 }
-                Segment::File(..) => {
-                    gather.follows = Follows::File;
-                    break;
-                }
-                _ if gather.count == GATHER => {
-                    gather.follows = Follows::Memory;
-                    break;
-                }
+                Segment::File(..) => return Some(Operation::Gather { count, follows: Follows::File }),
+                _ if count == GATHER => return Some(Operation::Gather { count, follows: Follows::Memory }),
                 Segment::Own(bytes) => Slice::new(bytes),
                 Segment::Memory(pin, range) => content.memory(pin, range)?,
             };
-            gather.runs[gather.count] = run;
-            gather.count += 1;
+            runs[count] = run;
+            count += 1;
         }
-        Some(Operation::Gather(gather))
+        Some(Operation::Gather { count, follows: Follows::Nothing })
     }
 
     /// Sends the reply until it is over, the socket is full, the disk has to be waited for, or the share is
@@ -137,10 +129,7 @@ impl Conversation {
                 let reads_on = self.machine.is_reading_body();
                 return if reads_on { Next::Receive } else { Next::Turn(Turn::Blocked) };
             }
-            let sent = self.most_at_once(service, *share).and_then(|most| {
-                let operation = self.next_send(&service.content).ok_or(Unsent::Changed)?;
-                self.perform(service, &operation, most, &mut resident)
-            });
+            let sent = self.send_once(service, *share, &mut resident);
             let is_broken_off = self.blocks && service.alarm_has_rung();
             *share = share.saturating_sub(self.sent(service, sent));
             if is_broken_off && self.machine.is_replying() {
@@ -153,13 +142,25 @@ impl Conversation {
         Next::Receive
     }
 
-    /// How much may go into one call. Where a socket blocks, the whole reply, unless too much time has gone
-    /// by with such sends: then this client's block no more.
+    /// Makes one call, and says how many bytes it sent.
     #[inline]
+    fn send_once(
+        &mut self,
+        service: &mut Service,
+        share: u64,
+        resident: &mut Option<u64>,
+    ) -> Result<u64, Unsent> {
+        let most = if self.blocks { self.most_at_once(service, share)? } else { share };
+        let mut runs = [Slice::EMPTY; GATHER];
+        let Some(operation) = self.next_send(&service.content, &mut runs) else {
+            return Err(Unsent::Changed);
+        };
+        self.perform(service, operation, &runs, most, resident)
+    }
+
+    /// How much may go into one call on a socket that blocks: the whole reply, unless too much time has gone
+    /// by with such sends. Then this client's block no more.
     fn most_at_once(&mut self, service: &mut Service, share: u64) -> Result<u64, Unsent> {
-        if !self.blocks {
-            return Ok(share);
-        }
         if service.may_block() {
             return Ok(MOST_AT_ONCE);
         }
@@ -168,19 +169,20 @@ impl Conversation {
         Ok(share)
     }
 
-    /// Makes the call and says how many bytes it sent.
+    /// Has the kernel do it, and says how many bytes it sent.
     #[inline]
     fn perform(
         &self,
         service: &Service,
-        operation: &Operation<'_>,
+        operation: Operation<'_>,
+        runs: &Runs<'_>,
         most: u64,
         resident: &mut Option<u64>,
     ) -> Result<u64, Unsent> {
-        match *operation {
-            Operation::Gather(ref gather) => {
+        match operation {
+            Operation::Gather { count, follows } => {
                 let socket = self.socket.as_fd();
-                let more_follows = match gather.follows {
+                let more_follows = match follows {
                     // Nothing but the end, which takes these bytes along in one packet.
                     Follows::Nothing => self.machine.closes_after_reply(),
                     Follows::Memory => false,
@@ -191,15 +193,16 @@ impl Conversation {
                         matches!(service.coalesce, Coalesce::More | Coalesce::Auto)
                     }
                 };
+                let runs = &runs[..count];
                 let sent = if more_follows {
-                    sys::socket::send_more(socket, gather.runs())?
+                    sys::socket::send_more(socket, runs)?
                 } else {
-                    sys::socket::write_vectored(socket, gather.runs())?
+                    sys::socket::write_vectored(socket, runs)?
                 };
                 Ok(sent as u64)
             }
             Operation::File { pin, offset, len, is_last } => {
-                let wanted = disk::sendable(service, pin, offset, len.min(most), resident)?;
+                let wanted = sendable(service, pin, offset, len.min(most), resident)?;
                 self.send_file(service, pin, (offset, wanted), is_last && wanted == len)
             }
         }
@@ -246,18 +249,26 @@ impl Conversation {
             Ok(n) => {
                 service.counters.bytes_sent.add(n);
                 self.machine.sent(&service.limits, service.clock.tick, n);
-                return n;
+                n
             }
-            Err(Unsent::Full) => self.writable = false,
-            Err(Unsent::Interrupted) => {}
-            Err(Unsent::Absent(fetch)) => self.await_window(service, fetch),
-            Err(Unsent::Changed) => {
+            Err(unsent) => {
+                self.not_sent(service, unsent);
+                0
+            }
+        }
+    }
+
+    fn not_sent(&mut self, service: &mut Service, unsent: Unsent) {
+        match unsent {
+            Unsent::Full => self.writable = false,
+            Unsent::Interrupted => {}
+            Unsent::Absent(fetch) => self.await_window(service, fetch),
+            Unsent::Changed => {
                 service.counters.reset(Reset::FileChanged);
                 self.machine.abort();
             }
-            Err(Unsent::Broken(error)) => self.broken(service, &error, Failure::Send),
+            Unsent::Broken(error) => self.broken(service, &error, Failure::Send),
         }
-        0
     }
 
     /// Gives back what a finished reply held.
@@ -268,4 +279,30 @@ impl Conversation {
             service.release(ended);
         }
     }
+}
+
+/// How many of the `wanted` bytes from `offset` can be sent now: in a worker that must not wait, at most to
+/// the end of the window that they begin in, if that is in memory. `resident` is the window known to be.
+fn sendable(
+    service: &Service,
+    pin: &Pin,
+    offset: u64,
+    wanted: u64,
+    resident: &mut Option<u64>,
+) -> Result<u64, Unsent> {
+    if service.patience != Patience::None {
+        return Ok(wanted);
+    }
+    let window = Fetch::window_of(offset);
+    let wanted = wanted.min(Fetch::end_of(window) - offset);
+    let now_ms = service.clock.ms;
+    if *resident != Some(window) && !service.content.was_resident(pin, window, now_ms) {
+        service.counters.residency_probes.add(1);
+        if !service.content.is_resident(pin, window, now_ms) {
+            service.counters.residency_misses.add(1);
+            return Err(Unsent::Absent(service.content.fetch(pin, window)));
+        }
+        *resident = Some(window);
+    }
+    Ok(wanted)
 }

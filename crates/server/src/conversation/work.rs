@@ -32,8 +32,8 @@ pub enum Next {
 }
 
 impl Conversation {
-    /// Receives, answers and sends until the socket blocks, the conversation ends, or its share of the turn is
-    /// used.
+    /// Receives, answers and sends until the socket blocks, the conversation ends, or its share of the turn
+    /// is used.
     pub fn work(&mut self, service: &mut Service) -> Turn {
         if self.waits_for_disk().is_some() {
             return self.keep_waiting(service);
@@ -63,7 +63,7 @@ impl Conversation {
         match next {
             Next::Turn(turn) => Next::Turn(self.end_turn(turn)),
             next => {
-                self.carried_over = self.machine.is_replying();
+                self.carried_over |= self.machine.is_replying();
                 next
             }
         }
@@ -71,7 +71,7 @@ impl Conversation {
 
     #[inline]
     fn end_turn(&mut self, turn: Turn) -> Turn {
-        self.carried_over = self.machine.is_replying();
+        self.carried_over |= self.machine.is_replying();
         match self.take_job() {
             Some(job) => Turn::Disk(Box::new(job)),
             None => turn,

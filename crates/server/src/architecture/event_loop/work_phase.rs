@@ -8,8 +8,9 @@ const WORK_BETWEEN_LOOKS: usize = 8;
 impl EventLoop {
     /// Lets every connection that can go on do so, or as many as there is time for.
     pub(super) fn work_phase(&mut self) {
-        let until_ns = self.work_ends_ns();
         let mut work = std::mem::take(&mut self.work);
+        // Only a long phase may be cut short.
+        let until_ns = if work.len() > WORK_BETWEEN_LOOKS { self.work_ends_ns() } else { None };
         let mut done = 0_usize;
         for &index in &work {
             if done.is_multiple_of(WORK_BETWEEN_LOOKS)

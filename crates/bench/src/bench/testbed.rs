@@ -46,3 +46,25 @@ fn version(words: &[&str]) -> Option<String> {
     let line = String::from_utf8_lossy(&said).lines().next()?.replace("nginx version: ", "");
     Some(line.split_whitespace().take(2).collect::<Vec<_>>().join(" ").trim_end_matches(" -").to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_journal_that_is_older_than_some_members_is_told_as_before() {
+        let written = json!({
+            "congestion_control": "bbr", "cores": 2, "is_virtual": true, "kernel": "6.18.44",
+            "memory_mib": 24105, "processor": "Intel(R) Xeon(R) Processor",
+            "programs": ["nginx/1.22.1", "sluice 0.1.0"],
+        });
+        let testbed: Testbed = serde_json::from_value(written).unwrap();
+        assert_eq!(
+            testbed.line(),
+            "Intel(R) Xeon(R) Processor, 2 cores (virtual machine), 24105 MiB, Linux 6.18.44, congestion \
+             control bbr; nginx/1.22.1, sluice 0.1.0"
+        );
+    }
+}

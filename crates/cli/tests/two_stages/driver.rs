@@ -111,7 +111,7 @@ impl Stages {
         let mut service = self.service();
         for mut conversation in inbox {
             let next = self.lend_content(&mut service, |service| conversation.receive(service));
-            self.hand_on(&mut service, conversation, next, &self.to_receive);
+            self.hand_on(&mut service, conversation, &next, &self.to_receive);
         }
     }
 
@@ -119,7 +119,7 @@ impl Stages {
         let mut service = self.service();
         for mut conversation in inbox {
             let next = self.lend_content(&mut service, |service| conversation.send(service));
-            self.hand_on(&mut service, conversation, next, &self.to_send);
+            self.hand_on(&mut service, conversation, &next, &self.to_send);
         }
     }
 
@@ -128,7 +128,7 @@ impl Stages {
         &self,
         service: &mut Service,
         conversation: Box<Conversation>,
-        next: Next,
+        next: &Next,
         same: &Sender<Box<Conversation>>,
     ) {
         let reset = match next {

@@ -31,7 +31,7 @@ fn files_of(root: &Path) -> Vec<String> {
 
 /// The numbers of lines that are too long.
 fn long_lines(path: &str, text: &str) -> Vec<usize> {
-    let is_prose = path.ends_with(".md");
+    let is_prose = Path::new(path).extension().is_some_and(|extension| extension == "md");
     let may_be_long = |line: &str| is_prose && ["|", "#", "    "].iter().any(|mark| line.starts_with(mark));
     let numbered = text.lines().enumerate();
     let long = numbered.filter(|(_, line)| line.chars().count() > COLUMNS && !may_be_long(line));

@@ -124,7 +124,8 @@ mod tests {
     #[test]
     fn an_announced_address_is_read_once_its_line_is_whole() {
         assert_eq!(announced("listening on http://127.0.0.1:401"), []);
-        let said = "note\nlistening on http://127.0.0.1:40113/ (sped, /srv/www)\nlistening on http://[::1]:1/\nlisten";
+        let said = "note\nlistening on http://127.0.0.1:40113/ (sped, /srv/www)\n\
+            listening on http://[::1]:1/\nlisten";
         assert_eq!(announced(said), ["127.0.0.1:40113".parse().unwrap(), "[::1]:1".parse().unwrap()]);
     }
 

@@ -17,10 +17,13 @@ mod support {
     pub(crate) use crate::driver as server;
 }
 
-use support::variant::{Topic, Variant, run_for};
-
-const TOPICS: &[Topic] = &[("persistence", persistence::TESTS), ("framing", framing::TESTS)];
+use support::variant::{On, Test, Topic, Variant, run_for};
 
 fn main() -> std::process::ExitCode {
-    run_for(&[Variant { name: "two_stages", options: &["--architecture=sped"] }], TOPICS)
+    // There is one variant, so that each case is for it.
+    let each =
+        |tests: &[Test]| -> Vec<Test> { tests.iter().map(|test| Test { on: On::Each, ..*test }).collect() };
+    let (persistence, framing) = (each(persistence::TESTS).leak(), each(framing::TESTS).leak());
+    let topics: &[Topic] = &[("persistence", persistence), ("framing", framing)];
+    run_for(&[Variant { name: "two_stages", options: &["--architecture=sped"] }], topics)
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use globset::{Glob, GlobBuilder};
 
 use super::error::Problem;
-use super::keys::Key;
+use super::key::{self, Key};
 use super::settings::HeaderRule;
 use super::typed::{Item, Table, Value};
-use super::values::{Read, set_pairs, set_some, text, time};
-use super::{print, resolve};
+use super::values::{Read, is_token, set_pairs, set_some, text, time};
+use super::written;
 
 /// Fields that frame the message, belong to the connection, or are made from the file.
 const OURS: [&str; 17] = [
@@ -38,19 +38,19 @@ pub(super) const KEYS: &[Key<HeaderRule>] = &[
     Key {
         name: "path",
         read: |rule, item| set_some(&mut rule.path, item, path_pattern),
-        print: |rule| Some(print::text(rule.path.as_ref()?.glob())),
+        print: |rule| Some(written::text(rule.path.as_ref()?.glob())),
         ..Key::of("headers")
     },
     Key {
         name: "media_type",
         read: |rule, item| set_some(&mut rule.media_type, item, media_type_pattern),
-        print: |rule| Some(print::text(rule.media_type.as_ref()?.glob())),
+        print: |rule| Some(written::text(rule.media_type.as_ref()?.glob())),
         ..Key::of("headers")
     },
     Key {
         name: "set",
         read: |rule, item| set_pairs(&mut rule.set, item, field),
-        print: |rule| Some(print::table(&rule.set)),
+        print: |rule| Some(written::table(&rule.set)),
         ..Key::of("headers")
     },
     Key {
@@ -58,7 +58,7 @@ pub(super) const KEYS: &[Key<HeaderRule>] = &[
         read: |rule, item| {
             set_some(&mut rule.expires, item, time(Duration::ZERO..=Duration::from_hours(24 * 3650)))
         },
-        print: |rule| Some(print::time(rule.expires?)),
+        print: |rule| Some(written::time(rule.expires?)),
         ..Key::of("headers")
     },
 ];
@@ -72,7 +72,7 @@ pub(super) fn read(rules: &mut Vec<HeaderRule>, item: &Item) -> Read {
     for item in items {
         let mut rule = HeaderRule::default();
         if let Value::Table(table) = &item.value {
-            problems.extend(resolve::read(KEYS, table, &mut rule));
+            problems.extend(key::read(KEYS, table, &mut rule));
             problems.extend(contradictions(&rule, item, table));
         } else {
             problems.push(item.problem("must be a table under [[headers]]"));
@@ -120,11 +120,6 @@ pub(super) fn media_type_of_extension(extension: &str, item: &Item) -> Result<(S
         );
     }
     Ok((extension.to_owned(), media_type))
-}
-
-/// RFC 9110 section 5.6.2.
-pub(super) fn is_token(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
 }
 
 /// RFC 9110 section 5.5, without bytes beyond ASCII, which it advises against.

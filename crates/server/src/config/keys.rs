@@ -8,80 +8,18 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::headers;
+use super::key::Key;
 use super::names::Named;
-use super::print;
 use super::settings::{
     AcceptLimit, AccessLogSettings, Architecture, Coalesce, CopiesBy, ErrorLog, Events, FileSettings,
-    LogFormat, LogLevel, LogTarget, Sends, Settings, Wake, WhenBehind,
+    LogFormat, LogLevel, LogTarget, Sends, Wake, WhenBehind,
 };
-use super::typed::Item;
 use super::units;
 use super::values::{
-    Read, accept_limit, account, address, addresses, charset, count, cpus, error_log, error_page, file_name,
-    flag, log_target, mode, one_of, path, set, set_each, set_pairs, set_some, size, time, unless_off, up_to,
+    accept_limit, account, address, addresses, charset, count, cpus, error_log, error_page, file_name, flag,
+    log_target, mode, one_of, path, set, set_each, set_pairs, set_some, size, time, unless_off, up_to,
 };
-
-/// A key of the file.
-pub struct Key<T: 'static = Settings> {
-    /// Its table; empty for the top of the file.
-    pub(super) table: &'static str,
-    /// Its name, words joined by `_`.
-    pub name: &'static str,
-    /// The heading under which people find it among the options of the command line; empty for `root`, which
-    /// is an argument.
-    pub heading: &'static str,
-    /// What they are to put there, such as `SIZE`; empty if the key is no option.
-    pub value: &'static str,
-    /// What it does, without a full stop.
-    pub help: &'static str,
-    /// The names that it takes, if it takes nothing else.
-    pub names: fn() -> Vec<&'static str>,
-    /// Whether it may be repeated.
-    pub repeats: bool,
-    /// The default in words, where a value would not tell all.
-    pub(super) default: &'static str,
-    /// What holds where it has no value.
-    pub(super) unset: &'static str,
-    pub(super) read: fn(&mut T, &Item) -> Read,
-    pub(super) print: fn(&T) -> Option<String>,
-}
-
-impl<T> Key<T> {
-    const NONE: Self = Self {
-        table: "",
-        name: "",
-        heading: "",
-        value: "",
-        help: "",
-        names: Vec::new,
-        repeats: false,
-        default: "",
-        unset: "",
-        read: |_, _| Ok(()),
-        print: |_| None,
-    };
-
-    /// A key of a table, to be completed.
-    pub(super) const fn of(table: &'static str) -> Self {
-        Self { table, ..Self::NONE }
-    }
-}
-
-impl Key {
-    /// A key at the top of the file that is an option, to be completed.
-    const fn under(heading: &'static str) -> Self {
-        Self { heading, ..Self::NONE }
-    }
-
-    /// Its default, for people.
-    pub fn usual(&self, defaults: &Settings) -> String {
-        match (self.print)(defaults) {
-            _ if !self.default.is_empty() => self.default.to_owned(),
-            Some(value) => value.trim_matches(['[', '"', ']']).to_owned(),
-            None => self.unset.to_owned(),
-        }
-    }
-}
+use super::written;
 
 /// The keys that are options of the command line, in the order in which people should read of them.
 pub fn options() -> impl Iterator<Item = &'static Key> {
@@ -106,7 +44,7 @@ pub(super) const KEYS: &[Key] = &[
         help: "The directory to serve",
         default: "the current one",
         read: |s, item| set(&mut s.files.root, item, path),
-        print: |s| Some(print::path(&s.files.root)),
+        print: |s| Some(written::path(&s.files.root)),
         ..Key::NONE
     },
     Key {
@@ -121,7 +59,7 @@ pub(super) const KEYS: &[Key] = &[
             s.listen = listen.concat();
             Ok(())
         },
-        print: |s| Some(print::list(s.listen.iter().map(ToString::to_string))),
+        print: |s| Some(written::list(s.listen.iter().map(ToString::to_string))),
         ..Key::under("Listening")
     },
     Key {
@@ -129,7 +67,7 @@ pub(super) const KEYS: &[Key] = &[
         value: "N",
         help: "How many connections may wait to be accepted, as far as net.core.somaxconn allows",
         read: |s, item| set(&mut s.connections.backlog, item, count(1..=i32::MAX as u64)),
-        print: |s| Some(print::plain(s.connections.backlog)),
+        print: |s| Some(written::plain(s.connections.backlog)),
         ..Key::under("Listening")
     },
     Key {
@@ -141,7 +79,7 @@ pub(super) const KEYS: &[Key] = &[
             let number = |item: &_| up_to(u32::MAX)(item).map(|max| NonZeroUsize::try_from(max).ok());
             set(&mut s.connections.max, item, number)
         },
-        print: |s| s.connections.max.map(print::plain),
+        print: |s| s.connections.max.map(written::plain),
         ..Key::under("Listening")
     },
     Key {
@@ -155,7 +93,7 @@ pub(super) const KEYS: &[Key] = &[
             s.event.wake = s.architecture.usual_wake();
             Ok(())
         },
-        print: |s| Some(print::text(s.architecture.name())),
+        print: |s| Some(written::text(s.architecture.name())),
         ..Key::under("Concurrency")
     },
     Key {
@@ -164,7 +102,7 @@ pub(super) const KEYS: &[Key] = &[
         help: "What the architecture multiplies; sped and n-copy take 1 only",
         default: "one for each CPU; with processes and threads 64",
         read: |s, item| set(&mut s.workers, item, count(1..=1024)),
-        print: |s| Some(print::plain(s.workers)),
+        print: |s| Some(written::plain(s.workers)),
         ..Key::under("Concurrency")
     },
     Key {
@@ -173,7 +111,7 @@ pub(super) const KEYS: &[Key] = &[
         help: "Complete copies of the architecture, each with workers and listeners of its own, pinned",
         default: "1; with n-copy one for each CPU",
         read: |s, item| set(&mut s.copies, item, count(1..=1024)),
-        print: |s| Some(print::plain(s.copies)),
+        print: |s| Some(written::plain(s.copies)),
         ..Key::under("Concurrency")
     },
     Key {
@@ -182,7 +120,7 @@ pub(super) const KEYS: &[Key] = &[
         help: "How copies come by listeners of their own: address, port, reuseport or cpu",
         names: CopiesBy::names,
         read: |s, item| set(&mut s.copies_by, item, one_of),
-        print: |s| Some(print::text(s.copies_by.name())),
+        print: |s| Some(written::text(s.copies_by.name())),
         ..Key::under("Concurrency")
     },
     Key {
@@ -191,7 +129,7 @@ pub(super) const KEYS: &[Key] = &[
         help: "Run on these CPUs alone, such as 0-3,8",
         unset: "whatever the kernel chooses",
         read: |s, item| set_some(&mut s.cpus, item, cpus),
-        print: |s| Some(print::text(&units::cpus(s.cpus.as_ref()?))),
+        print: |s| Some(written::text(&units::cpus(s.cpus.as_ref()?))),
         ..Key::under("Concurrency")
     },
     Key {
@@ -201,7 +139,7 @@ pub(super) const KEYS: &[Key] = &[
         names: Events::names,
         unset: "there is no event loop",
         read: |s, item| set(&mut s.event.mechanism, item, one_of),
-        print: |s| s.architecture.is_event_driven().then(|| print::text(s.event.mechanism.name())),
+        print: |s| s.architecture.is_event_driven().then(|| written::text(s.event.mechanism.name())),
         ..Key::under("Concurrency")
     },
     Key {
@@ -211,7 +149,7 @@ pub(super) const KEYS: &[Key] = &[
                (one) or re-adding (one, by turns)",
         names: Wake::names,
         read: |s, item| set(&mut s.event.wake, item, one_of),
-        print: |s| Some(print::text(s.event.wake.name())),
+        print: |s| Some(written::text(s.event.wake.name())),
         ..Key::under("Concurrency")
     },
     Key {
@@ -222,9 +160,9 @@ pub(super) const KEYS: &[Key] = &[
         read: |s, item| set(&mut s.event.accept_limit, item, accept_limit),
         print: |s| {
             Some(match s.event.accept_limit {
-                AcceptLimit::Limit(limit) => print::plain(limit),
-                AcceptLimit::Unlimited => print::text("inf"),
-                AcceptLimit::Auto => print::text("auto"),
+                AcceptLimit::Limit(limit) => written::plain(limit),
+                AcceptLimit::Unlimited => written::text("inf"),
+                AcceptLimit::Auto => written::text("auto"),
             })
         },
         ..Key::under("Concurrency")
@@ -237,7 +175,7 @@ pub(super) const KEYS: &[Key] = &[
         default: "non-blocking; with processes and threads blocking",
         names: Sends::names,
         read: |s, item| set(&mut s.send, item, one_of),
-        print: |s| Some(print::text(s.send.name())),
+        print: |s| Some(written::text(s.send.name())),
         ..Key::under("Concurrency")
     },
     Key {
@@ -246,7 +184,7 @@ pub(super) const KEYS: &[Key] = &[
         help: "List directories that have no index file",
         names: || vec!["true", "false"],
         read: |s, item| set(&mut s.files.listing, item, flag),
-        print: |s| Some(print::plain(s.files.listing)),
+        print: |s| Some(written::plain(s.files.listing)),
         ..Key::under("Files")
     },
     Key {
@@ -254,7 +192,7 @@ pub(super) const KEYS: &[Key] = &[
         value: "SIZE",
         help: "Up to this size a file is sent from memory, such as \"16 KiB\"",
         read: |s, item| set(&mut s.files.small_file, item, size(0..=16 * MIB)),
-        print: |s| Some(print::size(s.files.small_file)),
+        print: |s| Some(written::size(s.files.small_file)),
         ..Key::under("Files")
     },
     Key {
@@ -264,7 +202,7 @@ pub(super) const KEYS: &[Key] = &[
                option) or none",
         names: Coalesce::names,
         read: |s, item| set(&mut s.event.coalesce, item, one_of),
-        print: |s| Some(print::text(s.event.coalesce.name())),
+        print: |s| Some(written::text(s.event.coalesce.name())),
         ..Key::under("Files")
     },
     Key {
@@ -278,10 +216,10 @@ pub(super) const KEYS: &[Key] = &[
         },
         print: |s| {
             Some(match s.access_log.as_ref().map(|log| &log.target) {
-                None => print::text("off"),
-                Some(LogTarget::Stdout) => print::text("-"),
-                Some(LogTarget::Terminal) => print::text("terminal"),
-                Some(LogTarget::File(file)) => print::path(file),
+                None => written::text("off"),
+                Some(LogTarget::Stdout) => written::text("-"),
+                Some(LogTarget::Terminal) => written::text("terminal"),
+                Some(LogTarget::File(file)) => written::path(file),
             })
         },
         ..Key::under("Logs and status")
@@ -296,7 +234,7 @@ pub(super) const KEYS: &[Key] = &[
             Some(log) => set(&mut log.format, item, one_of),
             None => set(&mut LogFormat::default(), item, one_of),
         },
-        print: |s| Some(print::text(s.access_log.as_ref()?.format.name())),
+        print: |s| Some(written::text(s.access_log.as_ref()?.format.name())),
         ..Key::under("Logs and status")
     },
     Key {
@@ -309,7 +247,7 @@ pub(super) const KEYS: &[Key] = &[
             Some(log) if log.target != LogTarget::Terminal => set(&mut log.when_full, item, one_of),
             _ => set(&mut WhenBehind::default(), item, one_of),
         },
-        print: |s| Some(print::text(s.access_log.as_ref()?.when_full.name())),
+        print: |s| Some(written::text(s.access_log.as_ref()?.when_full.name())),
         ..Key::under("Logs and status")
     },
     Key {
@@ -319,8 +257,8 @@ pub(super) const KEYS: &[Key] = &[
         read: |s, item| set(&mut s.error_log, item, error_log),
         print: |s| {
             Some(match &s.error_log {
-                ErrorLog::Stderr => print::text("stderr"),
-                ErrorLog::File(file) => print::path(file),
+                ErrorLog::Stderr => written::text("stderr"),
+                ErrorLog::File(file) => written::path(file),
             })
         },
         ..Key::under("Logs and status")
@@ -331,7 +269,7 @@ pub(super) const KEYS: &[Key] = &[
         help: "The least severe errors reported: error, warn, info, debug or trace",
         names: LogLevel::names,
         read: |s, item| set(&mut s.log_level, item, one_of),
-        print: |s| Some(print::text(s.log_level.name())),
+        print: |s| Some(written::text(s.log_level.name())),
         ..Key::under("Logs and status")
     },
     Key {
@@ -339,7 +277,7 @@ pub(super) const KEYS: &[Key] = &[
         value: "ADDR:PORT|unix:PATH|off",
         help: "Serve counters to `sluice status` and to Prometheus at an address of their own",
         read: |s, item| set(&mut s.status, item, unless_off(address)),
-        print: |s| Some(print::text(&s.status.as_ref().map_or("off".to_owned(), ToString::to_string))),
+        print: |s| Some(written::text(&s.status.as_ref().map_or("off".to_owned(), ToString::to_string))),
         ..Key::under("Logs and status")
     },
     Key {
@@ -348,7 +286,7 @@ pub(super) const KEYS: &[Key] = &[
         help: "Become this user when the addresses are bound",
         unset: "whoever starts the server",
         read: |s, item| set_some(&mut s.user, item, account),
-        print: |s| Some(print::text(s.user.as_ref()?)),
+        print: |s| Some(written::text(s.user.as_ref()?)),
         ..Key::under("Process")
     },
     Key {
@@ -357,7 +295,7 @@ pub(super) const KEYS: &[Key] = &[
         help: "Become this group as well",
         unset: "the login group of the user",
         read: |s, item| set_some(&mut s.group, item, account),
-        print: |s| Some(print::text(s.group.as_ref()?)),
+        print: |s| Some(written::text(s.group.as_ref()?)),
         ..Key::under("Process")
     },
     Key {
@@ -366,7 +304,7 @@ pub(super) const KEYS: &[Key] = &[
         help: "How long requests in progress may take after TERM, INT or QUIT, such as \"500 ms\" or \
                \"1 min\"",
         read: |s, item| set(&mut s.drain_timeout, item, time(Duration::ZERO..=Duration::from_hours(24))),
-        print: |s| Some(print::time(s.drain_timeout)),
+        print: |s| Some(written::time(s.drain_timeout)),
         ..Key::under("Process")
     },
     // These are tables, which `print` writes below all others.
@@ -387,71 +325,71 @@ pub(super) const KEYS: &[Key] = &[
     Key {
         name: "cpus",
         read: |s, item| set_each(&mut s.placement.cpus, item, cpus),
-        print: |s| Some(print::list(s.placement.cpus.iter().map(|cpus| units::cpus(cpus)))),
+        print: |s| Some(written::list(s.placement.cpus.iter().map(|cpus| units::cpus(cpus)))),
         ..Key::of("placement")
     },
     Key {
         name: "mapping",
         read: |s, item| set(&mut s.placement.mapping, item, one_of),
-        print: |s| Some(print::text(s.placement.mapping.name())),
+        print: |s| Some(written::text(s.placement.mapping.name())),
         ..Key::of("placement")
     },
     Key {
         name: "partition",
         read: |s, item| set(&mut s.placement.partition, item, flag),
-        print: |s| Some(print::plain(s.placement.partition)),
+        print: |s| Some(written::plain(s.placement.partition)),
         ..Key::of("placement")
     },
     Key {
         name: "mode",
         read: |s, item| set(&mut s.unix_sockets.mode, item, mode),
-        print: |s| Some(print::mode(s.unix_sockets.mode)),
+        print: |s| Some(written::mode(s.unix_sockets.mode)),
         ..Key::of("unix_sockets")
     },
     Key {
         name: "owner",
         unset: "whoever starts the server",
         read: |s, item| set_some(&mut s.unix_sockets.owner, item, account),
-        print: |s| Some(print::text(s.unix_sockets.owner.as_ref()?)),
+        print: |s| Some(written::text(s.unix_sockets.owner.as_ref()?)),
         ..Key::of("unix_sockets")
     },
     Key {
         name: "group",
         unset: "that of whoever starts the server",
         read: |s, item| set_some(&mut s.unix_sockets.group, item, account),
-        print: |s| Some(print::text(s.unix_sockets.group.as_ref()?)),
+        print: |s| Some(written::text(s.unix_sockets.group.as_ref()?)),
         ..Key::of("unix_sockets")
     },
     Key {
         name: "mode",
         read: |s, item| set(&mut s.status_socket.mode, item, mode),
-        print: |s| Some(print::mode(s.status_socket.mode)),
+        print: |s| Some(written::mode(s.status_socket.mode)),
         ..Key::of("status_socket")
     },
     Key {
         name: "owner",
         unset: "whoever starts the server",
         read: |s, item| set_some(&mut s.status_socket.owner, item, account),
-        print: |s| Some(print::text(s.status_socket.owner.as_ref()?)),
+        print: |s| Some(written::text(s.status_socket.owner.as_ref()?)),
         ..Key::of("status_socket")
     },
     Key {
         name: "group",
         unset: "that of whoever starts the server",
         read: |s, item| set_some(&mut s.status_socket.group, item, account),
-        print: |s| Some(print::text(s.status_socket.group.as_ref()?)),
+        print: |s| Some(written::text(s.status_socket.group.as_ref()?)),
         ..Key::of("status_socket")
     },
     Key {
         name: "work_phase_skips_new",
         read: |s, item| set(&mut s.event.work_phase_skips_new, item, flag),
-        print: |s| Some(print::plain(s.event.work_phase_skips_new)),
+        print: |s| Some(written::plain(s.event.work_phase_skips_new)),
         ..Key::of("event")
     },
     Key {
         name: "quantum",
         read: |s, item| set(&mut s.event.quantum, item, size(4 * KIB..=GIB)),
-        print: |s| Some(print::size(s.event.quantum)),
+        print: |s| Some(written::size(s.event.quantum)),
         ..Key::of("event")
     },
     Key {
@@ -459,32 +397,32 @@ pub(super) const KEYS: &[Key] = &[
         read: |s, item| {
             set(&mut s.event.send_hold, item, time(Duration::from_millis(10)..=Duration::from_hours(1)))
         },
-        print: |s| Some(print::time(s.event.send_hold)),
+        print: |s| Some(written::time(s.event.send_hold)),
         ..Key::of("event")
     },
     Key {
         name: "helpers",
         read: |s, item| set(&mut s.amped.helpers, item, up_to(256)),
-        print: |s| Some(print::plain(s.amped.helpers)),
+        print: |s| Some(written::plain(s.amped.helpers)),
         ..Key::of("amped")
     },
     Key {
         name: "disk_timeout",
         read: |s, item| set(&mut s.amped.disk_timeout, item, time(TIMEOUT)),
-        print: |s| Some(print::time(s.amped.disk_timeout)),
+        print: |s| Some(written::time(s.amped.disk_timeout)),
         ..Key::of("amped")
     },
     Key {
         name: "nodelay",
         read: |s, item| set(&mut s.connections.nodelay, item, flag),
-        print: |s| Some(print::plain(s.connections.nodelay)),
+        print: |s| Some(written::plain(s.connections.nodelay)),
         ..Key::of("tcp")
     },
     Key {
         name: "send_buffer",
         unset: "what the kernel adapts it to",
         read: |s, item| set_some(&mut s.connections.send_buffer, item, size(4 * KIB..=GIB)),
-        print: |s| Some(print::size(s.connections.send_buffer?)),
+        print: |s| Some(written::size(s.connections.send_buffer?)),
         ..Key::of("tcp")
     },
     Key {
@@ -494,25 +432,25 @@ pub(super) const KEYS: &[Key] = &[
             let bounds = Duration::from_secs(1)..=Duration::from_mins(1);
             set_some(&mut s.connections.defer_accept, item, time(bounds))
         },
-        print: |s| Some(print::time(s.connections.defer_accept?)),
+        print: |s| Some(written::time(s.connections.defer_accept?)),
         ..Key::of("tcp")
     },
     Key {
         name: "requests_per_connection",
         read: |s, item| set(&mut s.connections.requests, item, up_to(u32::MAX)),
-        print: |s| Some(print::plain(s.connections.requests)),
+        print: |s| Some(written::plain(s.connections.requests)),
         ..Key::of("limits")
     },
     Key {
         name: "request_line",
         read: |s, item| set(&mut s.limits.request_line, item, size(256..=MIB)),
-        print: |s| Some(print::size(s.limits.request_line)),
+        print: |s| Some(written::size(s.limits.request_line)),
         ..Key::of("limits")
     },
     Key {
         name: "header_size",
         read: |s, item| set(&mut s.limits.header_size, item, size(KIB..=MIB)),
-        print: |s| Some(print::size(s.limits.header_size)),
+        print: |s| Some(written::size(s.limits.header_size)),
         ..Key::of("limits")
     },
     Key {
@@ -520,115 +458,115 @@ pub(super) const KEYS: &[Key] = &[
         read: |s, item| {
             set(&mut s.limits.header_count, item, count(1..=u64::from(http1::Limits::MAX_FIELDS)))
         },
-        print: |s| Some(print::plain(s.limits.header_count)),
+        print: |s| Some(written::plain(s.limits.header_count)),
         ..Key::of("limits")
     },
     Key {
         name: "body",
         read: |s, item| set(&mut s.limits.body, item, size(0..=1024 * GIB)),
-        print: |s| Some(print::size(s.limits.body)),
+        print: |s| Some(written::size(s.limits.body)),
         ..Key::of("limits")
     },
     Key {
         name: "ranges",
         read: |s, item| set(&mut s.limits.ranges, item, count(1..=http1::range::MAX_RANGES as u64)),
-        print: |s| Some(print::plain(s.limits.ranges)),
+        print: |s| Some(written::plain(s.limits.ranges)),
         ..Key::of("limits")
     },
     Key {
         name: "header",
         read: |s, item| set(&mut s.timeouts.header, item, time(TIMEOUT)),
-        print: |s| Some(print::time(s.timeouts.header)),
+        print: |s| Some(written::time(s.timeouts.header)),
         ..Key::of("timeouts")
     },
     Key {
         name: "body",
         read: |s, item| set(&mut s.timeouts.body, item, time(TIMEOUT)),
-        print: |s| Some(print::time(s.timeouts.body)),
+        print: |s| Some(written::time(s.timeouts.body)),
         ..Key::of("timeouts")
     },
     Key {
         name: "body_min_rate",
         read: |s, item| set(&mut s.timeouts.body_min_rate, item, size(RATE)),
-        print: |s| Some(print::size(s.timeouts.body_min_rate)),
+        print: |s| Some(written::size(s.timeouts.body_min_rate)),
         ..Key::of("timeouts")
     },
     Key {
         name: "write",
         read: |s, item| set(&mut s.timeouts.write, item, time(TIMEOUT)),
-        print: |s| Some(print::time(s.timeouts.write)),
+        print: |s| Some(written::time(s.timeouts.write)),
         ..Key::of("timeouts")
     },
     Key {
         name: "write_min_rate",
         read: |s, item| set(&mut s.timeouts.write_min_rate, item, size(RATE)),
-        print: |s| Some(print::size(s.timeouts.write_min_rate)),
+        print: |s| Some(written::size(s.timeouts.write_min_rate)),
         ..Key::of("timeouts")
     },
     Key {
         name: "idle",
         read: |s, item| set(&mut s.timeouts.idle, item, time(TIMEOUT)),
-        print: |s| Some(print::time(s.timeouts.idle)),
+        print: |s| Some(written::time(s.timeouts.idle)),
         ..Key::of("timeouts")
     },
     Key {
         name: "linger",
         read: |s, item| set(&mut s.timeouts.linger, item, time(TIMEOUT)),
-        print: |s| Some(print::time(s.timeouts.linger)),
+        print: |s| Some(written::time(s.timeouts.linger)),
         ..Key::of("timeouts")
     },
     Key {
         name: "index",
         read: |s, item| set_each(&mut s.files.index, item, file_name),
-        print: |s| Some(print::list(s.files.index.iter().cloned())),
+        print: |s| Some(written::list(s.files.index.iter().cloned())),
         ..Key::of("files")
     },
     Key {
         name: "listing_names",
         read: |s, item| set(&mut s.files.listing_names, item, count(1..=1 << 16)),
-        print: |s| Some(print::plain(s.files.listing_names)),
+        print: |s| Some(written::plain(s.files.listing_names)),
         ..Key::of("files")
     },
     Key {
         name: "dotfiles",
         read: |s, item| set(&mut s.files.dotfiles, item, flag),
-        print: |s| Some(print::plain(s.files.dotfiles)),
+        print: |s| Some(written::plain(s.files.dotfiles)),
         ..Key::of("files")
     },
     Key {
         name: "symlinks",
         read: |s, item| set(&mut s.files.symlinks, item, one_of),
-        print: |s| Some(print::text(s.files.symlinks.name())),
+        print: |s| Some(written::text(s.files.symlinks.name())),
         ..Key::of("files")
     },
     Key {
         name: "precompressed",
         read: |s, item| set(&mut s.files.precompressed, item, flag),
-        print: |s| Some(print::plain(s.files.precompressed)),
+        print: |s| Some(written::plain(s.files.precompressed)),
         ..Key::of("files")
     },
     Key {
         name: "validity",
         read: |s, item| set(&mut s.files.validity, item, time(Duration::ZERO..=Duration::from_hours(1))),
-        print: |s| Some(print::time(s.files.validity)),
+        print: |s| Some(written::time(s.files.validity)),
         ..Key::of("files")
     },
     Key {
         name: "max_open",
         read: |s, item| set(&mut s.files.max_open, item, up_to(u32::MAX)),
-        print: |s| Some(print::plain(s.files.max_open)),
+        print: |s| Some(written::plain(s.files.max_open)),
         ..Key::of("files")
     },
     Key {
         name: "memory",
         read: |s, item| set(&mut s.files.memory, item, size(0..=1024 * GIB)),
-        print: |s| Some(print::size(s.files.memory)),
+        print: |s| Some(written::size(s.files.memory)),
         ..Key::of("files")
     },
     Key {
         name: "charset",
         read: |s, item| set(&mut s.files.charset, item, unless_off(charset)),
-        print: |s| Some(print::text(s.files.charset.as_deref().unwrap_or("off"))),
+        print: |s| Some(written::text(s.files.charset.as_deref().unwrap_or("off"))),
         ..Key::of("files")
     },
 ];

@@ -16,6 +16,7 @@ mod copies;
 mod documents;
 mod error;
 mod headers;
+mod key;
 mod keys;
 mod layout;
 mod names;
@@ -27,13 +28,15 @@ mod tests;
 mod typed;
 mod units;
 mod values;
+mod written;
 
 use std::path::{Path, PathBuf};
 
 pub use address::{ListenAddress, StatusAddress};
 pub(crate) use copies::dealt;
 pub use error::{ConfigError, Place, Problem};
-pub use keys::{Key, options};
+pub use key::Key;
+pub use keys::options;
 pub use layout::{Layout, Role, Threads};
 pub use names::{DESIGNED, Design};
 pub use settings::{

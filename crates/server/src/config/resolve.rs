@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use super::checks;
 use super::error::Problem;
 use super::headers;
-use super::keys::{KEYS, Key};
+use super::key::{self, Key};
+use super::keys::KEYS;
 use super::settings::{Settings, usable_cpus};
-use super::typed::{Table, Value};
+use super::typed::{Entry, Table, Value};
 
 /// Reads all keys; `current` is served if nobody says what. Returns every problem if there is one, also with
 /// what the settings point to: directories, files, CPUs.
@@ -20,13 +21,20 @@ pub(super) fn resolve(table: &Table, current: PathBuf) -> Result<Settings, Vec<P
     for keys in KEYS.chunk_by(|a, b| a.table == b.table) {
         let name = keys[0].table;
         problems.extend(match table.get(name).map(|entry| &entry.item) {
-            _ if name.is_empty() => read(keys, table, &mut settings),
+            _ if name.is_empty() => of_table(keys, table, &mut settings),
             None => Vec::new(),
             Some(item) => match &item.value {
-                Value::Table(table) => read(keys, table, &mut settings),
+                Value::Table(table) => of_table(keys, table, &mut settings),
                 _ => vec![item.problem(format!("must be a table, [{name}]"))],
             },
         });
+    }
+    if let Some(Value::List(rules)) = table.get("headers").map(|entry| &entry.item.value) {
+        for rule in rules {
+            if let Value::Table(rule) = &rule.value {
+                problems.extend(unknown_keys("headers", rule));
+            }
+        }
     }
     settle(&mut settings);
     problems.extend(checks::problems(&settings, table));
@@ -38,25 +46,21 @@ pub(super) fn resolve(table: &Table, current: PathBuf) -> Result<Settings, Vec<P
     Err(problems)
 }
 
-/// Reads the keys of one table, and gives what is wrong with it. A key that is wrong leaves the default.
-pub(super) fn read<T>(keys: &[Key<T>], typed: &Table, into: &mut T) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    for key in keys {
-        if let Some(entry) = typed.get(key.name)
-            && let Err(wrong) = (key.read)(into, &entry.item)
-        {
-            problems.extend(wrong);
-        }
-    }
-    let table = keys[0].table;
-    for (key, entry) in typed {
-        if !all_keys().any(|known| known == (table, key)) {
-            let what = unknown_key(table, key);
-            let (place, key) = (entry.key_place.clone(), entry.item.key.clone());
-            problems.push(Problem { place, key, typed: String::new(), what });
-        }
-    }
+/// Reads the keys of one table, and gives what is wrong with it.
+fn of_table(keys: &[Key], table: &Table, settings: &mut Settings) -> Vec<Problem> {
+    let mut problems = key::read(keys, table, settings);
+    problems.extend(unknown_keys(keys[0].table, table));
     problems
+}
+
+/// Keys that there are not, of one table.
+fn unknown_keys(table: &str, typed: &Table) -> Vec<Problem> {
+    let unknown = typed.iter().filter(|(key, _)| !all_keys().any(|known| known == (table, key)));
+    let problem = |(key, entry): (&String, &Entry)| {
+        let (place, typed) = (entry.key_place.clone(), String::new());
+        Problem { place, key: entry.item.key.clone(), typed, what: unknown_key(table, key) }
+    };
+    unknown.map(problem).collect()
 }
 
 /// Every key with its table, and the tables as keys of the top.

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use super::address::ListenAddress;
 use super::error::Problem;
-use super::headers;
 use super::names::Named;
 use super::settings::{AcceptLimit, ErrorLog, LogTarget};
 use super::typed::{Item, Value};
@@ -228,7 +227,7 @@ pub(super) fn file_name(item: &Item) -> Result<String, String> {
 
 pub(super) fn charset(item: &Item) -> Result<String, String> {
     let name = text(item)?;
-    if !headers::is_token(&name) {
+    if !is_token(&name) {
         return Err("allowed: a name such as \"utf-8\"".to_owned());
     }
     Ok(name)
@@ -258,4 +257,9 @@ pub(super) fn error_page(root: &Path, status: &str, item: &Item) -> Result<(u16,
         return Err(format!("there is no file {}", root.join(inside).display()));
     }
     Ok((status as u16, page))
+}
+
+/// RFC 9110 section 5.6.2.
+pub(super) fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
 }

@@ -13,6 +13,7 @@ mod receive;
 mod send;
 #[cfg(test)]
 mod tests;
+mod turn;
 mod work;
 
 use std::io;
@@ -23,7 +24,7 @@ use sys::socket::PeerAddress;
 
 use self::exchange::Exchange;
 pub use self::send::{Follows, Operation, Runs};
-pub use self::work::{Next, Turn};
+pub use self::turn::{Next, Turn};
 use crate::content::Pin;
 use crate::counters::{ConnectionState, Failure, Reset};
 use crate::service::Service;

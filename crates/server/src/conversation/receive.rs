@@ -11,7 +11,7 @@ use http1::{End, Head, ProtocolError, Step};
 
 use super::Conversation;
 use super::disk::Owed;
-use super::work::{Next, Turn};
+use super::turn::{Next, Turn};
 use crate::content::Prefetched;
 use crate::counters::Failure;
 use crate::service::Service;

@@ -8,7 +8,7 @@ use http1::Segment;
 use sys::socket::Slice;
 
 use super::Conversation;
-use super::work::{Next, Turn};
+use super::turn::{Next, Turn};
 use crate::config::Coalesce;
 use crate::content::{Content, Fetch, Patience, Pin};
 use crate::counters::{Failure, Reset};

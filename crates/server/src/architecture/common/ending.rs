@@ -4,7 +4,8 @@
 //! - A worker that *retires* leaves its listeners to others and sees its connections to their end, each to
 //!   its next reply or its timeout: no request is ever sent to a connection that closes.
 //! - A worker that *drains* accepts what is queued, finishes what is under way, and leaves idle connections
-//!   open for a while, since a request may be on its way. What takes longer than the drain timeout is cut off.
+//!   open for a while, since a request may be on its way. What takes longer than the drain timeout is cut
+//!   off.
 
 use std::sync::Arc;
 

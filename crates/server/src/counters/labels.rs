@@ -118,10 +118,10 @@ impl LineLoss {
     pub const NAMES: [&'static str; 2] = ["behind", "write_error"];
 }
 
-/// The timers of [`TimerKind`], in the order of [`Counters::timeouts`].
+/// The timers of [`http1::TimerKind`], in the order of [`super::Counters::timeouts`].
 pub const TIMEOUTS: [&str; 5] = ["header", "body", "write", "idle", "linger"];
 
-/// The kinds of [`ErrorKind`], in the order of [`Counters::refusals`].
+/// The kinds of [`ErrorKind`], in the order of [`super::Counters::refusals`].
 pub const REFUSALS: [&str; ErrorKind::ALL.len()] = [
     "request_line",
     "request_line_too_long",
@@ -144,10 +144,10 @@ pub const REFUSALS: [&str; ErrorKind::ALL.len()] = [
     "body_timeout",
 ];
 
-/// The classes of status codes, in the order of [`Counters::replies`].
+/// The classes of status codes, in the order of [`super::Counters::replies`].
 pub const REPLY_CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// The status codes that are counted singly, in the order of [`Counters::replies_by_code`].
+/// The status codes that are counted singly, in the order of [`super::Counters::replies_by_code`].
 pub const REPLY_CODES: [&str; 20] = [
     "200", "204", "206", "301", "304", "400", "403", "404", "405", "408", "412", "413", "414", "416", "417",
     "431", "500", "501", "503", "505",

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use http1::{Connection, Limits, Segment, Stamp, Step, Tick};
 use libfuzzer_sys::fuzz_target;
 use server::config::FileSettings;
-use server::content::{Content, Looked, Looker, Patience, Pin};
+use server::content::{Content, Patience, Pin, Prefetched, Resolver};
 
 /// What is written into files that must not be sent.
 const SECRET: &[u8] = b"secret";
@@ -71,7 +71,7 @@ fn get(content: &mut Content, path: &[u8]) -> Reply {
     let (_, step) = connection.receive(&limits, now, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", false).unwrap();
     let Step::Request(mut head) = step else { unreachable!("a whole request") };
     head.path = path;
-    let looked = (&Looked::default(), Patience::Unlimited);
+    let looked = (&Prefetched::default(), Patience::Unlimited);
     let Ok(plan) = content.answer(&head, looked, 0, Vec::new(), &Stamp::new("", 0)) else {
         unreachable!("there is patience for every look")
     };
@@ -117,8 +117,8 @@ fn contents() -> [Content; 2] {
     let root = tree();
     [false, true].map(|dotfiles| {
         let settings = FileSettings { dotfiles, listing: dotfiles, ..FileSettings::new(root.clone()) };
-        let looker = Arc::new(Looker::new(&settings).unwrap());
-        Content::new(looker, &settings, 100, 1)
+        let resolver = Arc::new(Resolver::new(&settings).unwrap());
+        Content::new(resolver, &settings, 100, 1)
     })
 }
 

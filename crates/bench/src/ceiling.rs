@@ -110,7 +110,8 @@ impl Reply {
         }
         let mut pinned = format!(
             "Content-Length: {}\r\nContent-Type: text/html\r\nAccept-Ranges: bytes\r\n\
-             ETag: \"0123456789abcdef-0123456789abcdef\"\r\nLast-Modified: Thu, 20 Nov 2025 12:00:00 GMT\r\n\r\n",
+             ETag: \"0123456789abcdef-0123456789abcdef\"\r\nLast-Modified: Thu, 20 Nov 2025 12:00:00 \
+             GMT\r\n\r\n",
             options.body
         )
         .into_bytes();

@@ -127,7 +127,8 @@ fn finish_request(client: &mut TcpStream) -> io::Result<()> {
 
 fn head(bytes: u64, more: &str) -> String {
     format!(
-        "HTTP/1.1 200 OK\r\nServer: scripted\r\nContent-Type: text/plain\r\n{more}Content-Length: {bytes}\r\n\r\n"
+        "HTTP/1.1 200 OK\r\nServer: scripted\r\nContent-Type: text/plain\r\n{more}Content-Length: \
+         {bytes}\r\n\r\n"
     )
 }
 

@@ -40,19 +40,20 @@ enum Command {
     /// Serve the files of a directory
     #[command(
         after_help = "Sizes take KB, MB, KiB, MiB; times take ms, s, min. Every option is a key of the TOML \
-        file as well, its words joined by _; the file knows more, among them limits, timeouts and headers.\n\n\
+        file as well, its words joined by _; the file knows more, among them limits, timeouts and \
+        headers.\n\n\
         Signals: TERM, INT and QUIT drain, a second one stops at once; HUP reloads; USR1 reopens logs; USR2 \
         upgrades to the program that its file holds by then.\n\
         Exit codes: 0 clean, 1 failure while running, 2 bad usage or configuration."
     )]
-    Serve(Box<Options>),
+    Serve(Options),
 
     /// Check a configuration, logs and addresses without serving, and print all settings as they would be
     #[command(after_help = "Takes what `serve` takes. The output is a TOML file that means the same.\n\
         Exit codes: 0 if `serve` would accept it, 2 if not.")]
     Check {
         #[command(flatten)]
-        options: Box<Options>,
+        options: Options,
 
         /// Print nothing but what is wrong, for units and scripts
         #[arg(long, short)]
@@ -88,7 +89,8 @@ enum Command {
     /// Have packets of network interfaces handled on the CPUs of the copy that serves them (interrupts, RPS,
     /// XPS)
     #[command(
-        after_help = "sluice affinity eth0=0-3 eth1=4-7                  print what would be done, as commands\n\
+        after_help = "sluice affinity eth0=0-3 eth1=4-7                  print what would be done, as \
+        commands\n\
         sluice affinity eth0=0-3 eth1=4-7 --apply >undo    do it, and keep the way back\n\
         sluice affinity --undo undo --apply                go back\n\n\
         Exit codes: 0 done, 1 the kernel refuses, 2 bad usage."
@@ -134,8 +136,8 @@ fn main() -> ExitCode {
     let command = Sluice::parse().command;
     let is_check = matches!(command, Command::Check { .. });
     let result = match command {
-        Command::Serve(options) => serve(options.source()),
-        Command::Check { options, quiet } => check(&options.source(), quiet),
+        Command::Serve(options) => serve(options.0),
+        Command::Check { options, quiet } => check(&options.0, quiet),
         Command::Status { server, json, watch } => status(server, json, watch),
         Command::Memory { server, json } => memory(server, json),
         Command::Affinity(options) => affinity::run(&options),
@@ -211,7 +213,7 @@ fn architectures() -> anyhow::Result<()> {
         let runs = design.runs_here().map_or_else(|why| why, |()| "runs here".to_owned());
         print(&format!("{:15} {}\n{:15} {runs}\n", design.name, design.purpose, ""))?;
         if !design.options.is_empty() {
-            print(&format!("{:15} options: {}\n", "", design.options.join(", ")))?;
+            print(&format!("{:15} options: {}\n", "", design.options.concat().join(", ")))?;
         }
     }
     Ok(())

@@ -18,15 +18,9 @@ use support::site::{HELLO, LARGE, pattern};
 use support::variant::{Test, Variant, tests};
 
 const TESTS: &[Test] = tests![
-    combined_lines,
-    json_lines,
-    standard_output,
-    cut_replies,
-    refused_requests,
-    hostile_values,
-    disk_that_stands_still,
-    waiting_for_the_disk,
-    waiting_can_be_stopped,
+    Each: standard_output, cut_replies;
+    Three: combined_lines, json_lines, disk_that_stands_still, waiting_for_the_disk, waiting_can_be_stopped;
+    One: refused_requests, hostile_values;
 ];
 
 fn main() -> ExitCode {
@@ -185,7 +179,8 @@ fn refused_requests(variant: &Variant) {
 fn hostile_values(variant: &Variant) {
     for format in ["combined", "json"] {
         let (server, log) = logging(variant, format, "");
-        let hostile = b"GET /%22%0a?\"\\\xff\xc2\x9b HTTP/1.1\r\nHost: x\r\nUser-Agent: a\"b\\c\td\xff\x1b[31m\r\nReferer: \"\r\n\r\n";
+        let hostile = b"GET /%22%0a?\"\\\xff\xc2\x9b HTTP/1.1\r\nHost: x\r\n\
+            User-Agent: a\"b\\c\td\xff\x1b[31m\r\nReferer: \"\r\n\r\n";
         // An escape character is refused; without it the line is for the log to bear.
         assert_eq!(server.one(hostile).status, 400);
         let hostile: Vec<u8> = hostile.iter().copied().filter(|&byte| byte != 0x1b).collect();

@@ -13,17 +13,17 @@ use support::variant::{Test, Variant, tests};
 use support::{Random, eventually};
 
 const TESTS: &[Test] = tests![
-    curl_ranges,
-    curl_resumes,
-    curl_head,
-    curl_compressed,
-    curl_keeps_alive,
-    curl_uploads_in_vain,
-    curl_in_parallel,
-    wget_mirrors_a_tree,
-    git_clones,
-    browser_loads_a_page,
-    browser_seeks_in_a_sound,
+    Each: curl_uploads_in_vain, curl_in_parallel;
+    Three:
+        curl_ranges,
+        curl_resumes,
+        curl_head,
+        curl_compressed,
+        curl_keeps_alive,
+        wget_mirrors_a_tree,
+        git_clones,
+        browser_loads_a_page,
+        browser_seeks_in_a_sound;
 ];
 
 fn main() -> ExitCode {
@@ -261,7 +261,8 @@ fn browser_loads_a_page(variant: &Variant) {
     // One transparent pixel.
     let gif =
         b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\0\0\0!\xf9\x04\x01\0\0\0\0,\0\0\0\0\x01\0\x01\0\0\x02\x02D\x01\0;";
-    let svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"7\" height=\"5\"><rect width=\"7\" height=\"5\"/></svg>";
+    let svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"7\" height=\"5\">\
+        <rect width=\"7\" height=\"5\"/></svg>";
     let script = r#"
         window.addEventListener("load", async () => {
             const told = {};
@@ -278,7 +279,8 @@ fn browser_loads_a_page(variant: &Variant) {
         });
     "#;
     let page = "<!DOCTYPE html><html><head><title>waiting</title><link rel=stylesheet href=style.css>\
-        <script src=script.js></script></head><body><img id=svg src=a.svg><img id=gif src=a.gif></body></html>";
+        <script src=script.js></script></head>\
+        <body><img id=svg src=a.svg><img id=gif src=a.gif></body></html>";
     let setup = Setup::new(variant)
         .file("app/index.html", page)
         .file("app/style.css", "body { color: rgb(1, 2, 3) }");
@@ -328,7 +330,8 @@ fn browser_seeks_in_a_sound(variant: &Variant) {
         const tell = (text) => { fetch("told?" + encodeURIComponent(text)); };
         sound.addEventListener("error", () => tell("error " + sound.error.message));
         sound.addEventListener("loadedmetadata", () => { sound.currentTime = 55; });
-        sound.addEventListener("seeked", () => tell("seeked to " + sound.currentTime + " of " + sound.duration));
+        const place = () => sound.currentTime + " of " + sound.duration;
+        sound.addEventListener("seeked", () => tell("seeked to " + place()));
         </script>"#;
     let setup = Setup::new(variant).file("sound.html", page).file("sound.wav", wav());
     let log = setup.directory().join("access.log");

@@ -40,6 +40,13 @@ const CRATES: &[Crate] = &[
         banned: &[],
     },
     Crate {
+        name: "machine",
+        ours: &[],
+        foreign: Foreign::Only(&["serde"]),
+        unsafe_code: false,
+        banned: &[&["std", "net"]],
+    },
+    Crate {
         name: "workload",
         ours: &[],
         foreign: Foreign::AllBut(&["anyhow", "libc", "nix", "rustix"]),
@@ -48,21 +55,21 @@ const CRATES: &[Crate] = &[
     },
     Crate {
         name: "load",
-        ours: &["http1", "sys", "workload"],
+        ours: &["http1", "sys", "machine", "workload"],
         foreign: Foreign::AllBut(&["anyhow", "libc", "nix", "rustix"]),
         unsafe_code: false,
         banned: &[],
     },
     Crate {
         name: "server",
-        ours: &["http1", "sys"],
+        ours: &["http1", "sys", "machine"],
         foreign: Foreign::AllBut(&["anyhow", "libc", "nix", "rustix"]),
         unsafe_code: false,
         banned: &[],
     },
     Crate {
         name: "sluicegate",
-        ours: &["workload", "load", "server"],
+        ours: &["machine", "workload", "load", "server"],
         foreign: Foreign::Only(&[
             "anyhow",
             "clap",
@@ -77,7 +84,7 @@ const CRATES: &[Crate] = &[
     },
     Crate {
         name: "bench",
-        ours: &["sys"],
+        ours: &["sys", "machine"],
         foreign: Foreign::AllBut(&["libc", "nix"]),
         unsafe_code: false,
         banned: &[],

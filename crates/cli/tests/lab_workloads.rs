@@ -156,7 +156,8 @@ fn httperf_plays_our_session_files() {
 #[test]
 fn we_play_httperfs_session_files() {
     let site = Site::new();
-    let text = "# comment\n/file_set/dir00000/class0_1 think=0.05\n\t/file_set/dir00000/class0_2\n    /file_set/dir00000/class1_1\n\
+    let text = "# comment\n/file_set/dir00000/class0_1 think=0.05\n\
+        \t/file_set/dir00000/class0_2\n    /file_set/dir00000/class1_1\n\
                 /file_set/dir00000/class2_1 method=HEAD\n\n# another session\n/file_set/dir00001/class1_5 \
                 method=POST contents=\"a=\\\"b\\\"\\\n&c\\n\"\n";
     fs::write(site.path("theirs"), text).expect("a file");
@@ -173,7 +174,8 @@ fn an_access_log_is_played_again() {
     let site = Site::new();
     let line = |client: u32, second: u32, target: &str| {
         format!(
-            "10.0.0.{client} - - [20/Nov/2026:10:00:{second:02} +0000] \"GET {target} HTTP/1.1\" 200 1 \"-\" \"x\"\n"
+            "10.0.0.{client} - - [20/Nov/2026:10:00:{second:02} +0000] \
+             \"GET {target} HTTP/1.1\" 200 1 \"-\" \"x\"\n"
         )
     };
     let log: String = (0..10)
@@ -234,7 +236,8 @@ fn an_access_log_is_played_again_at_its_times() {
     let site = Site::new();
     let line = |agent: &str, second: u64, target: &str| {
         format!(
-            "10.0.0.1 - - [20/Nov/2026:10:00:{second:02} +0000] \"GET {target} HTTP/1.1\" 200 1 \"-\" \"{agent}\"\n"
+            "10.0.0.1 - - [20/Nov/2026:10:00:{second:02} +0000] \
+             \"GET {target} HTTP/1.1\" 200 1 \"-\" \"{agent}\"\n"
         )
     };
     // One a second; a page with an image, and another page; a name that has quotes, by nginx and by Apache.

@@ -505,7 +505,8 @@ fn logs_in_a_directory_of_roots(variant: &Variant) {
         let (config, pid) = (server.setup.directory().join("rotate"), server.child.id());
         let logs = logs.display();
         let text = format!(
-            "{logs}/*.log {{\n rotate 5\n create 640 {owner} root\n sharedscripts\n postrotate\n kill -USR1 {pid}\n endscript\n}}\n"
+            "{logs}/*.log {{\n rotate 5\n create 640 {owner} root\n \
+             sharedscripts\n postrotate\n kill -USR1 {pid}\n endscript\n}}\n"
         );
         fs::write(&config, text).expect("a file");
         let mut logrotate = Command::new("logrotate");

@@ -12,7 +12,10 @@ use support::eventually;
 use support::server::{Server, Setup};
 use support::variant::{Test, Variant, tests};
 
-const TESTS: &[Test] = tests![model, growth, text, nobody_there];
+const TESTS: &[Test] = tests![
+    Each: model, growth;
+    One: text, nobody_there;
+];
 
 fn main() -> ExitCode {
     support::variant::run(&[("memory", TESTS)])

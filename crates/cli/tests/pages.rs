@@ -103,7 +103,8 @@ fn pages_and_completions_can_be_read() {
     let directory = tempfile::tempdir().expect("a directory");
     let prefix = installed(directory.path());
     let bash = prefix.join("share/bash-completion/completions/sluice.bash");
-    let ask = "source \"$0\"; COMP_WORDS=(sluice serve --arch); COMP_CWORD=2; _sluice sluice --arch serve; echo $COMPREPLY";
+    let ask = "source \"$0\"; COMP_WORDS=(sluice serve --arch); COMP_CWORD=2; \
+        _sluice sluice --arch serve; echo $COMPREPLY";
     let output = Command::new("bash").args(["-c", ask]).arg(bash).output().expect("bash runs");
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "--architecture", "{output:?}");
     let unit = fs::read_to_string(prefix.join("lib/systemd/system/sluice.service")).expect("a unit");

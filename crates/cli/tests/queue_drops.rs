@@ -18,12 +18,8 @@ use support::server::{Server, Setup};
 use support::variant::{Test, Variant, tests};
 
 const TESTS: &[Test] = tests![
-    accept_queue_full,
-    syn_queue_full,
-    cookies,
-    three_quarters_of_the_backlog,
-    resets_on_overflow,
-    results_of_the_lab,
+    Each: accept_queue_full;
+    One: syn_queue_full, cookies, three_quarters_of_the_backlog, resets_on_overflow, results_of_the_lab;
 ];
 
 fn main() -> ExitCode {
@@ -209,7 +205,7 @@ fn results_of_the_lab(variant: &Variant) {
     let load = |arguments: &[&str]| -> Value {
         let output = Command::new(env!("CARGO_BIN_EXE_sluicelab"))
             .args(["load", "--target", &format!("http://{}/hello.txt", server.address), "--connections=20"])
-            .args(["--duration=500ms", "--format=json"])
+            .args(["--duration=500ms", "--timeout=1s", "--format=json"])
             .args(arguments)
             .output()
             .expect("it runs");

@@ -13,15 +13,8 @@ use support::variant::{Test, Variant, tests};
 use support::{eventually, sleep_ms};
 
 const TESTS: &[Test] = tests![
-    json_counts,
-    connections_by_state,
-    accept_queue,
-    text,
-    prometheus,
-    health,
-    other_pages,
-    command,
-    off_by_default
+    Each: json_counts, connections_by_state, accept_queue, waits_of_a_client_that_asks_again;
+    One: text, prometheus, health, other_pages, command, off_by_default;
 ];
 
 fn main() -> ExitCode {
@@ -247,4 +240,23 @@ fn off_by_default(variant: &Variant) {
     sleep_ms(20);
     assert_eq!(server.get("/hello.txt").status, 200);
     assert!(!endpoint.exists());
+}
+
+/// Where a worker has one client at a time, the next request of one that asks again at once is awaited in the
+/// call that receives it: a request takes two system calls, and none that only waits.
+fn waits_of_a_client_that_asks_again(variant: &Variant) {
+    if !variant.serves_one_at_a_time() {
+        return;
+    }
+    let server = Server::start(variant);
+    let mut client = server.connect();
+    assert_eq!(client.get("/hello.txt").text(), HELLO);
+    let before = server.count("event_waits");
+    for _ in 0..400 {
+        assert_eq!(client.get("/hello.txt").text(), HELLO);
+    }
+    // Some are of other workers, which hear that the status is asked for, and of moments in which a busy
+    // machine has kept the client from asking.
+    let waits = server.count("event_waits") - before;
+    assert!(waits < 200, "{waits} of 400");
 }

@@ -1,4 +1,5 @@
-//! An upgrade that can't serve leaves what serves, whatever is wrong with it.
+//! The process becomes another program, and its clients notice nothing; and an upgrade that can't serve
+//! leaves what serves, whatever is wrong with it.
 
 mod support;
 
@@ -7,26 +8,34 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
-use support::client::{Client, request};
+use support::client::{Client, one, request};
 use support::program::{from_a_file, replace, sluice};
 use support::server::{Server, Setup, children};
-use support::site::HELLO;
+use support::site::{HELLO, pattern};
 use support::variant::{Test, Variant, tests};
 use support::{eventually, sleep_ms};
 
 const TESTS: &[Test] = tests![
-    programs_that_cannot_serve,
-    a_trial_that_hangs,
-    signals_to_everybody,
-    new_workers_that_die,
-    settings_that_change_on_the_way,
-    a_reload_meanwhile,
-    a_log_that_is_roots,
-    a_log_that_cannot_be_opened,
-    a_user_that_is_new,
+    Each:
+        twice_under_load,
+        a_trial_that_hangs,
+        signals_to_everybody,
+        new_workers_that_die,
+        a_reload_meanwhile,
+        a_log_that_is_roots;
+    One:
+        programs_that_cannot_serve,
+        settings_that_change_on_the_way,
+        a_log_that_cannot_be_opened,
+        a_user_that_is_new;
 ];
+
+const BIG: usize = 4 << 20;
 
 /// Every way in which processes share descriptors, wait, and have threads.
 const VARIANTS: &[Variant] = &[
@@ -72,6 +81,52 @@ fn is_upgraded(server: &Server, before: &[u32]) {
         before.iter().all(|pid| !now.contains(pid))
     });
     assert_eq!(server.get("/hello.txt").text(), HELLO);
+}
+
+/// While clients come and go, the process becomes another program, twice: with its id, without a refused
+/// connection, and without harm to a reply under way.
+fn twice_under_load(variant: &Variant) {
+    let setup = Setup::new(variant).file("big.bin", pattern(6, BIG));
+    let (mut server, program) = from_a_file(setup);
+    let mut slow = Client::connect_narrow(server.address);
+    slow.ask("GET", "/big.bin", &[]);
+    let beginning = slow.read_raw(1000).expect("a beginning");
+    slow.unread(beginning);
+    let address = server.address;
+    let stop = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..2)
+        .map(|_| {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || {
+                let mut replies = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    assert_eq!(one(address, request("GET", "/hello.txt", &[])).text(), HELLO);
+                    replies += 1;
+                }
+                replies
+            })
+        })
+        .collect();
+    for times in 0..2 {
+        let before = server.workers();
+        replace(&program, sluice());
+        let running = || fs::read_link(format!("/proc/{}/exe", server.pid())).expect("a process");
+        assert_ne!(running(), program, "its file is gone");
+        server.signal(Signal::USR2);
+        eventually("it runs the new file", || running() == program);
+        eventually("it says again where it listens", || {
+            server.stderr().iter().filter(|line| line.starts_with("status on ")).count() == times + 2
+        });
+        assert!(server.workers().iter().all(|pid| !before.contains(pid)), "the workers are others");
+    }
+    stop.store(true, Ordering::Relaxed);
+    for client in clients {
+        assert!(client.join().expect("every connection was served") > 0);
+    }
+    let body = slow.reply().body;
+    assert!(body == pattern(6, BIG), "{} bytes", body.len());
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit_code(), Some(0), "the workers of all three have ended");
 }
 
 /// Each takes the settings where it is only asked to check them.

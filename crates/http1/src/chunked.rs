@@ -445,7 +445,9 @@ mod tests {
         }
 
         #[test]
-        fn gives_back_what_was_encoded(chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..50), 0..8)) {
+        fn gives_back_what_was_encoded(
+            chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..50), 0..8),
+        ) {
             let mut message = Vec::new();
             for chunk in &chunks {
                 message.extend(format!("{:X}\r\n", chunk.len()).bytes());

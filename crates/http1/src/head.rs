@@ -4,6 +4,8 @@
 //! is what the tests compare it with: it costs more.) Everything that could let two parties disagree on where
 //! a message ends (request smuggling, RFC 9112 section 11.2) is refused here.
 
+#![expect(clippy::inline_always, reason = "counted: calls here move the head of every request about")]
+
 use core::net::Ipv6Addr;
 
 use crate::fields::{Field, Fields, is_name};
@@ -40,7 +42,7 @@ impl<'a> Head<'a> {
         while let Some(rest) = bytes.strip_prefix(b"\r\n") {
             bytes = rest;
         }
-        parse(bytes).ok().map(|parsed| Self { terms, ..parsed.head })
+        parse_again(bytes).ok().map(|parsed| Self { terms, ..parsed.head })
     }
 }
 
@@ -128,6 +130,7 @@ pub(crate) struct Extent {
 ///
 /// The first thing that is wrong. Of a head that is not complete this means nothing: more of it may put that
 /// right.
+#[inline(always)]
 pub(crate) fn parse(input: &[u8]) -> Result<Parsed<'_>, ErrorKind> {
     let RequestLine { method, target, path_len, version, mut rest } = request_line(input)?;
     let mut extent = Extent { request_line: input.len() - rest.len(), fields: 0, head: 0 };
@@ -164,6 +167,13 @@ pub(crate) fn parse(input: &[u8]) -> Result<Parsed<'_>, ErrorKind> {
     Ok(Parsed { head, framing, expectation, extent })
 }
 
+/// Parses a head that did not come whole, or has been parsed before.
+#[cold]
+#[inline(never)]
+pub(crate) fn parse_again(input: &[u8]) -> Result<Parsed<'_>, ErrorKind> {
+    parse(input)
+}
+
 /// A request line, and what follows it.
 struct RequestLine<'a> {
     method: Method,
@@ -178,7 +188,7 @@ struct RequestLine<'a> {
 type FieldLine<'a> = (&'a [u8], &'a [u8], &'a [u8]);
 
 /// Reads a request line (RFC 9112 section 3). One blank separates its three parts.
-#[inline]
+#[inline(always)]
 fn request_line(input: &[u8]) -> Result<RequestLine<'_>, ErrorKind> {
     let (method, rest) = match input.strip_prefix(b"GET ") {
         Some(rest) => (Some(Method::Get), rest),
@@ -223,7 +233,7 @@ fn any_method(input: &[u8]) -> Result<(Option<Method>, &[u8]), ErrorKind> {
 
 /// Name and value of a field line (RFC 9112 section 5), and what follows it. No blank may stand before the
 /// colon, a line that begins with one (folding) has no name, and no control characters are in the value.
-#[inline]
+#[inline(always)]
 fn field_line(input: &[u8]) -> Result<FieldLine<'_>, ErrorKind> {
     let (name, rest) = input.split_at(syntax::length(input, syntax::TOKEN));
     let Some((b':', rest)) = rest.split_first() else { return Err(ErrorKind::Field) };
@@ -275,6 +285,7 @@ impl Codings {
 impl<'a> Seen<'a> {
     /// Takes note of one field. Field names are case-insensitive, and most lengths belong to one name at
     /// most.
+    #[inline(always)]
     fn note(&mut self, fields: &mut Fields<'_>, name: &[u8], value: &'a [u8]) -> Result<(), ErrorKind> {
         let is = |known: &str| is_name(name, known);
         match name.len() {
@@ -536,10 +547,12 @@ mod tests {
         fn authorities_by_the_grammar_are_taken_and_no_others(
             name in "([a-z0-9._~!$&'()*+,;=-]|%[0-9a-fA-F]{2}){1,9}",
             port in "(:[0-9]{0,5})?",
-            (at, byte) in (proptest::prelude::any::<proptest::sample::Index>(), "[/?#@\\\\<>\"{}|^` \\[\\]\u{7f}\u{e4}]"),
+            at in proptest::prelude::any::<proptest::sample::Index>(),
+            byte in "[/?#@\\\\<>\"{}|^` \\[\\]\u{7f}\u{e4}]",
         ) {
             let authority = format!("{name}{port}");
-            proptest::prop_assert_eq!(authority_port(authority.as_bytes()), Some(port.trim_start_matches(':').as_bytes()));
+            let digits = port.trim_start_matches(':').as_bytes();
+            proptest::prop_assert_eq!(authority_port(authority.as_bytes()), Some(digits));
             let (before, after) = authority.split_at(at.index(authority.len() + 1));
             let other = format!("{before}{byte}{after}");
             proptest::prop_assert_eq!(authority_port(other.as_bytes()), None);
@@ -549,8 +562,9 @@ mod tests {
         #[test]
         fn agrees_with_httparse(
             pieces in proptest::collection::vec(proptest::sample::select(&[
-                "GET", "OPTIONS", " ", "  ", "/", "/a?b", "http://h/", "*", " HTTP/1.1", " HTTP/1.0", "\r\n", "\r", "\t",
-                "Host: x", "Host:", "A: b", "a :b", ": ", "Range: bytes=0-", "\0", "\u{e9}", "#", "\x7f", ",", "X:y",
+                "GET", "OPTIONS", " ", "  ", "/", "/a?b", "http://h/", "*", " HTTP/1.1", " HTTP/1.0", "\r\n",
+                "\r", "\t", "Host: x", "Host:", "A: b", "a :b", ": ", "Range: bytes=0-", "\0", "\u{e9}", "#",
+                "\x7f", ",", "X:y",
             ][..]), 0..14),
         ) {
             let text = format!("GET / HTTP/1.1\r\n{}\r\n\r\n", pieces.concat());

@@ -44,10 +44,15 @@ impl Piece {
 impl<P> Plan<P> {
     /// Starts a reply: writes the status line, the stamp's lines, and Connection where the client needs it.
     /// `own` is an empty buffer to build in; the driver gets it back when the reply is released.
+    #[inline]
     pub fn new(mut own: Vec<u8>, status: Status, terms: Terms, stamp: &Stamp) -> Self {
         own.clear();
-        status.write_line(&mut own);
-        own.extend_from_slice(stamp.lines());
+        if status == Status::OK {
+            own.extend_from_slice(stamp.ok_and_lines());
+        } else {
+            status.write_line(&mut own);
+            own.extend_from_slice(stamp.lines());
+        }
         if !terms.persistent {
             own.extend_from_slice(b"Connection: close\r\n");
         } else if terms.version == Version::Http10 {
@@ -84,6 +89,7 @@ impl<P> Plan<P> {
 
     /// Names the table entry that [`memory`](Self::memory) and [`file`](Self::file) take their bytes from.
     /// Set once.
+    #[inline]
     pub fn pin(&mut self, pin: P) {
         debug_assert!(self.pin.is_none());
         self.pin = Some(pin);
@@ -91,6 +97,8 @@ impl<P> Plan<P> {
 
     /// Adds a range of the pinned entry's memory: header lines before [`end_of_head`](Self::end_of_head),
     /// body after.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted: known to be head or body, half of it goes away")]
     pub fn memory(&mut self, range: Range<u32>) {
         let Range { start: from, end: to } = range;
         if self.takes(u64::from(to - from)) {
@@ -136,6 +144,7 @@ impl<P> Plan<P> {
     }
 
     /// Counts `len` bytes towards the head, or says whether the body may have them.
+    #[inline]
     fn takes(&mut self, len: u64) -> bool {
         if !self.in_body {
             self.head_len += len as u32;
@@ -167,6 +176,7 @@ pub(crate) struct Reply<P> {
 }
 
 impl<P> Reply<P> {
+    #[inline]
     pub(crate) fn new(plan: Plan<P>) -> Self {
         Self { plan, piece: 0, piece_sent: 0, sent: 0 }
     }
@@ -182,6 +192,7 @@ impl<P> Reply<P> {
     }
 
     /// Moves on by `n` bytes.
+    #[inline]
     pub(crate) fn advance(&mut self, mut n: u64) {
         self.sent += n;
         while let Some(piece) = self.plan.pieces.get(self.piece as usize) {
@@ -206,8 +217,9 @@ impl<P> Reply<P> {
         self.plan.status
     }
 
-    pub(crate) fn into_parts(self) -> (Vec<u8>, Option<P>) {
-        (self.plan.own, self.plan.pin)
+    /// Buffer and pin, of a reply that is over.
+    pub(crate) fn take_parts(&mut self) -> (Vec<u8>, Option<P>) {
+        (std::mem::take(&mut self.plan.own), self.plan.pin.take())
     }
 }
 
@@ -305,6 +317,6 @@ mod tests {
         reply.advance(1);
         assert!(reply.is_complete());
         assert_eq!(reply.body_sent(), 110);
-        assert_eq!(reply.into_parts().1, Some(7));
+        assert_eq!(reply.take_parts().1, Some(7));
     }
 }

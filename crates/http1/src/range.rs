@@ -264,7 +264,10 @@ mod tests {
         /// Against the definition: exactly the bytes that some range names are sent, each once.
         #[test]
         fn covers_the_bytes_asked_for(
-            specs in prop::collection::vec((0u64..40, prop::option::of(0u64..40), any::<bool>()), 1..=MAX_RANGES),
+            specs in prop::collection::vec(
+                (0u64..40, prop::option::of(0u64..40), any::<bool>()),
+                1..=MAX_RANGES,
+            ),
             size in 1u64..36,
         ) {
             let mut asked = vec![false; size as usize];

@@ -3,19 +3,23 @@
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
+use crate::Status;
+
 /// `Server: NAME` and `Date: ...` (RFC 9110 sections 10.2.4 and 6.6.1), made once per second and copied into
 /// replies.
 #[derive(Clone, Debug)]
 pub struct Stamp {
     unix_secs: u64,
     date_at: usize,
+    /// The status line of nearly every reply, and these lines.
     lines: String,
 }
 
 impl Stamp {
     /// The lines for that second. An empty `server` leaves the Server line out.
     pub fn new(server: &str, unix_secs: u64) -> Self {
-        let mut lines = String::with_capacity(96);
+        let mut lines = String::with_capacity(128);
+        lines.push_str(Status::OK_LINE);
         if !server.is_empty() {
             let _ = write!(lines, "Server: {server}\r\n");
         }
@@ -26,6 +30,7 @@ impl Stamp {
     }
 
     /// Remakes the date if the second has changed.
+    #[inline]
     pub fn update(&mut self, unix_secs: u64) {
         if unix_secs != self.unix_secs {
             self.unix_secs = unix_secs;
@@ -40,6 +45,12 @@ impl Stamp {
 
     /// Both lines, each with its line end.
     pub fn lines(&self) -> &[u8] {
+        &self.lines.as_bytes()[Status::OK_LINE.len()..]
+    }
+
+    /// Both lines behind the status line of a 200, so that nearly every head begins with one copy.
+    #[inline]
+    pub(crate) fn ok_and_lines(&self) -> &[u8] {
         self.lines.as_bytes()
     }
 

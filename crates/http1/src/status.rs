@@ -88,6 +88,9 @@ impl Status {
 }
 
 impl Status {
+    /// The status line of a 200, line end included.
+    pub(crate) const OK_LINE: &str = KNOWN[0].1;
+
     /// The reason phrase, empty for codes not known here.
     pub fn reason(self) -> &'static str {
         self.known_line().map_or("", |line| &line["HTTP/1.1 200 ".len()..line.len() - 2])
@@ -101,11 +104,7 @@ impl Status {
 
     /// Appends the status line, line end included.
     pub(crate) fn write_line(self, to: &mut Vec<u8>) {
-        // The status of nearly every reply needs no search.
-        const OK: &[u8] = KNOWN[0].1.as_bytes();
-        if self.0 == 200 {
-            to.extend_from_slice(OK);
-        } else if let Some(line) = self.known_line() {
+        if let Some(line) = self.known_line() {
             to.extend_from_slice(line.as_bytes());
         } else {
             to.extend_from_slice(format!("HTTP/1.1 {} \r\n", self.0).as_bytes());

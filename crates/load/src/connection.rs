@@ -9,75 +9,38 @@ use std::os::fd::OwnedFd;
 
 use http1::client::{self, ReplyError};
 use sys::{client as socket_client, socket};
-use workload::session::RequestId;
 
-use crate::record::{ConnectionEnd, Nanos, Outcome};
+use crate::record::{Call, ConnectionEnd, Nanos, Outcome};
 use crate::request::Prepared;
 use crate::verify::Comparison;
 
 /// A call on its way.
 #[derive(Debug)]
 pub(crate) struct Flight {
-    pub(crate) request: RequestId,
-    pub(crate) position: u32,
-    pub(crate) intended: Nanos,
-    pub(crate) issued: Nanos,
-    pub(crate) connected: Option<Nanos>,
-    pub(crate) send_started: Option<Nanos>,
-    pub(crate) sent: Option<Nanos>,
-    pub(crate) first_byte: Option<Nanos>,
+    /// What is known of it so far. Its connection and its end are filled in when it is over.
+    pub(crate) call: Call,
     /// When the client's patience ends.
     pub(crate) deadline: Nanos,
-    pub(crate) status: u16,
-    pub(crate) request_bytes: u32,
-    pub(crate) head_bytes: u32,
-    pub(crate) body_bytes: u64,
-    /// What the head says that the body has.
-    pub(crate) promised: Option<u64>,
-    /// How often it was sent whole over connections before this one.
-    pub(crate) resent: u32,
     /// The file that the reply is compared with.
     pub(crate) comparison: Option<Comparison>,
 }
 
 impl Flight {
-    pub(crate) fn new(
-        request: RequestId,
-        position: u32,
-        intended: Nanos,
-        issued: Nanos,
-        deadline: Nanos,
-    ) -> Self {
-        Self {
-            request,
-            position,
-            intended,
-            issued,
-            connected: None,
-            send_started: None,
-            sent: None,
-            first_byte: None,
-            deadline,
-            status: 0,
-            request_bytes: 0,
-            head_bytes: 0,
-            body_bytes: 0,
-            promised: None,
-            resent: 0,
-            comparison: None,
-        }
+    pub(crate) fn new(call: Call, deadline: Nanos) -> Self {
+        Self { call, deadline, comparison: None }
     }
 
-    /// The same call again, from its beginning, on another connection.
+    /// Begins anew, to be sent again on another connection.
     pub(crate) fn send_again(&mut self, deadline: Nanos) {
-        let Self { request, position, intended, issued, .. } = *self;
-        let resent = self.resent + u32::from(self.sent.is_some());
-        *self = Self { resent, ..Self::new(request, position, intended, issued, deadline) };
+        let Call { request, session, position, intended, issued, .. } = self.call;
+        let resent = self.call.resent + u32::from(self.call.sent.is_some());
+        let call = Call { resent, ..Call::new(request, session, position, intended, issued) };
+        *self = Self::new(call, deadline);
     }
 
     /// Whether the server may have seen some of it.
     pub(crate) fn has_begun(&self) -> bool {
-        self.request_bytes > 0
+        self.call.request_bytes > 0
     }
 }
 
@@ -143,17 +106,17 @@ impl Connection {
         requests: &[Prepared],
         now: Nanos,
     ) -> Result<(), Outcome> {
-        while let Some(flight) = flights.get_mut(self.sent) {
-            let request = &requests[flight.request as usize];
-            if flight.send_started.is_none() {
+        while let Some(Flight { call, .. }) = flights.get_mut(self.sent) {
+            let request = &requests[call.request as usize];
+            if call.send_started.is_none() {
                 // There are never more in flight than it can await.
                 let _ = self.http.sent_request(request.method);
-                flight.send_started = Some(now);
+                call.send_started = Some(now);
             }
             match socket::send(&self.socket, &request.bytes[self.sent_bytes..]) {
                 Ok(count) => {
                     self.sent_bytes += count;
-                    flight.request_bytes += count as u32;
+                    call.request_bytes += count as u32;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(outcome_of(&error)),
@@ -161,7 +124,7 @@ impl Connection {
             if self.sent_bytes < request.bytes.len() {
                 return Ok(());
             }
-            flight.sent = Some(now);
+            call.sent = Some(now);
             self.sent += 1;
             self.sent_bytes = 0;
         }

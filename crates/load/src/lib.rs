@@ -14,7 +14,6 @@ mod connection;
 pub mod doctor;
 pub mod engine;
 mod kit;
-pub mod machine;
 pub mod measures;
 pub mod output;
 pub mod preflight;

@@ -1,10 +1,11 @@
 //! Before the start: whether source addresses are there, and descriptors and ports suffice for what is asked,
 //! so that a run does not measure their lack.
 
-use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
+
+use machine::Machine;
 
 use crate::run::{Load, Run};
 use crate::schedule::Schedule;
@@ -35,7 +36,8 @@ pub enum Shortage {
     /// Local ports.
     #[error(
         "{needed} ports are needed at a time, and {available} are there: {per_pair} for each of {pairs} \
-         pairs of a source address and a target (net.ipv4.ip_local_port_range); name more addresses with --source, such as 127.0.0.2-127.0.0.9"
+         pairs of a source address and a target (net.ipv4.ip_local_port_range); name more addresses with \
+         --source, such as 127.0.0.2-127.0.0.9"
     )]
     Ports {
         /// Ports in use and waiting at the same time.
@@ -49,7 +51,8 @@ pub enum Shortage {
     },
     /// A source address that is none of this machine's.
     #[error(
-        "cannot connect from {address}: {reason}; --source takes addresses of this machine (ip address), and all of 127.0.0.0/8"
+        "cannot connect from {address}: {reason}; --source takes addresses of this machine (ip address), \
+         and all of 127.0.0.0/8"
     )]
     Source {
         /// The address.
@@ -73,18 +76,16 @@ pub struct Means {
 impl Means {
     /// Those of this machine, after the limit of descriptors has been raised as far as it goes.
     pub fn of_this_machine() -> Self {
-        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let machine = Machine::this();
         let descriptors =
             sys::process::raise_descriptor_limit().unwrap_or_else(|_| sys::process::descriptor_limit());
-        let range = text("/proc/sys/net/ipv4/ip_local_port_range");
-        let mut ends = range.split_ascii_whitespace().filter_map(|end| end.parse::<u64>().ok());
-        let ports = match (ends.next(), ends.next()) {
-            (Some(first), Some(last)) if first <= last => last - first + 1,
+        let ports = match machine.local_ports() {
+            Some((first, last)) if first <= last => last - first + 1,
             // The kernel's default.
             _ => 28_232,
         };
-        let reuse = text("/proc/sys/net/ipv4/tcp_tw_reuse");
-        Self { descriptors, ports, reuses_loopback_ports: reuse.trim() != "0" }
+        let reuse = machine.number_setting("net.ipv4.tcp_tw_reuse");
+        Self { descriptors, ports, reuses_loopback_ports: reuse != Some(0) }
     }
 }
 

@@ -67,6 +67,38 @@ pub struct Call {
 }
 
 impl Call {
+    /// A call that is issued, of which nothing else is known yet. It counts as cut off until it is over.
+    pub(crate) fn new(
+        request: RequestId,
+        session: u32,
+        position: u32,
+        intended: Nanos,
+        issued: Nanos,
+    ) -> Self {
+        Self {
+            request,
+            session,
+            position,
+            connection: u32::MAX,
+            client_port: 0,
+            intended,
+            issued,
+            connected: None,
+            send_started: None,
+            sent: None,
+            first_byte: None,
+            ended: issued,
+            status: 0,
+            request_bytes: 0,
+            head_bytes: 0,
+            body_bytes: 0,
+            promised: None,
+            resent: 0,
+            compared: false,
+            outcome: Outcome::Unfinished,
+        }
+    }
+
     /// Whether a connected server did not serve it: no whole reply came, or not the right one, or one that
     /// says that the server has failed or will not (5xx).
     pub const fn is_unserved(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use workload::session::{Method, Request, SessionLog};
+use workload::session::{Request, SessionLog};
 
 /// A request that is ready to be sent.
 #[derive(Debug)]
@@ -22,39 +22,26 @@ pub(crate) fn prepare(log: &SessionLog, host: &str, headers: &str) -> Vec<Prepar
 
 /// Lines of the log come after those of the run, as they stand.
 fn one(request: &Request, host: &str, headers: &str) -> Prepared {
-    let method = method(request.method);
+    let method = request.method.name();
     let mut bytes = Vec::new();
     // Writing to a vector can't fail.
     let _ = write!(
         bytes,
         "{} {} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: sluicelab\r\n{headers}{}",
-        method.name(),
-        request.uri,
-        request.headers
+        method, request.uri, request.headers
     );
     if let Some(contents) = &request.contents {
         let _ = write!(bytes, "Content-Length: {}\r\n", contents.len());
     }
     bytes.extend_from_slice(b"\r\n");
     bytes.extend_from_slice(request.contents.as_deref().unwrap_or_default());
+    let method = http1::Method::from_name(method.as_bytes()).expect("HTTP defines what session files name");
     Prepared { bytes: bytes.into(), method, timeout: request.timeout }
-}
-
-fn method(method: Method) -> http1::Method {
-    match method {
-        Method::Get => http1::Method::Get,
-        Method::Head => http1::Method::Head,
-        Method::Post => http1::Method::Post,
-        Method::Put => http1::Method::Put,
-        Method::Delete => http1::Method::Delete,
-        Method::Options => http1::Method::Options,
-        Method::Trace => http1::Method::Trace,
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use workload::session::Builder;
+    use workload::session::{Builder, Method};
 
     use super::*;
 

@@ -55,13 +55,14 @@ pub enum RateError {
     Value,
     /// There is no step, one after a step without an end, or one that changes without an end.
     #[error(
-        "a rate needs at least one step; all but the last, and every one that changes, need a duration above 0"
+        "a rate needs at least one step; all but the last, and every one that changes, need a duration above \
+         0"
     )]
     Steps,
 }
 
 impl Rate {
-    /// The same rate at all times, in sessions per second.
+    /// A rate that never changes, in sessions per second.
     ///
     /// # Errors
     ///
@@ -101,7 +102,7 @@ impl Rate {
         Ok(Self { steps })
     }
 
-    /// The same course at another level.
+    /// This rate with all values multiplied by `factor`.
     #[must_use]
     pub fn times(&self, factor: f64) -> Self {
         let scaled = |step: &Step| Step { from: step.from * factor, to: step.to * factor, ..*step };
@@ -367,7 +368,9 @@ mod tests {
             values in proptest::collection::vec((0.1..1000.0, 0.0..1000.0, 1_u64..20), 1..5),
             due in 0.0..50_000.0,
         ) {
-            let step = |&(from, to, secs): &(f64, f64, u64)| Step { from, to, duration: Some(Duration::from_secs(secs)) };
+            let step = |&(from, to, secs): &(f64, f64, u64)| {
+                Step { from, to, duration: Some(Duration::from_secs(secs)) }
+            };
             let mut steps: Vec<_> = values.iter().map(step).collect();
             steps.push(Step { from: 10.0, to: 10.0, duration: None });
             let rate = Rate::steps(steps).unwrap();

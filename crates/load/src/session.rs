@@ -250,7 +250,8 @@ impl Session {
             let request = calls[self.issued];
             let intended = self.due.take().unwrap_or(now);
             let deadline = now + kit.reply_patience(request);
-            self.flights.push_back(Flight::new(request, self.position, intended, now, deadline));
+            let call = Call::new(request, self.number, self.position, intended, now);
+            self.flights.push_back(Flight::new(call, deadline));
             kit.recorder.issue(now);
             self.issued += 1;
             self.position += 1;
@@ -288,10 +289,10 @@ impl Session {
             connection.port = kit::local_port(&connection.socket);
         }
         for flight in &mut self.flights {
-            flight.deadline = now + kit.reply_patience(flight.request);
+            flight.deadline = now + kit.reply_patience(flight.call.request);
         }
         if let Some(first) = self.flights.front_mut() {
-            first.connected = Some(now);
+            first.call.connected = Some(now);
         }
     }
 
@@ -317,7 +318,7 @@ impl Session {
             };
             let input = if skip {
                 if let Some(first) = self.flights.front_mut() {
-                    first.body_bytes += received.count as u64;
+                    first.call.body_bytes += received.count as u64;
                 }
                 &[]
             } else {
@@ -342,7 +343,7 @@ impl Session {
                     if let Some(first) = self.flights.front_mut()
                         && at < input.len()
                     {
-                        first.first_byte.get_or_insert(now);
+                        first.call.first_byte.get_or_insert(now);
                     }
                     return self.broken(kit, outcome_of_reply(error));
                 }
@@ -356,35 +357,35 @@ impl Session {
                 }
             };
             if at < input.len() {
-                first.first_byte.get_or_insert(now);
+                first.call.first_byte.get_or_insert(now);
             }
             at += used;
             match event {
                 Event::NeedInput => {
-                    if first.status == 0 {
+                    if first.call.status == 0 {
                         // Interim heads, which count as part of the head that follows them.
-                        first.head_bytes += used as u32;
+                        first.call.head_bytes += used as u32;
                     }
                     connection.rest.extend_from_slice(&input[at..]);
                     return;
                 }
                 Event::Head(head) => {
-                    first.status = head.status.0;
-                    first.head_bytes += used as u32;
+                    first.call.status = head.status.0;
+                    first.call.head_bytes += used as u32;
                     if let BodyLength::Bytes(length) = head.body {
-                        first.promised = Some(length);
+                        first.call.promised = Some(length);
                     }
                     if head.status.0 == 200
                         && let Some(files) = &kit.files
                     {
-                        first.comparison = files.begin(first.request);
+                        first.comparison = files.begin(first.call.request);
                     }
                 }
                 Event::Body(range) => {
                     if let (Some(files), Some(comparison)) = (&mut kit.files, &mut first.comparison) {
-                        files.compare(comparison, first.body_bytes, &piece[range.clone()]);
+                        files.compare(comparison, first.call.body_bytes, &piece[range.clone()]);
                     }
-                    first.body_bytes += range.len() as u64;
+                    first.call.body_bytes += range.len() as u64;
                 }
                 Event::EndOfReply { keep_alive } => {
                     // What is left of a request that was answered early would be taken for the next one.
@@ -392,7 +393,7 @@ impl Session {
                     let more = at < input.len() && (connection.http.awaited() == 0 || !keep_alive);
                     let outcome = match &first.comparison {
                         _ if more => Outcome::WrongLength,
-                        Some(comparison) => comparison.end(first.body_bytes).unwrap_or(Outcome::Reply),
+                        Some(comparison) => comparison.end(first.call.body_bytes).unwrap_or(Outcome::Reply),
                         None => Outcome::Reply,
                     };
                     self.answer(kit, outcome, now);
@@ -423,7 +424,7 @@ impl Session {
     fn broken(&mut self, kit: &mut Kit<'_>, outcome: Outcome) {
         let Some(first) = self.flights.front() else { return self.move_on(kit, outcome) };
         let served = self.connection.as_ref().is_some_and(|connection| connection.served);
-        let untouched = first.first_byte.is_none();
+        let untouched = first.call.first_byte.is_none();
         if served && untouched && matches!(outcome, Outcome::Closed | Outcome::Reset) {
             // The server may end a connection between replies at any time (RFC 9112 section 9.3.1).
             self.move_on(kit, outcome);
@@ -452,7 +453,7 @@ impl Session {
     /// The first call in flight that may have had its effect already, and might have another if it were sent
     /// again.
     fn unrepeatable(&self, kit: &Kit<'_>) -> Option<usize> {
-        let repeatable = |flight: &Flight| kit.requests[flight.request as usize].method.is_idempotent();
+        let repeatable = |flight: &Flight| kit.requests[flight.call.request as usize].method.is_idempotent();
         self.flights.iter().position(|flight| flight.has_begun() && !repeatable(flight))
     }
 
@@ -470,7 +471,8 @@ impl Session {
             if self.unrepeatable(kit).is_none() {
                 // Another attempt is another call, which nobody intended earlier: the client asks for it,
                 // whatever the method.
-                self.flights.push_front(Flight::new(flight.request, flight.position, now, now, now));
+                let Call { request, session, position, .. } = flight.call;
+                self.flights.push_front(Flight::new(Call::new(request, session, position, now, now), now));
                 kit.recorder.issue(now);
                 return self.close(kit);
             }
@@ -504,34 +506,14 @@ impl Session {
         connection.rest.clear();
         self.room = connection.rest;
         for flight in &mut self.flights {
-            let deadline = now + kit.reply_patience(flight.request);
+            let deadline = now + kit.reply_patience(flight.call.request);
             flight.send_again(deadline);
         }
     }
 
     fn call(&self, flight: &Flight, outcome: Outcome, now: Nanos) -> Call {
-        let connection = self.connection.as_ref();
-        Call {
-            request: flight.request,
-            session: self.number,
-            position: flight.position,
-            connection: connection.map_or(u32::MAX, |connection| connection.number),
-            client_port: connection.map_or(0, |connection| connection.port),
-            intended: flight.intended,
-            issued: flight.issued,
-            connected: flight.connected,
-            send_started: flight.send_started,
-            sent: flight.sent,
-            first_byte: flight.first_byte,
-            ended: now,
-            status: flight.status,
-            request_bytes: flight.request_bytes,
-            head_bytes: flight.head_bytes,
-            body_bytes: flight.body_bytes,
-            promised: flight.promised,
-            resent: flight.resent,
-            compared: false,
-            outcome,
-        }
+        let (connection, client_port) =
+            self.connection.as_ref().map_or((u32::MAX, 0), |connection| (connection.number, connection.port));
+        Call { connection, client_port, ended: now, outcome, ..flight.call }
     }
 }

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use load::engine::{self, Keep};
-use load::report::{self, Facts, Machine, RunOutcome};
+use load::report::{self, Facts, RunOutcome};
 use load::run::Load;
 use load::schedule::{Arrivals, Rate, Schedule};
 use workload::session::{Builder, Request, SessionLog};
@@ -123,7 +123,7 @@ fn answer(mut stream: TcpStream, dropped: &Mutex<HashSet<Vec<u8>>>) {
     }
 }
 
-/// The same as [`sessions`], in a file for httperf.
+/// What [`sessions`] gives, in a file for httperf.
 const FILE: &str = "/a\n/b\n\n/a think=0.01\n/b\n\n/never\n";
 
 fn sessions() -> SessionLog {
@@ -182,7 +182,7 @@ fn ours(server: SocketAddr, log: SessionLog) -> String {
         cpus: vec![0],
         realtime: false,
         may_wait: 0.05,
-        machine: Machine::this(),
+        machine: machine::Machine::this().describe(),
         outcome: RunOutcome {
             duration_s: finished.ended as f64 / 1e9,
             drain_s: 0.0,

@@ -10,7 +10,7 @@ use std::io;
 use sys::process;
 
 use crate::common;
-use crate::config::{Architecture, FileSettings, Settings};
+use crate::config::{FileSettings, Role, Settings};
 
 /// What a worker and its table of open files may have open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,12 +64,13 @@ impl Allotment {
     ///
     /// The limit can't be raised as far as serving would.
     pub fn explain(settings: &Settings) -> io::Result<Room> {
-        let is_common = settings.architecture == Architecture::SharedSymped;
+        let layout = settings.layout();
+        let is_common = layout.shares_descriptors;
         let most = if is_common { common::MOST_DESCRIPTORS } else { u64::MAX };
         let limit = process::raise_descriptor_limit()?.min(most);
         let Self { connections, open_files } = Self::within(limit, settings);
         let whose = if is_common { "for all workers together" } else { "for each process" };
-        let who = if settings.architecture == Architecture::Threads { "thread" } else { "worker" };
+        let who = if layout.threads(Role::Serve) > 1 { "thread" } else { "worker" };
         let more =
             if u64::from(connections) < settings.connections.max.map_or(0, |_| connections_asked(settings)) {
                 " (max_connections asks for more)"
@@ -79,8 +80,8 @@ impl Allotment {
         let workers = (settings.copies * settings.workers) as u64;
         let total = u64::from(connections) * workers;
         let text = format!(
-            "{limit} descriptors {whose}: room for {connections} connections of each {who}{more}, and for {open_files} files that \
-             are kept open in each table: {total} connections in all"
+            "{limit} descriptors {whose}: room for {connections} connections of each {who}{more}, and for \
+             {open_files} files that are kept open in each table: {total} connections in all"
         );
         let users = Users::of(settings);
         let least = RESERVED + users.other + 2 * (users.workers + users.tables);
@@ -88,8 +89,8 @@ impl Allotment {
         let is_scant = limit < least || total < wanted.min(FEW);
         let warning = is_scant.then(|| {
             format!(
-                "the limit of {limit} descriptors leaves room for {total} connections and little else: raise it (ulimit -n, \
-                 LimitNOFILE= of a systemd unit)"
+                "the limit of {limit} descriptors leaves room for {total} connections and little else: raise \
+                 it (ulimit -n, LimitNOFILE= of a systemd unit)"
             )
         });
         Ok(Room { text, warning })
@@ -100,7 +101,8 @@ impl Allotment {
         let room = limit.saturating_sub(RESERVED + other);
         let asked_by_clients = connections_asked(settings).saturating_mul(workers);
         // Threads have tables of their own.
-        let FileSettings { max_open, .. } = settings.files.share_of_one(settings.threads());
+        let FileSettings { max_open, .. } =
+            settings.files.share_of_one(settings.layout().threads(Role::Serve));
         let asked_by_files = u64::from(max_open.get()).saturating_mul(tables);
         let files = asked_by_files.min((room / 2).max(room.saturating_sub(asked_by_clients)));
         let clients = asked_by_clients.min(room - files.min(room));
@@ -111,21 +113,14 @@ impl Allotment {
 
 impl Users {
     fn of(settings: &Settings) -> Self {
-        let Settings { architecture, copies, amped, .. } = settings;
-        let processes = (copies * settings.processes()) as u64;
-        let threads = settings.threads() as u64;
-        match architecture {
-            Architecture::SharedSymped => {
-                Self { workers: processes, tables: *copies as u64, other: processes * OF_A_WORKER }
-            }
-            Architecture::Threads => Self { workers: threads, tables: threads, other: threads * OF_A_WORKER },
-            Architecture::Amped => {
-                Self { workers: 1, tables: 1, other: u64::from(amped.helpers.get()) * OF_A_HELPER }
-            }
-            Architecture::Sped | Architecture::Symped | Architecture::NCopy | Architecture::Processes => {
-                Self { workers: 1, tables: 1, other: 0 }
-            }
-        }
+        let layout = settings.layout();
+        let copies = settings.copies as u64;
+        let processes = if layout.shares_descriptors { copies * layout.processes as u64 } else { 1 };
+        let workers = processes * layout.threads(Role::Serve) as u64;
+        let helpers = processes * layout.threads(Role::AwaitDisk) as u64;
+        let of_workers = if workers > 1 { workers * OF_A_WORKER } else { 0 };
+        let tables = if layout.shares_descriptors { copies } else { workers };
+        Self { workers, tables, other: of_workers + helpers * OF_A_HELPER }
     }
 }
 
@@ -145,6 +140,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::config::Architecture;
 
     fn settings(architecture: Architecture, workers: usize, copies: usize) -> Settings {
         Settings { architecture, workers, copies, ..Settings::new("/".into()) }
@@ -210,7 +206,8 @@ mod tests {
             prop_assert!(sum <= limit.max(least), "{sum}");
             // What is left over is less than it takes for one more each.
             let served = u64::from(connections) >= connections_asked(&settings);
-            let kept = open_files == settings.files.share_of_one(settings.threads()).max_open.get();
+            let files = settings.files.share_of_one(settings.layout().threads(Role::Serve));
+            let kept = open_files == files.max_open.get();
             prop_assert!(served && kept || sum + users.workers + users.tables > limit);
         }
     }

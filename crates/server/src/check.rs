@@ -7,8 +7,8 @@ use std::io;
 
 use crate::access_log::LogFile;
 use crate::config::{ListenAddress, Settings, StatusAddress};
-use crate::content::Looker;
-use crate::listeners::{self, ListenError};
+use crate::content::Resolver;
+use crate::listeners::ListenError;
 use crate::status::client;
 use crate::supervisor::{RunError, url};
 use crate::{error_log, status};
@@ -28,7 +28,7 @@ pub fn check(settings: &Settings) -> Result<Vec<String>, RunError> {
     if let Some(log) = &settings.access_log {
         LogFile::check(&log.target)?;
     }
-    Looker::new(&settings.files)?;
+    Resolver::new(&settings.files)?;
     addresses(settings)
 }
 
@@ -38,8 +38,7 @@ fn addresses(settings: &Settings) -> Result<Vec<String>, RunError> {
         let listeners = running.iter().flat_map(|running| &running.listeners);
         listeners.into_iter().any(|listener| listener.address == url(address))
     };
-    let plan =
-        listeners::plan(&settings.listen, settings.copies, settings.copies_by).map_err(ListenError::Plan)?;
+    let plan = settings.addresses_of_copies().map_err(ListenError::Plan)?;
     // Sockets that were handed over are others than those of the settings.
     let is_known = running.is_some() && plan.iter().flatten().any(is_running_at);
     let mut warnings = Vec::new();

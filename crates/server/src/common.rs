@@ -1,4 +1,4 @@
-//! What workers have in common that share one descriptor table: who owns what in it, and the open files.
+//! What workers have in common that share one descriptor table: the record of who owns what in it.
 //!
 //! A worker that dies takes nothing with it, so it records what it owns, and the supervisor closes that.
 //! Whatever is opened for longer than a turn is recorded at once ([`Common::own`]), and recorded again before
@@ -7,8 +7,6 @@
 use std::os::fd::AsFd;
 
 use sys::descriptors::Ledger;
-
-use crate::content::SharedFiles;
 
 /// More descriptors than that are of no use, and the table of so many takes 8 MiB of the kernel's memory.
 pub const MOST_DESCRIPTORS: u64 = 1 << 20;
@@ -20,9 +18,7 @@ pub struct Common {
     pub ledger: Ledger,
     /// This process in the ledger; no number is used twice.
     pub owner: u32,
-    /// The open files.
-    pub files: SharedFiles,
-    /// Which of those who use these files it is, counted from 0.
+    /// Which of those it is that share a table of open files, counted from 0.
     pub place: usize,
 }
 

@@ -160,7 +160,7 @@ impl Control {
 
     /// Before the fork of a worker that has its descriptors in common with the supervisor: what an orphan is
     /// to free for a successor.
-    pub fn bequeath(&self, endpoint: &Arc<Endpoint>) {
+    pub fn tell_endpoint(&self, endpoint: &Arc<Endpoint>) {
         // It is the same for each process of this worker.
         let _ = self.endpoint.set(Arc::clone(endpoint));
     }
@@ -248,7 +248,7 @@ impl Control {
         }
     }
 
-    /// The same for who does not come to wait for the wake-up: between two turns, hears what a signal told,
+    /// In a worker that does not come to wait for the wake-up: between two turns, heeds what a signal told,
     /// the end of the supervisor among it. Without a system call if there was none.
     pub fn heed_signals(&self) {
         if signal::has_arrived() {

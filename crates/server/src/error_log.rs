@@ -269,6 +269,13 @@ impl Limited {
         self.next_ms = now_ms + 1000;
         Some(std::mem::take(&mut self.suppressed))
     }
+
+    /// Warns of something, unless that was done within the last second.
+    pub fn warn(&mut self, now_ms: u64, message: &str) {
+        if let Some(suppressed) = self.permit(now_ms) {
+            tracing::warn!(suppressed, "{message}");
+        }
+    }
 }
 
 /// A form of events in which control characters are escaped, so that none can begin a line that nobody has

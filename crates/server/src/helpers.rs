@@ -11,7 +11,7 @@
 //!
 //! A disk that hangs keeps those who ask it, and nobody can call them back. So a helper whose job takes long
 //! is *stuck*, and another is started in its place, up to a bound. Where half as many are stuck as there are
-//! helpers, no other job of the same [place](Place) is begun; and if they have been for as long as a client
+//! helpers, no other job of the same [disk](Disk) is begun; and if they have been for as long as a client
 //! waits, none is taken on, for it would wait in vain. Nobody keeps a clock for that: clients that wait are
 //! looked at now and then, and have the helpers [looked after](Helpers::look_after).
 
@@ -26,14 +26,14 @@ use http1::coding::Coding;
 use sys::wake::Wake;
 
 use crate::config::AmpedSettings;
-use crate::content::{Fetch, Look, Looker, Seen};
+use crate::content::{Fetch, Lookup, LookupResult, Resolver};
 use crate::counters::{Counters, HelperJob};
 
 /// Something that may have to wait for a disk.
 #[derive(Debug)]
 pub enum Job {
-    /// Looking for what a name stands for.
-    Look(Box<Look<'static>>),
+    /// Looking up what a name stands for.
+    Lookup(Box<Lookup<'static>>),
     /// Bringing a window of a file into memory.
     Fetch(Fetch),
 }
@@ -41,8 +41,8 @@ pub enum Job {
 /// What has become of a job.
 #[derive(Debug)]
 pub enum Done {
-    /// What a look has seen.
-    Seen(Box<Look<'static>>, Seen),
+    /// What a lookup has found.
+    LookedUp(Box<Lookup<'static>>, LookupResult),
     /// The window is in memory, or can't be had.
     Fetched,
 }
@@ -69,7 +69,7 @@ pub struct Waiter {
 #[derive(Debug)]
 pub struct Helpers {
     shared: Arc<Shared>,
-    looker: Arc<Looker>,
+    resolver: Arc<Resolver>,
     /// How many have been started so far.
     started: u32,
     /// Who waits for which job.
@@ -89,9 +89,9 @@ enum Wanted {
     Ticket(u64),
 }
 
-/// What jobs have in common that wait for the same disk, as far as can be told before that answers.
+/// The disk that a job waits for, as far as can be told before it answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum Disk {
     /// A directory in the root, which may be another file system.
     Directory(Box<[u8]>),
     Device(u64),
@@ -135,7 +135,7 @@ struct Queue {
 #[derive(Debug)]
 struct Task {
     name: Name,
-    place: Place,
+    disk: Disk,
     job: Job,
     since_ms: u64,
 }
@@ -144,7 +144,7 @@ struct Task {
 #[derive(Debug)]
 struct Running {
     name: Name,
-    place: Place,
+    disk: Disk,
     since_ms: u64,
 }
 
@@ -161,14 +161,14 @@ const SCRATCH: usize = 64 << 10;
 const LAST_JOBS: Duration = Duration::from_secs(1);
 
 impl Helpers {
-    /// Starts as many threads as the settings say, which look with `looker`.
+    /// Starts as many threads as the settings say, which look names up with `resolver`.
     ///
     /// # Errors
     ///
     /// There are no threads or no eventfd to be had.
     pub fn start(
         settings: &AmpedSettings,
-        looker: Arc<Looker>,
+        resolver: Arc<Resolver>,
         counters: &'static Counters,
     ) -> io::Result<Self> {
         let timeout_ms = settings.disk_timeout.as_millis() as u64;
@@ -185,7 +185,7 @@ impl Helpers {
             finished: Mutex::default(),
             wake: Wake::new()?,
         });
-        let mut helpers = Self { shared, looker, started: 0, waiters: HashMap::new(), counters };
+        let mut helpers = Self { shared, resolver, started: 0, waiters: HashMap::new(), counters };
         for _ in 0..bounds.helpers {
             helpers.start_another()?;
         }
@@ -196,8 +196,8 @@ impl Helpers {
     /// waiting for.
     #[must_use]
     pub fn submit(&mut self, waiter: Waiter, job: Job, now_ms: u64) -> bool {
-        let (name, place) = (Name::of(&job, waiter), Place::of(&job));
-        if lock(&self.shared.queue).is_hopeless(&name, &place, self.shared.bounds, now_ms) {
+        let (name, disk) = (Name::of(&job, waiter), Disk::of(&job));
+        if lock(&self.shared.queue).is_hopeless(&name, &disk, self.shared.bounds, now_ms) {
             return false;
         }
         if let Some(waiters) = self.waiters.get_mut(&name) {
@@ -205,14 +205,14 @@ impl Helpers {
             return true;
         }
         self.waiters.insert(name.clone(), vec![waiter]);
-        self.enqueue(Task { name, place, job, since_ms: now_ms });
+        self.enqueue(Task { name, disk, job, since_ms: now_ms });
         true
     }
 
-    /// Has a look that was finished done once more, for the same waiters.
-    pub fn look_again(&mut self, name: Name, look: Box<Look<'static>>, now_ms: u64) {
-        let job = Job::Look(look);
-        self.enqueue(Task { name, place: Place::of(&job), job, since_ms: now_ms });
+    /// Has a lookup that was finished done once more, for the same waiters.
+    pub fn look_up_again(&mut self, name: Name, lookup: Box<Lookup<'static>>, now_ms: u64) {
+        let job = Job::Lookup(lookup);
+        self.enqueue(Task { name, disk: Disk::of(&job), job, since_ms: now_ms });
     }
 
     /// Starts helpers in place of those that are stuck, and gives up jobs that were not begun in time. Those
@@ -261,18 +261,18 @@ impl Helpers {
     }
 
     fn start_another(&mut self) -> io::Result<()> {
-        let (shared, looker) = (Arc::clone(&self.shared), Arc::clone(&self.looker));
+        let (shared, resolver) = (Arc::clone(&self.shared), Arc::clone(&self.resolver));
         let thread = thread::Builder::new().name(format!("helper {}", self.started)).stack_size(STACK);
         // Before it can see that there are too many.
         lock(&self.shared.queue).helpers += 1;
-        let started = thread.spawn(move || help(&shared, &looker));
+        let started = thread.spawn(move || help(&shared, &resolver));
         self.started += 1;
         started.map(drop).inspect_err(|_| lock(&self.shared.queue).helpers -= 1)
     }
 
     fn enqueue(&mut self, task: Task) {
         let kind = match task.job {
-            Job::Look(_) => HelperJob::Look,
+            Job::Lookup(_) => HelperJob::Lookup,
             Job::Fetch(_) => HelperJob::Fetch,
         };
         self.counters.helper_jobs(kind, self.waiters.len() as u64);
@@ -309,7 +309,7 @@ impl Drop for Helpers {
 impl Name {
     fn of(job: &Job, waiter: Waiter) -> Self {
         Self(match job {
-            Job::Look(look) => match look.shared_name() {
+            Job::Lookup(lookup) => match lookup.shared_name() {
                 Some((path, coding)) => Wanted::Path(path, coding),
                 None => Wanted::Ticket(waiter.ticket),
             },
@@ -321,18 +321,18 @@ impl Name {
     }
 }
 
-impl Place {
+impl Disk {
     fn of(job: &Job) -> Self {
         match job {
-            Job::Look(look) => Self::Directory(look.top_directory().into()),
+            Job::Lookup(lookup) => Self::Directory(lookup.top_directory().into()),
             Job::Fetch(fetch) => Self::Device(fetch.shared_name().0),
         }
     }
 }
 
 impl Bounds {
-    /// Helpers that may be stuck in one place before no other is let go there.
-    fn share(self) -> usize {
+    /// Helpers that may be stuck at one disk before no other is let go there.
+    fn most_at_one_disk(self) -> usize {
         (self.helpers / 2).max(1)
     }
 }
@@ -349,29 +349,29 @@ impl Queue {
         self.running.iter().filter(|running| running.has_taken(bounds.long_ms, now_ms)).count()
     }
 
-    /// Whether as many jobs of a place have taken this long as may.
-    fn is_full(&self, place: &Place, bounds: Bounds, ms: u64, now_ms: u64) -> bool {
-        let there = |running: &&Running| running.place == *place && running.has_taken(ms, now_ms);
-        self.running.iter().filter(there).count() >= bounds.share()
+    /// Whether as many jobs of a disk have taken this long as may.
+    fn is_full(&self, disk: &Disk, bounds: Bounds, ms: u64, now_ms: u64) -> bool {
+        let there = |running: &&Running| running.disk == *disk && running.has_taken(ms, now_ms);
+        self.running.iter().filter(there).count() >= bounds.most_at_one_disk()
     }
 
-    /// Whether a job would be waited for in vain: it is under way, or others of its place are, and have taken
+    /// Whether a job would be waited for in vain: it is under way, or others of its disk are, and have taken
     /// too long already.
-    fn is_hopeless(&self, name: &Name, place: &Place, bounds: Bounds, now_ms: u64) -> bool {
+    fn is_hopeless(&self, name: &Name, disk: &Disk, bounds: Bounds, now_ms: u64) -> bool {
         let same = |running: &Running| running.name == *name && running.has_taken(bounds.timeout_ms, now_ms);
-        self.is_full(place, bounds, bounds.timeout_ms, now_ms) || self.running.iter().any(same)
+        self.is_full(disk, bounds, bounds.timeout_ms, now_ms) || self.running.iter().any(same)
     }
 
-    /// The first job of a place that is not full of helpers that are stuck.
+    /// The first job of a disk that does not have its full number of helpers stuck.
     fn take(&mut self, bounds: Bounds, now_ms: u64) -> Option<Task> {
-        let full: Vec<Place> = self
+        let full: Vec<Disk> = self
             .running
             .iter()
             .filter(|running| running.has_taken(bounds.long_ms, now_ms))
-            .filter(|running| self.is_full(&running.place, bounds, bounds.long_ms, now_ms))
-            .map(|running| running.place.clone())
+            .filter(|running| self.is_full(&running.disk, bounds, bounds.long_ms, now_ms))
+            .map(|running| running.disk.clone())
             .collect();
-        let at = self.jobs.iter().position(|task| !full.contains(&task.place))?;
+        let at = self.jobs.iter().position(|task| !full.contains(&task.disk))?;
         self.jobs.remove(at)
     }
 }
@@ -392,8 +392,8 @@ impl Shared {
                 return None;
             }
             if let Some(task) = queue.take(self.bounds, now_ms) {
-                let (name, place) = (task.name.clone(), task.place.clone());
-                queue.running.push(Running { name, place, since_ms: now_ms });
+                let (name, disk) = (task.name.clone(), task.disk.clone());
+                queue.running.push(Running { name, disk, since_ms: now_ms });
                 return Some(task);
             }
             queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
@@ -405,7 +405,7 @@ impl Shared {
         if let Some(at) = queue.running.iter().position(|running| running.name == finished.name) {
             let running = queue.running.swap_remove(at);
             if running.has_taken(self.bounds.long_ms, sys::clock::monotonic_ms()) {
-                // Its place may have been full.
+                // Its disk may have been full.
                 self.more.notify_all();
             }
         }
@@ -421,13 +421,13 @@ impl Shared {
 }
 
 /// The life of a helper.
-fn help(shared: &Shared, looker: &Looker) {
+fn help(shared: &Shared, resolver: &Resolver) {
     let mut scratch = Vec::new();
     while let Some(Task { name, job, .. }) = shared.next() {
         let done = match job {
-            Job::Look(look) => {
-                let seen = looker.look(&look);
-                Done::Seen(look, seen)
+            Job::Lookup(lookup) => {
+                let result = resolver.look_up(&lookup);
+                Done::LookedUp(lookup, result)
             }
             Job::Fetch(fetch) => {
                 // A helper that never fetches takes no memory for it.

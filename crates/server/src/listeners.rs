@@ -1,9 +1,9 @@
 //! Listening sockets: opened from settings or inherited from systemd, before privileges are dropped.
 //!
-//! Each copy of the server has its own; the [`plan`] says which. Where copies share an address, a member of
-//! an `SO_REUSEPORT` group is opened for each, and the kernel decides whose accept queue a connection enters.
-//! The first has the address to itself before it lets the others join, so that no two servers share one in
-//! silence.
+//! Each copy of the server [has its own](Settings::addresses_of_copies). Where copies share an address, a
+//! member of an `SO_REUSEPORT` group is opened for each, and the kernel decides whose accept queue a
+//! connection enters. The first has the address to itself before it lets the others join, so that no two
+//! servers share one in silence.
 //!
 //! What is set on a socket holds for all who have it open, and outlives who set it. So new handshakes are
 //! refused by those only who know that nobody is to accept there any more: the supervisor, at the end of the
@@ -18,7 +18,7 @@ use sys::event::Interest;
 use sys::poll;
 use sys::socket::{self, ListenOptions, LocalAddress, SocketFile};
 
-use crate::config::{CopiesBy, ListenAddress, Settings, SocketFileSettings};
+use crate::config::{CopiesBy, ListenAddress, Settings, SocketFileSettings, dealt};
 use crate::placement;
 
 /// Listeners that belong together. Supervisor, workers and the status endpoint each have descriptors of their
@@ -136,7 +136,6 @@ impl Listener {
                     nodelay: connections.nodelay,
                     send_buffer: connections.send_buffer,
                     defer_accept: connections.defer_accept.map(|time| (time.as_secs() as u32).max(1)),
-                    ..ListenOptions::default()
                 };
                 socket::listen_tcp(*tcp, &options)
             }
@@ -242,31 +241,6 @@ impl Drop for Listener {
     }
 }
 
-/// The addresses of each copy, in the order in which they are listed.
-///
-/// # Errors
-///
-/// Why there is no such plan, for people.
-pub fn plan(
-    listen: &[ListenAddress],
-    copies: usize,
-    copies_by: CopiesBy,
-) -> Result<Vec<Vec<ListenAddress>>, String> {
-    match copies_by {
-        _ if copies == 1 => Ok(vec![listen.to_vec()]),
-        CopiesBy::Reuseport | CopiesBy::Cpu => Ok(vec![listen.to_vec(); copies]),
-        CopiesBy::Address => {
-            let dealt = dealt(listen, copies);
-            dealt.ok_or_else(|| {
-                format!("{} addresses can't be dealt out evenly to {copies} copies", listen.len())
-            })
-        }
-        CopiesBy::Port => {
-            (0..copies).map(|copy| listen.iter().map(|address| next_port(address, copy)).collect()).collect()
-        }
-    }
-}
-
 /// Opens the listeners of each copy: those handed over by systemd if there are any, else those of the
 /// settings.
 ///
@@ -301,7 +275,7 @@ pub fn reopen(current: &[Listeners], settings: &Settings) -> Result<Vec<Listener
     if current.iter().flatten().any(|listener| listener.asked.is_none()) {
         return Ok(current.to_vec());
     }
-    let plan = plan(&settings.listen, settings.copies, settings.copies_by).map_err(ListenError::Plan)?;
+    let plan = settings.addresses_of_copies().map_err(ListenError::Plan)?;
     let mut copies: Vec<Listeners> = Vec::new();
     for (copy, addresses) in plan.iter().enumerate() {
         let mut listeners: Listeners = Vec::new();
@@ -354,24 +328,6 @@ fn join(
             Listener::open_at(asked, address, settings, true).map(Arc::new)
         }
         ListenAddress::Unix(_) => Ok(Arc::clone(first)),
-    }
-}
-
-/// Equal parts in order, if there are.
-fn dealt<T: Clone>(all: &[T], parts: usize) -> Option<Vec<Vec<T>>> {
-    let even = !all.is_empty() && all.len().is_multiple_of(parts);
-    even.then(|| all.chunks(all.len() / parts).map(<[T]>::to_vec).collect())
-}
-
-fn next_port(address: &ListenAddress, copy: usize) -> Result<ListenAddress, String> {
-    match address {
-        ListenAddress::Tcp(first) if first.port() == 0 => Ok(address.clone()),
-        ListenAddress::Tcp(first) => {
-            let port = u16::try_from(usize::from(first.port()) + copy);
-            let port = port.map_err(|_| format!("{first} leaves no {copy} ports above it"))?;
-            Ok(ListenAddress::Tcp((first.ip(), port).into()))
-        }
-        ListenAddress::Unix(path) => Err(format!("unix:{} has no port", path.display())),
     }
 }
 

@@ -1,21 +1,20 @@
 //! On which CPUs a worker runs, and which of a copy's listeners it serves.
 
 use crate::config::{Mapping, Settings};
-use crate::listeners::Listeners;
 
 /// One worker among all: the copy that it belongs to, and its number within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// From 0 to below `settings.copies`.
     pub copy: usize,
-    /// From 0 to below `settings.processes()`.
+    /// From 0 to below the [processes](crate::config::Layout::processes) of a copy.
     pub worker: usize,
 }
 
 impl Position {
     /// All workers, copy by copy.
     pub fn all(settings: &Settings) -> impl Iterator<Item = Self> {
-        let workers = settings.processes();
+        let workers = settings.layout().processes;
         (0..settings.copies).flat_map(move |copy| (0..workers).map(move |worker| Self { copy, worker }))
     }
 
@@ -42,11 +41,11 @@ impl Position {
     }
 
     /// The listeners that this worker serves, of those of its copy.
-    pub fn listeners(self, settings: &Settings, copy: &Listeners) -> Listeners {
+    pub fn listeners<T: Clone>(self, settings: &Settings, copy: &[T]) -> Vec<T> {
         if !settings.placement.partition {
-            return copy.clone();
+            return copy.to_vec();
         }
-        let each = copy.len() / settings.processes();
+        let each = copy.len() / settings.layout().processes;
         copy[self.worker * each..(self.worker + 1) * each].to_vec()
     }
 }

@@ -1,15 +1,16 @@
-//! Blocking sends, and what keeps a slow client from holding the worker with them.
+//! Calls that block, and what keeps a slow client from holding the worker with them.
 //!
 //! On a socket that blocks, one `sendfile` sends a whole file (Pariag et al. 2007, section 4.3; Harji et al.
 //! 2012, section 6.2, on what that is worth when files come from the disk). It comes back when the client has
-//! made room for the last byte, so that the client decides how long the worker is held. Two things bound
-//! that:
+//! made room for the last byte, so that the client decides how long the worker is held. This bounds it:
 //!
 //! - An [`Alarm`] breaks the call off again and again. The reply's turn is over then, whatever is left of it:
 //!   the worker looks at its timers, its supervisor and its other clients. What the client has taken by then
 //!   is counted as ever, and the timers of the connection's state machine judge it:
 //!   [`TimerKind::Write`](http1::TimerKind::Write) bounds each period, and by the minimum rate the whole
 //!   reply.
+//! - The alarm breaks off a receive as well, in which a worker with one client awaits the next request: see
+//!   `architecture/one_at_a_time.rs`.
 //! - A worker with many clients has an [`Allowance`] of time in such calls. A client that uses it up is
 //!   served without blocking from there on, like everybody else until the allowance has grown again.
 
@@ -80,6 +81,11 @@ impl BlockingSends {
         self.alarm.start();
         self.alarm.has_rung();
         true
+    }
+
+    /// Whether a receive that begins now will be broken off, and when at the latest.
+    pub fn breaks_off_within_ms(&self) -> Option<u64> {
+        self.alarm.is_running().then_some(2 * self.period_ms)
     }
 
     /// Whether the alarm has rung since the send began.

@@ -5,7 +5,7 @@
 //! counters, which other processes only read.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use http1::{Ended, Head, Limits, Plan, ProtocolError, Stamp, Terms, Tick};
 use sys::socket::{self, PeerAddress};
@@ -14,8 +14,7 @@ use crate::access_log::AccessLog;
 use crate::buffers::Buffers;
 use crate::common::Common;
 use crate::config::{Coalesce, Settings};
-use crate::content::{Content, Look, Looked, Patience, Pin};
-use crate::conversation::Conversation;
+use crate::content::{Content, Lookup, Patience, Pin, Prefetched};
 use crate::counters::Counters;
 use crate::error_log;
 use crate::listeners::Listener;
@@ -51,6 +50,8 @@ pub struct Service {
     pub coalesce: Coalesce,
     /// If sends block: what bounds that.
     pub sends: Option<BlockingSends>,
+    /// The next input is waited for in the call that receives it. Where sends block, for the same bound.
+    pub awaits_input: bool,
     /// Whether this worker waits for the disk itself.
     pub patience: Patience,
     /// If it does not: how long one of its clients waits for the disk at a time.
@@ -70,6 +71,8 @@ pub struct Clock {
     pub ms: u64,
     /// Seconds since the Unix epoch.
     pub unix_secs: u64,
+    /// When that second is over, in monotonic milliseconds.
+    second_ends_ms: u64,
 }
 
 impl Clock {
@@ -77,7 +80,21 @@ impl Clock {
     pub fn now() -> Self {
         let ns = sys::clock::monotonic_ns();
         let ms = ns / 1_000_000;
-        Self { tick: Tick::from_ms(ms), ns, ms, unix_secs: sys::clock::realtime_secs() }
+        let (unix_secs, millis) = sys::clock::realtime();
+        let second_ends_ms = ms + 1000 - u64::from(millis);
+        Self { tick: Tick::from_ms(ms), ns, ms, unix_secs, second_ends_ms }
+    }
+
+    /// Reads them anew, that of seconds only when the last one is over.
+    #[inline]
+    fn advance(&mut self) {
+        let ns = sys::clock::monotonic_ns();
+        let ms = ns / 1_000_000;
+        if ms >= self.second_ends_ms {
+            *self = Self::now();
+        } else {
+            *self = Self { tick: Tick::from_ms(ms), ns, ms, ..*self };
+        }
     }
 }
 
@@ -107,6 +124,7 @@ impl Service {
             quantum: settings.event.quantum,
             coalesce: resolved(settings.event.coalesce),
             sends: None,
+            awaits_input: false,
             patience: Patience::Unlimited,
             disk_timeout_ticks: http1::Timeouts::ticks(settings.amped.disk_timeout.as_millis() as u64),
             tickets: 0,
@@ -115,8 +133,9 @@ impl Service {
     }
 
     /// Begins a turn: reads the clock, and does what is done once a second.
+    #[inline]
     pub fn begin_turn(&mut self) {
-        self.clock = Clock::now();
+        self.clock.advance();
         self.stamp.update(self.clock.unix_secs);
         if let Some(log) = &mut self.log {
             log.tick(self.clock.ms);
@@ -135,6 +154,25 @@ impl Service {
         }
     }
 
+    /// Receives what a client has sent. Waits for that, at most until the alarm rings, if this was asked for;
+    /// the clock is read anew then.
+    ///
+    /// # Errors
+    ///
+    /// As of [`socket::recv`]; `WouldBlock` also when the alarm has rung.
+    #[inline]
+    pub fn receive(&mut self, socket: impl AsFd, room: &mut [u8]) -> io::Result<usize> {
+        if !std::mem::take(&mut self.awaits_input) {
+            return socket::recv(socket, room);
+        }
+        let received = socket::recv_waiting(socket, room);
+        self.begin_turn();
+        received.map_err(|error| match error.kind() {
+            io::ErrorKind::Interrupted => io::ErrorKind::WouldBlock.into(),
+            _ => error,
+        })
+    }
+
     /// Whether a send that begins now may block for a while.
     pub fn may_block(&mut self) -> bool {
         self.sends.as_mut().is_some_and(|sends| sends.begin(self.clock.ms))
@@ -144,7 +182,7 @@ impl Service {
     pub fn alarm_has_rung(&mut self) -> bool {
         let rung = self.sends.as_mut().is_some_and(BlockingSends::has_rung);
         if rung {
-            self.clock = Clock::now();
+            self.clock.advance();
         }
         rung
     }
@@ -204,7 +242,12 @@ impl Service {
     /// # Errors
     ///
     /// A look that must be had first, where there is no patience for it.
-    pub fn answer(&mut self, head: &Head<'_>, looked: &Looked) -> Result<Plan<Pin>, Box<Look<'static>>> {
+    #[inline]
+    pub fn answer(
+        &mut self,
+        head: &Head<'_>,
+        looked: &Prefetched,
+    ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let own = self.buffers.take();
         self.content.answer(head, (looked, self.patience), self.clock.ms, own, &self.stamp)
     }
@@ -224,27 +267,20 @@ impl Service {
         &mut self,
         error: ProtocolError,
         terms: Terms,
-        looked: &Looked,
-    ) -> Result<Plan<Pin>, Box<Look<'static>>> {
+        looked: &Prefetched,
+    ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let own = self.buffers.take();
         self.content.error(error.status(), terms, (looked, self.patience), self.clock.ms, own, &self.stamp)
     }
 
     /// Takes back what a reply held, and counts it.
-    pub fn release(&mut self, reply: Ended<Pin>, conversation: &mut Conversation) {
+    #[inline]
+    pub fn release(&mut self, reply: Ended<Pin>) {
         self.buffers.give(reply.own);
         if let Some(pin) = reply.pin {
             self.content.unpin(pin);
         }
         self.counters.reply(reply.status.0);
-        if let Some(log) = &mut self.log {
-            let line = conversation.take_log_line();
-            if !line.is_empty() {
-                let duration_ms = self.clock.ms.saturating_sub(conversation.request_began_ms());
-                log.end(&line, reply.status.0, reply.body_sent, duration_ms);
-            }
-            self.buffers.give(line);
-        }
     }
 }
 

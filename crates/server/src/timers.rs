@@ -270,9 +270,11 @@ mod tests {
                 for (&id, &deadline) in &deadlines {
                     let wake_up = timers.wakes_at(id);
                     let latest = if deadline.reached(now) { now.after(1) } else { deadline };
-                    prop_assert!(wake_up.is_some_and(|wake_up| wake_up.reached(latest)), "{id} at {wake_up:?}");
+                    let is_in_time = wake_up.is_some_and(|wake_up| wake_up.reached(latest));
+                    prop_assert!(is_in_time, "{id} at {wake_up:?}");
                 }
-                let first = deadlines.keys().filter_map(|&id| timers.wakes_at(id)).map(|at| at.remaining(now)).min();
+                let wake_ups = deadlines.keys().filter_map(|&id| timers.wakes_at(id));
+                let first = wake_ups.map(|at| at.remaining(now)).min();
                 prop_assert_eq!(timers.ticks_to_next(), first.map(|ticks| ticks.max(1)));
             }
         }

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use server::access_log::{AccessLog, Format, LogFile, Target, WhenBehind, Writer};
+use server::access_log::{AccessLog, LogFile, Writer};
 use server::architecture::sped;
-use server::config::{Events, ListenAddress, Settings};
-use server::content::{Content, Looker};
+use server::config::{Events, ListenAddress, LogFormat, LogTarget, Settings, WhenBehind};
+use server::content::{Content, Resolver};
 use server::control::{Control, Phase};
 use server::counters::Counters;
 use server::listeners::{Listener, Share};
@@ -87,11 +87,11 @@ fn count(mechanism: Events, root: &Path, log: Option<&Path>) {
 
     let counters: &'static Counters = Box::leak(Box::default());
     let writer = log.map(|path| {
-        let log = LogFile::open(&Target::File(path.to_owned()), None).unwrap();
+        let log = LogFile::open(&LogTarget::File(path.to_owned()), None).unwrap();
         Writer::start(log.into(), 1).unwrap()
     });
     let access_log =
-        |writer: &Writer| -> AccessLog { writer.worker(Format::Combined, WhenBehind::Wait, counters) };
+        |writer: &Writer| -> AccessLog { writer.worker(LogFormat::Combined, WhenBehind::Wait, counters) };
     let access_log = writer.as_ref().map(access_log);
     let listener = Listener::open(&settings.listen[0], &settings).unwrap();
     let ListenAddress::Tcp(address) = listener.address else { panic!("opened as TCP") };
@@ -99,8 +99,8 @@ fn count(mechanism: Events, root: &Path, log: Option<&Path>) {
     let server = thread::spawn({
         let (settings, control) = (settings.clone(), Arc::clone(&control));
         move || {
-            let looker = Arc::new(Looker::new(&settings.files).unwrap());
-            let content = Content::new(looker, &settings.files, 10, settings.limits.ranges);
+            let resolver = Arc::new(Resolver::new(&settings.files).unwrap());
+            let content = Content::new(resolver, &settings.files, 10, settings.limits.ranges);
             let service = Service::new(content, &settings, counters, access_log, None);
             let share = Share { serving: vec![Arc::new(listener)], retiring: Vec::new() };
             sped::run(service, share, &settings, control).unwrap();

@@ -18,7 +18,7 @@ use http1::{Connection, Ended, Limits, Segment, Stamp, Step, Tick};
 use libtest_mimic::{Arguments, Trial};
 use server::common::Common;
 use server::config::{FileSettings, Settings};
-use server::content::{Content, Looked, Looker, Patience, SharedFiles};
+use server::content::{Content, Patience, Prefetched, Resolver, SharedFiles};
 use sys::descriptors::{Claim, Ledger};
 use sys::process;
 use sys::shared::Shared;
@@ -81,10 +81,10 @@ fn workers_are_killed_at_any_moment() {
     let before = open_descriptors();
     let ledger = Ledger::new(1024).unwrap();
     let files = SharedFiles::new(&settings, ROOM, WORKERS, ledger, 1).unwrap();
-    let common = |place, owner| Common { ledger, owner, files: files.clone(), place };
+    let common = |place, owner| Common { ledger, owner, place };
     let start = |common: &Common| {
         words.heard[common.place].store(0, Ordering::SeqCst);
-        process::fork_sharing_descriptors(|| serve(&settings, common, words)).unwrap()
+        process::fork_sharing_descriptors(|| serve(&settings, (common, &files), words)).unwrap()
     };
     let mut owner = 0;
     let mut next = |place| {
@@ -128,7 +128,7 @@ fn workers_are_killed_at_any_moment() {
 
     let kept = files.descriptors().len();
     assert_eq!(open_descriptors(), before + kept, "{kept} of files");
-    let mut content = Content::sharing(looker(&settings), &common(0, 0), &settings, 8);
+    let mut content = Content::sharing(resolver(&settings), files.for_worker(0, 0), &settings, 8);
     for file in 0..FILES {
         assert!(ask(&mut content, file) == content_of(file), "{file}");
     }
@@ -138,8 +138,9 @@ fn workers_are_killed_at_any_moment() {
 }
 
 /// A worker: answers until told to stop.
-fn serve(settings: &FileSettings, common: &Common, words: &Words) -> u8 {
-    let mut content = Content::sharing(looker(settings), common, settings, 8);
+fn serve(settings: &FileSettings, (common, files): (&Common, &SharedFiles), words: &Words) -> u8 {
+    let table = files.for_worker(common.place, common.owner);
+    let mut content = Content::sharing(resolver(settings), table, settings, 8);
     common.own(content.root());
     let mut state = common.owner.into();
     while words.stop.load(Ordering::SeqCst) == 0 {
@@ -155,8 +156,8 @@ fn serve(settings: &FileSettings, common: &Common, words: &Words) -> u8 {
     0
 }
 
-fn looker(settings: &FileSettings) -> Arc<Looker> {
-    Arc::new(Looker::new(settings).unwrap())
+fn resolver(settings: &FileSettings) -> Arc<Resolver> {
+    Arc::new(Resolver::new(settings).unwrap())
 }
 
 /// The body of a file, as a client gets it.
@@ -168,7 +169,7 @@ fn ask(content: &mut Content, file: usize) -> Vec<u8> {
     let Step::Request(head) = step else { panic!("{request:?} is no request") };
     let unix_secs = sys::clock::realtime_secs();
     let now_ms = sys::clock::monotonic_ms();
-    let asking = (&Looked::default(), Patience::Unlimited);
+    let asking = (&Prefetched::default(), Patience::Unlimited);
     let plan = content.answer(&head, asking, now_ms, Vec::new(), &Stamp::new("", unix_secs));
     connection.respond(&limits, Tick(0), plan.expect("who is patient is answered"));
     let mut bytes = Vec::new();

@@ -6,7 +6,8 @@ use std::net::Ipv4Addr;
 use std::process::{Command, Output, Stdio};
 
 use http1::{Fields, Head, Method, Terms, Version};
-use server::access_log::{AccessLog, Format, LogFile, Target, WhenBehind, Writer};
+use server::access_log::{AccessLog, LogFile, Writer};
+use server::config::{LogFormat, LogTarget, WhenBehind};
 use server::counters::Counters;
 use server::status::{Exposition, Sources, WorkerSource, prometheus};
 use sys::socket::PeerAddress;
@@ -15,9 +16,9 @@ use sys::socket::PeerAddress;
 fn goaccess_understands_every_combined_line() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("access.log");
-    let log = LogFile::open(&Target::File(path.clone()), None).unwrap();
+    let log = LogFile::open(&LogTarget::File(path.clone()), None).unwrap();
     let writer = Writer::start(log.into(), 1).unwrap();
-    let mut log = writer.worker(Format::Combined, WhenBehind::Wait, Box::leak(Box::default()));
+    let mut log = writer.worker(LogFormat::Combined, WhenBehind::Wait, Box::leak(Box::default()));
     let usual = Fields::new(
         b"User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:109.0) Gecko/20100101 Firefox/115.0\r\n\
           Referer: http://example.org/\r\n",

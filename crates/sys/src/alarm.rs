@@ -97,10 +97,7 @@ impl Alarm {
     }
 
     fn set(&self, period: Duration) {
-        let time = libc::timespec {
-            tv_sec: period.as_secs() as libc::time_t,
-            tv_nsec: libc::c_long::from(period.subsec_nanos()),
-        };
+        let time = crate::clock::timespec(period);
         let times = libc::itimerspec { it_interval: time, it_value: time };
         // SAFETY: the timer lives as long as `self`, and the times are valid for the call, which cannot fail
         // then.

@@ -8,7 +8,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr;
 
 use rustix::io::Errno;
-use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::net::{self, SocketFlags, SocketType, sockopt};
+
+use crate::socket::{family, option};
 
 /// Begins to connect to `target`, from `source` if given, and says whether the connection is up already. If
 /// it is not, wait until the socket is writable and ask [`outcome`].
@@ -22,12 +24,12 @@ use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 /// `EMFILE`, `ENFILE`: no descriptor; `EADDRNOTAVAIL`: no free port, or no such source address;
 /// `ECONNREFUSED` and those of the network, where they are known at once. socket(2), connect(2).
 pub fn connect(source: Option<IpAddr>, target: SocketAddr) -> io::Result<(OwnedFd, bool)> {
-    let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+    let socket = net::socket_with(family(target), SocketType::STREAM, flags, None)?;
     sockopt::set_tcp_nodelay(&socket, true)?;
     if let Some(source) = source {
-        bind_without_port(&socket)?;
+        let on: libc::c_int = 1;
+        option::set(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &on)?;
         net::bind(&socket, &SocketAddr::new(source, 0))?;
     }
     match net::connect(&socket, &target) {
@@ -50,22 +52,6 @@ pub fn discard(socket: impl AsFd, count: usize) -> io::Result<usize> {
     // SAFETY: with MSG_TRUNC, TCP drops the bytes instead of writing them anywhere: no buffer is needed.
     let dropped = unsafe { libc::recv(descriptor, ptr::null_mut(), count, libc::MSG_TRUNC) };
     usize::try_from(dropped).map_err(|_| io::Error::last_os_error())
-}
-
-fn bind_without_port(socket: &OwnedFd) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    let length = size_of_val(&on) as libc::socklen_t;
-    // SAFETY: the option takes an int, which lives through the call.
-    let code = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_IP,
-            libc::IP_BIND_ADDRESS_NO_PORT,
-            (&raw const on).cast(),
-            length,
-        )
-    };
-    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]
@@ -117,7 +103,7 @@ mod tests {
         let (mut peer, _) = listener.accept().unwrap();
         assert_eq!(discard(&socket, 10).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         peer.write_all(b"dropped, kept").unwrap();
-        while socket::unread_bytes(&socket).unwrap() < 13 {
+        while rustix::io::ioctl_fionread(&socket).unwrap() < 13 {
             std::thread::yield_now();
         }
         assert_eq!(discard(&socket, 9).unwrap(), 9);

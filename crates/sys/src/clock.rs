@@ -6,6 +6,8 @@
 //! The C library is asked, not rustix: rustix looks for the vDSO itself and does not survive being run under
 //! valgrind, which is how instructions per request are counted.
 
+use std::time::Duration;
+
 const NANOS_PER_MS: u64 = 1_000_000;
 
 /// Milliseconds of the monotonic clock, to the nearest timer tick below (`CLOCK_MONOTONIC_COARSE`,
@@ -44,6 +46,12 @@ pub fn realtime_secs() -> u64 {
 pub fn realtime() -> (u64, u16) {
     let now = clock_gettime(libc::CLOCK_REALTIME_COARSE);
     (seconds(&now), (nanos(&now) / NANOS_PER_MS) as u16)
+}
+
+/// The kernel's form of a time span, timespec(3type).
+#[inline]
+pub(crate) const fn timespec(time: Duration) -> libc::timespec {
+    libc::timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: time.subsec_nanos() as libc::c_long }
 }
 
 #[inline]

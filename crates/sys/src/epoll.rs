@@ -3,10 +3,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::event::epoll::{self, CreateFlags, EventData};
 
-use crate::event::{Events, Interest, timespec};
+use crate::event::{self, Events, Interest, timespec};
 
 /// An epoll instance, epoll(7).
 #[derive(Debug)]
@@ -58,18 +59,14 @@ impl Epoll {
         unsafe { records.set_len(count) };
         Ok(count)
     }
-}
 
-impl Epoll {
-    /// The same with a timeout to the nanosecond, `epoll_pwait2(2)` (Linux 5.11): how soon it returns after
-    /// that is a matter of the thread's timer slack, prctl(2).
+    /// Waits until something happens or `timeout_ns` nanoseconds are over, and gives the number of events, 0
+    /// after a timeout or a signal. How soon it returns after that is a matter of the thread's timer slack,
+    /// prctl(2). `epoll_pwait2(2)` (Linux 5.11).
     #[inline]
     pub fn wait_ns(&self, events: &mut Events, timeout_ns: u64) -> io::Result<usize> {
         let (records, capacity) = events.records();
-        let timeout = libc::timespec {
-            tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
-            tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
-        };
+        let timeout = crate::clock::timespec(Duration::from_nanos(timeout_ns));
         // SAFETY: rustix's `Event` is the kernel's `epoll_event`; there is room for `capacity` of them behind
         // the pointer, and the timeout lives through the call. No signal mask is given.
         let count = unsafe {
@@ -83,13 +80,7 @@ impl Epoll {
                 0_usize,
             )
         };
-        let count = match usize::try_from(count) {
-            Ok(count) => count,
-            Err(_) => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => 0,
-                error => return Err(error),
-            },
-        };
+        let count = event::count(count)?;
         // SAFETY: the kernel has initialised the first `count` records.
         unsafe { records.set_len(count) };
         Ok(count)

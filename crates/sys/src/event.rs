@@ -6,6 +6,7 @@
 //! kernel's `epoll_event` records as they are: Linux gives poll's bits and epoll's the same values (see
 //! poll(2) and `epoll_ctl(2)`), so nothing is translated until a record is looked at.
 
+use std::io;
 use std::time::Duration;
 
 use rustix::event::Timespec;
@@ -38,15 +39,15 @@ impl Interest {
     /// Writable, level-triggered.
     pub const WRITABLE: Self = Self { writable: true, ..Self::NONE };
     /// Readable and writable, level-triggered.
-    pub const BOTH: Self = Self { readable: true, writable: true, ..Self::NONE };
+    pub const BOTH: Self = Self { readable: true, ..Self::WRITABLE };
 
-    /// The same, edge-triggered.
+    /// Has changes reported, once each, rather than states: edge-triggered.
     #[must_use]
     pub const fn on_edge(self) -> Self {
         Self { edge: true, ..self }
     }
 
-    /// The same, waking few of several waiting processes.
+    /// Has few of several waiting processes woken, rather than all.
     #[must_use]
     pub const fn alone(self) -> Self {
         Self { exclusive: true, ..self }
@@ -180,6 +181,18 @@ impl Default for Events {
     fn default() -> Self {
         Self::with_capacity(Self::DEFAULT_CAPACITY)
     }
+}
+
+/// How many events a waiting call has brought: none where a signal broke it off.
+#[inline]
+pub(crate) fn count(result: impl TryInto<usize>) -> io::Result<usize> {
+    let Ok(count) = result.try_into() else {
+        return match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            error => Err(error),
+        };
+    };
+    Ok(count)
 }
 
 /// The kernel's form of a timeout: `None` waits for as long as it takes.

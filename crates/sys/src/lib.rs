@@ -8,7 +8,8 @@
 //! | what for | modules |
 //! |---|---|
 //! | waiting for events | [`event`], and its three mechanisms [`epoll`], [`poll`], [`select`]; [`wake`] |
-//! | sockets | [`socket`], [`client`], [`tcp_info`], [`sock_diag`], [`queue_drops`], [`inherited`], [`interfaces`] |
+//! | sockets | [`socket`], [`client`], [`inherited`], [`interfaces`] |
+//! | what the kernel knows of sockets | [`tcp_info`], [`sock_diag`] |
 //! | files | [`mod@file`], [`residency`], [`output`] |
 //! | process | [`process`], [`signal`], [`alarm`] |
 //! | processes together | [`shared`], [`lock`], [`descriptors`] |
@@ -29,7 +30,6 @@ pub mod output;
 mod own_process;
 pub mod poll;
 pub mod process;
-pub mod queue_drops;
 pub mod residency;
 pub mod select;
 pub mod shared;

@@ -65,8 +65,8 @@ impl Output {
         Ok(Self::own(file.into()))
     }
 
-    /// The same in a process of root's that goes on as `heir`: a file that is made is theirs, so that they
-    /// can open it anew. What is there already stays whose it is.
+    /// Appends to the file at `path` in a process of root's that goes on as `heir`: a file that is made is
+    /// theirs, so that they can open it anew. What is there already stays whose it is.
     ///
     /// A symbolic link, on the way or at its end, is followed out of a directory that nobody but root can
     /// write to. Whoever else can might have put it there, and root write to a file of their choice. For the

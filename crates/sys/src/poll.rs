@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use rustix::event::epoll::{Event, EventData, EventFlags};
 use rustix::io::Errno;
 
-use crate::event::{Events, Interest, Ready};
+use crate::event::{self, Events, Interest, Ready};
 
 /// A set of descriptors for poll(2).
 ///
@@ -82,17 +82,7 @@ impl PollSet {
     /// number of events, 0 after a timeout or a signal. poll(2).
     pub fn wait(&mut self, events: &mut Events, timeout_ms: Option<u32>) -> io::Result<usize> {
         events.clear();
-        let timeout = timeout_ms.map_or(-1, |ms| libc::c_int::try_from(ms).unwrap_or(libc::c_int::MAX));
-        // SAFETY: the pointer and the length are those of a live vector that is borrowed for the call.
-        let count =
-            unsafe { libc::poll(self.entries.as_mut_ptr(), self.entries.len() as libc::nfds_t, timeout) };
-        let count = match usize::try_from(count) {
-            Ok(count) => count,
-            Err(_) => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => 0,
-                error => return Err(error),
-            },
-        };
+        let count = poll(&mut self.entries, timeout_ms)?;
         events.prepare(count);
         for (entry, token) in
             self.entries.iter().zip(&self.tokens).filter(|(entry, _)| entry.revents != 0).take(count)
@@ -123,20 +113,20 @@ pub fn wait_for<const N: usize>(
         events: poll_flags(interest),
         revents: 0,
     });
-    let timeout = timeout_ms.map_or(-1, |ms| libc::c_int::try_from(ms).unwrap_or(libc::c_int::MAX));
-    // SAFETY: the pointer and the length are those of a live array.
-    if unsafe { libc::poll(entries.as_mut_ptr(), N as libc::nfds_t, timeout) } < 0 {
-        match io::Error::last_os_error() {
-            error if error.kind() == io::ErrorKind::Interrupted => {}
-            error => return Err(error),
-        }
-    }
+    poll(&mut entries, timeout_ms)?;
     let mut place = 0;
     Ok(entries.map(|entry| {
         let data = EventData::new_u64(place);
         place += 1;
         Ready::from_event(Event { flags: event_flags(entry.revents), data })
     }))
+}
+
+/// The system call: fills in what has happened to each, and gives the number of those to which something has.
+fn poll(entries: &mut [libc::pollfd], timeout_ms: Option<u32>) -> io::Result<usize> {
+    let timeout = timeout_ms.map_or(-1, |ms| libc::c_int::try_from(ms).unwrap_or(libc::c_int::MAX));
+    // SAFETY: the pointer and the length are those of a live slice that is borrowed for the call.
+    event::count(unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, timeout) })
 }
 
 /// The flags have the same values; edge and exclusive are beyond the 16 bits.

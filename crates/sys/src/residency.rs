@@ -10,7 +10,7 @@
 //! | one byte | 399 ns | says nothing of other pages |
 //! | the first and the last byte of 256 KiB | 813 ns | a hole in the middle goes unnoticed |
 //! | all of 64 KiB, 256 KiB, copied | 1.9 us, 7.0 us | a fifth of what sending them takes |
-//! | cachestat(2), 256 KiB | 189 ns | EPERM unless one owns or may write the file; counts pages that are being read |
+//! | cachestat(2), 256 KiB | 189 ns | EPERM unless one owns or may write it; counts pages being read |
 //! | mincore(2), 256 KiB, mapped already | 4.7 us | the same |
 //!
 //! So [`is_resident`] asks for the first and the last byte: files are read ahead and forgotten in long runs.

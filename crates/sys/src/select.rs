@@ -7,11 +7,13 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::ptr;
+use std::time::Duration;
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
-use crate::event::{Events, Interest};
+use crate::clock::timespec;
+use crate::event::{self, Events, Interest};
 
 /// A set of descriptors for select(2).
 ///
@@ -130,10 +132,7 @@ impl SelectSet {
 /// The system call: both sets are replaced by what is ready; gives the number of bits set.
 fn pselect(readable: &mut [usize], writable: &mut [usize], timeout_ms: Option<u32>) -> io::Result<usize> {
     debug_assert_eq!(readable.len(), writable.len());
-    let mut timeout = timeout_ms.map(|ms| libc::timespec {
-        tv_sec: libc::time_t::from(ms / 1_000),
-        tv_nsec: libc::c_long::from(ms % 1_000) * 1_000_000,
-    });
+    let mut timeout = timeout_ms.map(|ms| timespec(Duration::from_millis(ms.into())));
     let timeout = timeout.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
     // SAFETY: the kernel reads and writes as many bits of each set as its first argument says, which is how
     // many there are; the timeout is null or lives until the end of this function.
@@ -148,13 +147,7 @@ fn pselect(readable: &mut [usize], writable: &mut [usize], timeout_ms: Option<u3
             ptr::null::<u8>(),
         )
     };
-    match usize::try_from(count) {
-        Ok(count) => Ok(count),
-        Err(_) => match io::Error::last_os_error() {
-            error if error.kind() == io::ErrorKind::Interrupted => Ok(0),
-            error => Err(error),
-        },
-    }
+    event::count(count)
 }
 
 fn index(fd: impl AsFd) -> usize {

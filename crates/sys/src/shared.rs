@@ -231,7 +231,8 @@ pub fn empty<T: Shareable>(region: &'static [T]) -> io::Result<()> {
     remove_pages(region.as_ptr() as usize, end.next_multiple_of(rustix::param::page_size()))
 }
 
-/// The same for a part of a region, as far as it consists of whole pages. The rest stays as it is.
+/// Gives the whole pages of a part of a region back to the system, as [`empty`] does. The rest stays as it
+/// is.
 ///
 /// # Errors
 ///

@@ -69,7 +69,7 @@ impl SignalSet {
         }
     }
 
-    /// The same set but for these.
+    /// What is left of the set without these.
     #[must_use]
     pub fn without(&self, signals: &[Signal]) -> Self {
         let mut rest = self.clone();
@@ -123,11 +123,7 @@ pub fn wait(set: &SignalSet) -> io::Result<Signal> {
 pub fn wait_timeout(set: &SignalSet, timeout_ms: u32) -> io::Result<Option<Signal>> {
     let end = Instant::now() + Duration::from_millis(u64::from(timeout_ms));
     loop {
-        let left = end.saturating_duration_since(Instant::now());
-        let timeout = libc::timespec {
-            tv_sec: left.as_secs() as libc::time_t,
-            tv_nsec: libc::c_long::from(left.subsec_nanos()),
-        };
+        let timeout = crate::clock::timespec(end.saturating_duration_since(Instant::now()));
         // SAFETY: the set and the timeout are valid for the call; details of the signal are not asked for.
         let number = unsafe { libc::sigtimedwait(&raw const set.set, ptr::null_mut(), &raw const timeout) };
         if number > 0 {
@@ -149,20 +145,14 @@ pub fn wait_timeout(set: &SignalSet, timeout_ms: u32) -> io::Result<Option<Signa
 /// disposition in mind, says it itself.
 pub fn ignore_broken_pipe() -> io::Result<()> {
     // SAFETY: ignoring installs no handler.
-    if unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) } == libc::SIG_ERR {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    unsafe { dispose(libc::SIGPIPE, libc::SIG_IGN) }
 }
 
 /// Has the kernel let a process in the background write to its terminal, whatever the terminal is set to
 /// (`stty tostop`): otherwise a message of one would stop them all. signal(7), `SIGTTOU`.
 pub fn ignore_background_output() -> io::Result<()> {
     // SAFETY: ignoring installs no handler.
-    if unsafe { libc::signal(libc::SIGTTOU, libc::SIG_IGN) } == libc::SIG_ERR {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    unsafe { dispose(libc::SIGTTOU, libc::SIG_IGN) }
 }
 
 /// Has the kernel tell of children that end, by `SIGCHLD` and waitpid(2), although whoever started this
@@ -170,10 +160,7 @@ pub fn ignore_background_output() -> io::Result<()> {
 /// (waitpid(2), "NOTES").
 pub fn notice_children() -> io::Result<()> {
     // SAFETY: the usual disposition installs no handler.
-    if unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) } == libc::SIG_ERR {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    unsafe { dispose(libc::SIGCHLD, libc::SIG_DFL) }
 }
 
 /// Wakes `wake` whenever one of `signals` arrives from now on, and lets them through to the calling thread;
@@ -186,9 +173,7 @@ pub fn wake_on(signals: &[Signal], wake: &'static Wake) -> io::Result<()> {
     for signal in signals {
         // SAFETY: the handler changes an atomic, makes one async-signal-safe call (signal-safety(7)) and
         // leaves errno as it was.
-        if unsafe { libc::signal(signal.number(), handler as libc::sighandler_t) } == libc::SIG_ERR {
-            return Err(io::Error::last_os_error());
-        }
+        unsafe { dispose(signal.number(), handler as libc::sighandler_t) }?;
     }
     SignalSet::new(signals).unblock()
 }
@@ -219,6 +204,19 @@ extern "C" fn write_to_woken(number: libc::c_int) {
         let before = *errno;
         libc::write(WOKEN.load(Ordering::Acquire), one.as_ptr().cast(), one.len());
         *errno = before;
+    }
+}
+
+/// Sets what becomes of a signal, signal(2).
+///
+/// # Safety
+///
+/// `disposition` is a handler that may run at any moment, or installs none.
+unsafe fn dispose(number: libc::c_int, disposition: libc::sighandler_t) -> io::Result<()> {
+    // SAFETY: as the caller promises.
+    match unsafe { libc::signal(number, disposition) } {
+        libc::SIG_ERR => Err(io::Error::last_os_error()),
+        _ => Ok(()),
     }
 }
 

@@ -1,8 +1,9 @@
 //! What the kernel knows about a TCP socket (`TCP_INFO`, tcp(7)).
 
 use std::io;
-use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd};
+
+use crate::socket::option;
 
 /// `TCP_LISTEN` of the kernel's `net/tcp_states.h`.
 const LISTEN: u8 = 10;
@@ -60,45 +61,15 @@ pub fn send_queue(socket: impl AsFd) -> io::Result<u32> {
 /// queue has no room counts twice, and once each packet that does not bring a half-open connection further,
 /// such as a SYN sent again.
 pub fn dropped(socket: impl AsFd) -> io::Result<u32> {
-    let mut info = [0_u32; MEMORY_FIGURES];
-    let mut length = size_of_val(&info) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes to `info`, which is that long.
-    let code = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MEMINFO,
-            info.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    };
-    if code != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(info[MEMORY_FIGURES - 1])
+    // As many as `SK_MEMINFO_VARS` of `linux/sock_diag.h`; the last is `SK_MEMINFO_DROPS`.
+    // SAFETY: integers.
+    let figures: [u32; 9] = unsafe { option::get(socket, libc::SOL_SOCKET, libc::SO_MEMINFO) }?;
+    Ok(figures[8])
 }
 
-/// `SK_MEMINFO_VARS` of `linux/sock_diag.h`; the last is `SK_MEMINFO_DROPS`.
-const MEMORY_FIGURES: usize = 9;
-
-fn tcp_info(fd: impl AsFd) -> io::Result<libc::tcp_info> {
-    let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
-    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes to `info`, which is that long.
-    let code = unsafe {
-        libc::getsockopt(
-            fd.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            info.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    };
-    if code != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the structure consists of integers; all of it was zeroed and some of it written by the kernel.
-    Ok(unsafe { info.assume_init() })
+fn tcp_info(socket: impl AsFd) -> io::Result<libc::tcp_info> {
+    // SAFETY: the structure consists of integers.
+    unsafe { option::get(socket, libc::IPPROTO_TCP, libc::TCP_INFO) }
 }
 
 #[cfg(test)]

@@ -181,12 +181,21 @@ mod tests {
             method: b"GET".to_vec(),
             target: b"/?q=\"a\"".to_vec(),
         };
-        let apache = r#"192.0.2.7 - - [20/Nov/2026:11:00:00 +0100] "GET /?q=\"a\" HTTP/1.1" 200 5 "http://x/\"" "say \"hi\" \\o/""#;
+        let apache = concat!(
+            r#"192.0.2.7 - - [20/Nov/2026:11:00:00 +0100] "GET /?q=\"a\" HTTP/1.1" 200 5 "#,
+            r#""http://x/\"" "say \"hi\" \\o/""#
+        );
         assert_eq!(read(apache), expected);
         // Users are the client's word, too; and nginx's own example of a log_format goes on behind the agent.
-        let nginx = r#"192.0.2.7 - a [b] [20/Nov/2026:10:00:00 +0000] "GET /?q=\x22a\x22 HTTP/2.0" 200 5 "-" "say \x22hi\x22 \x5Co/" "10.0.0.1""#;
+        let nginx = concat!(
+            r#"192.0.2.7 - a [b] [20/Nov/2026:10:00:00 +0000] "GET /?q=\x22a\x22 HTTP/2.0" 200 5 "#,
+            r#""-" "say \x22hi\x22 \x5Co/" "10.0.0.1""#
+        );
         assert_eq!(read(nginx), expected);
-        let ours = r#"{"time":"2026-11-20T10:00:00Z","remote":"192.0.2.7","method":"GET","target":"/?q=\u0022a\u0022","duration_ms":7,"user_agent":"say \u0022hi\u0022 \u005co/"}"#;
+        let ours = concat!(
+            r#"{"time":"2026-11-20T10:00:00Z","remote":"192.0.2.7","method":"GET","#,
+            r#""target":"/?q=\u0022a\u0022","duration_ms":7,"user_agent":"say \u0022hi\u0022 \u005co/"}"#
+        );
         assert_eq!(read(ours), Line { duration: Duration::from_millis(7), ..expected });
     }
 
@@ -221,14 +230,19 @@ mod tests {
         ) {
             let escape = if apache { with_letters } else { with_digits };
             let (shown, referer, user) = (escape(&target), escape(&referer), escape(&agent));
-            let text = format!("::1 - {user} [20/Nov/2026:10:00:00 +0000] \"GET {shown} HTTP/1.1\" 200 5 \"{referer}\" \"{user}\"");
+            let text = format!(
+                "::1 - {user} [20/Nov/2026:10:00:00 +0000] \"GET {shown} HTTP/1.1\" 200 5 \"{referer}\" \
+                 \"{user}\""
+            );
             let line = read(&text);
             prop_assert_eq!((line.target, line.agent), (target, agent));
             prop_assert_eq!(line.time, Some("2026-11-20T10:00:00Z".parse().unwrap()));
         }
 
         #[test]
-        fn nothing_panics(text in "([\\[\\]\"\\\\x2 {}:,a-]|\\[20/Nov/2026:10:00:00 \\+0000\\]|\"GET /|HTTP/1.1\"){0,40}") {
+        fn nothing_panics(
+            text in "([\\[\\]\"\\\\x2 {}:,a-]|\\[20/Nov/2026:10:00:00 \\+0000\\]|\"GET /|HTTP/1.1\"){0,40}",
+        ) {
             let _ = line(text.as_bytes());
         }
     }

@@ -257,12 +257,14 @@ mod tests {
 
     #[test]
     fn json_lines_of_ours_are_understood() {
-        let text = r#"{"time":"2026-11-20T10:00:00Z","remote":"192.0.2.7","method":"GET","target":"/a","duration_ms":1500,"user_agent":"x"}
-{"time":"2026-11-20T10:00:05Z","remote":"192.0.2.7","method":"GET","target":"/b","duration_ms":9000,"user_agent":"x"}
-{"time":"2026-11-20T10:00:06Z","remote":"192.0.2.7","method":"GET","target":"/c","duration_ms":0,"user_agent":"x"}
-"#;
+        let text = [(0, "/a", 1500), (5, "/b", 9000), (6, "/c", 0)].map(|(second, target, duration)| {
+            format!(
+                "{{\"time\":\"2026-11-20T10:00:0{second}Z\",\"remote\":\"192.0.2.7\",\"method\":\"GET\",\
+                 \"target\":\"{target}\",\"duration_ms\":{duration},\"user_agent\":\"x\"}}\n"
+            )
+        });
         assert_eq!(
-            told(text, 1.0),
+            told(&text.concat(), 1.0),
             "0: /a ~3.5 | 5: /b ~0 | 6: /c",
             "thinking is what replies leave of the time"
         );
@@ -272,7 +274,8 @@ mod tests {
     fn finer_times_are_kept() {
         let line = |time, client| {
             format!(
-                "{{\"time\":\"2026-11-20T10:00:{time}Z\",\"remote\":\"{client}\",\"method\":\"GET\",\"target\":\"/\"}}\n"
+                "{{\"time\":\"2026-11-20T10:00:{time}Z\",\"remote\":\"{client}\",\"method\":\"GET\",\
+                 \"target\":\"/\"}}\n"
             )
         };
         let text =
@@ -314,7 +317,8 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_panics_and_what_comes_out_is_a_session_file(
-            text in "((10\\.0\\.0\\.[1-3] - - \\[2[0-9]/Nov/2026:1[0-9]:[0-5][0-9]:00 \\+0[0-9]00\\] \"(GET|HEAD|POST|x) /[a-c]? HTTP/1.1\" 200 [0-9]* \"-\" \"[AB]\"|[ -~]{0,20})\n){0,30}",
+            text in "((10\\.0\\.0\\.[1-3] - - \\[2[0-9]/Nov/2026:1[0-9]:[0-5][0-9]:00 \\+0[0-9]00\\] \
+                     \"(GET|HEAD|POST|x) /[a-c]? HTTP/1.1\" 200 [0-9]* \"-\" \"[AB]\"|[ -~]{0,20})\n){0,30}",
         ) {
             let replayed = sessions(text.as_bytes(), Duration::from_mins(1), 2.0);
             let mut written = Vec::new();

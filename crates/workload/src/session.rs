@@ -30,6 +30,25 @@ pub enum Method {
     Trace,
 }
 
+impl Method {
+    /// All of them, by name.
+    pub const ALL: [Self; 7] =
+        [Self::Delete, Self::Get, Self::Head, Self::Options, Self::Post, Self::Put, Self::Trace];
+
+    /// As it is sent.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Delete => "DELETE",
+            Self::Options => "OPTIONS",
+            Self::Trace => "TRACE",
+        }
+    }
+}
+
 /// One request as a client sends it, whenever and however often it does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Request {

@@ -4,10 +4,8 @@
 //! A directory has four classes of nine files: class 0 from 102 to 921 bytes, and the others ten times as
 //! large each. A request is for a class (35%, 50%, 14% and 1%), a file within it by a table whose middle is
 //! the most popular, and a directory with a probability of one over its rank. A session has a single request
-//! in 30% of the cases, and 5 to 15 otherwise. (The generator that came with the µserver has another table of
-//! classes, against its own comment; this is the benchmark's.)
-
-use std::collections::{HashMap, HashSet};
+//! in 30% of the cases, and 5 to 15 otherwise. (The generator that came with the µserver has another table
+//! of classes, against its own comment; this is the benchmark's.)
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Zipf};
@@ -210,69 +208,10 @@ fn session_length() -> (f64, f64) {
     (mean, (of_squares - mean * mean).sqrt())
 }
 
-/// What a log asks for, by size of file: the table of Harji et al. 2012 (table 1).
-#[derive(Clone, Debug, PartialEq)]
-pub struct Footprint {
-    /// Different files that are asked for.
-    pub files: usize,
-    /// For each size: it, the part of the requests for files up to it, and the bytes of all files up to it
-    /// that are asked for.
-    pub cumulative: Vec<(u64, f64, u64)>,
-}
-
-impl Footprint {
-    /// Memory in bytes that the smallest files take which satisfy so many of the requests (a part of one),
-    /// and the size of the largest of them. Within the files of one size, memory grows with the requests.
-    pub fn memory_for(&self, part: f64) -> (f64, u64) {
-        let (mut part_before, mut bytes_before) = (0.0, 0);
-        for &(size, part_here, bytes_here) in &self.cumulative {
-            if part_here >= part - 1e-9 {
-                let share = (part - part_before) / (part_here - part_before);
-                return (bytes_before as f64 + share.min(1.0) * (bytes_here - bytes_before) as f64, size);
-            }
-            (part_before, bytes_before) = (part_here, bytes_here);
-        }
-        (bytes_before as f64, self.cumulative.last().map_or(0, |last| last.0))
-    }
-}
-
-/// Adds up what the first `count` sessions of a log ask for. Requests for files that are not of this set
-/// count for nothing.
-pub fn footprint(log: &SessionLog, count: usize) -> Footprint {
-    let mut counts: HashMap<u64, (u64, u64)> = HashMap::new();
-    let sizes: Vec<Option<u64>> = log.requests().iter().map(|request| size_of(&request.uri)).collect();
-    let mut asked: HashSet<u32> = HashSet::new();
-    let mut requests = 0_u64;
-    for session in 0..log.len().min(count) {
-        for &call in log.session(session).flat_map(|burst| burst.calls) {
-            let Some(size) = sizes[call as usize] else { continue };
-            let of = counts.entry(size).or_default();
-            of.0 += 1;
-            requests += 1;
-            if asked.insert(call) {
-                of.1 += size;
-            }
-        }
-    }
-    let mut sizes: Vec<_> = counts.into_iter().collect();
-    sizes.sort_unstable();
-    let (mut of_requests, mut of_bytes) = (0, 0);
-    let cumulative = sizes.into_iter().map(|(size, (count, bytes))| {
-        of_requests += count;
-        of_bytes += bytes;
-        (size, of_requests as f64 / requests.max(1) as f64, of_bytes)
-    });
-    Footprint { cumulative: cumulative.collect(), files: asked.len() }
-}
-
-fn size_of(uri: &str) -> Option<u64> {
-    let (class, file) = uri.rsplit_once("/class")?.1.split_once('_')?;
-    let (class, file): (usize, usize) = (class.parse().ok()?, file.parse().ok()?);
-    (class < 4 && (1..=9).contains(&file)).then(|| size(class, file))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::{HashMap, HashSet};
+
     use super::*;
 
     #[test]
@@ -331,6 +270,68 @@ mod tests {
         assert_eq!(text(5), text(5));
         assert_ne!(text(5), text(6));
         assert!(String::from_utf8(text(5)).unwrap().contains(" think="));
+    }
+
+    /// What a log asks for, by size of file: the table of Harji et al. 2012 (table 1).
+    #[derive(Clone, Debug, PartialEq)]
+    struct Footprint {
+        /// Different files that are asked for.
+        files: usize,
+        /// For each size: it, the part of the requests for files up to it, and the bytes of all files up to
+        /// it that are asked for.
+        cumulative: Vec<(u64, f64, u64)>,
+    }
+
+    impl Footprint {
+        /// Memory in bytes that the smallest files take which satisfy so many of the requests (a part of
+        /// one), and the size of the largest of them. Within the files of one size, memory grows with the
+        /// requests.
+        fn memory_for(&self, part: f64) -> (f64, u64) {
+            let (mut part_before, mut bytes_before) = (0.0, 0);
+            for &(size, part_here, bytes_here) in &self.cumulative {
+                if part_here >= part - 1e-9 {
+                    let share = (part - part_before) / (part_here - part_before);
+                    return (bytes_before as f64 + share.min(1.0) * (bytes_here - bytes_before) as f64, size);
+                }
+                (part_before, bytes_before) = (part_here, bytes_here);
+            }
+            (bytes_before as f64, self.cumulative.last().map_or(0, |last| last.0))
+        }
+    }
+
+    /// Adds up what the first `count` sessions of a log ask for. Requests for files that are not of this set
+    /// count for nothing.
+    fn footprint(log: &SessionLog, count: usize) -> Footprint {
+        let mut counts: HashMap<u64, (u64, u64)> = HashMap::new();
+        let sizes: Vec<Option<u64>> = log.requests().iter().map(|request| size_of(&request.uri)).collect();
+        let mut asked: HashSet<u32> = HashSet::new();
+        let mut requests = 0_u64;
+        for session in 0..log.len().min(count) {
+            for &call in log.session(session).flat_map(|burst| burst.calls) {
+                let Some(size) = sizes[call as usize] else { continue };
+                let of = counts.entry(size).or_default();
+                of.0 += 1;
+                requests += 1;
+                if asked.insert(call) {
+                    of.1 += size;
+                }
+            }
+        }
+        let mut sizes: Vec<_> = counts.into_iter().collect();
+        sizes.sort_unstable();
+        let (mut of_requests, mut of_bytes) = (0, 0);
+        let cumulative = sizes.into_iter().map(|(size, (count, bytes))| {
+            of_requests += count;
+            of_bytes += bytes;
+            (size, of_requests as f64 / requests.max(1) as f64, of_bytes)
+        });
+        Footprint { cumulative: cumulative.collect(), files: asked.len() }
+    }
+
+    fn size_of(uri: &str) -> Option<u64> {
+        let (class, file) = uri.rsplit_once("/class")?.1.split_once('_')?;
+        let (class, file): (usize, usize) = (class.parse().ok()?, file.parse().ok()?);
+        (class < 4 && (1..=9).contains(&file)).then(|| size(class, file))
     }
 
     /// Harji et al. 2012, table 1: memory in MiB for so many percent of the requests, and the largest file

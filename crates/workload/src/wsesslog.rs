@@ -338,22 +338,11 @@ impl<'a> Words<'a> {
 }
 
 fn method(word: &[u8]) -> Result<Method, String> {
-    let found = METHODS.iter().find(|(name, _)| name.as_bytes() == word);
-    found.map(|(_, method)| *method).ok_or_else(|| {
-        let allowed = METHODS.map(|(name, _)| name).join(", ");
+    Method::ALL.into_iter().find(|method| method.name().as_bytes() == word).ok_or_else(|| {
+        let allowed = Method::ALL.map(Method::name).join(", ");
         format!("unknown method {}; allowed: {allowed}", String::from_utf8_lossy(word))
     })
 }
-
-const METHODS: [(&str, Method); 7] = [
-    ("DELETE", Method::Delete),
-    ("GET", Method::Get),
-    ("HEAD", Method::Head),
-    ("OPTIONS", Method::Options),
-    ("POST", Method::Post),
-    ("PUT", Method::Put),
-    ("TRACE", Method::Trace),
-];
 
 fn seconds(name: &str, word: &[u8], least: f64) -> Result<Duration, String> {
     let number = std::str::from_utf8(word).ok().and_then(|text| text.parse::<f64>().ok());
@@ -386,9 +375,7 @@ fn header_lines(text: &[u8]) -> Result<String, String> {
 fn write_call(to: &mut impl Write, indent: &str, request: &Request) -> io::Result<()> {
     write!(to, "{indent}{}", request.uri)?;
     if request.method != Method::Get {
-        let name =
-            METHODS.iter().find(|(_, method)| *method == request.method).map_or("GET", |(name, _)| name);
-        write!(to, " method={name}")?;
+        write!(to, " method={}", request.method.name())?;
     }
     if let Some(timeout) = request.timeout {
         write!(to, " timeout={}", timeout.as_secs_f64())?;
@@ -441,8 +428,9 @@ mod tests {
     #[test]
     fn httperfs_own_example() {
         let text = "# Comment lines start with a # in column 0\n# session definition\n/foo.html think=2.0\n\
-                    \t/pict1.gif\n\t/pict2.gif\n/foo2.html method=POST contents='Post data'\n\t/pict3.gif\n\t/pict4.gif\n\n\
-                    # another\n/foo3.html method=POST contents=\"Multiline\\\ndata\"\n/foo4.html method=HEAD\n";
+                    \t/pict1.gif\n\t/pict2.gif\n/foo2.html method=POST contents='Post data'\n\
+                    \t/pict3.gif\n\t/pict4.gif\n\n# another\n\
+                    /foo3.html method=POST contents=\"Multiline\\\ndata\"\n/foo4.html method=HEAD\n";
         let expected =
             "/foo.html /pict1.gif /pict2.gif ~2 | /foo2.html /pict3.gif /pict4.gif\n/foo3.html | /foo4.html";
         assert_eq!(told(text).unwrap(), expected);
@@ -530,9 +518,9 @@ mod tests {
         let headers = proptest::option::of("[A-Za-z-]{1,9}: [ -~]{0,20}");
         let contents = proptest::option::of(proptest::collection::vec(any::<u8>(), 1..40));
         let timeout = proptest::option::of(1_u32..10_000_000);
-        ("/[!-~]{0,20}", 0..METHODS.len(), headers, contents, timeout).prop_map(
+        ("/[!-~]{0,20}", 0..Method::ALL.len(), headers, contents, timeout).prop_map(
             |(uri, method, headers, contents, timeout)| Request {
-                method: METHODS[method].1,
+                method: Method::ALL[method],
                 uri: uri.into(),
                 headers: headers.map_or(String::new(), |line| line.trim_end().to_owned() + "\r\n").into(),
                 contents: contents.map(Into::into),

@@ -8,14 +8,15 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 
+use crate::child::on_cpus;
+use crate::interrupt;
 use crate::lineup::NGINX;
 use crate::scripted;
-use crate::servers::{Environment, Kind, NginxSettings, Server};
+use crate::servers::{self, Environment, Kind, NginxSettings};
 use crate::statistics::Spread;
 use crate::table;
 
@@ -62,7 +63,7 @@ pub(crate) struct Agreement {
 
 pub(crate) fn run(settings: &Settings, environment: &Environment<'_>) -> Result<Vec<Agreement>> {
     let mut results = Vec::new();
-    let nginx = Server::start(&Kind::Nginx(NginxSettings { limit_rate: 60_000, ..NGINX }), environment)?;
+    let nginx = servers::start(&Kind::Nginx(NginxSettings { limit_rate: 60_000, ..NGINX }), environment)?;
     let nginx_sessions = environment.scratch.join("nginx.sessions");
     fs::write(&nginx_sessions, nginx_log())?;
     let bout = Bout { name: "nginx", server: nginx.address, log: &nginx_sessions, timeout_s: 10 };
@@ -156,7 +157,8 @@ fn sluicelab(settings: &Settings, bout: &Bout<'_>) -> Result<String> {
 }
 
 fn run_pinned(cpu: usize, words: &[String]) -> Result<String> {
-    let output = Command::new("taskset").args(["-c", &cpu.to_string()]).args(words).output();
+    interrupt::check()?;
+    let output = on_cpus(&[cpu]).args(words).output();
     let output =
         output.with_context(|| format!("cannot run {} (Debian packages util-linux, httperf)", words[0]))?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
 use crate::client::Client;
-use crate::servers::{Environment, Kind, Server};
+use crate::servers::{self, Environment, Kind};
 use crate::site::CASES;
 use crate::table;
 
@@ -54,7 +54,7 @@ fn instructions(
     let output = format!("--callgrind-out-file={}/%p", directory.path().display());
     let wrapper =
         ["valgrind", "--tool=callgrind", "--trace-children=yes", &output].map(str::to_owned).to_vec();
-    let server = Server::start(kind, &Environment { wrapper, ..*environment })?;
+    let server = servers::start(kind, &Environment { wrapper, ..*environment })?;
     let mut client = Client::connect(server.address, CASES[0].target, connections)?;
     client.ask(rounds)?;
     drop(client);

@@ -3,14 +3,12 @@
 //! See cgroups(7) and, in the kernel's documentation, admin-guide/cgroup-v1 and admin-guide/cgroup-v2.rst.
 
 use std::fs;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::child::Process;
+use crate::child::{Process, on_cpus};
 use crate::janitor;
 
 /// A control group. Dropping it ends what runs in it and removes it.
@@ -112,15 +110,7 @@ impl Group {
 
     /// Starts something else that counts for one controller only, on one CPU.
     pub(crate) fn start(&self, controller: Controller, cpu: usize, words: &[&str]) -> Result<Process> {
-        let child = Command::new("taskset")
-            .args(["-c", &cpu.to_string()])
-            .args(entering([self.of(controller)]))
-            .args(words)
-            .stdin(Stdio::null())
-            .process_group(0)
-            .spawn()
-            .context("cannot run taskset (Debian package util-linux)")?;
-        Ok(Process::of(child))
+        Process::start(on_cpus(&[cpu]).args(entering([self.of(controller)])).args(words))
     }
 }
 
@@ -149,6 +139,8 @@ fn write(path: &Path, text: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]

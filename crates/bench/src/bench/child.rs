@@ -1,6 +1,7 @@
 //! A process that this program started, and that does not outlive it.
 
-use std::process::{Child, ExitStatus};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,8 +15,12 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn of(child: Child) -> Self {
-        Self { child }
+    /// Starts it with nothing to read, in a process group of its own: Ctrl-C is for this program, which
+    /// brings it to an end in its own order.
+    pub(crate) fn start(command: &mut Command) -> Result<Self> {
+        let child = command.stdin(Stdio::null()).process_group(0).spawn();
+        let child = child.with_context(|| format!("cannot run {}", command.get_program().display()))?;
+        Ok(Self { child })
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -62,4 +67,16 @@ impl Drop for Process {
             }
         }
     }
+}
+
+/// A command that runs the words which are still to be added to it on these CPUs.
+pub(crate) fn on_cpus(cpus: &[usize]) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", &list(cpus)]);
+    command
+}
+
+/// CPUs as `taskset` and `sluicelab` take them.
+pub(crate) fn list(cpus: &[usize]) -> String {
+    cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }

@@ -2,14 +2,16 @@
 //! beside wrk and httperf, against the same server.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use machine::process::waited_children_cpu_ns;
 use serde::Serialize;
 
-use crate::proc;
-use crate::servers::{Environment, Kind, Server};
+use crate::child::on_cpus;
+use crate::generator;
+use crate::launcher::Server;
+use crate::servers::{self, Environment, Kind};
 use crate::statistics::Spread;
 use crate::table;
 use crate::wrk::Wrk;
@@ -31,7 +33,7 @@ pub(crate) struct Cost {
 }
 
 pub(crate) fn run(settings: &Settings, server: &Kind, environment: &Environment<'_>) -> Result<Vec<Cost>> {
-    let server = Server::start(server, environment)?;
+    let server = servers::start(server, environment)?;
     let url = format!("http://{}/1k.html", server.address);
     let (mut of_wrk, mut of_ours, mut of_httperf) = (Vec::new(), Vec::new(), Vec::new());
     // One more, which warms up and does not count.
@@ -62,37 +64,31 @@ pub(crate) fn run(settings: &Settings, server: &Kind, environment: &Environment<
 
 /// CPU microseconds per request of a child that counts its requests, and their number.
 fn cost_of(run: impl FnOnce() -> Result<u64>) -> Result<(f64, u64)> {
-    let before = proc::waited_children_cpu_ns()?;
+    let before = waited_children_cpu_ns()?;
     let requests = run()?;
-    let used = proc::waited_children_cpu_ns()? - before;
+    let used = waited_children_cpu_ns()? - before;
     ensure!(requests > 0, "no request was answered");
     Ok((used as f64 / 1e3 / requests as f64, requests))
 }
 
 fn sluicelab(executable: &Path, like: &Wrk, url: &str) -> Result<u64> {
     let Wrk { connections, duration, cpu } = *like;
-    let output = Command::new(executable)
-        .args(["load", "--format=json", "--requests-per-connection=1000000"])
-        .arg(format!("--target={url}"))
-        .arg(format!("--connections={connections}"))
-        .arg(format!("--duration={}s", Duration::as_secs(&duration).max(1)))
-        .arg(format!("--cpus={cpu}"))
-        .output()
-        .with_context(|| format!("cannot run {}", executable.display()))?;
-    // A closed loop saturates its generator, which makes the figures invalid as measures of the server: exit
-    // code 3.
-    let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(matches!(output.status.code(), Some(0 | 3)), "sluicelab ended with {}: {told}", output.status);
-    let results: serde_json::Value =
-        serde_json::from_slice(&output.stdout).context("no JSON from sluicelab")?;
+    let options = [
+        "--requests-per-connection=1000000".to_owned(),
+        format!("--target={url}"),
+        format!("--connections={connections}"),
+        format!("--duration={}s", Duration::as_secs(&duration).max(1)),
+    ];
+    // A closed loop saturates its generator, which makes the figures invalid as measures of the server.
+    let results = generator::run(executable, cpu, &options)?;
     results["replies"]["count"].as_u64().context("no replies in sluicelab's results")
 }
 
 /// As many connections at once as wrk has, each with its part of the requests.
 fn httperf(like: &Wrk, server: &Server, requests: u64) -> Result<u64> {
     let connections = like.connections as u64;
-    let output = Command::new("taskset")
-        .args(["-c", &like.cpu.to_string(), "httperf", "--hog", "--uri=/1k.html", "--rate=100000"])
+    let output = on_cpus(&[like.cpu])
+        .args(["httperf", "--hog", "--uri=/1k.html", "--rate=100000"])
         .arg(format!("--server={}", server.address.ip()))
         .arg(format!("--port={}", server.address.port()))
         .arg(format!("--num-conns={connections}"))

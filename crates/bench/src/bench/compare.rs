@@ -10,11 +10,14 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use machine::Machine;
+use machine::cpu::seconds;
+use machine::process::{cpu_time_ns, waited_children_cpu_ns};
 use serde::Serialize;
 
+use crate::launcher::{self, Server};
 use crate::lineup::Lineup;
-use crate::proc;
-use crate::servers::{Environment, Server};
+use crate::servers::{self, Environment};
 use crate::site::{CASES, Case};
 use crate::spinner::Spinners;
 use crate::statistics::Spread;
@@ -58,7 +61,7 @@ pub(crate) struct Sample {
     pub(crate) requests_per_second: f64,
     /// CPU time of all threads of the server's processes per request, in microseconds.
     pub(crate) cpu_us: f64,
-    /// The same of wrk (in 10 ms steps over the whole run).
+    /// CPU time of wrk per request, in microseconds (in 10 ms steps over the whole run).
     pub(crate) client_cpu_us: f64,
     /// How much of the time the server's CPU was used by the server, in percent: below 100 wrk was the slower
     /// one.
@@ -130,7 +133,7 @@ fn start_all(
     let ceilings = named.len();
     named.extend(lineup.servers(case)?);
     eprintln!("starting {} servers for {}", named.len(), case.name);
-    let contenders = named.into_iter().map(|(name, kind)| Ok((name, Server::start(&kind, environment)?)));
+    let contenders = named.into_iter().map(|(name, kind)| Ok((name, servers::start(&kind, environment)?)));
     Ok(Field { case: case.clone(), contenders: contenders.collect::<Result<_>>()?, ceilings })
 }
 
@@ -150,7 +153,8 @@ fn count_system_calls(
         .is_ok_and(|output| output.status.success());
     if !perf_works {
         eprintln!(
-            "perf cannot count raw_syscalls:sys_enter (Debian package linux-perf; root): no system calls in the table"
+            "perf cannot count raw_syscalls:sys_enter (Debian package linux-perf; root): no system calls in \
+             the table"
         );
     }
     let wrk = Wrk { duration: Duration::from_secs(1), ..settings.wrk };
@@ -181,7 +185,7 @@ fn count_system_calls(
 
 fn system_calls_per_request(wrk: &Wrk, server: &Server, case: &Case, scratch: &Path) -> Result<f64> {
     let report = scratch.join("perf-stat");
-    let pids: Vec<String> = proc::process_tree(server.pid())?.iter().map(u32::to_string).collect();
+    let pids: Vec<String> = server.processes()?.iter().map(u32::to_string).collect();
     let report_name = report.display().to_string();
     // perf counts what the processes `-p` do for as long as the command after `--` runs.
     let wrapper = [
@@ -206,16 +210,16 @@ fn system_calls_per_request(wrk: &Wrk, server: &Server, case: &Case, scratch: &P
 }
 
 fn measure(wrk: &Wrk, server: &Server, case: &Case) -> Result<Sample> {
-    let pids = proc::process_tree(server.pid())?;
+    let pids = server.processes()?;
+    let machine = Machine::this();
     let cpus = std::thread::available_parallelism()?.get() as f64;
-    let (steal, client, start) = (proc::steal_ticks()?, proc::waited_children_cpu_ns()?, Instant::now());
-    let cpu = proc::cpu_time_ns(&pids)?;
+    let (before, client, start) = (machine.cpu_ticks(), waited_children_cpu_ns()?, Instant::now());
+    let cpu = launcher::sum(&pids, cpu_time_ns)?;
     let counted = wrk.run(&[], &server.url(case.target), case.close)?;
-    let cpu_ns = (proc::cpu_time_ns(&pids)? - cpu) as f64;
+    let cpu_ns = (launcher::sum(&pids, cpu_time_ns)? - cpu) as f64;
     let elapsed_ns = start.elapsed().as_nanos() as f64;
-    let client_ns = (proc::waited_children_cpu_ns()? - client) as f64;
-    let tick_ns = 1e9 / rustix::param::clock_ticks_per_second() as f64;
-    let steal_ns = (proc::steal_ticks()? - steal) as f64 * tick_ns;
+    let client_ns = (waited_children_cpu_ns()? - client) as f64;
+    let steal_ns = seconds(machine.cpu_ticks().since(before).steal) * 1e9;
     let requests = counted.requests as f64;
     Ok(Sample {
         requests: counted.requests,

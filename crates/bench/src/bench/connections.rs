@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
+use machine::memory::{self, Usage};
+use machine::process;
 use serde::Serialize;
 
 use crate::client;
-use crate::proc::{self, Memory};
-use crate::servers::{Environment, Kind, Server};
+use crate::launcher::{self, Server};
+use crate::servers::{self, Environment, Kind};
 use crate::site::{CASES, HUGE};
 use crate::statistics::line_through;
 use crate::table;
@@ -34,6 +36,17 @@ impl State {
     pub(crate) fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
+}
+
+/// The memory of all processes of a server, in bytes.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Memory {
+    /// Resident and only its own, but for memory that it shares with nobody yet.
+    private: u64,
+    /// Resident and mapped by others as well (its proportional part).
+    shared: u64,
+    /// Size of all writable mappings, whether their pages were ever touched or not: slabs show here.
+    writable: u64,
 }
 
 /// The memory of a server as a straight line over the number of connections.
@@ -78,11 +91,11 @@ pub(crate) fn run(
     // nginx closes idle connections when less than a sixteenth of its room is left.
     let (little, enough) = (SPARE, count + count / 10 + SPARE);
     let with_little = {
-        let server = Server::start(kind, &with_room(environment, little))?;
+        let server = servers::start(kind, &with_room(environment, little))?;
         warm(server.address)?;
         settled_memory(&server)?
     };
-    let server = Server::start(kind, &with_room(environment, enough))?;
+    let server = servers::start(kind, &with_room(environment, enough))?;
     warm(server.address)?;
 
     let mut held = Vec::with_capacity(count);
@@ -93,9 +106,9 @@ pub(crate) fn run(
         }
         points.push((held.len(), settled_memory(&server)?));
     }
-    let accepted = proc::open_descriptors(&proc::process_tree(server.pid())?)?;
+    let accepted = launcher::sum(&server.processes()?, process::open_descriptors)?;
     ensure!(
-        accepted >= count,
+        accepted >= count as u64,
         "{name} has only {accepted} descriptors open: the other connections wait to be accepted"
     );
     let lost = held.iter().filter(|stream| is_closed(stream)).count();
@@ -163,7 +176,14 @@ fn open(address: SocketAddr, state: State) -> Result<TcpStream> {
 
 fn settled_memory(server: &Server) -> Result<Memory> {
     server.settle()?;
-    proc::memory(&proc::process_tree(server.pid())?)
+    let mut sum = Memory::default();
+    for pid in server.processes()? {
+        let usage = Usage::of(pid).with_context(|| format!("cannot read the memory of process {pid}"))?;
+        sum.private += usage.private;
+        sum.shared += usage.proportional.saturating_sub(usage.private);
+        sum.writable += memory::writable(pid)?;
+    }
+    Ok(sum)
 }
 
 fn is_closed(stream: &TcpStream) -> bool {

@@ -9,12 +9,11 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::interrupt;
 use crate::janitor::Janitor;
 use crate::journal::{Journal, Session};
-use crate::machine::Machine;
 use crate::network::Link;
 use crate::subject::Variant;
+use crate::testbed::Testbed;
 use crate::trial::Site;
 use crate::turns::Turns;
 
@@ -141,11 +140,10 @@ impl Experiment {
             "sluicelab": build(&sluicelab)?,
             "bench": build(&std::env::current_exe()?)?,
         });
-        interrupt::catch()?;
         // Silent connections are held here.
         sys::process::raise_descriptor_limit()?;
         let mut journal = Journal::open(&path, &settings)?;
-        let machine = Machine::describe(&[&sluice, &sluicelab]);
+        let machine = Testbed::describe(&[&sluice, &sluicelab]);
         journal.begin_session(&Session { command: command_line(std::env::args()), machine })?;
         let janitor = Janitor::employ()?;
         let scratch = tempfile::Builder::new().prefix("bench-").tempdir()?;

@@ -1,9 +1,8 @@
-//! `sluicelab load` as an experiment runs it: in a namespace made for it, with results as JSON, and with
-//! looks at the server when the measured window begins and when it ends.
+//! `sluicelab load` with results as JSON: [`run`] to its end, or as experiments have it, in a namespace made
+//! for it and with looks at the server when the measured window begins and when it ends.
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -72,18 +71,10 @@ impl Generator {
             _ => {}
         }
         let started = Instant::now();
-        let child = Command::new("env")
-            .args(wrapper)
-            .arg(sluicelab)
-            .args(["load", &format!("--json={}", results.display())])
-            .args(options)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(&log)?)
-            .process_group(0)
-            .spawn()
-            .context("cannot run env")?;
-        Ok(Self { process: Process::of(child), started, results, log })
+        let mut command = Command::new("env");
+        command.args(wrapper).arg(sluicelab).args(["load", &format!("--json={}", results.display())]);
+        command.args(options).stdout(Stdio::null()).stderr(File::create(&log)?);
+        Ok(Self { process: Process::start(&mut command)?, started, results, log })
     }
 
     /// Lets it run, with a `look` when its measured window begins and another when it ends. Both follow from
@@ -132,15 +123,8 @@ impl Generator {
     }
 
     fn finish(mut self, patience: Duration) -> Result<Value> {
-        let start = Instant::now();
-        let status = loop {
-            interrupt::check()?;
-            if let Some(status) = self.process.ended()? {
-                break status;
-            }
-            ensure!(start.elapsed() < patience, "sluicelab load has not ended in time");
-            thread::sleep(Duration::from_millis(2));
-        };
+        let ended = interrupt::wait_for(patience, || self.process.ended())?;
+        let status = ended.context("sluicelab load has not ended in time")?;
         let results: Option<Value> =
             fs::read_to_string(&self.results).ok().and_then(|text| serde_json::from_str(&text).ok());
         // 3: not valid; 1: nobody was answered, which is what overload can come to. The results say so as
@@ -160,13 +144,22 @@ impl Generator {
     }
 }
 
+/// Runs `sluicelab load` to its end, on one CPU, and gives its results, valid or not.
+pub(crate) fn run(sluicelab: &Path, cpu: usize, options: &[String]) -> Result<Value> {
+    interrupt::check()?;
+    let mut command = Command::new(sluicelab);
+    command.args(["load", "--format=json", &format!("--cpus={cpu}")]).args(options);
+    let output = command.output().with_context(|| format!("cannot run {}", sluicelab.display()))?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(matches!(output.status.code(), Some(0 | 3)), "sluicelab ended with {}: {told}", output.status);
+    serde_json::from_slice(&output.stdout).context("no JSON from sluicelab load")
+}
+
 /// Whether `process` has one of the threads that `sluicelab load` starts when its run begins: `load-0` and so
 /// on.
 fn makes_load(process: u32) -> bool {
-    let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
-    // A thread may end in between.
-    let mut names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
-    names.any(|name| name.starts_with("load-"))
+    machine::process::thread_names(process)
+        .is_ok_and(|names| names.iter().any(|name| name.starts_with("load-")))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Ctrl-C, and being told to end: long work stops at the next place that asks, and takes away what it has set
-//! up.
+//! Ctrl-C, and being told to end: long work stops at the next place that asks or waits, and takes away what
+//! it has set up.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -17,9 +17,25 @@ pub(crate) fn catch() -> Result<()> {
 /// Fails once somebody wants this program to end.
 pub(crate) fn check() -> Result<()> {
     if INTERRUPTED.load(Ordering::Relaxed) {
-        bail!("interrupted; the same command goes on from here");
+        bail!("interrupted; the same command goes on from here where it keeps a journal");
     }
     Ok(())
+}
+
+/// Asks again and again until there is an answer, unless interrupted. `None`: there was none in time.
+pub(crate) fn wait_for<T>(
+    patience: Duration,
+    mut answer: impl FnMut() -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    let start = Instant::now();
+    loop {
+        check()?;
+        let found = answer()?;
+        if found.is_some() || start.elapsed() > patience {
+            return Ok(found);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Waits until then, unless interrupted.

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::machine::Machine;
+use crate::testbed::Testbed;
 
 /// An open journal.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Journal {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Session {
     pub(crate) command: String,
-    pub(crate) machine: Machine,
+    pub(crate) machine: Testbed,
 }
 
 /// The setting that tells which builds were measured.
@@ -92,8 +92,8 @@ impl Journal {
     fn ensure_made_with(&self, found: &Value, settings: &Value) -> Result<()> {
         ensure!(
             found == settings,
-            "{} was made with other settings: name another file with --journal, or remove it\n  there: {found}\n  \
-             here:  {settings}",
+            "{} was made with other settings: name another file with --journal, or remove it\n  there: \
+             {found}\n  here:  {settings}",
             self.path.display(),
         );
         Ok(())
@@ -225,7 +225,7 @@ pub(crate) mod tests {
     fn those_who_measured_are_known() {
         let mut journal = journal();
         let session =
-            |command: &str| Session { command: command.to_owned(), machine: Machine::describe(&[]) };
+            |command: &str| Session { command: command.to_owned(), machine: Testbed::describe(&[]) };
         for command in ["one", "one", "two"] {
             journal.begin_session(&session(command)).unwrap();
         }

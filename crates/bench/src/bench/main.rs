@@ -1,10 +1,10 @@
 //! `bench`: compares servers with each other and with the ceiling, on this machine, and prints tables in
 //! Markdown.
 //!
-//! It drives executables ([`servers`]) on generated files ([`site`]) and looks at them from outside
-//! ([`proc`]): [`compare`] with wrk, [`callgrind`] with valgrind, [`connections`] with connections of its
-//! own. And it looks at our load generator: [`agreement`] beside httperf, [`clients`] beside wrk,
-//! [`overload`] by itself. README.md explains the columns.
+//! It starts executables ([`servers`], by the [`launcher`]) on generated files ([`site`]) and looks at them
+//! from outside (crate `machine`): [`compare`] with wrk, [`callgrind`] with valgrind, [`connections`] with
+//! connections of its own. And it looks at our load generator: [`agreement`] beside httperf, [`clients`]
+//! beside wrk, [`overload`] by itself. README.md explains the columns.
 //!
 //! The experiments compare our server with itself, under other settings: [`sweep`] accept limits, [`disk`]
 //! ways to wait for a disk, [`partition`] placements, [`architectures`] all of them. [`experiment`] is what
@@ -30,12 +30,11 @@ mod generator;
 mod interrupt;
 mod janitor;
 mod journal;
+mod launcher;
 mod lineup;
-mod machine;
 mod network;
 mod overload;
 mod partition;
-mod proc;
 mod remarks;
 mod rounds;
 #[path = "../scripted.rs"]
@@ -49,6 +48,7 @@ mod statistics;
 mod subject;
 mod sweep;
 mod table;
+mod testbed;
 mod trial;
 mod turns;
 mod workload;
@@ -64,8 +64,8 @@ use serde_json::json;
 
 use crate::connections::State;
 use crate::lineup::Lineup;
-use crate::machine::Machine;
 use crate::servers::Environment;
+use crate::testbed::Testbed;
 use crate::wrk::Wrk;
 
 /// Compare web servers on this machine: CPU time per request, instructions, memory per connection.
@@ -133,10 +133,12 @@ struct Compare {
     #[arg(long, default_value_t = 1)]
     client_cpu: usize,
     /// Fixed send buffer of the ceiling's connections in bytes, or `unset`; several to compare them
-    #[arg(long, value_name = "BYTES|unset", value_delimiter = ',', default_value = "unset", value_parser = send_buffer)]
+    #[arg(long, value_name = "BYTES|unset", value_delimiter = ',', default_value = "unset",
+          value_parser = send_buffer)]
     send_buffer: Vec<SendBuffer>,
     /// Only the cases with these numbers (1: 1 KB, 2: 10 KB, 3: 100 KB, 4: 1 KB with a connection each)
-    #[arg(long, value_delimiter = ',', default_value = "1,2,3,4", value_parser = clap::value_parser!(u8).range(1..=4))]
+    #[arg(long, value_delimiter = ',', default_value = "1,2,3,4",
+          value_parser = clap::value_parser!(u8).range(1..=4))]
     cases: Vec<u8>,
 }
 
@@ -235,7 +237,12 @@ fn send_buffer(text: &str) -> Result<SendBuffer, String> {
 }
 
 fn main() -> Result<()> {
-    match Options::parse().command {
+    let command = Options::parse().command;
+    // The janitor ends when the others have; they end what they have started.
+    if !matches!(command, Measurement::Janitor { .. }) {
+        interrupt::catch()?;
+    }
+    match command {
         Measurement::Compare(options) => options.run(),
         Measurement::Callgrind(options) => options.run(),
         Measurement::Connections(options) => options.run(),
@@ -401,8 +408,8 @@ impl Common {
         Environment { site, scratch, cpu: self.server_cpu, capacity: 9_000, wrapper: Vec::new() }
     }
 
-    fn machine(&self) -> Machine {
-        Machine::describe(self.lineup.first_sluice().as_slice())
+    fn machine(&self) -> Testbed {
+        Testbed::describe(self.lineup.first_sluice().as_slice())
     }
 
     fn write_json(&self, results: &serde_json::Value) -> Result<()> {

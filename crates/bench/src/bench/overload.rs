@@ -3,14 +3,14 @@
 //! clock on the same CPU.
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::servers::{Environment, Kind, Server};
+use crate::generator;
+use crate::servers::{self, Environment, Kind};
 use crate::table;
 
 /// How it is run.
@@ -45,16 +45,14 @@ pub(crate) struct Overload {
 pub(crate) fn run(settings: &Settings, ours: &Kind, environment: &Environment<'_>) -> Result<Overload> {
     eprintln!("holding {} connections", settings.held);
     // Each asks again as soon as it is answered, and none has come to its last request when the run ends.
-    let server = Server::start(ours, environment)?;
-    let held = sluicelab(
-        settings,
-        &[
-            format!("--target={}", server.url("/1k.html")),
-            format!("--connections={}", settings.held),
-            "--requests-per-connection=100000".to_owned(),
-            "--duration=6s".to_owned(),
-        ],
-    );
+    let server = servers::start(ours, environment)?;
+    let load = |options: &[String]| generator::run(&settings.sluicelab, settings.cpu, options);
+    let held = load(&[
+        format!("--target={}", server.url("/1k.html")),
+        format!("--connections={}", settings.held),
+        "--requests-per-connection=100000".to_owned(),
+        "--duration=6s".to_owned(),
+    ]);
     server.stop()?;
     let held = held?;
     let count = |path: &str| held.pointer(path).and_then(Value::as_u64).unwrap_or(0);
@@ -63,20 +61,17 @@ pub(crate) fn run(settings: &Settings, ours: &Kind, environment: &Environment<'_
     // The server shares its CPU with others, so that it can be asked for more than it can do.
     let idle_before = idle_gap(settings.cpu)?;
     eprintln!("overloading at {} requests/s", settings.rate);
-    let server = Server::start(&Kind::Nginx(crate::lineup::NGINX), environment)?;
+    let server = servers::start(&Kind::Nginx(crate::lineup::NGINX), environment)?;
     let spinners = crate::spinner::Spinners::start(environment.cpu, 7)?;
-    let results = sluicelab(
-        settings,
-        &[
-            format!("--target={}", server.url("/10k.html")),
-            format!("--rate={}", settings.rate),
-            format!("--duration={}s", settings.seconds),
-            "--timeout=500ms".to_owned(),
-            "--source=127.0.0.2-127.0.0.33".to_owned(),
-            // Or a woken thread waits for the others of its core until the next tick.
-            "--realtime".to_owned(),
-        ],
-    );
+    let results = load(&[
+        format!("--target={}", server.url("/10k.html")),
+        format!("--rate={}", settings.rate),
+        format!("--duration={}s", settings.seconds),
+        "--timeout=500ms".to_owned(),
+        "--source=127.0.0.2-127.0.0.33".to_owned(),
+        // Or a woken thread waits for the others of its core until the next tick.
+        "--realtime".to_owned(),
+    ]);
     drop(spinners);
     server.stop()?;
     let results = results?;
@@ -97,18 +92,6 @@ pub(crate) fn run(settings: &Settings, ours: &Kind, environment: &Environment<'_
         valid: results["valid"] == true,
         invalid: invalid.filter_map(Value::as_str).map(str::to_owned).collect(),
     })
-}
-
-fn sluicelab(settings: &Settings, options: &[String]) -> Result<Value> {
-    let output = Command::new(&settings.sluicelab)
-        .args(["load", "--format=json"])
-        .arg(format!("--cpus={}", settings.cpu))
-        .args(options)
-        .output()
-        .with_context(|| format!("cannot run {}", settings.sluicelab.display()))?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(matches!(output.status.code(), Some(0 | 3)), "sluicelab ended with {}: {told}", output.status);
-    serde_json::from_slice(&output.stdout).context("no JSON from sluicelab")
 }
 
 /// The gap between two looks at the clock that 99.9% of the *time* does not exceed: how late somebody is who

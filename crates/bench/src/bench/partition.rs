@@ -55,7 +55,8 @@ pub(crate) const SERVERS: [&str; 7] = [
     "unpartitioned: --architecture=symped --workers=2 --cpus=0,1",
     "one process: --architecture=sped",
     "partitioned, direct: --architecture=n-copy --copies=2 --copies-by=address placement.mapping=\"direct\"",
-    "partitioned, indirect: --architecture=n-copy --copies=2 --copies-by=address placement.mapping=\"indirect\"",
+    "partitioned, indirect: --architecture=n-copy --copies=2 --copies-by=address \
+     placement.mapping=\"indirect\"",
     "two copies, SO_REUSEPORT: --architecture=n-copy --copies=2 --copies-by=reuseport",
     "two copies, steered by CPU: --architecture=n-copy --copies=2 --copies-by=cpu",
 ];

@@ -70,7 +70,8 @@ fn invalid(series: &[&Series], tries: &[&Outcome]) -> String {
         series.iter().flat_map(|series| series.taken()).filter(|taken| !taken.outcome.is_valid()).count();
     let mut text = format!(
         "{invalid} of {} trials are not valid. Each was repeated, up to two times; {left} count all the \
-         same, for want of a valid one, and what rests on them is marked with an exclamation mark. The reasons:\n\n",
+         same, for want of a valid one, and what rests on them is marked with an exclamation mark. The \
+         reasons:\n\n",
         tries.len()
     );
     // Those that differ in numbers only are one.

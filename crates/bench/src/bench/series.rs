@@ -46,7 +46,7 @@ impl Series {
         Self { server, rounds, beside: None }
     }
 
-    /// The same where each round was measured at the same time as another, of the point's first server.
+    /// This series, where each round was measured at the same time as another, of the point's first server.
     pub(crate) fn beside(self, first: Vec<Option<Outcome>>) -> Self {
         Self { beside: Some(first), ..self }
     }
@@ -106,8 +106,8 @@ impl Series {
         Ratio::of_quotients(rounds.filter_map(|round| self.quotient(other, round, &value)))
     }
 
-    /// The same of one round. Those that were measured at different times are compared by what the point's
-    /// first server did beside the one and beside the other.
+    /// This server's value over that of `other` in one round. Those that were measured at different times are
+    /// compared by what the point's first server did beside the one and beside the other.
     pub(crate) fn quotient(
         &self,
         other: &Self,
@@ -143,8 +143,8 @@ impl Series {
         self.ratio_told(other, value, |ratio| format!("{ratio:.3}"))
     }
 
-    /// The same without the interval: for an `other` that was chosen by these rounds, which makes an interval
-    /// say too much.
+    /// A cell with the ratio to `other` alone: for one that was chosen by these rounds, which makes an
+    /// interval say too much.
     pub(crate) fn bare_ratio_cell(&self, other: &Self, value: impl Fn(&Outcome) -> f64) -> String {
         self.ratio_told(other, value, |ratio| format!("{:.3}", ratio.median))
     }
@@ -185,7 +185,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::trial::tests::{outcome, outcome_but};
 
-    /// The same, with reasons against the last round.
+    /// These rounds, with reasons against the last one.
     pub(crate) fn in_doubt(mut series: Series) -> Series {
         let reasons = |mut outcome: Outcome| {
             outcome.invalid = vec!["late".to_owned()];

@@ -1,26 +1,17 @@
-//! Starting and stopping the servers under test: ours, the ceiling, nginx, lighttpd.
+//! The servers that are compared: ours, the ceiling, nginx, lighttpd.
 //!
-//! Each runs in the foreground as the current user, pinned to one CPU, on a loopback address of its own (so
-//! that sockets in `TIME_WAIT` of one don't get into another's way), with a generated configuration. Its
-//! standard error goes to a file, where the line `listening on http://ADDR/` is looked for, and which is
-//! shown when the server does not come up.
+//! Each runs with a generated configuration on a loopback address of its own, so that sockets in `TIME_WAIT`
+//! of one don't get into another's way.
 
-use std::fs::{self, File};
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 
-use crate::child::Process;
-use crate::proc;
+use crate::launcher::{Place, Server, announced};
 use crate::site::Case;
-
-/// How long a server may take to listen (valgrind needs seconds), and to leave after SIGTERM.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What is needed to start any server.
 pub(crate) struct Environment<'a> {
@@ -98,70 +89,18 @@ pub(crate) struct NginxSettings {
     pub(crate) limit_rate: u32,
 }
 
-/// A running server, which ends when it is dropped; [`Server::stop`] tells whether it did so as asked.
-pub(crate) struct Server {
-    pub(crate) address: SocketAddr,
-    process: Process,
-}
-
-impl Server {
-    /// Starts the server and waits until it accepts connections.
-    pub(crate) fn start(kind: &Kind, environment: &Environment<'_>) -> Result<Self> {
-        let wanted = unused_address(kind)?;
-        let directory = environment.scratch.join(format!("server-{}", wanted.ip()));
-        fs::create_dir_all(&directory)?;
-        let command = command_line(kind, wanted, environment, &directory)?;
-
-        let log = directory.join("stderr");
-        let child = Command::new("taskset")
-            .arg("-c")
-            .arg(environment.cpu.to_string())
-            .args(&environment.wrapper)
-            .args(&command)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(&log)?)
-            .spawn()
-            .context("cannot run taskset (Debian package util-linux)")?;
-        let mut process = Process::of(child);
-        match wait_until_listening(&mut process, wanted, &log) {
-            Ok(address) => Ok(Self { address, process }),
-            Err(error) => {
-                drop(process);
-                let said = fs::read_to_string(&log).unwrap_or_default();
-                Err(error.context(format!("{} did not start; it said: {}", command.join(" "), said.trim())))
-            }
-        }
-    }
-
-    /// The process that was started; workers descend from it.
-    pub(crate) fn pid(&self) -> u32 {
-        self.process.id()
-    }
-
-    /// `http://ADDR` and `target`.
-    pub(crate) fn url(&self, target: &str) -> String {
-        format!("http://{}{target}", self.address)
-    }
-
-    /// Waits until the server has had nothing to do for a moment, 10 s at most.
-    pub(crate) fn settle(&self) -> Result<()> {
-        let pids = proc::process_tree(self.pid())?;
-        let start = Instant::now();
-        loop {
-            let before = proc::cpu_time_ns(&pids)?;
-            thread::sleep(Duration::from_millis(100));
-            // A housekeeping timer may tick meanwhile: a millisecond in a hundred is quiet.
-            if proc::cpu_time_ns(&pids)? - before < 1_000_000 || start.elapsed() > Duration::from_secs(10) {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Asks the server to leave and waits for it, so that tools around it can write their results.
-    pub(crate) fn stop(self) -> Result<()> {
-        self.process.stop(PATIENCE)
-    }
+/// Starts the server and waits until it accepts connections.
+pub(crate) fn start(kind: &Kind, environment: &Environment<'_>) -> Result<Server> {
+    let wanted = unused_address(kind)?;
+    let directory = environment.scratch.join(format!("server-{}", wanted.ip()));
+    fs::create_dir_all(&directory)?;
+    let words = command_line(kind, wanted, environment, &directory)?;
+    let place =
+        Place { cpus: &[environment.cpu], wrapper: &environment.wrapper, log: &directory.join("stderr") };
+    Server::start(&words, place, |said| {
+        let address = if wanted.port() == 0 { *announced(said).first()? } else { wanted };
+        TcpStream::connect(address).ok().map(|_| address)
+    })
 }
 
 /// A loopback address that no server of this run has had, with a port that is free now; port 0 where the
@@ -236,7 +175,8 @@ fn generated(directory: &Path, name: &str, text: &str) -> Result<PathBuf> {
 fn sluice_config(capacity: usize, defer_accept: bool) -> String {
     let tcp = if defer_accept { "\n[tcp]\ndefer_accept = \"5 s\"\n" } else { "" };
     format!(
-        "architecture = \"sped\"\nmax_connections = {capacity}\naccess_log = \"off\"\n\n[timeouts]\nidle = \"1 h\"\nheader = \"1 h\"\nwrite = \"1 h\"\n{tcp}"
+        "architecture = \"sped\"\nmax_connections = {capacity}\naccess_log = \"off\"\n\n\
+         [timeouts]\nidle = \"1 h\"\nheader = \"1 h\"\nwrite = \"1 h\"\n{tcp}"
     )
 }
 
@@ -332,51 +272,4 @@ mimetype.assign = ( \".html\" => \"text/html\" )
         port = address.port(),
         defer_accept = u8::from(defer_accept),
     )
-}
-
-fn wait_until_listening(process: &mut Process, wanted: SocketAddr, log: &Path) -> Result<SocketAddr> {
-    let start = Instant::now();
-    loop {
-        if let Some(status) = process.ended()? {
-            bail!("it ended with {status}");
-        }
-        let address = match wanted.port() {
-            0 => announced_address(&fs::read_to_string(log)?),
-            _ => Some(wanted),
-        };
-        if let Some(address) = address
-            && TcpStream::connect(address).is_ok()
-        {
-            return Ok(address);
-        }
-        ensure!(start.elapsed() < PATIENCE, "it does not listen after {PATIENCE:?}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// On how many addresses the log of a sluice says that it listens, with their lines whole.
-pub(crate) fn announced_addresses(log: &str) -> usize {
-    log.split_inclusive('\n').filter(|line| line.contains("listening on ") && line.ends_with('\n')).count()
-}
-
-/// The address in the line `listening on http://ADDR/ ...`.
-fn announced_address(log: &str) -> Option<SocketAddr> {
-    let (_, rest) = log.split_once("listening on http://")?;
-    let end = rest.find(['/', ' ', '\n'])?;
-    rest[..end].parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_announced_address_is_read_once_it_is_complete() {
-        assert_eq!(announced_address("listening on http://127.0.0.1:401"), None);
-        assert_eq!(announced_addresses("note\nlistening on http://127.0.0.1:1/ (sped)\nlistening on htt"), 1);
-        assert_eq!(
-            announced_address("note\nlistening on http://127.0.0.1:40113/ (sped, /srv/www)\n"),
-            Some(SocketAddr::from(([127, 0, 0, 1], 40113)))
-        );
-    }
 }

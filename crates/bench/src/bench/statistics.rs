@@ -72,7 +72,7 @@ impl Ratio {
         Self::of_quotients(pairs.into_iter().map(|(one, other)| one / other))
     }
 
-    /// The same of quotients that are known.
+    /// Of quotients that are known; `None` without any, and where one is not finite.
     pub(crate) fn of_quotients(quotients: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = quotients.into_iter().collect();
         if sorted.is_empty() || sorted.iter().any(|value| !value.is_finite()) {

@@ -2,21 +2,19 @@
 //! it.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::str::FromStr;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use machine::process;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::child::Process;
-use crate::{interrupt, proc, servers};
+use crate::interrupt;
+use crate::launcher::{PATIENCE, Place, Server, announced};
 
 /// Settings of the server with a name. As text: `NAME: --option=value ... table.key=value ...`; words with
 /// dashes are for the command line, the others are lines of its TOML file.
@@ -52,19 +50,19 @@ impl fmt::Display for Variant {
 }
 
 impl Variant {
-    /// The same with one option more.
+    /// These settings with one option more.
     pub(crate) fn with(&self, option: &str, value: &str) -> Self {
         let mut this = self.clone();
         this.options.push(format!("--{option}={value}"));
         this
     }
 
-    /// The same under another name.
+    /// These settings under another name.
     pub(crate) fn called(&self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self.clone() }
     }
 
-    /// The same, for being measured twice.
+    /// These settings, to be measured once more beside themselves.
     pub(crate) fn again(&self) -> Self {
         self.called(&format!("{} again", self.name))
     }
@@ -106,20 +104,17 @@ pub(crate) struct Launch<'a> {
     pub(crate) sluice: &'a Path,
     pub(crate) root: &'a Path,
     pub(crate) listen: Vec<SocketAddr>,
-    pub(crate) cpus: String,
+    pub(crate) cpus: &'a [usize],
     /// Words before the server's own command line.
     pub(crate) wrapper: Vec<String>,
     /// For its configuration, log and status socket.
     pub(crate) directory: &'a Path,
 }
 
-/// How long a start may take.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 /// A running `sluice`. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Subject {
-    process: Process,
+    pub(crate) running: Server,
     sluice: PathBuf,
     status: String,
 }
@@ -129,69 +124,26 @@ impl Subject {
     pub(crate) fn start(variant: &Variant, launch: &Launch<'_>) -> Result<Self> {
         let config = variant.write_config(launch.directory)?;
         let status = format!("unix:{}", launch.directory.join("status").display());
+        let mut words = vec![launch.sluice.display().to_string(), "serve".to_owned()];
+        words.extend([launch.root.display().to_string(), format!("--config={}", config.display())]);
+        words.extend(launch.listen.iter().map(|address| format!("--listen={address}")));
+        words.push(format!("--status={status}"));
+        words.extend(variant.options.iter().cloned());
         let log = launch.directory.join("stderr");
-        let child = Command::new("taskset")
-            .args(["-c", &launch.cpus])
-            .args(&launch.wrapper)
-            .arg(launch.sluice)
-            .arg("serve")
-            .arg(launch.root)
-            .arg(format!("--config={}", config.display()))
-            .args(launch.listen.iter().map(|address| format!("--listen={address}")))
-            .arg(format!("--status={status}"))
-            .args(&variant.options)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(&log)?)
-            .process_group(0)
-            .spawn()
-            .context("cannot run taskset (Debian package util-linux)")?;
-        let mut this = Self { process: Process::of(child), sluice: launch.sluice.to_owned(), status };
-        this.wait_until_listening(launch.listen.len(), &log).with_context(|| {
-            let said = fs::read_to_string(&log).unwrap_or_default();
-            format!("sluice ({variant}) did not start; it said: {}", said.trim())
+        let place = Place { cpus: launch.cpus, wrapper: &launch.wrapper, log: &log };
+        let running = Server::start(&words, place, |said| {
+            let addresses = announced(said);
+            if addresses.len() < launch.listen.len() { None } else { addresses.first().copied() }
         })?;
-        Ok(this)
-    }
-
-    fn wait_until_listening(&mut self, addresses: usize, log: &Path) -> Result<()> {
-        let start = Instant::now();
-        while servers::announced_addresses(&fs::read_to_string(log)?) < addresses {
-            interrupt::check()?;
-            if let Some(status) = self.process.ended()? {
-                bail!("it ended with {status}");
-            }
-            ensure!(start.elapsed() < PATIENCE, "it does not listen after {PATIENCE:?}");
-            thread::sleep(Duration::from_millis(5));
-        }
-        Ok(())
-    }
-
-    /// The process that was started; the others descend from it.
-    pub(crate) fn id(&self) -> u32 {
-        self.process.id()
-    }
-
-    /// All its processes.
-    pub(crate) fn processes(&self) -> Result<Vec<u32>> {
-        proc::process_tree(self.id())
+        Ok(Self { running, sluice: launch.sluice.to_owned(), status })
     }
 
     /// The process that tells its status.
     pub(crate) fn status_process(&self) -> Result<u32> {
-        let is_it = |pid: &u32| {
-            fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "sluice:status")
-        };
-        let start = Instant::now();
-        loop {
-            interrupt::check()?;
-            // It gives itself that name once it runs.
-            if let Some(pid) = self.processes()?.into_iter().find(is_it) {
-                return Ok(pid);
-            }
-            ensure!(start.elapsed() < PATIENCE, "it has no process for its status after {PATIENCE:?}");
-            thread::sleep(Duration::from_millis(5));
-        }
+        let is_it = |pid: &u32| process::name(*pid).is_ok_and(|name| name == "sluice:status");
+        // It gives itself that name once it runs.
+        let found = interrupt::wait_for(PATIENCE, || Ok(self.running.processes()?.into_iter().find(is_it)))?;
+        found.context("it has no process for its status")
     }
 
     /// Its counters, see docs/status.md.

@@ -13,17 +13,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use machine::cpu::{self, CpuTicks};
+use machine::{Machine, network, process};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::bounds::{Bounded, Bounds};
+use crate::child::list;
 use crate::generator::{Generator, Looks, Watched, Window};
 use crate::network::{Link, Network};
 use crate::share::Share;
 use crate::subject::{Launch, Subject, Variant};
 use crate::turns::{Conductor, Given, Turns};
 use crate::workload::Workload;
-use crate::{interrupt, proc};
+use crate::{interrupt, launcher};
 
 /// What all trials of an experiment have in common.
 #[derive(Clone, Debug)]
@@ -227,7 +230,7 @@ impl Running {
             sluice: &site.sluice,
             root: &workload.root,
             listen: network.addresses(),
-            cpus: list(&site.server_cpus),
+            cpus: &site.server_cpus,
             wrapper,
             directory: &directory,
         };
@@ -263,22 +266,23 @@ struct Sight {
     status: Value,
     drops: BTreeMap<String, u64>,
     server_ns: u64,
-    server_cpu: proc::CpuTicks,
-    client_cpu: proc::CpuTicks,
+    server_cpu: CpuTicks,
+    client_cpu: CpuTicks,
     page_cache: Option<u64>,
     read: u64,
 }
 
 impl Sight {
     fn of(server: &Subject, bounded: Option<&Bounded>, site: &Site) -> Result<Self> {
-        let processes = server.processes()?;
+        let processes = server.running.processes()?;
         let at = Instant::now();
-        let server_ns = proc::cpu_time_ns(&processes)?;
-        let server_cpu = proc::cpu_ticks(&site.server_cpus)?;
-        let client_cpu = proc::cpu_ticks(&site.client_cpus)?;
-        let drops = drops(server.id())?;
+        let server_ns = launcher::sum(&processes, process::cpu_time_ns)?;
+        let cpu =
+            |cpus: &[usize]| Machine::this().cpu_ticks_of(cpus).with_context(|| format!("no CPUs {cpus:?}"));
+        let (server_cpu, client_cpu) = (cpu(&site.server_cpus)?, cpu(&site.client_cpus)?);
+        let drops = drops(server.running.id())?;
         let status = server.status()?;
-        let read = proc::bytes_read(&processes)?;
+        let read = launcher::sum(&processes, process::bytes_read)?;
         let page_cache = bounded.map(Bounded::page_cache).transpose()?;
         Ok(Self { at, status, drops, server_ns, server_cpu, client_cpu, page_cache, read })
     }
@@ -302,7 +306,11 @@ impl Outcome {
         let part = |path: &str| Ok::<_, anyhow::Error>(number(path)? / issued);
         let replies_per_s = number("/replies/per_s")?;
         let server = after.server_ns.saturating_sub(before.server_ns) as f64 / 1e9 / seconds;
-        let cpu = |after: u64, before: u64| proc::ticks_in_seconds(after.saturating_sub(before)) / seconds;
+        let cpu = |ticks: u64| cpu::seconds(ticks) / seconds;
+        let server_cpu = after.server_cpu.since(before.server_cpu);
+        let client_cpu = after.client_cpu.since(before.client_cpu);
+        // What is nice are fillers of shares.
+        let idle = |ticks: CpuTicks| cpu(ticks.idle + ticks.nice);
         let drops_per_s = after.drops.iter().map(|(name, count)| {
             let earlier = before.drops.get(name).copied().unwrap_or(0);
             (name.clone(), count.saturating_sub(earlier) as f64 / seconds)
@@ -331,11 +339,11 @@ impl Outcome {
                 server,
                 // Where nobody is answered all of it was in vain.
                 server_us_per_reply: server * 1e6 / replies_per_s.max(1.0),
-                server_softirq: cpu(after.server_cpu.softirq, before.server_cpu.softirq),
-                server_io_wait: cpu(after.server_cpu.io_wait, before.server_cpu.io_wait),
-                server_idle: cpu(after.server_cpu.idle, before.server_cpu.idle),
-                client_softirq: cpu(after.client_cpu.softirq, before.client_cpu.softirq),
-                client_idle: cpu(after.client_cpu.idle, before.client_cpu.idle),
+                server_softirq: cpu(server_cpu.softirq),
+                server_io_wait: cpu(server_cpu.io_wait),
+                server_idle: idle(server_cpu),
+                client_softirq: cpu(client_cpu.softirq),
+                client_idle: idle(client_cpu),
                 client_us_per_call: number("/generator/cpu_us_per_call")?,
             },
             turns,
@@ -395,11 +403,6 @@ fn over(one: f64, other: f64) -> f64 {
     if other > 0.0 { one / other } else { 0.0 }
 }
 
-/// CPUs as `taskset` and `sluicelab` take them.
-fn list(cpus: &[usize]) -> String {
-    cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
-}
-
 /// The kernel's counters of `TcpExt` that tell of connections dropped, in the network namespace of process
 /// `pid`.
 const DROPS: [&str; 8] = [
@@ -415,10 +418,10 @@ const DROPS: [&str; 8] = [
 
 fn drops(pid: u32) -> Result<BTreeMap<String, u64>> {
     let netstat = fs::read_to_string(format!("/proc/{pid}/net/netstat"))?;
-    let all = proc::tcp_extensions(&netstat);
-    let mut drops: BTreeMap<_, _> =
-        DROPS.iter().filter_map(|name| Some(((*name).to_owned(), *all.get(*name)?))).collect();
-    drops.insert("softnet".to_owned(), proc::softnet_drops(&fs::read_to_string("/proc/net/softnet_stat")?));
+    let of = |name: &&str| Some(((*name).to_owned(), network::tcp_extension(&netstat, name)?));
+    let mut drops: BTreeMap<_, _> = DROPS.iter().filter_map(of).collect();
+    let softnet = fs::read_to_string("/proc/net/softnet_stat")?;
+    drops.insert("softnet".to_owned(), network::softnet_drops(&softnet));
     Ok(drops)
 }
 
@@ -433,12 +436,12 @@ pub(crate) mod tests {
         outcome_but(replies_per_s, &[])
     }
 
-    /// The same, if the generator has reasons against it.
+    /// One that the generator may have reasons against.
     pub(crate) fn outcome_but(replies_per_s: f64, reasons: &[&str]) -> Outcome {
         outcome_of_looks(replies_per_s, reasons, 1.0)
     }
 
-    /// The same of two seconds, where the looks were off.
+    /// One of two seconds, where the looks were off.
     fn outcome_of_looks(replies_per_s: f64, reasons: &[&str], off_ms: f64) -> Outcome {
         let status = json!({
             "total": {
@@ -447,7 +450,7 @@ pub(crate) mod tests {
             },
             "workers": []
         });
-        let ticks = proc::CpuTicks { idle: 0, io_wait: 0, softirq: 0 };
+        let ticks = CpuTicks::default();
         let sight = |at, accepts: u64| {
             let mut status = status.clone();
             status["time_unix_ms"] = json!(accepts * 10);

@@ -17,7 +17,7 @@ use crate::trial::Site;
 pub(crate) enum Kind {
     /// One file of 1,024 bytes, which fits into a packet with its head; a connection for each request.
     OnePacket,
-    /// The same, while 4,000 other clients are connected who ask for nothing: some event mechanisms look at
+    /// That file, while 4,000 other clients are connected who ask for nothing: some event mechanisms look at
     /// each of them in every get-events phase (Banga and Mogul 1998).
     OnePacketIdle,
     /// The static files of `SPECweb99`; sessions of about 7.3 requests on a connection that is kept.

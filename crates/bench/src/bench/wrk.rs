@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::interrupt;
+
 /// How wrk is run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wrk {
@@ -24,6 +26,7 @@ impl Wrk {
     /// Runs wrk on `url` behind the words of `wrapper` (none: as it is). Connect errors and replies other
     /// than 200 are errors.
     pub(crate) fn run(&self, wrapper: &[String], url: &str, close: bool) -> Result<Counted> {
+        interrupt::check()?;
         let mut words = wrapper.to_vec();
         words.extend(["taskset", "-c", &self.cpu.to_string(), "wrk", "-t1"].map(str::to_owned));
         words.push(format!("-c{}", self.connections));
@@ -74,8 +77,9 @@ fn parse(said: &str) -> Result<Counted> {
 mod tests {
     use super::*;
 
-    const GOOD: &str = "Running 1s test @ http://127.0.0.1:1/\n  1 threads and 64 connections\n  Thread Stats   Avg\n    \
-        Latency   1.0ms\n  85143 requests in 1.10s, 99.00MB read\nRequests/sec:  77402.73\nTransfer/sec: 90.00MB\n";
+    const GOOD: &str = "Running 1s test @ http://127.0.0.1:1/\n  1 threads and 64 connections\n\
+        \x20 Thread Stats   Avg\n    Latency   1.0ms\n  85143 requests in 1.10s, 99.00MB read\n\
+        Requests/sec:  77402.73\nTransfer/sec: 90.00MB\n";
 
     #[test]
     fn counts_are_read() {

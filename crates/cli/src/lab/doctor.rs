@@ -2,7 +2,6 @@
 
 use clap::Args;
 use load::doctor;
-use load::machine::Machine;
 
 use crate::console::print;
 
@@ -22,7 +21,7 @@ pub(crate) struct Doctor {
 
 impl Doctor {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        let diagnosis = doctor::examine(&Machine::this());
+        let diagnosis = doctor::examine();
         print(&if self.json { diagnosis.to_json() + "\n" } else { diagnosis.to_text() })?;
         Ok(())
     }

@@ -31,7 +31,8 @@ pub(crate) struct Options {
 
     /// Directories: of specweb99, of 36 files and 5,119,484 bytes each; of support's downloads, of 16 files
     /// and 68 MB
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = ["total", "preset"])]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+          conflicts_with_all = ["total", "preset"])]
     directories: Option<u32>,
 
     /// As many directories as fit into so much, such as 500MB

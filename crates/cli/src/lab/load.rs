@@ -14,9 +14,10 @@ use anyhow::{Context as _, Error, Result, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use load::engine::{self, Finished, Keep, RunError};
 use load::output::{Output, Unwritten};
-use load::report::{self, Facts, Joined, Machine, Queues, RunOutcome, ServerLog, Steal, verification};
+use load::report::{self, Facts, Joined, Queues, RunOutcome, ServerLog, verification};
 use load::run::{AfterTimeout, Load, Patience, Run};
 use load::schedule::{Arrivals, Rate, Schedule};
+use machine::Machine;
 use workload::session::{Builder, Request, SessionLog};
 use workload::wsesslog;
 
@@ -29,8 +30,8 @@ use crate::console::{Unprinted, print};
 #[derive(Args)]
 #[command(group(ArgGroup::new("how").multiple(false).args(["rate", "session_rate", "connections"])))]
 #[command(after_help = "Load comes in these kinds:\n  \
-    --sessions FILE --rate R         partially open: sessions arrive whatever the server does, and play out\n  \
-    --sessions FILE                  the same at the times in the file (sluicelab sessions replay)\n  \
+    --sessions FILE --rate R         partially open: sessions arrive whatever the server does, and play out\n\
+    \x20 --sessions FILE                  the same at the times in the file (sluicelab sessions replay)\n  \
     --target URL --rate R            open: requests for one URL arrive\n  \
     --target URL --connections N     closed: N connections ask again when they are answered\n\n\
     Ctrl-C ends a run and reports what was measured so far; in the warm-up that is nothing (exit code 3).\n\n\
@@ -60,7 +61,8 @@ pub(crate) struct Options {
     session_rate: Option<Rate>,
 
     /// A closed loop of so many connections, 1 to 1000000
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "How load comes")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+          help_heading = "How load comes")]
     connections: Option<u32>,
 
     /// How arrivals are spread around their rate, or that they come when the session file says [default:
@@ -73,12 +75,13 @@ pub(crate) struct Options {
     seed: u64,
 
     /// End when so many sessions are over [default: when --duration is; the file's, at its times]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "How load comes")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
+          help_heading = "How load comes")]
     session_count: Option<u64>,
 
     /// Requests on each connection without --sessions [default: 1 at a rate, 1000 in a closed loop]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with = "sessions",
-          help_heading = "How load comes")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+          conflicts_with = "sessions", help_heading = "How load comes")]
     requests_per_connection: Option<u32>,
 
     /// Requests sent in a row without --sessions; the first of a connection goes alone
@@ -93,11 +96,13 @@ pub(crate) struct Options {
     duration: Option<Duration>,
 
     /// Leave the first part of the run out of the measures
-    #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "0s", help_heading = "How load comes")]
+    #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "0s",
+          help_heading = "How load comes")]
     warm_up: Duration,
 
     /// How long a client waits for a connection, and then for each whole reply
-    #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "10s", help_heading = "Clients")]
+    #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "10s",
+          help_heading = "Clients")]
     timeout: Duration,
 
     /// How long a client waits for a connection [default: as --timeout]
@@ -110,7 +115,8 @@ pub(crate) struct Options {
     on_timeout: OnTimeout,
 
     /// The pause after a burst whose session file does not say
-    #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "0s", help_heading = "Clients")]
+    #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "0s",
+          help_heading = "Clients")]
     think: Duration,
 
     /// Another header line for every request; may be repeated
@@ -175,7 +181,8 @@ pub(crate) struct Options {
 
     /// A process of the server, whose network namespace's queue drops are counted [default: this namespace's,
     /// if the targets are at addresses of this machine]
-    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Results")]
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..),
+          help_heading = "Results")]
     server_pid: Option<u32>,
 
     /// Hold the run against the papers' rules on timeouts and fairness
@@ -235,6 +242,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut failures: Vec<Error> = Vec::new();
     let logged = facts.arrivals == Some("logged");
     let mut watcher = Watcher::new(duration.or(log.last_time().filter(|_| logged)), schedule.clone());
+    let machine = Machine::this();
+    let steal = || machine.cpu_ticks_of(&cpus).unwrap_or_default().steal;
     let (mut steal_before, mut steal_after) = (None, None);
     let mut dropped = None;
     while !running.is_over() {
@@ -242,7 +251,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         let progress = running.progress();
         let is_over = duration.is_some_and(|duration| progress.elapsed >= duration);
         if steal_before.is_none() && progress.elapsed >= options.warm_up {
-            steal_before = Some(Steal::of(&cpus));
+            steal_before = Some(steal());
             let warmed_up = !options.warm_up.is_zero();
             if warmed_up && let Some(Err(error)) = server_log.as_mut().map(ServerLog::skip_to_end) {
                 failures.push(Error::from(error).context("cannot read the server's log"));
@@ -254,7 +263,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             }
         }
         if steal_after.is_none() && is_over {
-            steal_after = Some(Steal::of(&cpus));
+            steal_after = Some(steal());
             dropped = queues.as_ref().map(Queues::dropped);
         }
         watcher.show(progress);
@@ -262,8 +271,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             running.stop();
         }
     }
-    let stolen =
-        steal_before.map_or(0.0, |before| steal_after.unwrap_or_else(|| Steal::of(&cpus)).since(before));
+    let stolen = steal_before.map_or(0, |before| steal_after.unwrap_or_else(steal).saturating_sub(before));
+    let stolen = machine::cpu::seconds(stolen);
     let dropped = dropped.or_else(|| queues.as_ref().map(Queues::dropped));
     watcher.end();
     let mut finished = running.finish()?;
@@ -407,7 +416,7 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
         cpus: cpus.clone(),
         realtime: options.realtime,
         may_wait: options.may_wait / 100.0,
-        machine: Machine::this(),
+        machine: Machine::this().describe(),
         outcome: RunOutcome::default(),
     };
     let run = Run {
@@ -530,11 +539,12 @@ fn print_results(options: &Options, finished: &Finished, facts: &Facts) -> Resul
             format!("{never_read} to {never_read_at_most}")
         };
         say(format!(
-            "server's log  read {read} of {issued} calls; never read {never_read}, read and too slow {too_slow}, odd lines {odd_lines}"
+            "server's log  read {read} of {issued} calls; never read {never_read}, read and too slow \
+             {too_slow}, odd lines {odd_lines}"
         ));
     }
     if options.rules {
-        for check in verification::check(measures, joined, verification::Rules::default()) {
+        for check in verification::check(measures, joined) {
             let verdict = if check.holds() { "holds" } else { "BROKEN" };
             let (found, allowed) = (check.found * 100.0, check.allowed * 100.0);
             say(format!(

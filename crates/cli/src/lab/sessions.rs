@@ -21,7 +21,8 @@ use crate::console::print;
 /// What sessions are like.
 #[derive(Subcommand)]
 #[command(
-    after_help = "The files are in the syntax of httperf's --wsesslog. FILE.manifest.json says what is in them."
+    after_help = "The files are in the syntax of httperf's --wsesslog. FILE.manifest.json says what is in \
+        them."
 )]
 pub(crate) enum Options {
     /// SPECweb99's: 30% of one request, the others of 5 to 15, for files by Zipf's law
@@ -46,7 +47,8 @@ pub(crate) struct Draw {
     fileset: PathBuf,
 
     /// How many sessions
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 10_000,
+          value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     count: u32,
 
     /// What they are drawn from

@@ -48,7 +48,8 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
 
 /// A rate: `250`, or steps such as `0-500:30s,500:1min,100` (from and to, for a time; the last may go on).
 pub(super) fn rate(text: &str) -> Result<Rate, String> {
-    let allowed = "allowed: a number above 0 such as 250, or steps such as 0-500:30s,500:1min,100 (from-to:time; the last goes on)";
+    let allowed = "allowed: a number above 0 such as 250, or steps such as 0-500:30s,500:1min,100 \
+        (from-to:time; the last goes on)";
     let step = |text: &str| -> Option<Step> {
         let (values, duration) = match text.split_once(':') {
             Some((values, duration)) => (values, Some(time(duration).ok()?)),

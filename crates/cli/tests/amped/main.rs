@@ -24,25 +24,27 @@ use support::variant::{Test, Variant, tests};
 use support::{eventually, sleep_ms};
 
 const TESTS: &[Test] = tests![
-    the_others_are_served_while_names_are_looked_up,
-    the_others_are_served_while_bytes_are_read,
-    those_who_want_the_same_wait_together,
-    an_old_entry_is_looked_at_again_by_a_helper,
-    pipelined_requests_keep_their_order,
-    clients_that_break_off_are_let_go,
-    clients_that_half_close_are_answered,
-    write_timeouts_are_not_for_the_disk,
-    a_drain_waits_for_the_disk,
-    a_drain_cuts_off_clients_of_a_disk_that_hangs,
-    a_file_that_shrinks_is_cut_off,
-    clients_that_have_closed_are_let_go,
-    a_disk_that_hangs_is_given_up,
-    replies_from_a_disk_that_hangs_are_broken_off,
-    helpers_that_hang_are_replaced,
-    what_the_table_has_outlives_its_disk,
-    an_error_page_on_a_disk_that_hangs_stops_nobody,
-    a_worker_that_cannot_be_killed_is_left_behind,
-    a_file_is_fetched_from_a_real_disk_once,
+    Each:
+        the_others_are_served_while_names_are_looked_up,
+        the_others_are_served_while_bytes_are_read,
+        those_who_want_the_same_wait_together,
+        pipelined_requests_keep_their_order,
+        clients_that_break_off_are_let_go,
+        clients_that_half_close_are_answered,
+        write_timeouts_are_not_for_the_disk,
+        a_drain_waits_for_the_disk,
+        a_drain_cuts_off_clients_of_a_disk_that_hangs,
+        a_file_that_shrinks_is_cut_off,
+        clients_that_have_closed_are_let_go,
+        replies_from_a_disk_that_hangs_are_broken_off;
+    One:
+        an_old_entry_is_looked_at_again_by_a_helper,
+        a_disk_that_hangs_is_given_up,
+        helpers_that_hang_are_replaced,
+        what_the_table_has_outlives_its_disk,
+        an_error_page_on_a_disk_that_hangs_stops_nobody,
+        a_worker_that_cannot_be_killed_is_left_behind,
+        a_file_is_fetched_from_a_real_disk_once;
 ];
 
 const VARIANTS: &[Variant] = &[
@@ -262,6 +264,7 @@ fn a_drain_waits_for_the_disk(variant: &Variant) {
     let reply = looked_up.reply();
     assert!(reply.body == content("a.bin"));
     looked_up.expect_close();
+    drop(looked_up);
     assert_eq!(server.exit_code(), Some(0));
 }
 

@@ -15,19 +15,21 @@ use crate::support::variant::{Test, Variant, tests};
 use crate::support::{eventually, sleep_ms};
 
 pub(crate) const TESTS: &[Test] = tests![
-    replaced_again_and_again,
-    replaced_between_ranges,
-    replaced_while_sent,
-    truncated_while_sent,
-    overwritten_while_sent,
-    removed_while_sent,
-    appended_while_sent,
-    appended_all_the_time,
-    overwritten_and_longer_while_sent,
-    overwritten_between_requests,
-    truncated_between_requests,
-    come_and_gone,
-    directory_instead_of_file,
+    Each:
+        replaced_while_sent,
+        truncated_while_sent,
+        overwritten_while_sent,
+        removed_while_sent,
+        appended_while_sent,
+        overwritten_and_longer_while_sent;
+    Three:
+        replaced_again_and_again,
+        replaced_between_ranges,
+        appended_all_the_time,
+        overwritten_between_requests,
+        truncated_between_requests,
+        come_and_gone,
+        directory_instead_of_file;
 ];
 
 /// So large that it can't hide in socket buffers, which are kept small as well.

@@ -8,16 +8,17 @@ use crate::support::site::HELLO;
 use crate::support::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
-    if_none_match,
-    if_modified_since,
-    if_match,
-    if_unmodified_since,
-    order_of_preconditions,
-    repeated_dates,
-    stars_among_tags,
-    fields_of_304,
-    large_files_and_directories,
-    not_for_errors,
+    Three:
+        if_none_match,
+        if_modified_since,
+        if_match,
+        if_unmodified_since,
+        order_of_preconditions,
+        repeated_dates,
+        stars_among_tags,
+        fields_of_304,
+        large_files_and_directories,
+        not_for_errors;
 ];
 
 /// The server, its validators of `/hello.txt`, and one tag and two dates that are others.

@@ -8,13 +8,14 @@ use crate::support::server::{Server, Setup};
 use crate::support::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
-    every_error_is_well_framed,
-    header_rules,
-    own_pages,
-    pages_that_change,
-    pages_that_are_missing,
-    no_echo,
-    told_in_a_line
+    Three:
+        every_error_is_well_framed,
+        header_rules,
+        own_pages,
+        pages_that_change,
+        pages_that_are_missing,
+        no_echo,
+        told_in_a_line;
 ];
 
 fn every_error_is_well_framed(variant: &Variant) {

@@ -11,24 +11,22 @@ use crate::support::site::{HELLO, INDEX, SECRET, SMALL, pattern};
 use crate::support::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
-    every_byte_at_every_size,
-    sizes_without_memory,
-    index_files,
-    other_index_files,
-    redirect_to_the_slash,
-    redirect_keeps_the_query_and_the_encoding,
-    no_listing_by_default,
-    listing,
-    listings_as_asked_for,
-    media_types,
-    media_types_by_choice,
-    validators,
-    links_beneath_the_root,
-    links_refused,
-    links_anywhere,
-    only_regular_files,
-    fields_by_path_and_type,
-    more_files_than_the_table_holds,
+    Each: every_byte_at_every_size, sizes_without_memory, listing, more_files_than_the_table_holds;
+    Three:
+        index_files,
+        other_index_files,
+        redirect_to_the_slash,
+        redirect_keeps_the_query_and_the_encoding,
+        no_listing_by_default,
+        listings_as_asked_for,
+        media_types,
+        media_types_by_choice,
+        validators,
+        links_beneath_the_root,
+        links_refused,
+        links_anywhere,
+        only_regular_files,
+        fields_by_path_and_type;
 ];
 
 fn every_byte_at_every_size(variant: &Variant) {

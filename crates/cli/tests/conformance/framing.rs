@@ -8,20 +8,19 @@ use crate::support::sleep_ms;
 use crate::support::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
-    body_by_length_is_passed_over,
-    body_in_chunks_is_passed_over,
-    body_of_a_get_is_passed_over,
-    body_that_comes_slowly,
-    bodies_cut_anywhere,
-    conflicting_framing,
-    malformed_lengths,
-    transfer_codings,
-    chunked_in_http10,
-    chunked_bad_size,
-    chunked_bad_end,
-    chunked_right,
-    body_cut_short,
-    body_too_large,
+    Three:
+        body_by_length_is_passed_over,
+        body_in_chunks_is_passed_over,
+        body_of_a_get_is_passed_over,
+        conflicting_framing,
+        malformed_lengths,
+        transfer_codings,
+        chunked_in_http10,
+        chunked_bad_size,
+        chunked_bad_end,
+        chunked_right,
+        body_too_large;
+    Each: body_that_comes_slowly, bodies_cut_anywhere, body_cut_short;
 ];
 
 /// What an attacker would hide in a body. It must never be answered.

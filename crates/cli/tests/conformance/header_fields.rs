@@ -4,8 +4,9 @@ use crate::support::client::Broken;
 use crate::support::server::Server;
 use crate::support::variant::{Test, Variant, tests};
 
-pub(crate) const TESTS: &[Test] =
-    tests![malformed_fields, unusual_but_right, host_is_needed_once, host_is_checked, hosts_that_are_right];
+pub(crate) const TESTS: &[Test] = tests![
+    Three: malformed_fields, unusual_but_right, host_is_needed_once, host_is_checked, hosts_that_are_right;
+];
 
 #[track_caller]
 fn refused(server: &Server, fields: &[u8]) {

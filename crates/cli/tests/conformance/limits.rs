@@ -4,8 +4,10 @@ use crate::support::client::{Broken, Reply};
 use crate::support::server::Server;
 use crate::support::variant::{Test, Variant, tests};
 
-pub(crate) const TESTS: &[Test] =
-    tests![request_line, endless_request_line, head_size, endless_head, field_count, limits_by_choice];
+pub(crate) const TESTS: &[Test] = tests![
+    Three: request_line, endless_request_line, field_count, limits_by_choice;
+    Each: head_size, endless_head;
+];
 
 /// A GET of `/` whose request line, line end included, has that many bytes.
 fn line_of(bytes: usize) -> String {

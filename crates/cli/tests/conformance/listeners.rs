@@ -13,8 +13,11 @@ use crate::support::server::{Setup, parse_address};
 use crate::support::site::HELLO;
 use crate::support::variant::{Test, Variant, tests};
 
-pub(crate) const TESTS: &[Test] =
-    tests![what_is_said, several_addresses, unix_socket, files_of_unix_sockets, stale_unix_socket, inherited];
+pub(crate) const TESTS: &[Test] = tests![
+    Each: what_is_said, several_addresses, unix_socket;
+    Three: inherited;
+    One: files_of_unix_sockets, stale_unix_socket;
+];
 
 /// `listening on http://127.0.0.1:40113/ (n-copy, 2 workers, /srv/www)`
 fn what_is_said(variant: &Variant) {

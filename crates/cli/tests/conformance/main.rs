@@ -24,10 +24,10 @@ mod root;
 mod targets;
 mod timeouts;
 
-use support::variant::{Topic, chosen, few, run_each};
+use support::variant::Topic;
 
-/// What the protocol and the files alone decide, whoever moves the bytes.
-const OF_THE_PROTOCOL: &[Topic] = &[
+const TOPICS: &[Topic] = &[
+    // What the protocol and the files decide, whoever moves the bytes: most of it runs for three variants.
     ("request_line", request_line::TESTS),
     ("header_fields", header_fields::TESTS),
     ("framing", framing::TESTS),
@@ -39,19 +39,16 @@ const OF_THE_PROTOCOL: &[Topic] = &[
     ("precompressed", precompressed::TESTS),
     ("errors", errors::TESTS),
     ("limits", limits::TESTS),
-];
-
-/// What an architecture can break: how long something takes to send, who waits, what is told to whom.
-const OF_THE_ARCHITECTURE: &[Topic] = &[
+    ("root", root::TESTS),
+    // What an architecture can break: how long something takes to send, who waits, what is told to whom.
     ("persistence", persistence::TESTS),
     ("files", files::TESTS),
     ("changing_files", changing_files::TESTS),
-    ("root", root::TESTS),
     ("timeouts", timeouts::TESTS),
     ("overload", overload::TESTS),
     ("listeners", listeners::TESTS),
 ];
 
 fn main() -> std::process::ExitCode {
-    run_each(&[(&few(), OF_THE_PROTOCOL), (&chosen(), OF_THE_ARCHITECTURE)])
+    support::variant::run(TOPICS)
 }

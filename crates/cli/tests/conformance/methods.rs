@@ -3,8 +3,9 @@
 use crate::support::server::{Server, Setup};
 use crate::support::variant::{Test, Variant, tests};
 
-pub(crate) const TESTS: &[Test] =
-    tests![head_is_get_without_content, options, other_methods, unknown_methods, trace_echoes_nothing];
+pub(crate) const TESTS: &[Test] = tests![
+    Three: head_is_get_without_content, options, other_methods, unknown_methods, trace_echoes_nothing;
+];
 
 fn head_is_get_without_content(variant: &Variant) {
     let server = Setup::new(variant).config("listing = true").start();

@@ -1,4 +1,5 @@
-//! More clients than there is room for: nobody is turned away, and everybody is served in the end.
+//! More clients than there is room for: nobody is turned away, and everybody is served in the end. Bursts
+//! within the room, with each accept limit and event mechanism, are in `bursts.rs`.
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpStream};
@@ -10,31 +11,24 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use serde_json::Value;
 
 use crate::support::client::{Broken, Client, request};
-use crate::support::server::{
-    Server, Setup, first_free_descriptor, highest_descriptor, open_descriptors, parse_address,
-};
+use crate::support::server::{Server, Setup, first_free_descriptor, highest_descriptor, open_descriptors};
 use crate::support::site::HELLO;
 use crate::support::variant::{Test, Variant, tests};
 use crate::support::{eventually, sleep_ms};
 
 pub(crate) const TESTS: &[Test] = tests![
-    connections_beyond_the_limit_wait,
-    places_are_given_by_turns,
-    burst_then_silence_limit_1,
-    burst_then_silence_limit_2,
-    burst_then_silence_no_limit,
-    burst_then_silence_auto,
-    burst_then_silence_skipping_new,
-    burst_at_two_listeners,
-    burst_beyond_the_limit,
-    small_backlog,
-    few_descriptors,
-    descriptors_run_out,
-    cached_files_leave_room_for_clients,
-    cached_files_make_room_for_clients,
-    large_replies_do_not_starve_others,
-    large_replies_take_many_turns,
-    request_hogs_do_not_starve_others,
+    Each:
+        connections_beyond_the_limit_wait,
+        places_are_given_by_turns,
+        burst_beyond_the_limit,
+        small_backlog,
+        few_descriptors,
+        descriptors_run_out,
+        cached_files_leave_room_for_clients,
+        cached_files_make_room_for_clients,
+        large_replies_do_not_starve_others,
+        large_replies_take_many_turns,
+        request_hogs_do_not_starve_others;
 ];
 
 /// Everybody is served, four at a time, though nobody leaves by itself.
@@ -104,55 +98,6 @@ fn all_served(mut clients: Vec<Client>) {
             Err(broken) => panic!("number {number} of the burst: {broken:?}"),
         }
     }
-}
-
-fn burst_with(variant: &Variant, limit: &str, config: &str) {
-    let server = Setup::new(variant).argument(format!("--accept-limit={limit}")).config(config).start();
-    all_served(burst(&server, 60));
-    let most = server.count("accepts_per_phase_max");
-    let limit: u64 = limit.parse().unwrap_or(u64::MAX);
-    assert!(most >= 1 && most <= limit, "{most} accepts in one phase");
-    assert_eq!(server.count("accepts"), 61);
-}
-
-fn burst_then_silence_limit_1(variant: &Variant) {
-    burst_with(variant, "1", "");
-}
-
-fn burst_then_silence_limit_2(variant: &Variant) {
-    burst_with(variant, "2", "");
-}
-
-fn burst_then_silence_no_limit(variant: &Variant) {
-    burst_with(variant, "inf", "");
-}
-
-fn burst_then_silence_auto(variant: &Variant) {
-    burst_with(variant, "auto", "");
-}
-
-fn burst_then_silence_skipping_new(variant: &Variant) {
-    for limit in ["1", "inf", "auto"] {
-        burst_with(variant, limit, "[event]\nwork_phase_skips_new = true");
-    }
-}
-
-fn burst_at_two_listeners(variant: &Variant) {
-    let setup = Setup::new(variant).argument("--accept-limit=1");
-    let server = setup.argument("--listen=127.0.0.1:0").argument("--listen=127.0.0.2:0").start();
-    let line = server.wait_for_line(|line| line.starts_with("listening on http://127.0.0.2:"));
-    let second = parse_address(&line).expect("an address");
-    server.signal(Signal::STOP);
-    let mut clients = Vec::new();
-    for _ in 0..30 {
-        clients.push(server.connect());
-        clients.push(Client::connect(second));
-    }
-    for client in &mut clients {
-        client.ask("GET", "/hello.txt", &[]);
-    }
-    server.signal(Signal::CONT);
-    all_served(clients);
 }
 
 /// Accepting pauses again and again, and goes on each time that somebody leaves.

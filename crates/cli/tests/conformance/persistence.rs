@@ -7,21 +7,20 @@ use crate::support::variant::{Test, Variant, tests};
 use crate::support::{Random, sleep_ms};
 
 pub(crate) const TESTS: &[Test] = tests![
-    http11_persists,
-    http11_close,
-    http10_closes,
-    http10_keep_alive,
-    connection_options,
-    replies_that_keep_the_connection,
-    pipelining,
-    pipelining_in_odd_pieces,
-    pipelining_by_a_slow_reader,
-    nothing_after_close,
-    request_cap,
-    half_closed_clients_are_answered,
-    half_close_after_a_large_request,
-    last_reply_is_not_destroyed,
-    bytes_behind_the_last_request,
+    Each:
+        http11_persists,
+        http11_close,
+        replies_that_keep_the_connection,
+        pipelining,
+        pipelining_in_odd_pieces,
+        pipelining_by_a_slow_reader,
+        nothing_after_close,
+        request_cap,
+        half_closed_clients_are_answered,
+        half_close_after_a_large_request,
+        last_reply_is_not_destroyed,
+        bytes_behind_the_last_request;
+    Three: http10_closes, http10_keep_alive, connection_options;
 ];
 
 fn http11_persists(variant: &Variant) {

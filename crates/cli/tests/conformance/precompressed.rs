@@ -9,15 +9,16 @@ use crate::support::sleep_ms;
 use crate::support::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
-    negotiation,
-    fields_of_each,
-    ranges_and_conditions,
-    large_siblings,
-    missing_siblings,
-    outdated_siblings,
-    whole_seconds,
-    off,
-    siblings_themselves
+    Three:
+        negotiation,
+        fields_of_each,
+        ranges_and_conditions,
+        large_siblings,
+        missing_siblings,
+        outdated_siblings,
+        whole_seconds,
+        off,
+        siblings_themselves;
 ];
 
 fn setup(variant: &Variant) -> Setup {

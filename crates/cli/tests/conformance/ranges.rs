@@ -6,18 +6,19 @@ use crate::support::site::{HELLO, large, pattern};
 use crate::support::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
-    single,
-    suffix,
-    unsatisfiable,
-    ignored,
-    multiple,
-    overlapping_are_joined,
-    too_many_are_ignored,
-    fewer_by_choice,
-    if_range,
-    empty_file,
-    head,
-    whole_file_piece_by_piece,
+    Three:
+        single,
+        suffix,
+        unsatisfiable,
+        ignored,
+        multiple,
+        overlapping_are_joined,
+        too_many_are_ignored,
+        fewer_by_choice,
+        if_range,
+        empty_file,
+        head,
+        whole_file_piece_by_piece;
 ];
 
 /// A file that is sent from memory, one that is sent from disk, and their content.

@@ -7,16 +7,15 @@ use crate::support::sleep_ms;
 use crate::support::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
-    both_versions,
-    other_versions,
-    malformed_lines,
-    malformed_targets,
-    empty_lines_before_a_request,
-    bare_line_ends,
-    byte_by_byte,
-    cut_anywhere,
-    greeting_of_tls,
-    early_end,
+    Three:
+        both_versions,
+        other_versions,
+        malformed_lines,
+        malformed_targets,
+        empty_lines_before_a_request,
+        bare_line_ends,
+        greeting_of_tls;
+    Each: byte_by_byte, cut_anywhere, early_end;
 ];
 
 fn both_versions(variant: &Variant) {

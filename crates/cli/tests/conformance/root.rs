@@ -16,7 +16,9 @@ use crate::support::site::HELLO;
 use crate::support::variant::{Test, Variant, tests};
 use crate::support::{eventually, sleep_ms};
 
-pub(crate) const TESTS: &[Test] = tests![made_anew, link_switched, missing_for_a_while];
+pub(crate) const TESTS: &[Test] = tests![
+    Three: made_anew, link_switched, missing_for_a_while;
+];
 
 const NEW: &str = "of the new root\n";
 const LARGE: usize = 50_000;

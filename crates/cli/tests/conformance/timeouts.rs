@@ -8,18 +8,19 @@ use crate::support::variant::{Test, Variant, tests};
 use crate::support::{PATIENCE, eventually, sleep_ms};
 
 pub(crate) const TESTS: &[Test] = tests![
-    silent_connection,
-    dribbled_head,
-    dribbled_second_head,
-    idle_connection,
-    busy_connection_is_not_idle,
-    slow_body,
-    steady_body,
-    reader_that_stops,
-    reader_that_trickles,
-    steady_reader,
-    lingering_has_an_end,
-    silence_after_a_timeout_has_an_end,
+    Each:
+        silent_connection,
+        dribbled_head,
+        dribbled_second_head,
+        idle_connection,
+        busy_connection_is_not_idle,
+        slow_body,
+        steady_body,
+        reader_that_stops,
+        reader_that_trickles,
+        steady_reader,
+        lingering_has_an_end,
+        silence_after_a_timeout_has_an_end;
 ];
 
 const SHORT: &str = "

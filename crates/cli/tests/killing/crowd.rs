@@ -1,13 +1,13 @@
 //! Clients that ask without end and check every byte, and remember which of their connections were lost, and
 //! when.
 //!
-//! Regulars keep a connection for as long as the server lets them: brisk ones ask as soon as they are
+//! Regulars keep a connection for as long as the server lets them: brisk ones ask again soon after they are
 //! answered, others pause in between, slow ones are in the midst of a big reply most of the time. Strangers
-//! come on a new connection each time.
+//! come on a new connection each time. All of them together leave processors to other tests.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -65,7 +65,7 @@ struct Regular {
 pub(crate) fn stock(setup: Setup) -> Setup {
     let setup =
         (0..FILES).fold(setup.config(TABLE), |setup, number| setup.file(&name(number), content(number)));
-    setup.file("big.bin", pattern(99, BIG))
+    setup.file("big.bin", big())
 }
 
 /// Asks for every file on a connection of its own, and compares.
@@ -81,8 +81,15 @@ fn name(number: usize) -> String {
 }
 
 /// Sizes on both sides of what is sent from memory.
-fn content(number: usize) -> Vec<u8> {
-    pattern(number as u64, number * number * 60)
+fn content(number: usize) -> &'static [u8] {
+    static CONTENTS: LazyLock<Vec<Vec<u8>>> =
+        LazyLock::new(|| (0..FILES).map(|number| pattern(number as u64, number * number * 60)).collect());
+    &CONTENTS[number]
+}
+
+fn big() -> &'static [u8] {
+    static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| pattern(99, BIG));
+    &CONTENT
 }
 
 impl Crowd {
@@ -209,7 +216,7 @@ impl Shared {
                     return leave(client);
                 }
                 let answer = match number {
-                    ..BRISK => ask_for_some_file(&mut client, &mut random),
+                    ..BRISK => ask_again_soon(&mut client, &mut random),
                     _ if slow => ask_slowly(&mut client),
                     _ => ask_and_pause(&mut client, &mut random),
                 };
@@ -270,6 +277,12 @@ fn ask_for_some_file(client: &mut Client, random: &mut Random) -> Result<bool, B
     Ok(!reply.closes())
 }
 
+fn ask_again_soon(client: &mut Client, random: &mut Random) -> Result<bool, Broken> {
+    let more = ask_for_some_file(client, random)?;
+    sleep_ms(2);
+    Ok(more)
+}
+
 fn ask_and_pause(client: &mut Client, random: &mut Random) -> Result<bool, Broken> {
     let more = ask_for_some_file(client, random)?;
     if more {
@@ -294,7 +307,7 @@ fn ask_slowly(client: &mut Client) -> Result<bool, Broken> {
     }
     client.unread(received);
     let reply = checked(client.try_reply())?;
-    assert!(reply.status == 200 && reply.body == pattern(99, BIG), "big.bin: {reply:?}");
+    assert!(reply.status == 200 && reply.body == big(), "big.bin: {reply:?}");
     Ok(!reply.closes())
 }
 

@@ -1,7 +1,8 @@
-//! The variants of the server that every test runs for, and the harness that names each such run
+//! The variants of the server that tests run for, and the harness that names each such run
 //! `variant::topic::test`.
 //!
-//! A new architecture is one more line in [`VARIANTS`].
+//! A new architecture is one more line in [`VARIANTS`]. What it can break runs for it, too; what it can't,
+//! only with `SLUICE_VARIANTS=all` ([`On`]).
 
 use std::process::ExitCode;
 
@@ -25,6 +26,16 @@ impl Variant {
     /// Whether sends wait for the client, so that a quantum does not cut them.
     pub fn blocks(&self) -> bool {
         self.options.contains(&"--send=blocking") || self.serves_one_at_a_time()
+    }
+
+    /// Whether workers and supervisor have one descriptor table.
+    pub fn has_common_descriptors(&self) -> bool {
+        self.options.contains(&"--architecture=shared-symped")
+    }
+
+    /// Its options but for the event mechanism.
+    pub fn without_mechanism(&self) -> Vec<&'static str> {
+        self.options.iter().copied().filter(|option| !option.starts_with("--events=")).collect()
     }
 
     /// How many of `count` clients that each hold a connection for a while it takes to crowd this variant.
@@ -69,30 +80,56 @@ pub const VARIANTS: &[Variant] = &[
     Variant { name: "sped_select", options: &["--architecture=sped", "--events=select"] },
 ];
 
-impl Variant {
-    /// Its options but for the event mechanism.
-    pub fn without_mechanism(&self) -> Vec<&'static str> {
-        self.options.iter().copied().filter(|option| !option.starts_with("--events=")).collect()
-    }
-
-    /// Whether workers and supervisor have one descriptor table.
-    pub fn has_common_descriptors(&self) -> bool {
-        self.options.contains(&"--architecture=shared-symped")
-    }
-}
-
-/// A test, to be run for each variant.
+/// A test, and which variants it runs for.
 #[derive(Clone, Copy)]
 pub struct Test {
     pub name: &'static str,
     pub run: fn(&Variant),
+    pub on: On,
 }
 
-/// The functions named, as a list of [`Test`]s of the same names. One that is left out is dead code to the
-/// compiler.
+/// Which variants a test runs for: as many as can make a difference to it. With `SLUICE_VARIANTS=all` in the
+/// environment every test runs for all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    /// All. A driver can break it: how long something takes to send, who waits and until when, who is
+    /// accepted, how connections end.
+    Each,
+    /// [`THREE`]. The protocol, the files or the supervisor decide it, whoever moves the bytes.
+    Three,
+    /// The first. It is decided before there are workers, or where none is asked.
+    One,
+}
+
+/// One for each way in which a worker comes by the content, which is to look by itself in a table of its own,
+/// to have helpers look, and to share the table. They are also one client at a time, an event loop that puts
+/// requests by, and one that does not; and threads, processes, and processes of one descriptor table.
+const THREE: [&str; 3] = ["threads", "amped_epoll", "shared_symped_epoll"];
+
+impl Test {
+    /// Those of a program's variants that it runs for.
+    fn of(&self, variants: &[Variant]) -> Vec<Variant> {
+        let on = if all_are_wanted() { On::Each } else { self.on };
+        match on {
+            On::Each => variants.to_vec(),
+            On::Three => variants.iter().filter(|variant| THREE.contains(&variant.name)).copied().collect(),
+            On::One => variants[..1].to_vec(),
+        }
+    }
+}
+
+/// The functions named, as a list of [`Test`]s of the same names: `tests![Each: a, b; Three: c]`, or for each
+/// variant that the program runs for `tests![a, b]`. One that is left out is dead code to the compiler.
 macro_rules! tests {
     ($($name:ident),+ $(,)?) => {
-        &[$($crate::support::variant::Test { name: stringify!($name), run: $name }),+]
+        $crate::support::variant::tests![Each: $($name),+]
+    };
+    ($($on:ident: $($name:ident),+);+ $(;)?) => {
+        &[$($($crate::support::variant::Test {
+            name: stringify!($name),
+            run: $name,
+            on: $crate::support::variant::On::$on,
+        }),+),+]
     };
 }
 pub(crate) use tests;
@@ -100,26 +137,10 @@ pub(crate) use tests;
 /// Tests that belong together, by name.
 pub type Topic = (&'static str, &'static [Test]);
 
-/// Runs the tests of each topic for every variant.
+/// Runs the tests of each topic for the variants that make a difference to them. With `SLUICE_VARIANTS=all`
+/// in the environment these are all architectures with all event mechanisms and both ways to send.
 pub fn run(topics: &[Topic]) -> ExitCode {
-    run_for(&chosen(), topics)
-}
-
-/// The variants that tests run for. With `SLUICE_VARIANTS=all` in the environment these are all architectures
-/// with all event mechanisms and both ways to send, which takes three times as long.
-pub fn chosen() -> Vec<Variant> {
-    if all_are_wanted() { all() } else { VARIANTS.to_vec() }
-}
-
-/// Those for what no architecture decides: one for each way in which a worker comes by the content, which is
-/// to look by itself in a table of its own, to have helpers look, and to share the table.
-/// `SLUICE_VARIANTS=all` holds for it, too.
-pub fn few() -> Vec<Variant> {
-    let names = ["threads", "amped_epoll", "shared_symped_epoll"];
-    if all_are_wanted() {
-        return all();
-    }
-    VARIANTS.iter().filter(|variant| names.contains(&variant.name)).copied().collect()
+    if all_are_wanted() { run_for(&all(), topics) } else { run_for(VARIANTS, topics) }
 }
 
 fn all_are_wanted() -> bool {
@@ -152,26 +173,21 @@ fn all() -> Vec<Variant> {
     variants
 }
 
-/// Runs the tests of each topic for these variants.
+/// Runs the tests of each topic for those of these variants that make a difference to them.
 pub fn run_for(variants: &[Variant], topics: &[Topic]) -> ExitCode {
-    run_each(&[(variants, topics)])
-}
-
-/// Runs some topics for some variants and others for others, as the command line asks.
-pub fn run_each(groups: &[(&[Variant], &[Topic])]) -> ExitCode {
     raise_descriptor_limit();
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
-    for (variants, topics) in groups {
-        for &variant in *variants {
-            for (topic, tests) in *topics {
-                trials.extend(tests.iter().map(|&test| {
-                    Trial::test(format!("{}::{topic}::{}", variant.name, test.name), move || {
-                        (test.run)(&variant);
-                        Ok(())
-                    })
-                }));
-            }
+    for (topic, tests) in topics {
+        for &test in *tests {
+            let variants = test.of(variants);
+            assert!(!variants.is_empty(), "{topic}::{} runs for none of the variants", test.name);
+            trials.extend(variants.into_iter().map(|variant| {
+                Trial::test(format!("{}::{topic}::{}", variant.name, test.name), move || {
+                    (test.run)(&variant);
+                    Ok(())
+                })
+            }));
         }
     }
     libtest_mimic::run(&arguments, trials).exit_code()

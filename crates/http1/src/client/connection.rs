@@ -388,8 +388,8 @@ mod tests {
 
     #[test]
     fn interim_responses_are_passed_over() {
-        let input = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\n\
-                     Content-Length: 1\r\n\r\na";
+        let input = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\
+                     HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na";
         assert_eq!(get(input, false), "200:Bytes(1) a end more(0)");
         assert_eq!(get("HTTP/1.1 100 Continue\r\n\r\nHTTP", false), "more(4)");
         assert_eq!(get("HTTP/1.1 101 Switching Protocols\r\n\r\n", false), "Switched");

@@ -255,6 +255,7 @@ impl<P> Connection<P> {
     }
 
     /// Answers the request (or error) announced last.
+    #[inline]
     pub fn respond(&mut self, limits: &Limits, now: Tick, plan: Plan<P>) {
         debug_assert_eq!(self.writing, Writing::Due);
         self.last |= !plan.persistent();
@@ -290,11 +291,13 @@ impl<P> Connection<P> {
     }
 
     /// Whether a reply is on its way.
+    #[inline]
     pub fn is_replying(&self) -> bool {
         self.writing == Writing::Reply
     }
 
     /// `n` more bytes of the output are gone.
+    #[inline]
     pub fn sent(&mut self, limits: &Limits, now: Tick, n: u64) {
         if self.writing == Writing::Reply
             && let Some(reply) = &mut self.reply
@@ -323,29 +326,42 @@ impl<P> Connection<P> {
     }
 
     /// Gives back what a reply held, once it is over and its bytes are no longer in use by the kernel.
+    #[inline]
     pub fn release(&mut self) -> Option<Ended<P>> {
         let Writing::Over { complete } = self.writing else { return None };
         self.writing = Writing::Idle;
-        let reply = self.reply.take()?;
+        let reply = self.reply.as_mut()?;
         let (status, body_sent) = (reply.status(), reply.body_sent());
-        let (own, pin) = reply.into_parts();
+        let (own, pin) = reply.take_parts();
+        self.reply = None;
         Some(Ended { own, pin, status, body_sent, complete })
     }
 
     /// What the connection waits for, from its state alone.
+    #[inline]
     pub fn wants(&self) -> Wants {
-        let end = match self.ending {
+        Wants { read: self.wants_input(), write: self.is_replying(), end: self.wants_end() }
+    }
+
+    /// Whether it waits for more input.
+    #[inline]
+    pub fn wants_input(&self) -> bool {
+        match self.reading {
+            Reading::Head(_) | Reading::Body(_) => !self.eof,
+            Reading::Waiting => false,
+            Reading::Over => self.ending == Ending::Draining,
+        }
+    }
+
+    /// Whether it is to end, and how.
+    #[inline]
+    pub fn wants_end(&self) -> End {
+        match self.ending {
             Ending::Open | Ending::Draining => End::Open,
             Ending::ShutDown => End::ShutDown,
             Ending::Close => End::Close,
             Ending::Reset => End::Reset,
-        };
-        let read = match self.reading {
-            Reading::Head(_) | Reading::Body(_) => !self.eof,
-            Reading::Waiting => false,
-            Reading::Over => self.ending == Ending::Draining,
-        };
-        Wants { read, write: self.is_replying(), end }
+        }
     }
 
     /// Writing has been shut down, as [`End::ShutDown`] asked.
@@ -413,6 +429,7 @@ impl<P> Connection<P> {
 
     /// When to call [`timeout`](Self::timeout), unless the deadline moves before. None: the connection waits
     /// for the server alone.
+    #[inline]
     pub fn deadline(&self) -> Option<Tick> {
         if self.stalled.is_some() {
             return None;
@@ -546,7 +563,7 @@ impl<P> Connection<P> {
             }
             Err(kind) => return Err(self.fail(kind)),
         };
-        match head::parse(&input[..end]) {
+        match head::parse_again(&input[..end]) {
             Ok(parsed) => Ok(self.begin_request(limits, now, blank, parsed)),
             Err(kind) => Err(self.fail(kind)),
         }
@@ -568,16 +585,16 @@ impl<P> Connection<P> {
         self.requests += 1;
         self.is_head = !parsed.head.terms.body;
         self.client_closes = !parsed.head.terms.persistent;
-        let framing = match parsed.framing {
-            Framing::None => None,
+        match parsed.framing {
             Framing::Length(length) if length > limits.body => {
                 return self.refuse_request(blank, parsed, ErrorKind::BodyTooLarge);
             }
-            Framing::Length(length) => Some(BodyFraming::Length(length)),
-            Framing::Chunked => Some(BodyFraming::Chunked(ChunkDecoder::new())),
-        };
-        if parsed.expectation == Expectation::Unknown {
-            return self.refuse_request(blank, parsed, ErrorKind::Expectation);
+            _ if parsed.expectation == Expectation::Unknown => {
+                return self.refuse_request(blank, parsed, ErrorKind::Expectation);
+            }
+            Framing::None => self.reading = Reading::Waiting,
+            Framing::Length(length) => self.begin_body(limits, now, BodyFraming::Length(length)),
+            Framing::Chunked => self.begin_body(limits, now, BodyFraming::Chunked(ChunkDecoder::new())),
         }
         let mut head = parsed.head;
         // A client that waits for 100 (Continue) gets the final status instead. Whether it then sends the
@@ -588,15 +605,13 @@ impl<P> Connection<P> {
             parsed.expectation == Expectation::None && !self.draining && self.requests < limits.requests;
         self.last = !head.terms.persistent;
         self.writing = Writing::Due;
-        self.reading = match framing {
-            None => Reading::Waiting,
-            Some(framing) => {
-                self.client_closes = false;
-                self.read_deadline = now.after(limits.timeouts.body);
-                Reading::Body(Body { framing, data: 0, progress: 0 })
-            }
-        };
         (blank + parsed.extent.head, Step::Request(head))
+    }
+
+    fn begin_body(&mut self, limits: &Limits, now: Tick, framing: BodyFraming) {
+        self.client_closes = false;
+        self.read_deadline = now.after(limits.timeouts.body);
+        self.reading = Reading::Body(Body { framing, data: 0, progress: 0 });
     }
 
     /// Announces a request that is refused, and ends reading.
@@ -630,6 +645,7 @@ impl<P> Connection<P> {
 
     /// The one place where reading and writing meet: an exchange whose reply is sent either ends the
     /// connection or, its request being complete too, makes room for the next one.
+    #[inline]
     fn turn(&mut self, limits: &Limits, now: Tick) {
         if !matches!(self.writing, Writing::Over { complete: true } | Writing::Idle) {
             return;
@@ -665,6 +681,7 @@ impl<P> Connection<P> {
         if self.owes_answer() { Timeout::Answer(timer, error) } else { Timeout::Ended(timer) }
     }
 
+    #[inline]
     fn end_reply(&mut self, complete: bool) {
         self.writing = match self.writing {
             Writing::Reply => Writing::Over { complete },

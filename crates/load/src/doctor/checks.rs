@@ -1,9 +1,10 @@
 //! The checks, each a function from the machine to what it finds there. A file that this kernel lacks gives
 //! no finding unless its lack is one.
 
+use machine::{Machine, text};
+
 use super::Verdict::{Blind, Good, Note, Warning};
 use super::{Finding, Watched};
-use crate::machine::Machine;
 
 /// Connections that the papers' experiments hold at a time.
 const MANY_CONNECTIONS: u64 = 15_000;
@@ -42,8 +43,7 @@ pub(super) fn all(machine: &Machine, watched: &Watched) -> Vec<Finding> {
 
 fn descriptors(machine: &Machine) -> Option<Finding> {
     let limits = machine.text("/proc/self/limits")?;
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-    let hard = line.split_ascii_whitespace().nth(1)?;
+    let hard = text::row(&limits, "Max open files")?.split_ascii_whitespace().nth(1)?;
     let hard = if hard == "unlimited" { u64::MAX } else { hard.parse().ok()? };
     let found = format!(
         "a process may have {hard} open at a time (hard limit, which load and sluice raise theirs to)"
@@ -52,8 +52,8 @@ fn descriptors(machine: &Machine) -> Option<Finding> {
         Finding::new("descriptors", Good, found)
     } else {
         Finding::new("descriptors", Warning, found).advise(format!(
-            "overload needs {MANY_CONNECTIONS} connections and more: `ulimit -Hn 1048576` as root, LimitNOFILE= in a systemd \
-             unit, or /etc/security/limits.conf"
+            "overload needs {MANY_CONNECTIONS} connections and more: `ulimit -Hn 1048576` as root, \
+             LimitNOFILE= in a systemd unit, or /etc/security/limits.conf"
         ))
     })
 }
@@ -82,11 +82,11 @@ fn ports(machine: &Machine) -> Option<Finding> {
         _ => "never used again before their time",
     };
     let found = format!(
-        "{first}-{last}: {ports} for each pair of a local address and a server's, {rate} connections/s at {TIME_WAIT_S} s of \
-         TIME_WAIT; {reuse} (net.ipv4.tcp_tw_reuse)"
+        "{first}-{last}: {ports} for each pair of a local address and a server's, {rate} connections/s at \
+         {TIME_WAIT_S} s of TIME_WAIT; {reuse} (net.ipv4.tcp_tw_reuse)"
     );
-    let more = "to have more, give load several --source addresses (all of 127.0.0.0/8 is yours on loopback), or sysctl -w \
-                net.ipv4.ip_local_port_range=\"1024 65535\"";
+    let more = "to have more, give load several --source addresses (all of 127.0.0.0/8 is yours on \
+        loopback), or sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"";
     Some(if ports >= 25_000 {
         Finding::new("local ports", Note, found).advise(more)
     } else {
@@ -96,8 +96,7 @@ fn ports(machine: &Machine) -> Option<Finding> {
 
 fn waiting_ports(machine: &Machine) -> Option<Finding> {
     let sockets = machine.text("/proc/net/sockstat")?;
-    let tcp = sockets.lines().find_map(|line| line.strip_prefix("TCP:"))?;
-    let mut words = tcp.split_ascii_whitespace().skip_while(|word| *word != "tw");
+    let mut words = text::row(&sockets, "TCP:")?.split_ascii_whitespace().skip_while(|word| *word != "tw");
     let waiting: u64 = words.nth(1)?.parse().ok()?;
     let found = format!("{waiting} connections in TIME_WAIT now");
     Some(if waiting < 1000 {
@@ -120,8 +119,8 @@ fn tracked_connections(machine: &Machine) -> Option<Finding> {
         ));
     }
     let found = format!("netfilter keeps track of connections: {used} of {most}");
-    let advice = "it costs time on each packet, and drops connections when it is full: `iptables -t raw -A PREROUTING -i lo -j \
-                  NOTRACK` (and OUTPUT -o lo), or a larger net.netfilter.nf_conntrack_max";
+    let advice = "it costs time on each packet, and drops connections when it is full: `iptables -t raw -A \
+        PREROUTING -i lo -j NOTRACK` (and OUTPUT -o lo), or a larger net.netfilter.nf_conntrack_max";
     Some(Finding::new("connection tracking", Warning, found).advise(advice))
 }
 
@@ -130,16 +129,16 @@ fn backlog(machine: &Machine) -> Option<Finding> {
     let syn = machine.number_setting("net.ipv4.tcp_max_syn_backlog").unwrap_or(0);
     let abort = machine.number_setting("net.ipv4.tcp_abort_on_overflow").unwrap_or(0);
     let found = format!(
-        "accept queues hold at most {accept} (net.core.somaxconn), SYN queues {syn} (net.ipv4.tcp_max_syn_backlog); what is too \
-         much is {}",
+        "accept queues hold at most {accept} (net.core.somaxconn), SYN queues {syn} \
+         (net.ipv4.tcp_max_syn_backlog); what is too much is {}",
         if abort == 0 { "dropped silently, and clients try again after 1 s, 3 s, 7 s" } else { "reset" }
     );
     Some(if accept >= 4096 && abort == 0 {
         Finding::new("backlog", Good, found)
     } else {
         Finding::new("backlog", Warning, found).advise(
-            "a server's backlog is cut to it: sysctl -w net.core.somaxconn=4096 net.ipv4.tcp_max_syn_backlog=4096 \
-             net.ipv4.tcp_abort_on_overflow=0",
+            "a server's backlog is cut to it: sysctl -w net.core.somaxconn=4096 \
+             net.ipv4.tcp_max_syn_backlog=4096 net.ipv4.tcp_abort_on_overflow=0",
         )
     })
 }
@@ -148,8 +147,14 @@ fn syn_cookies(machine: &Machine) -> Option<Finding> {
     let cookies = machine.number_setting("net.ipv4.tcp_syncookies")?;
     Some(match cookies {
         0 => Finding::new("SYN cookies", Note, "off: a full SYN queue drops, as it did in the papers"),
-        1 => Finding::new("SYN cookies", Note, "sent when a SYN queue is full, so that nothing is dropped there").advise(
-            "drops by cause (Brecht et al. 2004, figure 16) need net.ipv4.tcp_syncookies=0 while that is measured",
+        1 => Finding::new(
+            "SYN cookies",
+            Note,
+            "sent when a SYN queue is full, so that nothing is dropped there",
+        )
+        .advise(
+            "drops by cause (Brecht et al. 2004, figure 16) need net.ipv4.tcp_syncookies=0 while that is \
+             measured",
         ),
         _ => Finding::new("SYN cookies", Warning, "always sent (net.ipv4.tcp_syncookies=2)")
             .advise("that is for tests of the kernel: sysctl -w net.ipv4.tcp_syncookies=1"),
@@ -162,8 +167,10 @@ fn congestion_control(machine: &Machine) -> Option<Finding> {
     let discipline = machine.setting("net.core.default_qdisc").unwrap_or_default();
     let found = format!("{used} (there are: {available}); queueing discipline {discipline}");
     Some(if used == "bbr" {
-        Finding::new("congestion control", Warning, found)
-            .advise("bbr paces with timers, which costs CPU that the papers' servers did not spend: use cubic, or say so")
+        Finding::new("congestion control", Warning, found).advise(
+            "bbr paces with timers, which costs CPU that the papers' servers did not spend: use \
+                cubic, or say so",
+        )
     } else {
         Finding::new("congestion control", Good, found)
     })
@@ -179,16 +186,18 @@ fn slow_start(machine: &Machine) -> Option<Finding> {
 }
 
 fn processors(machine: &Machine) -> Option<Finding> {
-    let cpus = machine.cpus();
+    let cpus = machine.cores();
     let allowed = sys::process::allowed_cpus().map_or(cpus, |allowed| allowed.len());
     let found = format!("{cpus} on line, of which this process may use {allowed}");
     Some(match allowed {
         0 => return None,
-        1 => Finding::new("processors", Warning, found)
-            .advise("server and generator take turns on it: only what a single core does to both can be seen"),
+        1 => Finding::new("processors", Warning, found).advise(
+            "server and generator take turns on it: only what a single core does to both can be \
+                seen",
+        ),
         2..=3 => Finding::new("processors", Blind, found).advise(
-            "scaling over cores can't be measured; give the server --cpus 0 and load --cpus 1, and mind that the kernel's work for \
-             one is done on the other's core too",
+            "scaling over cores can't be measured; give the server --cpus 0 and load --cpus 1, and mind \
+             that the kernel's work for one is done on the other's core too",
         ),
         _ => Finding::new("processors", Good, found),
     })
@@ -196,7 +205,7 @@ fn processors(machine: &Machine) -> Option<Finding> {
 
 fn quota(machine: &Machine) -> Option<Finding> {
     let group = machine.text("/proc/self/cgroup")?;
-    let path = group.lines().find_map(|line| line.strip_prefix("0::"))?.trim_end_matches('/').to_owned();
+    let path = text::row(&group, "0::")?.trim_end_matches('/');
     let most = machine
         .text(&format!("/sys/fs/cgroup{path}/cpu.max"))
         .or_else(|| machine.text("/sys/fs/cgroup/cpu.max"))?;
@@ -204,10 +213,10 @@ fn quota(machine: &Machine) -> Option<Finding> {
         return None;
     }
     let found = format!("the control group may use {most} us of CPU time (cpu.max: quota and period)");
-    Some(
-        Finding::new("CPU quota", Warning, found)
-            .advise("when it is used up all threads stand still for the rest of the period: run outside of the container's limit"),
-    )
+    Some(Finding::new("CPU quota", Warning, found).advise(
+        "when it is used up all threads stand still for the rest of the period: run outside of \
+                the container's limit",
+    ))
 }
 
 fn governor(machine: &Machine) -> Finding {
@@ -223,8 +232,8 @@ fn governor(machine: &Machine) -> Finding {
         Finding::new("frequency governor", Good, "performance, on every processor")
     } else {
         Finding::new("frequency governor", Warning, governors.join(", ")).advise(
-            "CPU time per request depends on the load then: `cpupower frequency-set -g performance`, or write it to \
-             /sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
+            "CPU time per request depends on the load then: `cpupower frequency-set -g performance`, or \
+             write it to /sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
         )
     }
 }
@@ -246,7 +255,8 @@ fn sibling_threads(machine: &Machine) -> Option<Finding> {
         Finding::new("sibling threads", Good, "none: each processor is a core")
     } else {
         Finding::new("sibling threads", Note, "two processors share a core's units").advise(
-            "put server and generator on different cores (/sys/devices/system/cpu/cpu*/topology/thread_siblings_list)",
+            "put server and generator on different cores \
+             (/sys/devices/system/cpu/cpu*/topology/thread_siblings_list)",
         )
     })
 }
@@ -259,7 +269,10 @@ fn clock(machine: &Machine) -> Option<Finding> {
             Finding::new("clock", Good, format!("{source}, read without entering the kernel"))
         } else {
             Finding::new("clock", Warning, format!("{source}: each reading is a system call or worse"))
-            .advise("time stamps cost microseconds then: boot with clocksource=tsc if the processor's is stable")
+                .advise(
+                    "time stamps cost microseconds then: boot with clocksource=tsc if the processor's is \
+                stable",
+                )
         },
     )
 }
@@ -289,8 +302,8 @@ fn preemption(machine: &Machine) -> Option<Finding> {
     let built =
         ["PREEMPT_RT", "PREEMPT_DYNAMIC", "PREEMPT"].into_iter().find(|model| version.contains(model));
     let model = in_force.or_else(|| built.map(str::to_lowercase))?;
-    let advice = "other work of the core keeps a thread that has just become ready waiting until the next timer tick (up to 4 ms): \
-                  give load --realtime, or boot with preempt=full";
+    let advice = "other work of the core keeps a thread that has just become ready waiting until the next \
+        timer tick (up to 4 ms): give load --realtime, or boot with preempt=full";
     Some(match model.as_str() {
         "full" | "preempt" | "preempt_rt" => Finding::new("preemption", Good, model),
         _ => Finding::new("preemption", Note, model).advise(advice),
@@ -315,8 +328,8 @@ fn counters(machine: &Machine) -> Option<Finding> {
     {
         return Some(
             Finding::new("hardware counters", Blind, "the processor's are not to be had here").advise(
-                "instructions, cache misses and memory accesses can't be measured (Yeung 2010 5.6, Hashemian et al. 2014 14-17); \
-                 the bench counts instructions with valgrind instead",
+                "instructions, cache misses and memory accesses can't be measured (Yeung 2010 5.6, \
+                 Hashemian et al. 2014 14-17); the bench counts instructions with valgrind instead",
             ),
         );
     }
@@ -335,11 +348,8 @@ fn counters(machine: &Machine) -> Option<Finding> {
 
 fn memory(machine: &Machine) -> Option<Finding> {
     let info = machine.text("/proc/meminfo")?;
-    let mib = |name: &str| -> Option<u64> {
-        let line = info.lines().find_map(|line| line.strip_prefix(name))?;
-        Some(line.trim_start_matches(':').split_ascii_whitespace().next()?.parse::<u64>().ok()? / 1024)
-    };
-    let (all, available, swap) = (mib("MemTotal")?, mib("MemAvailable")?, mib("SwapTotal").unwrap_or(0));
+    let mib = |name| Some(text::number(&info, name)? / 1024);
+    let (all, available, swap) = (mib("MemTotal:")?, mib("MemAvailable:")?, mib("SwapTotal:").unwrap_or(0));
     let found = format!("{all} MiB, {available} available; swap {swap} MiB");
     Some(if available < 1024 {
         Finding::new("memory", Warning, found)
@@ -360,8 +370,8 @@ fn network(machine: &Machine) -> Finding {
         .collect();
     if real.is_empty() {
         Finding::new("network", Blind, "no network card, only loopback and virtual interfaces").advise(
-            "interrupts, their spreading, offloads and round trips can't be measured; on loopback the sender's core does the \
-             receiver's work, too",
+            "interrupts, their spreading, offloads and round trips can't be measured; on loopback the \
+             sender's core does the receiver's work, too",
         )
     } else {
         Finding::new("network", Note, format!("cards: {}", real.join(", ")))
@@ -385,7 +395,7 @@ fn tools(machine: &Machine) -> Finding {
 }
 
 fn steal(watched: &Watched) -> Finding {
-    let steal = watched.shares.steal;
+    let steal = watched.percent(watched.time.steal);
     let found = format!(
         "{steal:.1}% of the processors' time during the last second went to other machines of this host"
     );
@@ -399,8 +409,7 @@ fn steal(watched: &Watched) -> Finding {
 }
 
 fn others(watched: &Watched) -> Finding {
-    let shares = watched.shares;
-    let busy = shares.user + shares.system + shares.interrupts;
+    let busy = watched.percent(watched.time.busy());
     let found = format!("processors were {busy:.1}% busy during the last second, without our doing");
     if busy < 5.0 {
         Finding::new("other work", Good, found)
@@ -412,8 +421,8 @@ fn others(watched: &Watched) -> Finding {
 fn lateness(watched: &Watched) -> Finding {
     let spin = &watched.spin;
     let found = format!(
-        "a loop that only looks at the clock is up to {:.3} ms late in 99.9% of cases, {:.3} ms at worst, and away for {:.2}% of \
-         the time",
+        "a loop that only looks at the clock is up to {:.3} ms late in 99.9% of cases, {:.3} ms at worst, \
+         and away for {:.2}% of the time",
         spin.lateness_ns(0.001) as f64 / 1e6,
         spin.longest_ns() as f64 / 1e6,
         spin.away_percent()
@@ -429,10 +438,24 @@ fn lateness(watched: &Watched) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use machine::cpu::CpuTicks;
+
     use super::super::Verdict;
     use super::*;
-    use crate::machine::CpuShares;
-    use crate::machine::tests::machine_of;
+
+    /// A machine made of some files.
+    fn machine_of(files: &[(&str, &str)]) -> (tempfile::TempDir, Machine) {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path.trim_start_matches('/'));
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let machine = Machine::below(root.path());
+        (root, machine)
+    }
 
     fn verdict(check: fn(&Machine) -> Option<Finding>, files: &[(&str, &str)]) -> Option<Verdict> {
         let (_root, machine) = machine_of(files);
@@ -585,15 +608,12 @@ mod tests {
 
     #[test]
     fn what_was_watched_is_judged() {
-        let watched = |steal, user| Watched {
-            shares: CpuShares { user, steal, ..CpuShares::default() },
-            ..Watched::default()
+        let watched = |steal: u64, user: u64| {
+            let time = CpuTicks { user, steal, idle: 100 - user - steal, ..CpuTicks::default() };
+            Watched { time, ..Watched::default() }
         };
-        assert_eq!((steal(&watched(0.0, 0.0)).verdict, steal(&watched(3.0, 0.0)).verdict), (Good, Warning));
-        assert_eq!(
-            (others(&watched(0.0, 1.0)).verdict, others(&watched(0.0, 50.0)).verdict),
-            (Good, Warning)
-        );
-        assert_eq!(lateness(&watched(0.0, 0.0)).verdict, Good);
+        assert_eq!((steal(&watched(0, 0)).verdict, steal(&watched(3, 0)).verdict), (Good, Warning));
+        assert_eq!((others(&watched(0, 1)).verdict, others(&watched(0, 50)).verdict), (Good, Warning));
+        assert_eq!(lateness(&watched(0, 0)).verdict, Good);
     }
 }

@@ -11,10 +11,10 @@ use std::fmt::Write as _;
 use std::thread;
 use std::time::Duration;
 
+use machine::cpu::CpuTicks;
+use machine::{Description, Machine};
 use serde::Serialize;
 pub use spin::Spin;
-
-use crate::machine::{CpuShares, Description, Machine};
 
 /// How long others are watched.
 const WATCH: Duration = Duration::from_secs(1);
@@ -61,8 +61,15 @@ pub enum Verdict {
 /// What was watched for a while.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Watched {
-    shares: CpuShares,
+    time: CpuTicks,
     spin: Spin,
+}
+
+impl Watched {
+    /// A part of the time that was watched, in percent.
+    fn percent(&self, ticks: u64) -> f64 {
+        100.0 * ticks as f64 / self.time.all().max(1) as f64
+    }
 }
 
 impl Finding {
@@ -75,19 +82,22 @@ impl Finding {
     }
 }
 
-/// Looks at everything. It takes a second and a half, in the last half second of which one core is kept busy.
-pub fn examine(machine: &Machine) -> Diagnosis {
+/// Looks at everything on this machine. It takes a second and a half, in the last half second of which one
+/// core is kept busy.
+pub fn examine() -> Diagnosis {
+    let machine = Machine::this();
     let before = machine.cpu_ticks();
     thread::sleep(WATCH);
-    let watched = Watched { shares: machine.cpu_ticks().shares_since(before), spin: Spin::for_ns(SPIN_NS) };
-    Diagnosis { machine: machine.describe(), findings: checks::all(machine, &watched) }
+    let time = machine.cpu_ticks().since(before);
+    let watched = Watched { time, spin: Spin::for_ns(SPIN_NS) };
+    Diagnosis { machine: machine.describe(), findings: checks::all(&machine, &watched) }
 }
 
 impl Diagnosis {
     /// For people: each finding with its advice below it, then what it comes to.
     pub fn to_text(&self) -> String {
-        let Description { host, kernel, cpu_model, cpus, .. } = &self.machine;
-        let mut text = format!("{host}: {kernel}, {cpus} x {cpu_model}\n\n");
+        let Description { host, kernel, processor, cores, .. } = &self.machine;
+        let mut text = format!("{host}: Linux {kernel}, {cores} x {processor}\n\n");
         let width = self.findings.iter().map(|finding| finding.name.len()).max().unwrap_or(0);
         for Finding { name, verdict, found, advice } in &self.findings {
             let mark = verdict.mark();
@@ -136,7 +146,7 @@ mod tests {
 
     #[test]
     fn this_machine_is_examined() {
-        let diagnosis = examine(&Machine::this());
+        let diagnosis = examine();
         assert!(diagnosis.findings.len() > 12, "{diagnosis:?}");
         for finding in &diagnosis.findings {
             let needs_advice = matches!(finding.verdict, Verdict::Warning | Verdict::Blind);

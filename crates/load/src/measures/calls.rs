@@ -19,8 +19,9 @@ const BATCHES: usize = 4;
 
 /// The columns, in their order. Times are in nanoseconds since the run began; a time that never came is
 /// empty.
-const COLUMNS: &str = "session,position,request,connection,client_port,intended,issued,connected,send_started,sent,first_byte,\
-                       ended,status,request_bytes,head_bytes,body_bytes,outcome,resent";
+const COLUMNS: &str = "session,position,request,connection,client_port,intended,issued,connected,\
+                       send_started,sent,first_byte,ended,status,request_bytes,head_bytes,body_bytes,\
+                       outcome,resent";
 
 /// A recorder's end.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ pub struct Cohort {
     pub outcomes: Outcomes,
     /// Whole replies, from issue to the last byte.
     pub reply_times: Times,
-    /// The same, from the intended start.
+    /// Whole replies, from the intended start to the last byte.
     pub corrected_times: Times,
     /// Whole replies and those that never came, from the intended start.
     pub waits: Waits,
@@ -25,9 +25,9 @@ pub struct Cohort {
     pub timeout_times: Times,
     /// Calls, replies and times by the size of what was asked for.
     pub by_size: BySize,
-    /// The same by size and client.
+    /// Calls that were and were not served, by size and client.
     pub by_client: ByClient,
-    /// The same by method, and static or dynamic.
+    /// Calls, replies and times by method, and static or dynamic.
     pub by_kind: ByKind,
 }
 

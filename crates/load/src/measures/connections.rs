@@ -16,7 +16,7 @@ pub struct Connections {
     pub connect_times: Times,
     /// Those with at least one reply, from the first packet to the end, in milliseconds.
     pub time_ms: Moments,
-    /// The same as a histogram.
+    /// Those with at least one reply, from the first packet to the end, as a histogram.
     pub times: Times,
     /// Replies of those.
     pub replies: u64,

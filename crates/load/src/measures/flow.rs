@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::{Outcomes, Rates, Seconds, add_all};
+use super::{Outcomes, Rates, Seconds, add_all, count_status};
 use crate::record::{Call, Nanos, Outcome};
 
 /// Counts of a window, of which rates are made.
@@ -71,9 +71,7 @@ impl Flow {
         if call.outcome == Outcome::Reply {
             self.head_bytes += u64::from(call.head_bytes);
             self.body_bytes += call.body_bytes;
-            if let Some(class) = self.statuses.get_mut(usize::from(call.status / 100).wrapping_sub(1)) {
-                *class += 1;
-            }
+            count_status(&mut self.statuses, call.status);
             self.reply_rates.add(call.ended);
         }
     }

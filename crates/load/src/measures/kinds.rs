@@ -29,19 +29,6 @@ impl Kind {
     pub fn of(request: &Request) -> Self {
         Self { method: request.method, dynamic: is_dynamic(&request.uri) }
     }
-
-    /// Its method as it is sent.
-    pub fn method_name(self) -> &'static str {
-        match self.method {
-            Method::Get => "GET",
-            Method::Head => "HEAD",
-            Method::Post => "POST",
-            Method::Put => "PUT",
-            Method::Delete => "DELETE",
-            Method::Options => "OPTIONS",
-            Method::Trace => "TRACE",
-        }
-    }
 }
 
 impl Kinds {
@@ -109,9 +96,7 @@ impl ByKind {
         match call.outcome {
             Outcome::Reply => {
                 of.times.record(call.ended.saturating_sub(call.issued));
-                if let Some(class) = of.statuses.get_mut(usize::from(call.status / 100).wrapping_sub(1)) {
-                    *class += 1;
-                }
+                super::count_status(&mut of.statuses, call.status);
             }
             Outcome::ConnectTimeout | Outcome::ReplyTimeout => of.timeouts += 1,
             _ => {}
@@ -178,7 +163,7 @@ mod tests {
                 .each()
                 .map(|(kind, of)| {
                     (
-                        kind.method_name(),
+                        kind.method.name(),
                         kind.dynamic,
                         of.calls,
                         of.timeouts,

@@ -53,7 +53,7 @@ pub use kinds::{ByKind, Kind, Kinds, OfKind};
 pub use live::{Live, Snapshot};
 pub use outcomes::Outcomes;
 pub use pressure::Pressure;
-pub use rates::{Rates, SAMPLE};
+pub use rates::Rates;
 pub use seconds::{Confidence, Second, Seconds};
 pub use sessions::Sessions;
 pub use sizes::{BySize, OfClass, SizeClass};
@@ -314,6 +314,13 @@ impl Measures {
     }
 }
 
+/// Counts a reply by the first digit of its status.
+fn count_status(classes: &mut [u64; 5], status: u16) {
+    if let Some(class) = classes.get_mut(usize::from(status / 100).wrapping_sub(1)) {
+        *class += 1;
+    }
+}
+
 fn add_all(mine: &mut [u64], theirs: &[u64]) {
     mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
 }
@@ -395,12 +402,16 @@ pub(crate) mod tests {
     proptest! {
         #[test]
         fn threads_merged_are_one_thread(
-            times in proptest::collection::vec((0_u64..10_000, 1_u64..100_000, 0_usize..Outcome::ALL.len()), 1..200),
+            times in proptest::collection::vec(
+                (0_u64..10_000, 1_u64..100_000, 0_usize..Outcome::ALL.len()),
+                1..200,
+            ),
             threads in 1_usize..5,
         ) {
             let calls: Vec<Call> = times
                 .iter()
-                .map(|&(issued, took, outcome)| call(Outcome::ALL[outcome], issued * MS, issued * MS + took * 1000))
+                .map(|&(issued, took, outcome)| (Outcome::ALL[outcome], issued * MS, took * 1000))
+                .map(|(outcome, issued, took)| call(outcome, issued, issued + took))
                 .collect();
             let mut log = Builder::new();
             log.call(Request::default());

@@ -4,7 +4,7 @@
 //! late and notices replies late: what is measured then is the generator. An average over the run would hide
 //! the seconds in which that was so.
 
-use std::fs;
+use machine::process::RunTime;
 
 use crate::record::Nanos;
 
@@ -34,20 +34,13 @@ pub struct Pressure {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Account {
     at: Nanos,
-    ran: Nanos,
-    waited: Nanos,
+    time: RunTime,
 }
 
 impl Account {
-    /// That of the calling thread (`/proc/thread-self/schedstat`, proc(5)); `None` where the kernel keeps
-    /// none.
-    pub(super) fn of_this_thread(now: Nanos) -> Option<Self> {
-        Self::parse(now, &fs::read_to_string("/proc/thread-self/schedstat").ok()?)
-    }
-
-    fn parse(at: Nanos, text: &str) -> Option<Self> {
-        let mut fields = text.split_ascii_whitespace().map(str::parse);
-        Some(Self { at, ran: fields.next()?.ok()?, waited: fields.next()?.ok()? })
+    /// That of the calling thread; `None` where the kernel keeps none.
+    pub(super) fn of_this_thread(at: Nanos) -> Option<Self> {
+        Some(Self { at, time: RunTime::of_this_thread()? })
     }
 }
 
@@ -55,7 +48,8 @@ impl Pressure {
     /// Takes in what a thread did from one moment to another.
     pub(super) fn add(&mut self, from: Account, to: Account) {
         let time = to.at.saturating_sub(from.at);
-        let (ran, waited) = (to.ran.saturating_sub(from.ran), to.waited.saturating_sub(from.waited));
+        let ran = to.time.ran.saturating_sub(from.time.ran);
+        let waited = to.time.waited.saturating_sub(from.time.waited);
         self.time += time;
         self.ran += ran;
         self.waited += waited;
@@ -97,7 +91,10 @@ mod tests {
 
     #[test]
     fn waiting_for_the_core_is_pressure_as_well() {
-        let at = |at: u64, ran: u64, waited: u64| Account { at: at * MS, ran: ran * MS, waited: waited * MS };
+        let at = |at: u64, ran: u64, waited: u64| Account {
+            at: at * MS,
+            time: RunTime { ran: ran * MS, waited: waited * MS },
+        };
         let mut pressure = Pressure::default();
         pressure.add(at(0, 0, 0), at(1000, 400, 100));
         pressure.add(at(1000, 400, 100), at(2000, 900, 590));
@@ -116,23 +113,5 @@ mod tests {
         both.take_in(&pressure);
         assert_eq!((both.seconds, both.saturated_part()), (4, 0.5));
         assert!((both.waited_part() - 590.0 / 2100.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn accounts_are_read_as_the_kernel_writes_them() {
-        assert_eq!(Account::parse(7, "123 45 6\n"), Some(Account { at: 7, ran: 123, waited: 45 }));
-        assert_eq!(Account::parse(7, "123"), None);
-        assert_eq!(Account::parse(7, "x y"), None);
-    }
-
-    #[test]
-    fn computing_is_accounted_for() {
-        let Some(before) = Account::of_this_thread(0) else { return };
-        let began = std::time::Instant::now();
-        while began.elapsed().as_millis() < 30 {
-            std::hint::black_box(0);
-        }
-        let after = Account::of_this_thread(30 * MS).unwrap();
-        assert!(after.ran > before.ran, "{before:?} {after:?}");
     }
 }

@@ -4,7 +4,7 @@ use super::Moments;
 use crate::record::Nanos;
 
 /// How long a sample is: httperf's `RATE_INTERVAL`.
-pub const SAMPLE: Nanos = 5_000_000_000;
+const SAMPLE: Nanos = 5_000_000_000;
 
 /// Room for samples of a day; what comes later joins the last.
 const MOST_SAMPLES: usize = 24 * 3600 / 5;
@@ -42,7 +42,7 @@ impl Rates {
 
     /// Adds another's, of the same beginning.
     pub fn take_in(&mut self, other: &Self) {
-        self.counts.iter_mut().zip(&other.counts[..other.used]).for_each(|(mine, theirs)| *mine += theirs);
+        super::add_all(&mut self.counts, &other.counts[..other.used]);
         self.used = self.used.max(other.used);
     }
 }

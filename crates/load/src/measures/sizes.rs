@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use workload::session::RequestId;
 
 use super::Times;
@@ -71,17 +72,12 @@ pub struct BySize {
 struct OfRequest {
     /// Bytes of its body, and one; 0 while nobody knows.
     size: u64,
-    calls: u64,
-    replies: u64,
-    timeouts: u64,
-    /// Calls that reached a server.
-    reached: u64,
-    /// Of these, calls that were not served.
-    unserved: u64,
+    /// Bytes are counted by class.
+    of: OfClass,
 }
 
 /// What became of the calls for one class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OfClass {
     /// Calls that ended, one way or the other.
     pub calls: u64,
@@ -117,24 +113,24 @@ impl BySize {
         if matches!(call.outcome, Outcome::Unfinished | Outcome::Abandoned) {
             return;
         }
-        request.calls += 1;
-        request.reached += u64::from(call.outcome.reached_server());
-        request.unserved += u64::from(call.is_unserved());
+        request.of.calls += 1;
+        request.of.reached += u64::from(call.outcome.reached_server());
+        request.of.unserved += u64::from(call.is_unserved());
         request.learn(size_by(call));
         match call.outcome {
             Outcome::Reply => {
-                request.replies += 1;
+                request.of.replies += 1;
                 let class = request.class() as usize;
                 self.times[class].record(call.ended.saturating_sub(call.issued));
                 self.bytes[class] += call.body_bytes;
             }
-            Outcome::ConnectTimeout | Outcome::ReplyTimeout => request.timeouts += 1,
+            Outcome::ConnectTimeout | Outcome::ReplyTimeout => request.of.timeouts += 1,
             _ => {}
         }
     }
 
     pub(super) fn take_in(&mut self, other: &Self) {
-        self.requests.iter_mut().zip(&other.requests).for_each(|(mine, theirs)| mine.add(*theirs));
+        self.requests.iter_mut().zip(&other.requests).for_each(|(mine, theirs)| mine.add(theirs));
         self.times.iter_mut().zip(&other.times).for_each(|(mine, theirs)| mine.take_in(theirs));
         super::add_all(&mut self.bytes, &other.bytes);
     }
@@ -142,7 +138,10 @@ impl BySize {
     /// What became of the calls for a class.
     pub fn of(&self, class: SizeClass) -> OfClass {
         let mut all = OfClass { bytes: self.bytes[class as usize], ..OfClass::default() };
-        self.requests.iter().filter(|request| request.class() == class).for_each(|request| all.add(request));
+        self.requests
+            .iter()
+            .filter(|request| request.class() == class)
+            .for_each(|request| all.add(&request.of));
         all
     }
 
@@ -153,8 +152,8 @@ impl BySize {
         for request in self.requests.iter().filter(|request| request.size > 0) {
             let size = request.size - 1;
             let of = sizes.entry(size).or_default();
-            of.add(request);
-            of.bytes += request.replies * size;
+            of.add(&request.of);
+            of.bytes += request.of.replies * size;
         }
         sizes
     }
@@ -182,12 +181,13 @@ fn size_by(call: &Call) -> Option<u64> {
 }
 
 impl OfClass {
-    fn add(&mut self, of: &OfRequest) {
-        self.calls += of.calls;
-        self.replies += of.replies;
-        self.timeouts += of.timeouts;
-        self.reached += of.reached;
-        self.unserved += of.unserved;
+    fn add(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.replies += other.replies;
+        self.timeouts += other.timeouts;
+        self.reached += other.reached;
+        self.unserved += other.unserved;
+        self.bytes += other.bytes;
     }
 }
 
@@ -198,13 +198,9 @@ impl OfRequest {
     }
 
     /// Takes in other calls for the same.
-    fn add(&mut self, other: Self) {
+    fn add(&mut self, other: &Self) {
         self.size = self.size.max(other.size);
-        self.calls += other.calls;
-        self.replies += other.replies;
-        self.timeouts += other.timeouts;
-        self.reached += other.reached;
-        self.unserved += other.unserved;
+        self.of.add(&other.of);
     }
 
     fn class(&self) -> SizeClass {

@@ -46,11 +46,6 @@ impl Times {
         self.histogram.stdev() / 1e3
     }
 
-    /// The shortest in milliseconds.
-    pub fn least_ms(&self) -> f64 {
-        self.histogram.min() as f64 / 1e3
-    }
-
     /// The longest in milliseconds.
     pub fn most_ms(&self) -> f64 {
         self.histogram.max() as f64 / 1e3

@@ -1,7 +1,6 @@
 //! What was asked of a run, on which machine, and what the run itself took.
 
-use std::fs;
-
+use machine::Description;
 use serde::Serialize;
 
 use super::{Dropped, Joined};
@@ -23,7 +22,7 @@ pub struct Facts {
     pub arrivals: Option<&'static str>,
     /// Sessions per second asked for, on average over the measured time; none in a closed loop.
     pub asked_sessions_per_s: Option<f64>,
-    /// The same in requests per second.
+    /// Requests per second asked for, on average over the measured time; none in a closed loop.
     pub asked_requests_per_s: Option<f64>,
     /// Sessions at a time, in a closed loop.
     pub connections: Option<u32>,
@@ -47,8 +46,8 @@ pub struct Facts {
     pub realtime: bool,
     /// The part of the time for which they may have waited for their cores behind others in a valid run.
     pub may_wait: f64,
-    /// The machine.
-    pub machine: Machine,
+    /// Where it ran.
+    pub machine: Description,
     /// How it went.
     pub outcome: Outcome,
 }
@@ -74,21 +73,6 @@ pub struct Outcome {
     pub queue_drops: Option<Dropped>,
 }
 
-/// What figures can't be read without.
-#[derive(Clone, Debug, Serialize)]
-pub struct Machine {
-    /// As the processor calls itself.
-    pub processor: String,
-    /// Its cores.
-    pub cores: usize,
-    /// The kernel's release.
-    pub kernel: String,
-    /// How connections share the network.
-    pub congestion_control: String,
-    /// Local ports, first and last.
-    pub port_range: String,
-}
-
 impl Facts {
     /// Seconds that were measured.
     pub fn measured_s(&self) -> f64 {
@@ -107,47 +91,5 @@ impl Facts {
 
     fn cpu_s(&self) -> f64 {
         self.outcome.cpu_s.iter().map(|(user, system)| user + system).sum()
-    }
-}
-
-impl Machine {
-    /// This one.
-    pub fn this() -> Self {
-        let text = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-        let cpuinfo = text("/proc/cpuinfo");
-        let processor = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-        Self {
-            processor: processor.map_or_else(String::new, |(_, name)| name.trim().to_owned()),
-            cores: cpuinfo.lines().filter(|line| line.starts_with("processor")).count(),
-            kernel: text("/proc/sys/kernel/osrelease"),
-            congestion_control: text("/proc/sys/net/ipv4/tcp_congestion_control"),
-            port_range: text("/proc/sys/net/ipv4/ip_local_port_range")
-                .split_whitespace()
-                .collect::<Vec<_>>()
-                .join("-"),
-        }
-    }
-}
-
-/// Time that the hypervisor has taken from some CPUs, proc(5), `/proc/stat`.
-#[derive(Clone, Copy, Debug)]
-pub struct Steal(u64);
-
-impl Steal {
-    /// So far.
-    pub fn of(cpus: &[usize]) -> Self {
-        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-        let of_cpu = |cpu: &usize| {
-            let line = stat.lines().find_map(|line| line.strip_prefix(&format!("cpu{cpu} ")))?;
-            // user nice system idle iowait irq softirq steal
-            line.split_ascii_whitespace().nth(7)?.parse::<u64>().ok()
-        };
-        Self(cpus.iter().filter_map(of_cpu).sum())
-    }
-
-    /// Seconds since then.
-    pub fn since(self, before: Self) -> f64 {
-        // Counted in ticks of a hundredth of a second (USER_HZ).
-        self.0.saturating_sub(before.0) as f64 / 100.0
     }
 }

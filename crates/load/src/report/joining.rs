@@ -44,8 +44,8 @@ pub struct Joined {
     pub read: u64,
     /// Calls that it never read, at least.
     pub never_read: u64,
-    /// The same at most: if each request that was sent more often than called for has all its lines in the
-    /// log.
+    /// Calls that it never read, at most: if each request that was sent more often than called for has all
+    /// its lines in the log.
     pub never_read_at_most: u64,
     /// Calls that it read, and that timed out, at most.
     pub too_slow: u64,

@@ -11,7 +11,7 @@ mod table;
 mod validity;
 pub mod verification;
 
-pub use facts::{Facts, Machine, Outcome as RunOutcome, Steal};
+pub use facts::{Facts, Outcome as RunOutcome};
 pub use failures::failures;
 pub use httperf::render as httperf;
 pub use joining::{Joined, ServerLog};
@@ -26,7 +26,7 @@ mod tests {
 
     use workload::session::{Builder, Request};
 
-    use super::{Facts, Joined, Machine, RunOutcome};
+    use super::{Facts, Joined, RunOutcome};
     pub(super) use crate::measures::tests::call;
     use crate::measures::{Kinds, Measures, Recorder, Scope};
     use crate::record::{ConnectionEnd, Outcome, SessionEnd, SessionOutcome};
@@ -84,7 +84,7 @@ mod tests {
             cpus: vec![1],
             realtime: false,
             may_wait: 0.05,
-            machine: Machine::this(),
+            machine: machine::Machine::this().describe(),
             outcome: RunOutcome {
                 duration_s: 10.0,
                 drain_s: 0.0,

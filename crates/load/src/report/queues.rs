@@ -9,9 +9,9 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Instant;
 
+use machine::queue_drops::{CAUSES, QueueDrops};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use sys::queue_drops::{CAUSES, QueueDrops};
 use sys::sock_diag::{self, ListeningSocket};
 
 /// The counters of a server's namespace when measuring began.
@@ -33,7 +33,7 @@ pub struct Dropped {
     pub seconds: f64,
     /// By cause ([`CAUSES`]); null where the kernel does not count it.
     pub counts: Map<String, Value>,
-    /// The same per second.
+    /// By cause, what was dropped each second on average; null where the kernel does not count it.
     pub per_s: Map<String, Value>,
     /// What the sockets dropped that the targets reach, whatever the cause.
     pub listeners: Vec<AtListener>,
@@ -46,7 +46,7 @@ pub struct AtListener {
     pub address: SocketAddr,
     /// Packets that all its sockets dropped together.
     pub drops: u64,
-    /// The same per second.
+    /// Packets that they dropped each second on average.
     pub per_s: f64,
 }
 

@@ -4,8 +4,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::Facts;
-use super::verification::{self, Check, Rules};
-use crate::measures::{self, Kind, Measures, Moments, OfClass, Second, SizeClass, Times};
+use super::verification::{self, Check};
+use crate::measures::{self, Kind, Measures, Moments, OfClass, Second, SizeClass, Times, Verified};
 use crate::record::Outcome;
 
 /// The version of the schema: changes when something is removed or comes to mean something else.
@@ -27,7 +27,7 @@ pub struct Results<'a> {
     calls: Calls,
     replies: Replies,
     /// None: nothing was to be compared.
-    verification: Option<Verification>,
+    verification: Option<Verified>,
     reply_time_ms: Distribution,
     corrected_reply_time_ms: Distribution,
     wait_ms: Waits,
@@ -90,20 +90,10 @@ struct Replies {
 }
 
 #[derive(Debug, Serialize)]
-struct Verification {
-    compared: u64,
-    wrong: u64,
-}
-
-#[derive(Debug, Serialize)]
 struct OfSize {
     size: &'static str,
-    calls: u64,
-    replies: u64,
-    timeouts: u64,
-    reached: u64,
-    unserved: u64,
-    bytes: u64,
+    #[serde(flatten)]
+    of: OfClass,
     reply_time_ms: Distribution,
 }
 
@@ -150,19 +140,15 @@ struct Checked {
 
 #[derive(Debug, Serialize)]
 struct OfSecond {
-    arrived: u64,
-    replies: u64,
-    timeouts: u64,
-    errors: u64,
-    bytes: u64,
+    #[serde(flatten)]
+    second: Second,
     mean_reply_time_ms: f64,
 }
 
 impl From<&Second> for OfSecond {
     fn from(second: &Second) -> Self {
-        let Second { arrived, replies, timeouts, errors, bytes, reply_time } = *second;
-        let mean_reply_time_ms = reply_time as f64 / 1e6 / replies.max(1) as f64;
-        Self { arrived, replies, timeouts, errors, bytes, mean_reply_time_ms }
+        let mean_reply_time_ms = second.reply_time as f64 / 1e6 / second.replies.max(1) as f64;
+        Self { second: *second, mean_reply_time_ms }
     }
 }
 
@@ -288,10 +274,7 @@ impl<'a> Results<'a> {
                 body_mbps: flow.body_bytes as f64 * 8.0 / 1e6 / seconds,
                 statuses: by_class(&flow.statuses),
             },
-            verification: run.verified.then_some(Verification {
-                compared: measures.verified.compared,
-                wrong: measures.verified.wrong,
-            }),
+            verification: run.verified.then_some(measures.verified),
             reply_time_ms: (&cohort.reply_times).into(),
             corrected_reply_time_ms: (&cohort.corrected_times).into(),
             wait_ms: (&cohort.waits).into(),
@@ -310,17 +293,8 @@ impl<'a> Results<'a> {
 }
 
 fn of_size(measures: &Measures, class: SizeClass) -> OfSize {
-    let of = measures.cohort.by_size.of(class);
-    OfSize {
-        size: class.name(),
-        calls: of.calls,
-        replies: of.replies,
-        timeouts: of.timeouts,
-        reached: of.reached,
-        unserved: of.unserved,
-        bytes: of.bytes,
-        reply_time_ms: measures.cohort.by_size.times(class).into(),
-    }
+    let by_size = &measures.cohort.by_size;
+    OfSize { size: class.name(), of: by_size.of(class), reply_time_ms: by_size.times(class).into() }
 }
 
 /// Sizes beyond this many say nothing that their classes don't.
@@ -344,7 +318,7 @@ fn sizes(measures: &Measures) -> Vec<OfExactSize> {
 
 fn of_kind((kind, of): (Kind, &measures::OfKind)) -> OfKind {
     OfKind {
-        method: kind.method_name(),
+        method: kind.method.name(),
         dynamic: kind.dynamic,
         calls: of.calls,
         timeouts: of.timeouts,
@@ -368,7 +342,7 @@ fn generator(measures: &Measures, run: &Facts) -> Generator {
 }
 
 fn checks(measures: &Measures, run: &Facts) -> Vec<Checked> {
-    let checks = verification::check(measures, run.outcome.server_log, Rules::default());
+    let checks = verification::check(measures, run.outcome.server_log);
     let checked = |check: Check| Checked {
         rule: check.rule,
         holds: check.holds(),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use sys::queue_drops::CAUSES;
+use machine::queue_drops::CAUSES;
 
 use super::{AtListener, Dropped, Facts, RunOutcome};
 use crate::measures::{Measures, SizeClass, Times};
@@ -114,7 +114,7 @@ fn write_times(text: &mut String, measures: &Measures, facts: &Facts) -> std::fm
     if cohort.by_kind.each().count() > 1 {
         for (kind, of) in cohort.by_kind.each().filter(|(_, of)| of.calls > 0) {
             let made = if kind.dynamic { "dynamic" } else { "static" };
-            row(text, &format!("{} {made}", kind.method_name()), &of.times)?;
+            row(text, &format!("{} {made}", kind.method.name()), &of.times)?;
         }
     }
 

@@ -84,7 +84,8 @@ fn short_of_cpu(measures: &Measures, facts: &Facts) -> Vec<String> {
     let pressure = &measures.pressure;
     if reasons.is_empty() && pressure.saturated_part() > SATURATED {
         reasons.push(format!(
-            "the generator's CPU was saturated in {} of {} seconds (it ran for {:.1} s and waited for {:.1} s)",
+            "the generator's CPU was saturated in {} of {} seconds (it ran for {:.1} s and waited for {:.1} \
+             s)",
             pressure.saturated,
             pressure.seconds,
             pressure.ran as f64 / 1e9,

@@ -13,40 +13,18 @@ use super::Joined;
 use crate::measures::{CLIENTS, Cohort, Confidence, Measures, OfClass, SizeClass};
 use crate::record::Outcome;
 
-/// What is allowed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rules {
-    /// Part of the calls that the server read that may time out.
-    pub timeouts: f64,
-    /// Part of the calls for any one size that may fail.
-    pub failures_of_a_size: f64,
-    /// The same for a single client: a shard of the sessions, where a size may be unlucky.
-    pub failures_of_a_size_at_a_client: f64,
-    /// How far the part of any one size may lie above that of all.
-    pub unfairness: f64,
-    /// Half the width of the mean reply time's 95% confidence interval, as a part of the mean.
-    pub uncertainty: f64,
-}
-
-impl Default for Rules {
-    /// Those of Harji et al. 2012, and of Hashemian et al. 2014 for the mean.
-    fn default() -> Self {
-        Self {
-            timeouts: 0.10,
-            failures_of_a_size: 0.02,
-            failures_of_a_size_at_a_client: 0.05,
-            unfairness: 0.05,
-            uncertainty: 0.01,
-        }
-    }
-}
-
-impl Rules {
-    /// Those of Pariag et al. 2007, which are stricter about fairness.
-    pub fn of_2007() -> Self {
-        Self { unfairness: 0.02, ..Self::default() }
-    }
-}
+/// Part of the calls that the server read that may time out (Harji et al. 2012, as the next three).
+const TIMEOUTS: f64 = 0.10;
+/// Part of the calls for any one size that may fail.
+const FAILURES_OF_A_SIZE: f64 = 0.02;
+/// Part of a single client's calls for any one size that may fail: a client is a shard of the sessions, where
+/// a size may be unlucky.
+const FAILURES_OF_A_SIZE_AT_A_CLIENT: f64 = 0.05;
+/// How far the part of any one size may lie above that of all (2% in Pariag et al. 2007).
+const UNFAIRNESS: f64 = 0.05;
+/// Half the width of the mean reply time's 95% confidence interval, as a part of the mean (Hashemian et al.
+/// 2014).
+const UNCERTAINTY: f64 = 0.01;
 
 /// One rule and what was found.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,7 +48,7 @@ impl Check {
 
 /// Holds a run against the rules. With the server's log joined, calls that it never read are left out of the
 /// first; without it, calls that were not connected are. A rule about nothing is broken.
-pub fn check(measures: &Measures, joined: Option<Joined>, rules: Rules) -> Vec<Check> {
+pub fn check(measures: &Measures, joined: Option<Joined>) -> Vec<Check> {
     let Cohort { outcomes, by_size, .. } = &measures.cohort;
     let mut sizes: Vec<(Option<u64>, OfClass)> =
         by_size.each_size().into_iter().map(|(size, of)| (Some(size), of)).collect();
@@ -92,22 +70,22 @@ pub fn check(measures: &Measures, joined: Option<Joined>, rules: Rules) -> Vec<C
     let (size, worst) =
         worst.map_or(("nothing was connected".to_owned(), mean), |(size, part)| (named(size), part));
     let mut checks = vec![
-        Check { rule: "timeouts", found: part(late, read), allowed: rules.timeouts, remark },
+        Check { rule: "timeouts", found: part(late, read), allowed: TIMEOUTS, remark },
         Check {
             rule: "failures of a size",
             found: worst,
-            allowed: rules.failures_of_a_size,
+            allowed: FAILURES_OF_A_SIZE,
             remark: format!("the worst: {size}"),
         },
-        of_clients(measures, rules),
+        of_clients(measures),
         Check {
             rule: "unfairness",
             found: (worst - mean).max(0.0),
-            allowed: rules.unfairness,
+            allowed: UNFAIRNESS,
             remark: format!("{size}, against {:.2}% of all", mean * 100.0),
         },
     ];
-    checks.extend(of_the_mean(measures, rules));
+    checks.extend(of_the_mean(measures));
     checks
 }
 
@@ -121,12 +99,12 @@ fn named(size: Option<u64>) -> String {
 }
 
 /// Nothing can be told of a run with replies in few seconds only.
-fn of_the_mean(measures: &Measures, rules: Rules) -> Option<Check> {
+fn of_the_mean(measures: &Measures) -> Option<Check> {
     let Confidence { mean_ms, error_ms } = measures.flow.seconds.confidence()?;
     Some(Check {
         rule: "uncertainty of the mean",
         found: error_ms / mean_ms,
-        allowed: rules.uncertainty,
+        allowed: UNCERTAINTY,
         remark: format!("{mean_ms:.3} ms +- {error_ms:.3} ms with 95% confidence"),
     })
 }
@@ -134,7 +112,7 @@ fn of_the_mean(measures: &Measures, rules: Rules) -> Option<Check> {
 /// The fewest calls of a client for a size of which a part can be told.
 const LEAST_CALLS: u64 = 20;
 
-fn of_clients(measures: &Measures, rules: Rules) -> Check {
+fn of_clients(measures: &Measures) -> Check {
     let Cohort { by_size, by_client, .. } = &measures.cohort;
     let (found, remark) = match by_client.worst(by_size, LEAST_CALLS) {
         Some((size, client, tally)) => {
@@ -148,12 +126,7 @@ fn of_clients(measures: &Measures, rules: Rules) -> Check {
         }
         None => (0.0, format!("none of {CLIENTS} has made {LEAST_CALLS} calls for a size")),
     };
-    Check {
-        rule: "failures of a size at a client",
-        found,
-        allowed: rules.failures_of_a_size_at_a_client,
-        remark,
-    }
+    Check { rule: "failures of a size at a client", found, allowed: FAILURES_OF_A_SIZE_AT_A_CLIENT, remark }
 }
 
 #[cfg(test)]
@@ -170,7 +143,7 @@ mod tests {
                 recorder.call(&Call { request, body_bytes, ..call(outcome, 0, 1_000_000) });
             }
         }
-        let checks = check(&Measures::merge(vec![recorder]), joined, Rules::default());
+        let checks = check(&Measures::merge(vec![recorder]), joined);
         checks.iter().map(|check| ((check.found * 1000.0).round() / 1000.0, check.holds())).collect()
     }
 
@@ -196,7 +169,7 @@ mod tests {
             ));
         }
         let steady = |recorder| {
-            let checks = check(&Measures::merge(vec![recorder]), None, Rules::default());
+            let checks = check(&Measures::merge(vec![recorder]), None);
             checks.iter().find(|check| check.rule == "uncertainty of the mean").map(Check::holds)
         };
         let few = Recorder::new(Scope { window: 0..u64::MAX, requests: 1 }, None);
@@ -243,7 +216,7 @@ mod tests {
             let request = u32::from(status == 503);
             recorder.call(&Call { request, status, ..call(Outcome::Reply, 0, 1_000_000) });
         }
-        let checks = check(&Measures::merge(vec![recorder]), None, Rules::default());
+        let checks = check(&Measures::merge(vec![recorder]), None);
         let worst = checks.iter().find(|check| check.rule == "failures of a size").unwrap();
         assert!(!worst.holds() && worst.remark.contains("unknown size"), "{worst:?}");
     }

@@ -31,7 +31,7 @@
 //! 4.2 and 4.3), as is the idea that only delay which stays is bad, and that its minimum over an interval
 //! tells. `CoDel` drops; here the kernel does that by itself, as soon as the queue is full.
 
-use super::{Budget, Cost, Queue, Thoughts, Turn};
+use super::{Budget, Cost, PolicyState, Queue, Turn};
 
 /// The delay to stay below.
 const TARGET_NS: f64 = 5e6;
@@ -204,9 +204,9 @@ impl Auto {
         self.work_ns = self.work_at_most_ns(batch);
     }
 
-    pub(super) fn thoughts(&self) -> Thoughts {
+    pub(super) fn state(&self) -> PolicyState {
         let Budget { connections, .. } = self.budget();
-        Thoughts {
+        PolicyState {
             limit: connections,
             work_ns: self.work_ns as u64,
             target_ns: TARGET_NS as u64,

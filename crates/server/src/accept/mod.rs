@@ -28,6 +28,7 @@ pub use auto::Auto;
 pub use gate::Gate;
 
 use crate::config::AcceptLimit;
+use crate::counters::Counters;
 
 /// What decides how much is accepted, and how long what was accepted is worked on before accepting goes on.
 #[derive(Debug)]
@@ -128,9 +129,9 @@ pub struct Cost {
     pub worked: u32,
 }
 
-/// What a policy thinks, for people.
+/// What a policy has come to, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Thoughts {
+pub struct PolicyState {
     /// Connections that the next accept phase may take.
     pub limit: u32,
     /// How long the next work phase may take, in nanoseconds; 0 if it is not bounded.
@@ -141,6 +142,17 @@ pub struct Thoughts {
     pub delay_ns: u64,
     /// The delay has come back above its target for long: demand exceeds capacity.
     pub overloaded: bool,
+}
+
+impl PolicyState {
+    /// Shows it in a worker's counters.
+    pub fn publish(&self, counters: &Counters) {
+        counters.accept_limit.set(self.limit.into());
+        counters.work_limit_us.set(self.work_ns / 1000);
+        counters.accept_delay_target_us.set(self.target_ns / 1000);
+        counters.accept_delay_us.set(self.delay_ns / 1000);
+        counters.accept_overloaded.set(self.overloaded.into());
+    }
 }
 
 /// A fixed limit has nothing to learn from samples, which are for people then. A hundred a second, of a few
@@ -229,21 +241,21 @@ impl AcceptPolicy {
 
     /// What it thinks now, if people have not been told for a while.
     #[inline]
-    pub fn news(&mut self, now_ns: u64) -> Option<Thoughts> {
+    pub fn news(&mut self, now_ns: u64) -> Option<PolicyState> {
         let due = now_ns >= self.next_news_ns;
         if due {
             self.next_news_ns = now_ns.saturating_add(NEWS_EVERY_NS);
         }
-        due.then(|| self.thoughts())
+        due.then(|| self.state())
     }
 
     /// What it thinks now.
-    pub fn thoughts(&self) -> Thoughts {
+    pub fn state(&self) -> PolicyState {
         match &self.kind {
             Kind::Fixed(limit) => {
-                Thoughts { limit: *limit, work_ns: 0, target_ns: 0, delay_ns: 0, overloaded: false }
+                PolicyState { limit: *limit, work_ns: 0, target_ns: 0, delay_ns: 0, overloaded: false }
             }
-            Kind::Auto(auto) => auto.thoughts(),
+            Kind::Auto(auto) => auto.state(),
         }
     }
 }

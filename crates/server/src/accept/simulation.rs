@@ -252,7 +252,7 @@ impl World {
             emptied,
         };
         self.policy.turned(self.now_ns, &turn);
-        self.outcome.limits.push((self.now_ns, self.policy.thoughts().limit));
+        self.outcome.limits.push((self.now_ns, self.policy.state().limit));
     }
 
     fn accept_phase(&mut self) -> (u32, bool) {
@@ -363,14 +363,14 @@ impl World {
     }
 
     fn moment(&self, step: &'static str) -> Moment {
-        let thoughts = self.policy.thoughts();
+        let state = self.policy.state();
         Moment {
             ms: self.now_ns / 1_000_000,
             step,
-            limit: thoughts.limit,
-            work_us: thoughts.work_ns / 1000,
-            delay_us: thoughts.delay_ns / 1000,
-            overloaded: thoughts.overloaded,
+            limit: state.limit,
+            work_us: state.work_ns / 1000,
+            delay_us: state.delay_ns / 1000,
+            overloaded: state.overloaded,
             queue: self.queue.len(),
             inside: self.ready.len(),
             served: self.outcome.served,

@@ -241,7 +241,7 @@ fn overload_is_seen_in_turns_of_any_length() {
             let turn = Turn { busy_ns: ms * 1_000_000, accepted: 1, worked: 8, left: 0, emptied: false };
             policy.turned(now_ns, &turn);
         }
-        assert!(policy.thoughts().overloaded, "turns of {ms} ms");
+        assert!(policy.state().overloaded, "turns of {ms} ms");
     }
 }
 
@@ -252,7 +252,7 @@ fn fixed_limits_are_what_they_say_and_bound_no_work() {
         policy.queue_seen(Queue { length: 100, limit: 100 });
         policy.turned(1, &Turn { busy_ns: u64::MAX, left: 1000, ..Turn::default() });
         assert_eq!(policy.budget(), Budget { connections, work_ns: None });
-        assert_eq!(policy.thoughts().limit, connections);
+        assert_eq!(policy.state().limit, connections);
         assert!(!policy.is_adaptive());
     }
 }
@@ -335,8 +335,8 @@ proptest! {
             let budget = policy.budget();
             prop_assert!(budget.connections >= 1);
             prop_assert!(budget.work_ns.is_some_and(|ns| ns > 0));
-            let thoughts = policy.thoughts();
-            prop_assert_eq!(thoughts.limit, budget.connections);
+            let state = policy.state();
+            prop_assert_eq!(state.limit, budget.connections);
         }
         // Nothing that was said has broken it for good: a calm second, and it is calm.
         for _ in 0..5000 {
@@ -347,8 +347,8 @@ proptest! {
             let turn = Turn { busy_ns: 41_000, accepted: 2, worked: 2, left: 0, emptied: true };
             policy.turned(now_ns, &turn);
         }
-        let thoughts = policy.thoughts();
-        prop_assert!(!thoughts.overloaded && thoughts.delay_ns == 0);
-        prop_assert!((100..=300).contains(&thoughts.limit), "{thoughts:?}");
+        let state = policy.state();
+        prop_assert!(!state.overloaded && state.delay_ns == 0);
+        prop_assert!((100..=300).contains(&state.limit), "{state:?}");
     }
 }

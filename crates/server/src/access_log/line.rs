@@ -13,24 +13,8 @@ use std::net::IpAddr;
 use http1::{Field, Fields, Head};
 use sys::socket::PeerAddress;
 
+use crate::config::LogFormat;
 use crate::dates::rfc3339;
-
-/// How requests are written down.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Format {
-    /// `%h - - [%t] "%r" %>s %B "%{Referer}i" "%{User-agent}i"` of Apache's `mod_log_config`, which is
-    /// nginx's predefined `combined`. Bytes that could mislead a reader (quotes, backslashes, controls,
-    /// anything beyond ASCII) are written `\xHH`, as nginx does.
-    #[default]
-    Combined,
-    /// One JSON object a line (see docs/manual.md), all of it printable ASCII. Bytes that are not UTF-8
-    /// become U+FFFD.
-    Json,
-    /// `10:00:00Z 200       2326 B     17 ms  127.0.0.1  GET /index.html`, for who watches. Bytes are escaped
-    /// as in [`Combined`](Self::Combined), and no more of the target is shown than a line or two have room
-    /// for.
-    Short,
-}
 
 /// So many bytes of a target are shown in a short line.
 const SHOWN: usize = 120;
@@ -43,7 +27,7 @@ type Split = u32;
 
 /// Writes both texts of a line, and where the first ends. `head` is `None` if it could not be read.
 pub(super) fn begin(
-    format: Format,
+    format: LogFormat,
     line: &mut Vec<u8>,
     peer: &PeerAddress,
     head: Option<&Head<'_>>,
@@ -52,7 +36,7 @@ pub(super) fn begin(
     line.clear();
     let fields = head.map_or(Fields::default(), |head| head.fields);
     let split = match format {
-        Format::Combined => {
+        LogFormat::Combined => {
             push_peer(line, peer);
             line.extend_from_slice(b" - - [");
             line.extend_from_slice(time.as_bytes());
@@ -76,7 +60,7 @@ pub(super) fn begin(
             line.extend_from_slice(b"\"\n");
             split
         }
-        Format::Json => {
+        LogFormat::Json => {
             line.extend_from_slice(b"{\"time\":\"");
             line.extend_from_slice(time.as_bytes());
             line.extend_from_slice(b"\",\"remote\":\"");
@@ -108,7 +92,7 @@ pub(super) fn begin(
             line.extend_from_slice(b"}\n");
             split
         }
-        Format::Short => {
+        LogFormat::Short => {
             line.extend_from_slice(time.as_bytes());
             line.push(b' ');
             let split = line.len();
@@ -135,7 +119,7 @@ pub(super) fn begin(
 
 /// Appends the complete line to `out`.
 pub(super) fn end(
-    format: Format,
+    format: LogFormat,
     out: &mut Vec<u8>,
     begun: &[u8],
     status: u16,
@@ -147,12 +131,12 @@ pub(super) fn end(
     let mut numbers = itoa::Buffer::new();
     out.extend_from_slice(before);
     match format {
-        Format::Combined => {
+        LogFormat::Combined => {
             out.extend_from_slice(numbers.format(status).as_bytes());
             out.push(b' ');
             out.extend_from_slice(numbers.format(body_bytes).as_bytes());
         }
-        Format::Json => {
+        LogFormat::Json => {
             out.extend_from_slice(b",\"status\":");
             out.extend_from_slice(numbers.format(status).as_bytes());
             out.extend_from_slice(b",\"bytes\":");
@@ -161,7 +145,7 @@ pub(super) fn end(
             out.extend_from_slice(numbers.format(duration_ms).as_bytes());
         }
         // Writing to a Vec can't fail.
-        Format::Short => drop(write!(out, "{status} {body_bytes:10} B {duration_ms:6} ms")),
+        LogFormat::Short => drop(write!(out, "{status} {body_bytes:10} B {duration_ms:6} ms")),
     }
     out.extend_from_slice(after);
 }
@@ -175,7 +159,7 @@ pub(super) struct TimeText {
 
 impl TimeText {
     /// The text for `unix_secs`.
-    pub(super) fn at(&mut self, format: Format, unix_secs: u64) -> &str {
+    pub(super) fn at(&mut self, format: LogFormat, unix_secs: u64) -> &str {
         if self.second != Some(unix_secs) {
             self.second = Some(unix_secs);
             self.text.clear();
@@ -185,18 +169,18 @@ impl TimeText {
     }
 }
 
-fn push_time(text: &mut String, format: Format, unix_secs: u64) {
+fn push_time(text: &mut String, format: LogFormat, unix_secs: u64) {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let time = rfc3339(unix_secs);
     let (year, day, clock) = (&time[..4], &time[8..10], &time[11..19]);
     match format {
-        Format::Combined => {
+        LogFormat::Combined => {
             let month = time[5..7].parse().map_or("", |month: usize| MONTHS[month - 1]);
             text.extend([day, "/", month, "/", year, ":", clock, " +0000"]);
         }
-        Format::Short => text.extend([clock, "Z"]),
-        Format::Json => text.push_str(&time),
+        LogFormat::Short => text.extend([clock, "Z"]),
+        LogFormat::Json => text.push_str(&time),
     }
 }
 

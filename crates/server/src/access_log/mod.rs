@@ -19,17 +19,17 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use http1::Head;
 use sys::socket::PeerAddress;
 
+use crate::config::{LogFormat, WhenBehind};
 use crate::counters::{Counters, LineLoss};
-pub use line::Format;
 use line::TimeText;
-pub use target::{LogFile, OpenError, Target};
+pub use target::{LogFile, OpenError};
 pub use writer::Writer;
 use writer::{Message, Returned};
 
 /// A worker's end of the access log.
 #[derive(Debug)]
 pub struct AccessLog {
-    format: Format,
+    format: LogFormat,
     when_behind: WhenBehind,
     time: TimeText,
     buffer: Vec<u8>,
@@ -45,16 +45,6 @@ pub struct AccessLog {
     /// Asks the writer to open its file anew.
     reopen: Arc<AtomicBool>,
     counters: &'static Counters,
-}
-
-/// What to do with lines when the writer has fallen behind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum WhenBehind {
-    /// Drop new lines and count them: serving goes first.
-    #[default]
-    Drop,
-    /// Wait until the writer has caught up: no line is lost, but a slow disk stops the worker.
-    Wait,
 }
 
 /// Bytes of lines that are handed over at once.

@@ -11,17 +11,7 @@ use std::path::{Path, PathBuf};
 use sys::output::{self, Heir};
 
 use super::terminal;
-
-/// Where lines go.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
-    /// Appended to this file, which is made if it is missing.
-    File(PathBuf),
-    /// Standard output.
-    Stdout,
-    /// The [terminal] that the server is watched on.
-    Terminal,
-}
+use crate::config::LogTarget;
 
 /// The access log could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +26,7 @@ pub struct OpenError {
 /// A target that is open.
 #[derive(Debug)]
 pub struct LogFile {
-    pub(super) target: Target,
+    pub(super) target: LogTarget,
     pub(super) file: File,
 }
 
@@ -46,10 +36,12 @@ impl LogFile {
     /// # Errors
     ///
     /// It can't be opened for appending.
-    pub fn open(target: &Target, heir: Option<Heir>) -> Result<Self, OpenError> {
+    pub fn open(target: &LogTarget, heir: Option<Heir>) -> Result<Self, OpenError> {
         let file = match target {
-            Target::File(path) => output::open_to_wait(path, heir),
-            Target::Stdout | Target::Terminal => io::stdout().as_fd().try_clone_to_owned().map(File::from),
+            LogTarget::File(path) => output::open_to_wait(path, heir),
+            LogTarget::Stdout | LogTarget::Terminal => {
+                io::stdout().as_fd().try_clone_to_owned().map(File::from)
+            }
         };
         Ok(Self { file: file.map_err(|source| OpenError::new(target, source))?, target: target.clone() })
     }
@@ -59,16 +51,18 @@ impl LogFile {
     /// # Errors
     ///
     /// Why it would not.
-    pub fn check(target: &Target) -> Result<(), OpenError> {
+    pub fn check(target: &LogTarget) -> Result<(), OpenError> {
         match target {
-            Target::File(path) => output::check_append(path).map_err(|source| OpenError::new(target, source)),
-            Target::Stdout | Target::Terminal => Ok(()),
+            LogTarget::File(path) => {
+                output::check_append(path).map_err(|source| OpenError::new(target, source))
+            }
+            LogTarget::Stdout | LogTarget::Terminal => Ok(()),
         }
     }
 
     /// Takes over an open file of that path.
     pub fn adopt(path: PathBuf, file: OwnedFd) -> Self {
-        Self { target: Target::File(path), file: file.into() }
+        Self { target: LogTarget::File(path), file: file.into() }
     }
 
     /// Once more, with a descriptor of its own.
@@ -82,15 +76,15 @@ impl LogFile {
     }
 
     /// What is open here.
-    pub fn target(&self) -> &Target {
+    pub fn target(&self) -> &LogTarget {
         &self.target
     }
 
     /// The path, if it is a file.
     pub fn path(&self) -> Option<&Path> {
         match &self.target {
-            Target::File(path) => Some(path),
-            Target::Stdout | Target::Terminal => None,
+            LogTarget::File(path) => Some(path),
+            LogTarget::Stdout | LogTarget::Terminal => None,
         }
     }
 
@@ -125,7 +119,7 @@ impl AsFd for LogFile {
     }
 }
 
-impl Target {
+impl LogTarget {
     /// Whether there is anything to write to, or somebody.
     pub fn is_there(&self) -> bool {
         *self != Self::Terminal || terminal::is_there()
@@ -133,12 +127,12 @@ impl Target {
 }
 
 impl OpenError {
-    pub(super) fn new(target: &Target, source: io::Error) -> Self {
+    pub(super) fn new(target: &LogTarget, source: io::Error) -> Self {
         Self { path: target.to_string(), source }
     }
 }
 
-impl std::fmt::Display for Target {
+impl std::fmt::Display for LogTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),

@@ -1,4 +1,5 @@
 use super::*;
+use crate::config::LogTarget;
 use http1::{Fields, Head, Method, Terms, Version};
 use std::fs;
 use std::time::Duration;
@@ -21,7 +22,7 @@ fn peer(address: &str) -> PeerAddress {
     PeerAddress::Inet((address.parse::<std::net::IpAddr>().unwrap(), 40_000).into())
 }
 
-fn line(format: Format, peer: &PeerAddress, head: Option<&Head<'_>>) -> String {
+fn line(format: LogFormat, peer: &PeerAddress, head: Option<&Head<'_>>) -> String {
     let (mut begun, mut out) = (Vec::new(), Vec::new());
     line::begin(format, &mut begun, peer, head, TimeText::default().at(format, 971_211_336));
     line::end(format, &mut out, &begun, 200, 2326, 17);
@@ -35,12 +36,12 @@ fn combined_is_the_published_format() {
         b"Referer: http://www.example.com/start.html\r\nUser-Agent: Mozilla/4.08 [en] (Win98; I ;Nav)\r\n",
     );
     assert_eq!(
-        line(Format::Combined, &peer("127.0.0.1"), Some(&head(b"/apache_pb.gif", fields))),
+        line(LogFormat::Combined, &peer("127.0.0.1"), Some(&head(b"/apache_pb.gif", fields))),
         "127.0.0.1 - - [10/Oct/2000:20:55:36 +0000] \"GET /apache_pb.gif HTTP/1.1\" 200 2326 \
          \"http://www.example.com/start.html\" \"Mozilla/4.08 [en] (Win98; I ;Nav)\"\n"
     );
     assert_eq!(
-        line(Format::Combined, &PeerAddress::Unix, None),
+        line(LogFormat::Combined, &PeerAddress::Unix, None),
         "unix: - - [10/Oct/2000:20:55:36 +0000] \"-\" 200 2326 \"-\" \"-\"\n"
     );
 }
@@ -48,7 +49,7 @@ fn combined_is_the_published_format() {
 #[test]
 fn combined_escapes_whatever_could_mislead_a_reader() {
     let fields = Fields::new(b"Referer: a\"b\\c\r\nUser-Agent: \x1b[31m\n\x7f\xc3\xa9\r\n");
-    let line = line(Format::Combined, &peer("::1"), Some(&head(b"/\xff", fields)));
+    let line = line(LogFormat::Combined, &peer("::1"), Some(&head(b"/\xff", fields)));
     assert!(line.starts_with("::1 - - ["), "{line}");
     let rest = r#""GET /\xFF HTTP/1.1" 200 2326 "a\x22b\x5Cc" "\x1B[31m\x0A\x7F\xC3\xA9""#.to_owned() + "\n";
     assert!(line.ends_with(&rest), "{line}");
@@ -56,13 +57,14 @@ fn combined_escapes_whatever_could_mislead_a_reader() {
 
 #[test]
 fn short_lines_are_short_and_plain() {
-    let plain = line(Format::Short, &peer("127.0.0.1"), Some(&head(b"/index.html?a=b", Fields::default())));
+    let plain =
+        line(LogFormat::Short, &peer("127.0.0.1"), Some(&head(b"/index.html?a=b", Fields::default())));
     assert_eq!(plain, "20:55:36Z 200       2326 B     17 ms  127.0.0.1  GET /index.html?a=b\n");
-    let unreadable = line(Format::Short, &PeerAddress::Unix, None);
+    let unreadable = line(LogFormat::Short, &PeerAddress::Unix, None);
     assert_eq!(unreadable, "20:55:36Z 200       2326 B     17 ms  unix:  -\n");
     // Among them what makes a terminal write from right to left, and what colours it.
     let hostile = ["/\u{202e}\u{9b}".as_bytes(), &(0..=255).collect::<Vec<u8>>(), &[b'x'; 9000]].concat();
-    let line = line(Format::Short, &peer("::1"), Some(&head(&hostile, Fields::default())));
+    let line = line(LogFormat::Short, &peer("::1"), Some(&head(&hostile, Fields::default())));
     assert!(line.ends_with("...\n") && line.contains(r"GET /\xE2\x80\xAE\xC2\x9B\x00\x01"), "{line}");
     assert!(line.len() < 600 && line.trim_end_matches('\n').bytes().all(|byte| matches!(byte, b' '..=b'~')));
 }
@@ -74,7 +76,7 @@ fn json_lines_parse_whatever_was_sent() {
     // Between them, bytes that are a control character, a line end and a letter of two units in UTF-16.
     let target = "/a?b=\"c\"\u{9b}\u{2028}\u{1f980}";
     let head = head(target.as_bytes(), Fields::new(&fields));
-    let line = line(Format::Json, &peer("::ffff:10.0.0.1"), Some(&head));
+    let line = line(LogFormat::Json, &peer("::ffff:10.0.0.1"), Some(&head));
     assert!(line.trim_end_matches('\n').bytes().all(|byte| matches!(byte, b' '..=b'~')), "{line}");
     let value: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!(value["time"], "2000-10-10T20:55:36Z");
@@ -89,7 +91,7 @@ fn json_lines_parse_whatever_was_sent() {
     assert_eq!(value["referer"], serde_json::Value::Null);
     assert_eq!(value["user_agent"], String::from_utf8_lossy(&every_byte).into_owned());
     let unreadable: serde_json::Value =
-        serde_json::from_str(&self::line(Format::Json, &peer("127.0.0.1"), None)).unwrap();
+        serde_json::from_str(&self::line(LogFormat::Json, &peer("127.0.0.1"), None)).unwrap();
     assert_eq!(unreadable["target"], serde_json::Value::Null);
 }
 
@@ -99,12 +101,12 @@ fn the_time_is_right_in_every_month() {
     let mut secs = 1_767_225_600; // 2026-01-01
     for (month, days) in (1..).zip(DAYS) {
         let mut time = TimeText::default();
-        assert_eq!(time.at(Format::Json, secs), format!("2026-{month:02}-01T00:00:00Z"));
+        assert_eq!(time.at(LogFormat::Json, secs), format!("2026-{month:02}-01T00:00:00Z"));
         secs += days * 86_400;
-        assert_eq!(time.at(Format::Json, secs - 1), format!("2026-{month:02}-{days}T23:59:59Z"));
+        assert_eq!(time.at(LogFormat::Json, secs - 1), format!("2026-{month:02}-{days}T23:59:59Z"));
     }
     // Past the end of what dates can say, as of a clock gone mad.
-    assert_eq!(TimeText::default().at(Format::Json, u64::MAX), "9999-12-31T23:59:59Z");
+    assert_eq!(TimeText::default().at(LogFormat::Json, u64::MAX), "9999-12-31T23:59:59Z");
 }
 
 struct Setup {
@@ -121,9 +123,9 @@ impl Setup {
         self.dir.path().join("access.log")
     }
 
-    fn start(&self, target: &Target, when_behind: WhenBehind) -> (Writer, AccessLog) {
+    fn start(&self, target: &LogTarget, when_behind: WhenBehind) -> (Writer, AccessLog) {
         let writer = Writer::start(LogFile::open(target, None).unwrap().into(), 1).unwrap();
-        let log = writer.worker(Format::Combined, when_behind, self.counters);
+        let log = writer.worker(LogFormat::Combined, when_behind, self.counters);
         (writer, log)
     }
 
@@ -141,7 +143,7 @@ fn log_one(log: &mut AccessLog, target: &str) {
 #[test]
 fn every_line_arrives_in_order() {
     let setup = Setup::new();
-    let (writer, mut log) = setup.start(&Target::File(setup.path()), WhenBehind::Wait);
+    let (writer, mut log) = setup.start(&LogTarget::File(setup.path()), WhenBehind::Wait);
     for i in 0..50_000 {
         log_one(&mut log, &format!("/{i}"));
     }
@@ -157,7 +159,7 @@ fn every_line_arrives_in_order() {
 #[test]
 fn lines_appear_after_a_second_and_after_a_rotation_in_the_new_file() {
     let setup = Setup::new();
-    let (writer, mut log) = setup.start(&Target::File(setup.path()), WhenBehind::Drop);
+    let (writer, mut log) = setup.start(&LogTarget::File(setup.path()), WhenBehind::Drop);
     log.tick(10_000);
     assert_eq!(log.wait_at_most_ms(10_000), None);
     log_one(&mut log, "/one");
@@ -189,7 +191,7 @@ fn fifo(setup: &Setup) -> fs::File {
 fn a_writer_that_hangs_costs_lines_and_never_time() {
     let setup = Setup::new();
     let mut reader = fifo(&setup);
-    let (writer, mut log) = setup.start(&Target::File(setup.path()), WhenBehind::Drop);
+    let (writer, mut log) = setup.start(&LogTarget::File(setup.path()), WhenBehind::Drop);
     let lines = 4 * (BUFFERS + 1) * BUFFER_SIZE / 64;
     for i in 0..lines {
         log_one(&mut log, &format!("/{i}"));
@@ -232,7 +234,7 @@ fn a_writer_that_hangs_costs_lines_and_never_time() {
 fn an_operator_who_chose_to_wait_loses_nothing() {
     let setup = Setup::new();
     let reader = fifo(&setup);
-    let (writer, mut log) = setup.start(&Target::File(setup.path()), WhenBehind::Wait);
+    let (writer, mut log) = setup.start(&LogTarget::File(setup.path()), WhenBehind::Wait);
     let lines = 2 * BUFFERS * BUFFER_SIZE / 64;
     let logging = std::thread::spawn(move || {
         for i in 0..lines {
@@ -252,7 +254,7 @@ fn an_operator_who_chose_to_wait_loses_nothing() {
 #[test]
 fn lines_that_cannot_be_written_are_counted() {
     let setup = Setup::new();
-    let (writer, mut log) = setup.start(&Target::File("/dev/full".into()), WhenBehind::Wait);
+    let (writer, mut log) = setup.start(&LogTarget::File("/dev/full".into()), WhenBehind::Wait);
     for now in 0..100 {
         log_one(&mut log, "/");
         log_one(&mut log, "/");
@@ -267,7 +269,7 @@ fn lines_that_cannot_be_written_are_counted() {
 
 #[test]
 fn a_log_that_cannot_be_opened_is_named() {
-    let error = LogFile::check(&Target::File("/nonexistent/access.log".into())).unwrap_err();
+    let error = LogFile::check(&LogTarget::File("/nonexistent/access.log".into())).unwrap_err();
     assert!(error.to_string().contains("/nonexistent/access.log"), "{error}");
 }
 
@@ -277,7 +279,7 @@ fn a_log_that_can_not_be_opened_anew_stays_in_use() {
     let (directory, moved) = (setup.dir.path().join("logs"), setup.dir.path().join("moved"));
     fs::create_dir(&directory).unwrap();
     let path = directory.join("access.log");
-    let (writer, mut log) = setup.start(&Target::File(path.clone()), WhenBehind::Wait);
+    let (writer, mut log) = setup.start(&LogTarget::File(path.clone()), WhenBehind::Wait);
     let mut now = 0;
     let mut arrive_at = |log: &mut AccessLog, path: &std::path::Path| {
         wait_for(|| {

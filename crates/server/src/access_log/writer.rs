@@ -13,9 +13,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::line::TimeText;
-use super::target::{LogFile, OpenError, Target};
+use super::target::{LogFile, OpenError};
 use super::terminal::{self, LAST_LINES_TO_WATCH};
-use super::{AccessLog, BUFFER_SIZE, BUFFERS, FLUSH_AFTER_MS, Format, WhenBehind, count_lines};
+use super::{AccessLog, BUFFER_SIZE, BUFFERS, FLUSH_AFTER_MS, count_lines};
+use crate::config::{LogFormat, LogTarget, WhenBehind};
 use crate::counters::Counters;
 use crate::error_log::Limited;
 
@@ -58,7 +59,12 @@ impl Writer {
     }
 
     /// A worker's end. Lines that are lost are counted in its `counters`.
-    pub fn worker(&self, format: Format, when_behind: WhenBehind, counters: &'static Counters) -> AccessLog {
+    pub fn worker(
+        &self,
+        format: LogFormat,
+        when_behind: WhenBehind,
+        counters: &'static Counters,
+    ) -> AccessLog {
         // A buffer always finds room on its way back, as there are no more of them.
         let (home, from_writer) = sync_channel(BUFFERS);
         let _ = self.messages.send(Message::Worker(home));
@@ -67,7 +73,7 @@ impl Writer {
             when_behind,
             time: TimeText::default(),
             buffer: Vec::with_capacity(BUFFER_SIZE),
-            linger_ms: if *self.log.target() == Target::Terminal { 0 } else { FLUSH_AFTER_MS },
+            linger_ms: if *self.log.target() == LogTarget::Terminal { 0 } else { FLUSH_AFTER_MS },
             due_ms: 0,
             buffers_made: 1,
             worker: self.workers.fetch_add(1, Ordering::Relaxed),
@@ -86,7 +92,7 @@ impl Writer {
 
     /// How long [`finish`](Self::finish) may take.
     pub fn patience(&self) -> Duration {
-        if *self.log.target() == Target::Terminal { LAST_LINES_TO_WATCH } else { LAST_LINES }
+        if *self.log.target() == LogTarget::Terminal { LAST_LINES_TO_WATCH } else { LAST_LINES }
     }
 
     /// Waits until everything has been written, and says whether it has been: a disk that stands still is
@@ -160,7 +166,7 @@ impl Output {
 
     /// Writes lines and returns how many of them were lost.
     fn append(&mut self, lines: &[u8]) -> u64 {
-        if *self.log.target() == Target::Terminal && !terminal::is_watched() {
+        if *self.log.target() == LogTarget::Terminal && !terminal::is_watched() {
             return 0;
         }
         let mut rest = lines;

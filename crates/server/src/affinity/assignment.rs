@@ -60,8 +60,8 @@ pub fn of_settings(settings: &Settings) -> Result<Vec<Assignment>, AffinityError
     let by_address = settings.copies > 1 && settings.copies_by == CopiesBy::Address;
     let units = if by_address { settings.copies } else { settings.workers };
     if !by_address && !settings.placement.partition {
-        let problem = "no copy or worker has addresses of its own there (copies_by = \"address\", or [placement] \
-                       partition): name interfaces, such as eth0=0-3";
+        let problem = "no copy or worker has addresses of its own there (copies_by = \"address\", or \
+                       [placement] partition): name interfaces, such as eth0=0-3";
         return Err(input("--config", problem.to_owned()));
     }
     let usable = sys::process::allowed_cpus()

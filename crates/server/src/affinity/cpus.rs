@@ -73,10 +73,10 @@ impl CpuSet {
     }
 
     /// Those that fall to one of several queues: each CPU has one, and each queue one at least.
-    pub(super) fn share(&self, queue: usize, queues: usize) -> Self {
+    pub(super) fn of_queue(&self, queue: usize, queues: usize) -> Self {
         let of_queue = self.0.iter().enumerate().filter(|(at, _)| at % queues == queue);
-        let share: Vec<usize> = of_queue.map(|(_, &cpu)| cpu).collect();
-        if share.is_empty() { Self(vec![self.nth(queue)]) } else { Self(share) }
+        let cpus: Vec<usize> = of_queue.map(|(_, &cpu)| cpu).collect();
+        if cpus.is_empty() { Self(vec![self.nth(queue)]) } else { Self(cpus) }
     }
 
     /// Says which are not online.
@@ -138,8 +138,8 @@ mod tests {
     #[test]
     fn queues_share_cpus_and_cpus_share_queues() {
         let cpus = set(&[4, 5, 6, 7]);
-        assert_eq!([0, 1].map(|queue| cpus.share(queue, 2)), [set(&[4, 6]), set(&[5, 7])]);
-        assert_eq!((0..6).map(|queue| cpus.share(queue, 6).0[0]).collect::<Vec<_>>(), [4, 5, 6, 7, 4, 5]);
+        assert_eq!([0, 1].map(|queue| cpus.of_queue(queue, 2)), [set(&[4, 6]), set(&[5, 7])]);
+        assert_eq!((0..6).map(|queue| cpus.of_queue(queue, 6).0[0]).collect::<Vec<_>>(), [4, 5, 6, 7, 4, 5]);
         assert_eq!((0..6).map(|queue| cpus.nth(queue)).collect::<Vec<_>>(), [4, 5, 6, 7, 4, 5]);
     }
 

@@ -88,7 +88,11 @@ pub enum AffinityError {
         source: io::Error,
     },
     /// A file can't be written.
-    #[error("cannot write {value} to {}: {}; what had been changed before is as it was", path.display(), refusal(path, source))]
+    #[error(
+        "cannot write {value} to {}: {}; what had been changed before is as it was",
+        path.display(),
+        refusal(path, source)
+    )]
     Write {
         /// The file.
         path: PathBuf,
@@ -142,8 +146,8 @@ impl Plan {
         }
         if let Some(pid) = running(&roots.proc, "irqbalance") {
             plan.remarks.push(format!(
-                "irqbalance (process {pid}) runs and moves interrupts as it sees fit: stop it, or have it leave these alone \
-                 (--banirq)"
+                "irqbalance (process {pid}) runs and moves interrupts as it sees fit: stop it, or have it \
+                 leave these alone (--banirq)"
             ));
         }
         Ok(plan)
@@ -161,8 +165,8 @@ impl Plan {
             let parts = command.strip_prefix("echo ").and_then(|rest| rest.split_once(" > "));
             let Some((value, path)) = parts.filter(|(value, path)| is_ours(value, Path::new(path), roots))
             else {
-                let problem = "is not a line that `sluice affinity` prints: echo VALUE > FILE, where the file is an \
-                               interrupt's smp_affinity_list, or a queue's rps_cpus or xps_cpus";
+                let problem = "is not a line that `sluice affinity` prints: echo VALUE > FILE, where the \
+                               file is an interrupt's smp_affinity_list, or a queue's rps_cpus or xps_cpus";
                 return Err(input(line, problem.to_owned()));
             };
             let what = what_is(Path::new(path));
@@ -220,7 +224,7 @@ impl Plan {
         // The kernel has no such files where there is nothing to choose from.
         for queue in 0..if interface.transmit_queues > 1 { interface.transmit_queues } else { 0 } {
             let path = queues.join(format!("tx-{queue}")).join("xps_cpus");
-            let share = cpus.share(queue, interface.transmit_queues);
+            let share = cpus.of_queue(queue, interface.transmit_queues);
             self.change(&path, &share.mask(), format!("{}, transmit queue {queue}", interface.name))?;
         }
         Ok(())

@@ -15,6 +15,7 @@ use crate::listeners::Share;
 use crate::service::Service;
 
 pub mod amped;
+mod common;
 pub mod event_loop;
 mod events;
 mod one_at_a_time;

@@ -1,9 +1,19 @@
 //! A worker that serves one client at a time: accept, receive, answer, send, over and over. It is what the
 //! architectures with a process or a thread for each connection have many of.
 //!
-//! Sends block until the client has taken everything ([`sends`](crate::sends)), and so does waiting for the
-//! next request. That wait is for three things: the client, its deadline, and the supervisor. A send hears of
-//! the latter two as often as it is broken off.
+//! Sends block until the client has taken everything ([`sends`](crate::sends)). So does the receive in which
+//! the worker awaits the next request of a client that has just asked: such a request takes two system calls,
+//! `recv` and `writev`. What else there is to hear of meanwhile (a deadline, the supervisor, others who wait)
+//! is heard of as often as these calls are broken off.
+//!
+//! They are broken off by an [alarm](sys::alarm) of the thread's own, a timer that interrupts it every 50 ms
+//! as long as it sends. Nobody has to know when a call begins: a ring that comes just before one is lost, but
+//! the next is not. A single signal would leave that race, between the last look at what it tells of and the
+//! call; `shutdown(2)` of the socket would not, but it can't be taken back.
+//!
+//! A client that has brought nothing by then takes its time. It is awaited by poll(2), which also hears the
+//! supervisor, is bounded by the deadline to the millisecond, and costs nothing for as long as it takes. So
+//! is whoever is awaited while service ends.
 //!
 //! A worker that waits for a client to come is woken alone, not together with the others that do (unless
 //! `wake` says so). One that has a client looks twice a second whether anybody else is free. If not, and if
@@ -25,87 +35,53 @@ use sys::tcp_info;
 use sys::wake;
 
 use self::headway::{Headway, Seen, Stage};
+use super::common::doors::{Accepted, Door};
+use super::common::ending::{Begins, Census, Ending};
 use crate::accept::Gate;
 use crate::config::{Settings, Wake};
-use crate::control::{Control, LetGo, Phase};
+use crate::control::{Control, Phase};
 use crate::conversation::{Conversation, Turn};
-use crate::counters::{ConnectionState, Failure, Reset};
+use crate::counters::{ConnectionState, Reset};
 use crate::crew::Crew;
 use crate::error_log::Limited;
-use crate::listeners::{Listener, Share};
 use crate::sends::BlockingSends;
 use crate::service::Service;
 
 /// A worker and what it serves with.
-pub(super) struct Attendant {
+pub(super) struct Worker {
     service: Service,
-    ports: Vec<Port>,
-    /// The listeners and the bell, for the wait between clients.
+    doors: Vec<Door>,
+    /// The listeners and the notifier, for the wait between clients.
     epoll: Epoll,
     ready: Events,
     work_phase_skips_new: bool,
     /// Closed for a while after descriptors ran out.
     gate: Gate,
     ending: Ending,
-    drain_timeout_ticks: u32,
     control: Arc<Control>,
-    bell: Bell,
+    notifier: Notifier,
     crew: Crew,
     number: usize,
-    /// How often the logs have been opened anew.
-    reopenings: u32,
     complaints: Limited,
 }
 
 /// What wakes a worker when the supervisor wants something.
-pub(super) enum Bell {
-    /// It is the only one of its process: the process's own.
-    Own,
-    /// Somebody in its process heeds the supervisor, and rings here.
-    Rung(Arc<wake::Wake>),
-}
-
-/// A listener.
-#[derive(Clone)]
-pub(super) struct Port {
-    listener: Arc<Listener>,
-    /// Who lets go of the last of these closes the listener for the process.
-    held: Arc<()>,
-    /// A reload has removed it: it is to be emptied and closed.
-    retires: bool,
-    /// It answers no new handshakes any more, if it is this server's alone, and is closed once it is empty
-    /// after this.
-    retiring: Option<Tick>,
-}
-
-/// How far the end of service has come.
-#[derive(Clone, Copy)]
-enum Ending {
-    NotYet,
-    /// Others accept now; the client is served to its next reply.
-    Retired,
-    Drain {
-        /// Before this, an idle connection is left open for a request that may be on its way.
-        idle_until: Tick,
-        /// At this, the client is cut off.
-        give_up: Tick,
-    },
+pub(super) enum Notifier {
+    /// It is the only one of its process, which the supervisor wakes.
+    Process,
+    /// A thread of its process hears the supervisor, and wakes the others.
+    Thread(Arc<wake::Wake>),
 }
 
 const LISTENERS: u64 = 0;
-const BELL: u64 = 1;
+const NOTIFIER: u64 = 1;
 
-/// How long a closing listener goes on accepting after it has refused new handshakes, for those under way to
-/// finish.
-const RETIRE_TICKS: u32 = 100 / Tick::MS;
-/// How long a drain leaves idle connections open, so that a request that is on its way finds somebody.
-const DRAIN_IDLE_TICKS: u32 = 500 / Tick::MS;
 /// How often a worker that is to end looks how far it is.
 const ENDING_TICKS: u32 = 20 / Tick::MS;
 /// How often a worker with a client looks whether others wait in vain.
 const LOOK_TICKS: u32 = 500 / Tick::MS;
 
-impl Attendant {
+impl Worker {
     /// The worker of that number, to run in the calling thread.
     ///
     /// # Errors
@@ -113,43 +89,37 @@ impl Attendant {
     /// The kernel gives no epoll or no timer.
     pub(super) fn new(
         mut service: Service,
-        ports: Vec<Port>,
+        doors: Vec<Door>,
         settings: &Settings,
         control: Arc<Control>,
-        bell: Bell,
+        notifier: Notifier,
         (crew, number): (Crew, usize),
     ) -> io::Result<Self> {
         service.sends = Some(BlockingSends::of_one_client()?);
         crew.set_free(number, false);
         service.counters.connection_bytes.raise_to(size_of::<Conversation>() as u64);
         service.counters.connection_places.set(1);
-        let mut this = Self {
+        let this = Self {
             service,
-            ports,
+            doors,
             epoll: Epoll::new()?,
             ready: Events::with_capacity(1),
             work_phase_skips_new: settings.event.work_phase_skips_new,
             gate: Gate::new(1),
-            ending: Ending::NotYet,
-            drain_timeout_ticks: http1::Timeouts::ticks(settings.drain_timeout.as_millis() as u64),
-            reopenings: control.reopenings(),
+            ending: Ending::new(settings, Arc::clone(&control)),
             control,
-            bell,
+            notifier,
             crew,
             number,
             complaints: Limited::default(),
         };
-        this.epoll.add(this.bell(), BELL, Interest::READABLE)?;
+        this.epoll.add(this.notifier(), NOTIFIER, Interest::READABLE)?;
         // The supervisor may have ended before its end was to be told by a signal.
-        this.hush();
-        let now = this.service.clock.tick;
+        this.clear_notifier();
         let alone = settings.event.wake != Wake::All;
         let interest = if alone { Interest::READABLE.alone() } else { Interest::READABLE };
-        for port in &mut this.ports {
-            this.epoll.add(&*port.listener, LISTENERS, interest)?;
-            if port.retires {
-                port.retire(now);
-            }
+        for door in &this.doors {
+            this.epoll.add(&*door.listener, LISTENERS, interest)?;
         }
         Ok(this)
     }
@@ -168,8 +138,8 @@ impl Attendant {
             if let Some((socket, peer)) = accepted {
                 self.serve(socket, peer)?;
             }
-            // After each client: where there is always another, there is no wait in which the bell would be
-            // heard.
+            // After each client: where there is always another, there is no wait in which the supervisor
+            // would be heard.
             self.heed_supervisor(None);
             if is_free {
                 if self.has_ended() {
@@ -184,35 +154,24 @@ impl Attendant {
 
     /// The first connection of a queue. Listeners take turns.
     fn accept(&mut self) -> Option<(OwnedFd, PeerAddress)> {
+        let now = self.service.clock.tick;
         // After the drain timeout whoever is in the queue is cut off as well: each would be sent to for a
         // while.
-        let is_over = self.control.phase() == Phase::Stop || self.gives_up();
-        if is_over || self.gate.room(0, self.service.clock.tick) == 0 {
+        let is_over = self.control.phase() == Phase::Stop || self.ending.gives_up(now);
+        if is_over || self.gate.room(0, now) == 0 {
             return None;
         }
         let mut at = 0;
-        while at < self.ports.len() {
-            match self.service.accept(&self.ports[at].listener) {
-                Ok(accepted) => {
-                    self.ports[at..].rotate_left(1);
+        while at < self.doors.len() {
+            match self.doors[at].accept(&mut self.service, &mut self.gate, &mut self.complaints) {
+                Accepted::Client(socket, peer) => {
+                    self.doors[at..].rotate_left(1);
                     self.service.counters.accept_phase(1);
-                    return Some(accepted);
+                    return Some((socket, peer));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => at += 1,
-                Err(error) if socket::is_exhaustion(&error) => {
-                    self.service.counters.error(Failure::AcceptExhausted);
-                    // Files that are kept open without need make room for clients.
-                    if !self.service.content.close_half() {
-                        self.gate.back_off(self.service.clock.tick);
-                        self.complain(&format!("accepting pauses: {error}"));
-                        return None;
-                    }
-                }
-                // The client is gone already, or the network says so (accept(2), "Error handling").
-                Err(_) => {
-                    self.service.counters.error(Failure::Accept);
-                    at += 1;
-                }
+                Accepted::Nobody => at += 1,
+                Accepted::TryAgain => {}
+                Accepted::Paused => return None,
             }
         }
         self.service.counters.accept_phase(0);
@@ -226,9 +185,9 @@ impl Attendant {
         if let Some(until) = self.gate.paused_until() {
             // The listeners are not empty: waiting for them would be none.
             let pause = until.remaining(now).max(1) * Tick::MS;
-            let [bell] = poll::wait_for([(self.bell(), Interest::READABLE)], Some(pause))?;
-            if bell.readable {
-                self.hush();
+            let [told] = poll::wait_for([(self.notifier(), Interest::READABLE)], Some(pause))?;
+            if told.readable {
+                self.clear_notifier();
             }
             return Ok(());
         }
@@ -239,8 +198,8 @@ impl Attendant {
         self.crew.set_free(self.number, false);
         self.service.counters.event_waits.add(1);
         waited?;
-        if self.ready.iter().any(|event| event.token == BELL) {
-            self.hush();
+        if self.ready.iter().any(|event| event.token == NOTIFIER) {
+            self.clear_notifier();
         }
         Ok(())
     }
@@ -252,7 +211,7 @@ impl Attendant {
         if self.work_phase_skips_new {
             client.await_input();
         }
-        if !matches!(self.ending, Ending::NotYet) {
+        if self.ending.has_begun() {
             client.machine().drain();
         }
         let mut headway = Headway::new(stage(&client), self.service.clock.tick);
@@ -260,9 +219,13 @@ impl Attendant {
         // Where a turn has not looked for the request yet, it may be there.
         let mut is_new = !self.work_phase_skips_new;
         let (mut turn, mut due) = (Turn::Unfinished, true);
+        let (mut requests, mut in_receive) = (0, false);
         let reset = loop {
+            let awaits_input = std::mem::take(&mut in_receive);
             if due {
+                self.service.awaits_input = awaits_input;
                 turn = client.work(&mut self.service);
+                self.service.awaits_input = false;
                 self.service.counters.phases.add(1);
             }
             if std::mem::take(&mut is_new) && client.is_asking() && self.others_wait() {
@@ -277,10 +240,16 @@ impl Attendant {
                 Turn::Close => break false,
                 // Such a worker waits for the disk itself; nobody would take on the job.
                 Turn::Reset | Turn::Disk(_) => break true,
-                Turn::Blocked => self.await_event(&mut client, look)?,
+                Turn::Blocked => {
+                    let has_asked = std::mem::replace(&mut requests, client.requests()) != client.requests();
+                    in_receive = has_asked && self.may_await_in_receive(&mut client);
+                    in_receive || self.await_event(&mut client, look)?
+                }
                 Turn::Unfinished => true,
             };
-            self.service.begin_turn();
+            if !in_receive {
+                self.service.begin_turn();
+            }
             self.heed_supervisor(Some(&mut client));
             let now = self.service.clock.tick;
             if client.machine().deadline().is_some_and(|deadline| deadline.reached(now))
@@ -288,17 +257,16 @@ impl Attendant {
             {
                 (turn, due) = (next, false);
             }
-            match self.ending {
-                _ if self.control.phase() == Phase::Stop => break false,
-                Ending::Drain { give_up, .. } if give_up.reached(now) => {
-                    tracing::warn!("a connection cut off: the drain timeout is over");
-                    break false;
-                }
-                // Right after a turn it may look idle and have a request waiting.
-                Ending::Drain { idle_until, .. } if idle_until.reached(now) && !due => {
-                    due = client.machine().close_if_idle();
-                }
-                Ending::NotYet | Ending::Retired | Ending::Drain { .. } => {}
+            if self.control.phase() == Phase::Stop {
+                break false;
+            }
+            if self.ending.gives_up(now) {
+                tracing::warn!("a connection cut off: the drain timeout is over");
+                break false;
+            }
+            // Right after a turn it may look idle and have a request waiting.
+            if self.ending.closes_idle_ones(now) && !due {
+                due = client.machine().close_if_idle();
             }
             if look.reached(now) {
                 look = now.after(LOOK_TICKS);
@@ -326,6 +294,24 @@ impl Attendant {
         Ok(())
     }
 
+    /// Whether the client's next request may be awaited in the call that receives it: that is all that the
+    /// client waits for, and there is time until that call is broken off. If so, there is input as far as the
+    /// client knows.
+    fn may_await_in_receive(&self, client: &mut Conversation) -> bool {
+        let sends = self.service.sends.as_ref();
+        let Some(within_ms) = sends.and_then(BlockingSends::breaks_off_within_ms) else { return false };
+        let left = client.deadline().map(|deadline| deadline.remaining(self.service.clock.tick));
+        let may = client.waits_for() == (true, false)
+            && left.is_none_or(|ticks| u64::from(ticks * Tick::MS) > within_ms)
+            && self.log_wait_ms() != Some(0)
+            && !self.ends_something()
+            && self.control.phase() == Phase::Run;
+        if may {
+            client.note(true, false, false);
+        }
+        may
+    }
+
     /// Waits until the client can go on, its deadline has come, the supervisor calls, or it is time to look
     /// around; says whether the client can go on.
     fn await_event(&mut self, client: &mut Conversation, look: Tick) -> io::Result<bool> {
@@ -339,99 +325,65 @@ impl Attendant {
             [ms, self.log_wait_ms()].into_iter().flatten().min().map(|ms| ms.min(u64::from(u32::MAX)) as u32);
         let (readable, writable) = client.waits_for();
         let interest = Interest { readable, writable, ..Interest::NONE };
-        let [event, bell] =
-            poll::wait_for([(client.as_fd(), interest), (self.bell(), Interest::READABLE)], timeout)?;
+        let [event, told] =
+            poll::wait_for([(client.as_fd(), interest), (self.notifier(), Interest::READABLE)], timeout)?;
         self.service.counters.event_waits.add(1);
         client.note(event.readable, event.writable, event.hang_up || event.error);
-        if bell.readable {
-            self.hush();
+        if told.readable {
+            self.clear_notifier();
         }
         Ok(event.readable || event.writable || event.hang_up || event.error)
     }
 
-    /// What the supervisor wants: a census, logs opened anew, an end.
-    fn heed_supervisor(&mut self, client: Option<&mut Conversation>) {
-        if let Bell::Own = self.bell {
+    /// Does what the supervisor wants.
+    fn heed_supervisor(&mut self, mut client: Option<&mut Conversation>) {
+        if let Notifier::Process = self.notifier {
             self.control.heed_signals();
         }
-        if self.service.counters.census.pending().is_some() {
-            self.service.publish();
-            let mut counts = [0; ConnectionState::NAMES.len()];
+        let census = || {
+            let mut counts = Census::default();
             if let Some(client) = &client {
                 counts[client.state() as usize] = 1;
             }
-            self.service.counters.answer_census(|| counts);
-        }
-        if self.control.reopenings() != self.reopenings {
-            self.reopenings = self.control.reopenings();
-            self.service.reopen_logs();
-        }
-        let now = self.service.clock.tick;
-        self.ending = match (self.control.phase(), self.ending) {
-            (Phase::Retire, Ending::NotYet) => {
-                self.close_listeners(|_| true);
-                Ending::Retired
-            }
-            (Phase::Drain, Ending::NotYet | Ending::Retired) => {
-                if self.control.is_orphaned() {
-                    self.ports.iter().for_each(|port| port.listener.refuse_new_handshakes());
-                }
-                self.ports.iter_mut().for_each(|port| port.retire(now));
-                Ending::Drain {
-                    idle_until: now.after(DRAIN_IDLE_TICKS),
-                    give_up: now.after(self.drain_timeout_ticks),
-                }
-            }
-            (_, unchanged) => unchanged,
+            counts
         };
-        if let (Some(client), Ending::Retired | Ending::Drain { .. }) = (client, self.ending) {
+        let begins = self.ending.heed(&self.service, census);
+        let now = self.service.clock.tick;
+        match begins {
+            Some(Begins::Retiring) => self.close_listeners(|_| true),
+            Some(Begins::Draining) => self.doors.iter_mut().for_each(|door| door.drain(now, &self.control)),
+            None => {}
+        }
+        if let (Some(client), true) = (&mut client, self.ending.has_begun()) {
             client.machine().drain();
         }
-        self.close_listeners(|port| port.is_over(now));
+        self.close_listeners(|door| door.is_over(now));
     }
 
-    fn close_listeners(&mut self, are_over: impl Fn(&Port) -> bool) {
-        let mut last = false;
-        for port in self.ports.extract_if(.., |port| are_over(port)) {
+    fn close_listeners(&mut self, are_over: impl Fn(&Door) -> bool) {
+        while let Some(at) = self.doors.iter().position(&are_over) {
+            let door = self.doors.remove(at);
             // Others have the same socket open, so closing it here would not end its registration. Removing
             // what is registered cannot fail.
-            let _ = self.epoll.remove(&*port.listener);
-            if self.control.is_orphaned() {
-                port.listener.stop_listening();
-            }
-            if Arc::into_inner(port.held).is_some() {
-                port.listener.close();
-                last = true;
-            }
-        }
-        if last && self.ports.is_empty() {
-            self.control.tell_let_go(LetGo::All);
+            let _ = self.epoll.remove(&*door.listener);
+            door.let_go(&self.service, &self.control, self.doors.iter());
         }
     }
 
     /// Whether it is to be looked again and again how far an end has come.
     fn ends_something(&self) -> bool {
-        matches!(self.ending, Ending::Drain { .. }) || self.ports.iter().any(|port| port.retiring.is_some())
+        self.ending.is_draining() || self.doors.iter().any(Door::is_retiring)
     }
 
     /// Whether a worker without a client has nothing more to do: all is accepted, or it has taken too long.
     fn has_ended(&self) -> bool {
-        let over = match self.ending {
-            Ending::NotYet => false,
-            Ending::Retired => self.ports.is_empty(),
-            Ending::Drain { .. } => self.ports.is_empty() || self.gives_up(),
-        };
-        over || self.control.phase() == Phase::Stop
-    }
-
-    /// Whether the time of a drain is over.
-    fn gives_up(&self) -> bool {
-        matches!(self.ending, Ending::Drain { give_up, .. } if give_up.reached(self.service.clock.tick))
+        let over = self.doors.is_empty() || self.ending.gives_up(self.service.clock.tick);
+        self.ending.has_begun() && over || self.control.phase() == Phase::Stop
     }
 
     /// Whether clients wait to be accepted and nobody is free.
     fn others_wait(&self) -> bool {
-        !self.crew.has_free() && self.ports.iter().any(|port| port.listener.has_queue())
+        !self.crew.has_free() && self.doors.iter().any(|door| door.listener.has_queue())
     }
 
     /// Whether the client takes longer than it may where others wait.
@@ -460,48 +412,20 @@ impl Attendant {
         self.service.log.as_ref().and_then(|log| log.wait_at_most_ms(self.service.clock.ms))
     }
 
-    fn bell(&self) -> BorrowedFd<'_> {
-        match &self.bell {
-            Bell::Own => self.control.as_fd(),
-            Bell::Rung(wake) => wake.as_fd(),
+    fn notifier(&self) -> BorrowedFd<'_> {
+        match &self.notifier {
+            Notifier::Process => self.control.as_fd(),
+            Notifier::Thread(wake) => wake.as_fd(),
         }
     }
 
-    /// The bell has been heard.
-    fn hush(&self) {
-        match &self.bell {
-            Bell::Own => self.control.heed(),
-            Bell::Rung(wake) => {
+    fn clear_notifier(&self) {
+        match &self.notifier {
+            Notifier::Process => self.control.heed(),
+            Notifier::Thread(wake) => {
                 let _ = wake.clear();
             }
         }
-    }
-
-    fn complain(&mut self, message: &str) {
-        if let Some(suppressed) = self.complaints.permit(self.service.clock.ms) {
-            tracing::warn!(suppressed, "{message}");
-        }
-    }
-}
-
-impl Port {
-    /// The listeners of a process. Each worker in it gets a copy.
-    pub(super) fn all(share: Share) -> Vec<Self> {
-        let port = |listener, retires| Self { listener, held: Arc::new(()), retires, retiring: None };
-        let serving = share.serving.into_iter().map(|listener| port(listener, false));
-        serving.chain(share.retiring.into_iter().map(|listener| port(listener, true))).collect()
-    }
-
-    fn retire(&mut self, now: Tick) {
-        if self.retiring.is_none() {
-            self.retiring = Some(now.after(RETIRE_TICKS));
-        }
-    }
-
-    /// Whether it retires and is to be closed now.
-    fn is_over(&self, now: Tick) -> bool {
-        self.retiring
-            .is_some_and(|until| self.listener.is_over(until.reached(now), !self.listener.has_queue()))
     }
 }
 

@@ -9,7 +9,8 @@
 use std::io;
 use std::sync::Arc;
 
-use super::one_at_a_time::{Attendant, Bell, Port};
+use super::common::doors::Door;
+use super::one_at_a_time::{Notifier, Worker};
 use crate::config::Settings;
 use crate::control::Control;
 use crate::listeners::Share;
@@ -21,6 +22,6 @@ use crate::service::Service;
 ///
 /// The kernel gives no epoll or no timer.
 pub fn run(service: Service, listeners: Share, settings: &Settings, control: Arc<Control>) -> io::Result<()> {
-    let place = control.place();
-    Attendant::new(service, Port::all(listeners), settings, control, Bell::Own, place)?.run()
+    let (doors, place) = (Door::all(listeners, service.clock.tick), control.place());
+    Worker::new(service, doors, settings, control, Notifier::Process, place)?.run()
 }

@@ -6,7 +6,7 @@
 //! own counters, buffers and open-file table, so that none waits for another's lock. The tables are so much
 //! smaller than a process would have them that together they hold as many files.
 //!
-//! The process's first thread serves nobody. It hears the supervisor, and rings each thread's bell.
+//! The process's first thread serves nobody. It hears the supervisor, and wakes the others.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -17,12 +17,13 @@ use sys::event::Interest;
 use sys::poll;
 use sys::wake::Wake;
 
-use super::one_at_a_time::{Attendant, Bell, Port};
+use super::common::doors::Door;
+use super::one_at_a_time::{Notifier, Worker};
 use crate::config::Settings;
 use crate::control::{Control, Phase};
 use crate::crew::Crew;
 use crate::listeners::Share;
-use crate::service::Service;
+use crate::service::{Clock, Service};
 
 /// A thread's stack: many times what serving takes. Only what is touched takes memory.
 const STACK: usize = 512 << 10;
@@ -41,15 +42,15 @@ pub fn run(
     settings: &Settings,
     control: &Arc<Control>,
 ) -> io::Result<()> {
-    let ports = Port::all(listeners);
+    let doors = Door::all(listeners, Clock::now().tick);
     let crew = Crew::new(services.len())?;
-    let bells = (0..services.len()).map(|_| Wake::new().map(Arc::new)).collect::<io::Result<Vec<_>>>()?;
+    let wakes = (0..services.len()).map(|_| Wake::new().map(Arc::new)).collect::<io::Result<Vec<_>>>()?;
     thread::scope(|scope| {
         let mut threads = Vec::with_capacity(services.len());
-        for (number, (service, bell)) in services.into_iter().zip(&bells).enumerate() {
-            let (ports, control, place) = (ports.clone(), Arc::clone(control), (crew.clone(), number));
-            let bell = Bell::Rung(Arc::clone(bell));
-            let serve = move || Attendant::new(service, ports, settings, control, bell, place)?.run();
+        for (number, (service, wake)) in services.into_iter().zip(&wakes).enumerate() {
+            let (doors, control, place) = (doors.clone(), Arc::clone(control), (crew.clone(), number));
+            let notifier = Notifier::Thread(Arc::clone(wake));
+            let serve = move || Worker::new(service, doors, settings, control, notifier, place)?.run();
             let thread = Builder::new().name(format!("serve-{number}")).stack_size(STACK);
             match thread.spawn_scoped(scope, serve) {
                 Ok(thread) => threads.push(thread),
@@ -57,15 +58,15 @@ pub fn run(
             }
         }
         // The last thread to let go of a listener closes it.
-        drop(ports);
-        pass_on(control, &bells, &mut threads)
+        drop(doors);
+        pass_on(control, &wakes, &mut threads)
     })
 }
 
-/// Rings all bells when the supervisor rings, until the last thread has ended.
+/// Wakes all threads when the supervisor calls, until the last thread has ended.
 fn pass_on(
     control: &Control,
-    bells: &[Arc<Wake>],
+    wakes: &[Arc<Wake>],
     threads: &mut Vec<ScopedJoinHandle<'_, io::Result<()>>>,
 ) -> io::Result<()> {
     while !threads.is_empty() {
@@ -73,8 +74,8 @@ fn pass_on(
         let [event] = poll::wait_for([(control.as_fd(), Interest::READABLE)], wait)?;
         if event.readable {
             control.heed();
-            for bell in bells {
-                bell.wake()?;
+            for wake in wakes {
+                wake.wake()?;
             }
         }
         for thread in threads.extract_if(.., |thread| thread.is_finished()) {

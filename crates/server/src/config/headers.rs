@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use globset::{Glob, GlobBuilder};
 
-use super::keys::{self, Keys};
+use super::error::Problem;
+use super::key::{self, Key};
 use super::settings::HeaderRule;
-use super::typed::Item;
+use super::typed::{Item, Table, Value};
+use super::values::{Read, is_token, set_pairs, set_some, text, time};
+use super::written;
 
 /// Fields that frame the message, belong to the connection, or are made from the file.
 const OURS: [&str; 17] = [
@@ -30,29 +33,74 @@ const OURS: [&str; 17] = [
     "Upgrade",
 ];
 
-/// Reads one `[[headers]]` table.
-pub(super) fn rule(mut keys: Keys<'_>) -> HeaderRule {
-    let rule = HeaderRule {
-        path: keys.take_opt("path", path_pattern),
-        media_type: keys.take_opt("media_type", media_type_pattern),
-        set: keys.take_map("set", field),
-        expires: keys.take_opt("expires", keys::time(Duration::ZERO..=Duration::from_hours(24 * 3650))),
+/// The keys of a rule.
+pub(super) const KEYS: &[Key<HeaderRule>] = &[
+    Key {
+        name: "path",
+        read: |rule, item| set_some(&mut rule.path, item, path_pattern),
+        print: |rule| Some(written::text(rule.path.as_ref()?.glob())),
+        ..Key::of("headers")
+    },
+    Key {
+        name: "media_type",
+        read: |rule, item| set_some(&mut rule.media_type, item, media_type_pattern),
+        print: |rule| Some(written::text(rule.media_type.as_ref()?.glob())),
+        ..Key::of("headers")
+    },
+    Key {
+        name: "set",
+        read: |rule, item| set_pairs(&mut rule.set, item, field),
+        print: |rule| Some(written::table(&rule.set)),
+        ..Key::of("headers")
+    },
+    Key {
+        name: "expires",
+        read: |rule, item| {
+            set_some(&mut rule.expires, item, time(Duration::ZERO..=Duration::from_hours(24 * 3650)))
+        },
+        print: |rule| Some(written::time(rule.expires?)),
+        ..Key::of("headers")
+    },
+];
+
+/// Reads all `[[headers]]` tables.
+pub(super) fn read(rules: &mut Vec<HeaderRule>, item: &Item) -> Read {
+    let Value::List(items) = &item.value else {
+        return Err(vec![item.problem("must be a list of tables, each under [[headers]]")]);
     };
+    let mut problems = Vec::new();
+    for item in items {
+        let mut rule = HeaderRule::default();
+        if let Value::Table(table) = &item.value {
+            problems.extend(key::read(KEYS, table, &mut rule));
+            problems.extend(contradictions(&rule, item, table));
+        } else {
+            problems.push(item.problem("must be a table under [[headers]]"));
+        }
+        rules.push(rule);
+    }
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
+}
+
+fn contradictions(rule: &HeaderRule, item: &Item, table: &Table) -> Vec<Problem> {
+    let mut problems = Vec::new();
     let sets = |name: &str| rule.set.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
     if rule.expires.is_some() && (sets("Cache-Control") || sets("Expires")) {
-        keys.problem("expires", "contradiction: makes Cache-Control and Expires, which the same rule sets");
+        let why = "contradiction: makes Cache-Control and Expires, which the same rule sets";
+        problems.push(item.problem_of("expires", why));
     }
     let twice = |(i, (name, _)): (usize, &(String, String))| {
         rule.set[..i].iter().any(|(other, _)| other.eq_ignore_ascii_case(name)).then(|| name.clone())
     };
     if let Some(name) = rule.set.iter().enumerate().find_map(twice) {
-        keys.problem("set", format!("contradiction: {name} is set twice; letter case does not matter"));
+        let why = format!("contradiction: {name} is set twice; letter case does not matter");
+        problems.push(item.problem_of("set", why));
     }
-    if rule.set.is_empty() && rule.expires.is_none() && !keys.has("set") && !keys.has("expires") {
-        keys.problem("set", "a rule under [[headers]] needs set or expires, or it does nothing");
+    if !table.contains_key("set") && !table.contains_key("expires") {
+        let why = "a rule under [[headers]] needs set or expires, or it does nothing";
+        problems.push(item.problem_of("set", why));
     }
-    keys.end();
-    rule
+    problems
 }
 
 /// Reads an extension, which is empty for names without one, and its media type.
@@ -63,7 +111,7 @@ pub(super) fn media_type_of_extension(extension: &str, item: &Item) -> Result<(S
                 .to_owned(),
         );
     }
-    let media_type = keys::text(item)?;
+    let media_type = text(item)?;
     let (essence, _) = media_type.split_once(';').unwrap_or((&media_type, ""));
     let well_formed = essence.trim_end().split_once('/').is_some_and(|(a, b)| is_token(a) && is_token(b));
     if !well_formed || !is_field_value(&media_type) {
@@ -72,11 +120,6 @@ pub(super) fn media_type_of_extension(extension: &str, item: &Item) -> Result<(S
         );
     }
     Ok((extension.to_owned(), media_type))
-}
-
-/// RFC 9110 section 5.6.2.
-pub(super) fn is_token(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
 }
 
 /// RFC 9110 section 5.5, without bytes beyond ASCII, which it advises against.
@@ -92,7 +135,7 @@ fn field(name: &str, item: &Item) -> Result<(String, String), String> {
         let instead = if name.eq_ignore_ascii_case("content-type") { "; see [types]" } else { "" };
         return Err(format!("this field is the server's own{instead}"));
     }
-    let value = keys::text(item)?;
+    let value = text(item)?;
     if !is_field_value(&value) {
         return Err("allowed: ASCII without control characters, and no blanks at the ends".to_owned());
     }
@@ -100,7 +143,7 @@ fn field(name: &str, item: &Item) -> Result<(String, String), String> {
 }
 
 fn path_pattern(item: &Item) -> Result<Glob, String> {
-    let pattern = keys::text(item)?;
+    let pattern = text(item)?;
     if !pattern.starts_with('/') && !pattern.starts_with("**") {
         return Err(
             "allowed: a pattern for the whole path, such as \"/assets/**\" or \"**/*.css\"".to_owned()
@@ -110,7 +153,7 @@ fn path_pattern(item: &Item) -> Result<Glob, String> {
 }
 
 fn media_type_pattern(item: &Item) -> Result<Glob, String> {
-    let pattern = keys::text(item)?;
+    let pattern = text(item)?;
     if !pattern.contains('/') {
         return Err(
             "allowed: a pattern for the media type, such as \"image/*\" or \"text/{css,html}\"".to_owned()

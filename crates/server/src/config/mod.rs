@@ -1,19 +1,24 @@
 //! Configuration: from what was typed to [`Settings`].
 //!
 //! [`Source::load`] reads the file and lays the command line over it (`typed`: a tree of values that know
-//! their places), then takes every key by name, with its bounds (`keys`, `resolve`), and checks what must
-//! hold between them and in the world. It never binds or changes anything, so it serves `sluice check`, the
-//! start and a reload alike.
+//! their keys and places), reads every key by the table of them (`keys`, `resolve`), and checks what must
+//! hold between them and in the world (`checks`). It never binds or changes anything, so it serves `sluice
+//! check`, the start and a reload alike. The same table prints settings, and makes the options of the command
+//! line ([`options`]).
 //!
-//! A key is declared where `resolve` takes it, its default in [`Settings::new`], its text in
-//! `docs/configuration.md`. All problems are reported at once ([`ConfigError`]).
+//! All problems are reported at once ([`ConfigError`]). The rest of the server imports this module, which
+//! imports nothing of it.
 
 mod address;
+mod checks;
+mod copies;
 #[cfg(test)]
 mod documents;
 mod error;
 mod headers;
+mod key;
 mod keys;
+mod layout;
 mod names;
 mod print;
 mod resolve;
@@ -22,16 +27,22 @@ mod settings;
 mod tests;
 mod typed;
 mod units;
+mod values;
+mod written;
 
 use std::path::{Path, PathBuf};
 
 pub use address::{ListenAddress, StatusAddress};
+pub(crate) use copies::dealt;
 pub use error::{ConfigError, Place, Problem};
+pub use key::Key;
+pub use keys::options;
+pub use layout::{Layout, Role, Threads};
 pub use names::{DESIGNED, Design};
 pub use settings::{
     AcceptLimit, AccessLogSettings, AmpedSettings, Architecture, Coalesce, ConnectionSettings, CopiesBy,
-    ErrorLog, EventSettings, Events, FileSettings, HeaderRule, Limits, LogLevel, Mapping, PlacementSettings,
-    Sends, Settings, SocketFileSettings, Symlinks, Timeouts, Wake,
+    ErrorLog, EventSettings, Events, FileSettings, HeaderRule, Limits, LogFormat, LogLevel, LogTarget,
+    Mapping, PlacementSettings, Sends, Settings, SocketFileSettings, Symlinks, Timeouts, Wake, WhenBehind,
 };
 pub use typed::CommandLine;
 pub(crate) use units::{cpus as print_cpus, parse_cpus};
@@ -69,18 +80,9 @@ impl Source {
     pub fn load_text(&self, text: &str) -> Result<Settings, ConfigError> {
         let current = std::env::current_dir().map_err(ConfigError::CurrentDirectory)?;
         let path = self.file.as_deref().unwrap_or(Path::new(""));
-        let bases = keys::Bases { file: current.join(path.parent().unwrap_or(path)), current };
         let table = typed::read(path, text, &self.command_line).map_err(ConfigError::Problems)?;
-        resolve::resolve(&table, &bases).map_err(ConfigError::Problems)
+        resolve::resolve(&table, current).map_err(ConfigError::Problems)
     }
-}
-
-/// The names of all keys, with their tables (`limits.body`); those at the top are options of the command line
-/// as well.
-pub fn keys() -> Vec<String> {
-    // The keys of a rule are read only where there is one.
-    let table = typed::read(Path::new(""), "[[headers]]", &CommandLine::default());
-    resolve::keys_of(&table.unwrap_or_default())
 }
 
 impl Settings {

@@ -1,7 +1,8 @@
 //! Settings that are one of a few names, and what to say of a name that is none of them.
 
-use super::settings::{Architecture, Coalesce, CopiesBy, Events, LogLevel, Mapping, Sends, Symlinks, Wake};
-use crate::access_log::{Format, WhenBehind};
+use super::settings::{
+    Architecture, Coalesce, CopiesBy, Events, LogFormat, LogLevel, Mapping, Sends, Symlinks, Wake, WhenBehind,
+};
 
 /// A setting that is one of a few names.
 pub(super) trait Named: Copy + PartialEq + 'static {
@@ -16,7 +17,12 @@ pub(super) trait Named: Copy + PartialEq + 'static {
 
     /// The names as a list.
     fn allowed() -> String {
-        Self::NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+        Self::names().join(", ")
+    }
+
+    /// The names alone.
+    fn names() -> Vec<&'static str> {
+        Self::NAMES.iter().map(|(name, _)| *name).collect()
     }
 
     /// The name of a value.
@@ -77,13 +83,20 @@ impl Named for Symlinks {
         &[("none", Self::None), ("beneath", Self::Beneath), ("any", Self::Any)];
 }
 
-impl Named for Format {
+impl Named for LogFormat {
     const NAMES: &[(&'static str, Self)] =
         &[("combined", Self::Combined), ("json", Self::Json), ("short", Self::Short)];
 }
 
 impl Named for WhenBehind {
     const NAMES: &[(&'static str, Self)] = &[("drop", Self::Drop), ("wait", Self::Wait)];
+}
+
+impl Architecture {
+    /// As given to `--architecture`.
+    pub fn name(self) -> &'static str {
+        Named::name(self)
+    }
 }
 
 impl Named for Architecture {
@@ -116,8 +129,8 @@ pub struct Design {
     pub name: &'static str,
     /// What it is, in a line.
     pub purpose: &'static str,
-    /// The keys that change what it does, beyond those that all architectures share.
-    pub options: &'static [&'static str],
+    /// The keys that change what it does, beyond those that all architectures share: in groups.
+    pub options: &'static [&'static [&'static str]],
     /// `None` if this build does not have it yet.
     pub built: Option<Architecture>,
 }
@@ -138,89 +151,59 @@ impl Design {
     }
 }
 
-/// The options of all architectures that run an event loop.
+/// The keys of an event loop.
 const EVENT: &[&str] =
     &["events", "accept_limit", "send", "event.work_phase_skips_new", "event.quantum", "event.send_hold"];
-/// The same, and how many copies there are.
-const COPIES: &[&str] = &[
-    "copies",
-    "copies_by",
-    "placement.cpus",
-    "placement.mapping",
-    "events",
-    "accept_limit",
-    "send",
-    "event.work_phase_skips_new",
-    "event.quantum",
-    "event.send_hold",
-];
-/// The same, and how many processes there are.
-const SEVERAL: &[&str] = &[
-    "workers",
-    "events",
-    "wake",
-    "accept_limit",
-    "send",
-    "event.work_phase_skips_new",
-    "event.quantum",
-    "event.send_hold",
-];
-/// The same, and helpers.
-const HELPED: &[&str] = &[
-    "workers",
-    "amped.helpers",
-    "amped.disk_timeout",
-    "events",
-    "wake",
-    "accept_limit",
-    "send",
-    "event.work_phase_skips_new",
-    "event.quantum",
-    "event.send_hold",
-];
+/// The keys of several workers.
+const SEVERAL: &[&str] = &["workers", "wake"];
+/// The keys of copies.
+const COPIES: &[&str] = &["copies", "copies_by", "placement.cpus", "placement.mapping"];
+/// The keys of helpers.
+const HELPERS: &[&str] = &["amped.helpers", "amped.disk_timeout"];
 
 /// Every architecture of the design, built or not.
 pub const DESIGNED: [Design; 10] = [
     Design {
         name: "sped",
         purpose: "one process, one event loop (single process, event-driven)",
-        options: EVENT,
+        options: &[EVENT],
         built: Some(Architecture::Sped),
     },
     Design {
         name: "symped",
         purpose: "several SPED processes: while one blocks on the disk, another runs",
-        options: SEVERAL,
+        options: &[SEVERAL, EVENT],
         built: Some(Architecture::Symped),
     },
     Design {
         name: "shared-symped",
         purpose: "SYMPED with one descriptor table, and one open-file table in shared memory",
-        options: SEVERAL,
+        options: &[SEVERAL, EVENT],
         built: Some(Architecture::SharedSymped),
     },
     Design {
         name: "n-copy",
-        purpose: "pinned copies of SPED, each with listeners of its own: symped with one worker for each copy",
-        options: COPIES,
+        purpose: "pinned copies of SPED, each with listeners of its own: symped with one worker for each \
+                  copy",
+        options: &[COPIES, EVENT],
         built: Some(Architecture::NCopy),
     },
     Design {
         name: "amped",
         purpose: "SPED, and helper threads that wait for the disk in its place",
-        options: HELPED,
+        options: &[SEVERAL, HELPERS, EVENT],
         built: Some(Architecture::Amped),
     },
     Design {
         name: "processes",
         purpose: "a process for each connection, out of a pool",
-        options: &["workers", "wake"],
+        options: &[SEVERAL],
         built: Some(Architecture::Processes),
     },
     Design {
         name: "threads",
         purpose: "a kernel thread for each connection, out of a pool in one process",
-        options: &["workers", "wake"],
+        options: &[SEVERAL],
         built: Some(Architecture::Threads),
     },
     planned("user-threads", "a user-level thread for each connection, many to a kernel thread"),
@@ -253,7 +236,7 @@ mod tests {
         check::<LogLevel>();
         check::<Sends>();
         check::<Symlinks>();
-        check::<Format>();
+        check::<LogFormat>();
         check::<WhenBehind>();
     }
 

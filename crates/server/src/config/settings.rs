@@ -13,7 +13,6 @@ use globset::Glob;
 pub use sys::file::Symlinks;
 
 use super::address::{ListenAddress, StatusAddress};
-use crate::access_log;
 
 /// Everything that can be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +73,7 @@ pub enum Architecture {
     Sped,
     /// Symmetric multiple processes, event-driven (Pariag et al. 2007, section 5).
     Symped,
-    /// The same with one descriptor table and one open-file table for all of them (section 5.2).
+    /// SYMPED with one descriptor table and one open-file table for all processes (section 5.2).
     SharedSymped,
     /// SPED processes that share nothing, each with listeners of its own (Harji et al. 2012, section 3.1).
     NCopy,
@@ -96,7 +95,8 @@ pub enum CopiesBy {
     /// All have the same addresses and ports, and the kernel spreads connections by a hash (`SO_REUSEPORT`,
     /// socket(7)).
     Reuseport,
-    /// The same, but a connection goes to the copy on the CPU where its handshake is received.
+    /// All have the same addresses and ports, and a connection goes to the copy on the CPU where its
+    /// handshake is received.
     Cpu,
 }
 
@@ -124,11 +124,6 @@ pub enum Mapping {
 }
 
 impl Architecture {
-    /// As given to `--architecture`.
-    pub fn name(self) -> &'static str {
-        super::names::Named::name(self)
-    }
-
     /// Whether an event loop serves many connections at once, and not a worker each of them.
     pub fn is_event_driven(self) -> bool {
         match self {
@@ -234,7 +229,7 @@ pub enum Wake {
     All,
     /// One or few, epoll(7) `EPOLLEXCLUSIVE`: of those that wait, the one that was first to register.
     Exclusive,
-    /// The same, and who has accepted goes to the end of the line from time to time.
+    /// One or few, as with `Exclusive`; and who has accepted goes to the end of the line from time to time.
     ReAdding,
 }
 
@@ -245,7 +240,7 @@ pub enum AcceptLimit {
     Limit(NonZeroU32),
     /// Until the accept queue is empty.
     Unlimited,
-    /// As the delay of clients asks for: [`accept::Auto`](crate::accept::Auto).
+    /// As the delay of clients asks for.
     Auto,
 }
 
@@ -362,7 +357,7 @@ pub struct FileSettings {
 }
 
 /// Response header fields for some of the files. A rule with neither pattern applies to all.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderRule {
     /// Matches the whole decoded path of the file from the root, such as `/assets/**`; `*` does not match a
     /// `/`.
@@ -380,11 +375,57 @@ pub struct HeaderRule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLogSettings {
     /// Where the lines go.
-    pub target: access_log::Target,
+    pub target: LogTarget,
     /// What a line looks like.
-    pub format: access_log::Format,
+    pub format: LogFormat,
     /// What to do when the disk does not keep up.
-    pub when_full: access_log::WhenBehind,
+    pub when_full: WhenBehind,
+}
+
+impl AccessLogSettings {
+    /// The defaults for a log that goes there.
+    pub(super) fn to(target: LogTarget) -> Self {
+        let format = if target == LogTarget::Terminal { LogFormat::Short } else { LogFormat::Combined };
+        Self { target, format, when_full: WhenBehind::default() }
+    }
+}
+
+/// Where lines of the access log go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogTarget {
+    /// Appended to this file, which is made if it is missing.
+    File(PathBuf),
+    /// Standard output.
+    Stdout,
+    /// The terminal that the server is watched on.
+    Terminal,
+}
+
+/// What a line of the access log looks like.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// `%h - - [%t] "%r" %>s %B "%{Referer}i" "%{User-agent}i"` of Apache's `mod_log_config`, which is
+    /// nginx's predefined `combined`. Bytes that could mislead a reader (quotes, backslashes, controls,
+    /// anything beyond ASCII) are written `\xHH`, as nginx does.
+    #[default]
+    Combined,
+    /// One JSON object a line (see docs/manual.md), all of it printable ASCII. Bytes that are not UTF-8
+    /// become U+FFFD.
+    Json,
+    /// `10:00:00Z 200       2326 B     17 ms  127.0.0.1  GET /index.html`, for who watches. Bytes are escaped
+    /// as in [`Combined`](Self::Combined), and no more of the target is shown than a line or two have room
+    /// for.
+    Short,
+}
+
+/// What to do with lines when the writer has fallen behind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum WhenBehind {
+    /// Drop new lines and count them: serving goes first.
+    #[default]
+    Drop,
+    /// Wait until the writer has caught up: no line is lost, but a slow disk stops the worker.
+    Wait,
 }
 
 /// How many CPUs there are to run on, of these or of all.
@@ -435,22 +476,8 @@ impl Settings {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             files: FileSettings::new(root),
-            access_log: Some(AccessLogSettings {
-                target: access_log::Target::Terminal,
-                format: access_log::Format::Short,
-                when_full: access_log::WhenBehind::Drop,
-            }),
+            access_log: Some(AccessLogSettings::to(LogTarget::Terminal)),
         }
-    }
-
-    /// How many processes serve in a copy.
-    pub fn processes(&self) -> usize {
-        if self.architecture == Architecture::Threads { 1 } else { self.workers }
-    }
-
-    /// How many threads serve in each of them.
-    pub fn threads(&self) -> usize {
-        if self.architecture == Architecture::Threads { self.workers } else { 1 }
     }
 
     /// The bounds that the connection state machine keeps.

@@ -3,6 +3,7 @@
 //! Nothing is understood here yet. An option of the command line is the key of the same name at the top of
 //! the file, and replaces it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -43,10 +44,41 @@ pub(super) struct Entry {
 /// A value and where it stands.
 #[derive(Debug)]
 pub(super) struct Item {
+    /// The key that it belongs to, with its tables (`limits.body`).
+    pub(super) key: String,
     pub(super) value: Value,
     pub(super) place: Place,
     /// The value as it was typed, for errors.
     pub(super) typed: String,
+}
+
+impl Item {
+    /// A problem with this value.
+    pub(super) fn problem(&self, what: impl Into<String>) -> Problem {
+        let (place, key, typed) = (self.place.clone(), self.key.clone(), self.typed.clone());
+        Problem { place, key, typed, what: what.into() }
+    }
+
+    /// A problem with a key of this table, which need not have been typed.
+    pub(super) fn problem_of(&self, key: &str, what: impl Into<String>) -> Problem {
+        match &self.value {
+            Value::Table(table) if table.contains_key(key) => table[key].item.problem(what),
+            _ => Problem { key: format!("{}.{key}", self.key), typed: String::new(), ..self.problem(what) },
+        }
+    }
+
+    /// Makes absolute a path that was typed here: in the file it starts from the file's directory, on the
+    /// command line from the current one.
+    pub(super) fn absolute(&self, path: &str) -> Result<PathBuf, String> {
+        if path.is_empty() || path.contains('\0') {
+            return Err("must be a path: not empty, without NUL".to_owned());
+        }
+        let path = match &self.place {
+            Place::File { path: file, .. } => file.with_file_name("").join(path),
+            Place::Option(_) | Place::Default => PathBuf::from(path),
+        };
+        std::path::absolute(path).map_err(|error| error.to_string())
+    }
 }
 
 /// A value.
@@ -68,7 +100,7 @@ pub(super) fn read(path: &Path, text: &str, command_line: &CommandLine) -> Resul
     if !errors.is_empty() {
         return Err(errors.iter().map(|error| file.problem(error)).collect());
     }
-    let mut table = file.table(document.into_inner());
+    let mut table = file.table("", document.into_inner());
     for (key, values) in &command_line.options {
         table.insert((*key).to_owned(), entry_of_option(key, values));
     }
@@ -86,6 +118,7 @@ fn option_name(key: &str) -> String {
 fn entry_of_option(key: &str, values: &[String]) -> Entry {
     let place = Place::Option(option_name(key));
     let item = |text: &String| Item {
+        key: key.to_owned(),
         value: Value::Text(text.clone()),
         place: place.clone(),
         typed: shortened(&format!("'{text}'")),
@@ -93,6 +126,7 @@ fn entry_of_option(key: &str, values: &[String]) -> Entry {
     let item = match values {
         [only] => item(only),
         several => Item {
+            key: key.to_owned(),
             value: Value::List(several.iter().map(item).collect()),
             place: place.clone(),
             typed: shortened(&several.join(" ")),
@@ -107,17 +141,18 @@ struct File<'a> {
 }
 
 impl File<'_> {
-    fn table(&self, table: DeTable<'_>) -> Table {
-        table
-            .into_iter()
-            .map(|(key, value)| {
-                let key_place = self.place(key.span().start);
-                (key.into_inner().into_owned(), Entry { key_place, item: self.item(value) })
-            })
-            .collect()
+    /// The table of that name.
+    fn table(&self, name: &str, table: DeTable<'_>) -> Table {
+        let entry = |(key, value): (Spanned<Cow<'_, str>>, _)| {
+            let key_place = self.place(key.span().start);
+            let key = key.into_inner().into_owned();
+            let full = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+            (key, Entry { key_place, item: self.item(full, value) })
+        };
+        table.into_iter().map(entry).collect()
     }
 
-    fn item(&self, spanned: Spanned<DeValue<'_>>) -> Item {
+    fn item(&self, key: String, spanned: Spanned<DeValue<'_>>) -> Item {
         let span = spanned.span();
         let typed = shortened(self.text.get(span.clone()).unwrap_or_default());
         let value = match spanned.into_inner() {
@@ -127,11 +162,13 @@ impl File<'_> {
                 Err(_) => Value::Other,
             },
             DeValue::Boolean(flag) => Value::Flag(flag),
-            DeValue::Array(items) => Value::List(items.into_iter().map(|item| self.item(item)).collect()),
-            DeValue::Table(table) => Value::Table(self.table(table)),
+            DeValue::Array(items) => {
+                Value::List(items.into_iter().map(|item| self.item(key.clone(), item)).collect())
+            }
+            DeValue::Table(table) => Value::Table(self.table(&key, table)),
             DeValue::Float(_) | DeValue::Datetime(_) => Value::Other,
         };
-        Item { value, place: self.place(span.start), typed }
+        Item { key, value, place: self.place(span.start), typed }
     }
 
     fn place(&self, offset: usize) -> Place {

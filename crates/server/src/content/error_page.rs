@@ -10,11 +10,15 @@ use std::io::Write as _;
 use http1::{Plan, Stamp, Status, Terms};
 
 use super::entry::Facts;
+use super::find::Obstacle;
 use super::load::Now;
-use super::look::{Look, Looked, Patience};
+use super::lookup::{Lookup, Resolved};
 use super::path::Path;
+use super::patience::Patience;
+use super::prefetch::Prefetched;
+use super::request::Asking;
 use super::table::{Pin, Place};
-use super::{Asking, Content, Found, Obstacle};
+use super::{Answer, Content};
 use crate::config::FileSettings;
 
 /// The operator's pages.
@@ -44,13 +48,13 @@ impl Content {
         &mut self,
         status: Status,
         terms: Terms,
-        (looked, patience): (&Looked, Patience),
+        (prefetched, patience): (&Prefetched, Patience),
         now_ms: u64,
         own: Vec<u8>,
         stamp: &Stamp,
-    ) -> Result<Plan<Pin>, Box<Look<'static>>> {
+    ) -> Answer {
         let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
-        let page = self.find_error_page(status, Asking { now, looked, patience });
+        let page = self.find_error_page(status, Asking { now, prefetched, patience });
         let plan = page.map(|page| self.error_with(Plan::new(own, status, terms, stamp), page, None));
         self.table.let_go();
         plan
@@ -75,13 +79,13 @@ impl Content {
         &mut self,
         status: Status,
         asking: Asking<'_>,
-    ) -> Result<Option<Place>, Box<Look<'static>>> {
+    ) -> Result<Option<Place>, Box<Lookup<'static>>> {
         let Some(path) = self.error_pages.paths.get(&status.0).cloned() else { return Ok(None) };
         match self.find(Path::known(&path), asking) {
-            Ok(Found::Entry(place)) => return Ok(Some(place)),
-            Err(Obstacle::Look(look)) => return Err(look),
+            Ok(Resolved::Entry(place)) => return Ok(Some(place)),
+            Err(Obstacle::Lookup(lookup)) => return Err(lookup),
             Err(Obstacle::Refused(status))
-                if !self.error_pages.complained && !asking.looked.is_given_up() =>
+                if !self.error_pages.complained && !asking.prefetched.is_given_up =>
             {
                 self.error_pages.complained = true;
                 let path = String::from_utf8_lossy(&path);
@@ -130,7 +134,8 @@ fn write_page(status: Status, page: &mut [u8; LONGEST_PAGE]) -> usize {
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\"><title>{code} {reason}</title>\n\
-         <style>body {{ font: 1rem/1.5 system-ui, sans-serif; margin: 20vh 1rem; text-align: center }}</style>\n\
+         <style>body {{ font: 1rem/1.5 system-ui, sans-serif; margin: 20vh 1rem; text-align: center }}\
+         </style>\n\
          <h1>{code} {reason}</h1>\n"
     );
     debug_assert!(written.is_ok(), "LONGEST_PAGE is too short");

@@ -16,16 +16,16 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
 use askama::Template;
-use percent_encoding::{PercentEncode, percent_encode};
+use percent_encoding::PercentEncode;
 use sys::file::{DirectoryEntry, FileKind, FileStat};
 
 pub(super) use self::form::Form;
 use self::form::{Format, Order, Sort};
 pub(super) use self::made::{Made, Request};
-use super::ESCAPED;
+use super::escape;
 use super::load::Loader;
-use super::look::Patience;
 use super::path::Path;
+use super::patience::Patience;
 use crate::dates::rfc3339;
 
 /// Most names that are read: a directory of so many takes some 20 ms. No more can be shown.
@@ -281,7 +281,7 @@ impl Row {
     }
 
     fn href(&self) -> PercentEncode<'_> {
-        percent_encode(self.name.as_bytes(), ESCAPED)
+        escape::name(self.name.as_bytes())
     }
 
     fn size(&self) -> String {

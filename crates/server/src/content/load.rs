@@ -26,9 +26,9 @@ use sys::file::{FileKind, FileStat, FileTime, Symlinks};
 
 use super::ends::Ends;
 use super::entry::{Entry, Facts, Marks};
-use super::look::{Patience, WouldBlock, would_block};
 use super::outdated::Outdated;
 use super::path::{self, Path};
+use super::patience::{Patience, WouldBlock};
 use super::root::Root;
 use super::rules::Rules;
 use super::types::Types;
@@ -52,15 +52,17 @@ const DATED_MS: u64 = 1_000;
 /// Opens files below the document root and makes entries of them.
 #[derive(Debug)]
 pub(super) struct Loader {
-    root: Root,
+    pub(super) root: Root,
     symlinks: Symlinks,
     dotfiles: bool,
     types: Types,
-    rules: Rules,
+    /// The operator's header fields.
+    pub(super) rules: Rules,
     precompressed: bool,
     outdated: Outdated,
     small_file: u64,
-    validity_ms: u64,
+    /// For how long an entry is believed.
+    pub(super) validity_ms: u64,
 }
 
 /// What a path led to.
@@ -109,31 +111,11 @@ impl Loader {
         })
     }
 
-    /// The document root.
-    pub(super) fn root(&self) -> &Root {
-        &self.root
-    }
-
-    /// The operator's header fields.
-    pub(super) fn rules(&self) -> &Rules {
-        &self.rules
-    }
-
-    /// For how long an entry is believed.
-    pub(super) fn validity_ms(&self) -> u64 {
-        self.validity_ms
-    }
-
     /// Opens what is at a path. `None`: a symbolic link leads to a name that is not served.
     pub(super) fn open(&self, path: Path<'_>, patience: Patience) -> io::Result<Option<Opened>> {
-        let file = self.follow(|symlinks| match patience {
-            Patience::Unlimited | Patience::Files => {
-                sys::file::open_beneath(self.root.directory(), path.relative(), symlinks)
-            }
-            Patience::None => {
-                sys::file::open_beneath_cached(self.root.directory(), path.relative(), symlinks)
-            }
-        })?;
+        let open =
+            if patience == Patience::None { sys::file::open_beneath_cached } else { sys::file::open_beneath };
+        let file = self.follow(|symlinks| open(self.root.directory(), path.relative(), symlinks))?;
         let Some(file) = file else { return Ok(None) };
         // The inode of an open file is in memory.
         let stat = sys::file::stat(&file)?;
@@ -146,14 +128,9 @@ impl Loader {
 
     /// Looks at what is at a path, without opening it.
     pub(super) fn stat(&self, path: Path<'_>, patience: Patience) -> io::Result<FileStat> {
-        let file = self.follow(|symlinks| match patience {
-            Patience::Unlimited | Patience::Files => {
-                sys::file::find_beneath(self.root.directory(), path.relative(), symlinks)
-            }
-            Patience::None => {
-                sys::file::find_beneath_cached(self.root.directory(), path.relative(), symlinks)
-            }
-        })?;
+        let find =
+            if patience == Patience::None { sys::file::find_beneath_cached } else { sys::file::find_beneath };
+        let file = self.follow(|symlinks| find(self.root.directory(), path.relative(), symlinks))?;
         sys::file::stat(file.ok_or(io::ErrorKind::NotFound)?)
     }
 
@@ -198,7 +175,7 @@ impl Loader {
             match self.stat(Path::known(&sibling), patience) {
                 Ok(stat) if is_current(&stat, original) => set = set.with(coding),
                 Ok(stat) if stat.kind == FileKind::Regular => self.outdated.tell(&sibling, original),
-                Err(error) if would_block(&error, patience) => return Err(WouldBlock),
+                Err(error) if patience.is_over(&error) => return Err(WouldBlock),
                 _ => {}
             }
         }

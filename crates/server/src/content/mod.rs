@@ -1,24 +1,29 @@
 //! The document root as a service: it turns a request's head into the plan of its reply.
 //!
 //! ```text
-//! Head -- path --> name -- table --> entry -- reply --> Plan
-//!                            |         ^
-//!                            `- look --'     (a miss, or an entry that was not looked at for a while)
+//! Head -- path --> name -- find --> entry -- reply --> Plan
+//!                           |  ^
+//!                    Lookup |  | LookupResult    (a miss, or an entry that was not looked at for a while)
+//!                           v  |
+//!                         resolver
 //! ```
 //!
 //! - `path` makes one name of all the ways to write a path, and refuses those that name no file.
 //! - `table` holds open files under these names; `entry` is what it holds of each, and `ends` tells whether
-//!   one has only grown.
-//! - `look` finds what a name stands for, and is all that may have to wait for a disk; `root` is the
-//!   directory that it starts from, and `load` opens a file and makes an entry, with `types` and `rules` for
-//!   its header lines; `outdated` tells of siblings that were not made anew with their file.
+//!   one has only grown. `shared_table` is one for several workers, and `tables` one of the two.
+//! - `find` goes from a name to its entry, and makes one from what a `lookup` finds.
+//! - `resolver` finds what a name stands for, and is all that may have to wait for a disk, as far as
+//!   `patience` allows; `root` is the directory that it starts from, and `load` opens a file and makes an
+//!   entry, with `types` and `rules` for its header lines; `outdated` tells of siblings that were not made
+//!   anew with their file.
 //! - `refusals` tells the operator why there is none.
 //! - `reply` decides between whole, part and 304, and lays out the plan.
 //! - `listing` and `error_page` make the pages that are no files.
 //!
 //! Whoever must not wait answers [without patience](Patience::None), or with less than
-//! [all](Patience::Unlimited), may get a [`Look`] in place of a plan, has a [`Looker`] look in another thread
-//! or at another time, [admits](Content::admit) what it saw, and answers again.
+//! [all](Patience::Unlimited), may get a [`Lookup`] in place of a plan, has a [`Resolver`] look in another
+//! thread or at another time, [admits](Content::admit) what it found, [keeps](Content::keep) that for the
+//! request, and answers again.
 //!
 //! Everything is read-only and for GET and HEAD; other methods are refused here. Misses are not remembered:
 //! the kernel keeps names that don't exist itself (the dentry cache), and a table of them could be filled by
@@ -27,14 +32,20 @@
 mod ends;
 mod entry;
 mod error_page;
+mod escape;
 mod fetch;
+mod find;
 mod listing;
 mod load;
-mod look;
+mod lookup;
 mod outdated;
 mod path;
+mod patience;
+mod prefetch;
 mod refusals;
 mod reply;
+mod request;
+mod resolver;
 mod root;
 mod rules;
 mod shared_table;
@@ -45,33 +56,29 @@ mod types;
 #[cfg(test)]
 mod tests;
 
-use std::io;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use http1::coding::{self, Coding};
 use http1::{Field, Head, Method, Plan, Stamp, Status};
-use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_encode};
 use sys::file::{FileKind, FileStat};
 use sys::socket::Slice;
 
-use self::entry::Facts;
 use self::error_page::ErrorPages;
 pub use self::fetch::Fetch;
-use self::listing::Form;
+use self::find::Obstacle;
 use self::load::Now;
-use self::look::{Known, Original};
-pub use self::look::{Look, Looked, Looker, Patience, Seen};
+pub use self::lookup::{Admitted, Lookup, LookupResult, Resolved};
 use self::path::Path;
+pub use self::patience::Patience;
+pub use self::prefetch::Prefetched;
 use self::reply::Verdict;
-pub use self::shared_table::SharedFiles;
-use self::shared_table::SharedTable;
+use self::request::{Asking, Request};
+pub use self::resolver::{ContentError, Resolver};
+pub use self::shared_table::{SharedFiles, SharedTable};
 use self::table::{Bounds, Place, Table};
 pub use self::table::{Pin, TableCounts, TableSize};
 use self::tables::Tables;
-use crate::common::Common;
 use crate::config::FileSettings;
 
 /// What is allowed on files.
@@ -80,31 +87,11 @@ const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 /// How long clients are asked to wait when there is no room for another file, in seconds.
 const RETRY_AFTER: &[u8] = b"1";
 
-/// What may stand in a path as it is (RFC 3986 section 3.3). Colons are left out, which would make a scheme
-/// of what is before them.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~')
-    .remove(b'!')
-    .remove(b'$')
-    .remove(b'&')
-    .remove(b'\'')
-    .remove(b'(')
-    .remove(b')')
-    .remove(b'*')
-    .remove(b'+')
-    .remove(b',')
-    .remove(b';')
-    .remove(b'=')
-    .remove(b'@');
-
 /// The files below one directory, as one worker serves them.
 #[derive(Debug)]
 pub struct Content {
     table: Tables,
-    looker: Arc<Looker>,
+    resolver: Arc<Resolver>,
     /// How often the root had become another directory when the table was last cleared of what was below the
     /// one before.
     root_changes: u32,
@@ -116,69 +103,31 @@ pub struct Content {
     scratch: Vec<u8>,
 }
 
-/// Why files can't be served.
-#[derive(Debug, thiserror::Error)]
-pub enum ContentError {
-    /// The document root can't be opened.
-    #[error("can't open the directory {path}: {source}")]
-    Root {
-        /// The directory.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
-/// A request, and what its reply takes beside the file.
-struct Request<'a> {
-    head: &'a Head<'a>,
-    asking: Asking<'a>,
-    stamp: &'a Stamp,
-}
-
-/// How a request asks for files.
-#[derive(Clone, Copy)]
-struct Asking<'a> {
-    now: Now,
-    /// What has been looked at for it.
-    looked: &'a Looked,
-    patience: Patience,
-}
-
-/// What a path led to.
-#[derive(Clone, Debug)]
-pub enum Found {
-    /// A file, whose entry is of use until the table next changes.
-    Entry(Place),
-    /// A directory that was asked for without its slash.
-    NoSlash,
-}
-
-/// Why a path led to nothing.
-enum Obstacle {
-    Refused(Status),
-    /// Somebody has to look who may wait.
-    Look(Box<Look<'static>>),
-}
+/// The plan of a reply, or the lookup that must be had first, for which there is no patience.
+pub type Answer = Result<Plan<Pin>, Box<Lookup<'static>>>;
 
 impl Content {
-    /// What is below the root that `looker` has open. `open_files` is how many files are kept open at most,
+    /// What is below the root that `resolver` has open. `open_files` is how many files are kept open at most,
     /// and `max_ranges` the most ranges answered in one reply.
-    pub fn new(looker: Arc<Looker>, settings: &FileSettings, open_files: u32, max_ranges: u16) -> Self {
-        Self::with(Tables::Own(Table::new(bounds(settings, open_files))), looker, settings, max_ranges)
+    pub fn new(resolver: Arc<Resolver>, settings: &FileSettings, open_files: u32, max_ranges: u16) -> Self {
+        Self::with(Tables::Own(Table::new(Bounds::new(settings, open_files))), resolver, settings, max_ranges)
     }
 
-    /// The same, with a table that several workers share.
-    pub fn sharing(looker: Arc<Looker>, common: &Common, settings: &FileSettings, max_ranges: u16) -> Self {
-        let table = SharedTable::new(common);
-        Self::with(Tables::Shared(Box::new(table)), looker, settings, max_ranges)
+    /// What is below the root that `resolver` has open, with a table of files that several workers share.
+    pub fn sharing(
+        resolver: Arc<Resolver>,
+        table: SharedTable,
+        settings: &FileSettings,
+        max_ranges: u16,
+    ) -> Self {
+        Self::with(Tables::Shared(Box::new(table)), resolver, settings, max_ranges)
     }
 
-    fn with(table: Tables, looker: Arc<Looker>, settings: &FileSettings, max_ranges: u16) -> Self {
+    fn with(table: Tables, resolver: Arc<Resolver>, settings: &FileSettings, max_ranges: u16) -> Self {
         Self {
             table,
-            root_changes: looker.root_changes(),
-            looker,
+            root_changes: resolver.loader.root.changes(),
+            resolver,
             dotfiles: settings.dotfiles,
             listing: settings.listing,
             max_ranges: max_ranges.into(),
@@ -187,27 +136,27 @@ impl Content {
         }
     }
 
-    /// What looks at files in place of whoever answers.
-    pub fn looker(&self) -> Arc<Looker> {
-        Arc::clone(&self.looker)
+    /// What looks names up, also in place of whoever answers.
+    pub fn resolver(&self) -> Arc<Resolver> {
+        Arc::clone(&self.resolver)
     }
 
     /// Decides the reply to a request. `now_ms` is monotonic; `own` is a buffer for the plan to build in.
     ///
     /// # Errors
     ///
-    /// A look that must be had first and that there is no patience for. [Keep](Self::keep) what is found with
-    /// what has been `looked` at, and answer again.
+    /// A lookup that must be had first and that there is no patience for. [Keep](Self::keep) what it finds
+    /// with what has been `prefetched`, and answer again.
     pub fn answer(
         &mut self,
         head: &Head<'_>,
-        (looked, patience): (&Looked, Patience),
+        (prefetched, patience): (&Prefetched, Patience),
         now_ms: u64,
         own: Vec<u8>,
         stamp: &Stamp,
-    ) -> Result<Plan<Pin>, Box<Look<'static>>> {
+    ) -> Answer {
         let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
-        let request = Request { head, asking: Asking { now, looked, patience }, stamp };
+        let request = Request { head, asking: Asking { now, prefetched, patience }, stamp };
         let plan = self.decide(&request, own);
         self.table.let_go();
         plan
@@ -219,7 +168,7 @@ impl Content {
     }
 
     #[inline]
-    fn decide(&mut self, request: &Request<'_>, own: Vec<u8>) -> Result<Plan<Pin>, Box<Look<'static>>> {
+    fn decide(&mut self, request: &Request<'_>, own: Vec<u8>) -> Answer {
         let Request { head, stamp, .. } = *request;
         match head.method {
             Method::Get | Method::Head => {}
@@ -310,7 +259,7 @@ impl Content {
 
     /// The document root, as it is kept open.
     pub fn root(&self) -> BorrowedFd<'_> {
-        self.looker.root()
+        self.resolver.loader.root.as_fd()
     }
 
     /// What the open-file table has done so far.
@@ -337,16 +286,12 @@ impl Content {
     }
 
     #[cold]
-    fn serve_decoded(
-        &mut self,
-        request: &Request<'_>,
-        own: Vec<u8>,
-    ) -> Result<Plan<Pin>, Box<Look<'static>>> {
+    fn serve_decoded(&mut self, request: &Request<'_>, own: Vec<u8>) -> Answer {
         let mut scratch = std::mem::take(&mut self.scratch);
         let plan = match Path::decode(request.head.path, self.dotfiles, &mut scratch) {
             Ok(path) => self.serve(path, request, own),
             Err(refusal) => {
-                self.looker.refusals().tell_path(request.head.path, refusal);
+                self.resolver.refusals.tell_path(request.head.path, refusal);
                 self.refuse(refusal.status(), request, own)
             }
         };
@@ -354,38 +299,28 @@ impl Content {
         plan
     }
 
-    fn serve(
-        &mut self,
-        path: Path<'_>,
-        request: &Request<'_>,
-        own: Vec<u8>,
-    ) -> Result<Plan<Pin>, Box<Look<'static>>> {
+    fn serve(&mut self, path: Path<'_>, request: &Request<'_>, own: Vec<u8>) -> Answer {
         let mut found = self.select(path, request);
         // A part is joined to what the client has by the tag alone, which must not be of bytes that are no
         // more.
         if request.head.fields.any_of(&[Field::Range])
-            && request.asking.looked.find(path.bytes(), None).is_none()
-            && let Ok(Found::Entry(place)) = found
+            && request.asking.prefetched.find(path.bytes(), None).is_none()
+            && let Ok(Resolved::Entry(place)) = found
             && !self.is_intact(place)
         {
             self.table.forget(place);
             found = self.select(path, request);
         }
         match found {
-            Ok(Found::Entry(place)) => self.reply(place, request, own),
-            Ok(Found::NoSlash) => Ok(self.redirect(path, request, own)),
+            Ok(Resolved::Entry(place)) => self.reply(place, request, own),
+            Ok(Resolved::NoSlash) => Ok(self.redirect(path, request, own)),
             Err(Obstacle::Refused(status)) => self.refuse(status, request, own),
-            Err(Obstacle::Look(look)) => Err(look),
+            Err(Obstacle::Lookup(lookup)) => Err(lookup),
         }
     }
 
     #[inline]
-    fn reply(
-        &mut self,
-        place: Place,
-        request: &Request<'_>,
-        own: Vec<u8>,
-    ) -> Result<Plan<Pin>, Box<Look<'static>>> {
+    fn reply(&mut self, place: Place, request: &Request<'_>, own: Vec<u8>) -> Answer {
         let table = &mut self.table;
         Ok(match reply::judge(request, table, place, self.max_ranges) {
             Verdict::Whole => reply::whole(table, place, request, own),
@@ -401,149 +336,9 @@ impl Content {
         })
     }
 
-    /// The file to answer with, in the coding that the client likes best.
-    #[inline]
-    fn select(&mut self, path: Path<'_>, request: &Request<'_>) -> Result<Found, Obstacle> {
-        let found = if self.listing && path.is_directory() {
-            self.find_directory(path, request)?
-        } else {
-            self.find(path, request.asking)?
-        };
-        Ok(match found {
-            Found::Entry(place) => Found::Entry(self.negotiate(place, path, request)?),
-            Found::NoSlash => Found::NoSlash,
-        })
-    }
-
-    /// The file that a path names, from the table if it is there and was looked at lately.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
-    fn find(&mut self, path: Path<'_>, asking: Asking<'_>) -> Result<Found, Obstacle> {
-        match self.table.find(path.bytes(), None) {
-            Some(place) if asking.now.ms < self.table.entry(place).trusted_until_ms => {
-                // A request that is answered again has been counted.
-                self.table.counts().hits += u64::from(asking.looked.is_empty());
-                Ok(Found::Entry(place))
-            }
-            _ => self.look(Look::new(path.bytes(), None), asking),
-        }
-    }
-
-    /// What a directory is answered with that may be listed: its index file, or the form of its listing that
-    /// is asked for.
-    #[cold]
-    fn find_directory(&mut self, path: Path<'_>, request: &Request<'_>) -> Result<Found, Obstacle> {
-        let form = Form::asked_for(request.head);
-        let known = self.table.find(path.bytes(), None).map(|place| self.table.entry(place));
-        let has_index = |entry: &Facts| !entry.is_listing() && request.asking.now.ms < entry.trusted_until_ms;
-        if form == Form::USUAL || known.is_some_and(has_index) {
-            return self.find(path, request.asking);
-        }
-        let name = form.name(path.bytes());
-        self.find(Path::known(&name), request.asking)
-    }
-
-    /// Looks for a file where it should be, if that has not been done for this request.
-    #[cold]
-    fn look(&mut self, mut look: Look<'_>, asking: Asking<'_>) -> Result<Found, Obstacle> {
-        if let Some(found) = asking.looked.find(&look.path, look.coding()) {
-            if let Ok(Found::Entry(place)) = found
-                && !self.table.hold(place)
-            {
-                return Err(Obstacle::Refused(Status::SERVICE_UNAVAILABLE));
-            }
-            return found.map_err(Obstacle::Refused);
-        }
-        if asking.looked.is_given_up() {
-            // Where nobody can look, what the table has is as good as it was.
-            let held = self.table.find(&look.path, look.coding());
-            return held.map(Found::Entry).ok_or(Obstacle::Refused(Status::SERVICE_UNAVAILABLE));
-        }
-        // Not while a file is at hand whose sibling is looked for.
-        if look.sibling.is_none() {
-            self.leave_old_root(asking.now.ms);
-        }
-        let mut held = self.table.find(&look.path, look.coding());
-        // Others may be about to look at the very file: one does, and the others see what it has found.
-        let claim = held.and_then(|place| self.table.claim(place));
-        if claim.is_some() {
-            held = self.table.find(&look.path, look.coding());
-            if let Some(place) = held
-                && asking.now.ms < self.table.entry(place).trusted_until_ms
-            {
-                self.table.counts().hits += 1;
-                return Ok(Found::Entry(place));
-            }
-        }
-        self.table.counts().misses += 1;
-        look.known = held.and_then(|place| Known::of(self.table.entry(place)));
-        look.sharable = self.looker.believes();
-        loop {
-            let Ok(seen) = self.looker.look_with(&look, asking.patience, asking.now) else {
-                return Err(Obstacle::Look(Box::new(look.into_owned())));
-            };
-            if let Some(found) = self.admit(&mut look, seen) {
-                return found.map_err(Obstacle::Refused);
-            }
-        }
-    }
-
-    /// When the root has become another directory, drops what was found below the one before: files that
-    /// nobody can ask for any more would stay open for long. It is out of date; what others have found below
-    /// the new one is not.
-    fn leave_old_root(&mut self, now_ms: u64) {
-        let changes = self.looker.root_changes();
-        if std::mem::replace(&mut self.root_changes, changes) != changes {
-            self.table.forget_outdated(now_ms);
-        }
-    }
-
-    /// The coded form of a file that the client likes best, or the file itself.
-    #[inline]
-    fn negotiate(&mut self, place: Place, path: Path<'_>, request: &Request<'_>) -> Result<Place, Obstacle> {
-        let siblings = self.table.entry(place).siblings;
-        if siblings.is_empty() {
-            return Ok(place);
-        }
-        match coding::accepted(request.head.fields.all(Field::AcceptEncoding)).best(siblings) {
-            Some(coding) => self.find_sibling(coding, place, path, request.asking),
-            None => Ok(place),
-        }
-    }
-
-    fn find_sibling(
-        &mut self,
-        coding: Coding,
-        original: Place,
-        path: Path<'_>,
-        asking: Asking<'_>,
-    ) -> Result<Place, Obstacle> {
-        if let Some(place) = self.table.find(path.bytes(), Some(coding))
-            && asking.now.ms < self.table.entry(place).trusted_until_ms
-        {
-            return Ok(place);
-        }
-        let entry = self.table.entry(original);
-        let look = Look::new(path.bytes(), Some(Original { coding, stat: entry.stat, index: entry.index }));
-        // The original must not make room for its own sibling.
-        let pin = self.table.pin(original);
-        let sibling = self.look(look, asking);
-        self.table.unpin(pin);
-        match sibling {
-            Ok(Found::Entry(place)) => Ok(place),
-            Ok(_) | Err(Obstacle::Refused(_)) => Ok(original),
-            Err(look) => Err(look),
-        }
-    }
-
     /// An error that a request for a file can run into.
     #[cold]
-    fn refuse(
-        &mut self,
-        status: Status,
-        request: &Request<'_>,
-        own: Vec<u8>,
-    ) -> Result<Plan<Pin>, Box<Look<'static>>> {
+    fn refuse(&mut self, status: Status, request: &Request<'_>, own: Vec<u8>) -> Answer {
         let field: Option<(&str, &[u8])> = match status {
             Status::METHOD_NOT_ALLOWED => Some(("Allow", ALLOW)),
             Status::SERVICE_UNAVAILABLE => Some(("Retry-After", RETRY_AFTER)),
@@ -558,7 +353,7 @@ impl Content {
         field: Option<(&str, &[u8])>,
         request: &Request<'_>,
         own: Vec<u8>,
-    ) -> Result<Plan<Pin>, Box<Look<'static>>> {
+    ) -> Answer {
         let page = self.find_error_page(status, request.asking)?;
         let mut plan = Plan::new(own, status, request.head.terms, request.stamp);
         if let Some((name, value)) = field {
@@ -572,11 +367,11 @@ impl Content {
     fn redirect(&self, path: Path<'_>, request: &Request<'_>, own: Vec<u8>) -> Plan<Pin> {
         // A path alone is a full reference (RFC 9110 section 10.2.2), and right behind any proxy. It begins
         // with one slash, so it can't be taken for another host's.
-        let mut location = escaped_path(path.bytes());
+        let mut location = escape::path(path.bytes()).to_string();
         location.push('/');
         if let Some(query) = request.head.query {
             location.push('?');
-            location.extend(percent_encode(query, OUTSIDE_QUERIES));
+            location.extend(escape::query(query));
         }
         let mut plan = Plan::new(own, Status::MOVED_PERMANENTLY, request.head.terms, request.stamp);
         plan.field("Location", location.as_bytes());
@@ -587,7 +382,7 @@ impl Content {
     /// Adds the operator's header fields to the head of a reply that is no file. `raw_path` is the path of
     /// the request, if it has been read; one that can't be decoded is matched as it is.
     fn add_fields(&self, plan: &mut Plan<Pin>, raw_path: Option<&[u8]>, media_type: Option<&str>) {
-        let rules = self.looker.rules();
+        let rules = &self.resolver.loader.rules;
         if rules.is_empty() {
             return;
         }
@@ -599,33 +394,4 @@ impl Content {
         rules.write_lines_of_no_file(path, media_type, &mut lines);
         plan.bytes(&lines);
     }
-}
-
-/// What no query may hold as it is (RFC 3986 section 3.4). Nothing but percent signs is added to it, so
-/// escapes stay what they are. Bytes beyond ASCII are escaped in any case.
-const OUTSIDE_QUERIES: &AsciiSet = &CONTROLS
-    .add(b' ')
-    .add(b'"')
-    .add(b'#')
-    .add(b'<')
-    .add(b'>')
-    .add(b'[')
-    .add(b'\\')
-    .add(b']')
-    .add(b'^')
-    .add(b'`')
-    .add(b'{')
-    .add(b'|')
-    .add(b'}');
-
-/// A decoded path as it stands in a reference.
-fn escaped_path(path: &[u8]) -> String {
-    const ESCAPED_PATH: &AsciiSet = &ESCAPED.remove(b'/');
-    percent_encode(path, ESCAPED_PATH).to_string()
-}
-
-fn bounds(settings: &FileSettings, open_files: u32) -> Bounds {
-    // Where directories are listed, there is room for one listing at least.
-    let least = if settings.listing { listing::largest(settings.listing_names) as u64 } else { 0 };
-    Bounds { entries: settings.max_open.get(), open_files, body_bytes: settings.memory.max(least) }
 }

@@ -57,7 +57,7 @@ impl Refusal {
         }
     }
 
-    /// The same in words.
+    /// Why, in words for the operator.
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::NotAbsolute => "it does not begin with a slash",
@@ -332,7 +332,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_place_in_a_path_is_looked_at(before in "/?[a-z/.]{0,17}", odd in "%|\0|//|/\\.|-|x|\\.", after in "[a-z]{0,9}") {
+        fn every_place_in_a_path_is_looked_at(
+            before in "/?[a-z/.]{0,17}",
+            odd in "%|\0|//|/\\.|-|x|\\.",
+            after in "[a-z]{0,9}",
+        ) {
             let raw = format!("/{before}{odd}{after}");
             let expected = raw.contains(['%', '\0']) || raw.contains("//") || raw.contains("/.");
             prop_assert_eq!(Path::plain(raw.as_bytes()).is_none(), expected, "{:?}", raw);
@@ -353,7 +357,9 @@ mod tests {
         /// As RFC 3986 has it (section 5.2.4), but that empty segments are none, and nothing is above the
         /// root.
         #[test]
-        fn dot_segments_mean_what_they_say(segments in prop::collection::vec("|\\.|\\.\\.|%2e|%2E\\.|[a-c]", 0..9)) {
+        fn dot_segments_mean_what_they_say(
+            segments in prop::collection::vec("|\\.|\\.\\.|%2e|%2E\\.|[a-c]", 0..9),
+        ) {
             let mut names: Option<Vec<&str>> = Some(Vec::new());
             for segment in &segments {
                 match &segment.replace("%2e", ".").replace("%2E", ".")[..] {

@@ -5,8 +5,8 @@ use http1::conditional::{self, Outcome};
 use http1::range::{self, ByteRange, Ranges};
 use http1::{Field, Fields, Plan, Status};
 
-use super::Request;
 use super::entry::Facts;
+use super::request::Request;
 use super::table::{Pin, Place};
 use super::tables::Tables;
 

@@ -18,7 +18,7 @@ use std::sync::{Mutex, TryLockError};
 
 use sys::file::{Directory, FileStat, OpenFailure};
 
-use super::look::{Patience, would_block};
+use super::patience::Patience;
 
 /// The directory that is served, for all threads of a process.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl Root {
                 tracing::info!("the document root {} can be opened again", self.path.display());
             }
             Ok(()) => {}
-            Err(error) if would_block(&error, patience) => return Err(error),
+            Err(error) if patience.is_over(&error) => return Err(error),
             Err(error) if OpenFailure::of(&error) == OpenFailure::Exhausted => return Err(error),
             Err(error) => {
                 if !std::mem::replace(&mut last.has_failed, true) {
@@ -110,10 +110,8 @@ impl Root {
     }
 
     fn look_again(&self, last: &mut Last, patience: Patience) -> io::Result<()> {
-        let named = match patience {
-            Patience::Unlimited | Patience::Files => self.directory.reopen(&self.path),
-            Patience::None => self.directory.reopen_cached(&self.path),
-        }?;
+        let open = if patience == Patience::None { Directory::reopen_cached } else { Directory::reopen };
+        let named = open(&self.directory, &self.path)?;
         // The one that is open keeps its number, also when it has been removed.
         let FileStat { device, inode, .. } = sys::file::stat(&named)?;
         if (device, inode) != (last.device, last.inode) {

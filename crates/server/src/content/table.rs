@@ -17,19 +17,14 @@ use http1::coding::Coding;
 
 use super::entry::{Entry, Facts};
 use super::fetch::Resident;
+use super::listing;
+use crate::config::FileSettings;
 
 /// The right to use an entry's memory and file, to be given back to the table that it came from.
 ///
 /// Not `Clone`, so that each is given back once. Dropping one instead keeps its entry alive for good.
 #[derive(Debug)]
 pub struct Pin(pub(super) Place);
-
-impl Pin {
-    /// Where the entry is, for as long as the pin is held.
-    pub(super) fn place(&self) -> Place {
-        self.0
-    }
-}
 
 /// The slot of an entry that has been found or put in. It is of use until the table next changes.
 pub(super) type Place = u32;
@@ -67,6 +62,15 @@ pub(super) struct Bounds {
     pub(super) open_files: u32,
     /// Bytes of small bodies and of listings.
     pub(super) body_bytes: u64,
+}
+
+impl Bounds {
+    /// Those of a table that keeps so many files open.
+    pub(super) fn new(settings: &FileSettings, open_files: u32) -> Self {
+        // Where directories are listed, there is room for one listing at least.
+        let least = if settings.listing { listing::largest(settings.listing_names) as u64 } else { 0 };
+        Self { entries: settings.max_open.get(), open_files, body_bytes: settings.memory.max(least) }
+    }
 }
 
 /// Every entry is in use by a reply, so that there is no room for another.
@@ -144,7 +148,8 @@ impl Table {
         self.slot(place).entry.file.as_ref().map(AsFd::as_fd)
     }
 
-    /// The same, for somebody who reads from it even if it is closed here meanwhile.
+    /// The file of an entry that was found, for somebody who reads from it even if it is closed here
+    /// meanwhile.
     pub(super) fn share_file(&self, place: Place) -> Option<Arc<OwnedFd>> {
         self.slot(place).entry.file.clone()
     }

@@ -51,7 +51,7 @@ impl Tables {
         }
     }
 
-    /// The same, and its memory before the body.
+    /// An entry that was found, and its memory before the body, which is header lines.
     pub(super) fn entry_and_head(&mut self, place: Place) -> (&Facts, &[u8]) {
         match self {
             Self::Own(table) => (table.entry(place), table.memory(place)),
@@ -67,7 +67,7 @@ impl Tables {
         }
     }
 
-    /// What that file began and ended with.
+    /// What the file of a found or pinned entry began and ended with when it was opened.
     pub(super) fn ends(&self, place: Place) -> Ends {
         match self {
             Self::Own(table) => table.entry(place).ends,
@@ -103,8 +103,8 @@ impl Tables {
         }
     }
 
-    /// The same, for somebody who reads from it even if the table closes it meanwhile. Only a worker's own
-    /// table lends it.
+    /// The file of a found or pinned entry, for somebody who reads from it even if the table closes it
+    /// meanwhile. Only a worker's own table lends it.
     pub(super) fn share_file(&self, place: Place) -> Option<Arc<OwnedFd>> {
         match self {
             Self::Own(table) => table.share_file(place),
@@ -235,7 +235,7 @@ impl Tables {
         }
     }
 
-    /// The same to read.
+    /// What this worker has seen it do, to read.
     pub(super) fn counted(&self) -> TableCounts {
         match self {
             Self::Own(table) => table.counts,

@@ -11,8 +11,8 @@ use std::os::fd::AsFd;
 
 use http1::{Head, ProtocolError, Terms, Tick};
 
-use super::{Conversation, Sighting, Turn, Unsent};
-use crate::content::{Fetch, Look, Looked, Patience, Pin};
+use super::{Conversation, Turn};
+use crate::content::{Admitted, Fetch, Lookup, Prefetched};
 use crate::counters::{DiskWait, Reset};
 use crate::helpers::{self, Job};
 use crate::service::Service;
@@ -35,16 +35,16 @@ pub(super) struct Waiting {
 #[derive(Debug)]
 enum Until {
     /// It has been looked at what a request asks for.
-    Looked(PutBy),
+    LookedUp(Deferred),
     /// This window of the file that is being sent is in memory.
     Fetched { window: u64 },
 }
 
 /// A request that can't be answered yet.
 #[derive(Debug)]
-struct PutBy {
+struct Deferred {
     owed: Owed,
-    looked: Looked,
+    looked: Prefetched,
 }
 
 /// What a client is owed.
@@ -59,27 +59,27 @@ pub(super) enum Owed {
 impl Conversation {
     /// Whether it waits for the disk, and for which job.
     pub fn waits_for_disk(&self) -> Option<u64> {
-        self.waiting.as_ref().filter(|waiting| !waiting.is_over).map(|waiting| waiting.ticket)
+        self.exchange.waiting.as_ref().filter(|waiting| !waiting.is_over).map(|waiting| waiting.ticket)
     }
 
     /// The job that it waits for has been done. What a look found is taken note of, before the table changes
     /// again.
-    pub fn disk_is_done(&mut self, service: &mut Service, found: Option<(&Look<'_>, &Sighting)>) {
-        let Some(waiting) = &mut self.waiting else { return };
+    pub fn disk_is_done(&mut self, service: &mut Service, found: Option<(&Lookup<'_>, &Admitted)>) {
+        let Some(waiting) = &mut self.exchange.waiting else { return };
         waiting.is_over = true;
-        if let (Until::Looked(put_by), Some((look, found))) = (&mut waiting.until, found) {
-            service.content.keep(&mut put_by.looked, look, found);
+        if let (Until::LookedUp(deferred), Some((look, found))) = (&mut waiting.until, found) {
+            service.content.keep(&mut deferred.looked, look, found);
         }
     }
 
     /// The job that it waits for won't be done in time.
     pub fn disk_has_failed(&mut self, service: &mut Service) {
-        let Some(waiting) = &mut self.waiting else { return };
+        let Some(waiting) = &mut self.exchange.waiting else { return };
         waiting.is_over = true;
         match &mut waiting.until {
-            Until::Looked(put_by) => {
+            Until::LookedUp(deferred) => {
                 service.counters.disk_wait_given_up(DiskWait::Request);
-                put_by.looked.give_up();
+                deferred.looked.give_up();
             }
             Until::Fetched { .. } => {
                 service.counters.disk_wait_given_up(DiskWait::Reply);
@@ -90,7 +90,7 @@ impl Conversation {
 
     /// When its wait is to be looked at, if it waits for the disk.
     pub(super) fn looks_after_wait_at(&self) -> Option<Tick> {
-        self.waiting.as_ref().filter(|waiting| !waiting.is_over).map(|waiting| waiting.look_at)
+        self.exchange.waiting.as_ref().filter(|waiting| !waiting.is_over).map(|waiting| waiting.look_at)
     }
 
     /// It has waited for a while, or for too long.
@@ -101,7 +101,7 @@ impl Conversation {
             self.machine.send_failed();
             return Some(Turn::Close);
         }
-        let waiting = self.waiting.as_mut()?;
+        let waiting = self.exchange.waiting.as_mut()?;
         if waiting.give_up_at.reached(now) {
             self.disk_has_failed(service);
             return Some(self.work(service));
@@ -125,40 +125,47 @@ impl Conversation {
 
     /// What is to be done so that it can go on, once for each wait.
     pub(super) fn take_job(&mut self) -> Option<Job> {
-        self.waiting.as_mut()?.job.take()
+        self.exchange.waiting.as_mut()?.job.take()
     }
 
-    /// Goes on where it had to wait.
-    pub(super) fn go_on(&mut self, service: &mut Service, share: &mut u64) {
-        let Some(waiting) = self.waiting.take() else { return };
+    /// Goes on where it had to wait. Says which window of the file that is being sent is in memory, if that
+    /// was waited for.
+    #[inline]
+    pub(super) fn go_on(&mut self, service: &mut Service) -> Option<u64> {
+        let waiting = self.exchange.waiting.take()?;
+        self.go_on_after(service, *waiting)
+    }
+
+    fn go_on_after(&mut self, service: &mut Service, waiting: Waiting) -> Option<u64> {
         self.machine.resume(service.clock.tick);
         // Nobody has listened meanwhile.
         self.readable = true;
         match waiting.until {
             // Whatever has become of the window since then: a reply that is always overtaken would never end.
-            Until::Fetched { window } => drop(self.write(service, share, Some(window))),
-            Until::Looked(PutBy { owed: Owed::Refusal(error), looked }) => {
+            Until::Fetched { window } => return Some(window),
+            Until::LookedUp(Deferred { owed: Owed::Refusal(error), looked }) => {
                 self.answer_breach(service, error, looked);
             }
-            Until::Looked(PutBy { owed: Owed::Reply { consumed, terms }, looked }) => {
+            Until::LookedUp(Deferred { owed: Owed::Reply { consumed, terms }, looked }) => {
                 match Head::again(&consumed, terms) {
-                    Some(head) => self.answer(service, &head, &consumed, looked, share),
+                    Some(head) => self.answer(service, &head, &consumed, looked),
                     None => self.machine.abort(),
                 }
                 service.buffers.give(consumed);
             }
         }
+        None
     }
 
     /// Puts by what is owed until it has been looked at what it takes.
-    pub(super) fn put_by(
+    pub(super) fn defer(
         &mut self,
         service: &mut Service,
         owed: Owed,
-        looked: Looked,
-        look: Box<Look<'static>>,
+        looked: Prefetched,
+        look: Box<Lookup<'static>>,
     ) {
-        self.wait(service, Job::Look(look), Until::Looked(PutBy { owed, looked }));
+        self.wait(service, Job::Lookup(look), Until::LookedUp(Deferred { owed, looked }));
     }
 
     /// Waits for a part of the file that is being sent.
@@ -173,16 +180,17 @@ impl Conversation {
         let ticket = service.next_ticket();
         let (look_at, give_up_at) = (now.after(look_after(service)), now.after(service.disk_timeout_ticks));
         let job = Some(job);
-        self.waiting = Some(Box::new(Waiting { ticket, job, is_over: false, look_at, give_up_at, until }));
+        self.exchange.waiting =
+            Some(Box::new(Waiting { ticket, job, is_over: false, look_at, give_up_at, until }));
     }
 
     /// Gives back what it holds while it waits.
     pub(super) fn stop_waiting(&mut self, service: &mut Service) {
-        if let Some(waiting) = self.waiting.take()
-            && let Until::Looked(put_by) = waiting.until
+        if let Some(waiting) = self.exchange.waiting.take()
+            && let Until::LookedUp(deferred) = waiting.until
         {
-            service.content.unkeep(put_by.looked);
-            if let Owed::Reply { consumed, .. } = put_by.owed {
+            service.content.unkeep(deferred.looked);
+            if let Owed::Reply { consumed, .. } = deferred.owed {
                 service.buffers.give(consumed);
             }
         }
@@ -192,30 +200,4 @@ impl Conversation {
 /// Ticks until a wait is looked at.
 fn look_after(service: &Service) -> u32 {
     (service.disk_timeout_ticks / helpers::LOOKS).max(1)
-}
-
-/// How many of the `wanted` bytes from `offset` can be sent now: in a worker that must not wait, at most to
-/// the end of the window that they begin in, if that is in memory. `resident` is the window known to be.
-pub(super) fn sendable(
-    service: &Service,
-    pin: &Pin,
-    offset: u64,
-    wanted: u64,
-    resident: &mut Option<u64>,
-) -> Result<u64, Unsent> {
-    if service.patience != Patience::None {
-        return Ok(wanted);
-    }
-    let window = Fetch::window_of(offset);
-    let wanted = wanted.min(Fetch::end_of(window) - offset);
-    let now_ms = service.clock.ms;
-    if *resident != Some(window) && !service.content.was_resident(pin, window, now_ms) {
-        service.counters.residency_probes.add(1);
-        if !service.content.is_resident(pin, window, now_ms) {
-            service.counters.residency_misses.add(1);
-            return Err(Unsent::Absent(service.content.fetch(pin, window)));
-        }
-        *resident = Some(window);
-    }
-    Ok(wanted)
 }

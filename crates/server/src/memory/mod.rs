@@ -15,15 +15,15 @@
 //! Memory of the kernel's (sockets, their buffers, the page cache) is not in it, as it was not in the
 //! paper's.
 
-mod processes;
 mod text;
 
 use std::collections::BTreeSet;
 use std::io;
 
+use machine::memory::Usage;
+use machine::process::descendants;
 use serde::Serialize;
 
-use self::processes::{Usage, descendants};
 pub use self::text::render;
 use crate::config::Architecture;
 use crate::counters::{ConnectionState, METRICS};
@@ -101,7 +101,7 @@ pub struct Process {
     pub role: &'static str,
     /// Pages that no other process has.
     pub private: u64,
-    /// The same, and its part of those that others have as well.
+    /// Pages that no other process has, and its part of those that others have as well.
     pub proportional: u64,
 }
 
@@ -110,7 +110,8 @@ pub struct Process {
 pub enum MeasureError {
     /// Its processes are not to be seen from here.
     #[error(
-        "process {pid} of the server is not on this machine, or in another PID namespace: ask where the server runs"
+        "process {pid} of the server is not on this machine, or in another PID namespace: ask where the \
+         server runs"
     )]
     NotHere {
         /// The process.
@@ -118,8 +119,8 @@ pub enum MeasureError {
     },
     /// They may not be looked at.
     #[error(
-        "process {pid} of the server may not be looked at: ask as root (a server that was started as root and became another \
-         user is root's in this respect)"
+        "process {pid} of the server may not be looked at: ask as root (a server that was started as root \
+         and became another user is root's in this respect)"
     )]
     NotPermitted {
         /// The process.
@@ -147,7 +148,9 @@ pub fn measure(status: &Snapshot) -> Result<Memory, MeasureError> {
     let workers: BTreeSet<u32> =
         status.workers.iter().map(|worker| worker.pid).filter(|&pid| pid != 0).collect();
     let mut processes = Vec::new();
-    for (pid, ancestors) in descendants(status.pid) {
+    for (pid, ancestors) in
+        descendants(status.pid).map_err(|source| MeasureError::Io { pid: status.pid, source })?
+    {
         let role = if ancestors.iter().any(|pid| workers.contains(pid)) {
             "worker"
         } else if pid == status.pid {

@@ -86,8 +86,10 @@ mod tests {
         let text = render(&super::super::tests::memory());
         for words in [
             "memory = c*368 + p*(318,168) + f*1,500 + 1,000,000",
-            "c connections       2,048         368       753,664  sizes of its parts; 385 by the workers' growth; 2,000 open",
-            "p workers               2     318,168       636,336  measured, less connections and files; 300,000 when",
+            "c connections       2,048         368       753,664  sizes of its parts; \
+             385 by the workers' growth; 2,000 open",
+            "p workers               2     318,168       636,336  measured, \
+             less connections and files; 300,000 when",
             "f cached files         20       1,500        30,000  counted",
             "once                    1   1,000,000     1,000,000  measured",
             "sum                                       2,420,000\n",

@@ -39,7 +39,8 @@ mod tests {
     #[test]
     fn openmetrics_is_for_those_who_ask_for_it() {
         let accepted = |values: &[&[u8]]| Exposition::accepted(&values.iter().copied());
-        let prometheus = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
+        let prometheus = "application/openmetrics-text;version=1.0.0,\
+                          application/openmetrics-text;version=0.0.1;q=0.75,\
                           text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         for asked in [
             prometheus,

@@ -27,8 +27,8 @@ pub fn render(snapshot: Snapshot, exposition: Exposition) -> String {
     }
 }
 
-/// The same in the older format. There a metric has the name that its samples have, suffix included, and
-/// there is no type for what never changes.
+/// What is written in the newer format as the older one has it. There a metric has the name that its samples
+/// have, suffix included, and there is no type for what never changes.
 fn plain(open_metrics: &str) -> String {
     let mut plain = String::with_capacity(open_metrics.len());
     let mut help = None;

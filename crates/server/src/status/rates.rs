@@ -1,4 +1,4 @@
-//! How fast queues drop: per second, since a reading that is at least a second old.
+//! How fast queues drop: per second, since a sample that is at least a second old.
 //!
 //! A page is asked for once, and a sum since the namespace was made says nothing of now. So each look is
 //! remembered for the next ones, and the first is compared with the server's start. Nothing is read when
@@ -11,7 +11,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 
 /// Counts that only grow, at one moment.
 #[derive(Debug, Clone)]
-pub(super) struct Reading {
+pub(super) struct Sample {
     pub(super) at: Instant,
     /// Of the kernel's counters, in the order of [`SYSTEM`](super::system::SYSTEM).
     pub(super) system: Vec<Option<u64>>,
@@ -19,13 +19,13 @@ pub(super) struct Reading {
     pub(super) listeners: Vec<Option<u64>>,
 }
 
-/// The readings to compare with.
+/// The samples to compare with.
 #[derive(Debug)]
 pub(super) struct Lookback {
     /// Compared with.
-    earlier: Reading,
+    earlier: Sample,
     /// Takes its place when it is a second old itself.
-    latest: Reading,
+    latest: Sample,
 }
 
 /// How fast counts have grown.
@@ -42,12 +42,12 @@ pub struct Rates {
 
 impl Lookback {
     /// Compares with this one at first.
-    pub(super) fn new(first: Reading) -> Self {
+    pub(super) fn new(first: Sample) -> Self {
         Self { earlier: first.clone(), latest: first }
     }
 
-    /// Compares a reading, and remembers it.
-    pub(super) fn look(&mut self, now: &Reading) -> Rates {
+    /// Compares a sample, and remembers it.
+    pub(super) fn look(&mut self, now: &Sample) -> Rates {
         if now.at.duration_since(self.latest.at) >= SHORTEST {
             self.earlier = std::mem::replace(&mut self.latest, now.clone());
         }
@@ -76,12 +76,12 @@ mod tests {
     #[test]
     fn rates_are_over_a_second_at_least_once_the_server_is_as_old() {
         let start = Instant::now();
-        let reading = |ms: u64, count: u64| Reading {
+        let sample = |ms: u64, count: u64| Sample {
             at: start + Duration::from_millis(ms),
             system: vec![None, Some(count)],
             listeners: vec![Some(2 * count)],
         };
-        let mut lookback = Lookback::new(reading(0, 100));
+        let mut lookback = Lookback::new(sample(0, 100));
         for (ms, count, over_ms, rate) in [
             (500, 110, 500, 20.0),
             // The one before is too near: this compares with the start.
@@ -92,7 +92,7 @@ mod tests {
             (3500, 150, 1500, 20.0),
             (60_000, 150, 57_000, 0.0),
         ] {
-            let rates = lookback.look(&reading(ms, count));
+            let rates = lookback.look(&sample(ms, count));
             assert_eq!(
                 (rates.over_ms, rates.system.as_slice()),
                 (over_ms, [None, Some(rate)].as_slice()),

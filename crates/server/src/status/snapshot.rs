@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::rates::{Lookback, Rates, Reading};
+use super::rates::{Lookback, Rates, Sample};
 use super::system::{self, Group};
 use crate::counters::{Counter, Counters, Kind, METRICS};
 use crate::listeners::Listener;
@@ -215,7 +215,7 @@ impl Snapshot {
 impl Numbers {
     /// All values zero.
     pub fn zero() -> Self {
-        Self(METRICS.iter().map(|metric| vec![0; metric.len()]).collect())
+        Self::read(&Counters::default())
     }
 
     /// The values of a block now.
@@ -228,7 +228,7 @@ impl Numbers {
         &self.0[place]
     }
 
-    /// The same, to be changed.
+    /// The values of the metric at this place of [`METRICS`], to be changed.
     pub(super) fn of_mut(&mut self, place: usize) -> &mut [u64] {
         &mut self.0[place]
     }
@@ -258,13 +258,13 @@ impl fmt::Debug for ListenerSource {
 }
 
 /// What of a snapshot grows while queues are full.
-fn reading(system: &[Option<u64>], listeners: &[ListenerSnapshot]) -> Reading {
+fn reading(system: &[Option<u64>], listeners: &[ListenerSnapshot]) -> Sample {
     let metrics = system::SYSTEM.iter().zip(system);
     let counters = metrics.map(|(metric, value)| match (metric.group, metric.kind) {
         (Group::Kernel, Kind::Counter) => *value,
         _ => None,
     });
-    Reading {
+    Sample {
         at: Instant::now(),
         system: counters.collect(),
         listeners: listeners.iter().map(|listener| listener.drops).collect(),

@@ -1,9 +1,10 @@
 //! What the kernel tells: of the server's processes (proc(5)) and of all listening TCP sockets of its network
 //! namespace.
 
-use std::fs;
-
-use sys::queue_drops::{CAUSES, QueueDrops};
+use machine::Machine;
+use machine::process::open_descriptors;
+use machine::queue_drops::{CAUSES, QueueDrops};
+use machine::text::number;
 
 use crate::counters::Kind;
 
@@ -21,28 +22,28 @@ pub static SYSTEM: &[SystemMetric] = &[
         name: "max_fds",
         help: "Most descriptors that may be open in one process",
         kind: Kind::Gauge,
-        find: |files| column(line(&files.limits, "Max open files")?, 0),
+        find: |files| number(&files.limits, "Max open files"),
     },
     SystemMetric {
         group: Group::Process,
         name: "resident_memory_bytes",
         help: "Memory in use, pages shared with others included",
         kind: Kind::Gauge,
-        find: |files| files.sum(|process| Some(column(line(&process.status, "VmRSS:")?, 0)? * 1024)),
+        find: |files| files.sum(|process| Some(number(&process.status, "VmRSS:")? * 1024)),
     },
     SystemMetric {
         group: Group::Process,
         name: "shared_memory_bytes",
         help: "The part of it that is shared with other processes",
         kind: Kind::Gauge,
-        find: |files| files.sum(|process| Some(column(line(&process.status, "RssShmem:")?, 0)? * 1024)),
+        find: |files| files.sum(|process| Some(number(&process.status, "RssShmem:")? * 1024)),
     },
     SystemMetric {
         group: Group::Process,
         name: "threads",
         help: "Threads",
         kind: Kind::Gauge,
-        find: |files| files.sum(|process| column(line(&process.status, "Threads:")?, 0)),
+        find: |files| files.sum(|process| number(&process.status, "Threads:")),
     },
     queue_drops::<0>(),
     queue_drops::<1>(),
@@ -54,16 +55,18 @@ pub static SYSTEM: &[SystemMetric] = &[
     SystemMetric {
         group: Group::Kernel,
         name: "tcp_syncookies",
-        help: "net.ipv4.tcp_syncookies: 0 drops SYNs when a SYN queue is full, 1 answers them with cookies, 2 always does",
+        help: "net.ipv4.tcp_syncookies: 0 drops SYNs when a SYN queue is full, 1 answers them with cookies, \
+               2 always does",
         kind: Kind::Gauge,
-        find: |files| column(&files.syncookies, 0),
+        find: |files| files.syncookies,
     },
     SystemMetric {
         group: Group::Kernel,
         name: "tcp_abort_on_overflow",
-        help: "net.ipv4.tcp_abort_on_overflow: 1 resets clients whose handshake ends when the accept queue is full",
+        help: "net.ipv4.tcp_abort_on_overflow: 1 resets clients whose handshake ends when the accept queue \
+               is full",
         kind: Kind::Gauge,
-        find: |files| column(&files.abort_on_overflow, 0),
+        find: |files| files.abort_on_overflow,
     },
 ];
 
@@ -135,61 +138,38 @@ struct Files {
     processes: Vec<ProcessFiles>,
     limits: String,
     queue_drops: QueueDrops,
-    syncookies: String,
-    abort_on_overflow: String,
+    syncookies: Option<u64>,
+    abort_on_overflow: Option<u64>,
 }
 
 #[derive(Debug)]
 struct ProcessFiles {
     status: String,
+    /// `None` where the process belongs to somebody else, or has given up root since it was started.
     open_descriptors: Option<u64>,
 }
 
 impl Files {
     fn read(processes: &[u32]) -> Self {
-        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let machine = Machine::this();
+        let text = |path: &str| machine.text(path).unwrap_or_default();
         let process = |pid: &u32| ProcessFiles {
             status: text(&format!("/proc/{pid}/status")),
-            open_descriptors: open_descriptors(*pid),
+            open_descriptors: open_descriptors(*pid).ok(),
         };
         Self {
             // One that has just ended is not there any more.
             processes: processes.iter().map(process).filter(|files| !files.status.is_empty()).collect(),
             limits: text("/proc/self/limits"),
             queue_drops: QueueDrops::here(),
-            syncookies: text("/proc/sys/net/ipv4/tcp_syncookies"),
-            abort_on_overflow: text("/proc/sys/net/ipv4/tcp_abort_on_overflow"),
+            syncookies: machine.number_setting("net.ipv4.tcp_syncookies"),
+            abort_on_overflow: machine.number_setting("net.ipv4.tcp_abort_on_overflow"),
         }
     }
 
     fn sum(&self, value: impl Fn(&ProcessFiles) -> Option<u64>) -> Option<u64> {
         self.processes.iter().map(value).sum()
     }
-}
-
-/// `None` where the process belongs to somebody else, or has given up root since it was started.
-///
-/// Linux 6.2 and later tell the number as the directory's size. To count its entries is to have the kernel
-/// make one for each descriptor, and take them all away when the process ends.
-fn open_descriptors(pid: u32) -> Option<u64> {
-    let directory = format!("/proc/{pid}/fd");
-    match fs::metadata(&directory).ok()?.len() {
-        0 => {
-            let count = fs::read_dir(directory).ok()?.count() as u64;
-            // The listing itself has one open.
-            Some(count.saturating_sub(u64::from(pid == std::process::id())))
-        }
-        count => Some(count),
-    }
-}
-
-/// What follows `name` in the line that begins with it.
-fn line<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    text.lines().find_map(|line| line.strip_prefix(name))
-}
-
-fn column(line: &str, number: usize) -> Option<u64> {
-    line.split_ascii_whitespace().nth(number)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -201,22 +181,5 @@ mod tests {
         for (metric, value) in SYSTEM.iter().zip(read(&[std::process::id()])) {
             assert!(value.is_some(), "{}", metric.name);
         }
-    }
-
-    #[test]
-    fn descriptors_are_counted() {
-        let open = |values: Vec<Option<u64>>| values[0].unwrap();
-        let own = || read(&[std::process::id()]);
-        let before = open(own());
-        let held: Vec<_> = (0..500).map(|_| fs::File::open("/dev/null").unwrap()).collect();
-        // Other tests open and close files meanwhile, but not as many.
-        assert!(open(own()) > before + 300, "{before}");
-        drop(held);
-    }
-
-    #[test]
-    fn a_value_is_found_by_its_name() {
-        let limits = "Max open files            20000     1048576   files";
-        assert_eq!(column(line(limits, "Max open files").unwrap(), 0), Some(20000));
     }
 }

@@ -69,14 +69,15 @@ impl CommonTable {
     }
 
     /// What a worker that is about to start gets.
-    pub(super) fn join(&mut self, files: &SharedFiles, place: usize) -> Common {
+    pub(super) fn join(&mut self, place: usize) -> Common {
         self.last_owner += 1;
-        Common { ledger: self.ledger, owner: self.last_owner, files: files.clone(), place }
+        Common { ledger: self.ledger, owner: self.last_owner, place }
     }
 
-    /// Closes and drops what a worker had that has ended. A round is to be called then: its number.
-    pub(super) fn bury(&mut self, worker: &Common, living: &HashSet<u32>) -> u32 {
-        worker.files.forget_worker(worker.place);
+    /// Closes and drops what a worker of these files had that has ended. A round is to be called then: its
+    /// number.
+    pub(super) fn clean_up(&mut self, worker: &Common, files: &SharedFiles, living: &HashSet<u32>) -> u32 {
+        files.forget_worker(worker.place);
         let closed = self.ledger.close_owned(worker.owner);
         tracing::debug!("closed {closed} descriptors of a worker that has ended");
         self.forget_suspects();

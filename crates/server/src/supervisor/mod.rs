@@ -33,12 +33,12 @@ use sys::signal::{self, Signal, SignalSet};
 use self::remains::Remains;
 use self::status_process::StatusProcess;
 use self::trial::Trial;
-use self::upgrade::{Bequest, Estate, Identity, Legacy, NotUpgraded, Program, TRIAL, UPGRADE};
+use self::upgrade::{Bequest, Identity, Legacy, NotUpgraded, Opened, Program, TRIAL, UPGRADE};
 use self::workers::{LONGEST_PAUSE, Workers};
 use crate::access_log::LogFile;
 use crate::allotment::Allotment;
 use crate::config::{ConfigError, ListenAddress, Settings, Source};
-use crate::content::{ContentError, Looker};
+use crate::content::{ContentError, Resolver};
 use crate::control::Phase;
 use crate::error_log;
 use crate::listeners::{self, Listener, Listeners};
@@ -120,19 +120,19 @@ pub fn run(source: Source) -> Result<(), RunError> {
         return trial::run(&source, lent);
     }
     let left = Bequest::take(&UPGRADE, std::process::id());
-    let (mut settings, log, estate) = match left.map_err(failed("take over from the program before"))? {
-        Some(Bequest { settings, log, estate }) => (upgrade::settings_of(settings)?, log, Some(estate)),
+    let (mut settings, log, opened) = match left.map_err(failed("take over from the program before"))? {
+        Some(Bequest { settings, log, opened }) => (upgrade::settings_of(settings)?, log, Some(opened)),
         None => (source.load()?, None, None),
     };
     error_log::init(&settings.error_log, settings.log_level, log, heir(&settings)?)?;
     prepare(&settings)?;
 
     let program = Program::of_this_process().map_err(failed("find this program's file"))?;
-    let (estate, retiring) = match estate {
-        Some(estate) => take_over(estate, &mut settings),
+    let (opened, retiring) = match opened {
+        Some(opened) => take_over(opened, &mut settings),
         None => (open(&settings)?, Listeners::new()),
     };
-    let access_log = estate.access_log;
+    let access_log = opened.access_log;
 
     let signals = SignalSet::new(&[
         Signal::Hangup,
@@ -145,15 +145,15 @@ pub fn run(source: Source) -> Result<(), RunError> {
     ]);
     signals.block().map_err(failed("block signals"))?;
     signal::notice_children().map_err(failed("be told of workers that end"))?;
-    let workers = Workers::new(estate.workers, estate.endpoint.clone()).map_err(failed("share memory"))?;
+    let workers = Workers::new(opened.workers, opened.endpoint.clone()).map_err(failed("share memory"))?;
     let mut supervisor = Supervisor {
         source,
         program,
         settings,
-        listeners: estate.listeners,
+        listeners: opened.listeners,
         workers,
         remains: Remains::default(),
-        endpoint: estate.endpoint,
+        endpoint: opened.endpoint,
         status: None,
         status_due: None,
         started: SystemTime::now(),
@@ -188,7 +188,7 @@ fn prepare(settings: &Settings) -> Result<(), RunError> {
 
 /// Opens what the server listens on, gives up the privileges that it took, and sees whether workers can start
 /// without them.
-fn open(settings: &Settings) -> Result<Estate, RunError> {
+fn open(settings: &Settings) -> Result<Opened, RunError> {
     let listeners = listeners::open_all(settings)?;
     let endpoint = settings.status.as_ref().map(|status| Endpoint::bind(status, &settings.status_socket));
     let endpoint = endpoint.transpose()?.map(Arc::new);
@@ -198,7 +198,7 @@ fn open(settings: &Settings) -> Result<Estate, RunError> {
             .map_err(failed(&format!("become user {user}")))?;
     }
     try_out(settings)?;
-    Ok(Estate { listeners, endpoint, access_log, workers: Vec::new() })
+    Ok(Opened { listeners, endpoint, access_log, workers: Vec::new() })
 }
 
 /// Whom root opens logs for.
@@ -233,21 +233,21 @@ fn access_log(
 /// Goes on with what the program before has left, and with what else the settings ask for, if it can be had.
 /// Workers that can start have been seen in the trial; from here on nothing is a reason to end. Second: the
 /// listeners that nobody wants any more.
-fn take_over(mut estate: Estate, settings: &mut Settings) -> (Estate, Listeners) {
-    estate.access_log = access_log(settings, estate.access_log.as_ref(), None).unwrap_or_else(|error| {
+fn take_over(mut opened: Opened, settings: &mut Settings) -> (Opened, Listeners) {
+    opened.access_log = access_log(settings, opened.access_log.as_ref(), None).unwrap_or_else(|error| {
         tracing::error!("there is no access log: {error}");
         None
     });
-    match listeners::reopen(&estate.listeners, settings) {
+    match listeners::reopen(&opened.listeners, settings) {
         Ok(listeners) => {
-            let before = std::mem::replace(&mut estate.listeners, listeners);
-            let retiring = given_up(&before, &estate.listeners);
-            (estate, retiring)
+            let before = std::mem::replace(&mut opened.listeners, listeners);
+            let retiring = given_up(&before, &opened.listeners);
+            (opened, retiring)
         }
         Err(error) => {
             tracing::error!("the listeners stay as they were: {error}");
-            settings.copies = estate.listeners.len();
-            (estate, Listeners::new())
+            settings.copies = opened.listeners.len();
+            (opened, Listeners::new())
         }
     }
 }
@@ -260,7 +260,7 @@ fn given_up(before: &[Listeners], now: &[Listeners]) -> Listeners {
 
 /// What would keep every worker from starting keeps the server from starting.
 fn try_out(settings: &Settings) -> Result<(), RunError> {
-    Looker::new(&settings.files)?;
+    Resolver::new(&settings.files)?;
     Ok(())
 }
 

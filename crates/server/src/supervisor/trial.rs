@@ -127,7 +127,7 @@ impl Trial {
 
 /// In the new program: goes all the way to a worker that answers, and says so.
 pub(super) fn run(source: &Source, lent: Bequest) -> Result<(), RunError> {
-    let Bequest { estate, log, settings: mut written } = lent;
+    let Bequest { opened, log, settings: mut written } = lent;
     process::set_name("sluice:trial");
     process::signal_at_end_of_parent(Signal::Terminate)
         .map_err(failed("end with the program that serves"))?;
@@ -144,9 +144,9 @@ pub(super) fn run(source: &Source, lent: Bequest) -> Result<(), RunError> {
     error_log::init(&ErrorLog::Stderr, LogLevel::Error, None, None)?;
     super::prepare(&settings)?;
     try_out(&settings)?;
-    let access_log = super::access_log(&settings, estate.access_log.as_ref(), None)?;
+    let access_log = super::access_log(&settings, opened.access_log.as_ref(), None)?;
     // The worker is not to come with it.
-    drop(estate);
+    drop(opened);
     answer_one(&settings, access_log)?;
     written.write_all(text.as_bytes()).map_err(failed("write down the settings"))
 }

@@ -2,8 +2,8 @@
 //! children.
 //!
 //! ```text
-//! old program: trial (a child) --> letter, descriptors kept open --> exec
-//! new program: take the letter --> listeners --> workers of its own --> the old workers retire
+//! old program: trial (a child) --> handover, descriptors kept open --> exec
+//! new program: read the handover --> listeners --> workers of its own --> the old workers retire
 //! ```
 //!
 //! Listeners are open all the time. The old workers serve until the new ones have done so for a while, and
@@ -55,8 +55,8 @@ pub(super) struct Legacy<'a> {
     pub(super) workers: Vec<u32>,
 }
 
-/// What a server has before its first worker.
-pub(super) struct Estate {
+/// What a server has open before its first worker.
+pub(super) struct Opened {
     /// Of each copy.
     pub(super) listeners: Vec<Listeners>,
     pub(super) endpoint: Option<Arc<Endpoint>>,
@@ -67,7 +67,7 @@ pub(super) struct Estate {
 
 /// What the program before has left to this one, or lent to it for a trial.
 pub(super) struct Bequest {
-    pub(super) estate: Estate,
+    pub(super) opened: Opened,
     /// Its error log, which may be one that can't be opened any more without the privileges of the start.
     pub(super) log: Option<HandedOn>,
     /// As of [`Legacy`].
@@ -92,7 +92,7 @@ pub(super) enum NotUpgraded {
 /// What the new program must know beside descriptors, which come in this order: listeners, status, logs,
 /// settings.
 #[derive(Deserialize, Serialize)]
-struct Letter {
+struct Handover {
     /// Of each listener the address that was asked for; none where systemd gave it.
     asked: Vec<Option<String>>,
     /// The listeners of each copy, by their place in `asked`.
@@ -107,18 +107,18 @@ struct Letter {
     workers: Vec<u32>,
 }
 
-/// The variables by which a letter is delivered, and the numbers of its descriptors. A program that knows
+/// The variables that hold a handover, and the numbers of its descriptors. A program that knows
 /// nothing of trials must not take one for its turn to serve, so there they are others.
 pub(super) struct Names {
-    letter: &'static str,
+    handover: &'static str,
     descriptors: &'static str,
 }
 
 /// To the program that takes our place.
 pub(super) const UPGRADE: Names =
-    Names { letter: "SLUICE_UPGRADE", descriptors: "SLUICE_UPGRADE_DESCRIPTORS" };
+    Names { handover: "SLUICE_UPGRADE", descriptors: "SLUICE_UPGRADE_DESCRIPTORS" };
 /// To the one that is tried.
-pub(super) const TRIAL: Names = Names { letter: "SLUICE_TRIAL", descriptors: "SLUICE_TRIAL_DESCRIPTORS" };
+pub(super) const TRIAL: Names = Names { handover: "SLUICE_TRIAL", descriptors: "SLUICE_TRIAL_DESCRIPTORS" };
 
 impl Program {
     /// What this process runs. Ask before the file can have been replaced.
@@ -145,7 +145,7 @@ impl Program {
         let of_children = SignalSet::new(&[Signal::Child]);
         let _ = of_children.unblock();
         let executed = legacy.hand_on(&UPGRADE, |ours| {
-            // Where this program came by an upgrade itself, the letter to it is still there.
+            // Where this program came by an upgrade itself, the handover to it is still there.
             let is_new = |name: &OsString| !ours.iter().any(|(our, _)| our == name);
             let others = std::env::vars_os().filter(|(name, _)| is_new(name)).collect::<Vec<_>>();
             process::execute(&self.path, &self.arguments, &[others, ours.clone()].concat())
@@ -159,7 +159,8 @@ impl Program {
 }
 
 impl Legacy<'_> {
-    /// Does something with the variables of the letter, while the descriptors stay open in what is executed.
+    /// Does something with the variables of the handover, while the descriptors stay open in what is
+    /// executed.
     pub(super) fn hand_on<T>(
         &self,
         names: &Names,
@@ -177,18 +178,18 @@ impl Legacy<'_> {
         descriptors.extend(log.map(|(_, file)| file));
         descriptors.extend(self.access_log.filter(|log| log.path().is_some()).map(AsFd::as_fd));
         descriptors.push(self.settings.as_fd());
-        let letter = Letter::of(self, &distinct, log.map(|(path, _)| path.to_owned()));
-        let letter = serde_json::to_string(&letter)?;
+        let handover = Handover::of(self, &distinct, log.map(|(path, _)| path.to_owned()));
+        let text = serde_json::to_string(&handover)?;
         let numbers = inherited::hand_on(&descriptors);
         let done = numbers.map(|numbers| {
-            execute(vec![(names.letter.into(), letter.into()), (names.descriptors.into(), numbers.into())])
+            execute(vec![(names.handover.into(), text.into()), (names.descriptors.into(), numbers.into())])
         });
         inherited::keep(&descriptors)?;
         done
     }
 }
 
-impl Letter {
+impl Handover {
     fn of(legacy: &Legacy<'_>, distinct: &Listeners, log: Option<PathBuf>) -> Self {
         let place = |listener: &Arc<Listener>| {
             distinct.iter().position(|known| Arc::ptr_eq(known, listener)).unwrap_or_default()
@@ -211,40 +212,40 @@ impl Bequest {
     pub(super) fn take(names: &Names, owner: u32) -> io::Result<Option<Self>> {
         let Some(mut descriptors) = inherited::take_handed_on(names.descriptors)? else { return Ok(None) };
         let wrong =
-            |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", names.letter));
-        let letter = std::env::var(names.letter).map_err(|_| wrong("is missing"))?;
-        let letter: Letter = serde_json::from_str(&letter)?;
+            |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", names.handover));
+        let handover = std::env::var(names.handover).map_err(|_| wrong("is missing"))?;
+        let handover: Handover = serde_json::from_str(&handover)?;
         let mut last = || descriptors.pop().ok_or_else(|| wrong("a descriptor is missing"));
         let settings = File::from(last()?);
-        let access_log = match letter.access_log {
+        let access_log = match handover.access_log {
             Some(path) => Some(Arc::new(LogFile::adopt(path, last()?))),
             None => None,
         };
-        let log = match letter.log {
+        let log = match handover.log {
             Some(path) => Some((path, last()?)),
             None => None,
         };
-        let endpoint = match &letter.status {
+        let endpoint = match &handover.status {
             Some(address) => {
                 let address: StatusAddress = address.parse().map_err(|why: String| wrong(&why))?;
                 Some(Arc::new(Endpoint::adopt(last()?, address)))
             }
             None => None,
         };
-        if descriptors.len() != letter.asked.len() {
+        if descriptors.len() != handover.asked.len() {
             return Err(wrong("not a descriptor for each listener"));
         }
         let mut all = Listeners::new();
-        for (descriptor, asked) in descriptors.into_iter().zip(&letter.asked) {
+        for (descriptor, asked) in descriptors.into_iter().zip(&handover.asked) {
             let asked = asked.as_ref().map(|text| text.parse()).transpose();
             let asked = asked.map_err(|why: String| wrong(&why))?;
             all.push(Arc::new(Listener::adopt(descriptor, asked, owner)?));
         }
         let listener = |&place: &usize| all.get(place).cloned().ok_or_else(|| wrong("no such listener"));
-        let copies = letter.copies.iter().map(|copy| copy.iter().map(listener).collect());
+        let copies = handover.copies.iter().map(|copy| copy.iter().map(listener).collect());
         let listeners = copies.collect::<io::Result<_>>()?;
-        let estate = Estate { listeners, endpoint, access_log, workers: letter.workers };
-        Ok(Some(Self { estate, log, settings }))
+        let opened = Opened { listeners, endpoint, access_log, workers: handover.workers };
+        Ok(Some(Self { opened, log, settings }))
     }
 }
 

@@ -9,8 +9,8 @@ use crate::access_log::{LogFile, Writer};
 use crate::allotment::Allotment;
 use crate::architecture;
 use crate::common::Common;
-use crate::config::Settings;
-use crate::content::{Content, Looker};
+use crate::config::{Role, Settings};
+use crate::content::{Content, Resolver, SharedFiles};
 use crate::control::Control;
 use crate::counters::Counters;
 use crate::listeners::Share;
@@ -24,7 +24,7 @@ pub(super) fn work(
     listeners: Share,
     counters: &[&'static Counters],
     control: Arc<Control>,
-    common: Option<&Common>,
+    common: Option<(&Common, &SharedFiles)>,
     access_log: Option<&Arc<LogFile>>,
 ) -> u8 {
     match serve(settings, cpus, listeners, counters, control, common, access_log) {
@@ -42,7 +42,7 @@ fn serve(
     listeners: Share,
     counters: &[&'static Counters],
     control: Arc<Control>,
-    common: Option<&Common>,
+    common: Option<(&Common, &SharedFiles)>,
     access_log: Option<&Arc<LogFile>>,
 ) -> Result<(), RunError> {
     control.attend().map_err(failed("notice the end of the supervisor"))?;
@@ -60,21 +60,24 @@ fn serve(
     };
     let start = |opened| own(opened).and_then(|own| Writer::start(own, counters.len()));
     let writer = access_log.map(start).transpose()?;
-    if let (Some(common), Some(writer)) = (common, &writer) {
+    if let (Some((common, _)), Some(writer)) = (common, &writer) {
         // The supervisor closes it at the end of this process, be it killed or not.
         common.own(writer.keep_open());
     }
-    let files = settings.files.share_of_one(settings.threads());
-    let looker = Arc::new(Looker::new(&files)?);
+    let files = settings.files.share_of_one(settings.layout().threads(Role::Serve));
+    let resolver = Arc::new(Resolver::new(&files)?);
     let (open_files, ranges) = (Allotment::of(settings).open_files, settings.limits.ranges);
     let content = || match common {
-        None => Content::new(Arc::clone(&looker), &files, open_files, ranges),
-        Some(common) => Content::sharing(Arc::clone(&looker), common, &files, ranges),
+        None => Content::new(Arc::clone(&resolver), &files, open_files, ranges),
+        Some((common, shared)) => {
+            let table = shared.for_worker(common.place, common.owner);
+            Content::sharing(Arc::clone(&resolver), table, &files, ranges)
+        }
     };
     let service = |&counters: &&'static Counters| {
         let log = log.zip(writer.as_ref());
         let log = log.map(|(log, writer)| writer.worker(log.format, log.when_full, counters));
-        Service::new(content(), settings, counters, log, common.cloned())
+        Service::new(content(), settings, counters, log, common.map(|(common, _)| common.clone()))
     };
     let services = counters.iter().map(service).collect();
     note_start_memory(counters);

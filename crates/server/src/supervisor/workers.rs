@@ -18,7 +18,7 @@ use super::common_table::CommonTable;
 use super::{url, worker};
 use crate::access_log::LogFile;
 use crate::common::Common;
-use crate::config::{Architecture, Settings};
+use crate::config::{Role, Settings};
 use crate::content::SharedFiles;
 use crate::control::{Control, LetGo, Phase};
 use crate::counters::Counters;
@@ -191,13 +191,14 @@ impl Workers {
         log_before: Option<&Arc<LogFile>>,
     ) -> io::Result<()> {
         let usable = settings.cpus.clone().map_or_else(process::allowed_cpus, Ok)?;
-        let crews = (0..settings.copies).map(|_| Crew::new(settings.processes()));
+        let layout = settings.layout();
+        let crews = (0..settings.copies).map(|_| Crew::new(layout.processes));
         let crews = crews.collect::<io::Result<Vec<_>>>()?;
         let files = self.shared_files(settings)?;
         for (number, position) in Position::all(settings).enumerate() {
             let control = Arc::new(Control::of(crews[position.copy].clone(), position.worker)?);
             let block = |_| self.spare.pop().map_or_else(|| Shared::new().map(Shared::leak), Ok);
-            let counters = (0..settings.threads()).map(block).collect::<io::Result<_>>()?;
+            let counters = (0..layout.threads(Role::Serve)).map(block).collect::<io::Result<_>>()?;
             let cpus = position.cpus(settings, &usable);
             let state = State::Gone;
             let in_common = files.get(position.copy).cloned().map(InCommon::new);
@@ -245,7 +246,8 @@ impl Workers {
         if !expected {
             tracing::error!("worker {} (process {pid}) has ended by {how}", place.number);
         }
-        let gone = place.in_common.as_mut().and_then(|in_common| in_common.worker.take());
+        let in_common = place.in_common.as_mut();
+        let gone = in_common.and_then(|common| common.worker.take().zip(Some(common.files.clone())));
         place.counters.iter().for_each(|block| block.settle());
         self.lived |= since.elapsed() >= QUICK || place.counters.iter().any(|block| block.accepts.get() > 0);
         if phase == Phase::Run && place.control.asked() == Phase::Run {
@@ -254,8 +256,8 @@ impl Workers {
         } else {
             place.state = State::Gone;
         }
-        if let Some(gone) = gone {
-            self.bury(&gone);
+        if let Some((worker, files)) = gone {
+            self.clean_up(&worker, &files);
         }
         // It may have been the only one that was woken for a connection.
         self.serving.iter().for_each(|place| place.control.wake());
@@ -373,7 +375,7 @@ impl Workers {
 
     /// Tables of open files for the copies of a generation, if its workers share them.
     fn shared_files(&mut self, settings: &Settings) -> io::Result<Vec<SharedFiles>> {
-        if settings.architecture != Architecture::SharedSymped {
+        if !settings.layout().shares_descriptors {
             return Ok(Vec::new());
         }
         let mut table = self.common_table.take().map_or_else(CommonTable::new, Ok)?;
@@ -383,10 +385,10 @@ impl Workers {
     }
 
     /// Sees to what a worker leaves behind that had its descriptors in common with the others.
-    fn bury(&mut self, worker: &Common) {
+    fn clean_up(&mut self, worker: &Common, files: &SharedFiles) {
         let living = self.living();
         let Some(table) = &mut self.common_table else { return };
-        let round = table.bury(worker, &living);
+        let round = table.clean_up(worker, files, &living);
         self.all().for_each(|place| place.control.call_round(round));
     }
 
@@ -531,15 +533,16 @@ impl Place {
         let pid = match (&mut self.in_common, common_table) {
             (Some(in_common), Some(table)) => {
                 if let Some(endpoint) = endpoint {
-                    control.bequeath(endpoint);
+                    control.tell_endpoint(endpoint);
                 }
                 let share = Share { serving, retiring: retiring.clone() };
                 in_common.share = share.clone();
-                let common = table.join(&in_common.files, self.position.worker);
+                let common = table.join(self.position.worker);
                 in_common.worker = Some(common.clone());
+                let common = Some((&common, &in_common.files));
                 process::fork_sharing_descriptors(|| {
                     process::set_name(&name);
-                    worker::work(settings, cpus, share, &self.counters, control, Some(&common), access_log)
+                    worker::work(settings, cpus, share, &self.counters, control, common, access_log)
                 })?
             }
             _ => process::fork(|| {

@@ -14,7 +14,8 @@ use std::path::Path;
 use rustix::fs::{self, OFlags, ResolveFlags};
 use rustix::io::{Errno, Result};
 
-use super::{Directory, path_of, resolve};
+use super::beneath::{Directory, resolve};
+use super::path_of;
 
 /// As many as the kernel follows, `path_resolution(7)`.
 const MOST_LINKS: usize = 40;

@@ -74,7 +74,8 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 10)]
     directories: u32,
     /// A look: two rounds of 1 s at saturation and twice that, and two that judge, from which nothing follows
-    #[arg(long, conflicts_with_all = ["rounds", "judging_rounds", "seconds", "warm_up", "timeout", "multiples"])]
+    #[arg(long, conflicts_with_all = ["rounds", "judging_rounds", "seconds", "warm_up", "timeout",
+          "multiples"])]
     quick: bool,
 }
 

@@ -5,8 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use super::{EventLoop, HELPERS};
-use crate::content::{Look, Patience};
-use crate::conversation::Sighting;
+use crate::content::{Admitted, Lookup, Patience};
 use crate::helpers::{Done, Finished, Helpers, Job, Waiter};
 
 impl EventLoop {
@@ -34,7 +33,7 @@ impl EventLoop {
                     self.disk_has_failed(waiter);
                 }
             }
-            (None, Job::Look(look)) => self.listings.submit(waiter, look),
+            (None, Job::Lookup(look)) => self.listings.submit(waiter, look),
             // Nobody asks for windows but where helpers fetch them.
             (None, Job::Fetch(_)) => {}
         }
@@ -55,9 +54,9 @@ impl EventLoop {
         for Finished { name, done } in helpers.take_finished(now_ms) {
             match done {
                 Done::Fetched => self.wake_waiters(&helpers.release(&name), None),
-                Done::Seen(mut look, seen) => match self.service.content.admit(&mut look, seen) {
+                Done::LookedUp(mut look, seen) => match self.service.content.admit(&mut look, seen) {
                     Some(found) => self.wake_waiters(&helpers.release(&name), Some((&look, &found))),
-                    None => helpers.look_again(name, look, now_ms),
+                    None => helpers.look_up_again(name, look, now_ms),
                 },
             }
         }
@@ -84,7 +83,7 @@ impl EventLoop {
         registered.is_some_and(|registered| registered.conversation.waits_for_disk() == Some(ticket))
     }
 
-    pub(super) fn wake_waiters(&mut self, waiters: &[Waiter], found: Option<(&Look<'_>, &Sighting)>) {
+    pub(super) fn wake_waiters(&mut self, waiters: &[Waiter], found: Option<(&Lookup<'_>, &Admitted)>) {
         for &waiter in waiters {
             if !self.is_waiting(waiter) {
                 continue;

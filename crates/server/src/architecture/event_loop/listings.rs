@@ -4,14 +4,14 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::EventLoop;
-use crate::content::Look;
+use crate::content::Lookup;
 use crate::counters::LoopPhase;
 use crate::helpers::Waiter;
 
 /// Directories to be looked at, and who waits for each.
 #[derive(Debug, Default)]
 pub(super) struct Listings {
-    looks: VecDeque<Box<Look<'static>>>,
+    looks: VecDeque<Box<Lookup<'static>>>,
     waiters: HashMap<Box<[u8]>, Vec<Waiter>>,
 }
 
@@ -23,7 +23,7 @@ impl Listings {
 
     /// Has a directory looked at for a waiter. That will be after all who have asked by then, so one look
     /// does for them.
-    pub(super) fn submit(&mut self, waiter: Waiter, look: Box<Look<'static>>) {
+    pub(super) fn submit(&mut self, waiter: Waiter, look: Box<Lookup<'static>>) {
         if let Some(waiters) = self.waiters.get_mut(look.path()) {
             waiters.push(waiter);
             return;
@@ -32,7 +32,7 @@ impl Listings {
         self.looks.push_back(look);
     }
 
-    fn next(&mut self) -> Option<(Box<Look<'static>>, Vec<Waiter>)> {
+    fn next(&mut self) -> Option<(Box<Lookup<'static>>, Vec<Waiter>)> {
         let look = self.looks.pop_front()?;
         let waiters = self.waiters.remove(look.path()).unwrap_or_default();
         Some((look, waiters))
@@ -47,9 +47,9 @@ impl EventLoop {
             if !waiters.iter().any(|&waiter| self.is_waiting(waiter)) {
                 continue;
             }
-            let looker = self.service.content.looker();
+            let resolver = self.service.content.resolver();
             let found = loop {
-                let seen = looker.look(&look);
+                let seen = resolver.look_up(&look);
                 if let Some(found) = self.service.content.admit(&mut look, seen) {
                     break found;
                 }
@@ -57,7 +57,7 @@ impl EventLoop {
             self.wake_waiters(&waiters, Some((&look, &found)));
             self.service.content.let_go();
             self.phase_ends(LoopPhase::Work, sys::clock::monotonic_ns());
-            self.turning_since_ns = None;
+            self.measures.forget_turning();
             return;
         }
     }

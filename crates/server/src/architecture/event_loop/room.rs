@@ -9,7 +9,8 @@
 use http1::Tick;
 use sys::tcp_info::accept_queue;
 
-use super::{EventLoop, Port};
+use super::EventLoop;
+use super::accept_phase::Port;
 
 /// Where the search for somebody to make room goes on, and when places were last given by turns.
 #[derive(Debug)]
@@ -90,9 +91,9 @@ impl EventLoop {
     /// counts as a quarter of the places.
     fn count_waiting(&self) -> u32 {
         let some = self.connections.len().div_ceil(4);
-        let waiting = |port: &Port| match accept_queue(&*port.listener) {
+        let waiting = |port: &Port| match accept_queue(&*port.door.listener) {
             Ok(queue) => queue.length,
-            Err(_) if port.listener.has_queue() => some,
+            Err(_) if port.door.listener.has_queue() => some,
             Err(_) => 0,
         };
         self.ports.iter().filter(|port| port.pending).map(waiting).fold(0, u32::saturating_add)

@@ -17,7 +17,7 @@ use sys::socket::PeerAddress;
 
 use super::EventLoop;
 use crate::config::Settings;
-use crate::content::{Content, Looker};
+use crate::content::{Content, Resolver};
 use crate::control::Control;
 use crate::counters::Counters;
 use crate::helpers::Helpers;
@@ -77,14 +77,14 @@ impl World {
         let mut settings = Settings::new(site.to_owned());
         settings.files.listing = true;
         let counters: &'static Counters = Box::leak(Box::default());
-        let looker = Arc::new(Looker::new(&settings.files).unwrap());
-        let content = Content::new(Arc::clone(&looker), &settings.files, 100, settings.limits.ranges);
+        let resolver = Arc::new(Resolver::new(&settings.files).unwrap());
+        let content = Content::new(Arc::clone(&resolver), &settings.files, 100, settings.limits.ranges);
         let service = Service::new(content, &settings, counters, None, None);
         let now = service.clock.tick;
         let control = Arc::new(Control::new().unwrap());
         let mut server = EventLoop::new(service, Share::default(), &settings, control).unwrap();
         if helped {
-            let helpers = Helpers::start(&settings.amped, looker, counters).unwrap();
+            let helpers = Helpers::start(&settings.amped, resolver, counters).unwrap();
             server = server.with_helpers(helpers).unwrap();
         }
         Self { server, clients: Vec::new(), now }

@@ -15,11 +15,11 @@ const MOST: usize = 16;
 /// The pages, by the names that they have in the tables.
 #[derive(Debug, Default)]
 pub(in crate::content) struct Made {
-    places: Mutex<Vec<Arc<Place>>>,
+    pages: Mutex<Vec<Arc<NamedPage>>>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct NamedPage {
     name: Box<[u8]>,
     /// Locked while it is made.
     page: Mutex<Option<Page>>,
@@ -74,8 +74,8 @@ impl Made {
         make: impl FnOnce() -> io::Result<OwnedFd>,
     ) -> io::Result<(Arc<OwnedFd>, u64)> {
         let there_since = Instant::now();
-        let place = self.place(name);
-        let mut page = lock(&place.page);
+        let named = self.named(name);
+        let mut page = lock(&named.page);
         if let Some(page) = page.as_ref().filter(|page| page.answers(request, there_since))
             && let Some(file) = page.file.upgrade()
         {
@@ -87,17 +87,17 @@ impl Made {
         Ok((file, request.until_ms()))
     }
 
-    fn place(&self, name: &[u8]) -> Arc<Place> {
-        let mut places = lock(&self.places);
-        if let Some(place) = places.iter().find(|place| *place.name == *name) {
-            return Arc::clone(place);
+    fn named(&self, name: &[u8]) -> Arc<NamedPage> {
+        let mut pages = lock(&self.pages);
+        if let Some(page) = pages.iter().find(|page| *page.name == *name) {
+            return Arc::clone(page);
         }
-        if places.len() >= MOST {
-            places.retain(|place| Arc::strong_count(place) > 1);
+        if pages.len() >= MOST {
+            pages.retain(|page| Arc::strong_count(page) > 1);
         }
-        let place = Arc::new(Place { name: name.into(), page: Mutex::default() });
-        places.push(Arc::clone(&place));
-        place
+        let named = Arc::new(NamedPage { name: name.into(), page: Mutex::default() });
+        pages.push(Arc::clone(&named));
+        named
     }
 }
 
@@ -170,6 +170,6 @@ mod tests {
             );
             made.page(name.as_bytes(), request(0, 100), file).unwrap();
         }
-        assert!(lock(&made.places).len() <= MOST);
+        assert!(lock(&made.pages).len() <= MOST);
     }
 }

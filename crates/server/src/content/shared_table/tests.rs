@@ -5,11 +5,17 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use http1::coding::CodingSet;
+use http1::coding::{Coding, CodingSet};
 use proptest::prelude::*;
+use sys::file::FileStat;
 
+use super::apart::is_apart;
+use super::heap::blocks_for;
+use super::slot::{LEAVING, NAMED, body_bytes};
 use super::*;
-use crate::content::entry::Marks;
+use crate::content::ends::Ends;
+use crate::content::entry::{Entry, Facts, Marks};
+use crate::content::table::{Full, Pin, Place, TableSize};
 
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(20);
@@ -25,8 +31,7 @@ fn files(workers: usize) -> SharedFiles {
 }
 
 fn table(files: &SharedFiles, worker: usize) -> SharedTable {
-    let owner = worker as u32;
-    SharedTable::new(&Common { ledger: files.ledger, owner, files: files.clone(), place: worker })
+    files.for_worker(worker, worker as u32)
 }
 
 fn entry(body: &[u8], file: Option<OwnedFd>) -> Entry {
@@ -201,7 +206,7 @@ fn what_a_dead_writer_leaves_is_put_in_order() {
         },
         |files, place| {
             files.slots[place as usize].state.store(LEAVING, Ordering::Relaxed);
-            files.mark(&files.slots[place as usize], false);
+            files.heap.mark(&files.slots[place as usize], false);
         },
         |files, _| files.sums.free.store(0, Ordering::Relaxed),
         |files, _| {
@@ -344,11 +349,11 @@ fn words(files: &SharedFiles) -> Vec<(&'static AtomicU32, Option<&'static Atomic
     static NONE: AtomicU32 = AtomicU32::new(0);
     let small = |word: &'static AtomicU32| (word, None);
     let large = |word: &'static AtomicU64| (&NONE, Some(word));
-    let mut words: Vec<_> = files.buckets.iter().chain(files.pins).map(small).collect();
+    let mut words: Vec<_> = files.buckets.iter().chain(files.pins.counts).map(small).collect();
     let sums = files.sums;
     words.extend([&sums.free, &sums.used, &sums.hand, &sums.rounds].map(small));
     words.extend(sums.all().map(large));
-    words.extend(files.blocks.iter().map(large));
+    words.extend(files.heap.bits.iter().map(large));
     for slot in files.slots {
         let Slot {
             state, next, hash, coding, block, path_len, memory_len, descriptor, referenced, sum, ..
@@ -373,8 +378,8 @@ fn check(files: &SharedFiles) {
         sums[1],
         used.iter().filter(|slot| slot.descriptor.load(Ordering::Relaxed) != 0).count() as u64
     );
-    assert_eq!(sums[3], used.iter().map(|slot| slot.body_bytes()).sum::<u64>());
-    let blocks: u32 = files.blocks.iter().map(|bits| bits.load(Ordering::Relaxed).count_ones()).sum();
+    assert_eq!(sums[3], used.iter().map(|slot| body_bytes(slot)).sum::<u64>());
+    let blocks: u32 = files.heap.bits.iter().map(|bits| bits.load(Ordering::Relaxed).count_ones()).sum();
     assert_eq!(blocks as usize, used.iter().map(|slot| blocks_for(slot.bytes())).sum::<usize>());
     let (mut free, mut next) = (0, files.sums.free.load(Ordering::Relaxed));
     while let Some(place) = next.checked_sub(1) {
@@ -416,7 +421,10 @@ proptest! {
     #[test]
     fn garbage_is_survived(
         ops in prop::collection::vec(op(), 0..40),
-        garbage in prop::collection::vec((any::<usize>(), prop_oneof![0..9_u64, any::<u64>(), Just(u64::MAX)]), 1..12),
+        garbage in prop::collection::vec(
+            (any::<usize>(), prop_oneof![0..9_u64, any::<u64>(), Just(u64::MAX)]),
+            1..12,
+        ),
         after in prop::collection::vec(op(), 0..40),
     ) {
         let files = files(2);
@@ -434,7 +442,7 @@ proptest! {
                 Op::Pin(name) => if let Some(place) = table.find(&[name], None) {
                     let facts = table.entry(place).clone();
                     if !is_apart(place) {
-                        let path = files.path(&files.slots[place as usize]);
+                        let path = files.heap.path(&files.slots[place as usize]);
                         assert!(path.is_some_and(|path| shared::equals(path, &[name])));
                     }
                     let head = table.entry_and_head(place).1.len();
@@ -451,7 +459,8 @@ proptest! {
                 Op::EndRequest => table.let_go(),
             }
             for (worker, pin) in &pins {
-                let _ = (tables[*worker].memory(pin.0, 0..2), tables[*worker].file(pin.0), tables[*worker].stat(pin.0));
+                let table = &tables[*worker];
+                let _ = (table.memory(pin.0, 0..2), table.file(pin.0), table.stat(pin.0));
             }
             let _ = (tables[0].size(), tables[0].structure_bytes(), files.descriptors());
         };
@@ -498,8 +507,8 @@ proptest! {
             match op {
                 Op::Insert { name, body, with_file } => {
                     let with_file = with_file || !table.make_room(body.into());
-                    let body: Vec<u8> =
-                        if with_file { Vec::new() } else { (0..usize::from(body)).map(|i| (n * 31 + i) as u8).collect() };
+                    let len = if with_file { 0 } else { usize::from(body) };
+                    let body: Vec<u8> = (0..len).map(|i| (n * 31 + i) as u8).collect();
                     let file = with_file.then(|| File::open("/dev/null").unwrap().into());
                     if table.insert(&[name], None, entry(&body, file)).is_ok() {
                         model.insert(name, body);
@@ -553,7 +562,7 @@ proptest! {
         for table in &mut tables {
             table.let_go();
         }
-        prop_assert!((0..ENTRIES).all(|place| !files.is_pinned(place)));
+        prop_assert!((0..ENTRIES).all(|place| !files.pins.is_pinned(place)));
         files.ledger.close_all_kept(1);
     }
 }

@@ -149,7 +149,8 @@ fn listings_for_programs() {
         (&"/d/".into(), &3.into(), &true.into())
     );
     let file = serde_json::json!({
-        "name": "b \"\n.txt", "href": "b%20%22%0A.txt", "type": "file", "size": 2048, "modified": "2017-07-14T02:40:00Z"
+        "name": "b \"\n.txt", "href": "b%20%22%0A.txt", "type": "file", "size": 2048,
+        "modified": "2017-07-14T02:40:00Z"
     });
     assert_eq!(listing["entries"][1], file);
     let (sub, other) = (&listing["entries"][0], &listing["entries"][2]);
@@ -234,13 +235,13 @@ fn threads_get_the_same_listing() {
     for i in 0..500 {
         File::create(site.path(&i.to_string())).unwrap();
     }
-    let looker = site.content.looker();
-    let look = || match looker.look(&Look::new(b"/", None)) {
-        Seen::File(entry) => entry,
+    let resolver = site.content.resolver();
+    let lookup = || match resolver.look_up(&Lookup::new(b"/", None)) {
+        LookupResult::File(entry) => entry,
         other => panic!("{other:?}"),
     };
     let entries: Vec<_> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..8).map(|_| scope.spawn(look)).collect();
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(lookup)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     let file = |entry: &Entry| entry.file.as_ref().map(Arc::as_ptr);

@@ -43,12 +43,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use globset::GlobBuilder;
+use http1::coding::Coding;
 use http1::{Connection, Ended, Limits, Segment, Step, Tick};
 use sys::file::Symlinks;
 use tempfile::TempDir;
 
 use super::*;
-use crate::common::Common;
 use crate::config::HeaderRule;
 
 /// Long before now, so that files dated so have settled; with a fraction of a second.
@@ -105,13 +105,13 @@ impl Reply {
 
 /// The service as the test at hand has it.
 fn content(settings: &FileSettings) -> Content {
-    let looker = Arc::new(Looker::new(settings).unwrap());
+    let resolver = Arc::new(Resolver::new(settings).unwrap());
     if !std::thread::current().name().is_some_and(|name| name.contains("::sharing::")) {
-        return Content::new(looker, settings, OPEN_FILES, 8);
+        return Content::new(resolver, settings, OPEN_FILES, 8);
     }
     let ledger = sys::descriptors::Ledger::new(4_096).unwrap();
     let files = SharedFiles::new(settings, OPEN_FILES, 2, ledger, 1).unwrap();
-    Content::sharing(looker, &Common { ledger, owner: 1, files, place: 1 }, settings, 8)
+    Content::sharing(resolver, files.for_worker(1, 1), settings, 8)
 }
 
 /// A reply under way, which has a file or memory pinned.
@@ -223,30 +223,31 @@ impl Site {
             // A table that is shared is of workers that wait for the disk themselves.
             Tables::Shared(_) => Patience::Files,
         };
-        self.content.looker.is_cold.store(true, Ordering::Relaxed);
-        let mut looked = Looked::default();
+        self.content.resolver.is_cold.store(true, Ordering::Relaxed);
+        let mut prefetched = Prefetched::default();
         let mut asked_for = HashSet::new();
         let plan = loop {
-            match self.content.answer(head, (&looked, patience), self.now_ms, Vec::new(), &stamp) {
+            match self.content.answer(head, (&prefetched, patience), self.now_ms, Vec::new(), &stamp) {
                 Ok(plan) => break plan,
-                Err(mut look) => {
+                Err(mut lookup) => {
                     assert!(self.impatient);
                     assert!(
-                        asked_for.insert((look.path.to_vec(), look.coding().map(Coding::token))),
-                        "{look:?} again"
+                        asked_for.insert((lookup.path.to_vec(), lookup.coding().map(Coding::token))),
+                        "{lookup:?} again"
                     );
                     let found = loop {
                         let now = Now { ms: self.now_ms, unix_secs: stamp.unix_secs() };
-                        let seen = self.content.looker.look_with(&look, Patience::Unlimited, now).unwrap();
-                        if let Some(found) = self.content.admit(&mut look, seen) {
+                        let result =
+                            self.content.resolver.look_up_within(&lookup, Patience::Unlimited, now).unwrap();
+                        if let Some(found) = self.content.admit(&mut lookup, result) {
                             break found;
                         }
                     };
-                    self.content.keep(&mut looked, &look, &found);
+                    self.content.keep(&mut prefetched, &lookup, &found);
                 }
             }
         };
-        self.content.unkeep(looked);
+        self.content.unkeep(prefetched);
         plan
     }
 

@@ -2,11 +2,13 @@
 //! from `/proc/PID/net/netstat` (proc(5); `TcpExt` of the kernel's `net/ipv4/proc.c`).
 //!
 //! They count for all TCP sockets of the namespace together, since it was made. What one socket dropped is in
-//! [`tcp_info::dropped`](crate::tcp_info::dropped) and [`sock_diag`](crate::sock_diag), without the cause.
+//! `tcp_info` and `sock_diag` of crate `sys`, without the cause.
 //! When each of them grows is in `docs/status.md`, with what Brecht et al. 2004 (section 7, figure 16) called
 //! the causes.
 
 use std::fs;
+
+use crate::network::tcp_extension;
 
 /// One cause, or another thing that happens when a queue is full.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,8 +42,8 @@ pub const CAUSES: [Cause; 7] = [
     },
     Cause {
         name: "other_listen_drops",
-        help: "Those of listen_drops with neither queue full: without cookies, SYNs dropped as three quarters of \
-               net.ipv4.tcp_max_syn_backlog were taken; rarely for lack of memory or of a route",
+        help: "Those of listen_drops with neither queue full: without cookies, SYNs dropped as three \
+            quarters of net.ipv4.tcp_max_syn_backlog were taken; rarely for lack of memory or of a route",
     },
 ];
 
@@ -105,13 +107,6 @@ impl QueueDrops {
         };
         drops
     }
-}
-
-/// A value of the `TcpExt` group: a line of names above a line of values.
-fn tcp_extension(netstat: &str, name: &str) -> Option<u64> {
-    let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("TcpExt:"));
-    let place = lines.next()?.split_ascii_whitespace().position(|known| known == name)?;
-    lines.next()?.split_ascii_whitespace().nth(place)?.parse().ok()
 }
 
 #[cfg(test)]

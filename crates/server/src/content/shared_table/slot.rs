@@ -1,20 +1,89 @@
-//! What is known of a file, as words of shared memory: written by who puts an entry in, read by whoever finds
-//! it. Any word may be garbage that another worker has left; what is made of it is wrong then, but sound.
+//! A slot of the shared table, which holds an entry: its name, where its bytes lie in the heap, its
+//! descriptor, and what is known of the file, as words that who puts an entry in writes and whoever finds it
+//! reads. Any word may be garbage that another worker has left; what is made of it is wrong then, but sound.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use http1::coding::{Coding, CodingSet};
 use sys::file::{FileKind, FileStat, FileTime};
+use sys::lock::Mutex;
 
-use super::Slot;
 use crate::content::ends::Ends;
 use crate::content::entry::{Facts, Marks};
 
 /// Words that the facts of an entry take, but for the length of its memory and how long it is believed.
-pub(super) const FACTS: usize = 14;
+const FACTS: usize = 14;
 /// The one whose lower half says where the body begins.
-pub(super) const BODY: usize = 9;
+const BODY: usize = 9;
+
+sys::shareable! {
+    #[derive(Debug)]
+    #[repr(C, align(64))]
+    pub(super) struct Slot {
+        pub(super) state: AtomicU32,
+        /// The next slot of the chain or of the free ones; as in `free`.
+        pub(super) next: AtomicU32,
+        pub(super) hash: AtomicU64,
+        /// The coding that is part of the name; 0: none.
+        pub(super) coding: AtomicU32,
+        /// The first block, and what is there: the path and the memory.
+        pub(super) block: AtomicU32,
+        pub(super) path_len: AtomicU32,
+        pub(super) memory_len: AtomicU32,
+        /// The file's descriptor ([`Kept`](sys::descriptors::Kept)); 0: it has none.
+        pub(super) descriptor: AtomicU64,
+        /// Asked for since second chance last looked.
+        pub(super) referenced: AtomicU32,
+        pub(super) trusted_until_ms: AtomicU64,
+        pub(super) facts: [AtomicU64; FACTS],
+        /// Of everything in the slot that does not change while it holds an entry.
+        pub(super) sum: AtomicU64,
+        /// Held by who looks at the file again.
+        pub(super) looking: Mutex,
+    }
+}
+
+/// States of a slot. In all others than these two it holds nothing, or nothing that is of use.
+pub(super) const NAMED: u32 = 1;
+/// Without a name, for as long as it is pinned.
+pub(super) const DETACHED: u32 = 2;
+/// On its way out: its descriptor, if it still has one, is to be closed.
+pub(super) const LEAVING: u32 = 3;
+/// Once an entry that somebody has pinned, and then garbage. It has no bytes, and goes with its last pin.
+pub(super) const SPOILT: u32 = 4;
+
+impl Slot {
+    /// Whether it has a descriptor.
+    pub(super) fn is_open(&self) -> bool {
+        self.descriptor.load(Ordering::Relaxed) != 0
+    }
+
+    /// Bytes of path and memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.path_len.load(Ordering::Relaxed) as usize + self.memory_len.load(Ordering::Relaxed) as usize
+    }
+
+    /// Whether its sum is of what it says: else somebody has written to it who should not have.
+    pub(super) fn has_its_sum(&self) -> bool {
+        self.sum.load(Ordering::Relaxed) == self.sum_up()
+    }
+
+    /// The sum of what it says: another one if any of that is another, or almost certainly so.
+    #[inline]
+    pub(super) fn sum_up(&self) -> u64 {
+        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let Self { hash, coding, block, path_len, memory_len, descriptor, facts, .. } = self;
+        let small = [[coding, block], [path_len, memory_len]]
+            .map(|pair| pair.map(|word| u64::from(word.load(Ordering::Relaxed))))
+            .map(|[high, low]| high << 32 | low);
+        let large = [hash, descriptor].into_iter().chain(facts).map(|word| word.load(Ordering::Relaxed));
+        small
+            .into_iter()
+            .chain(large)
+            .fold(SPREAD, |sum, word| (sum ^ word).wrapping_mul(SPREAD).rotate_left(29))
+    }
+}
 
 pub(super) fn write_facts(slot: &Slot, facts: &Facts) {
     let Facts { stat, ends, marks, coding, siblings, index, lasting, .. } = facts;
@@ -103,6 +172,17 @@ pub(super) fn stat_of(slot: &Slot) -> FileStat {
         mode,
         links: word(6),
     }
+}
+
+/// Bytes of body that take memory for as long as the entry lives.
+pub(super) fn body_bytes(slot: &Slot) -> u64 {
+    let FileStat { kind, size, .. } = stat_of(slot);
+    if kind == FileKind::Directory {
+        // A listing, which takes memory wherever it is.
+        return size;
+    }
+    let body = slot.facts[BODY].load(Ordering::Relaxed) as u32;
+    slot.memory_len.load(Ordering::Relaxed).saturating_sub(body).into()
 }
 
 pub(super) fn number_of(coding: Option<Coding>) -> u32 {

@@ -1,0 +1,142 @@
+//! A thread's listeners: accepting from them, retiring them, letting go of them.
+//!
+//! A listener from which nobody is to accept any more *retires*. It answers no new handshakes, if it is this
+//! server's alone, is emptied, and closed once those under way have had time to finish.
+//!
+//! Where the threads of a process have listeners in common, the last one that lets go closes. Where processes
+//! have a descriptor table in common, the supervisor does.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use http1::Tick;
+use sys::socket::{self, PeerAddress};
+
+use crate::accept::Gate;
+use crate::control::{Control, LetGo};
+use crate::counters::Failure;
+use crate::error_log::Limited;
+use crate::listeners::{Listener, Share};
+use crate::service::Service;
+
+/// A listener that a thread accepts from.
+#[derive(Clone)]
+pub(in crate::architecture) struct Door {
+    pub(in crate::architecture) listener: Arc<Listener>,
+    /// Who lets go of the last of these is the last of the process.
+    held: Arc<()>,
+    /// It retires: until then handshakes under way may finish.
+    retiring: Option<Tick>,
+}
+
+/// What came of accepting.
+pub(in crate::architecture) enum Accepted {
+    /// A client.
+    Client(OwnedFd, PeerAddress),
+    /// Nobody waits here.
+    Nobody,
+    /// Whoever waited is gone, or there is room by now: it is worth another attempt.
+    TryAgain,
+    /// Descriptors have run out, and the gate is shut for a while.
+    Paused,
+}
+
+/// How long a listener that retires goes on accepting, for handshakes that were under way.
+const RETIRE_TICKS: u32 = 100 / Tick::MS;
+
+impl Door {
+    /// The listeners of a process. Each of its threads gets a copy.
+    pub(in crate::architecture) fn all(share: Share, now: Tick) -> Vec<Self> {
+        let open = |listener| Self { listener, held: Arc::new(()), retiring: None };
+        let serving = share.serving.into_iter().map(open);
+        let retiring = share.retiring.into_iter().map(|listener| {
+            let mut door = open(listener);
+            door.retire(now);
+            door
+        });
+        serving.chain(retiring).collect()
+    }
+
+    /// Takes the first connection of the accept queue.
+    pub(in crate::architecture) fn accept(
+        &self,
+        service: &mut Service,
+        gate: &mut Gate,
+        complaints: &mut Limited,
+    ) -> Accepted {
+        let error = match service.accept(&self.listener) {
+            Ok((socket, peer)) => return Accepted::Client(socket, peer),
+            Err(error) => error,
+        };
+        match error.kind() {
+            // The latter where an orphan beside this one has stopped it, which it does when the queue is
+            // empty.
+            io::ErrorKind::WouldBlock | io::ErrorKind::InvalidInput => Accepted::Nobody,
+            _ if socket::is_exhaustion(&error) => {
+                service.counters.error(Failure::AcceptExhausted);
+                // Files that are kept open without need make room for clients.
+                if service.content.close_half() {
+                    return Accepted::TryAgain;
+                }
+                gate.back_off(service.clock.tick);
+                complaints.warn(service.clock.ms, &format!("accepting pauses: {error}"));
+                Accepted::Paused
+            }
+            // The client is gone already, or the network says so (accept(2), "Error handling").
+            _ => {
+                service.counters.error(Failure::Accept);
+                Accepted::TryAgain
+            }
+        }
+    }
+
+    /// At the end of service. Where the supervisor is gone, nobody else says that no new handshakes are to be
+    /// answered.
+    pub(in crate::architecture) fn drain(&mut self, now: Tick, control: &Control) {
+        if control.is_orphaned() {
+            self.listener.refuse_new_handshakes();
+        }
+        self.retire(now);
+    }
+
+    fn retire(&mut self, now: Tick) {
+        self.retiring.get_or_insert(now.after(RETIRE_TICKS));
+    }
+
+    /// Whether it is to be emptied, and closed in a while.
+    pub(in crate::architecture) fn is_retiring(&self) -> bool {
+        self.retiring.is_some()
+    }
+
+    /// Whether it retires and is to be closed now.
+    pub(in crate::architecture) fn is_over(&self, now: Tick) -> bool {
+        self.retiring
+            .is_some_and(|until| self.listener.is_over(until.reached(now), !self.listener.has_queue()))
+    }
+
+    /// Lets go of it, in a thread that has these `left`. If it was the last thread, the listener is closed in
+    /// this process, and the supervisor told.
+    pub(in crate::architecture) fn let_go<'a>(
+        self,
+        service: &Service,
+        control: &Control,
+        left: impl Iterator<Item = &'a Self>,
+    ) {
+        if control.is_orphaned() {
+            self.listener.stop_listening();
+        }
+        if Arc::into_inner(self.held).is_none() {
+            return;
+        }
+        service.let_go_of_listener(&self.listener);
+        let mut left = left.peekable();
+        control.tell_let_go(if left.peek().is_none() {
+            LetGo::All
+        } else if left.any(Self::is_retiring) {
+            LetGo::Nothing
+        } else {
+            LetGo::Retiring
+        });
+    }
+}

@@ -1,0 +1,124 @@
+//! The event loop and its supervisor: what that asks for, and how service ends.
+
+use std::os::fd::AsFd as _;
+
+use http1::Tick;
+
+use super::EventLoop;
+use super::accept_phase::Port;
+use crate::architecture::common::doors::{Accepted, Door};
+use crate::architecture::common::ending::{Begins, Census};
+
+impl EventLoop {
+    /// The supervisor has called. A worker without room may have called as well, for somebody else to look at
+    /// the listeners.
+    pub(super) fn heed_supervisor(&mut self) {
+        self.control.heed();
+        self.service.counters.connection_places.set(self.connections.slots().into());
+        for port in &mut self.ports {
+            port.pending = true;
+        }
+        let connections = &mut self.connections;
+        let census = || {
+            let mut counts = Census::default();
+            for (_, registered) in connections.iter_mut() {
+                counts[registered.conversation.state() as usize] += 1;
+            }
+            counts
+        };
+        match self.ending.heed(&self.service, census) {
+            Some(Begins::Retiring) => self.retire(),
+            Some(Begins::Draining) => {
+                let now = self.service.clock.tick;
+                self.ports.iter_mut().for_each(|port| port.door.drain(now, &self.control));
+                self.say_close_from_now_on();
+            }
+            None => {}
+        }
+    }
+
+    /// Leaves the listeners to others.
+    fn retire(&mut self) {
+        for port in &self.ports {
+            // Others have the same socket open, so closing it here would not end its registration.
+            self.events.remove_if(port.door.listener.as_fd(), port.registration);
+        }
+        // From here on others are woken. For what came before, it may have been this process alone; the
+        // supervisor wakes the others once more for what there is no room for.
+        for at in 0..self.ports.len() {
+            while self.has_room()
+                && let Accepted::Client(socket, peer) = self.accept_at(at)
+            {
+                self.service.counters.accept_phase(1);
+                self.open(socket, peer);
+            }
+        }
+        while let Some(port) = self.ports.pop() {
+            port.door.let_go(&self.service, &self.control, self.ports.iter().map(Port::door));
+        }
+        self.say_close_from_now_on();
+        self.service.content.retire();
+    }
+
+    pub(super) fn say_close_from_now_on(&mut self) {
+        for (_, registered) in self.connections.iter_mut() {
+            registered.conversation.machine().drain();
+        }
+    }
+
+    /// Goes on with ending; says whether it is complete.
+    pub(super) fn has_ended(&mut self) -> bool {
+        let now = self.service.clock.tick;
+        self.close_listeners(now);
+        if !self.ending.has_begun() {
+            return false;
+        }
+        if self.ending.gives_up(now) {
+            tracing::warn!("{} connections cut off: the drain timeout is over", self.connections.len());
+            return true;
+        }
+        // A connection that had a turn since the last get-events phase may look idle and have a request
+        // waiting.
+        if self.ending.closes_idle_ones(now) && self.ports.is_empty() && !self.measures.has_worked() {
+            self.close_idle_ones_if_all_are();
+        }
+        self.ports.is_empty() && self.connections.is_empty()
+    }
+
+    /// Closes listeners that retire and are empty by now.
+    fn close_listeners(&mut self, now: Tick) {
+        while let Some(at) = self.ports.iter().position(|port| port.door.is_over(now)) {
+            let port = self.ports.swap_remove(at);
+            self.events.remove_if(port.door.listener.as_fd(), port.registration);
+            port.door.let_go(&self.service, &self.control, self.ports.iter().map(Port::door));
+        }
+        for port in self.ports.iter_mut().filter(|port| port.door.is_retiring()) {
+            // Empty now does not mean empty at the end: look again until then.
+            port.pending = true;
+        }
+    }
+
+    /// Idle connections go last: as long as others are served, a request may still come on one of them.
+    fn close_idle_ones_if_all_are(&mut self) {
+        let busy = self.connections.iter_mut().any(|(_, registered)| {
+            let machine = registered.conversation.machine();
+            !machine.is_idle() && !machine.is_lingering()
+        });
+        if busy {
+            return;
+        }
+        for index in 0..self.connections.slots() {
+            let Some(registered) = self.connections.get_mut(index) else { continue };
+            if registered.conversation.machine().close_if_idle() {
+                let turn = registered.conversation.work(&mut self.service);
+                self.settle(index, turn);
+            }
+        }
+    }
+}
+
+impl Port {
+    fn door(&self) -> &Door {
+        &self.door
+    }
+}

@@ -1,0 +1,56 @@
+//! The work phase, in which connections that can go on do so, and the timers behind it.
+
+use super::EventLoop;
+
+/// How many connections a work phase of limited length serves between two looks at the clock.
+const WORK_BETWEEN_LOOKS: usize = 8;
+
+impl EventLoop {
+    /// Lets every connection that can go on do so, or as many as there is time for.
+    pub(super) fn work_phase(&mut self) {
+        let mut work = std::mem::take(&mut self.work);
+        // Only a long phase may be cut short.
+        let until_ns = if work.len() > WORK_BETWEEN_LOOKS { self.work_ends_ns() } else { None };
+        let mut done = 0_usize;
+        for &index in &work {
+            if done.is_multiple_of(WORK_BETWEEN_LOOKS)
+                && done > 0
+                && until_ns.is_some_and(|until_ns| sys::clock::monotonic_ns() >= until_ns)
+            {
+                break;
+            }
+            done += 1;
+            let Some(registered) = self.connections.get_mut(index) else { continue };
+            // A place that was waited for may have gone to somebody else.
+            if std::mem::take(&mut registered.due) {
+                let turn = registered.conversation.work(&mut self.service);
+                self.settle(index, turn);
+            }
+        }
+        work.drain(..done);
+        self.work = work;
+        self.work_ends(done as u32);
+    }
+
+    /// Looks at the connections whose wake-up has come. What a client has done since the get-events phase is
+    /// not known yet, so the time of that phase counts, however long the work phase took.
+    pub(super) fn timers_phase(&mut self) {
+        let now = self.turn_began;
+        let mut helpers_are_slow = false;
+        while let Some(index) = self.timers.expired(now) {
+            // Whatever is done for a connection is no cost of turning around.
+            self.measures.forget_turning();
+            let Some(registered) = self.connections.get_mut(index) else { continue };
+            let due = registered.conversation.deadline().is_some_and(|deadline| deadline.reached(now));
+            helpers_are_slow |= due && registered.conversation.waits_for_disk().is_some();
+            let turn = if due { registered.conversation.timeout(&mut self.service) } else { None };
+            match turn {
+                Some(turn) => self.settle(index, turn),
+                None => registered.keep_deadline(index, &mut self.timers),
+            }
+        }
+        if helpers_are_slow {
+            self.look_after_helpers();
+        }
+    }
+}

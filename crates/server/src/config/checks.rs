@@ -1,0 +1,209 @@
+//! What must hold between keys, and in the world: directories, files, users, CPUs.
+
+use std::path::Path;
+
+use super::address::ListenAddress;
+use super::error::{Place, Problem};
+use super::names::Named as _;
+use super::settings::{
+    AccessLogSettings, Architecture, CopiesBy, ErrorLog, Events, LogTarget, Sends, Settings, Wake,
+};
+use super::typed::Table;
+use super::units;
+
+/// Most workers of all copies together.
+const MOST_PROCESSES: usize = 1024;
+
+/// What is wrong with settings whose values are right one by one.
+pub(super) fn problems(settings: &Settings, typed: &Table) -> Vec<Problem> {
+    let mut checks = Checks { typed, problems: Vec::new() };
+    check_root(&mut checks, &settings.files.root);
+    check_accounts(&mut checks, ("user", &settings.user), ("group", &settings.group));
+    if settings.group.is_some() && settings.user.is_none() {
+        checks.problem("group", "contradiction: a group needs a user; set user as well");
+    }
+    let (clients, status) = (&settings.unix_sockets, &settings.status_socket);
+    let (owner, group) = ("unix_sockets.owner", "unix_sockets.group");
+    check_accounts(&mut checks, (owner, &clients.owner), (group, &clients.group));
+    let (owner, group) = ("status_socket.owner", "status_socket.group");
+    check_accounts(&mut checks, (owner, &status.owner), (group, &status.group));
+    if let Some(cpus) = &settings.cpus {
+        check_cpus(&mut checks, "cpus", cpus);
+    }
+    for cpus in &settings.placement.cpus {
+        check_cpus(&mut checks, "placement.cpus", cpus);
+    }
+    check_addresses(&mut checks, settings);
+    check_logs(&mut checks, settings);
+    check_processes(&mut checks, settings);
+    if settings.limits.request_line > settings.limits.header_size {
+        let why = "must not be larger than limits.header_size, of which it is a part";
+        checks.problem("limits.request_line", format!("contradiction: {why}"));
+    }
+    let mechanism = settings.event.mechanism;
+    let epoll = matches!(mechanism, Events::Epoll | Events::EpollLevel);
+    if !epoll && settings.event.wake != Wake::All && checks.has("wake") {
+        let why = format!("contradiction: {} wakes all who wait; allowed with it: all", mechanism.name());
+        checks.problem("wake", why);
+    }
+    checks.problems
+}
+
+struct Checks<'a> {
+    typed: &'a Table,
+    problems: Vec<Problem>,
+}
+
+impl Checks<'_> {
+    /// Notes a problem with a key whose value is fine on its own.
+    fn problem(&mut self, key: &str, what: impl Into<String>) {
+        let (table, in_table) = key.split_once('.').unwrap_or((key, ""));
+        let what = what.into();
+        self.problems.push(match self.typed.get(table).map(|entry| &entry.item) {
+            Some(item) if in_table.is_empty() => item.problem(what),
+            Some(item) => item.problem_of(in_table, what),
+            None => Problem { place: Place::Default, key: key.to_owned(), typed: String::new(), what },
+        });
+    }
+
+    /// Whether a key at the top was typed.
+    fn has(&self, key: &str) -> bool {
+        self.typed.contains_key(key)
+    }
+}
+
+/// A user and a group, if there are to be any, must be there.
+fn check_accounts(
+    checks: &mut Checks<'_>,
+    (user_key, user): (&str, &Option<String>),
+    (group_key, group): (&str, &Option<String>),
+) {
+    if let Some(Err(error)) = user.as_deref().map(sys::process::user_id) {
+        checks.problem(user_key, error.to_string());
+    }
+    if let Some(Err(error)) = group.as_deref().map(sys::process::group_id) {
+        checks.problem(group_key, error.to_string());
+    }
+}
+
+fn check_cpus(checks: &mut Checks<'_>, key: &str, cpus: &[usize]) {
+    if let Ok(allowed) = sys::process::allowed_cpus()
+        && let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu))
+    {
+        let allowed = units::cpus(&allowed);
+        checks.problem(key, format!("CPU {cpu} is not available; allowed here: {allowed}"));
+    }
+}
+
+/// What must hold between the numbers of processes and of what is dealt out to them.
+fn check_processes(checks: &mut Checks<'_>, settings: &Settings) {
+    let Settings { architecture, workers, copies, copies_by, listen, placement, .. } = settings;
+    if matches!(architecture, Architecture::Sped | Architecture::NCopy) && *workers != 1 {
+        let name = architecture.name();
+        checks.problem("workers", format!("contradiction: {name} is a single process; allowed with it: 1"));
+    }
+    if !architecture.is_event_driven() {
+        check_pool(checks, settings);
+    }
+    if copies * workers > MOST_PROCESSES {
+        checks.problem(
+            "copies",
+            format!("at most {MOST_PROCESSES} processes; {copies} copies of {workers} workers are more"),
+        );
+    }
+    if let Err(why) = settings.addresses_of_copies() {
+        checks.problem("copies", why);
+    }
+    let addresses = if *copies_by == CopiesBy::Address { listen.len() / copies } else { listen.len() };
+    let workers = settings.layout().processes;
+    if placement.partition && addresses % workers != 0 {
+        let why = format!("{addresses} addresses can't be dealt out evenly to {workers} workers");
+        checks.problem("workers", format!("contradiction: {why}, as placement.partition demands"));
+    }
+}
+
+/// What workers with one client each can't do.
+fn check_pool(checks: &mut Checks<'_>, settings: &Settings) {
+    let name = settings.architecture.name();
+    if checks.has("events") {
+        let why = format!("contradiction: {name} has no event loop; leave this out, or choose symped");
+        checks.problem("events", why);
+    }
+    if settings.event.wake == Wake::ReAdding {
+        let why = format!("contradiction: a worker of {name} can't go to the end of the line");
+        checks.problem("wake", format!("{why}; allowed with it: all, exclusive"));
+    }
+    if settings.send == Sends::NonBlocking {
+        let why = format!("contradiction: {name} waits for each client; allowed with it: blocking");
+        checks.problem("send", why);
+    }
+}
+
+fn check_addresses(checks: &mut Checks<'_>, settings: &Settings) {
+    if settings.listen.is_empty() {
+        checks.problem(
+            "listen",
+            "there must be an address, such as \"127.0.0.1:8080\" or \"unix:/run/sluice.sock\"",
+        );
+    }
+    for (i, address) in settings.listen.iter().enumerate() {
+        if let Some(other) = settings.listen[..i].iter().find(|other| address.overlaps(other)) {
+            checks.problem("listen", format!("contradiction: {other} and {address} are the same place"));
+        }
+        if let ListenAddress::Unix(path) = address {
+            check_parent(checks, "listen", path);
+        }
+    }
+    if let Some(status) = &settings.status {
+        if let Some(other) = settings.listen.iter().find(|other| status.overlaps(other)) {
+            let what =
+                format!("contradiction: clients connect to {other}; the status needs an address of its own");
+            checks.problem("status", what);
+        }
+        if let ListenAddress::Unix(path) = status {
+            check_parent(checks, "status", path);
+        }
+    }
+}
+
+fn check_logs(checks: &mut Checks<'_>, settings: &Settings) {
+    let errors = match &settings.error_log {
+        ErrorLog::File(path) => Some(path),
+        ErrorLog::Stderr => None,
+    };
+    let accesses = match &settings.access_log {
+        Some(AccessLogSettings { target: LogTarget::File(path), .. }) => Some(path),
+        _ => None,
+    };
+    if errors.is_some() && errors == accesses {
+        checks.problem("access_log", "contradiction: this is the error_log as well; choose two files");
+    }
+    for (key, path) in [("error_log", errors), ("access_log", accesses)] {
+        if let Some(path) = path {
+            check_parent(checks, key, path);
+        }
+    }
+}
+
+fn check_root(checks: &mut Checks<'_>, root: &Path) {
+    if !checks.has("root") && root == Path::new("/") {
+        checks.problem("root", "not set, and the current directory is /; say which directory to serve");
+        return;
+    }
+    match std::fs::metadata(root) {
+        Ok(metadata) if metadata.is_dir() => {}
+        Ok(_) => checks.problem("root", format!("{} is not a directory", root.display())),
+        Err(error) => checks.problem("root", format!("cannot serve {}: {error}", root.display())),
+    }
+}
+
+/// A file or socket that will be made needs a directory to be made in.
+fn check_parent(checks: &mut Checks<'_>, key: &str, path: &Path) {
+    if path.is_dir() {
+        checks.problem(key, format!("{} is a directory", path.display()));
+    } else if let Some(parent) = path.parent()
+        && !parent.is_dir()
+    {
+        checks.problem(key, format!("there is no directory {}", parent.display()));
+    }
+}

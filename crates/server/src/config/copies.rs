@@ -1,0 +1,43 @@
+//! Which addresses each copy of the server listens at.
+
+use super::address::ListenAddress;
+use super::settings::{CopiesBy, Settings};
+
+impl Settings {
+    /// The addresses of each copy, in the order in which they are listed.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no such plan, for people.
+    pub fn addresses_of_copies(&self) -> Result<Vec<Vec<ListenAddress>>, String> {
+        let (listen, copies) = (&self.listen, self.copies);
+        match self.copies_by {
+            _ if copies == 1 => Ok(vec![listen.clone()]),
+            CopiesBy::Reuseport | CopiesBy::Cpu => Ok(vec![listen.clone(); copies]),
+            CopiesBy::Address => dealt(listen, copies).ok_or_else(|| {
+                format!("{} addresses can't be dealt out evenly to {copies} copies", listen.len())
+            }),
+            CopiesBy::Port => (0..copies)
+                .map(|copy| listen.iter().map(|address| next_port(address, copy)).collect())
+                .collect(),
+        }
+    }
+}
+
+/// Equal parts in order, if there are.
+pub(crate) fn dealt<T: Clone>(all: &[T], parts: usize) -> Option<Vec<Vec<T>>> {
+    let even = !all.is_empty() && all.len().is_multiple_of(parts);
+    even.then(|| all.chunks(all.len() / parts).map(<[T]>::to_vec).collect())
+}
+
+fn next_port(address: &ListenAddress, copy: usize) -> Result<ListenAddress, String> {
+    match address {
+        ListenAddress::Tcp(first) if first.port() == 0 => Ok(address.clone()),
+        ListenAddress::Tcp(first) => {
+            let port = u16::try_from(usize::from(first.port()) + copy);
+            let port = port.map_err(|_| format!("{first} leaves no {copy} ports above it"))?;
+            Ok(ListenAddress::Tcp((first.ip(), port).into()))
+        }
+        ListenAddress::Unix(path) => Err(format!("unix:{} has no port", path.display())),
+    }
+}

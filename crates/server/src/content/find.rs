@@ -1,0 +1,210 @@
+//! From a path to its entry: what the table has, if it was looked at lately, or else what is looked up in the
+//! file system; and of several codings the one that the client likes best.
+
+use http1::coding::{self, Coding};
+use http1::{Field, Status};
+
+use super::Content;
+use super::entry::{Entry, Facts};
+use super::listing::Form;
+use super::lookup::{Admitted, Cached, Lookup, LookupResult, Original, Resolved};
+use super::path::Path;
+use super::request::{Asking, Request};
+use super::table::Place;
+
+/// Why a path led to nothing.
+pub(super) enum Obstacle {
+    Refused(Status),
+    /// Somebody has to look who may wait.
+    Lookup(Box<Lookup<'static>>),
+}
+
+impl Content {
+    /// The file to answer with, in the coding that the client likes best.
+    #[inline]
+    pub(super) fn select(&mut self, path: Path<'_>, request: &Request<'_>) -> Result<Resolved, Obstacle> {
+        let found = if self.listing && path.is_directory() {
+            self.find_directory(path, request)?
+        } else {
+            self.find(path, request.asking)?
+        };
+        Ok(match found {
+            Resolved::Entry(place) => Resolved::Entry(self.negotiate(place, path, request)?),
+            Resolved::NoSlash => Resolved::NoSlash,
+        })
+    }
+
+    /// The file that a path names, from the table if it is there and was looked at lately.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
+    pub(super) fn find(&mut self, path: Path<'_>, asking: Asking<'_>) -> Result<Resolved, Obstacle> {
+        match self.table.find(path.bytes(), None) {
+            Some(place) if asking.now.ms < self.table.entry(place).trusted_until_ms => {
+                // A request that is answered again has been counted.
+                self.table.counts().hits += u64::from(asking.prefetched.is_empty());
+                Ok(Resolved::Entry(place))
+            }
+            _ => self.look_up(Lookup::new(path.bytes(), None), asking),
+        }
+    }
+
+    /// What a directory is answered with that may be listed: its index file, or the form of its listing that
+    /// is asked for.
+    #[cold]
+    fn find_directory(&mut self, path: Path<'_>, request: &Request<'_>) -> Result<Resolved, Obstacle> {
+        let form = Form::asked_for(request.head);
+        let known = self.table.find(path.bytes(), None).map(|place| self.table.entry(place));
+        let has_index = |entry: &Facts| !entry.is_listing() && request.asking.now.ms < entry.trusted_until_ms;
+        if form == Form::USUAL || known.is_some_and(has_index) {
+            return self.find(path, request.asking);
+        }
+        let name = form.name(path.bytes());
+        self.find(Path::known(&name), request.asking)
+    }
+
+    /// Looks a file up where it should be, if that has not been done for this request.
+    #[cold]
+    fn look_up(&mut self, mut lookup: Lookup<'_>, asking: Asking<'_>) -> Result<Resolved, Obstacle> {
+        if let Some(found) = asking.prefetched.find(&lookup.path, lookup.coding()) {
+            if let Ok(Resolved::Entry(place)) = found
+                && !self.table.hold(place)
+            {
+                return Err(Obstacle::Refused(Status::SERVICE_UNAVAILABLE));
+            }
+            return found.map_err(Obstacle::Refused);
+        }
+        if asking.prefetched.is_given_up {
+            // Where nobody can look, what the table has is as good as it was.
+            let held = self.table.find(&lookup.path, lookup.coding());
+            return held.map(Resolved::Entry).ok_or(Obstacle::Refused(Status::SERVICE_UNAVAILABLE));
+        }
+        // Not while a file is at hand whose sibling is looked for.
+        if lookup.sibling.is_none() {
+            self.leave_old_root(asking.now.ms);
+        }
+        let mut held = self.table.find(&lookup.path, lookup.coding());
+        // Others may be about to look at the very file: one does, and the others see what it has found.
+        let claim = held.and_then(|place| self.table.claim(place));
+        if claim.is_some() {
+            held = self.table.find(&lookup.path, lookup.coding());
+            if let Some(place) = held
+                && asking.now.ms < self.table.entry(place).trusted_until_ms
+            {
+                self.table.counts().hits += 1;
+                return Ok(Resolved::Entry(place));
+            }
+        }
+        self.table.counts().misses += 1;
+        lookup.cached = held.and_then(|place| Cached::of(self.table.entry(place)));
+        lookup.sharable = self.resolver.loader.validity_ms > 0;
+        loop {
+            let Ok(result) = self.resolver.look_up_within(&lookup, asking.patience, asking.now) else {
+                return Err(Obstacle::Lookup(Box::new(lookup.into_owned())));
+            };
+            if let Some(found) = self.admit(&mut lookup, result) {
+                return found.map_err(Obstacle::Refused);
+            }
+        }
+    }
+
+    /// When the root has become another directory, drops what was found below the one before: files that
+    /// nobody can ask for any more would stay open for long. It is out of date; what others have found below
+    /// the new one is not.
+    fn leave_old_root(&mut self, now_ms: u64) {
+        let changes = self.resolver.loader.root.changes();
+        if std::mem::replace(&mut self.root_changes, changes) != changes {
+            self.table.forget_outdated(now_ms);
+        }
+    }
+
+    /// The coded form of a file that the client likes best, or the file itself.
+    #[inline]
+    fn negotiate(&mut self, place: Place, path: Path<'_>, request: &Request<'_>) -> Result<Place, Obstacle> {
+        let siblings = self.table.entry(place).siblings;
+        if siblings.is_empty() {
+            return Ok(place);
+        }
+        match coding::accepted(request.head.fields.all(Field::AcceptEncoding)).best(siblings) {
+            Some(coding) => self.find_sibling(coding, place, path, request.asking),
+            None => Ok(place),
+        }
+    }
+
+    fn find_sibling(
+        &mut self,
+        coding: Coding,
+        original: Place,
+        path: Path<'_>,
+        asking: Asking<'_>,
+    ) -> Result<Place, Obstacle> {
+        if let Some(place) = self.table.find(path.bytes(), Some(coding))
+            && asking.now.ms < self.table.entry(place).trusted_until_ms
+        {
+            return Ok(place);
+        }
+        let entry = self.table.entry(original);
+        let lookup =
+            Lookup::new(path.bytes(), Some(Original { coding, stat: entry.stat, index: entry.index }));
+        // The original must not make room for its own sibling.
+        let pin = self.table.pin(original);
+        let sibling = self.look_up(lookup, asking);
+        self.table.unpin(pin);
+        match sibling {
+            Ok(Resolved::Entry(place)) => Ok(place),
+            Ok(_) | Err(Obstacle::Refused(_)) => Ok(original),
+            Err(lookup) => Err(lookup),
+        }
+    }
+
+    /// Takes in what a lookup has found. `None`: look up again, as the lookup then says.
+    pub fn admit(&mut self, lookup: &mut Lookup<'_>, result: LookupResult) -> Option<Admitted> {
+        let (path, coding) = (&*lookup.path, lookup.coding());
+        let found = match result {
+            LookupResult::Unchanged(until_ms) => match self.table.find(path, coding) {
+                Some(place) if Cached::of(self.table.entry(place)) == lookup.cached => {
+                    self.table.trust(place, until_ms);
+                    Ok(Resolved::Entry(place))
+                }
+                // It has gone from the table meanwhile.
+                _ => {
+                    lookup.cached = None;
+                    return None;
+                }
+            },
+            LookupResult::File(entry) => self.enter(path, coding, *entry).map(Resolved::Entry),
+            LookupResult::NoSlash => Ok(Resolved::NoSlash),
+            LookupResult::Exhausted if !lookup.again && self.table.close_half() > 0 => {
+                lookup.again = true;
+                return None;
+            }
+            LookupResult::Exhausted => Err(Status::SERVICE_UNAVAILABLE),
+            LookupResult::Refused(status) => Err(status),
+        };
+        if matches!(found, Ok(Resolved::Entry(_))) {
+            return Some(found);
+        }
+        Some(match (found, self.table.find(path, coding)) {
+            (found, None) => found,
+            // A sibling that is gone does no harm where it is: nobody will ask for it.
+            (found, Some(_)) if coding.is_some() => found,
+            // Where there is no room to look, what the table has is as good as it was.
+            (Err(Status::SERVICE_UNAVAILABLE), Some(known)) => Ok(Resolved::Entry(known)),
+            (found, Some(gone)) => {
+                self.table.forget(gone);
+                found
+            }
+        })
+    }
+
+    /// Puts an entry into the table. Where there is no room for its body, that is sent from the file; for a
+    /// listing's there must be room, which takes memory even so.
+    fn enter(&mut self, path: &[u8], coding: Option<Coding>, mut entry: Entry) -> Result<Place, Status> {
+        let body = entry.body_in_memory();
+        if entry.is_in_memory() && self.table.make_room(body) {
+            entry.file = None;
+        } else {
+            entry.drop_body();
+        }
+        self.table.insert(path, coding, entry).map_err(|_| Status::SERVICE_UNAVAILABLE)
+    }
+}

@@ -1,0 +1,124 @@
+//! What is looked up in the file system, and what comes of it: the question that the
+//! [resolver](super::Resolver) is asked, and its answer before and after that is in the table.
+
+use std::borrow::Cow;
+
+use http1::Status;
+use http1::coding::{Coding, CodingSet};
+use sys::file::FileStat;
+
+use super::entry::{Entry, Facts};
+use super::table::Place;
+
+/// What to look up, by the name that it has in the table. A listing's says its form as well.
+#[derive(Clone, Debug)]
+pub struct Lookup<'a> {
+    pub(super) path: Cow<'a, [u8]>,
+    /// Not the file of that path, but a coded form of it.
+    pub(super) sibling: Option<Original>,
+    /// What the table has under that name, if it stays right for as long as the file stays the same.
+    pub(super) cached: Option<Cached>,
+    /// Whether requests that come while it is under way may be answered by it.
+    pub(super) sharable: bool,
+    /// It failed for want of descriptors, and some have been closed.
+    pub(super) again: bool,
+}
+
+/// The file that a coded form is looked up of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Original {
+    pub(super) coding: Coding,
+    pub(super) stat: FileStat,
+    pub(super) index: Option<usize>,
+}
+
+/// What the table's entry was made of. A lookup that finds the same loads nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cached {
+    pub(super) stat: FileStat,
+    pub(super) index: Option<usize>,
+    pub(super) siblings: CodingSet,
+}
+
+/// What a lookup has found in the file system.
+#[derive(Debug)]
+pub enum LookupResult {
+    /// What the table has, to be believed until then, in monotonic milliseconds.
+    Unchanged(u64),
+    /// A file, or a listing. It is open even if its body is in memory, in case there is no room for that.
+    File(Box<Entry>),
+    /// A directory that was asked for without its slash.
+    NoSlash,
+    /// Nothing that may be sent.
+    Refused(Status),
+    /// There are no descriptors left.
+    Exhausted,
+}
+
+/// What a name stands for. Its entry is told by its place in the table, which is of use until the table next
+/// changes, or by a pin.
+#[derive(Clone, Debug)]
+pub enum Resolved<E = Place> {
+    /// A file or a listing.
+    Entry(E),
+    /// A directory that was asked for without its slash.
+    NoSlash,
+}
+
+/// What came of a lookup once the table has it: what the name stands for, or the status of its refusal.
+pub type Admitted = Result<Resolved, Status>;
+
+impl Lookup<'_> {
+    /// The lookup of a path, or of a coded form of what it names.
+    pub(super) fn new(path: &[u8], sibling: Option<Original>) -> Lookup<'_> {
+        Lookup { path: Cow::Borrowed(path), sibling, cached: None, sharable: false, again: false }
+    }
+
+    pub(super) fn coding(&self) -> Option<Coding> {
+        self.sibling.map(|original| original.coding)
+    }
+
+    /// The path that is looked up.
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// The lookup as it can be given to somebody else.
+    pub(super) fn into_owned(self) -> Lookup<'static> {
+        Lookup { path: Cow::Owned(self.path.into_owned()), ..self }
+    }
+
+    /// The directory below the root that it goes into, which may be another file system; empty for the root
+    /// itself.
+    pub fn top_directory(&self) -> &[u8] {
+        let path = self.path.strip_prefix(b"/").unwrap_or(&self.path);
+        path.iter().position(|&byte| byte == b'/').map_or(&[], |end| &path[..end])
+    }
+
+    /// The name that lookups of one thing have in common, if one can stand for all of them.
+    pub fn shared_name(&self) -> Option<(Box<[u8]>, Option<Coding>)> {
+        self.sharable.then(|| (self.path.as_ref().into(), self.coding()))
+    }
+}
+
+impl Cached {
+    /// What an entry was made of, if it stays right for as long as that stays the same.
+    pub(super) fn of(entry: &Facts) -> Option<Self> {
+        let Facts { stat, index, siblings, lasting, .. } = *entry;
+        lasting.then_some(Self { stat, index, siblings })
+    }
+}
+
+impl LookupResult {
+    /// Believed for no longer than that, in monotonic milliseconds.
+    pub(super) fn trusted_until(mut self, most_ms: u64) -> Self {
+        match &mut self {
+            Self::Unchanged(until_ms) => *until_ms = most_ms.min(*until_ms),
+            Self::File(entry) => {
+                entry.facts.trusted_until_ms = most_ms.min(entry.facts.trusted_until_ms);
+            }
+            Self::NoSlash | Self::Refused(_) | Self::Exhausted => {}
+        }
+        self
+    }
+}

@@ -1,0 +1,23 @@
+//! One request, as it is asked for files.
+
+use http1::{Head, Stamp};
+
+use super::load::Now;
+use super::patience::Patience;
+use super::prefetch::Prefetched;
+
+/// A request, and what its reply takes beside the file.
+pub(super) struct Request<'a> {
+    pub(super) head: &'a Head<'a>,
+    pub(super) asking: Asking<'a>,
+    pub(super) stamp: &'a Stamp,
+}
+
+/// How a request asks for files.
+#[derive(Clone, Copy)]
+pub(super) struct Asking<'a> {
+    pub(super) now: Now,
+    /// What has been looked up for it.
+    pub(super) prefetched: &'a Prefetched,
+    pub(super) patience: Patience,
+}

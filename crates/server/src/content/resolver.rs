@@ -1,0 +1,302 @@
+//! Finding what a name stands for in the file system: all of the service that may have to wait for a disk.
+//!
+//! ```text
+//! Lookup -- Resolver::look_up --> LookupResult -- Content::admit --> table
+//! ```
+//!
+//! Nothing here touches the table, so that a lookup can be had in any thread. The event-driven architectures
+//! that leave waiting to others look twice where they must: first without [`Patience`], at what the kernel
+//! has in memory, which most lookups find there; and if that [would block](Stop::WouldBlock), a helper looks
+//! for as long as it takes.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use http1::Status;
+use http1::coding::CodingSet;
+use sys::file::{FileStat, OpenFailure};
+
+use super::listing::{self, Form, Listed, Made};
+use super::load::{self, Load, Loader, Now, Opened};
+use super::lookup::{Cached, Lookup, LookupResult, Original};
+use super::path::Path;
+use super::patience::{Patience, WouldBlock};
+use super::refusals::{Reason, Refusals, permit};
+use crate::config::FileSettings;
+use crate::error_log::Limited;
+
+/// Why files can't be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ContentError {
+    /// The document root can't be opened.
+    #[error("can't open the directory {path}: {source}")]
+    Root {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Why there is no file.
+enum Stop {
+    Refused(Status),
+    Exhausted,
+    WouldBlock,
+}
+
+/// Looks up names below the document root.
+#[derive(Debug)]
+pub struct Resolver {
+    pub(super) loader: Loader,
+    index: Vec<String>,
+    listing: bool,
+    listed: Listed,
+    /// For each deed.
+    complaints: [Mutex<Limited>; 3],
+    /// Who tells the operator what is refused.
+    pub(super) refusals: Refusals,
+    made: Made,
+    /// As if the kernel had nothing in memory.
+    #[cfg(test)]
+    pub(super) is_cold: std::sync::atomic::AtomicBool,
+}
+
+/// What can go wrong with a file.
+#[derive(Clone, Copy)]
+enum Deed {
+    Open,
+    Read,
+    List,
+}
+
+impl Deed {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Read => "read",
+            Self::List => "list",
+        }
+    }
+}
+
+impl Resolver {
+    /// Opens the document root, for all threads of a process.
+    ///
+    /// # Errors
+    ///
+    /// The directory can't be opened.
+    pub fn new(settings: &FileSettings) -> Result<Self, ContentError> {
+        let loader = Loader::new(settings)
+            .map_err(|source| ContentError::Root { path: settings.root.clone(), source })?;
+        Ok(Self {
+            loader,
+            index: settings.index.clone(),
+            listing: settings.listing,
+            listed: Listed { dotfiles: settings.dotfiles, most: settings.listing_names },
+            complaints: Default::default(),
+            refusals: Refusals::default(),
+            made: Made::default(),
+            #[cfg(test)]
+            is_cold: false.into(),
+        })
+    }
+
+    /// Looks something up, for as long as it takes.
+    pub fn look_up(&self, lookup: &Lookup<'_>) -> LookupResult {
+        let (ms, unix_secs) = (sys::clock::monotonic_ms(), sys::clock::realtime_secs());
+        self.look_up_within(lookup, Patience::Unlimited, Now { ms, unix_secs })
+            .unwrap_or(LookupResult::Refused(Status::SERVICE_UNAVAILABLE))
+    }
+
+    /// Looks something up as the patience allows.
+    pub(super) fn look_up_within(
+        &self,
+        lookup: &Lookup<'_>,
+        patience: Patience,
+        now: Now,
+    ) -> Result<LookupResult, WouldBlock> {
+        #[cfg(test)]
+        if patience == Patience::None && self.is_cold.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(WouldBlock);
+        }
+        let result = self.follow_root(patience, now).and_then(|until_ms| {
+            let result = match lookup.sibling {
+                None => self.find(lookup, patience, now),
+                Some(original) => self.find_sibling(lookup, original, patience, now),
+            };
+            result.map(|result| result.trusted_until(until_ms))
+        });
+        match result {
+            Ok(result) => Ok(result),
+            Err(Stop::Refused(status)) => Ok(LookupResult::Refused(status)),
+            Err(Stop::Exhausted) => Ok(LookupResult::Exhausted),
+            Err(Stop::WouldBlock) => Err(WouldBlock),
+        }
+    }
+
+    /// Before anything is looked at beneath it: sees to it that the root is what its name says, and says
+    /// until when.
+    fn follow_root(&self, patience: Patience, now: Now) -> Result<u64, Stop> {
+        self.loader
+            .root
+            .follow(patience, now.ms)
+            .map_err(|error| if patience.is_over(&error) { Stop::WouldBlock } else { Stop::Exhausted })
+    }
+
+    fn find(&self, lookup: &Lookup<'_>, patience: Patience, now: Now) -> Result<LookupResult, Stop> {
+        // Before anything is opened: what comes after may be of another root already.
+        let root_changes = self.loader.root.changes();
+        let (path, form) = Form::of(&lookup.path);
+        let path = Path::known(path);
+        if !path.is_directory() {
+            return match self.open(path, patience)? {
+                Opened::File(file, stat) => {
+                    self.load_if_changed(lookup, path, None, (file, stat), patience, now)
+                }
+                Opened::Directory(_) => Ok(LookupResult::NoSlash),
+                Opened::Other => Err(self.refuse(path, Reason::Irregular)),
+            };
+        }
+        for index in 0..self.index.len() {
+            let file_path = [path.bytes(), self.index[index].as_bytes()].concat();
+            let file_path = Path::known(&file_path);
+            match self.open(file_path, patience) {
+                Ok(Opened::File(file, stat)) => {
+                    return self.load_if_changed(lookup, file_path, Some(index), (file, stat), patience, now);
+                }
+                Ok(_) | Err(Stop::Refused(Status::NOT_FOUND)) => {}
+                Err(obstacle) => return Err(obstacle),
+            }
+        }
+        match self.open(path, patience)? {
+            Opened::Directory(directory) if self.listing => {
+                let validity_ms = self.loader.validity_ms;
+                let request = listing::Request { asked_ms: now.ms, validity_ms, root_changes };
+                self.list(&lookup.path, (path, form), &directory, patience, request)
+            }
+            _ => Err(self.refuse(path, Reason::Unlisted)),
+        }
+    }
+
+    fn find_sibling(
+        &self,
+        lookup: &Lookup<'_>,
+        original: Original,
+        patience: Patience,
+        now: Now,
+    ) -> Result<LookupResult, Stop> {
+        let Original { coding, stat: original_stat, index } = original;
+        let index_name = index.and_then(|index| self.index.get(index)).map_or("", String::as_str);
+        let original_path = [&lookup.path, index_name.as_bytes()].concat();
+        let file_path = [&original_path, coding.extension().as_bytes()].concat();
+        let opened = self.open(Path::known(&file_path), patience)?;
+        let Opened::File(file, stat) = opened else { return Err(Stop::Refused(Status::NOT_FOUND)) };
+        if !load::is_current(&stat, &original_stat) {
+            return Err(Stop::Refused(Status::NOT_FOUND));
+        }
+        if lookup.cached.is_some_and(|cached| cached.index == index && load::is_same(&cached.stat, &stat)) {
+            return Ok(LookupResult::Unchanged(self.loader.trusted_until_ms(now)));
+        }
+        let load = Load { path: &original_path, coding: Some(coding), siblings: CodingSet::EMPTY, index };
+        self.load(&load, file, stat, patience, now)
+    }
+
+    /// Lets the table's entry stand if it was made of this very file, and loads it otherwise.
+    fn load_if_changed(
+        &self,
+        lookup: &Lookup<'_>,
+        file_path: Path<'_>,
+        index: Option<usize>,
+        (file, stat): (OwnedFd, FileStat),
+        patience: Patience,
+        now: Now,
+    ) -> Result<LookupResult, Stop> {
+        let siblings = self
+            .loader
+            .siblings(file_path.bytes(), &stat, patience)
+            .map_err(|WouldBlock| Stop::WouldBlock)?;
+        if lookup.cached == Some(Cached { stat, index, siblings }) {
+            return Ok(LookupResult::Unchanged(self.loader.trusted_until_ms(now)));
+        }
+        let load = Load { path: file_path.bytes(), coding: None, siblings, index };
+        self.load(&load, file, stat, patience, now)
+    }
+
+    /// Makes an entry of an open file.
+    fn load(
+        &self,
+        load: &Load<'_>,
+        file: OwnedFd,
+        stat: FileStat,
+        patience: Patience,
+        now: Now,
+    ) -> Result<LookupResult, Stop> {
+        match self.loader.load(load, file, stat, patience, now) {
+            Ok(entry) => Ok(LookupResult::File(Box::new(entry))),
+            Err(error) if patience.is_over(&error) => Err(Stop::WouldBlock),
+            Err(error) => {
+                self.complain(Deed::Read, load.path, &error);
+                Err(Stop::Refused(Status::INTERNAL_SERVER_ERROR))
+            }
+        }
+    }
+
+    fn open(&self, path: Path<'_>, patience: Patience) -> Result<Opened, Stop> {
+        let opened = self.loader.open(path, patience).map_err(|error| match OpenFailure::of(&error) {
+            _ if patience.is_over(&error) => Stop::WouldBlock,
+            OpenFailure::Missing => Stop::Refused(Status::NOT_FOUND),
+            OpenFailure::Outside => self.refuse(path, Reason::Outside),
+            OpenFailure::Link => self.refuse(path, Reason::Link),
+            OpenFailure::Denied => self.refuse(path, Reason::Denied),
+            OpenFailure::Irregular => self.refuse(path, Reason::Irregular),
+            OpenFailure::Exhausted => Stop::Exhausted,
+            OpenFailure::Failed => {
+                self.complain(Deed::Open, path.bytes(), &error);
+                Stop::Refused(Status::INTERNAL_SERVER_ERROR)
+            }
+        })?;
+        opened.ok_or_else(|| self.refuse(path, Reason::Hidden))
+    }
+
+    fn refuse(&self, path: Path<'_>, reason: Reason) -> Stop {
+        self.refusals.tell_file(path.bytes(), reason);
+        Stop::Refused(reason.status())
+    }
+
+    fn list(
+        &self,
+        name: &[u8],
+        (path, form): (Path<'_>, Form),
+        directory: &OwnedFd,
+        patience: Patience,
+        request: listing::Request,
+    ) -> Result<LookupResult, Stop> {
+        if patience != Patience::Unlimited {
+            // Whether a directory's names are in memory can't be asked, either.
+            return Err(Stop::WouldBlock);
+        }
+        let make = || listing::page(&self.loader, path, form, directory, self.listed);
+        let entry = self.made.page(name, request, make).and_then(|(page, until_ms)| {
+            self.loader.load_listing(path.bytes(), form.media_type(), page, until_ms)
+        });
+        match entry {
+            Ok(entry) => Ok(LookupResult::File(Box::new(entry))),
+            Err(error) if OpenFailure::of(&error) == OpenFailure::Exhausted => Err(Stop::Exhausted),
+            Err(error) => {
+                self.complain(Deed::List, path.bytes(), &error);
+                Err(Stop::Refused(Status::INTERNAL_SERVER_ERROR))
+            }
+        }
+    }
+
+    /// Says that the file system failed. A client may ask again and again for what can't be had.
+    fn complain(&self, deed: Deed, path: &[u8], error: &io::Error) {
+        if let Some(suppressed) = permit(&self.complaints[deed as usize]) {
+            let (deed, path) = (deed.name(), String::from_utf8_lossy(path));
+            tracing::error!(suppressed, "can't {deed} {path:?}: {error}");
+        }
+    }
+}

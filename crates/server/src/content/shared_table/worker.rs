@@ -1,0 +1,340 @@
+//! A shared table as one worker uses it: finding, reading and pinning entries.
+
+mod change;
+
+use std::hash::BuildHasher;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use http1::coding::Coding;
+use sys::descriptors::Kept;
+use sys::file::FileStat;
+use sys::lock::{Held, Unread, Writing};
+use sys::shared;
+use sys::socket::Slice;
+
+use super::apart::{Apart, is_apart};
+use super::heap::BLOCK;
+use super::pins::WorkerPins;
+use super::slot::{DETACHED, SPOILT, Slot, ends_of, facts_of, number_of, stat_of};
+use super::{Garbage, NotDone, SharedFiles};
+use crate::content::ends::Ends;
+use crate::content::entry::Facts;
+use crate::content::table::{Pin, Place, TableCounts, TableSize};
+
+/// A shared table as one worker uses it.
+#[derive(Debug)]
+pub struct SharedTable {
+    pub(super) files: SharedFiles,
+    worker: usize,
+    pins: WorkerPins,
+    /// The round in which it has last said all that it has pinned.
+    round: u32,
+    /// What is served without the table.
+    apart: Apart,
+    /// When this worker last waited for it in vain.
+    vain: Option<Instant>,
+    /// Nothing more is put in.
+    retired: bool,
+    /// What the request at hand has found, each with a pin.
+    found: Vec<(Place, Facts)>,
+    /// A copy of header lines to be read.
+    head: Vec<u8>,
+    pub(in crate::content) counts: TableCounts,
+}
+
+/// How long a worker waits for a lock: longer than one that runs holds any but that of a file on a slow disk.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// After it has waited in vain, a worker does not wait again for so long, so that it loses little time with a
+/// lock that is stuck.
+const REST: Duration = Duration::from_secs(1);
+
+impl SharedTable {
+    // Nothing of this is taken into the callers, where it would make the way of a worker's own table longer.
+
+    /// The table of the worker at a place, which is `owner` in the ledger.
+    pub(super) fn new(files: SharedFiles, worker: usize, owner: u32) -> Self {
+        Self {
+            worker,
+            pins: WorkerPins::new(files.pins, worker),
+            round: files.sums.rounds.load(Ordering::Relaxed),
+            apart: Apart::new(files.ledger, owner),
+            files,
+            vain: None,
+            retired: false,
+            found: Vec::with_capacity(8),
+            head: Vec::new(),
+            counts: TableCounts::default(),
+        }
+    }
+
+    #[inline(never)]
+    pub(in crate::content) fn find(&mut self, path: &[u8], coding: Option<Coding>) -> Option<Place> {
+        let coding = number_of(coding);
+        let hash = self.files.hash(path, coding);
+        if self.files.sums.rounds.load(Ordering::Relaxed) != self.round {
+            self.say_pins();
+        }
+        // A second time if it had to be put in order.
+        for _ in 0..2 {
+            let patience = self.patience();
+            match self.files.names.read(self.worker, patience) {
+                Ok(reading) => {
+                    if let Ok(found) = self.search(hash, path, coding) {
+                        return found;
+                    }
+                    drop(reading);
+                    let _ = self.alone(|_, _| Err::<(), _>(NotDone::Garbage));
+                }
+                Err(Unread::Repair(writing)) => self.files.repair_after(&writing),
+                Err(Unread::Busy) => break,
+            }
+        }
+        self.vain.get_or_insert_with(Instant::now);
+        None
+    }
+
+    /// Searches, and holds what it finds. With the names held.
+    #[inline]
+    fn search(&mut self, hash: u64, path: &[u8], coding: u32) -> Result<Option<Place>, Garbage> {
+        let Some(place) = self.files.search(hash, path, coding)? else { return Ok(None) };
+        self.hold(place)?;
+        Ok(Some(place))
+    }
+
+    #[inline(never)]
+    pub(in crate::content) fn entry(&self, place: Place) -> &Facts {
+        &self.found.iter().rev().find(|(found, _)| *found == place).expect(FOUND).1
+    }
+
+    pub(in crate::content) fn entry_and_head(&mut self, place: Place) -> (&Facts, &[u8]) {
+        let facts = &self.found.iter().find(|(found, _)| *found == place).expect(FOUND).1;
+        let body = facts.marks.body as usize;
+        self.head.clear();
+        if is_apart(place) {
+            self.head.extend_from_slice(&self.apart.entry(place).memory[..body]);
+        } else if let Some(head) =
+            self.files.heap.memory(&self.files.slots[place as usize]).and_then(|memory| memory.get(..body))
+        {
+            shared::copy_out(head, &mut self.head);
+        }
+        // Should it be gone, which is garbage's doing.
+        self.head.resize(body, 0);
+        (facts, &self.head)
+    }
+
+    pub(in crate::content) fn stat(&self, place: Place) -> FileStat {
+        if is_apart(place) {
+            return self.apart.entry(place).stat;
+        }
+        stat_of(&self.files.slots[place as usize])
+    }
+
+    pub(in crate::content) fn ends(&self, place: Place) -> Ends {
+        if is_apart(place) {
+            return self.apart.entry(place).ends;
+        }
+        ends_of(&self.files.slots[place as usize])
+    }
+
+    /// `None`: the entry is not what it was, which is garbage's doing.
+    #[inline(never)]
+    pub(in crate::content) fn memory(&self, place: Place, range: Range<u32>) -> Option<Slice<'_>> {
+        let range = range.start as usize..range.end as usize;
+        if is_apart(place) {
+            return self.apart.entry(place).memory.get(range).map(Slice::new);
+        }
+        self.files.heap.memory(&self.files.slots[place as usize])?.get(range).map(Slice::shared)
+    }
+
+    #[inline(never)]
+    pub(in crate::content) fn file(&self, place: Place) -> Option<BorrowedFd<'_>> {
+        if is_apart(place) {
+            return self.apart.entry(place).file.as_ref().map(AsFd::as_fd);
+        }
+        // An entry that is pinned is neither detached from its descriptor nor freed by others, so that it
+        // stays open.
+        let kept = Kept::of(self.files.slots[place as usize].descriptor.load(Ordering::Relaxed))?;
+        self.files.ledger.kept(kept, self.files.keeper)
+    }
+
+    /// `None`: somebody takes long, or nobody but this request can have the entry.
+    pub(in crate::content) fn claim(&mut self, place: Place) -> Option<Held> {
+        if is_apart(place) {
+            return None;
+        }
+        let patience = self.patience();
+        let held = self.files.slots[place as usize].looking.lock(patience);
+        match &held {
+            // It changed nothing in the entry: who looks at the file now does it from the beginning.
+            Some(held) if held.owner_died() => tracing::debug!("a worker died while it looked at a file"),
+            Some(_) => {}
+            None => {
+                self.vain.get_or_insert_with(Instant::now);
+            }
+        }
+        held
+    }
+
+    pub(in crate::content) fn trust(&mut self, place: Place, until_ms: u64) {
+        if !is_apart(place) {
+            self.files.slots[place as usize].trusted_until_ms.store(until_ms, Ordering::Release);
+        }
+        for (found, facts) in &mut self.found {
+            if *found == place {
+                facts.trusted_until_ms = until_ms;
+            }
+        }
+    }
+
+    #[inline(never)]
+    pub(in crate::content) fn pin(&mut self, place: Place) -> Pin {
+        if is_apart(place) {
+            self.apart.pin(place);
+            return Pin(place);
+        }
+        let slot = &self.files.slots[place as usize];
+        // Written only when it changes: the line is every worker's.
+        if slot.referenced.load(Ordering::Relaxed) == 0 {
+            slot.referenced.store(1, Ordering::Relaxed);
+        }
+        self.pins.add(place);
+        Pin(place)
+    }
+
+    #[inline(never)]
+    pub(in crate::content) fn unpin(&mut self, place: Place) {
+        if is_apart(place) {
+            return self.apart.unpin(place);
+        }
+        self.pins.drop(place);
+        if matches!(self.files.slots[place as usize].state.load(Ordering::SeqCst), DETACHED | SPOILT) {
+            self.unpin_detached(place);
+        }
+    }
+
+    #[cold]
+    fn unpin_detached(&mut self, place: Place) {
+        // If it can't be done now, second chance comes by later.
+        let _ = self.alone(|this, writing| Ok(this.files.free_if_last(place, writing)?));
+    }
+
+    /// Makes an entry that this worker has pinned one that has been found.
+    pub(in crate::content) fn hold_pinned(&mut self, place: Place) -> bool {
+        if !is_apart(place) {
+            return self.hold(place).is_ok();
+        }
+        if !self.found.iter().any(|(found, _)| *found == place) {
+            self.apart.pin(place);
+            self.found.push((place, self.apart.entry(place).facts.clone()));
+        }
+        true
+    }
+
+    /// Keeps a found entry until the end of the request. With the names held, or the entry pinned.
+    #[inline]
+    fn hold(&mut self, place: Place) -> Result<(), Garbage> {
+        let slot = &self.files.slots[place as usize];
+        if let Some((_, facts)) = self.found.iter_mut().find(|(found, _)| *found == place) {
+            facts.trusted_until_ms = slot.trusted_until_ms.load(Ordering::Acquire);
+            return Ok(());
+        }
+        if !slot.has_its_sum() {
+            return Err(Garbage);
+        }
+        self.pins.add(place);
+        self.found.push((place, facts_of(slot)));
+        Ok(())
+    }
+
+    #[inline(never)]
+    pub(in crate::content) fn let_go(&mut self) {
+        while let Some((place, _)) = self.found.pop() {
+            self.unpin(place);
+        }
+    }
+
+    /// Gives up an entry that was found, with the names held alone. What is left of it is the caller's
+    /// affair.
+    fn let_go_of(&mut self, place: Place) {
+        if let Some(at) = self.found.iter().position(|(found, _)| *found == place) {
+            self.found.remove(at);
+            self.pins.drop(place);
+        }
+    }
+
+    pub(in crate::content) fn size(&self) -> TableSize {
+        let [entries, descriptors, memory_bytes, body_bytes, _] =
+            self.files.sums.all().map(|sum| sum.load(Ordering::Relaxed));
+        TableSize { entries, descriptors, memory_bytes, body_bytes }
+    }
+
+    /// Blocks that are not full, paths, slots, pins and buckets of what there is.
+    pub(in crate::content) fn structure_bytes(&self) -> u64 {
+        let TableSize { entries, memory_bytes, .. } = self.size();
+        let blocks = self.files.sums.blocks.load(Ordering::Relaxed).saturating_mul(BLOCK as u64);
+        let each = size_of::<Slot>() + (self.files.pins.workers + 1) * size_of::<AtomicU32>();
+        blocks.saturating_sub(memory_bytes).saturating_add(entries.saturating_mul(each as u64))
+    }
+
+    pub(in crate::content) fn random(&self, n: u64) -> u64 {
+        self.files.hasher.hash_one(n)
+    }
+
+    /// Does something with the names held alone. What it finds to be garbage is put in order before anybody
+    /// else sees it.
+    fn alone<T>(
+        &mut self,
+        act: impl FnOnce(&mut Self, &Writing) -> Result<T, NotDone>,
+    ) -> Result<T, NotDone> {
+        let patience = self.patience();
+        let Some(writing) = self.files.names.write(patience) else {
+            self.vain.get_or_insert_with(Instant::now);
+            return Err(NotDone::Busy);
+        };
+        self.files.repair_after(&writing);
+        let done = act(self, &writing);
+        match done {
+            Err(NotDone::Garbage) => {
+                self.say_pins();
+                self.files.clear_garbage(&writing);
+            }
+            // Be it that somebody has not pinned what is said to be pinned.
+            Err(NotDone::Full) => self.files.call_for_pins(),
+            Ok(_) | Err(NotDone::Busy) => {}
+        }
+        done
+    }
+
+    /// Says anew what this worker has pinned.
+    #[cold]
+    fn say_pins(&mut self) {
+        self.round = self.files.sums.rounds.load(Ordering::Relaxed);
+        self.pins.say_again(self.files.used());
+    }
+
+    /// How long to wait for a lock.
+    #[inline]
+    fn patience(&mut self) -> Duration {
+        match self.vain {
+            None => PATIENCE,
+            Some(since) if since.elapsed() < REST => Duration::ZERO,
+            Some(_) => {
+                self.vain = None;
+                PATIENCE
+            }
+        }
+    }
+}
+
+impl Drop for SharedTable {
+    /// An entry that was found for a request that was not finished.
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
+/// An entry is read between finding and letting go.
+const FOUND: &str = "an entry is found before it is read";

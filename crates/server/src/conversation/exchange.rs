@@ -1,0 +1,61 @@
+//! What belongs to one request: its line of the access log, when it was read, and what it waits for beside
+//! its client.
+
+use http1::{Head, Status};
+use sys::socket::PeerAddress;
+
+use super::disk::Waiting;
+use crate::service::Service;
+
+/// The exchange under way, if there is one.
+#[derive(Debug, Default)]
+pub(super) struct Exchange {
+    /// The first half of the access log's line; empty when none is kept.
+    log_line: Vec<u8>,
+    /// When the request was read, in monotonic milliseconds.
+    began_ms: u64,
+    /// What it waits for beside its client, if it does.
+    pub(super) waiting: Option<Box<Waiting>>,
+}
+
+impl Exchange {
+    /// Counts a request that was read, and begins its line of the access log.
+    #[inline]
+    pub(super) fn begin(&mut self, service: &mut Service, peer: &PeerAddress, head: &Head<'_>) {
+        service.counters.requests.add(1);
+        if let Some(log) = &mut service.log {
+            self.log_line = service.buffers.take();
+            self.began_ms = service.clock.ms;
+            log.begin(&mut self.log_line, peer, head, service.clock.unix_secs);
+        }
+    }
+
+    /// Begins the line of what could not be read as a request, unless it has one.
+    pub(super) fn begin_unreadable(&mut self, service: &mut Service, peer: &PeerAddress) {
+        if let Some(log) = &mut service.log
+            && self.log_line.is_empty()
+        {
+            self.log_line = service.buffers.take();
+            self.began_ms = service.clock.ms;
+            log.begin_unreadable(&mut self.log_line, peer, service.clock.unix_secs);
+        }
+    }
+
+    /// Writes the line of an exchange whose reply is over.
+    #[inline]
+    pub(super) fn end(&mut self, service: &mut Service, status: Status, body_sent: u64) {
+        if let Some(log) = &mut service.log {
+            let line = std::mem::take(&mut self.log_line);
+            if !line.is_empty() {
+                let duration_ms = service.clock.ms.saturating_sub(self.began_ms);
+                log.end(&line, status.0, body_sent, duration_ms);
+            }
+            service.buffers.give(line);
+        }
+    }
+
+    /// Gives back what an exchange holds that has no end.
+    pub(super) fn drop_line(&mut self, service: &mut Service) {
+        service.buffers.give(std::mem::take(&mut self.log_line));
+    }
+}

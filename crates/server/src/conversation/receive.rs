@@ -1,0 +1,311 @@
+//! Receiving: from input to steps, and from a request to the plan of its reply. Nothing is sent here.
+//!
+//! Input lies in the worker's scratch memory while it is worked on. What is left unused in the end (half a
+//! head, a pipelined request behind a reply that is to be sent first) is kept in a pooled buffer, so that an
+//! idle connection holds none.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use http1::{End, Head, ProtocolError, Step};
+
+use super::Conversation;
+use super::disk::Owed;
+use super::turn::{Next, Turn};
+use crate::content::Prefetched;
+use crate::counters::Failure;
+use crate::service::Service;
+
+/// Input at hand, in scratch memory: from here to there it is unused.
+pub(super) struct Input<'a> {
+    scratch: &'a mut [u8],
+    from: usize,
+    to: usize,
+}
+
+impl<'a> Input<'a> {
+    /// None yet.
+    pub(super) fn new(scratch: &'a mut [u8]) -> Self {
+        Self { scratch, from: 0, to: 0 }
+    }
+
+    fn unused(&self) -> &[u8] {
+        &self.scratch[self.from..self.to]
+    }
+
+    fn is_used_up(&self) -> bool {
+        self.from == self.to
+    }
+
+    /// What is unused means nothing any more.
+    fn drop_unused(&mut self) {
+        self.from = self.to;
+    }
+
+    /// Takes up what was kept, if that has not been done. There is nothing unused then.
+    #[inline]
+    fn take_up(&mut self, kept: &mut Vec<u8>) {
+        if !kept.is_empty() {
+            (self.from, self.to) = (0, kept.len());
+            self.scratch[..self.to].copy_from_slice(kept);
+            kept.clear();
+        }
+    }
+
+    /// Where more goes: behind what is unused, which moves to the front.
+    #[inline]
+    fn room(&mut self) -> &mut [u8] {
+        if self.from > 0 {
+            if self.from < self.to {
+                self.scratch.copy_within(self.from..self.to, 0);
+            }
+            (self.from, self.to) = (0, self.to - self.from);
+        }
+        &mut self.scratch[self.to..]
+    }
+}
+
+impl Conversation {
+    /// The read stage: receives until there is a reply to be sent or nothing can be done without an event.
+    /// Never sends.
+    pub fn receive(&mut self, service: &mut Service) -> Next {
+        if self.waits_for_disk().is_some() {
+            return Next::Turn(self.keep_waiting(service));
+        }
+        // What a reply waited for concerns whoever sends it.
+        if self.exchange.waiting.is_some() && self.machine.is_replying() {
+            return Next::Send;
+        }
+        let mut scratch = std::mem::take(&mut service.scratch);
+        let mut input = Input::new(&mut scratch);
+        let mut share = service.quantum;
+        self.active = service.clock.tick;
+        self.go_on(service);
+        let next = self.receive_on(service, &mut input, &mut share);
+        self.keep(service, &input);
+        service.scratch = scratch;
+        self.leave(next)
+    }
+
+    /// Receives and uses up input until there is a reply to be sent, it must wait, or its share is used.
+    #[inline]
+    pub(super) fn receive_on(
+        &mut self,
+        service: &mut Service,
+        input: &mut Input<'_>,
+        share: &mut u64,
+    ) -> Next {
+        loop {
+            if self.exchange.waiting.is_some() {
+                return Next::Turn(Turn::Blocked);
+            }
+            if self.machine.wants_end() != End::Open {
+                match self.go_towards_end(service, input, share) {
+                    Some(turn) => return Next::Turn(turn),
+                    None => continue,
+                }
+            }
+            if self.rest_unseen || self.eof {
+                let wants = self.machine.wants();
+                input.take_up(&mut self.rest);
+                self.use_up(service, input);
+                // With the client's end known, there is no event to wait for: go on as long as that changes
+                // anything.
+                let has_stopped = !self.machine.is_replying() && self.exchange.waiting.is_none();
+                if self.eof && has_stopped && self.machine.wants() == wants {
+                    return Next::Turn(Turn::Close);
+                }
+            } else if self.readable && self.machine.wants_input() {
+                if *share == 0 {
+                    return Next::Turn(Turn::Unfinished);
+                }
+                if self.read(service, input, share) {
+                    self.use_up(service, input);
+                } else if self.machine.wants_end() == End::Open {
+                    return self.blocked();
+                }
+            } else {
+                return self.blocked();
+            }
+            if self.machine.is_replying() {
+                return Next::Send;
+            }
+        }
+    }
+
+    /// Ends, or does what there is to be done before.
+    fn go_towards_end(
+        &mut self,
+        service: &mut Service,
+        input: &mut Input<'_>,
+        share: &mut u64,
+    ) -> Option<Turn> {
+        match self.machine.wants_end() {
+            End::Open => {}
+            End::Close if self.may_have_more(input) => {
+                self.take_what_is_behind(service, input, share);
+                if self.machine.wants_end() == End::Close {
+                    return Some(Turn::Close);
+                }
+            }
+            End::Close => return Some(Turn::Close),
+            End::Reset => return Some(Turn::Reset),
+            End::ShutDown => {
+                if sys::socket::shutdown_write(self.socket.as_fd()).is_err() {
+                    return Some(Turn::Close);
+                }
+                self.machine.write_side_shut(&service.limits, service.clock.tick);
+            }
+        }
+        None
+    }
+
+    /// Nothing can be received.
+    fn blocked(&self) -> Next {
+        if self.machine.is_replying() && self.writable { Next::Send } else { Next::Turn(Turn::Blocked) }
+    }
+
+    /// Whether a client whose reply was the last may have sent something behind its request after all. A
+    /// reply that went out at once left hardly any time for that, and such clients are not worth another call
+    /// to ask.
+    fn may_have_more(&self, input: &Input<'_>) -> bool {
+        let suspicious =
+            !input.is_used_up() || !self.rest.is_empty() || self.readable || self.carried_over || self.blocks;
+        suspicious && !self.eof && self.machine.closes_after_reply()
+    }
+
+    /// Shows the machine what there is behind the last request: closing with bytes unread would reset the
+    /// connection.
+    fn take_what_is_behind(&mut self, service: &mut Service, input: &mut Input<'_>, share: &mut u64) {
+        input.take_up(&mut self.rest);
+        if input.is_used_up() {
+            self.read(service, input, share);
+        }
+        self.use_up(service, input);
+    }
+
+    /// Receives what is there. `false`: nothing, or the connection is broken.
+    #[inline]
+    fn read(&mut self, service: &mut Service, input: &mut Input<'_>, share: &mut u64) -> bool {
+        input.take_up(&mut self.rest);
+        let room = input.room();
+        match service.receive(self.socket.as_fd(), room) {
+            Ok(0) => {
+                self.eof = true;
+                true
+            }
+            Ok(n) => {
+                // Less than there was room for: the socket is empty, unless the end follows.
+                self.readable = n == room.len() || self.hung_up;
+                input.to += n;
+                *share = share.saturating_sub(n as u64);
+                service.counters.bytes_received.add(n as u64);
+                true
+            }
+            Err(error) => {
+                match error.kind() {
+                    io::ErrorKind::WouldBlock => self.readable = false,
+                    io::ErrorKind::Interrupted => {}
+                    _ => self.broken(service, &error, Failure::Receive),
+                }
+                false
+            }
+        }
+    }
+
+    /// Lets the machine use up input, as far as the next request. That is answered: its reply is to be sent
+    /// before more is made of the input.
+    #[inline]
+    fn use_up(&mut self, service: &mut Service, input: &mut Input<'_>) {
+        self.rest_unseen = false;
+        loop {
+            let unused = &input.scratch[input.from..input.to];
+            match self.machine.receive(&service.limits, service.clock.tick, unused, self.eof) {
+                Ok((used, step)) => {
+                    input.from += used;
+                    match step {
+                        Step::Request(head) => {
+                            self.exchange.begin(service, &self.peer, &head);
+                            self.answer(service, &head, &unused[..used], Prefetched::default());
+                            self.rest_unseen = input.from < input.to;
+                            return;
+                        }
+                        Step::Refused(head, error) => {
+                            self.exchange.begin(service, &self.peer, &head);
+                            self.refuse(service, error);
+                            return input.drop_unused();
+                        }
+                        Step::Body(_) | Step::EndOfRequest => {}
+                        Step::NeedInput => return,
+                        Step::Paused => {
+                            self.rest_unseen = input.from < input.to;
+                            return;
+                        }
+                        Step::Closed => return input.drop_unused(),
+                    }
+                }
+                Err(error) => {
+                    self.refuse(service, error);
+                    return input.drop_unused();
+                }
+            }
+        }
+    }
+
+    /// Answers a request, for which this has been looked at, or puts it by until more has been.
+    #[inline]
+    pub(super) fn answer(
+        &mut self,
+        service: &mut Service,
+        head: &Head<'_>,
+        consumed: &[u8],
+        looked: Prefetched,
+    ) {
+        match service.answer(head, &looked) {
+            Ok(plan) => {
+                service.content.unkeep(looked);
+                self.carried_over = false;
+                self.machine.respond(&service.limits, service.clock.tick, plan);
+            }
+            Err(look) => {
+                let mut kept = service.buffers.take();
+                kept.extend_from_slice(consumed);
+                self.defer(service, Owed::Reply { consumed: kept, terms: head.terms }, looked, look);
+            }
+        }
+    }
+
+    /// Answers a breach of the protocol, where an answer is owed.
+    pub(super) fn refuse(&mut self, service: &mut Service, error: ProtocolError) {
+        service.counters.refusal(error.kind);
+        if self.machine.owes_answer() {
+            self.exchange.begin_unreadable(service, &self.peer);
+            self.answer_breach(service, error, Prefetched::default());
+        }
+    }
+
+    /// Answers it, for whose page this has been looked at, or puts it by until more has been.
+    pub(super) fn answer_breach(&mut self, service: &mut Service, error: ProtocolError, looked: Prefetched) {
+        match service.refuse(error, self.machine.error_terms(), &looked) {
+            Ok(plan) => {
+                service.content.unkeep(looked);
+                self.carried_over = false;
+                self.machine.respond(&service.limits, service.clock.tick, plan);
+            }
+            Err(look) => self.defer(service, Owed::Refusal(error), looked, look),
+        }
+    }
+
+    /// Keeps for later what is unused.
+    #[inline]
+    pub(super) fn keep(&mut self, service: &mut Service, input: &Input<'_>) {
+        if !input.is_used_up() {
+            if self.rest.capacity() == 0 {
+                self.rest = service.buffers.take();
+            }
+            self.rest.extend_from_slice(input.unused());
+        } else if self.rest.is_empty() && self.rest.capacity() > 0 {
+            service.buffers.give(std::mem::take(&mut self.rest));
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! A reply that the client does not take, and what comes behind its request meanwhile: the rest of a body,
+//! further requests, the end. None of it is lost, and nobody goes round in circles over it, be it in one turn
+//! or between two stages.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use sys::socket::PeerAddress;
+
+use super::{Conversation, Next, Turn};
+use crate::config::Settings;
+use crate::content::{Content, Resolver};
+use crate::counters::Counters;
+use crate::service::Service;
+
+const LARGE: &str = "GET /large HTTP/1.1\r\nHost: x\r\n\r\n";
+const SMALL: &str = "GET /small HTTP/1.1\r\nHost: x\r\n\r\n";
+const WITH_BODY: &str = "GET /large HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n";
+const IN_CHUNKS: &str = "GET /large HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+/// What a client does who sends no more.
+const END: &str = "";
+
+/// Far more stages than any conversation here has to go through in a turn.
+const MOST_STAGES: usize = 100;
+
+/// What a client sends while it takes nothing, how many replies it then gets, and whether that is the end.
+const CASES: [(&[&str], usize, bool); 10] = [
+    (&[WITH_BODY, "12345"], 1, false),
+    (&[WITH_BODY, "12", "345"], 1, false),
+    (&[WITH_BODY, "12345", END], 1, true),
+    (&[WITH_BODY, "12", END], 1, true),
+    (&[WITH_BODY, "12345", LARGE, SMALL, END], 3, true),
+    (&[IN_CHUNKS, "2\r\n12\r\n0\r\n", "\r\n", SMALL], 2, false),
+    (&[IN_CHUNKS, "2\r\n12\r\nno"], 1, true),
+    (&[LARGE, END], 1, true),
+    (&[LARGE, SMALL, LARGE, SMALL, SMALL, END], 5, true),
+    (&[LARGE, SMALL, "GET /sm"], 2, false),
+];
+
+#[test]
+fn what_comes_behind_a_reply_that_blocks_is_neither_lost_nor_a_circle() {
+    let site = tempfile::tempdir().unwrap();
+    fs::write(site.path().join("large"), vec![b'-'; 2_000_000]).unwrap();
+    fs::write(site.path().join("small"), "small").unwrap();
+    for in_stages in [false, true] {
+        for at_once in [false, true] {
+            for (number, (pieces, replies, ends)) in CASES.into_iter().enumerate() {
+                let (settled, is_settled) = mpsc::channel();
+                let root = site.path().to_owned();
+                thread::spawn(move || {
+                    let seen = World::new(&root, in_stages).behind_a_reply(pieces, at_once);
+                    settled.send(seen).unwrap();
+                });
+                let seen = is_settled.recv_timeout(Duration::from_secs(20));
+                let case = format!("case {number}, in stages: {in_stages}, at once: {at_once}");
+                assert_eq!(seen, Ok((replies, ends)), "{case}");
+            }
+        }
+    }
+}
+
+/// One conversation and its client.
+struct World {
+    conversation: Conversation,
+    service: Service,
+    client: UnixStream,
+    in_stages: bool,
+}
+
+impl World {
+    fn new(root: &Path, in_stages: bool) -> Self {
+        let settings = Settings::new(root.to_owned());
+        let resolver = Arc::new(Resolver::new(&settings.files).unwrap());
+        let content = Content::new(resolver, &settings.files, 10, settings.limits.ranges);
+        let counters: &'static Counters = Box::leak(Box::default());
+        let service = Service::new(content, &settings, counters, None, None);
+        let (client, socket) = UnixStream::pair().unwrap();
+        for end in [&client, &socket] {
+            end.set_nonblocking(true).unwrap();
+        }
+        let conversation = Conversation::new(socket.into(), PeerAddress::Unix, &service);
+        Self { conversation, service, client, in_stages }
+    }
+
+    /// Sends these pieces, and then takes what there is: how many replies, and whether the server closed.
+    fn behind_a_reply(mut self, pieces: &[&str], at_once: bool) -> (usize, bool) {
+        let mut turn = Turn::Unfinished;
+        let mut hung_up = false;
+        for (number, piece) in pieces.iter().enumerate() {
+            self.client.write_all(piece.as_bytes()).unwrap();
+            if *piece == END {
+                self.client.shutdown(Shutdown::Write).unwrap();
+                hung_up = true;
+            }
+            if !at_once || number + 1 == pieces.len() {
+                self.conversation.note(true, false, hung_up);
+                turn = self.turn();
+                assert!(matches!(turn, Turn::Blocked), "{turn:?} behind {piece:?}");
+                assert!(self.conversation.waits_for().1, "the reply is not taken");
+            }
+        }
+        let mut received = Vec::new();
+        while matches!(turn, Turn::Blocked) {
+            let before = received.len();
+            // It blocks when it is empty.
+            let _ = self.client.read_to_end(&mut received);
+            if received.len() == before {
+                break;
+            }
+            self.conversation.note(false, true, false);
+            turn = self.turn();
+        }
+        let _ = self.client.read_to_end(&mut received);
+        let heads = received.windows(13).filter(|bytes| bytes == b"HTTP/1.1 200 ").count();
+        let ends = match turn {
+            Turn::Blocked => self.conversation.machine().is_lingering(),
+            turn => matches!(turn, Turn::Close),
+        };
+        self.conversation.end(&mut self.service);
+        (heads, ends)
+    }
+
+    /// A turn, or as many as can be had at once.
+    fn turn(&mut self) -> Turn {
+        let Self { conversation, service, .. } = self;
+        if !self.in_stages {
+            loop {
+                match conversation.work(service) {
+                    Turn::Unfinished => {}
+                    turn => return turn,
+                }
+            }
+        }
+        let mut next = Next::Receive;
+        let mut unfinished = 0;
+        for _ in 0..MOST_STAGES {
+            let was_sending = matches!(next, Next::Send);
+            next = if was_sending { conversation.send(service) } else { conversation.receive(service) };
+            match next {
+                Next::Turn(Turn::Unfinished) if was_sending => next = Next::Send,
+                Next::Turn(Turn::Unfinished) => next = Next::Receive,
+                Next::Turn(turn) => return turn,
+                Next::Receive | Next::Send => continue,
+            }
+            unfinished += 1;
+        }
+        panic!("{MOST_STAGES} stages, of which {unfinished} used up their share");
+    }
+}

@@ -1,0 +1,32 @@
+//! How far a turn, or a stage of one, has brought a conversation.
+
+#[cfg(doc)]
+use super::Conversation;
+use crate::helpers::Job;
+
+/// How a turn of a conversation ended.
+#[derive(Debug)]
+pub enum Turn {
+    /// It waits for the socket, as [`Conversation::waits_for`] says.
+    Blocked,
+    /// It waits until somebody has done this for it. Only in a worker without
+    /// [patience](crate::service::Service::patience).
+    Disk(Box<Job>),
+    /// It has used up its share and could go on at once.
+    Unfinished,
+    /// It is over: close the socket.
+    Close,
+    /// It is over: reset the connection.
+    Reset,
+}
+
+/// What is to be done next with a conversation, as far as one stage has brought it.
+#[derive(Debug)]
+pub enum Next {
+    /// To [receive](Conversation::receive) from it.
+    Receive,
+    /// To [send](Conversation::send) to it.
+    Send,
+    /// Neither now.
+    Turn(Turn),
+}

@@ -1,0 +1,54 @@
+//! A turn: receiving and sending by turns, until something would block or the share is used.
+
+use super::Conversation;
+use super::receive::Input;
+use super::turn::{Next, Turn};
+use crate::service::Service;
+
+impl Conversation {
+    /// Receives, answers and sends until the socket blocks, the conversation ends, or its share of the turn
+    /// is used.
+    pub fn work(&mut self, service: &mut Service) -> Turn {
+        if self.waits_for_disk().is_some() {
+            return self.keep_waiting(service);
+        }
+        let mut scratch = std::mem::take(&mut service.scratch);
+        let mut input = Input::new(&mut scratch);
+        let mut share = service.quantum;
+        self.active = service.clock.tick;
+        let mut resident = self.go_on(service);
+        let turn = loop {
+            if self.machine.is_replying()
+                && let Next::Turn(turn) = self.send_on(service, &mut share, resident.take())
+            {
+                break turn;
+            }
+            if let Next::Turn(turn) = self.receive_on(service, &mut input, &mut share) {
+                break turn;
+            }
+        };
+        self.keep(service, &input);
+        service.scratch = scratch;
+        self.end_turn(turn)
+    }
+
+    /// Leaves it to whoever comes next.
+    pub(super) fn leave(&mut self, next: Next) -> Next {
+        match next {
+            Next::Turn(turn) => Next::Turn(self.end_turn(turn)),
+            next => {
+                self.carried_over |= self.machine.is_replying();
+                next
+            }
+        }
+    }
+
+    #[inline]
+    fn end_turn(&mut self, turn: Turn) -> Turn {
+        self.carried_over |= self.machine.is_replying();
+        match self.take_job() {
+            Some(job) => Turn::Disk(Box::new(job)),
+            None => turn,
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The one table that names every counter, for every status format.
+
+use super::{
+    ConnectionState, Counter, Counters, DiskWait, Failure, HelperJob, LineLoss, LoopPhase, REFUSALS,
+    REPLY_CLASSES, REPLY_CODES, Reset, TIMEOUTS,
+};
+
+/// Upper bounds of the buckets of all histograms; one more bucket holds what lies above.
+pub const HISTOGRAM_BOUNDS: [u64; 13] = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048];
+
+/// One row of the table: a name for programs, words for people, and where the values are.
+#[derive(Debug)]
+pub struct Metric {
+    /// Without prefix and unit suffix: JSON uses it as it is, Prometheus as `sluice_<name>`, plus `_total`
+    /// for counters.
+    pub name: &'static str,
+    /// One sentence for people, without the full stop.
+    pub help: &'static str,
+    /// How the values behave over time.
+    pub kind: Kind,
+    /// Where the values are.
+    pub values: Values,
+}
+
+/// How a value behaves over time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows; a rate makes sense. Totals over workers are sums.
+    Counter,
+    /// Goes up and down. Totals over workers are sums.
+    Gauge,
+    /// Goes up and down. Totals over workers are maxima, as a sum would mean nothing.
+    Level,
+    /// A high-water mark. Totals over workers are maxima.
+    Peak,
+    /// Counts per bucket, not cumulative; bounds as in [`HISTOGRAM_BOUNDS`]. Totals over workers are sums.
+    Histogram {
+        /// The counter that sums up what was put into the buckets.
+        sum: &'static str,
+    },
+}
+
+/// Where a metric's values are in the block.
+#[derive(Debug)]
+pub enum Values {
+    /// A single number.
+    One(fn(&Counters) -> &Counter),
+    /// One number for each value of a label.
+    By {
+        /// What tells the numbers apart.
+        label: &'static str,
+        /// The label's values, in the order of `read`'s result.
+        names: &'static [&'static str],
+        /// The numbers.
+        read: fn(&Counters) -> &[Counter],
+    },
+}
+
+impl Metric {
+    /// The numbers of this metric in `block`.
+    pub fn read<'a>(&self, block: &'a Counters) -> &'a [Counter] {
+        match self.values {
+            Values::One(read) => std::slice::from_ref(read(block)),
+            Values::By { read, .. } => read(block),
+        }
+    }
+}
+
+/// A row of the table: the kind, the field of [`Counters`], which names it as well, and words for people; for
+/// several numbers, the label that tells them apart, and its values.
+macro_rules! metric {
+    ($kind:expr, $field:ident, $help:expr) => {
+        Metric { name: stringify!($field), help: $help, kind: $kind, values: Values::One(|w| &w.$field) }
+    };
+    ($kind:expr, $field:ident, $help:expr, $label:expr, $names:expr) => {
+        Metric {
+            name: stringify!($field),
+            help: $help,
+            kind: $kind,
+            values: Values::By { label: $label, names: &$names, read: |w| &w.$field },
+        }
+    };
+}
+
+/// Every value of [`Counters`], in the order in which people see them.
+pub static METRICS: &[Metric] = &[
+    metric!(Kind::Counter, restarts, "Times that the worker was started again after it died"),
+    metric!(Kind::Counter, accepts, "Connections accepted"),
+    metric!(Kind::Counter, accept_phases, "Accept phases"),
+    metric!(
+        Kind::Histogram { sum: "accepts" },
+        accepts_per_phase,
+        "Accept phases by the connections that they accepted",
+        "at_most",
+        HISTOGRAM_NAMES
+    ),
+    metric!(Kind::Peak, accepts_per_phase_max, "Most connections accepted in one accept phase"),
+    metric!(Kind::Counter, phases, "Turns of the event loop"),
+    metric!(Kind::Counter, event_waits, "System calls that asked for events"),
+    metric!(
+        Kind::Counter,
+        phase_time_ns,
+        "Nanoseconds spent in the phases of the event loop",
+        "phase",
+        LoopPhase::NAMES
+    ),
+    metric!(
+        Kind::Histogram { sum: "accept_queue_lengths_seen" },
+        accept_queue_lengths,
+        "Samples of the accept queue before an accept phase, by its length",
+        "at_most",
+        HISTOGRAM_NAMES
+    ),
+    metric!(Kind::Counter, accept_queue_lengths_seen, "Sum of the sampled lengths of the accept queue"),
+    metric!(
+        Kind::Histogram { sum: "accept_waits_seen_ms" },
+        accept_waits_ms,
+        "Samples of connections just accepted, by their milliseconds in the accept queue",
+        "at_most",
+        HISTOGRAM_NAMES
+    ),
+    metric!(Kind::Counter, accept_waits_seen_ms, "Sum of the sampled milliseconds in the accept queue"),
+    metric!(Kind::Level, accept_limit, "Most connections that an accept phase may take"),
+    metric!(Kind::Level, work_limit_us, "Most microseconds that a work phase may take, 0 if not bounded"),
+    metric!(
+        Kind::Level,
+        accept_delay_target_us,
+        "Microseconds of delay that the accept policy tries to stay below"
+    ),
+    metric!(
+        Kind::Level,
+        accept_delay_us,
+        "Microseconds that a client who came now would wait, as estimated by the accept policy"
+    ),
+    metric!(Kind::Gauge, accept_overloaded, "Workers whose accept policy sees delay that stays"),
+    metric!(Kind::Gauge, connections, "Open connections by state", "state", ConnectionState::NAMES),
+    metric!(Kind::Counter, connections_opened, "Connections taken into service"),
+    metric!(Kind::Counter, connections_closed, "Connections closed"),
+    metric!(Kind::Counter, connections_closed_under_pressure, "Idle or slow connections closed to make room"),
+    metric!(Kind::Counter, resets, "Connections ended by a reset", "cause", Reset::NAMES),
+    metric!(Kind::Counter, timeouts, "Deadlines that passed", "kind", TIMEOUTS),
+    metric!(Kind::Counter, refusals, "Requests refused", "cause", REFUSALS),
+    metric!(Kind::Counter, requests, "Requests received"),
+    metric!(Kind::Counter, replies, "Replies by class", "class", REPLY_CLASSES),
+    metric!(Kind::Counter, replies_by_code, "Replies by status code", "code", REPLY_CODES),
+    metric!(Kind::Counter, bytes_sent, "Bytes sent, heads included"),
+    metric!(Kind::Counter, bytes_received, "Bytes received"),
+    metric!(Kind::Counter, errors, "System calls that failed", "call", Failure::NAMES),
+    metric!(Kind::Counter, access_log_dropped, "Access log lines not written", "cause", LineLoss::NAMES),
+    metric!(Kind::Counter, file_table_hits, "Look-ups answered by the open-file table"),
+    metric!(Kind::Counter, file_table_misses, "Look-ups that went to the file system"),
+    metric!(Kind::Counter, file_table_evictions, "Open-file table entries removed to make room"),
+    metric!(Kind::Gauge, file_table_entries, "Open-file table entries"),
+    metric!(Kind::Gauge, file_table_descriptors, "Descriptors held by the open-file table"),
+    metric!(Kind::Gauge, file_table_memory_bytes, "Bytes held by the open-file table"),
+    metric!(Kind::Gauge, connection_places, "Connections that memory has been set aside for"),
+    metric!(Kind::Peak, connection_bytes, "Bytes that a connection takes, by the sizes of its parts"),
+    metric!(Kind::Gauge, start_memory_bytes, "Bytes that the worker had of its own when it began to serve"),
+    metric!(Kind::Counter, helper_jobs, "Jobs given to helper threads", "kind", HelperJob::NAMES),
+    metric!(Kind::Gauge, helper_queue, "Jobs that helper threads have not finished"),
+    metric!(Kind::Peak, helper_queue_max, "Most jobs that helper threads had not finished"),
+    metric!(Kind::Gauge, helpers_stuck, "Helper threads whose job has taken long"),
+    metric!(
+        Kind::Counter,
+        disk_waits_given_up,
+        "Waits for the disk that had no end",
+        "what",
+        DiskWait::NAMES
+    ),
+    metric!(Kind::Counter, residency_probes, "Looks at whether a part of a file is in memory"),
+    metric!(Kind::Counter, residency_misses, "Parts of files that were not in memory"),
+];
+
+/// Names of the buckets of [`HISTOGRAM_BOUNDS`].
+const HISTOGRAM_NAMES: [&str; HISTOGRAM_BOUNDS.len() + 1] =
+    ["0", "1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "2048", "inf"];

@@ -1,0 +1,617 @@
+//! Files below a directory that cannot be left.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use super::links;
+
+/// What a file that is served is opened with: a pipe's missing writer is not waited for, a terminal does not
+/// become the process's.
+pub(super) const READ: OFlags =
+    OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+/// A directory that only serves as a place to open from.
+const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+/// A file that is only looked at.
+const FOUND: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
+/// The root of a tree, for [`open_beneath`].
+#[derive(Debug)]
+pub struct Directory {
+    descriptor: OwnedFd,
+    /// The absolute path that it was opened by.
+    pub(super) path: PathBuf,
+    resolution: Resolution,
+}
+
+/// Which symbolic links are followed on the way to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Symlinks {
+    /// None: a path with one fails with `ELOOP`.
+    None,
+    /// Those that stay below the root, `path_resolution(7)`; others fail with `EXDEV`. The target of an
+    /// absolute one stays there if it begins with the path that the root was opened by, or with the one that
+    /// it has in truth (which takes `/proc`).
+    Beneath,
+    /// Any, wherever it leads.
+    Any,
+}
+
+/// Who walks along a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Resolution {
+    /// The kernel, in one call: openat2(2).
+    Kernel,
+    /// We, one component after the other, following no symbolic link ([`Symlinks::Beneath`] becomes
+    /// [`Symlinks::None`]): for sandboxes that do not know openat2.
+    Stepwise,
+}
+
+impl Directory {
+    /// Opens the root of a tree, by the best resolution that works here. open(2) with `O_PATH`.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let directory = Self::open_with(path, Resolution::Kernel)?;
+        match open_beneath(&directory, b".", Symlinks::Beneath) {
+            Err(error) if is_refused(&error) => Ok(Self { resolution: Resolution::Stepwise, ..directory }),
+            // Whatever else may be wrong, the path concerned will tell.
+            _ => Ok(directory),
+        }
+    }
+
+    fn open_with(path: &Path, resolution: Resolution) -> io::Result<Self> {
+        let descriptor = open_place(path)?;
+        Ok(Self { descriptor, path: std::path::absolute(path)?, resolution })
+    }
+
+    /// Opens the directory that a path names now, which need not be this one any more. open(2) with `O_PATH`.
+    pub fn reopen(&self, path: &Path) -> io::Result<OwnedFd> {
+        Ok(open_place(path)?)
+    }
+
+    /// Opens the directory that a path names now, if the kernel has all of it in memory; fails with
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) where [`open_beneath_cached`] does.
+    pub fn reopen_cached(&self, path: &Path) -> io::Result<OwnedFd> {
+        Ok(match self.resolution {
+            Resolution::Kernel => fs::openat2(CWD, path, PLACE, Mode::empty(), ResolveFlags::CACHED),
+            Resolution::Stepwise => Err(Errno::AGAIN),
+        }?)
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// Opens the file or directory at `path` below `root` for reading, without waiting for a pipe's other end.
+/// openat2(2), openat(2).
+///
+/// The path is relative (`.` is the root itself). One that begins with `/` or has a `..` component fails with
+/// `EXDEV` whatever the symbolic links, one with a NUL with `EINVAL`.
+pub fn open_beneath(root: &Directory, path: &[u8], symlinks: Symlinks) -> io::Result<OwnedFd> {
+    Ok(open_as(root, path, symlinks, READ, ResolveFlags::empty())?)
+}
+
+/// Opens what [`open_beneath`] would, if the kernel has all of it in memory: what would have to be read from
+/// a disk fails with [`WouldBlock`](io::ErrorKind::WouldBlock), and so does everything in a sandbox that does
+/// not know openat2(2). So does now and then what is in memory, when something is mounted or renamed
+/// meanwhile, wherever that is. openat2(2) with `RESOLVE_CACHED`.
+pub fn open_beneath_cached(root: &Directory, path: &[u8], symlinks: Symlinks) -> io::Result<OwnedFd> {
+    Ok(open_as(root, path, symlinks, READ, ResolveFlags::CACHED)?)
+}
+
+/// The file at `path`, found like [`open_beneath`] finds it, to be looked at. It is not opened (`O_PATH`), so
+/// neither a device nor the writer of a pipe notices.
+pub fn find_beneath(root: &Directory, path: &[u8], symlinks: Symlinks) -> io::Result<OwnedFd> {
+    Ok(open_as(root, path, symlinks, FOUND, ResolveFlags::empty())?)
+}
+
+/// [`find_beneath`] as far as the kernel has in memory what that takes.
+pub fn find_beneath_cached(root: &Directory, path: &[u8], symlinks: Symlinks) -> io::Result<OwnedFd> {
+    Ok(open_as(root, path, symlinks, FOUND, ResolveFlags::CACHED)?)
+}
+
+/// Whether an error of [`open_beneath`] says that there is a symbolic link on the way, which may not be
+/// followed.
+pub fn is_link(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ELOOP)
+}
+
+/// Why a file could not be opened, as far as it makes a difference. `path_resolution(7)`, open(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenFailure {
+    /// There is no such file.
+    Missing,
+    /// The path, or a symbolic link on it, leads out of the root.
+    Outside,
+    /// There is a symbolic link on the way, which is not to be followed, or there are too many.
+    Link,
+    /// It may not be read, or a directory on the way not be searched.
+    Denied,
+    /// It is of a kind that can't be read: a socket, a device without driver.
+    Irregular,
+    /// The process or the system is out of descriptors.
+    Exhausted,
+    /// The file system failed.
+    Failed,
+}
+
+impl OpenFailure {
+    /// The failure behind an error of [`open_beneath`].
+    pub fn of(error: &io::Error) -> Self {
+        match Errno::from_io_error(error) {
+            Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL) => Self::Missing,
+            Some(Errno::XDEV) => Self::Outside,
+            Some(Errno::LOOP) => Self::Link,
+            Some(Errno::ACCESS | Errno::PERM) => Self::Denied,
+            Some(Errno::NXIO | Errno::NODEV) => Self::Irregular,
+            Some(Errno::MFILE | Errno::NFILE) => Self::Exhausted,
+            None if error.kind() == io::ErrorKind::NotFound => Self::Missing,
+            _ => Self::Failed,
+        }
+    }
+}
+
+/// `how` is nothing, or that only memory is looked into.
+fn open_as(
+    root: &Directory,
+    path: &[u8],
+    symlinks: Symlinks,
+    flags: OFlags,
+    how: ResolveFlags,
+) -> rustix::io::Result<OwnedFd> {
+    if leaves(path) {
+        return Err(Errno::XDEV);
+    }
+    let cached = how == ResolveFlags::CACHED;
+    match (symlinks, root.resolution) {
+        (_, Resolution::Stepwise) if cached => Err(Errno::AGAIN),
+        (Symlinks::Any, _) if cached => fs::openat2(root, path, flags, Mode::empty(), how),
+        (Symlinks::Any, _) => fs::openat(root, path, flags, Mode::empty()),
+        (Symlinks::Beneath, Resolution::Kernel) => links::follow(root, path, flags, how),
+        (Symlinks::None, Resolution::Kernel) => resolve(root, path, flags, how | ResolveFlags::NO_SYMLINKS),
+        (Symlinks::None | Symlinks::Beneath, Resolution::Stepwise) => walk(root.as_fd(), path, flags),
+    }
+}
+
+fn open_place(path: &Path) -> rustix::io::Result<OwnedFd> {
+    fs::openat(CWD, path, PLACE, Mode::empty())
+}
+
+/// Whether a path leads out of the root by what it says.
+fn leaves(path: &[u8]) -> bool {
+    path.starts_with(b"/") || path.split(|byte| *byte == b'/').any(|component| component == b"..")
+}
+
+pub(super) fn resolve(
+    root: &Directory,
+    path: &[u8],
+    flags: OFlags,
+    more: ResolveFlags,
+) -> rustix::io::Result<OwnedFd> {
+    /// The kernel gives up (`EAGAIN`) where a rename anywhere in the system came between, which is rare.
+    const ATTEMPTS: usize = 8;
+    let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | more;
+    // There it says that something is not in memory.
+    let attempts = if more.contains(ResolveFlags::CACHED) { 1 } else { ATTEMPTS };
+    let mut result = Err(Errno::AGAIN);
+    for _ in 0..attempts {
+        result = fs::openat2(root, path, flags, Mode::empty(), how);
+        if !matches!(result, Err(Errno::AGAIN | Errno::INTR)) {
+            break;
+        }
+    }
+    result
+}
+
+fn walk(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    if path.is_empty() {
+        return Err(Errno::NOENT);
+    }
+    // A final slash asks for a directory, and so does a final dot.
+    let (last, must_be_directory) = match path.iter().rposition(|byte| *byte == b'/') {
+        Some(slash) if slash + 1 == path.len() => (b".".as_slice(), true),
+        Some(slash) => (&path[slash + 1..], false),
+        None => (path, false),
+    };
+    let parents = &path[..path.len() - if must_be_directory { 0 } else { last.len() }];
+
+    let mut place: Option<OwnedFd> = None;
+    for component in parents.split(|byte| *byte == b'/').filter(|component| !component.is_empty()) {
+        let from = place.as_ref().map_or(root, AsFd::as_fd);
+        place = Some(step(from, component, PLACE)?);
+    }
+    step(place.as_ref().map_or(root, AsFd::as_fd), last, flags)
+}
+
+/// Opens one component, which must not be a symbolic link.
+fn step(from: BorrowedFd<'_>, component: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    match fs::openat(from, component, flags | OFlags::NOFOLLOW, Mode::empty()) {
+        // A link is not a directory either; say which it was.
+        Err(Errno::NOTDIR) => match fs::statat(from, component, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => Err(Errno::LOOP),
+            _ => Err(Errno::NOTDIR),
+        },
+        result => result,
+    }
+}
+
+/// Old kernels and seccomp sandboxes.
+fn is_refused(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::fs as std_fs;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::file::{FileKind, path_of, read_at, stat};
+    use crate::own_process;
+
+    /// `inside` is what is served, `outside` what must not be.
+    pub(in crate::file) struct Tree {
+        _keep: TempDir,
+        pub(in crate::file) inside: PathBuf,
+    }
+
+    pub(in crate::file) fn tree() -> Tree {
+        let keep = tempfile::tempdir().unwrap();
+        let inside = keep.path().join("inside");
+        std_fs::create_dir_all(inside.join("sub/deep")).unwrap();
+        std_fs::create_dir(keep.path().join("outside")).unwrap();
+        std_fs::write(keep.path().join("outside/secret"), "secret").unwrap();
+        std_fs::write(inside.join("file"), "content").unwrap();
+        std_fs::write(inside.join("sub/deep/file"), "deep content").unwrap();
+        symlink("sub/deep/file", inside.join("link")).unwrap();
+        symlink("../file", inside.join("sub/up")).unwrap();
+        symlink("sub", inside.join("link-to-directory")).unwrap();
+        symlink("../outside/secret", inside.join("escape")).unwrap();
+        symlink("../outside", inside.join("escape-directory")).unwrap();
+        symlink(inside.join("file"), inside.join("absolute")).unwrap();
+        symlink(&inside, inside.join("sub/root")).unwrap();
+        symlink(inside.join("sub/root/link"), inside.join("absolute-twice")).unwrap();
+        symlink(inside.join("../outside/secret"), inside.join("absolute-escape")).unwrap();
+        symlink(keep.path().join("outside/secret"), inside.join("outside")).unwrap();
+        symlink(inside.join("absolute-loop"), inside.join("absolute-loop")).unwrap();
+        symlink("loop", inside.join("loop")).unwrap();
+        Tree { _keep: keep, inside }
+    }
+
+    fn content(fd: &OwnedFd) -> String {
+        let mut buffer = [0; 100];
+        let count = read_at(fd, &mut buffer, 0).unwrap();
+        String::from_utf8(buffer[..count].to_vec()).unwrap()
+    }
+
+    fn error(result: io::Result<OwnedFd>) -> i32 {
+        result.unwrap_err().raw_os_error().unwrap()
+    }
+
+    const POLICIES: [Symlinks; 3] = [Symlinks::None, Symlinks::Beneath, Symlinks::Any];
+    const RESOLUTIONS: [Resolution; 2] = [Resolution::Kernel, Resolution::Stepwise];
+
+    /// Every policy with every resolution.
+    fn all_ways(inside: &Path) -> Vec<(Directory, Symlinks)> {
+        let root = |resolution| Directory::open_with(inside, resolution).unwrap();
+        RESOLUTIONS.iter().flat_map(|way| POLICIES.map(|policy| (root(*way), policy))).collect()
+    }
+
+    #[test]
+    fn opens_what_is_there() {
+        let tree = tree();
+        for (root, policy) in all_ways(&tree.inside) {
+            for (path, expected) in [
+                (b"file".as_slice(), "content"),
+                (b"./file", "content"),
+                (b"sub//deep/./file", "deep content"),
+                (b"sub/deep/file", "deep content"),
+            ] {
+                assert_eq!(content(&open_beneath(&root, path, policy).unwrap()), expected);
+            }
+            for path in [b".".as_slice(), b"./", b"sub", b"sub/", b"sub/deep", b"sub/deep//", b"sub/."] {
+                let opened = open_beneath(&root, path, policy).unwrap();
+                assert_eq!(stat(&opened).unwrap().kind, FileKind::Directory);
+            }
+        }
+    }
+
+    #[test]
+    fn looks_at_files_without_opening_them() {
+        let tree = tree();
+        let pipe = tree.inside.join("pipe");
+        fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        for (root, policy) in all_ways(&tree.inside) {
+            let seen = |path: &str| find_beneath(&root, path.as_bytes(), policy).and_then(stat);
+            assert_eq!(seen("sub/deep/file").unwrap().size, 12);
+            assert_eq!(seen("sub").unwrap().kind, FileKind::Directory);
+            assert_eq!(seen("pipe").unwrap().kind, FileKind::Other);
+            assert!(seen("absent").is_err() && seen("../outside/secret").is_err());
+            let escaped = seen("escape").is_ok_and(|stat| stat.kind == FileKind::Regular);
+            assert_eq!(escaped, policy == Symlinks::Any);
+        }
+    }
+
+    /// Mounts and renames of others make a look-up in memory give up; not every time.
+    fn repeated(look: impl Fn() -> io::Result<OwnedFd>) -> io::Result<OwnedFd> {
+        let would_block = |found: &io::Result<OwnedFd>| {
+            found.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        };
+        (0..100).map(|_| look()).find(|found| !would_block(found)).unwrap_or_else(look)
+    }
+
+    #[test]
+    fn what_is_in_memory_is_opened_without_waiting() {
+        let tree = tree();
+        for (root, policy) in all_ways(&tree.inside) {
+            let paths = [
+                &b"file"[..],
+                b"sub/deep/file",
+                b"sub/",
+                b".",
+                b"absent",
+                b"link",
+                b"absolute",
+                b"../outside/secret",
+            ];
+            for path in paths {
+                // The first look brings it into memory.
+                let waited = open_beneath(&root, path, policy);
+                let cached = repeated(|| open_beneath_cached(&root, path, policy));
+                let looked_at = repeated(|| find_beneath_cached(&root, path, policy)).and_then(stat);
+                let kind = |error: &io::Error| error.raw_os_error();
+                match (root.resolution, waited) {
+                    (Resolution::Stepwise, _) if path != b"../outside/secret" => {
+                        assert_eq!(cached.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+                        assert_eq!(looked_at.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+                    }
+                    (_, Ok(file)) => {
+                        assert_eq!(stat(cached.unwrap()).unwrap(), stat(&file).unwrap());
+                        assert_eq!(looked_at.unwrap(), stat(file).unwrap());
+                    }
+                    (_, Err(error)) => {
+                        assert_eq!(kind(&cached.unwrap_err()), kind(&error), "{policy:?} {path:?}");
+                        assert_eq!(kind(&looked_at.unwrap_err()), kind(&error), "{policy:?} {path:?}");
+                    }
+                }
+            }
+        }
+        let root = Directory::open(&tree.inside).unwrap();
+        let never_seen = open_beneath_cached(&root, b"never-seen", Symlinks::Beneath).unwrap_err();
+        assert_eq!(never_seen.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn tells_why_a_file_could_not_be_opened() {
+        let tree = tree();
+        let root = Directory::open(&tree.inside).unwrap();
+        let failure =
+            |path: &[u8]| OpenFailure::of(&open_beneath(&root, path, Symlinks::Beneath).unwrap_err());
+        for path in ["absent", "file/x", "a\0b", &"x".repeat(256)] {
+            assert_eq!(failure(path.as_bytes()), OpenFailure::Missing, "{path}");
+        }
+        for path in ["escape", "../x", "absolute-escape"] {
+            assert_eq!(failure(path.as_bytes()), OpenFailure::Outside, "{path}");
+        }
+        assert_eq!(failure(b"loop"), OpenFailure::Link);
+        std::os::unix::net::UnixListener::bind(tree.inside.join("socket")).unwrap();
+        assert_eq!(failure(b"socket"), OpenFailure::Irregular);
+        assert_eq!(OpenFailure::of(&Errno::ACCESS.into()), OpenFailure::Denied);
+        assert_eq!(OpenFailure::of(&Errno::MFILE.into()), OpenFailure::Exhausted);
+        assert_eq!(OpenFailure::of(&Errno::IO.into()), OpenFailure::Failed);
+    }
+
+    #[test]
+    fn fails_as_the_kernel_does() {
+        let tree = tree();
+        for (root, policy) in all_ways(&tree.inside) {
+            for (path, expected) in [
+                (b"absent".as_slice(), libc::ENOENT),
+                (b"sub/absent/file", libc::ENOENT),
+                (b"", libc::ENOENT),
+                (b"file/", libc::ENOTDIR),
+                (b"file/x", libc::ENOTDIR),
+                (b"file\0", libc::EINVAL),
+                (&[b'x'; 300], libc::ENAMETOOLONG),
+            ] {
+                let case = format!("{:?} {policy:?} {path:?}", root.resolution);
+                assert_eq!(error(open_beneath(&root, path, policy)), expected, "{case}");
+            }
+        }
+    }
+
+    #[test]
+    fn never_leaves_the_root_by_the_path() {
+        let tree = tree();
+        for (root, policy) in all_ways(&tree.inside) {
+            for path in [
+                b"..".as_slice(),
+                b"../outside/secret",
+                b"sub/../../outside/secret",
+                b"sub/../file",
+                b"sub/..",
+                b"/etc/passwd",
+                b"//etc/passwd",
+                b"/",
+            ] {
+                assert_eq!(error(open_beneath(&root, path, policy)), libc::EXDEV, "{policy:?} {path:?}");
+            }
+            // Not what it looks like.
+            assert_eq!(error(open_beneath(&root, b"...", policy)), libc::ENOENT);
+            assert_eq!(error(open_beneath(&root, b"..x", policy)), libc::ENOENT);
+        }
+    }
+
+    const LINKS_INSIDE: [&[u8]; 8] = [
+        b"link",
+        b"sub/up",
+        b"link-to-directory/deep/file",
+        b"link-to-directory/up",
+        b"absolute",
+        b"absolute-twice",
+        b"sub/root/sub/root/absolute",
+        b"link-to-directory/root/",
+    ];
+    const LINKS_OUTSIDE: [&[u8]; 5] =
+        [b"escape", b"escape-directory/secret", b"outside", b"absolute-escape", b"sub/root/escape"];
+
+    #[test]
+    fn follows_symbolic_links_by_policy() {
+        let tree = tree();
+        let root = Directory::open(&tree.inside).unwrap();
+        assert_eq!(root.resolution, Resolution::Kernel);
+        for path in LINKS_INSIDE {
+            assert_eq!(error(open_beneath(&root, path, Symlinks::None)), libc::ELOOP);
+            open_beneath(&root, path, Symlinks::Beneath).unwrap();
+            open_beneath(&root, path, Symlinks::Any).unwrap();
+        }
+        for path in LINKS_OUTSIDE {
+            assert_eq!(error(open_beneath(&root, path, Symlinks::None)), libc::ELOOP);
+            assert_eq!(error(open_beneath(&root, path, Symlinks::Beneath)), libc::EXDEV);
+            open_beneath(&root, path, Symlinks::Any).unwrap();
+        }
+        for policy in POLICIES {
+            assert_eq!(error(open_beneath(&root, b"loop", policy)), libc::ELOOP);
+            assert_eq!(error(open_beneath(&root, b"absolute-loop", policy)), libc::ELOOP);
+        }
+        // The kernel says so of paths, which must not be lost on the way: a file is no directory.
+        assert_eq!(error(open_beneath(&root, b"absolute/", Symlinks::Beneath)), libc::ENOTDIR);
+        let round = b"sub/root/".repeat(41);
+        assert_eq!(error(open_beneath(&root, &round, Symlinks::Beneath)), libc::ELOOP);
+    }
+
+    /// Whichever name the root has in them.
+    #[test]
+    fn follows_absolute_links_by_every_name_of_the_root() {
+        let tree = tree();
+        let name = tree.inside.with_file_name("name");
+        symlink("inside", &name).unwrap();
+        symlink(name.join("file"), tree.inside.join("by-name")).unwrap();
+        symlink(tree.inside.with_file_name("inside-not/file"), tree.inside.join("similar")).unwrap();
+        let real = Directory::open(&tree.inside).unwrap();
+        assert_eq!(error(open_beneath(&real, b"by-name", Symlinks::Beneath)), libc::EXDEV);
+        let named = Directory::open(&name).unwrap();
+        for path in [b"by-name".as_slice(), b"absolute"] {
+            assert_eq!(content(&open_beneath(&named, path, Symlinks::Beneath).unwrap()), "content");
+            assert_eq!(content(&open_beneath_cached(&named, path, Symlinks::Beneath).unwrap()), "content");
+        }
+        assert_eq!(error(open_beneath(&named, b"similar", Symlinks::Beneath)), libc::EXDEV);
+    }
+
+    #[test]
+    fn follows_no_symbolic_links_step_by_step() {
+        let tree = tree();
+        let root = Directory::open_with(&tree.inside, Resolution::Stepwise).unwrap();
+        for policy in [Symlinks::None, Symlinks::Beneath] {
+            for path in
+                LINKS_INSIDE.into_iter().chain(LINKS_OUTSIDE).chain([b"link-to-directory/".as_slice()])
+            {
+                assert_eq!(error(open_beneath(&root, path, policy)), libc::ELOOP, "{path:?}");
+            }
+        }
+        assert_eq!(content(&open_beneath(&root, b"escape", Symlinks::Any).unwrap()), "secret");
+    }
+
+    #[test]
+    fn a_file_found_by_a_link_is_known_by_its_own_path() {
+        let tree = tree();
+        let root = Directory::open(&tree.inside).unwrap();
+        let error = find_beneath(&root, b"sub/up", Symlinks::None).unwrap_err();
+        assert!(is_link(&error) && !is_link(&find_beneath(&root, b"absent", Symlinks::None).unwrap_err()));
+        let found = find_beneath(&root, b"sub/up", Symlinks::Beneath).unwrap();
+        assert_eq!(path_of(&found).unwrap(), path_of(&root).unwrap().join("file"));
+    }
+
+    #[test]
+    fn follows_no_magic_links() {
+        for resolution in RESOLUTIONS {
+            let root = Directory::open_with(Path::new("/proc/self"), resolution).unwrap();
+            for policy in [Symlinks::None, Symlinks::Beneath] {
+                assert_eq!(error(open_beneath(&root, b"root/etc/passwd", policy)), libc::ELOOP);
+                assert_eq!(error(open_beneath(&root, b"exe", policy)), libc::ELOOP);
+            }
+        }
+    }
+
+    #[test]
+    fn does_not_wait_for_a_pipes_writer() {
+        let tree = tree();
+        rustix::fs::mknodat(CWD, tree.inside.join("pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+        for (root, policy) in all_ways(&tree.inside) {
+            let pipe = open_beneath(&root, b"pipe", policy).unwrap();
+            assert_eq!(stat(&pipe).unwrap().kind, FileKind::Other);
+        }
+    }
+
+    #[test]
+    fn survives_renames_in_the_middle_of_a_path() {
+        let tree = tree();
+        let root = Directory::open(&tree.inside).unwrap();
+        let (here, there) = (tree.inside.join("sub/deep"), tree.inside.join("sub/moved"));
+        std::thread::scope(|scope| {
+            let mover = scope.spawn(|| {
+                for _ in 0..200 {
+                    std_fs::rename(&here, &there).unwrap();
+                    std_fs::rename(&there, &here).unwrap();
+                }
+            });
+            while !mover.is_finished() {
+                // `up` goes through `..`, where the kernel wants to know that nothing moved meanwhile.
+                match open_beneath(&root, b"sub/up", Symlinks::Beneath) {
+                    Ok(file) => assert_eq!(content(&file), "content"),
+                    Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EAGAIN)),
+                }
+                match open_beneath(&root, b"sub/deep/file", Symlinks::Beneath) {
+                    Ok(file) => assert_eq!(content(&file), "deep content"),
+                    Err(error) => assert_eq!(error.kind(), io::ErrorKind::NotFound),
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn walks_step_by_step_where_a_sandbox_refuses_openat2() {
+        own_process::run("file::beneath::tests::walks_step_by_step_where_a_sandbox_refuses_openat2", || {
+            let tree = tree();
+            refuse_openat2();
+            let root = Directory::open(&tree.inside).unwrap();
+            assert_eq!(root.resolution, Resolution::Stepwise);
+            assert_eq!(
+                content(&open_beneath(&root, b"sub/deep/file", Symlinks::Beneath).unwrap()),
+                "deep content"
+            );
+            assert_eq!(error(open_beneath(&root, b"link", Symlinks::Beneath)), libc::ELOOP);
+        });
+    }
+
+    /// As old container runtimes do: an unknown system call fails with EPERM. seccomp(2).
+    fn refuse_openat2() {
+        let instruction = |code: u32, operand: u32, if_true: u8, if_false: u8| libc::sock_filter {
+            code: code as u16,
+            jt: if_true,
+            jf: if_false,
+            k: operand,
+        };
+        let mut program = [
+            // The number of the call comes first in what a filter sees.
+            instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+            instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, libc::SYS_openat2 as u32, 0, 1),
+            instruction(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, 0, 0),
+            instruction(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
+        ];
+        let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+        // SAFETY: the program lives during the calls, which only change what this process may do.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! A mutex whose owner may be killed.
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, test_kill_process};
+use rustix::thread::futex;
+
+use super::robust_list::Thread;
+
+crate::shareable! {
+    /// A mutex that tells when its last owner died. It must not be moved while it is held; `lock` sees to
+    /// that.
+    #[derive(Debug)]
+    #[repr(C)]
+    pub struct Mutex {
+        /// The next lock that the owner holds, of the kernel's list.
+        pub(super) next: AtomicUsize,
+        /// 0, or the owner's thread id and the two bits below.
+        pub(super) word: AtomicU32,
+    }
+}
+
+/// Somebody waits for the lock.
+pub(super) const WAITERS: u32 = 1 << 31;
+/// The owner ended without giving the lock back.
+pub(super) const OWNER_DIED: u32 = 1 << 30;
+pub(super) const OWNER: u32 = OWNER_DIED - 1;
+
+/// A mutex that is held, until this is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct Held {
+    pub(super) mutex: &'static Mutex,
+    pub(super) owner_died: bool,
+    /// Whoever holds it next is told that its owner died, as nothing has been repaired.
+    pub(super) unrepaired: bool,
+    /// The kernel's list belongs to a thread.
+    of_thread: PhantomData<*const ()>,
+}
+
+/// The longest that anybody sleeps before it looks at a lock again. Who is woken may be killed before it has
+/// taken the lock, and then nobody wakes the next one (the kernel does only where nobody has taken it since).
+const NAP: Duration = Duration::from_millis(5);
+
+impl Mutex {
+    /// Holds the mutex as soon as nobody else does. `None`: that takes longer than `patience`; zero asks
+    /// without waiting.
+    ///
+    /// # Panics
+    ///
+    /// The calling thread holds it already.
+    pub fn lock(&'static self, patience: Duration) -> Option<Held> {
+        let thread = Thread::current();
+        assert!(!thread.holds(self), "a mutex locked twice by one thread");
+        thread.announce(self);
+        let held = match self.take(thread.id, 0) {
+            Ok(()) => Some(self.held(&thread, false)),
+            Err(_) => self.lock_contended(&thread, patience),
+        };
+        if held.is_none() {
+            thread.withdraw();
+        }
+        held
+    }
+
+    #[cold]
+    fn lock_contended(&'static self, thread: &Thread, patience: Duration) -> Option<Held> {
+        let end = Instant::now() + patience;
+        let mut contended = 0;
+        loop {
+            let Err(now) = self.take(thread.id, contended) else { return Some(self.held(thread, false)) };
+            let left = end.saturating_duration_since(Instant::now());
+            // Without an owner there is nobody who would give it back, nor is it who does not know of it.
+            let is_left =
+                now & OWNER_DIED != 0 || matches!(now & OWNER, owner if owner == 0 || owner == thread.id);
+            if is_left || left.is_zero() && !is_thread(now & OWNER) {
+                let claimed = thread.id | (now & WAITERS) | contended;
+                if self.word.compare_exchange(now, claimed, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                    return Some(self.held(thread, true));
+                }
+                continue;
+            }
+            if left.is_zero() {
+                return None;
+            }
+            let waited_for = now | WAITERS;
+            if now == waited_for
+                || self.word.compare_exchange(now, waited_for, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            {
+                // Woken, changed meanwhile, or interrupted: look again. From here on others may be asleep as
+                // well.
+                sleep(&self.word, waited_for, left);
+                contended = WAITERS;
+            }
+        }
+    }
+
+    /// The word if it was not free.
+    #[inline]
+    fn take(&self, owner: u32, contended: u32) -> Result<(), u32> {
+        self.word.compare_exchange(0, owner | contended, Ordering::Acquire, Ordering::Relaxed).map(drop)
+    }
+
+    fn held(&'static self, thread: &Thread, owner_died: bool) -> Held {
+        thread.link(self);
+        Held { mutex: self, owner_died, unrepaired: false, of_thread: PhantomData }
+    }
+
+    pub(super) fn address(&self) -> usize {
+        std::ptr::from_ref(self) as usize
+    }
+}
+
+/// Sleeps while the word is the same, for `left` at most, and not for long.
+pub(super) fn sleep(word: &AtomicU32, same: u32, left: Duration) {
+    let time = futex::Timespec { tv_sec: 0, tv_nsec: left.min(NAP).subsec_nanos().into() };
+    let _ = futex::wait(word, futex::Flags::empty(), same, Some(&time));
+}
+
+/// Whether there is a thread of that id, be it on its way out. kill(2) with signal 0.
+fn is_thread(id: u32) -> bool {
+    let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
+}
+
+impl Held {
+    /// Whether the owner before died while it held the mutex, so that what it protects may be half changed.
+    /// One is told once: repair before this is dropped.
+    pub fn owner_died(&self) -> bool {
+        self.owner_died
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let thread = Thread::current();
+        thread.announce(self.mutex);
+        thread.unlink(self.mutex);
+        let left = if self.unrepaired { OWNER_DIED } else { 0 };
+        let was = self.mutex.word.swap(left, Ordering::Release);
+        if was & WAITERS != 0 {
+            let _ = futex::wake(&self.mutex.word, futex::Flags::empty(), 1);
+        }
+        thread.withdraw();
+    }
+}

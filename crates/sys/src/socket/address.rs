@@ -1,0 +1,71 @@
+//! Who is at the ends of a socket.
+
+use std::ffi::OsStr;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use rustix::net::{self, AddressFamily, SocketAddrAny, SocketAddrUnix};
+
+/// Who a connection is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PeerAddress {
+    /// A process of this machine, through a Unix socket.
+    Unix,
+    /// IPv4 or IPv6, as the listener's family has it.
+    Inet(SocketAddr),
+}
+
+const _: () = assert!(size_of::<PeerAddress>() <= 32, "it is kept for each connection");
+
+impl PeerAddress {
+    pub(super) fn from_any(address: Option<SocketAddrAny>) -> Self {
+        address.and_then(|address| SocketAddr::try_from(address).ok()).map_or(Self::Unix, Self::Inet)
+    }
+}
+
+impl std::fmt::Display for PeerAddress {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unix => formatter.write_str("unix"),
+            Self::Inet(address) => address.fmt(formatter),
+        }
+    }
+}
+
+/// Where a socket is bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LocalAddress {
+    /// A Unix socket: its file, if it has one.
+    Unix(Option<PathBuf>),
+    /// IPv4 or IPv6.
+    Inet(SocketAddr),
+}
+
+impl std::fmt::Display for LocalAddress {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unix(Some(path)) => write!(formatter, "unix:{}", path.display()),
+            Self::Unix(None) => formatter.write_str("unix:"),
+            Self::Inet(address) => address.fmt(formatter),
+        }
+    }
+}
+
+/// Where the socket is bound. getsockname(2); `EAFNOSUPPORT` for families other than `AF_UNIX`, `AF_INET` and
+/// `AF_INET6`.
+pub fn local_address(fd: impl AsFd) -> io::Result<LocalAddress> {
+    let address = net::getsockname(fd)?;
+    if address.address_family() == AddressFamily::UNIX {
+        let address = SocketAddrUnix::try_from(address)?;
+        return Ok(LocalAddress::Unix(address.path_bytes().map(|path| OsStr::from_bytes(path).into())));
+    }
+    Ok(LocalAddress::Inet(SocketAddr::try_from(address)?))
+}
+
+/// The address family of an IP address, ip(7) or ipv6(7).
+pub(crate) fn family(address: SocketAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
+}

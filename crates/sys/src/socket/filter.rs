@@ -1,0 +1,141 @@
+//! Which listener gets a connection, and whether any does: classic BPF programs that the kernel runs for each
+//! segment (`linux/filter.h`, `Documentation/networking/filter.rst`).
+
+use std::io;
+use std::os::fd::AsFd;
+
+use super::option;
+
+/// Has the kernel choose among the sockets of an `SO_REUSEPORT` group by the CPU on which a handshake is
+/// received: pairs of a CPU and the socket's place in the group, which is the order in which they began to
+/// listen. For other CPUs the hash decides.
+///
+/// The means is a classic BPF program (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)) that compares the CPU with each
+/// of them, and has at most 4,096 instructions: `EINVAL` beyond 2,000 pairs. One socket of the group is
+/// enough.
+pub fn steer_by_cpu(listener: impl AsFd, places: &[(usize, usize)]) -> io::Result<()> {
+    // Its value is negative: an offset into what the kernel knows of a packet, not into the packet.
+    const CPU: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_CPU) as u32;
+    // A place that no socket has.
+    const NONE: u32 = u32::MAX;
+    const MOST: usize = 2_000;
+    if places.len() > MOST {
+        return Err(rustix::io::Errno::INVAL.into());
+    }
+    let mut program = vec![instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, CPU, 0, 0)];
+    for &(cpu, place) in places {
+        program.push(instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, cpu as u32, 0, 1));
+        program.push(instruction(libc::BPF_RET | libc::BPF_K, place as u32, 0, 0));
+    }
+    program.push(instruction(libc::BPF_RET | libc::BPF_K, NONE, 0, 0));
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    option::set(listener, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
+}
+
+/// Lets a listening TCP socket answer no more connection attempts, while handshakes under way finish and
+/// connections in the accept queue can still be accepted.
+///
+/// Closing a listener resets all that wait in its queue. So a server that ends first calls this, accepts
+/// until the queue is empty and no handshake is left, then closes: a client whose attempt is dropped tries
+/// again by itself, a second later, and finds the successor or a refusal.
+///
+/// The means is a classic BPF program (`SO_ATTACH_FILTER`, socket(7)) that drops segments with SYN set. It
+/// sees them from the TCP header on, the flags in byte 13 (RFC 9293, 3.1). Connections accepted later inherit
+/// it, and do not receive such segments.
+///
+/// The program sits on the socket, not on the descriptor: it holds for every process that has the socket
+/// open, and after the end of the one that called this, until the socket is closed or
+/// [`answer_new_handshakes`] is called. So it is for those alone who know that nobody is to accept from this
+/// socket any more.
+pub fn refuse_new_handshakes(listener: impl AsFd) -> io::Result<()> {
+    const FLAGS_AT: u32 = 13;
+    const SYN: u32 = 0x02;
+    let mut program = [
+        instruction(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, FLAGS_AT, 0, 0),
+        instruction(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, SYN, 0, 1),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+        instruction(libc::BPF_RET | libc::BPF_K, u32::MAX, 0, 0),
+    ];
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    option::set(listener, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// Takes back [`refuse_new_handshakes`]. On a socket that has refused none it does nothing.
+/// `SO_DETACH_FILTER`, socket(7).
+pub fn answer_new_handshakes(listener: impl AsFd) -> io::Result<()> {
+    match option::set(listener, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        done => done,
+    }
+}
+
+fn instruction(code: u32, operand: u32, if_true: u8, if_false: u8) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt: if_true, jf: if_false, k: operand }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    use super::*;
+    use crate::socket::tests::{begin_connecting, is_connected, listen, listen_at, would_block};
+    use crate::socket::{ListenOptions, accept, recv, send};
+
+    #[test]
+    fn a_listener_that_refuses_new_handshakes_keeps_those_it_has() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let (listener, address) = listen_at(address, ListenOptions::default());
+            let mut queued = TcpStream::connect(address).unwrap();
+            queued.write_all(b"early").unwrap();
+            refuse_new_handshakes(&listener).unwrap();
+
+            let late = begin_connecting(address);
+            assert!(!is_connected(&late, 200));
+            let accepted = accept(&listener).unwrap();
+            assert_eq!(recv(&accepted, &mut [0; 8]).unwrap(), 5);
+            assert!(would_block(accept(&listener)), "the late one is not in the queue");
+
+            send(&accepted, b"reply").unwrap();
+            drop(listener);
+            assert_eq!(send(&accepted, b" and more").unwrap(), 9, "closing resets nobody");
+            drop(accepted);
+            let mut reply = String::new();
+            queued.read_to_string(&mut reply).unwrap();
+            assert_eq!(reply, "reply and more");
+        }
+    }
+
+    #[test]
+    fn refusing_holds_until_it_is_taken_back() {
+        let (listener, address) = listen(ListenOptions::default());
+        answer_new_handshakes(&listener).expect("there is nothing to take back");
+        let holder = listener.try_clone().unwrap();
+        refuse_new_handshakes(&listener).unwrap();
+        drop(listener);
+        assert!(!is_connected(&begin_connecting(address), 200), "who refused is gone, and it still holds");
+        answer_new_handshakes(&holder).unwrap();
+        assert!(is_connected(&begin_connecting(address), 200));
+    }
+
+    #[test]
+    fn a_handshake_under_way_finishes_after_new_ones_are_refused() {
+        // A deferred connection is what the kernel keeps as a handshake under way: it ends with the first
+        // data.
+        let (listener, address) = listen(ListenOptions { defer_accept: Some(5), ..Default::default() });
+        let mut client = TcpStream::connect(address).unwrap();
+        refuse_new_handshakes(&listener).unwrap();
+        assert!(would_block(accept(&listener)));
+        assert!(!is_connected(&begin_connecting(address), 50));
+        client.write_all(b"request").unwrap();
+        let accepted = accept(&listener).unwrap();
+        assert_eq!(recv(&accepted, &mut [0; 8]).unwrap(), 7);
+        send(&accepted, b"reply").unwrap();
+        client.write_all(b"again").unwrap();
+        assert_eq!(recv(&accepted, &mut [0; 8]).unwrap(), 5);
+        drop(accepted);
+        let mut reply = String::new();
+        client.read_to_string(&mut reply).unwrap();
+        assert_eq!(reply, "reply");
+    }
+}

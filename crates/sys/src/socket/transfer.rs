@@ -1,0 +1,230 @@
+//! Bytes in and out.
+
+use std::io::{self, IoSlice};
+use std::marker::PhantomData;
+use std::os::fd::AsFd;
+use std::sync::atomic::AtomicU8;
+
+use rustix::net::{self, RecvFlags, SendAncillaryBuffer, SendFlags, sockopt};
+
+/// Receives into `buffer` what is there; 0 is the end of what the peer sends. Never blocks, be the socket one
+/// that does. recv(2) with `MSG_DONTWAIT`.
+#[inline]
+pub fn recv(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let (count, _) = net::recv(fd, buffer, RecvFlags::DONTWAIT)?;
+    Ok(count)
+}
+
+/// Receives into `buffer` when something comes, on a socket that blocks: until a signal breaks that off
+/// ([`crate::alarm`]), which is `EINTR`. 0 is the end of what the peer sends. recv(2).
+#[inline]
+pub fn recv_waiting(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let (count, _) = net::recv(fd, buffer, RecvFlags::empty())?;
+    Ok(count)
+}
+
+/// Bytes to be sent: of this process, or of shared memory ([`crate::shared`]), which only the kernel reads as
+/// a whole.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Slice<'a> {
+    vector: libc::iovec,
+    bytes: PhantomData<&'a [AtomicU8]>,
+}
+
+impl<'a> Slice<'a> {
+    /// No bytes.
+    pub const EMPTY: Self =
+        Self { vector: libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }, bytes: PhantomData };
+
+    /// Bytes of this process.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        let vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        Self { vector, bytes: PhantomData }
+    }
+
+    /// Bytes of shared memory.
+    #[inline]
+    pub fn shared(bytes: &'a [AtomicU8]) -> Self {
+        let vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        Self { vector, bytes: PhantomData }
+    }
+
+    /// The bytes, copied.
+    pub fn to_vec(self) -> Vec<u8> {
+        if self.vector.iov_len == 0 {
+            return Vec::new();
+        }
+        // SAFETY: memory of that length that lives for 'a; loading from memory that is only read is allowed
+        // for atomics.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(self.vector.iov_base.cast::<AtomicU8>(), self.vector.iov_len)
+        };
+        bytes.iter().map(|byte| byte.load(std::sync::atomic::Ordering::Relaxed)).collect()
+    }
+}
+
+/// Writes the slices in order, as far as there is room; at most 1,024 (`IOV_MAX`) are taken. writev(2).
+///
+/// A broken connection raises `SIGPIPE` unless it is ignored ([`crate::signal::ignore_broken_pipe`]).
+#[inline]
+pub fn write_vectored(fd: impl AsFd, slices: &[Slice<'_>]) -> io::Result<usize> {
+    Ok(rustix::io::writev(fd, vectors(slices))?)
+}
+
+/// Sends as much as there is room for. send(2) with `MSG_NOSIGNAL`.
+#[inline]
+pub fn send(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    Ok(net::send(fd, bytes, SendFlags::NOSIGNAL)?)
+}
+
+/// Sends the slices in order, saying that more follows at once: an incomplete segment waits for it up to 200
+/// ms. sendmsg(2) with `MSG_MORE` and `MSG_NOSIGNAL`.
+#[inline]
+pub fn send_more(fd: impl AsFd, slices: &[Slice<'_>]) -> io::Result<usize> {
+    let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+    Ok(net::sendmsg(fd, vectors(slices), &mut SendAncillaryBuffer::default(), flags)?)
+}
+
+/// Sends up to `count` bytes of the file `input`, from `*offset`, which moves on; 0 is the end of the file.
+/// sendfile(2).
+///
+/// A broken connection raises `SIGPIPE` unless it is ignored ([`crate::signal::ignore_broken_pipe`]).
+#[inline]
+pub fn send_file(output: impl AsFd, input: impl AsFd, offset: &mut u64, count: usize) -> io::Result<usize> {
+    Ok(rustix::fs::sendfile(output, input, Some(offset), count)?)
+}
+
+/// Holds incomplete segments back (for up to 200 ms), or sends what was held back. `TCP_CORK`, tcp(7).
+pub fn set_cork(fd: impl AsFd, corked: bool) -> io::Result<()> {
+    Ok(sockopt::set_tcp_cork(fd, corked)?)
+}
+
+/// Whether calls return at once where they would block, for all who share the socket. `FIONBIO`, ioctl(2).
+pub fn set_nonblocking(fd: impl AsFd, nonblocking: bool) -> io::Result<()> {
+    Ok(rustix::io::ioctl_fionbio(fd, nonblocking)?)
+}
+
+/// As the calls take them.
+#[inline]
+fn vectors<'a>(slices: &'a [Slice<'_>]) -> &'a [IoSlice<'a>] {
+    // SAFETY: both are an `iovec` (`IoSlice` says so), and what is made here goes to the kernel, which copies
+    // the bytes that it is given whoever changes them. No reference to them is made.
+    unsafe { std::slice::from_raw_parts(slices.as_ptr().cast(), slices.len()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::Shutdown;
+    use std::os::unix::net::UnixStream;
+
+    use rustix::io::ioctl_fionread;
+
+    use super::*;
+    use crate::socket::shutdown_write;
+    use crate::socket::tests::{connection, would_block};
+
+    #[test]
+    fn receives_until_nothing_is_left_and_until_the_end() {
+        let (accepted, mut client) = connection();
+        let mut buffer = [0; 3];
+        assert!(would_block(recv(&accepted, &mut buffer)));
+        client.write_all(b"12345").unwrap();
+        assert_eq!(ioctl_fionread(&accepted).unwrap(), 5);
+        assert_eq!((recv(&accepted, &mut buffer).unwrap(), &buffer), (3, b"123"));
+        assert_eq!((recv(&accepted, &mut buffer).unwrap(), &buffer[..2]), (2, b"45".as_slice()));
+        assert!(would_block(recv(&accepted, &mut buffer)));
+        client.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(recv(&accepted, &mut buffer).unwrap(), 0);
+    }
+
+    #[test]
+    fn receiving_never_blocks() {
+        let (accepted, mut client) = connection();
+        set_nonblocking(&accepted, false).unwrap();
+        assert!(would_block(recv(&accepted, &mut [0])));
+        client.write_all(b"x").unwrap();
+        assert_eq!(recv(&accepted, &mut [0]).unwrap(), 1);
+        set_nonblocking(&accepted, true).unwrap();
+        assert!(would_block(recv(&accepted, &mut [0])));
+    }
+
+    #[test]
+    fn sends_slices_in_order_as_far_as_there_is_room() {
+        let (accepted, mut client) = connection();
+        let slices = [Slice::new(b"one "), Slice::new(b""), Slice::new(b"two")];
+        assert_eq!(write_vectored(&accepted, &slices).unwrap(), 7);
+        let mut buffer = [0; 7];
+        client.read_exact(&mut buffer).unwrap();
+        assert_eq!(&buffer, b"one two");
+
+        let block = vec![1; 1 << 20];
+        let mut sent = 0;
+        let error = loop {
+            match write_vectored(&accepted, &[Slice::new(&block), Slice::new(&block)]) {
+                Ok(count) => sent += count,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        shutdown_write(&accepted).unwrap();
+        assert_eq!(client.read_to_end(&mut Vec::new()).unwrap(), sent);
+    }
+
+    #[test]
+    fn what_more_follows_waits_for_it() {
+        // The kernel waits for 200 ms at most: on a machine so busy that it takes us longer, try again.
+        let held_back = (0..20).any(|_| {
+            let (accepted, mut client) = connection();
+            assert_eq!(send_more(&accepted, &[Slice::new(b"he"), Slice::new(b"ad ")]).unwrap(), 5);
+            let nothing_yet = ioctl_fionread(&client).unwrap() == 0;
+            assert_eq!(send(&accepted, b"body").unwrap(), 4);
+            let mut buffer = [0; 9];
+            client.read_exact(&mut buffer).unwrap();
+            assert_eq!(&buffer, b"head body");
+            nothing_yet
+        });
+        assert!(held_back);
+    }
+
+    #[test]
+    fn a_cork_holds_back_until_it_is_drawn() {
+        let held_back = (0..20).any(|_| {
+            let (accepted, mut client) = connection();
+            set_cork(&accepted, true).unwrap();
+            send(&accepted, b"x").unwrap();
+            let nothing_yet = ioctl_fionread(&client).unwrap() == 0;
+            set_cork(&accepted, false).unwrap();
+            client.read_exact(&mut [0]).unwrap();
+            nothing_yet
+        });
+        assert!(held_back);
+    }
+
+    #[test]
+    fn sends_parts_of_files() {
+        let (accepted, mut client) = connection();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"0123456789").unwrap();
+        let mut offset = 2;
+        assert_eq!(send_file(&accepted, &file, &mut offset, 3).unwrap(), 3);
+        assert_eq!(offset, 5);
+        assert_eq!(send_file(&accepted, &file, &mut offset, 100).unwrap(), 5);
+        assert_eq!(offset, 10);
+        assert_eq!(send_file(&accepted, &file, &mut offset, 1).unwrap(), 0, "the end of the file");
+        shutdown_write(&accepted).unwrap();
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).unwrap();
+        assert_eq!(received, b"23456789");
+    }
+
+    #[test]
+    fn sending_to_a_closed_connection_is_an_error_not_a_signal() {
+        let (near, far) = UnixStream::pair().unwrap();
+        drop(far);
+        assert_eq!(send(&near, b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(send_more(&near, &[Slice::new(b"x")]).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
+}

@@ -1,0 +1,145 @@
+//! Listening on a Unix socket, whose file may have been left by somebody who is gone.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::Path;
+
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use super::{NEW, listen};
+
+/// Whose the file of a Unix socket is, and who may connect: that takes the right to write to it. unix(7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketFile {
+    /// Its permission bits, whatever the umask.
+    pub mode: u32,
+    /// Its user and group, by number; `None`: those of the process.
+    pub owner: Option<u32>,
+    /// See `owner`.
+    pub group: Option<u32>,
+}
+
+/// A Unix socket that listens at `path`, with such a file. Nobody can connect before the file is as it shall
+/// be. unix(7).
+///
+/// A socket file is there already: it is removed if nobody answers on it any more, else this fails with
+/// `EADDRINUSE`. A file of another kind is never removed.
+///
+/// # Errors
+///
+/// The address can't be had, or the file can't be given away: `EPERM` for all but root.
+pub fn listen_unix(path: &Path, file: SocketFile, backlog: u32) -> io::Result<OwnedFd> {
+    let address = SocketAddrUnix::new(path)?;
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, NEW, None)?;
+    // The file is made with the mode of the socket that is bound: nobody else's until it is complete, and
+    // without a change of the umask, which all threads have in common.
+    rustix::fs::fchmod(&socket, rustix::fs::Mode::from_raw_mode(0o600))?;
+    match net::bind(&socket, &address) {
+        Err(rustix::io::Errno::ADDRINUSE) if is_stale(path, &address)? => {
+            std::fs::remove_file(path)?;
+            net::bind(&socket, &address)?;
+        }
+        other => other?,
+    }
+    let complete = || {
+        std::os::unix::fs::chown(path, file.owner, file.group)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(file.mode))?;
+        Ok(net::listen(&socket, listen::backlog(backlog))?)
+    };
+    if let Err(error) = complete() {
+        // It is this call's own.
+        let _ = std::fs::remove_file(path);
+        return Err(error);
+    }
+    Ok(socket)
+}
+
+/// Whether [`listen_unix`] could have the path; nothing is made there.
+///
+/// # Errors
+///
+/// `EADDRINUSE` where somebody answers, or what is there is no socket; else why no file could be made.
+pub fn check_unix(path: &Path) -> io::Result<()> {
+    let address = SocketAddrUnix::new(path)?;
+    match is_stale(path, &address) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(rustix::io::Errno::ADDRINUSE.into()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => crate::output::check_append(path),
+        Err(error) => Err(error),
+    }
+}
+
+/// A Unix socket that listens under a name that the kernel has chosen (unix(7), "Autobind feature"), and a
+/// connection that waits there to be accepted.
+pub fn listen_with_client() -> io::Result<(OwnedFd, OwnedFd)> {
+    let listener = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, NEW, None)?;
+    let client = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    net::bind(&listener, &SocketAddrUnix::new_unnamed())?;
+    net::listen(&listener, 1)?;
+    net::connect(&client, &net::getsockname(&listener)?)?;
+    Ok((listener, client))
+}
+
+fn is_stale(path: &Path, address: &SocketAddrUnix) -> io::Result<bool> {
+    if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Ok(false);
+    }
+    let probe = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, NEW, None)?;
+    // A full backlog (`EAGAIN`) is an answer too.
+    Ok(matches!(net::connect(&probe, address), Err(rustix::io::Errno::CONNREFUSED)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::socket::tests::OWN;
+    use crate::socket::{LocalAddress, PeerAddress, accept, accept_from, local_address, recv, send};
+
+    #[test]
+    fn a_unix_listener_replaces_a_dead_one_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let in_use = |result: io::Result<OwnedFd>| result.unwrap_err().kind() == io::ErrorKind::AddrInUse;
+
+        let listener = listen_unix(&path, SocketFile { mode: 0o620, ..OWN }, 8).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o620);
+        assert_eq!(check_unix(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(recv(accept(&listener).unwrap(), &mut [0]).unwrap(), 0);
+        check_unix(&directory.path().join("free")).unwrap();
+        check_unix(&directory.path().join("none/free")).unwrap_err();
+        assert_eq!(local_address(&listener).unwrap(), LocalAddress::Unix(Some(path.clone())));
+        assert!(in_use(listen_unix(&path, OWN, 8)), "somebody answers");
+        // The attempt to find out has left a connection that is closed already.
+        assert_eq!(recv(accept(&listener).unwrap(), &mut [0]).unwrap(), 0);
+
+        let mut client = UnixStream::connect(&path).unwrap();
+        let (accepted, peer) = accept_from(&listener).unwrap();
+        assert_eq!(peer, PeerAddress::Unix);
+        assert_eq!(send(&accepted, b"hello").unwrap(), 5);
+        client.read_exact(&mut [0; 5]).unwrap();
+
+        drop(listener);
+        assert!(path.exists());
+        let next = listen_unix(&path, OWN, 8).unwrap();
+        UnixStream::connect(&path).unwrap();
+        accept(&next).unwrap();
+
+        let file = directory.path().join("file");
+        std::fs::write(&file, "kept").unwrap();
+        assert!(in_use(listen_unix(&file, OWN, 8)));
+        assert_eq!(std::fs::read(&file).unwrap(), b"kept");
+    }
+
+    #[test]
+    fn a_unix_listener_with_a_full_backlog_is_not_dead() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let _listener = listen_unix(&path, OWN, 0).unwrap();
+        let _waiting = UnixStream::connect(&path).unwrap();
+        assert_eq!(listen_unix(&path, OWN, 0).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+}

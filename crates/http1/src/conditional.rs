@@ -10,7 +10,7 @@ pub struct Validators<'a> {
     pub etag: &'a [u8],
     /// The time of the last modification, in seconds since the Unix epoch.
     pub last_modified: u64,
-    /// The same as it is sent in Last-Modified.
+    /// That time as the text of Last-Modified (RFC 9110 section 5.6.7).
     pub last_modified_text: &'a [u8],
 }
 

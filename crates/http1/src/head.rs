@@ -78,7 +78,7 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// The same, but the connection ends after the reply.
+    /// These terms, with an end of the connection after the reply.
     pub fn closing(self) -> Self {
         Self { persistent: false, ..self }
     }

@@ -5,7 +5,7 @@
 pub enum Method {
     /// Transfer the current representation.
     Get,
-    /// The same as GET, without the content.
+    /// What GET would answer, without the content (RFC 9110 section 9.3.2).
     Head,
     /// Process the request's content.
     Post,

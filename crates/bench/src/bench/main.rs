@@ -147,7 +147,7 @@ struct Callgrind {
     #[command(flatten)]
     common: Common,
     /// Requests of the first of the two runs
-    #[arg(long, default_value_t = 6400)]
+    #[arg(long, default_value_t = 32_000)]
     requests: usize,
 }
 

@@ -40,7 +40,13 @@ impl Port {
 impl EventLoop {
     /// One such phase.
     pub(super) fn accept_phase(&mut self) -> io::Result<()> {
-        if !self.ports.iter().any(|port| port.pending) {
+        let mut pending = false;
+        for port in &mut self.ports {
+            // Where it is to be closed, empty once does not mean empty at the end.
+            port.pending |= port.door.is_retiring();
+            pending |= port.pending;
+        }
+        if !pending {
             return Ok(());
         }
         let mut sample =

@@ -92,10 +92,6 @@ impl EventLoop {
             self.events.remove_if(port.door.listener.as_fd(), port.registration);
             port.door.let_go(&self.service, &self.control, self.ports.iter().map(Port::door));
         }
-        for port in self.ports.iter_mut().filter(|port| port.door.is_retiring()) {
-            // Empty now does not mean empty at the end: look again until then.
-            port.pending = true;
-        }
     }
 
     /// Idle connections go last: as long as others are served, a request may still come on one of them.

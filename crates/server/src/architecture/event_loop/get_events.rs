@@ -27,7 +27,7 @@ impl EventLoop {
         // Those that the last work phase did not come to are first.
         if self.work.is_empty() {
             std::mem::swap(&mut self.work, &mut self.unfinished);
-        } else {
+        } else if !self.unfinished.is_empty() {
             self.work.append(&mut self.unfinished);
         }
         for at in 0..count {

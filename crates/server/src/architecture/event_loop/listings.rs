@@ -42,7 +42,15 @@ impl Listings {
 impl EventLoop {
     /// Makes the next listing that somebody still waits for. The accept policy is not told of the time that
     /// it takes, which does not follow from how many are accepted.
+    #[inline]
     pub(super) fn make_a_listing(&mut self) {
+        if !self.listings.is_empty() {
+            self.make_next_listing();
+        }
+    }
+
+    #[cold]
+    fn make_next_listing(&mut self) {
         while let Some((mut look, waiters)) = self.listings.next() {
             if !waiters.iter().any(|&waiter| self.is_waiting(waiter)) {
                 continue;

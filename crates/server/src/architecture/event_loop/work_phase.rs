@@ -1,6 +1,8 @@
 //! The work phase, in which connections that can go on do so, and the timers behind it.
 
 use super::EventLoop;
+use crate::architecture::events::Registration;
+use crate::conversation::Turn;
 
 /// How many connections a work phase of limited length serves between two looks at the clock.
 const WORK_BETWEEN_LOOKS: usize = 8;
@@ -23,11 +25,20 @@ impl EventLoop {
             let Some(registered) = self.connections.get_mut(index) else { continue };
             // A place that was waited for may have gone to somebody else.
             if std::mem::take(&mut registered.due) {
-                let turn = registered.conversation.work(&mut self.service);
-                self.settle(index, turn);
+                match registered.conversation.work(&mut self.service) {
+                    // It is registered once and for all, as nearly every turn leaves it.
+                    Turn::Blocked if registered.registration == Registration::Edge => {
+                        registered.keep_deadline(index, &mut self.timers);
+                    }
+                    turn => self.settle(index, turn),
+                }
             }
         }
-        work.drain(..done);
+        if done == work.len() {
+            work.clear();
+        } else {
+            work.drain(..done);
+        }
         self.work = work;
         self.work_ends(done as u32);
     }

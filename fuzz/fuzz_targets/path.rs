@@ -11,10 +11,10 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use http1::{Connection, Limits, Segment, Stamp, Step, Tick};
+use http1::{Connection, Limits, Segment, Sheet, Stamp, Step, Tick};
 use libfuzzer_sys::fuzz_target;
 use server::config::FileSettings;
-use server::content::{Content, Patience, Pin, Prefetched, Resolver};
+use server::content::{Content, Patience, Pin, Resolver};
 
 /// What is written into files that must not be sent.
 const SECRET: &[u8] = b"secret";
@@ -71,8 +71,10 @@ fn get(content: &mut Content, path: &[u8]) -> Reply {
     let (_, step) = connection.receive(&limits, now, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", false).unwrap();
     let Step::Request(mut head) = step else { unreachable!("a whole request") };
     head.path = path;
-    let looked = (&Prefetched::default(), Patience::Unlimited);
-    let Ok(plan) = content.answer(&head, looked, 0, Vec::new(), &Stamp::new("", 0)) else {
+    // What its parser would refuse is left to the decoder as well.
+    head.is_encoded = path.iter().any(|byte| matches!(byte, b'%' | 0));
+    let looked = (None, Patience::Unlimited);
+    let Ok(plan) = content.answer(&head, looked, 0, Sheet::default(), &Stamp::new("", 0)) else {
         unreachable!("there is patience for every look")
     };
     connection.respond(&limits, now, plan);

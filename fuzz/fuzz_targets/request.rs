@@ -4,7 +4,8 @@
 #![no_main]
 
 use http1::{
-    Connection, End, ErrorKind, Field, Head, Limits, Method, Plan, Stamp, Status, Step, Terms, Tick, Timeout,
+    Connection, End, ErrorKind, Field, Head, Limits, Method, Plan, Sheet, Stamp, Status, Step, Terms, Tick,
+    Timeout,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -127,14 +128,14 @@ fn check(head: &Head<'_>, limits: &Limits) {
     assert_eq!(head.terms.body, head.method != Method::Head);
     let fields = &head.fields;
     let values = Field::ALL.into_iter().flat_map(|field| fields.all(field));
-    for value in values.chain(head.host) {
+    for value in values.chain(head.host()) {
         assert!(!value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)), "{value:?}");
     }
 }
 
 /// Answers, sends the reply in two parts, and releases it.
 fn reply(connection: &mut Connection<()>, limits: &Limits, now: Tick, status: Status, terms: Terms) {
-    let mut plan = Plan::new(Vec::new(), status, terms, &Stamp::new("fuzz", 0));
+    let mut plan = Plan::new(Sheet::default(), status, terms, &Stamp::new("fuzz", 0));
     plan.text("text/plain", b"answer\n");
     connection.respond(limits, now, plan);
     let left = |connection: &Connection<()>| -> u64 {

@@ -121,6 +121,11 @@ impl<'a> Fields<'a> {
             .map(|(_, value)| value)
     }
 
+    /// The value of Host, which is sent once.
+    pub(crate) fn host(self) -> Option<&'a [u8]> {
+        self.pairs().find(|(name, _)| is_name(name, "host")).map(|(_, value)| value)
+    }
+
     /// Name and value of each line.
     fn pairs(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone {
         let mut rest = self.lines;

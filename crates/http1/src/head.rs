@@ -21,12 +21,8 @@ pub struct Head<'a> {
     /// The path, still percent-encoded: begins with `/`, or is exactly `*` (OPTIONS, and CONNECT which has
     /// none).
     pub path: &'a [u8],
-    /// What followed the first `?`, without it.
-    pub query: Option<&'a [u8]>,
-    /// The client's version.
-    pub version: Version,
-    /// The authority asked for: from an absolute-form target, else from Host.
-    pub host: Option<&'a [u8]>,
+    /// Whether a percent sign is in the path.
+    pub is_encoded: bool,
     /// The fields that a content service looks at.
     pub fields: Fields<'a>,
     /// What the reply must respect.
@@ -43,6 +39,23 @@ impl<'a> Head<'a> {
             bytes = rest;
         }
         parse_again(bytes).ok().map(|parsed| Self { terms, ..parsed.head })
+    }
+
+    /// What follows the first `?` of the target, without it.
+    pub fn query(&self) -> Option<&'a [u8]> {
+        let mark = memchr::memchr(b'?', self.target)?;
+        Some(&self.target[mark + 1..])
+    }
+
+    /// The authority asked for: from the target, if it names one, else from Host, which may be empty.
+    pub fn host(&self) -> Option<&'a [u8]> {
+        match self.method {
+            Method::Connect => Some(self.target),
+            _ => match strip_scheme(self.target) {
+                Some(after_scheme) => Some(split_authority(after_scheme).0),
+                None => self.fields.host(),
+            },
+        }
     }
 }
 
@@ -116,11 +129,11 @@ pub(crate) enum Expectation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// Bytes of the request line, its end included.
-    pub(crate) request_line: usize,
+    pub(crate) request_line: u32,
     /// Lines after it, the blank one not counted.
-    pub(crate) fields: usize,
+    pub(crate) fields: u32,
     /// Bytes in all, the blank line included.
-    pub(crate) head: usize,
+    pub(crate) head: u32,
 }
 
 /// Parses the head that `input` begins with; what follows its blank line is left alone. `terms.persistent`
@@ -132,8 +145,8 @@ pub(crate) struct Extent {
 /// right.
 #[inline(always)]
 pub(crate) fn parse(input: &[u8]) -> Result<Parsed<'_>, ErrorKind> {
-    let RequestLine { method, target, path_len, version, mut rest } = request_line(input)?;
-    let mut extent = Extent { request_line: input.len() - rest.len(), fields: 0, head: 0 };
+    let RequestLine { method, target, path_len, is_encoded, version, mut rest } = request_line(input)?;
+    let mut extent = Extent { request_line: (input.len() - rest.len()) as u32, fields: 0, head: 0 };
     let mut seen = Seen::default();
     let lines = rest;
     let mut fields = Fields::default();
@@ -144,22 +157,22 @@ pub(crate) fn parse(input: &[u8]) -> Result<Parsed<'_>, ErrorKind> {
         rest = next;
     }
     let fields = fields.in_lines(&lines[..lines.len() - rest.len()]);
-    extent.head = input.len() - rest.len() + b"\r\n".len();
+    extent.head = (input.len() - rest.len() + b"\r\n".len()) as u32;
 
-    let (path, query, authority) = split_target(target, path_len, method)?;
-    let host = match seen.host {
+    let path = path_of(target, path_len, method)?;
+    match seen.host {
         // Empty: what is asked for has no authority.
         Some(host) if !host.is_empty() && authority_port(host).is_none() => return Err(ErrorKind::Host),
         None if version == Version::Http11 => return Err(ErrorKind::Host),
-        host => authority.or(host),
-    };
+        _ => {}
+    }
     let framing = seen.framing(version)?;
     let persistent = match version {
         Version::Http11 => !seen.close,
         Version::Http10 => seen.keep_alive && !seen.close,
     };
     let terms = Terms { version, persistent, body: method != Method::Head };
-    let head = Head { method, target, path, query, version, host, fields, terms };
+    let head = Head { method, target, path, is_encoded, fields, terms };
     let expectation = match seen.expectation {
         Expectation::Continue if version == Version::Http10 || framing == Framing::None => Expectation::None,
         expectation => expectation,
@@ -180,6 +193,8 @@ struct RequestLine<'a> {
     target: &'a [u8],
     /// Bytes of the target before a question mark.
     path_len: usize,
+    /// A percent sign is among them.
+    is_encoded: bool,
     version: Version,
     rest: &'a [u8],
 }
@@ -194,7 +209,10 @@ fn request_line(input: &[u8]) -> Result<RequestLine<'_>, ErrorKind> {
         Some(rest) => (Some(Method::Get), rest),
         None => any_method(input)?,
     };
-    let path_len = syntax::length(rest, syntax::PATH);
+    let plain_len = syntax::length(rest, syntax::PLAIN_PATH);
+    let is_encoded = rest.get(plain_len) == Some(&b'%');
+    let path_len =
+        if is_encoded { plain_len + syntax::length(&rest[plain_len..], syntax::PATH) } else { plain_len };
     let end = match rest.get(path_len) {
         Some(b'?') => path_len + syntax::length(&rest[path_len..], syntax::TARGET),
         _ => path_len,
@@ -210,7 +228,7 @@ fn request_line(input: &[u8]) -> Result<RequestLine<'_>, ErrorKind> {
         None => other_version(input, rest)?,
     };
     let method = method.ok_or(ErrorKind::UnknownMethod)?;
-    Ok(RequestLine { method, target, path_len, version, rest })
+    Ok(RequestLine { method, target, path_len, is_encoded, version, rest })
 }
 
 /// Any other version that is known here, or means the same as one that is, and what follows its line end.
@@ -242,7 +260,17 @@ fn field_line(input: &[u8]) -> Result<FieldLine<'_>, ErrorKind> {
     }
     let (value, rest) = rest.split_at(syntax::text_length(rest));
     let Some(rest) = rest.strip_prefix(b"\r\n") else { return Err(ErrorKind::Field) };
-    Ok((name, value.trim_ascii(), rest))
+    Ok((name, trimmed(value), rest))
+}
+
+/// A value without the white space around it: nearly every one has a blank before it, and no more.
+#[inline]
+fn trimmed(value: &[u8]) -> &[u8] {
+    let value = value.strip_prefix(b" ").unwrap_or(value);
+    match value {
+        [b' ' | b'\t', ..] | [.., b' ' | b'\t'] => value.trim_ascii(),
+        _ => value,
+    }
 }
 
 /// What the fields say of the message itself, as against of what is asked for.
@@ -290,35 +318,30 @@ impl<'a> Seen<'a> {
         let is = |known: &str| is_name(name, known);
         match name.len() {
             4 if is("host") => set_once(&mut self.host, value, ErrorKind::Host)?,
-            5 if is("range") => fields.note(Field::Range),
             6 if is("accept") => fields.note(Field::Accept),
-            6 if is("expect") => {
-                for member in value.split(|&b| b == b',').map(<[u8]>::trim_ascii) {
-                    self.expectation = match (self.expectation, member) {
-                        // Empty members mean nothing (RFC 9110 section 5.6.1.2).
-                        (before, b"") => before,
-                        (Expectation::Unknown, _) => Expectation::Unknown,
-                        (_, member) if member.eq_ignore_ascii_case(b"100-continue") => Expectation::Continue,
-                        _ => Expectation::Unknown,
-                    };
-                }
-            }
+            10 if is("user-agent") => fields.note(Field::UserAgent),
+            10 if is("connection") => self.connection(value),
+            15 if is("accept-encoding") => fields.note(Field::AcceptEncoding),
+            _ => self.note_other(fields, name, value)?,
+        }
+        Ok(())
+    }
+
+    /// Takes note of one that is not in nearly every request.
+    #[inline(never)]
+    fn note_other(&mut self, fields: &mut Fields<'_>, name: &[u8], value: &[u8]) -> Result<(), ErrorKind> {
+        let is = |known: &str| is_name(name, known);
+        match name.len() {
+            5 if is("range") => fields.note(Field::Range),
+            6 if is("expect") => self.expect(value),
             7 if is("referer") => fields.note(Field::Referer),
             8 if is("if-match") => fields.note(Field::IfMatch),
             8 if is("if-range") => fields.note(Field::IfRange),
-            10 if is("user-agent") => fields.note(Field::UserAgent),
-            10 if is("connection") => {
-                for option in value.split(|&b| b == b',').map(<[u8]>::trim_ascii) {
-                    self.close |= option.eq_ignore_ascii_case(b"close");
-                    self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
-                }
-            }
             13 if is("if-none-match") => fields.note(Field::IfNoneMatch),
             14 if is("content-length") => {
                 let length = parse_length(value).ok_or(ErrorKind::ContentLength)?;
                 set_once(&mut self.length, length, ErrorKind::ContentLength)?;
             }
-            15 if is("accept-encoding") => fields.note(Field::AcceptEncoding),
             17 if is("if-modified-since") => fields.note(Field::IfModifiedSince),
             17 if is("transfer-encoding") => {
                 self.codings = Some(Codings::add(self.codings, value)?);
@@ -327,6 +350,25 @@ impl<'a> Seen<'a> {
             _ => {}
         }
         Ok(())
+    }
+
+    fn expect(&mut self, value: &[u8]) {
+        for member in value.split(|&b| b == b',').map(<[u8]>::trim_ascii) {
+            self.expectation = match (self.expectation, member) {
+                // Empty members mean nothing (RFC 9110 section 5.6.1.2).
+                (before, b"") => before,
+                (Expectation::Unknown, _) => Expectation::Unknown,
+                (_, member) if member.eq_ignore_ascii_case(b"100-continue") => Expectation::Continue,
+                _ => Expectation::Unknown,
+            };
+        }
+    }
+
+    fn connection(&mut self, value: &[u8]) {
+        for option in value.split(|&b| b == b',').map(<[u8]>::trim_ascii) {
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
     }
 
     fn framing(&self, version: Version) -> Result<Framing, ErrorKind> {
@@ -354,33 +396,35 @@ pub(crate) fn parse_length(value: &[u8]) -> Option<u64> {
     value.iter().try_fold(0_u64, |n, b| b.is_ascii_digit().then(|| n * 10 + u64::from(b - b'0')))
 }
 
-type Target<'a> = (&'a [u8], Option<&'a [u8]>, Option<&'a [u8]>);
-
-/// Path, query and authority of a target in origin, absolute, authority or asterisk form (RFC 9112 section
-/// 3.2).
+/// The path of a target in origin, absolute, authority or asterisk form (RFC 9112 section 3.2).
 #[inline]
-fn split_target(target: &[u8], path_len: usize, method: Method) -> Result<Target<'_>, ErrorKind> {
-    if method == Method::Connect {
-        // A host and its port, neither of which may be missing.
-        return match authority_port(target) {
-            Some([_, ..]) => Ok((b"*", None, Some(target))),
-            _ => Err(ErrorKind::Target),
-        };
-    }
-    let (path, query) = (&target[..path_len], target.get(path_len + 1..));
+fn path_of(target: &[u8], path_len: usize, method: Method) -> Result<&[u8], ErrorKind> {
+    let path = &target[..path_len];
     match path.first() {
-        Some(b'/') => Ok((path, query, None)),
-        Some(b'*') if target.len() == 1 && method == Method::Options => Ok((path, None, None)),
-        _ => {
-            let after_scheme = strip_scheme(path).ok_or(ErrorKind::Target)?;
-            let end = memchr::memchr(b'/', after_scheme).unwrap_or(after_scheme.len());
-            let (authority, path) = after_scheme.split_at(end);
-            if authority_port(authority).is_none() {
-                return Err(ErrorKind::Target);
-            }
-            Ok((if path.is_empty() { b"/" } else { path }, query, Some(authority)))
-        }
+        _ if method == Method::Connect => path_of_authority(target),
+        Some(b'/') => Ok(path),
+        Some(b'*') if target.len() == 1 && method == Method::Options => Ok(path),
+        _ => path_of_absolute(path),
     }
+}
+
+/// That of CONNECT, which has none: its target is a host and its port, neither of which may be missing.
+#[cold]
+fn path_of_authority(target: &[u8]) -> Result<&[u8], ErrorKind> {
+    authority_port(target).filter(|port| !port.is_empty()).map(|_| &b"*"[..]).ok_or(ErrorKind::Target)
+}
+
+#[cold]
+fn path_of_absolute(target: &[u8]) -> Result<&[u8], ErrorKind> {
+    let (authority, path) = split_authority(strip_scheme(target).ok_or(ErrorKind::Target)?);
+    authority_port(authority).ok_or(ErrorKind::Target)?;
+    Ok(if path.is_empty() { b"/" } else { path })
+}
+
+/// The authority that an absolute-form target has behind its scheme, and what follows it.
+fn split_authority(after_scheme: &[u8]) -> (&[u8], &[u8]) {
+    let end = memchr::memchr2(b'/', b'?', after_scheme).unwrap_or(after_scheme.len());
+    after_scheme.split_at(end)
 }
 
 fn strip_scheme(target: &[u8]) -> Option<&[u8]> {
@@ -392,6 +436,7 @@ fn strip_scheme(target: &[u8]) -> Option<&[u8]> {
 
 /// The port of an authority that is a host with an optional port, empty without one (RFC 9110 section 7.2).
 /// `None`: it is something else, or more.
+#[inline(always)]
 fn authority_port(authority: &[u8]) -> Option<&[u8]> {
     let mut host = syntax::length(authority, syntax::HOST);
     if !matches!(authority.get(host), None | Some(b':')) {
@@ -452,10 +497,10 @@ mod tests {
     #[test]
     fn targets_in_every_form() {
         let head = parsed("GET /a/b?c?d HTTP/1.1\r\nHost: x\r\n\r\n").unwrap().head;
-        assert_eq!((head.path, head.query), (&b"/a/b"[..], Some(&b"c?d"[..])));
+        assert_eq!((head.path, head.query()), (&b"/a/b"[..], Some(&b"c?d"[..])));
         let head = parsed("GET HTTP://user.example:80?q HTTP/1.1\r\nHost: other\r\n\r\n").unwrap().head;
-        assert_eq!((head.path, head.query), (&b"/"[..], Some(&b"q"[..])));
-        assert_eq!(head.host, Some(&b"user.example:80"[..]));
+        assert_eq!((head.path, head.query()), (&b"/"[..], Some(&b"q"[..])));
+        assert_eq!(head.host(), Some(&b"user.example:80"[..]));
         assert_eq!(parsed("OPTIONS * HTTP/1.1\r\nHost:\r\n\r\n").unwrap().head.path, b"*");
         for bad in [
             "*",
@@ -477,7 +522,7 @@ mod tests {
     #[test]
     fn bytes_that_should_have_been_encoded_are_taken_as_they_are() {
         let head = parsed("GET /\u{e4}|<x>?\"\u{e9}` HTTP/1.1\r\nHost: x\r\n\r\n").unwrap().head;
-        assert_eq!((head.path, head.query), ("/\u{e4}|<x>".as_bytes(), Some("\"\u{e9}`".as_bytes())));
+        assert_eq!((head.path, head.query()), ("/\u{e4}|<x>".as_bytes(), Some("\"\u{e9}`".as_bytes())));
         assert_eq!(parse(b"GET /\xff\x80 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap().head.path, b"/\xff\x80");
     }
 
@@ -537,7 +582,10 @@ mod tests {
         let bytes = b"\r\n\r\nGET /a?b HTTP/1.1\r\nHost: x\r\nRange: bytes=1-\r\n\r\n";
         let first = parse(&bytes[4..]).unwrap().head;
         let again = Head::again(bytes, first.terms.closing()).unwrap();
-        assert_eq!((again.path, again.query, again.terms), (first.path, first.query, first.terms.closing()));
+        assert_eq!(
+            (again.path, again.query(), again.terms),
+            (first.path, first.query(), first.terms.closing())
+        );
         assert_eq!(again.fields.get(Field::Range), Some(&b"bytes=1-"[..]));
         assert!(Head::again(b"GET /a", first.terms).is_none());
     }
@@ -645,7 +693,7 @@ mod tests {
         assert_eq!(error("GET / HTTP/2.0\r\n\r\n"), ErrorKind::Version);
         for minor in 2..=9 {
             let head = format!("GET / HTTP/1.{minor}\r\nHost: x\r\n\r\n");
-            assert_eq!(parsed(&head).unwrap().head.version, Version::Http11);
+            assert_eq!(parsed(&head).unwrap().head.terms.version, Version::Http11);
         }
         assert_eq!(error("GET / HTTP/1.2\r\n\r\n"), ErrorKind::Host);
         assert_eq!(error("GET /  HTTP/1.2\r\nHost: x\r\n\r\n"), ErrorKind::RequestLine);

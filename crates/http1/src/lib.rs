@@ -34,7 +34,7 @@ pub use fields::{Field, Fields};
 pub use head::{Head, Terms, Version};
 pub use limits::{Limits, Timeouts};
 pub use method::Method;
-pub use plan::{Plan, Segment};
+pub use plan::{Plan, Segment, Sheet};
 pub use stamp::Stamp;
 pub use status::Status;
 pub use tick::Tick;

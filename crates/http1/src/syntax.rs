@@ -53,6 +53,8 @@ pub(crate) const TARGET: u8 = 4;
 
 /// May stand in a path: [`TARGET`] but for the question mark.
 pub(crate) const PATH: u8 = 16;
+/// May stand in a path, and for itself: [`PATH`] but for the percent sign.
+pub(crate) const PLAIN_PATH: u8 = 32;
 
 /// How many bytes at the beginning are of a class. Looks at eight before it asks whether there are more: half
 /// the instructions of a request were spent here.
@@ -91,7 +93,11 @@ const fn classes() -> [u8; 256] {
             classes[at] |= HOST;
         }
         if byte > b' ' && byte != 0x7f && byte != b'#' {
-            classes[at] |= if byte == b'?' { TARGET } else { TARGET | PATH };
+            classes[at] |= match byte {
+                b'?' => TARGET,
+                b'%' => TARGET | PATH,
+                _ => TARGET | PATH | PLAIN_PATH,
+            };
         }
         at += 1;
     }
@@ -116,7 +122,7 @@ mod tests {
         #[test]
         fn a_class_ends_where_the_first_other_byte_is(bytes: Vec<u8>, word in "[a-z]{0,20}") {
             for bytes in [&bytes, &[word.as_bytes(), &bytes].concat()] {
-                for class in [TOKEN, BEGINS, HOST, TARGET, PATH] {
+                for class in [TOKEN, BEGINS, HOST, TARGET, PATH, PLAIN_PATH] {
                     let expected = bytes.iter().position(|&byte| !is(byte, class)).unwrap_or(bytes.len());
                     prop_assert_eq!(length(bytes, class), expected);
                 }

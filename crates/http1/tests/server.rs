@@ -1,7 +1,7 @@
 //! The server's connection step by step: limits, timers, and every way in which a connection ends.
 
 use http1::{
-    Connection, End, ErrorKind, Limits, Plan, Segment, Stamp, Status, Step, Tick, Timeout, Timeouts,
+    Connection, End, ErrorKind, Limits, Plan, Segment, Sheet, Stamp, Status, Step, Tick, Timeout, Timeouts,
     TimerKind,
 };
 
@@ -53,7 +53,7 @@ impl Peer {
                     told.push(name.to_owned());
                     self.input.drain(..consumed);
                     if let Some(terms) = answer {
-                        let mut plan = Plan::new(Vec::new(), Status::OK, terms, &Stamp::new("", 0));
+                        let mut plan = Plan::new(Sheet::default(), Status::OK, terms, &Stamp::new("", 0));
                         plan.text("text/plain", b"ok");
                         self.connection.respond(&self.limits, self.now, plan);
                     }
@@ -80,7 +80,7 @@ impl Peer {
 
     fn answers(&mut self, status: Status) {
         let terms = self.connection.error_terms();
-        let mut plan = Plan::new(Vec::new(), status, terms, &Stamp::new("", 0));
+        let mut plan = Plan::new(Sheet::default(), status, terms, &Stamp::new("", 0));
         plan.text("text/plain", b"no");
         self.connection.respond(&self.limits, self.now, plan);
     }

@@ -2,7 +2,9 @@
 //! makes the same of it; and the client role reads its replies as they were meant.
 
 use http1::client;
-use http1::{Connection, End, ErrorKind, Limits, Method, Plan, Segment, Stamp, Status, Step, Terms, Tick};
+use http1::{
+    Connection, End, ErrorKind, Limits, Method, Plan, Segment, Sheet, Stamp, Status, Step, Terms, Tick,
+};
 use proptest::prelude::*;
 
 /// What a stream of requests comes to. Pieces of one body are joined.
@@ -111,7 +113,7 @@ fn replay(stream: &[u8], cuts: impl IntoIterator<Item = usize>, sending: Sending
 }
 
 fn answer(status: Status, terms: Terms) -> Plan<()> {
-    let mut plan = Plan::new(Vec::new(), status, terms, &Stamp::new("", 0));
+    let mut plan = Plan::new(Sheet::default(), status, terms, &Stamp::new("", 0));
     plan.text("text/plain", b"content");
     plan
 }

@@ -6,12 +6,17 @@ pub struct Buffers {
     idle: Vec<Vec<u8>>,
 }
 
-/// Room for the head of nearly every reply, and for what is usually left over of a request.
+/// Room for what is usually left over of a request, and for a line of the access log.
 const FIRST_CAPACITY: usize = 512;
 /// Larger buffers are not kept: one long directory listing shall not be paid for ever after.
 const MOST_CAPACITY: usize = 16 << 10;
 /// Buffers kept.
 const MOST_IDLE: usize = 256;
+
+/// Whether something of that many bytes is kept for later, where so many others are.
+pub fn is_kept(bytes: usize, others: usize) -> bool {
+    (1..=MOST_CAPACITY).contains(&bytes) && others < MOST_IDLE
+}
 
 impl Buffers {
     /// An empty buffer.
@@ -21,7 +26,7 @@ impl Buffers {
 
     /// Takes a buffer back. One that never held anything is dropped for free.
     pub fn give(&mut self, mut buffer: Vec<u8>) {
-        if (1..=MOST_CAPACITY).contains(&buffer.capacity()) && self.idle.len() < MOST_IDLE {
+        if is_kept(buffer.capacity(), self.idle.len()) {
             buffer.clear();
             self.idle.push(buffer);
         }

@@ -7,11 +7,11 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use http1::{Ended, Head, Limits, Plan, ProtocolError, Stamp, Terms, Tick};
+use http1::{Ended, Head, Limits, Plan, ProtocolError, Sheet, Stamp, Terms, Tick};
 use sys::socket::{self, PeerAddress};
 
 use crate::access_log::AccessLog;
-use crate::buffers::Buffers;
+use crate::buffers::{self, Buffers};
 use crate::common::Common;
 use crate::config::{Coalesce, Settings};
 use crate::content::{Content, Lookup, Patience, Pin, Prefetched};
@@ -40,8 +40,10 @@ pub struct Service {
     pub log: Option<AccessLog>,
     /// The time of this turn.
     pub clock: Clock,
-    /// Buffers for replies and leftover input.
+    /// Buffers for leftover input and lines of the access log.
     pub buffers: Buffers,
+    /// What replies are written on, while none is.
+    sheets: Vec<Sheet<Pin>>,
     /// Where input is received; taken out while a conversation works on it.
     pub scratch: Box<[u8]>,
     /// Bytes that one connection may send in a turn.
@@ -119,6 +121,7 @@ impl Service {
             log,
             clock,
             buffers: Buffers::default(),
+            sheets: Vec::new(),
             scratch: vec![0; SCRATCH.max(2 * limits.head as usize)].into(),
             limits,
             quantum: settings.event.quantum,
@@ -246,10 +249,10 @@ impl Service {
     pub fn answer(
         &mut self,
         head: &Head<'_>,
-        looked: &Prefetched,
+        looked: Option<&Prefetched>,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
-        let own = self.buffers.take();
-        self.content.answer(head, (looked, self.patience), self.clock.ms, own, &self.stamp)
+        let sheet = self.sheets.pop().unwrap_or_default();
+        self.content.answer(head, (looked, self.patience), self.clock.ms, sheet, &self.stamp)
     }
 
     /// A number that nothing else of this worker has been called by.
@@ -267,16 +270,18 @@ impl Service {
         &mut self,
         error: ProtocolError,
         terms: Terms,
-        looked: &Prefetched,
+        looked: Option<&Prefetched>,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
-        let own = self.buffers.take();
-        self.content.error(error.status(), terms, (looked, self.patience), self.clock.ms, own, &self.stamp)
+        let sheet = self.sheets.pop().unwrap_or_default();
+        self.content.error(error.status(), terms, (looked, self.patience), self.clock.ms, sheet, &self.stamp)
     }
 
     /// Takes back what a reply held, and counts it.
     #[inline]
     pub fn release(&mut self, reply: Ended<Pin>) {
-        self.buffers.give(reply.own);
+        if buffers::is_kept(reply.sheet.capacity(), self.sheets.len()) {
+            self.sheets.push(reply.sheet);
+        }
         if let Some(pin) = reply.pin {
             self.content.unpin(pin);
         }

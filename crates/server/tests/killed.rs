@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use http1::{Connection, Ended, Limits, Segment, Stamp, Step, Tick};
+use http1::{Connection, Ended, Limits, Segment, Sheet, Stamp, Step, Tick};
 use libtest_mimic::{Arguments, Trial};
 use server::common::Common;
 use server::config::{FileSettings, Settings};
-use server::content::{Content, Patience, Prefetched, Resolver, SharedFiles};
+use server::content::{Content, Patience, Resolver, SharedFiles};
 use sys::descriptors::{Claim, Ledger};
 use sys::process;
 use sys::shared::Shared;
@@ -169,8 +169,8 @@ fn ask(content: &mut Content, file: usize) -> Vec<u8> {
     let Step::Request(head) = step else { panic!("{request:?} is no request") };
     let unix_secs = sys::clock::realtime_secs();
     let now_ms = sys::clock::monotonic_ms();
-    let asking = (&Prefetched::default(), Patience::Unlimited);
-    let plan = content.answer(&head, asking, now_ms, Vec::new(), &Stamp::new("", unix_secs));
+    let asking = (None, Patience::Unlimited);
+    let plan = content.answer(&head, asking, now_ms, Sheet::default(), &Stamp::new("", unix_secs));
     connection.respond(&limits, Tick(0), plan.expect("who is patient is answered"));
     let mut bytes = Vec::new();
     for segment in connection.output() {

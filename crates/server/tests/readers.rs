@@ -96,16 +96,7 @@ for family in parse(sys.stdin.read()):
 
 fn log_one(log: &mut AccessLog, target: &[u8], fields: Fields<'_>) {
     let terms = Terms { version: Version::Http11, persistent: true, body: true };
-    let head = Head {
-        method: Method::Get,
-        target,
-        path: target,
-        query: None,
-        version: Version::Http11,
-        host: None,
-        fields,
-        terms,
-    };
+    let head = Head { method: Method::Get, target, path: target, is_encoded: false, fields, terms };
     let peer = PeerAddress::Inet((Ipv4Addr::new(192, 0, 2, 7), 40_000).into());
     let mut line = Vec::new();
     log.begin(&mut line, &peer, &head, 1_790_000_000);

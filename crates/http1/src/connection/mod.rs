@@ -18,7 +18,7 @@ use crate::chunked::{ChunkDecoder, Chunked};
 use crate::error::{ErrorKind, ProtocolError};
 use crate::head::{self, Expectation, Framing, Head, Parsed, Terms, Version};
 use crate::limits::{Limits, Timeouts};
-use crate::plan::{Plan, Reply, Segment, Segments};
+use crate::plan::{Plan, Reply, Segment, Segments, Sheet};
 use crate::{Status, Tick};
 use scan::Scan;
 
@@ -98,8 +98,8 @@ pub enum Timeout {
 /// What is left of a reply once it is over: see [`Connection::release`].
 #[derive(Debug)]
 pub struct Ended<P> {
-    /// The buffer that the plan was built in.
-    pub own: Vec<u8>,
+    /// What the plan was written on.
+    pub sheet: Sheet<P>,
     /// The pin that the plan took.
     pub pin: Option<P>,
     /// The reply's status.
@@ -330,11 +330,10 @@ impl<P> Connection<P> {
     pub fn release(&mut self) -> Option<Ended<P>> {
         let Writing::Over { complete } = self.writing else { return None };
         self.writing = Writing::Idle;
-        let reply = self.reply.as_mut()?;
+        let reply = self.reply.take()?;
         let (status, body_sent) = (reply.status(), reply.body_sent());
-        let (own, pin) = reply.take_parts();
-        self.reply = None;
-        Some(Ended { own, pin, status, body_sent, complete })
+        let (sheet, pin) = reply.into_parts();
+        Some(Ended { sheet, pin, status, body_sent, complete })
     }
 
     /// What the connection waits for, from its state alone.
@@ -520,16 +519,27 @@ impl<P> Connection<P> {
         let blank = if begun { 0 } else { scan::leading_blank(input) };
         // Nearly every head comes whole. If this is not one, the scanner tells whether it goes on or is
         // wrong, and how.
-        if !begun
+        let mut parsed = if !begun
             && let Ok(parsed) = head::parse(&input[blank..])
             && scan::is_within(parsed.extent, limits)
         {
-            return Ok(self.begin_request(limits, now, blank, parsed));
-        }
-        self.receive_part_of_head(limits, now, input, blank)
+            parsed
+        } else {
+            match self.receive_part_of_head(limits, now, input, blank)? {
+                Ok(parsed) => parsed,
+                Err(none) => return Ok(none),
+            }
+        };
+        let refused = self.begin_request(limits, now, &mut parsed);
+        let used = blank + parsed.extent.head as usize;
+        Ok(match refused {
+            None => (used, Step::Request(parsed.head)),
+            Some(error) => (used, Step::Refused(parsed.head, error)),
+        })
     }
 
-    /// Goes on with a head that does not come whole, or ends in an error.
+    /// Goes on with a head that does not come whole, or ends in an error. Where that makes no head yet, what
+    /// was consumed, and the step.
     #[cold]
     fn receive_part_of_head<'a>(
         &mut self,
@@ -537,13 +547,13 @@ impl<P> Connection<P> {
         now: Tick,
         input: &'a [u8],
         blank: usize,
-    ) -> Result<(usize, Step<'a>), ProtocolError> {
+    ) -> Result<Result<Parsed<'a>, (usize, Step<'a>)>, ProtocolError> {
         let Reading::Head(scan) = &mut self.reading else { unreachable!("called in this state only") };
         let (was_begun, input) = (scan.begun(), &input[blank..]);
         self.is_head = input.starts_with(b"HEAD ");
         if !was_begun && input == b"\r" && !self.eof {
             // The first half of another empty line, or of nothing good.
-            return Ok((blank, Step::NeedInput));
+            return Ok(Err((blank, Step::NeedInput)));
         }
         let end = match scan.find_end(input, limits) {
             Ok(Some(end)) => end,
@@ -553,72 +563,61 @@ impl<P> Connection<P> {
                 }
                 self.reading = Reading::Over;
                 self.ending = Ending::Close;
-                return Ok((blank + input.len(), Step::Closed));
+                return Ok(Err((blank + input.len(), Step::Closed)));
             }
             Ok(None) => {
                 if !was_begun && scan.begun() && self.requests > 0 {
                     self.read_deadline = now.after(limits.timeouts.header);
                 }
-                return Ok((blank, Step::NeedInput));
+                return Ok(Err((blank, Step::NeedInput)));
             }
             Err(kind) => return Err(self.fail(kind)),
         };
         match head::parse_again(&input[..end]) {
-            Ok(parsed) => Ok(self.begin_request(limits, now, blank, parsed)),
+            Ok(parsed) => Ok(Ok(parsed)),
             Err(kind) => Err(self.fail(kind)),
         }
     }
 
-    /// Announces the request whose head follows `blank` bytes of empty lines.
-    #[inline(always)]
-    #[expect(
-        clippy::inline_always,
-        reason = "counted: a call here moves the head of every request once more"
-    )]
-    fn begin_request<'a>(
+    /// Takes in a head that is complete, and settles what its request is answered on. Says why it is refused,
+    /// if it is; reading ends with that.
+    #[inline]
+    fn begin_request(
         &mut self,
         limits: &Limits,
         now: Tick,
-        blank: usize,
-        parsed: Parsed<'a>,
-    ) -> (usize, Step<'a>) {
+        parsed: &mut Parsed<'_>,
+    ) -> Option<ProtocolError> {
+        let terms = &mut parsed.head.terms;
         self.requests += 1;
-        self.is_head = !parsed.head.terms.body;
-        self.client_closes = !parsed.head.terms.persistent;
+        self.is_head = !terms.body;
+        self.client_closes = !terms.persistent;
         match parsed.framing {
             Framing::Length(length) if length > limits.body => {
-                return self.refuse_request(blank, parsed, ErrorKind::BodyTooLarge);
+                return Some(self.fail(ErrorKind::BodyTooLarge));
             }
             _ if parsed.expectation == Expectation::Unknown => {
-                return self.refuse_request(blank, parsed, ErrorKind::Expectation);
+                return Some(self.fail(ErrorKind::Expectation));
             }
             Framing::None => self.reading = Reading::Waiting,
             Framing::Length(length) => self.begin_body(limits, now, BodyFraming::Length(length)),
             Framing::Chunked => self.begin_body(limits, now, BodyFraming::Chunked(ChunkDecoder::new())),
         }
-        let mut head = parsed.head;
         // A client that waits for 100 (Continue) gets the final status instead. Whether it then sends the
         // body can't be known, so the connection ends with the reply (RFC 9110 section 10.1.1). Not even a
         // body that is there already changes that: what a request comes to must not depend on how the network
         // cut it.
-        head.terms.persistent &=
+        terms.persistent &=
             parsed.expectation == Expectation::None && !self.draining && self.requests < limits.requests;
-        self.last = !head.terms.persistent;
+        self.last = !terms.persistent;
         self.writing = Writing::Due;
-        (blank + parsed.extent.head, Step::Request(head))
+        None
     }
 
     fn begin_body(&mut self, limits: &Limits, now: Tick, framing: BodyFraming) {
         self.client_closes = false;
         self.read_deadline = now.after(limits.timeouts.body);
         self.reading = Reading::Body(Body { framing, data: 0, progress: 0 });
-    }
-
-    /// Announces a request that is refused, and ends reading.
-    #[cold]
-    fn refuse_request<'a>(&mut self, blank: usize, parsed: Parsed<'a>, kind: ErrorKind) -> (usize, Step<'a>) {
-        let error = self.fail(kind);
-        (blank + parsed.extent.head, Step::Refused(parsed.head, error))
     }
 
     fn receive_body<'a>(

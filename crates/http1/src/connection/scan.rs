@@ -63,9 +63,9 @@ impl Scan {
 
 /// Whether a whole head keeps to the limits that [`Scan::find_end`] enforces on its pieces.
 pub(super) fn is_within(extent: Extent, limits: &Limits) -> bool {
-    extent.request_line <= limits.request_line as usize
-        && extent.head <= limits.head as usize
-        && extent.fields <= limits.fields as usize
+    extent.request_line <= limits.request_line
+        && extent.head <= limits.head
+        && extent.fields <= limits.fields.into()
 }
 
 /// The length of the empty lines that `input` starts with.

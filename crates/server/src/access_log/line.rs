@@ -47,7 +47,7 @@ pub(super) fn begin(
                     line.push(b' ');
                     push_escaped(line, head.target);
                     line.push(b' ');
-                    line.extend_from_slice(head.version.name().as_bytes());
+                    line.extend_from_slice(head.terms.version.name().as_bytes());
                 }
                 None => line.push(b'-'),
             }
@@ -72,7 +72,7 @@ pub(super) fn begin(
                 line.extend_from_slice(b"\",\"target\":");
                 push_json_string(line, head.target);
                 line.extend_from_slice(b",\"version\":\"");
-                line.extend_from_slice(head.version.name().as_bytes());
+                line.extend_from_slice(head.terms.version.name().as_bytes());
                 line.push(b'"');
             } else {
                 line.extend_from_slice(b",\"method\":null,\"target\":null,\"version\":null");

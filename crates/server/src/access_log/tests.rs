@@ -6,16 +6,7 @@ use std::time::Duration;
 
 fn head<'a>(target: &'a [u8], fields: Fields<'a>) -> Head<'a> {
     let terms = Terms { version: Version::Http11, persistent: true, body: true };
-    Head {
-        method: Method::Get,
-        target,
-        path: target,
-        query: None,
-        version: Version::Http11,
-        host: None,
-        fields,
-        terms,
-    }
+    Head { method: Method::Get, target, path: target, is_encoded: false, fields, terms }
 }
 
 fn peer(address: &str) -> PeerAddress {

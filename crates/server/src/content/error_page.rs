@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 
-use http1::{Plan, Stamp, Status, Terms};
+use http1::{Plan, Sheet, Stamp, Status, Terms};
 
 use super::entry::Facts;
 use super::find::Obstacle;
@@ -48,14 +48,14 @@ impl Content {
         &mut self,
         status: Status,
         terms: Terms,
-        (prefetched, patience): (&Prefetched, Patience),
+        (prefetched, patience): (Option<&Prefetched>, Patience),
         now_ms: u64,
-        own: Vec<u8>,
+        sheet: Sheet<Pin>,
         stamp: &Stamp,
     ) -> Answer {
         let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
         let page = self.find_error_page(status, Asking { now, prefetched, patience });
-        let plan = page.map(|page| self.error_with(Plan::new(own, status, terms, stamp), page, None));
+        let plan = page.map(|page| self.error_with(Plan::new(sheet, status, terms, stamp), page, None));
         self.table.let_go();
         plan
     }
@@ -85,7 +85,7 @@ impl Content {
             Ok(Resolved::Entry(place)) => return Ok(Some(place)),
             Err(Obstacle::Lookup(lookup)) => return Err(lookup),
             Err(Obstacle::Refused(status))
-                if !self.error_pages.complained && !asking.prefetched.is_given_up =>
+                if !self.error_pages.complained && !asking.prefetched.is_some_and(|had| had.is_given_up) =>
             {
                 self.error_pages.complained = true;
                 let path = String::from_utf8_lossy(&path);

@@ -14,6 +14,8 @@ use super::table::Place;
 
 /// Why a path led to nothing.
 pub(super) enum Obstacle {
+    /// It is no name yet, and has to be decoded.
+    NotPlain,
     Refused(Status),
     /// Somebody has to look who may wait.
     Lookup(Box<Lookup<'static>>),
@@ -21,17 +23,32 @@ pub(super) enum Obstacle {
 
 impl Content {
     /// The file to answer with, in the coding that the client likes best.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
     pub(super) fn select(&mut self, path: Path<'_>, request: &Request<'_>) -> Result<Resolved, Obstacle> {
         let found = if self.listing && path.is_directory() {
             self.find_directory(path, request)?
         } else {
             self.find(path, request.asking)?
         };
-        Ok(match found {
-            Resolved::Entry(place) => Resolved::Entry(self.negotiate(place, path, request)?),
-            Resolved::NoSlash => Resolved::NoSlash,
-        })
+        match found {
+            Resolved::Entry(place) if !self.table.entry(place).siblings.is_empty() => {
+                self.negotiate(place, path, request)
+            }
+            found => Ok(found),
+        }
+    }
+
+    /// Another one than that, which is not what it was.
+    #[cold]
+    pub(super) fn select_anew(
+        &mut self,
+        place: Place,
+        path: Path<'_>,
+        request: &Request<'_>,
+    ) -> Result<Resolved, Obstacle> {
+        self.table.forget(place);
+        self.select(path, request)
     }
 
     /// The file that a path names, from the table if it is there and was looked at lately.
@@ -41,10 +58,11 @@ impl Content {
         match self.table.find(path.bytes(), None) {
             Some(place) if asking.now.ms < self.table.entry(place).trusted_until_ms => {
                 // A request that is answered again has been counted.
-                self.table.counts().hits += u64::from(asking.prefetched.is_empty());
+                self.table.counts().hits += u64::from(asking.prefetched.is_none());
                 Ok(Resolved::Entry(place))
             }
-            _ => self.look_up(Lookup::new(path.bytes(), None), asking),
+            _ if path.is_plain() => self.look_up(Lookup::new(path.bytes(), None), asking),
+            _ => Err(Obstacle::NotPlain),
         }
     }
 
@@ -52,6 +70,9 @@ impl Content {
     /// is asked for.
     #[cold]
     fn find_directory(&mut self, path: Path<'_>, request: &Request<'_>) -> Result<Resolved, Obstacle> {
+        if !path.is_plain() {
+            return Err(Obstacle::NotPlain);
+        }
         let form = Form::asked_for(request.head);
         let known = self.table.find(path.bytes(), None).map(|place| self.table.entry(place));
         let has_index = |entry: &Facts| !entry.is_listing() && request.asking.now.ms < entry.trusted_until_ms;
@@ -65,7 +86,7 @@ impl Content {
     /// Looks a file up where it should be, if that has not been done for this request.
     #[cold]
     fn look_up(&mut self, mut lookup: Lookup<'_>, asking: Asking<'_>) -> Result<Resolved, Obstacle> {
-        if let Some(found) = asking.prefetched.find(&lookup.path, lookup.coding()) {
+        if let Some(found) = asking.prefetched.and_then(|had| had.find(&lookup.path, lookup.coding())) {
             if let Ok(Resolved::Entry(place)) = found
                 && !self.table.hold(place)
             {
@@ -73,7 +94,7 @@ impl Content {
             }
             return found.map_err(Obstacle::Refused);
         }
-        if asking.prefetched.is_given_up {
+        if asking.prefetched.is_some_and(|had| had.is_given_up) {
             // Where nobody can look, what the table has is as good as it was.
             let held = self.table.find(&lookup.path, lookup.coding());
             return held.map(Resolved::Entry).ok_or(Obstacle::Refused(Status::SERVICE_UNAVAILABLE));
@@ -118,16 +139,18 @@ impl Content {
     }
 
     /// The coded form of a file that the client likes best, or the file itself.
-    #[inline]
-    fn negotiate(&mut self, place: Place, path: Path<'_>, request: &Request<'_>) -> Result<Place, Obstacle> {
+    fn negotiate(
+        &mut self,
+        place: Place,
+        path: Path<'_>,
+        request: &Request<'_>,
+    ) -> Result<Resolved, Obstacle> {
         let siblings = self.table.entry(place).siblings;
-        if siblings.is_empty() {
-            return Ok(place);
-        }
-        match coding::accepted(request.head.fields.all(Field::AcceptEncoding)).best(siblings) {
-            Some(coding) => self.find_sibling(coding, place, path, request.asking),
-            None => Ok(place),
-        }
+        let place = match coding::accepted(request.head.fields.all(Field::AcceptEncoding)).best(siblings) {
+            Some(coding) => self.find_sibling(coding, place, path, request.asking)?,
+            None => place,
+        };
+        Ok(Resolved::Entry(place))
     }
 
     fn find_sibling(
@@ -151,7 +174,7 @@ impl Content {
         self.table.unpin(pin);
         match sibling {
             Ok(Resolved::Entry(place)) => Ok(place),
-            Ok(_) | Err(Obstacle::Refused(_)) => Ok(original),
+            Ok(_) | Err(Obstacle::Refused(_) | Obstacle::NotPlain) => Ok(original),
             Err(lookup) => Err(lookup),
         }
     }

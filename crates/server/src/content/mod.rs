@@ -60,7 +60,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use http1::{Field, Head, Method, Plan, Stamp, Status};
+use http1::{Field, Head, Method, Plan, Sheet, Stamp, Status};
 use sys::file::{FileKind, FileStat};
 use sys::socket::Slice;
 
@@ -141,23 +141,24 @@ impl Content {
         Arc::clone(&self.resolver)
     }
 
-    /// Decides the reply to a request. `now_ms` is monotonic; `own` is a buffer for the plan to build in.
+    /// Decides the reply to a request. `now_ms` is monotonic; `sheet` is for the plan to be written on.
     ///
     /// # Errors
     ///
     /// A lookup that must be had first and that there is no patience for. [Keep](Self::keep) what it finds
     /// with what has been `prefetched`, and answer again.
+    #[inline]
     pub fn answer(
         &mut self,
         head: &Head<'_>,
-        (prefetched, patience): (&Prefetched, Patience),
+        (prefetched, patience): (Option<&Prefetched>, Patience),
         now_ms: u64,
-        own: Vec<u8>,
+        sheet: Sheet<Pin>,
         stamp: &Stamp,
     ) -> Answer {
         let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
         let request = Request { head, asking: Asking { now, prefetched, patience }, stamp };
-        let plan = self.decide(&request, own);
+        let plan = self.decide(&request, sheet);
         self.table.let_go();
         plan
     }
@@ -168,24 +169,24 @@ impl Content {
     }
 
     #[inline]
-    fn decide(&mut self, request: &Request<'_>, own: Vec<u8>) -> Answer {
+    fn decide(&mut self, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
         let Request { head, stamp, .. } = *request;
         match head.method {
             Method::Get | Method::Head => {}
             Method::Options => {
-                let mut plan = Plan::new(own, Status::NO_CONTENT, head.terms, stamp);
+                let mut plan = Plan::new(sheet, Status::NO_CONTENT, head.terms, stamp);
                 plan.field("Allow", ALLOW);
                 self.add_fields(&mut plan, Some(head.path), None);
                 plan.bytes(b"\r\n");
                 plan.end_of_head();
                 return Ok(plan);
             }
-            _ => return self.refuse(Status::METHOD_NOT_ALLOWED, request, own),
+            _ => return self.refuse(Status::METHOD_NOT_ALLOWED, request, sheet),
         }
-        match Path::plain(head.path) {
-            Some(path) => self.serve(path, request, own),
-            None => self.serve_decoded(request, own),
+        if head.is_encoded {
+            return self.serve_decoded(request, sheet);
         }
+        self.serve(Path::sent(head.path), request, sheet)
     }
 
     /// A part of the memory of a pinned entry. `None`: it is shared, and has been spoilt since.
@@ -208,7 +209,7 @@ impl Content {
     /// The entry's body is in memory, or the table is shared with other workers.
     pub fn fetch(&self, pin: &Pin, window: u64) -> Fetch {
         let file =
-            self.table.share_file(pin.0).expect("the table is a worker's own, and the body not in memory");
+            self.table.share_file(pin.0).expect("the table is a worker's sheet, and the body not in memory");
         let FileStat { device, inode, .. } = self.table.stat(pin.0);
         Fetch { file, device, inode, window }
     }
@@ -286,65 +287,66 @@ impl Content {
     }
 
     #[cold]
-    fn serve_decoded(&mut self, request: &Request<'_>, own: Vec<u8>) -> Answer {
+    fn serve_decoded(&mut self, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
         let mut scratch = std::mem::take(&mut self.scratch);
         let plan = match Path::decode(request.head.path, self.dotfiles, &mut scratch) {
-            Ok(path) => self.serve(path, request, own),
+            Ok(path) => self.serve(path, request, sheet),
             Err(refusal) => {
                 self.resolver.refusals.tell_path(request.head.path, refusal);
-                self.refuse(refusal.status(), request, own)
+                self.refuse(refusal.status(), request, sheet)
             }
         };
         self.scratch = scratch;
         plan
     }
 
-    fn serve(&mut self, path: Path<'_>, request: &Request<'_>, own: Vec<u8>) -> Answer {
+    #[inline]
+    fn serve(&mut self, path: Path<'_>, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
         let mut found = self.select(path, request);
         // A part is joined to what the client has by the tag alone, which must not be of bytes that are no
         // more.
         if request.head.fields.any_of(&[Field::Range])
-            && request.asking.prefetched.find(path.bytes(), None).is_none()
+            && request.asking.prefetched.and_then(|had| had.find(path.bytes(), None)).is_none()
             && let Ok(Resolved::Entry(place)) = found
             && !self.is_intact(place)
         {
-            self.table.forget(place);
-            found = self.select(path, request);
+            found = self.select_anew(place, path, request);
         }
         match found {
-            Ok(Resolved::Entry(place)) => self.reply(place, request, own),
-            Ok(Resolved::NoSlash) => Ok(self.redirect(path, request, own)),
-            Err(Obstacle::Refused(status)) => self.refuse(status, request, own),
+            Ok(Resolved::Entry(place)) => self.reply(place, request, sheet),
+            Ok(Resolved::NoSlash) => Ok(self.redirect(path, request, sheet)),
+            Err(Obstacle::NotPlain) => self.serve_decoded(request, sheet),
+            Err(Obstacle::Refused(status)) => self.refuse(status, request, sheet),
             Err(Obstacle::Lookup(lookup)) => Err(lookup),
         }
     }
 
     #[inline]
-    fn reply(&mut self, place: Place, request: &Request<'_>, own: Vec<u8>) -> Answer {
+    fn reply(&mut self, place: Place, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
         let table = &mut self.table;
         Ok(match reply::judge(request, table, place, self.max_ranges) {
-            Verdict::Whole => reply::whole(table, place, request, own),
-            Verdict::NotModified => reply::not_modified(table, place, request, own),
-            Verdict::PreconditionFailed => return self.refuse(Status::PRECONDITION_FAILED, request, own),
-            Verdict::Part(range) => reply::part(table, place, range, request, own),
-            Verdict::Parts(ranges) => reply::parts(table, place, &ranges, request, own),
+            Verdict::Whole => reply::whole(table, place, request, sheet),
+            Verdict::NotModified => reply::not_modified(table, place, request, sheet),
+            Verdict::PreconditionFailed => return self.refuse(Status::PRECONDITION_FAILED, request, sheet),
+            Verdict::Part(range) => reply::part(table, place, range, request, sheet),
+            Verdict::Parts(ranges) => reply::parts(table, place, &ranges, request, sheet),
             Verdict::Unsatisfiable(size) => {
                 let range = format!("bytes */{size}");
                 let status = Status::RANGE_NOT_SATISFIABLE;
-                return self.refuse_with(status, Some(("Content-Range", range.as_bytes())), request, own);
+                return self.refuse_with(status, Some(("Content-Range", range.as_bytes())), request, sheet);
             }
         })
     }
 
     /// An error that a request for a file can run into.
     #[cold]
-    fn refuse(&mut self, status: Status, request: &Request<'_>, own: Vec<u8>) -> Answer {
+    fn refuse(&mut self, status: Status, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
         let field: Option<(&str, &[u8])> = match status {
             Status::METHOD_NOT_ALLOWED => Some(("Allow", ALLOW)),
             Status::SERVICE_UNAVAILABLE => Some(("Retry-After", RETRY_AFTER)),
             _ => None,
         };
-        self.refuse_with(status, field, request, own)
+        self.refuse_with(status, field, request, sheet)
     }
 
     fn refuse_with(
@@ -352,10 +354,10 @@ impl Content {
         status: Status,
         field: Option<(&str, &[u8])>,
         request: &Request<'_>,
-        own: Vec<u8>,
+        sheet: Sheet<Pin>,
     ) -> Answer {
         let page = self.find_error_page(status, request.asking)?;
-        let mut plan = Plan::new(own, status, request.head.terms, request.stamp);
+        let mut plan = Plan::new(sheet, status, request.head.terms, request.stamp);
         if let Some((name, value)) = field {
             plan.field(name, value);
         }
@@ -364,16 +366,16 @@ impl Content {
 
     /// 301 to the same path with a slash at its end, so that relative links in the directory's pages lead
     /// into it.
-    fn redirect(&self, path: Path<'_>, request: &Request<'_>, own: Vec<u8>) -> Plan<Pin> {
+    fn redirect(&self, path: Path<'_>, request: &Request<'_>, sheet: Sheet<Pin>) -> Plan<Pin> {
         // A path alone is a full reference (RFC 9110 section 10.2.2), and right behind any proxy. It begins
         // with one slash, so it can't be taken for another host's.
         let mut location = escape::path(path.bytes()).to_string();
         location.push('/');
-        if let Some(query) = request.head.query {
+        if let Some(query) = request.head.query() {
             location.push('?');
             location.extend(escape::query(query));
         }
-        let mut plan = Plan::new(own, Status::MOVED_PERMANENTLY, request.head.terms, request.stamp);
+        let mut plan = Plan::new(sheet, Status::MOVED_PERMANENTLY, request.head.terms, request.stamp);
         plan.field("Location", location.as_bytes());
         self.default_page(&mut plan, Some(request.head.path));
         plan

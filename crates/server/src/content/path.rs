@@ -1,9 +1,10 @@
 //! Request paths: from the bytes on the request line to the one name that a file has in the open-file table.
 //!
-//! Nearly every path arrives as it should be and is borrowed untouched ([`Path::plain`]); the others are
-//! decoded into a buffer of the caller's ([`Path::decode`]). Either way the result begins with `/` and has no
-//! escapes, no empty segments, no dot segments and no NUL. It need not be UTF-8: file names need not be,
-//! either.
+//! A name begins with `/` and has no escapes, no empty segments, no dot segments and no NUL. It need not be
+//! UTF-8: file names need not be, either. Nearly every path arrives as one. So the table is asked for it as
+//! it was [sent](Path::sent): all names there are such, and nothing else finds one. Before anything else is
+//! done with it, it is looked at ([`Path::is_plain`]), and what is no name is decoded into a buffer of the
+//! caller's ([`Path::decode`]).
 //!
 //! Dot segments are resolved by what the path says (RFC 3986 section 5.2.4), once escapes are decoded and
 //! empty segments are gone, and whatever else looks at a path sees what comes out. Only a path that leads
@@ -21,9 +22,12 @@ const LONGEST: usize = 4095;
 /// The directory of RFC 8615, which is served although its name begins with a dot.
 const WELL_KNOWN: &[u8] = b".well-known";
 
-/// A normalised, decoded path.
+/// The name of a file, or what may be one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Path<'a>(&'a [u8]);
+pub(super) struct Path<'a> {
+    bytes: &'a [u8],
+    is_known: bool,
+}
 
 /// Why a path is no name of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,11 +76,20 @@ impl Refusal {
 }
 
 impl<'a> Path<'a> {
-    /// The path as it stands, if it needs neither decoding nor a closer look: no escape, no empty segment, no
-    /// segment that begins with a dot, no NUL.
+    /// A path as it was sent, in which no percent sign is.
     #[inline]
-    pub(super) fn plain(raw: &'a [u8]) -> Option<Self> {
-        (raw.first() == Some(&b'/') && raw.len() <= LONGEST && !is_special(raw)).then_some(Self(raw))
+    pub(super) fn sent(bytes: &'a [u8]) -> Self {
+        Self { bytes, is_known: false }
+    }
+
+    /// Whether it is a name: it has no escape, no empty segment, no segment that begins with a dot, no NUL.
+    pub(super) fn is_plain(self) -> bool {
+        let is_special = |pair: &[u8]| matches!(pair, b"//" | b"/.");
+        self.is_known
+            || self.bytes.first() == Some(&b'/')
+                && self.bytes.len() <= LONGEST
+                && !self.bytes.iter().any(|byte| matches!(byte, b'%' | 0))
+                && !self.bytes.windows(2).any(is_special)
     }
 
     /// The path that `raw` stands for without its escapes and dot segments, written into `buffer`.
@@ -112,30 +125,30 @@ impl<'a> Path<'a> {
         if buffer.len() > LONGEST {
             return Err(Refusal::TooLong);
         }
-        Ok(Self(buffer))
+        Ok(Self::known(buffer))
     }
 
     /// A path that is known to be of this form: one from the settings, or made of one by adding a name.
     pub(super) fn known(bytes: &'a [u8]) -> Self {
         debug_assert!(bytes.first() == Some(&b'/'));
-        Self(bytes)
+        Self { bytes, is_known: true }
     }
 
     /// All of it, with the slash that it begins with.
     #[inline]
     pub(super) fn bytes(self) -> &'a [u8] {
-        self.0
+        self.bytes
     }
 
     /// Whether it names a directory, by ending with a slash.
     pub(super) fn is_directory(self) -> bool {
-        self.0.ends_with(b"/")
+        self.bytes.ends_with(b"/")
     }
 
     /// As the kernel takes it, seen from the root: without the slash at the beginning, `.` for the root
     /// itself.
     pub(super) fn relative(self) -> &'a [u8] {
-        match &self.0[1..] {
+        match &self.bytes[1..] {
             [] => b".",
             path => path,
         }
@@ -145,43 +158,6 @@ impl<'a> Path<'a> {
 /// Whether a name is not to be served; `is_first`: it stands in the root itself.
 pub(super) fn is_hidden(name: &[u8], is_first: bool) -> bool {
     name.starts_with(b".") && !(is_first && name == WELL_KNOWN)
-}
-
-/// Whether a path has an escape, a NUL, or a slash or dot that follows a slash. Eight bytes are looked at
-/// together.
-#[inline]
-fn is_special(path: &[u8]) -> bool {
-    let (words, rest) = path.as_chunks();
-    let mut special = 0;
-    let mut after_slash = 0;
-    let mut look = |word: [u8; 8]| {
-        let word = u64::from_le_bytes(word);
-        let slashes = zero_bytes(word ^ (EACH * u64::from(b'/')));
-        // The dot differs from the slash in the lowest bit alone.
-        let slashes_and_dots = zero_bytes((word | EACH) ^ (EACH * u64::from(b'/')));
-        special |= zero_bytes(word ^ (EACH * u64::from(b'%'))) | zero_bytes(word);
-        special |= slashes_and_dots & (slashes << 8 | after_slash);
-        after_slash = slashes >> 56;
-    };
-    for word in words {
-        look(*word);
-    }
-    if !rest.is_empty() {
-        let mut last = [b'x'; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        look(last);
-    }
-    special & (EACH << 7) != 0
-}
-
-/// The lowest bit of each byte of a word.
-const EACH: u64 = u64::from_le_bytes([1; 8]);
-
-/// The highest bit of each byte of a word that is zero; lower bits mean nothing. A byte that is one and
-/// follows a zero may be taken for a zero, too. To the question above that is nothing: a dot after a slash,
-/// taken for a slash, is special already.
-fn zero_bytes(word: u64) -> u64 {
-    word.wrapping_sub(EACH) & !word
 }
 
 /// Appends what a segment stands for.
@@ -220,20 +196,20 @@ mod tests {
     fn normalised(raw: &[u8], dotfiles: bool) -> Result<Vec<u8>, Refusal> {
         let mut buffer = Vec::new();
         let decoded = Path::decode(raw, dotfiles, &mut buffer).map(|path| path.bytes().to_vec());
-        if let Some(plain) = Path::plain(raw) {
-            assert_eq!(decoded.as_deref(), Ok(plain.bytes()), "both ways agree on {raw:?}");
+        if Path::sent(raw).is_plain() {
+            assert_eq!(decoded.as_deref(), Ok(raw), "both ways agree on {raw:?}");
         }
         decoded
     }
 
     #[test]
-    fn plain_paths_are_borrowed_as_they_are() {
+    fn plain_paths_stand_for_themselves() {
         for raw in ["/", "/a", "/a/", "/a/b.html", "/a./b..c", "/\u{e9}", "/a b", "/a+b"] {
-            assert_eq!(Path::plain(raw.as_bytes()).map(Path::bytes), Some(raw.as_bytes()));
+            assert!(Path::sent(raw.as_bytes()).is_plain(), "{raw:?}");
             assert_eq!(normalised(raw.as_bytes(), false).as_deref(), Ok(raw.as_bytes()));
         }
         for raw in ["", "*", "a", "//", "/a//", "/.", "/.a", "/a/..", "/a/.b", "/%41", "/a\0b", "/%"] {
-            assert_eq!(Path::plain(raw.as_bytes()), None, "{raw:?}");
+            assert!(!Path::sent(raw.as_bytes()).is_plain(), "{raw:?}");
         }
     }
 
@@ -307,10 +283,10 @@ mod tests {
     #[test]
     fn no_path_is_longer_than_the_kernel_takes() {
         let longest = format!("/{}", "a".repeat(LONGEST - 1));
-        assert!(Path::plain(longest.as_bytes()).is_some());
+        assert!(Path::sent(longest.as_bytes()).is_plain());
         assert!(normalised(longest.as_bytes(), false).is_ok());
         let too_long = format!("{longest}/");
-        assert!(Path::plain(too_long.as_bytes()).is_none());
+        assert!(!Path::sent(too_long.as_bytes()).is_plain());
         assert_eq!(normalised(too_long.as_bytes(), false), Err(Refusal::TooLong));
         // What counts is what the escapes stand for.
         assert!(normalised(format!("/{}", "%61".repeat(LONGEST - 1)).as_bytes(), false).is_ok());
@@ -319,9 +295,9 @@ mod tests {
 
     #[test]
     fn relative_to_the_root() {
-        assert_eq!(Path::plain(b"/").unwrap().relative(), b".");
-        assert_eq!(Path::plain(b"/a/").unwrap().relative(), b"a/");
-        assert!(Path::plain(b"/a/").unwrap().is_directory() && !Path::plain(b"/a").unwrap().is_directory());
+        assert_eq!(Path::known(b"/").relative(), b".");
+        assert_eq!(Path::known(b"/a/").relative(), b"a/");
+        assert!(Path::known(b"/a/").is_directory() && !Path::known(b"/a").is_directory());
     }
 
     /// Everything but the bytes that separate.
@@ -339,7 +315,7 @@ mod tests {
         ) {
             let raw = format!("/{before}{odd}{after}");
             let expected = raw.contains(['%', '\0']) || raw.contains("//") || raw.contains("/.");
-            prop_assert_eq!(Path::plain(raw.as_bytes()).is_none(), expected, "{:?}", raw);
+            prop_assert_eq!(!Path::sent(raw.as_bytes()).is_plain(), expected, "{:?}", raw);
         }
 
         #[test]

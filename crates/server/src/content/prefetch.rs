@@ -33,12 +33,6 @@ impl Prefetched {
         self.is_given_up = true;
     }
 
-    /// Whether nothing has been looked up, nor tried to.
-    #[inline]
-    pub(super) fn is_empty(&self) -> bool {
-        self.results.is_empty() && !self.is_given_up
-    }
-
     /// What that name stands for.
     pub(super) fn find(&self, path: &[u8], coding: Option<Coding>) -> Option<Admitted> {
         let entry = self.results.iter().find(|entry| *entry.path == *path && entry.coding == coding)?;
@@ -62,16 +56,8 @@ impl Content {
         prefetched.results.push(PrefetchedEntry { path, coding: lookup.coding(), kept });
     }
 
-    /// Takes back what was kept for a request; most needed nothing to be kept.
-    #[inline]
+    /// Takes back what was kept for a request.
     pub fn unkeep(&mut self, prefetched: Prefetched) {
-        if !prefetched.is_empty() {
-            self.unkeep_all(prefetched);
-        }
-    }
-
-    #[cold]
-    fn unkeep_all(&mut self, prefetched: Prefetched) {
         for entry in prefetched.results {
             if let Ok(Resolved::Entry(pin)) = entry.kept {
                 self.table.unpin(pin);

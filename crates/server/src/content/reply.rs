@@ -3,7 +3,7 @@
 
 use http1::conditional::{self, Outcome};
 use http1::range::{self, ByteRange, Ranges};
-use http1::{Field, Fields, Plan, Status};
+use http1::{Field, Fields, Plan, Sheet, Status};
 
 use super::entry::Facts;
 use super::request::Request;
@@ -72,8 +72,8 @@ fn judge_fields(fields: &Fields<'_>, is_get: bool, entry: &Facts, head: &[u8], m
 
 /// 200: header lines and body as they lie ready.
 #[inline]
-pub(super) fn whole(table: &mut Tables, place: Place, request: &Request<'_>, own: Vec<u8>) -> Plan<Pin> {
-    let mut plan = Plan::new(own, Status::OK, request.head.terms, request.stamp);
+pub(super) fn whole(table: &mut Tables, place: Place, request: &Request<'_>, sheet: Sheet<Pin>) -> Plan<Pin> {
+    let mut plan = Plan::new(sheet, Status::OK, request.head.terms, request.stamp);
     plan.pin(table.pin(place));
     let entry = table.entry(place);
     let body = entry.marks.body;
@@ -92,9 +92,9 @@ pub(super) fn not_modified(
     table: &mut Tables,
     place: Place,
     request: &Request<'_>,
-    own: Vec<u8>,
+    sheet: Sheet<Pin>,
 ) -> Plan<Pin> {
-    let mut plan = Plan::new(own, Status::NOT_MODIFIED, request.head.terms, request.stamp);
+    let mut plan = Plan::new(sheet, Status::NOT_MODIFIED, request.head.terms, request.stamp);
     plan.pin(table.pin(place));
     let marks = &table.entry(place).marks;
     plan.memory(marks.validators..marks.body);
@@ -108,9 +108,9 @@ pub(super) fn part(
     place: Place,
     range: ByteRange,
     request: &Request<'_>,
-    own: Vec<u8>,
+    sheet: Sheet<Pin>,
 ) -> Plan<Pin> {
-    let mut plan = Plan::new(own, Status::PARTIAL_CONTENT, request.head.terms, request.stamp);
+    let mut plan = Plan::new(sheet, Status::PARTIAL_CONTENT, request.head.terms, request.stamp);
     plan.pin(table.pin(place));
     let entry = table.entry(place);
     content_range(&mut plan, range, entry.size());
@@ -127,10 +127,10 @@ pub(super) fn parts(
     place: Place,
     ranges: &[ByteRange],
     request: &Request<'_>,
-    own: Vec<u8>,
+    sheet: Sheet<Pin>,
 ) -> Plan<Pin> {
     let boundary = boundary(table, request.asking.now.ms);
-    let mut plan = Plan::new(own, Status::PARTIAL_CONTENT, request.head.terms, request.stamp);
+    let mut plan = Plan::new(sheet, Status::PARTIAL_CONTENT, request.head.terms, request.stamp);
     plan.pin(table.pin(place));
     let (entry, head) = table.entry_and_head(place);
     let media_type = &head[entry.marks.media_type as usize..entry.marks.coding as usize];

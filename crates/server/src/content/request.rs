@@ -17,7 +17,7 @@ pub(super) struct Request<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Asking<'a> {
     pub(super) now: Now,
-    /// What has been looked up for it.
-    pub(super) prefetched: &'a Prefetched,
+    /// What has been looked up for it, or tried to, if anything has.
+    pub(super) prefetched: Option<&'a Prefetched>,
     pub(super) patience: Patience,
 }

@@ -144,11 +144,11 @@ impl Conversation {
             // Whatever has become of the window since then: a reply that is always overtaken would never end.
             Until::Fetched { window } => return Some(window),
             Until::LookedUp(Deferred { owed: Owed::Refusal(error), looked }) => {
-                self.answer_breach(service, error, looked);
+                self.answer_breach(service, error, Some(looked));
             }
             Until::LookedUp(Deferred { owed: Owed::Reply { consumed, terms }, looked }) => {
                 match Head::again(&consumed, terms) {
-                    Some(head) => self.answer(service, &head, &consumed, looked),
+                    Some(head) => self.answer(service, &head, &consumed, Some(looked)),
                     None => self.machine.abort(),
                 }
                 service.buffers.give(consumed);

@@ -23,6 +23,12 @@ impl Exchange {
     #[inline]
     pub(super) fn begin(&mut self, service: &mut Service, peer: &PeerAddress, head: &Head<'_>) {
         service.counters.requests.add(1);
+        if service.log.is_some() {
+            self.begin_line(service, peer, head);
+        }
+    }
+
+    fn begin_line(&mut self, service: &mut Service, peer: &PeerAddress, head: &Head<'_>) {
         if let Some(log) = &mut service.log {
             self.log_line = service.buffers.take();
             self.began_ms = service.clock.ms;

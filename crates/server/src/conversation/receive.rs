@@ -7,12 +7,12 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use http1::{End, Head, ProtocolError, Step};
+use http1::{End, Head, Plan, ProtocolError, Step};
 
 use super::Conversation;
 use super::disk::Owed;
 use super::turn::{Next, Turn};
-use crate::content::Prefetched;
+use crate::content::{Pin, Prefetched};
 use crate::counters::Failure;
 use crate::service::Service;
 
@@ -96,72 +96,64 @@ impl Conversation {
         share: &mut u64,
     ) -> Next {
         loop {
-            if self.exchange.waiting.is_some() {
-                return Next::Turn(Turn::Blocked);
-            }
-            if self.machine.wants_end() != End::Open {
-                match self.go_towards_end(service, input, share) {
-                    Some(turn) => return Next::Turn(turn),
-                    None => continue,
-                }
-            }
-            if self.rest_unseen || self.eof {
-                let wants = self.machine.wants();
-                input.take_up(&mut self.rest);
-                self.use_up(service, input);
-                // With the client's end known, there is no event to wait for: go on as long as that changes
-                // anything.
-                let has_stopped = !self.machine.is_replying() && self.exchange.waiting.is_none();
-                if self.eof && has_stopped && self.machine.wants() == wants {
-                    return Next::Turn(Turn::Close);
-                }
-            } else if self.readable && self.machine.wants_input() {
-                if *share == 0 {
-                    return Next::Turn(Turn::Unfinished);
-                }
-                if self.read(service, input, share) {
-                    self.use_up(service, input);
-                } else if self.machine.wants_end() == End::Open {
-                    return self.blocked();
-                }
-            } else {
+            if self.awaits_event() {
                 return self.blocked();
             }
+            let wants = self.machine.wants();
+            match wants.end {
+                End::Open => {}
+                End::Close if self.may_have_more(input) => {}
+                End::Close => return Next::Turn(Turn::Close),
+                End::Reset => return Next::Turn(Turn::Reset),
+                End::ShutDown => {
+                    if sys::socket::shutdown_write(self.socket.as_fd()).is_err() {
+                        return Next::Turn(Turn::Close);
+                    }
+                    self.machine.write_side_shut(&service.limits, service.clock.tick);
+                    continue;
+                }
+            }
+            // What is behind the last request is shown to the machine as well: closing with bytes unread
+            // would reset the connection.
+            let is_behind = wants.end == End::Close;
+            let is_at_hand = self.rest_unseen || self.eof || is_behind && self.has_rest(input);
+            input.take_up(&mut self.rest);
+            if !is_at_hand {
+                if *share == 0 && !is_behind {
+                    return Next::Turn(Turn::Unfinished);
+                }
+                if !self.read(service, input, share) && !is_behind && self.machine.wants_end() == End::Open {
+                    return self.blocked();
+                }
+            }
+            self.use_up(service, input);
             if self.machine.is_replying() {
                 return Next::Send;
             }
+            // With the client's end known, there is no event to wait for: go on as long as that changes
+            // anything.
+            if (is_behind || self.eof) && self.exchange.waiting.is_none() && self.machine.wants() == wants {
+                return Next::Turn(Turn::Close);
+            }
         }
     }
 
-    /// Ends, or does what there is to be done before.
-    fn go_towards_end(
-        &mut self,
-        service: &mut Service,
-        input: &mut Input<'_>,
-        share: &mut u64,
-    ) -> Option<Turn> {
-        match self.machine.wants_end() {
-            End::Open => {}
-            End::Close if self.may_have_more(input) => {
-                self.take_what_is_behind(service, input, share);
-                if self.machine.wants_end() == End::Close {
-                    return Some(Turn::Close);
-                }
-            }
-            End::Close => return Some(Turn::Close),
-            End::Reset => return Some(Turn::Reset),
-            End::ShutDown => {
-                if sys::socket::shutdown_write(self.socket.as_fd()).is_err() {
-                    return Some(Turn::Close);
-                }
-                self.machine.write_side_shut(&service.limits, service.clock.tick);
-            }
+    /// Whether nothing can be received without an event.
+    #[inline]
+    pub(super) fn awaits_event(&self) -> bool {
+        if self.exchange.waiting.is_some() {
+            return true;
         }
-        None
+        let has_input = self.rest_unseen || self.eof || self.readable && self.machine.wants_input();
+        !has_input && self.machine.wants_end() == End::Open
     }
 
-    /// Nothing can be received.
-    fn blocked(&self) -> Next {
+    /// What is next where nothing can be received.
+    #[inline]
+    pub(super) fn blocked(&self) -> Next {
+        if self.exchange.waiting.is_some() {
+            return Next::Turn(Turn::Blocked);
+        }
         if self.machine.is_replying() && self.writable { Next::Send } else { Next::Turn(Turn::Blocked) }
     }
 
@@ -169,25 +161,17 @@ impl Conversation {
     /// reply that went out at once left hardly any time for that, and such clients are not worth another call
     /// to ask.
     fn may_have_more(&self, input: &Input<'_>) -> bool {
-        let suspicious =
-            !input.is_used_up() || !self.rest.is_empty() || self.readable || self.carried_over || self.blocks;
+        let suspicious = self.has_rest(input) || self.readable || self.carried_over || self.blocks;
         suspicious && !self.eof && self.machine.closes_after_reply()
     }
 
-    /// Shows the machine what there is behind the last request: closing with bytes unread would reset the
-    /// connection.
-    fn take_what_is_behind(&mut self, service: &mut Service, input: &mut Input<'_>, share: &mut u64) {
-        input.take_up(&mut self.rest);
-        if input.is_used_up() {
-            self.read(service, input, share);
-        }
-        self.use_up(service, input);
+    fn has_rest(&self, input: &Input<'_>) -> bool {
+        !input.is_used_up() || !self.rest.is_empty()
     }
 
     /// Receives what is there. `false`: nothing, or the connection is broken.
     #[inline]
     fn read(&mut self, service: &mut Service, input: &mut Input<'_>, share: &mut u64) -> bool {
-        input.take_up(&mut self.rest);
         let room = input.room();
         match service.receive(self.socket.as_fd(), room) {
             Ok(0) => {
@@ -226,7 +210,7 @@ impl Conversation {
                     match step {
                         Step::Request(head) => {
                             self.exchange.begin(service, &self.peer, &head);
-                            self.answer(service, &head, &unused[..used], Prefetched::default());
+                            self.answer(service, &head, &unused[..used], None);
                             self.rest_unseen = input.from < input.to;
                             return;
                         }
@@ -259,18 +243,15 @@ impl Conversation {
         service: &mut Service,
         head: &Head<'_>,
         consumed: &[u8],
-        looked: Prefetched,
+        looked: Option<Prefetched>,
     ) {
-        match service.answer(head, &looked) {
-            Ok(plan) => {
-                service.content.unkeep(looked);
-                self.carried_over = false;
-                self.machine.respond(&service.limits, service.clock.tick, plan);
-            }
+        match service.answer(head, looked.as_ref()) {
+            Ok(plan) => self.respond(service, plan, looked),
             Err(look) => {
                 let mut kept = service.buffers.take();
                 kept.extend_from_slice(consumed);
-                self.defer(service, Owed::Reply { consumed: kept, terms: head.terms }, looked, look);
+                let owed = Owed::Reply { consumed: kept, terms: head.terms };
+                self.defer(service, owed, looked.unwrap_or_default(), look);
             }
         }
     }
@@ -280,20 +261,31 @@ impl Conversation {
         service.counters.refusal(error.kind);
         if self.machine.owes_answer() {
             self.exchange.begin_unreadable(service, &self.peer);
-            self.answer_breach(service, error, Prefetched::default());
+            self.answer_breach(service, error, None);
         }
     }
 
     /// Answers it, for whose page this has been looked at, or puts it by until more has been.
-    pub(super) fn answer_breach(&mut self, service: &mut Service, error: ProtocolError, looked: Prefetched) {
-        match service.refuse(error, self.machine.error_terms(), &looked) {
-            Ok(plan) => {
-                service.content.unkeep(looked);
-                self.carried_over = false;
-                self.machine.respond(&service.limits, service.clock.tick, plan);
-            }
-            Err(look) => self.defer(service, Owed::Refusal(error), looked, look),
+    pub(super) fn answer_breach(
+        &mut self,
+        service: &mut Service,
+        error: ProtocolError,
+        looked: Option<Prefetched>,
+    ) {
+        match service.refuse(error, self.machine.error_terms(), looked.as_ref()) {
+            Ok(plan) => self.respond(service, plan, looked),
+            Err(look) => self.defer(service, Owed::Refusal(error), looked.unwrap_or_default(), look),
         }
+    }
+
+    /// Replies, and gives back what has been looked up for it.
+    #[inline]
+    fn respond(&mut self, service: &mut Service, plan: Plan<Pin>, looked: Option<Prefetched>) {
+        if let Some(looked) = looked {
+            service.content.unkeep(looked);
+        }
+        self.carried_over = false;
+        self.machine.respond(&service.limits, service.clock.tick, plan);
     }
 
     /// Keeps for later what is unused.

@@ -139,7 +139,7 @@ impl Conversation {
             }
         }
         self.release(service);
-        Next::Receive
+        if self.awaits_event() { Next::Turn(Turn::Blocked) } else { Next::Receive }
     }
 
     /// Makes one call, and says how many bytes it sent.

@@ -13,8 +13,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use http1::{
-    Connection, End, Field, Head, Limits, Method, Plan, ProtocolError, Segment, Stamp, Status, Step, Terms,
-    Tick,
+    Connection, End, Field, Head, Limits, Method, Plan, ProtocolError, Segment, Sheet, Stamp, Status, Step,
+    Terms, Tick,
 };
 use sys::event::{Events, Interest};
 use sys::poll::PollSet;
@@ -292,7 +292,7 @@ fn answer(head: &Head<'_>, sources: &Sources) -> Plan<()> {
         plan.text("text/plain; charset=utf-8", b"Only GET and HEAD are answered here.\n");
         return plan;
     }
-    let format = head.query.and_then(|query| query.strip_prefix(b"format="));
+    let format = head.query().and_then(|query| query.strip_prefix(b"format="));
     let (content_type, body) = match (head.path, format) {
         (b"/", None | Some(b"text")) => {
             ("text/plain; charset=utf-8", text::render(&sources.snapshot(), None))
@@ -324,5 +324,5 @@ fn short(status: Status, terms: Terms, text: &str) -> Plan<()> {
 
 fn plan(status: Status, terms: Terms) -> Plan<()> {
     let unix_secs = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    Plan::new(Vec::new(), status, terms.closing(), &Stamp::new("sluice", unix_secs))
+    Plan::new(Sheet::default(), status, terms.closing(), &Stamp::new("sluice", unix_secs))
 }

@@ -47,7 +47,7 @@ impl Form {
     /// What a request asks for, by its query and its Accept. Whatever else they say is ignored.
     pub(in crate::content) fn asked_for(head: &Head<'_>) -> Self {
         let mut form = Self::USUAL;
-        for parameter in head.query.unwrap_or_default().split(|&byte| byte == b'&') {
+        for parameter in head.query().unwrap_or_default().split(|&byte| byte == b'&') {
             match parameter {
                 b"sort=name" => form.sort = Sort::Name,
                 b"sort=size" => form.sort = Sort::Size,

@@ -50,9 +50,8 @@ fn errors_that_were_no_request() {
     let limits = Limits::default();
     let mut connection = Connection::new(Tick(0), &limits);
     assert!(connection.receive(&limits, Tick(0), b"nonsense\r\n\r\n", false).is_err());
-    let (prefetched, terms) = (Prefetched::default(), connection.error_terms());
-    let asking = (&prefetched, Patience::Unlimited);
-    let plan = site.content.error(Status::NOT_FOUND, terms, asking, 0, Vec::new(), &stamp);
+    let (asking, terms) = ((None, Patience::Unlimited), connection.error_terms());
+    let plan = site.content.error(Status::NOT_FOUND, terms, asking, 0, Sheet::default(), &stamp);
     connection.respond(&limits, Tick(0), plan.expect("it may wait"));
     let mut download = Download { connection, limits };
     let reply = Reply::parse(&download.take(&site.content, usize::MAX));

@@ -44,7 +44,7 @@ use std::time::{Duration, SystemTime};
 
 use globset::GlobBuilder;
 use http1::coding::Coding;
-use http1::{Connection, Ended, Limits, Segment, Step, Tick};
+use http1::{Connection, Ended, Limits, Segment, Sheet, Step, Tick};
 use sys::file::Symlinks;
 use tempfile::TempDir;
 
@@ -224,10 +224,16 @@ impl Site {
             Tables::Shared(_) => Patience::Files,
         };
         self.content.resolver.is_cold.store(true, Ordering::Relaxed);
-        let mut prefetched = Prefetched::default();
+        let mut prefetched: Option<Prefetched> = None;
         let mut asked_for = HashSet::new();
         let plan = loop {
-            match self.content.answer(head, (&prefetched, patience), self.now_ms, Vec::new(), &stamp) {
+            match self.content.answer(
+                head,
+                (prefetched.as_ref(), patience),
+                self.now_ms,
+                Sheet::default(),
+                &stamp,
+            ) {
                 Ok(plan) => break plan,
                 Err(mut lookup) => {
                     assert!(self.impatient);
@@ -243,11 +249,13 @@ impl Site {
                             break found;
                         }
                     };
-                    self.content.keep(&mut prefetched, &lookup, &found);
+                    self.content.keep(prefetched.get_or_insert_default(), &lookup, &found);
                 }
             }
         };
-        self.content.unkeep(prefetched);
+        if let Some(prefetched) = prefetched {
+            self.content.unkeep(prefetched);
+        }
         plan
     }
 

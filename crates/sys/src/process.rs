@@ -21,6 +21,12 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::signal::Signal;
 
+/// Lets others that want this CPU have it first, if there are any. sched_yield(2).
+#[inline]
+pub fn yield_cpu() {
+    rustix::thread::sched_yield();
+}
+
 /// How many descriptors the process may have open (`RLIMIT_NOFILE`, getrlimit(2)); `u64::MAX` where there is
 /// no limit.
 pub fn descriptor_limit() -> u64 {

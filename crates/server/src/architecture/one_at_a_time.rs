@@ -3,7 +3,7 @@
 //!
 //! Sends block until the client has taken everything ([`sends`](crate::sends)). So does the receive in which
 //! the worker awaits the next request of a client that has just asked: such a request takes two system calls,
-//! `recv` and `writev`. What else there is to hear of meanwhile (a deadline, the supervisor, others who wait)
+//! `recv` and `writev`; and a [yield](yielding), where that pays. What else there is to hear of meanwhile (a deadline, the supervisor, others who wait)
 //! is heard of as often as these calls are broken off.
 //!
 //! They are broken off by an [alarm](sys::alarm) of the thread's own, a timer that interrupts it every 50 ms
@@ -21,6 +21,7 @@
 //! told that its next reply is the last.
 
 mod headway;
+mod yielding;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -35,6 +36,7 @@ use sys::tcp_info;
 use sys::wake;
 
 use self::headway::{Headway, Seen, Stage};
+use self::yielding::Yielding;
 use super::common::doors::{Accepted, Door};
 use super::common::ending::{Begins, Census, Ending};
 use crate::accept::Gate;
@@ -62,6 +64,7 @@ pub(super) struct Worker {
     notifier: Notifier,
     crew: Crew,
     number: usize,
+    yielding: Yielding,
     complaints: Limited,
 }
 
@@ -111,6 +114,7 @@ impl Worker {
             notifier,
             crew,
             number,
+            yielding: Yielding::default(),
             complaints: Limited::default(),
         };
         this.epoll.add(this.notifier(), NOTIFIER, Interest::READABLE)?;
@@ -223,6 +227,9 @@ impl Worker {
         let reset = loop {
             let awaits_input = std::mem::take(&mut in_receive);
             if due {
+                if awaits_input {
+                    self.yielding.before_waiting();
+                }
                 self.service.awaits_input = awaits_input;
                 turn = client.work(&mut self.service);
                 self.service.awaits_input = false;

@@ -13,8 +13,8 @@ use std::ops::Range;
 
 use crate::{Stamp, Status, Terms, Version};
 
-/// Room for the head of nearly every reply.
-const OWN_BYTES: usize = 512;
+/// Room for what the reply to a request for a file has of its own; others make room once.
+const OWN_BYTES: usize = 192;
 
 /// What a plan is written on, to be used again and again. `P` is the server's pin on an open-file-table
 /// entry; it is opaque here.
@@ -64,7 +64,7 @@ impl<P> Sheet<P> {
 }
 
 impl<P> Default for Sheet<P> {
-    /// A new one, with room for the head of nearly every reply.
+    /// A new one.
     fn default() -> Self {
         Self(Box::new(Content {
             own: Vec::with_capacity(OWN_BYTES),

@@ -69,7 +69,7 @@ const CRATES: &[Crate] = &[
     },
     Crate {
         name: "sluicegate",
-        ours: &["machine", "workload", "load", "server"],
+        ours: &["sys", "machine", "workload", "load", "server"],
         foreign: Foreign::Only(&[
             "anyhow",
             "clap",

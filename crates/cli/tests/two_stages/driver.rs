@@ -1,8 +1,9 @@
 //! A driver of two stages, good enough for a test: one thread receives from conversations, another sends to
 //! them, and a third accepts them and owns those that wait. They move between the three by value.
 //!
-//! Each thread has a service of its own. The open files are the process's: whoever works has them meanwhile,
-//! since a reply is planned in one thread and gives its pin back in another.
+//! Each thread has a service of its own. The open files are the process's, in a shared table of which each
+//! stage is a reader: the one plans replies, and pins what they are made of; the other sends from there. A
+//! conversation whose reply is over goes back to the one, which gives back what it held.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,11 +16,12 @@ use std::time::Duration;
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use server::config::{CommandLine, ListenAddress, Settings, Source};
-use server::content::{Content, Resolver};
+use server::content::{Content, Resolver, SharedFiles};
 use server::conversation::{Conversation, Next, Turn};
 use server::listeners::Listener;
 use server::service::Service;
 use socket2::SockRef;
+use sys::descriptors::Ledger;
 use tempfile::TempDir;
 
 use crate::common::client::{Client, Reply};
@@ -36,7 +38,7 @@ pub(crate) struct Server {
 /// What the threads have in common.
 struct Stages {
     settings: Settings,
-    content: Mutex<Content>,
+    files: SharedFiles,
     to_receive: Sender<Box<Conversation>>,
     to_send: Sender<Box<Conversation>>,
     /// Those that wait for their sockets, by the token of the event.
@@ -47,6 +49,17 @@ struct Stages {
 }
 
 const LISTENER: u64 = 0;
+
+/// Those who read the table, by their places there: the stages, and the poller, which never asks.
+const READ_STAGE: usize = 0;
+const WRITE_STAGE: usize = 1;
+const POLLER: usize = 2;
+const THREADS: usize = 3;
+
+const OPEN_FILES: u32 = 100;
+
+/// The table's name in the ledger; threads are called by their places.
+const KEEPER: u32 = THREADS as u32;
 
 impl Server {
     pub(crate) fn start(variant: &Variant) -> Self {
@@ -64,8 +77,9 @@ impl Server {
         let ListenAddress::Tcp(address) = listener.address else { panic!("opened as TCP") };
         let (to_receive, receiving) = channel();
         let (to_send, sending) = channel();
+        let ledger = Ledger::new(1024).expect("room");
         let stages = Arc::new(Stages {
-            content: Mutex::new(content(&settings)),
+            files: SharedFiles::new(&settings.files, OPEN_FILES, THREADS, ledger, KEEPER).expect("memory"),
             settings,
             to_receive,
             to_send,
@@ -101,47 +115,48 @@ impl Server {
     }
 }
 
-fn content(settings: &Settings) -> Content {
-    let resolver = Arc::new(Resolver::new(&settings.files).expect("the root"));
-    Content::new(resolver, &settings.files, 100, settings.limits.ranges)
-}
-
 impl Stages {
     fn read_stage(&self, inbox: &Receiver<Box<Conversation>>) {
-        let mut service = self.service();
+        let mut service = self.service(READ_STAGE);
         for mut conversation in inbox {
-            let next = self.lend_content(&mut service, |service| conversation.receive(service));
-            self.hand_on(&mut service, conversation, &next, &self.to_receive);
+            service.begin_turn();
+            let reset = match conversation.receive(&mut service) {
+                Next::Receive | Next::Turn(Turn::Unfinished) => {
+                    self.to_receive.send(conversation).expect("this stage");
+                    continue;
+                }
+                Next::Send => {
+                    self.to_send.send(conversation).expect("a write stage");
+                    continue;
+                }
+                Next::Turn(Turn::Blocked) => {
+                    self.wait(conversation);
+                    continue;
+                }
+                Next::Turn(Turn::Close) => false,
+                Next::Turn(Turn::Reset | Turn::Disk(_)) => true,
+            };
+            let socket = conversation.end(&mut service);
+            if reset {
+                SockRef::from(&socket).set_linger(Some(Duration::ZERO)).expect("an option of sockets");
+            }
         }
     }
 
     fn write_stage(&self, inbox: &Receiver<Box<Conversation>>) {
-        let mut service = self.service();
+        let mut service = self.service(WRITE_STAGE);
         for mut conversation in inbox {
-            let next = self.lend_content(&mut service, |service| conversation.send(service));
-            self.hand_on(&mut service, conversation, &next, &self.to_send);
-        }
-    }
-
-    /// Gives a conversation to whoever is next: this same stage, where it only has used up its share.
-    fn hand_on(
-        &self,
-        service: &mut Service,
-        conversation: Box<Conversation>,
-        next: &Next,
-        same: &Sender<Box<Conversation>>,
-    ) {
-        let reset = match next {
-            Next::Receive => return self.to_receive.send(conversation).expect("a read stage"),
-            Next::Send => return self.to_send.send(conversation).expect("a write stage"),
-            Next::Turn(Turn::Unfinished) => return same.send(conversation).expect("this stage"),
-            Next::Turn(Turn::Blocked) => return self.wait(conversation),
-            Next::Turn(Turn::Close) => false,
-            Next::Turn(Turn::Reset | Turn::Disk(_)) => true,
-        };
-        let socket = self.lend_content(service, |service| conversation.end(service));
-        if reset {
-            SockRef::from(&socket).set_linger(Some(Duration::ZERO)).expect("an option of sockets");
+            service.begin_turn();
+            match conversation.send(&mut service) {
+                Next::Send | Next::Turn(Turn::Unfinished) => self.to_send.send(conversation),
+                Next::Turn(Turn::Blocked) => {
+                    self.wait(conversation);
+                    Ok(())
+                }
+                // Those that end, too.
+                Next::Receive | Next::Turn(_) => self.to_receive.send(conversation),
+            }
+            .expect("both stages");
         }
     }
 
@@ -159,7 +174,7 @@ impl Stages {
 
     /// Accepts, and has those go on whose sockets can.
     fn poll(&self, listener: &Listener) {
-        let mut service = self.service();
+        let mut service = self.service(POLLER);
         epoll::add(&self.poller, listener, EventData::new_u64(LISTENER), EventFlags::IN).expect("room");
         let mut events = Vec::with_capacity(16);
         loop {
@@ -185,17 +200,12 @@ impl Stages {
         }
     }
 
-    /// A thread's own service. Its content is never used.
-    fn service(&self) -> Service {
-        Service::new(content(&self.settings), &self.settings, Box::leak(Box::default()), None, None)
-    }
-
-    fn lend_content<T>(&self, service: &mut Service, act: impl FnOnce(&mut Service) -> T) -> T {
-        service.begin_turn();
-        let mut content = self.content.lock().expect("nobody panics with it");
-        std::mem::swap(&mut *content, &mut service.content);
-        let result = act(service);
-        std::mem::swap(&mut *content, &mut service.content);
-        result
+    /// The service of a thread.
+    fn service(&self, thread: usize) -> Service {
+        let Settings { files, limits, .. } = &self.settings;
+        let resolver = Arc::new(Resolver::new(files).expect("the root"));
+        let table = self.files.for_worker(thread, thread as u32);
+        let content = Content::sharing(resolver, table, files, limits.ranges);
+        Service::new(content, &self.settings, Box::leak(Box::default()), None, None)
     }
 }

@@ -66,8 +66,8 @@ impl<'a> Input<'a> {
 }
 
 impl Conversation {
-    /// The read stage: receives until there is a reply to be sent or nothing can be done without an event.
-    /// Never sends.
+    /// The read stage: gives back what a finished reply held, and receives until there is a reply to be sent
+    /// or nothing can be done without an event. Never sends.
     pub fn receive(&mut self, service: &mut Service) -> Next {
         if self.waits_for_disk().is_some() {
             return Next::Turn(self.keep_waiting(service));
@@ -81,6 +81,7 @@ impl Conversation {
         let mut share = service.quantum;
         self.active = service.clock.tick;
         self.go_on(service);
+        self.release(service);
         let next = self.receive_on(service, &mut input, &mut share);
         self.keep(service, &input);
         service.scratch = scratch;

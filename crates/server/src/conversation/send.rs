@@ -77,7 +77,8 @@ impl From<io::Error> for Unsent {
 
 impl Conversation {
     /// The write stage: sends until the reply is over, the socket is full, or its share is used. Never
-    /// receives.
+    /// receives, and gives back nothing: what a finished reply held goes back where it was planned, in the
+    /// read stage, which a conversation that is over is to be given to as well.
     pub fn send(&mut self, service: &mut Service) -> Next {
         if self.waits_for_disk().is_some() {
             return Next::Turn(self.keep_waiting(service));
@@ -138,8 +139,7 @@ impl Conversation {
                 *share = 0;
             }
         }
-        self.release(service);
-        if self.awaits_event() { Next::Turn(Turn::Blocked) } else { Next::Receive }
+        Next::Receive
     }
 
     /// Makes one call, and says how many bytes it sent.

@@ -18,10 +18,14 @@ impl Conversation {
         self.active = service.clock.tick;
         let mut resident = self.go_on(service);
         let turn = loop {
-            if self.machine.is_replying()
-                && let Next::Turn(turn) = self.send_on(service, &mut share, resident.take())
-            {
-                break turn;
+            if self.machine.is_replying() {
+                if let Next::Turn(turn) = self.send_on(service, &mut share, resident.take()) {
+                    break turn;
+                }
+                self.release(service);
+                if self.awaits_event() {
+                    break Turn::Blocked;
+                }
             }
             if let Next::Turn(turn) = self.receive_on(service, &mut input, &mut share) {
                 break turn;

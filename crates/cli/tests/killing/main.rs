@@ -161,11 +161,14 @@ fn kill_one(server: &Server, crowd: &Crowd, random: &mut Random, worst: &mut Wor
     crowd.is_served();
     crowd.forget_losses();
     crowd.hold(true);
-    let ports: HashSet<u16> = crowd.ports().into_iter().collect();
-    let worker = |pid| -> (u32, HashSet<u16>) { (pid, &clients_of(server, pid) & &ports) };
-    let by_worker: Vec<_> = server.workers().into_iter().map(worker).collect();
-    let all: usize = by_worker.iter().map(|(_, clients)| clients.len()).sum();
-    assert_eq!(all, ports.len(), "each regular has one worker: {by_worker:?}");
+    let (mut ports, mut by_worker) = (HashSet::new(), Vec::new());
+    // One that has just connected may still be in the queue.
+    eventually("each regular has one worker", || {
+        ports = crowd.ports().into_iter().collect();
+        let worker = |pid| -> (u32, HashSet<u16>) { (pid, &clients_of(server, pid) & &ports) };
+        by_worker = server.workers().into_iter().map(worker).collect();
+        by_worker.iter().map(|(_, clients)| clients.len()).sum::<usize>() == ports.len()
+    });
     // The one that has fewest, so that there are others.
     let with_clients = by_worker.into_iter().filter(|(_, clients)| !clients.is_empty());
     let (victim, clients) = with_clients.min_by_key(|(_, clients)| clients.len()).expect("somebody serves");

@@ -3,8 +3,8 @@
 //!
 //! Sends block until the client has taken everything ([`sends`](crate::sends)). So does the receive in which
 //! the worker awaits the next request of a client that has just asked: such a request takes two system calls,
-//! `recv` and `writev`; and a [yield](yielding), where that pays. What else there is to hear of meanwhile (a deadline, the supervisor, others who wait)
-//! is heard of as often as these calls are broken off.
+//! `recv` and `writev`, and a [yield](yielding) where that pays. What else there is to hear of meanwhile (a
+//! deadline, the supervisor, others who wait) is heard of as often as these calls are broken off.
 //!
 //! They are broken off by an [alarm](sys::alarm) of the thread's own, a timer that interrupts it every 50 ms
 //! as long as it sends. Nobody has to know when a call begins: a ring that comes just before one is lost, but

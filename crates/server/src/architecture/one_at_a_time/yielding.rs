@@ -5,8 +5,8 @@
 //! with 64 connections that saves a quarter of what a request costs, for one system call more. Where nobody
 //! else wants the CPU it is a call too many.
 //!
-//! Nothing tells which it is but the time that `sched_yield(2)` takes. So one request in a while is preceded by
-//! a yield that is timed, and those after it by one if it was long.
+//! Nothing tells which it is but the time that `sched_yield(2)` takes. So one request in a while is preceded
+//! by a yield that is timed, and those after it by one if it was long.
 
 /// Requests between two that are preceded by a timed yield.
 const BETWEEN: u8 = 31;

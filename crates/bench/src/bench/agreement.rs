@@ -20,7 +20,7 @@ use crate::measurement::Lab;
 use crate::scripted;
 use crate::servers::{self, Environment, Kind, NginxSettings};
 use crate::statistics::Spread;
-use crate::table;
+use crate::table::{self, Column};
 
 /// How both are run.
 #[derive(Debug, Args)]
@@ -210,18 +210,14 @@ fn find(report: &str, words: &str) -> Result<f64> {
 }
 
 fn markdown(results: &[Agreement]) -> String {
-    let headings = ["server, figure", "httperf", "sluicelab load", "ratio", "within 2%"];
-    let rows = results.iter().map(|of| {
-        let verdict = if of.agrees { "yes" } else { "NO" };
-        vec![
-            format!("{}: {}", of.server, of.figure),
-            format!("{:.1}", of.httperf),
-            format!("{:.1}", of.sluicelab),
-            format!("{:.3}", of.ratio),
-            verdict.to_owned(),
-        ]
-    });
-    table::markdown(&headings, rows)
+    let columns: &[Column<'_, Agreement>] = &[
+        ("server, figure", &|of| format!("{}: {}", of.server, of.figure)),
+        ("httperf", &|of| format!("{:.1}", of.httperf)),
+        ("sluicelab load", &|of| format!("{:.1}", of.sluicelab)),
+        ("ratio", &|of| format!("{:.3}", of.ratio)),
+        ("within 2%", &|of| if of.agrees { "yes" } else { "NO" }.to_owned()),
+    ];
+    table::of(columns, results)
 }
 
 #[cfg(test)]

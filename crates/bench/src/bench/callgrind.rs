@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::measurement::Common;
 use crate::servers::{self, Environment, Kind};
 use crate::site::CASES;
-use crate::table;
+use crate::table::{self, Column};
 
 /// How it is run.
 #[derive(Debug, Args)]
@@ -106,9 +106,10 @@ fn total(directory: &Path) -> Result<u64> {
 
 /// The table, in Markdown.
 fn markdown(results: &[Instructions]) -> String {
-    let headings = ["server", "connections", "user-space instructions per 1 KB keep-alive request"];
-    let rows = results.iter().map(|Instructions { server, connections, per_request, .. }| {
-        vec![server.clone(), connections.to_string(), format!("{per_request:.0}")]
-    });
-    table::markdown(&headings, rows)
+    let columns: &[Column<'_, Instructions>] = &[
+        ("server", &|of| of.server.clone()),
+        ("connections", &|of| of.connections.to_string()),
+        ("user-space instructions per 1 KB keep-alive request", &|of| format!("{:.0}", of.per_request)),
+    ];
+    table::of(columns, results)
 }

@@ -15,7 +15,7 @@ use crate::launcher::Server;
 use crate::measurement::Lab;
 use crate::servers::{self, Environment};
 use crate::statistics::Spread;
-use crate::table;
+use crate::table::{self, Column};
 use crate::wrk::Wrk;
 
 /// How they are run.
@@ -123,9 +123,10 @@ fn httperf(like: &Wrk, server: &Server, requests: u64) -> Result<u64> {
 }
 
 fn markdown(results: &[Cost]) -> String {
-    let headings = ["client", "CPU per request, us", "times wrk"];
-    let rows = results
-        .iter()
-        .map(|of| vec![of.client.to_owned(), of.cpu_us_per_request.to_string(), of.ratio.to_string()]);
-    table::markdown(&headings, rows)
+    let columns: &[Column<'_, Cost>] = &[
+        ("client", &|of| of.client.to_owned()),
+        ("CPU per request, us", &|of| of.cpu_us_per_request.to_string()),
+        ("times wrk", &|of| of.ratio.to_string()),
+    ];
+    table::of(columns, results)
 }

@@ -17,7 +17,7 @@ use crate::measurement::Common;
 use crate::servers::{self, Environment, Kind};
 use crate::site::{CASES, HUGE};
 use crate::statistics::line_through;
-use crate::table;
+use crate::table::{self, Column};
 
 /// How it is run.
 #[derive(Debug, Args)]
@@ -236,31 +236,17 @@ fn is_closed(stream: &TcpStream) -> bool {
 
 /// The table, in Markdown.
 fn markdown(results: &[Growth]) -> String {
-    let headings = [
-        "server",
-        "connections",
-        "state",
-        "bytes per connection",
-        "resident: intercept, KiB",
-        "slope, bytes",
-        "set aside, bytes",
-        "writable: intercept, KiB",
-        "slope, bytes",
-        "set aside, bytes",
+    let columns: &[Column<'_, Growth>] = &[
+        ("server", &|of| of.server.clone()),
+        ("connections", &|of| of.points[STEPS].0.to_string()),
+        ("state", &|of| of.state.name()),
+        ("bytes per connection", &|of| format!("{:.0}", of.bytes_per_connection)),
+        ("resident: intercept, KiB", &|of| format!("{:.0}", of.resident.0 / 1024.0)),
+        ("slope, bytes", &|of| format!("{:.0}", of.resident.1)),
+        ("set aside, bytes", &|of| format!("{:.0}", of.set_aside.0)),
+        ("writable: intercept, KiB", &|of| format!("{:.0}", of.writable.0 / 1024.0)),
+        ("slope, bytes", &|of| format!("{:.0}", of.writable.1)),
+        ("set aside, bytes", &|of| format!("{:.0}", of.set_aside.1)),
     ];
-    let rows = results.iter().map(|growth| {
-        let numbers = [
-            growth.bytes_per_connection,
-            growth.resident.0 / 1024.0,
-            growth.resident.1,
-            growth.set_aside.0,
-            growth.writable.0 / 1024.0,
-            growth.writable.1,
-            growth.set_aside.1,
-        ];
-        let mut cells = vec![growth.server.clone(), growth.points[STEPS].0.to_string(), growth.state.name()];
-        cells.extend(numbers.map(|number| format!("{number:.0}")));
-        cells
-    });
-    table::markdown(&headings, rows)
+    table::of(columns, results)
 }

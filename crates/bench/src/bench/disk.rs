@@ -20,12 +20,13 @@ use crate::bounds::{self, Bounds};
 use crate::claims::{self, COST, REPLIES};
 use crate::experiment::{self, Begun, Experiment, Lengths};
 use crate::journal::Journal;
+use crate::remarks;
 use crate::rounds::{CALIBRATING_ROUNDS, Found, MOST_ROUNDS, Order, Plan, Point, Stage};
 use crate::series::{INVALID, Series};
 use crate::subject::Variant;
+use crate::table::{self, Column};
 use crate::trial::{Load, Site};
 use crate::workload::{Kind, Workloads};
-use crate::{remarks, table};
 
 /// How it is run.
 #[derive(Debug, Args)]
@@ -250,41 +251,29 @@ impl Options {
 }
 
 fn markdown(all: &[Series], part: Part) -> String {
-    let mut headings = vec!["server", "settings", "replies/s", "Mbit/s", "to the first (95%)"];
-    headings.extend(["mean, ms", "p50, ms", "p99, ms", "errors, %", "server CPU, %", "idle, %"]);
-    headings.extend(match part {
-        Part::Closed | Part::Open => ["I/O wait, %", "page cache, MB", "read, MB/s"].as_slice(),
-        Part::Resident => &["server us per reply", "to the first (95%)"],
-    });
-    headings.push(INVALID);
     let Some(first) = all.first() else { return String::new() };
-    let rows = all.iter().map(|of| {
-        let mut cells = vec![
-            of.server.name.clone(),
-            format!("`{}`", of.server),
-            of.median_cell(|of| of.replies_per_s, 0),
-            of.median_cell(|of| of.body_mbps, 0),
-            of.ratio_cell(first, |of| of.replies_per_s),
-            of.median_cell(|of| of.times.mean, 2),
-            of.median_cell(|of| of.times.p50, 2),
-            of.median_cell(|of| of.times.p99, 1),
-            of.median_cell(|of| of.errors * 100.0, 2),
-            of.median_cell(|of| of.cpu.server * 100.0, 1),
-            of.median_cell(|of| of.cpu.server_idle * 100.0, 1),
-        ];
-        cells.extend(match part {
-            Part::Closed | Part::Open => vec![
-                of.median_cell(|of| of.cpu.server_io_wait * 100.0, 1),
-                of.median_cell(|of| of.disk.map_or(0.0, |disk| disk.page_cache_mb), 1),
-                of.median_cell(|of| of.disk.map_or(0.0, |disk| disk.read_mb_per_s), 1),
-            ],
-            Part::Resident => vec![
-                of.median_cell(|of| of.cpu.server_us_per_reply, 2),
-                of.ratio_cell(first, |of| of.cpu.server_us_per_reply),
-            ],
-        });
-        cells.push(of.invalid());
-        cells
-    });
-    table::markdown(&headings, rows)
+    let columns: &[Column<'_, Series>] = &[
+        ("server", &|of| of.server.name.clone()),
+        ("settings", &|of| format!("`{}`", of.server)),
+        ("replies/s", &|of| of.median_cell(REPLIES.of, 0)),
+        ("Mbit/s", &|of| of.median_cell(|of| of.body_mbps, 0)),
+        ("to the first (95%)", &|of| of.ratio_cell(first, REPLIES.of)),
+        ("mean, ms", &|of| of.median_cell(|of| of.times.mean, 2)),
+        ("p50, ms", &|of| of.median_cell(|of| of.times.p50, 2)),
+        ("p99, ms", &|of| of.median_cell(|of| of.times.p99, 1)),
+        ("errors, %", &|of| of.median_cell(|of| of.errors * 100.0, 2)),
+        ("server CPU, %", &|of| of.median_cell(|of| of.cpu.server * 100.0, 1)),
+        ("idle, %", &|of| of.median_cell(|of| of.cpu.server_idle * 100.0, 1)),
+    ];
+    let from_disk: &[Column<'_, Series>] = &[
+        ("I/O wait, %", &|of| of.median_cell(|of| of.cpu.server_io_wait * 100.0, 1)),
+        ("page cache, MB", &|of| of.median_cell(|of| of.disk.map_or(0.0, |disk| disk.page_cache_mb), 1)),
+        ("read, MB/s", &|of| of.median_cell(|of| of.disk.map_or(0.0, |disk| disk.read_mb_per_s), 1)),
+    ];
+    let from_memory: &[Column<'_, Series>] = &[
+        ("server us per reply", &|of| of.median_cell(COST.of, 2)),
+        ("to the first (95%)", &|of| of.ratio_cell(first, COST.of)),
+    ];
+    let particular = if part == Part::Resident { from_memory } else { from_disk };
+    table::of(&[columns, particular, &[(INVALID, &Series::invalid)]].concat(), all)
 }

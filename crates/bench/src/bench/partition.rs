@@ -15,12 +15,13 @@ use serde_json::json;
 use crate::claims::{self, COST, REPLIES};
 use crate::experiment::{self, Begun, Experiment, Lengths};
 use crate::network::Link;
+use crate::remarks;
 use crate::rounds::{Found, MOST_ROUNDS, Order, Plan, Point, Stage};
 use crate::series::{INVALID, Series};
 use crate::subject::Variant;
+use crate::table::{self, Column};
 use crate::trial::{Load, Outcome, Site};
 use crate::workload::{Kind, Workloads};
-use crate::{remarks, table};
 
 /// How it is run.
 #[derive(Debug, Args)]
@@ -130,40 +131,23 @@ fn on_two_cpus(site: &Site) -> Result<Site> {
 }
 
 fn markdown(all: &[Series]) -> String {
-    let headings = [
-        "server",
-        "settings",
-        "replies/s",
-        "to the first (95%)",
-        "server us per reply",
-        "to the first (95%)",
-        "softirq, %",
-        "idle, %",
-        "mean, ms",
-        "p50, ms",
-        "p99, ms",
-        "shares of the workers, %",
-        INVALID,
-    ];
     let Some(first) = all.first() else { return String::new() };
-    let rows = all.iter().map(|of| {
-        vec![
-            of.server.name.clone(),
-            format!("`{}`", of.server),
-            of.median_cell(|of| of.replies_per_s, 0),
-            of.ratio_cell(first, |of| of.replies_per_s),
-            of.median_cell(|of| of.cpu.server_us_per_reply, 2),
-            of.ratio_cell(first, |of| of.cpu.server_us_per_reply),
-            of.median_cell(|of| of.cpu.server_softirq * 100.0, 1),
-            of.median_cell(|of| of.cpu.server_idle * 100.0, 1),
-            of.median_cell(|of| of.times.mean, 3),
-            of.median_cell(|of| of.times.p50, 3),
-            of.median_cell(|of| of.times.p99, 2),
-            of.last().map(shares).unwrap_or_default(),
-            of.invalid(),
-        ]
-    });
-    table::markdown(&headings, rows)
+    let columns: &[Column<'_, Series>] = &[
+        ("server", &|of| of.server.name.clone()),
+        ("settings", &|of| format!("`{}`", of.server)),
+        ("replies/s", &|of| of.median_cell(REPLIES.of, 0)),
+        ("to the first (95%)", &|of| of.ratio_cell(first, REPLIES.of)),
+        ("server us per reply", &|of| of.median_cell(COST.of, 2)),
+        ("to the first (95%)", &|of| of.ratio_cell(first, COST.of)),
+        ("softirq, %", &|of| of.median_cell(|of| of.cpu.server_softirq * 100.0, 1)),
+        ("idle, %", &|of| of.median_cell(|of| of.cpu.server_idle * 100.0, 1)),
+        ("mean, ms", &|of| of.median_cell(|of| of.times.mean, 3)),
+        ("p50, ms", &|of| of.median_cell(|of| of.times.p50, 3)),
+        ("p99, ms", &|of| of.median_cell(|of| of.times.p99, 2)),
+        ("shares of the workers, %", &|of| of.last().map(shares).unwrap_or_default()),
+        (INVALID, &Series::invalid),
+    ];
+    table::of(columns, all)
 }
 
 fn shares(of: &Outcome) -> String {

@@ -2,14 +2,13 @@
 //! saturated by a fixed number of sessions, and when sessions arrive at rates that are the same for all: 0.8
 //! and 2 times what the first server does saturated.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
 
 use crate::claims::{self, COST, REPLIES};
-use crate::experiment::{self, Begun, Experiment, Lengths, Sharing};
+use crate::experiment::{self, Begun, Experiment, Sharing};
+use crate::generator::Lengths;
 use crate::journal::Journal;
 use crate::remarks;
 use crate::rounds::{CALIBRATING_ROUNDS, MOST_ROUNDS, Order, Plan, Point, Stage};
@@ -90,11 +89,7 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
     if options.quick {
         (options.rounds, options.seconds, options.warm_up) = (1, 0.8, 0.7);
     }
-    let lengths = Lengths {
-        warm_up: Duration::try_from_secs_f64(options.warm_up)?,
-        measured: Duration::try_from_secs_f64(options.seconds)?,
-        timeout: Duration::try_from_secs_f64(options.timeout)?,
-    };
+    let lengths = Lengths::of_seconds(options.warm_up, options.seconds, options.timeout)?;
     let turns = Some(options.sharing.turns());
     let settings = json!({
         "servers": options.server,
@@ -152,13 +147,7 @@ impl Options {
             .workloads
             .iter()
             .map(|kind| Point::comparing(format!("calibration, {}", kind.name()), *kind, abreast));
-        Plan {
-            points: points.collect(),
-            rounds: CALIBRATING_ROUNDS,
-            seed: self.experiment.seed,
-            stage: Stage::Calibrating,
-            order: Order::Abreast,
-        }
+        self.experiment.plan(Stage::Calibrating, CALIBRATING_ROUNDS, Order::Abreast, points)
     }
 
     fn plan(&self, servers: &[Variant]) -> Plan<(Kind, Case)> {
@@ -167,13 +156,7 @@ impl Options {
                 Point::comparing(format!("{}, {}", kind.name(), case.name()), (*kind, case), servers)
             })
         });
-        Plan {
-            points: points.collect(),
-            rounds: self.rounds,
-            seed: self.experiment.seed,
-            stage: Stage::Measuring,
-            order: Order::Abreast,
-        }
+        self.experiment.plan(Stage::Measuring, self.rounds, Order::Abreast, points)
     }
 
     fn measure(
@@ -183,8 +166,7 @@ impl Options {
         site: &Site,
         journal: &mut Journal,
     ) -> Result<()> {
-        let data = &self.experiment.data;
-        let workloads = Workloads::prepare(site, &self.workloads, self.directories, 20_000, data)?;
+        let workloads = Workloads::prepare(site, &self.workloads, self.directories, 20_000)?;
         let closed = Load::Closed(self.sessions);
         calibration
             .measure(journal, |kind, servers, seed| site.run(servers, workloads.of(*kind)?, closed, seed))?;

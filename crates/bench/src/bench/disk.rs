@@ -10,15 +10,14 @@
 //! read from it as well, each with one read under way: a server with one more has a small share of the disk,
 //! one with several a larger one.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
 
 use crate::bounds::{self, Bounds};
 use crate::claims::{self, COST, REPLIES};
-use crate::experiment::{self, Begun, Experiment, Lengths};
+use crate::experiment::{self, Begun, Experiment};
+use crate::generator::Lengths;
 use crate::journal::Journal;
 use crate::remarks;
 use crate::rounds::{CALIBRATING_ROUNDS, Found, MOST_ROUNDS, Order, Plan, Point, Stage};
@@ -115,11 +114,7 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
     if options.quick {
         (options.rounds, options.seconds, options.warm_up) = (1, 3.0, 3.0);
     }
-    let lengths = Lengths {
-        warm_up: Duration::try_from_secs_f64(options.warm_up)?,
-        measured: Duration::try_from_secs_f64(options.seconds)?,
-        timeout: Duration::try_from_secs_f64(options.timeout)?,
-    };
+    let lengths = Lengths::of_seconds(options.warm_up, options.seconds, options.timeout)?;
     let bounds = Bounds {
         memory: options.memory * 1_000_000,
         reads_per_s: options.speed * 1_000_000,
@@ -189,24 +184,12 @@ impl Options {
     fn calibration(&self, servers: &[Variant]) -> Plan<Part> {
         let servers = servers.iter().take(1).cloned().collect();
         let point = Point { name: "calibration".to_owned(), of: Part::Closed, servers };
-        Plan {
-            points: vec![point],
-            rounds: CALIBRATING_ROUNDS,
-            seed: self.experiment.seed,
-            stage: Stage::Calibrating,
-            order: Order::InTurn,
-        }
+        self.experiment.plan(Stage::Calibrating, CALIBRATING_ROUNDS, Order::InTurn, [point])
     }
 
     fn plan(&self, servers: &[Variant]) -> Plan<Part> {
         let points = PARTS.map(|part| Point::comparing(part.name().to_owned(), part, servers));
-        Plan {
-            points: points.into(),
-            rounds: self.rounds,
-            seed: self.experiment.seed,
-            stage: Stage::Measuring,
-            order: Order::InTurn,
-        }
+        self.experiment.plan(Stage::Measuring, self.rounds, Order::InTurn, points)
     }
 
     /// Requests per second where sessions arrive: the same for all servers and rounds.
@@ -223,8 +206,7 @@ impl Options {
         site: &Site,
         journal: &mut Journal,
     ) -> Result<()> {
-        let kinds = [Kind::Specweb99];
-        let workloads = Workloads::prepare(site, &kinds, self.directories, 50_000, &self.experiment.data)?;
+        let workloads = Workloads::prepare(site, &[Kind::Specweb99], self.directories, 50_000)?;
         let workload = workloads.of(Kind::Specweb99)?;
         let trial = |part: Part, servers: &[&Variant], load, seed| {
             let site = match part {
@@ -234,8 +216,9 @@ impl Options {
                 }
                 Part::Resident => {
                     bounds::read_all(&workload.root)?;
-                    let (warm_up, measured) = (site.warm_up / 2, site.measured / 2);
-                    Site { warm_up, measured, may_wait: Some(MAY_WAIT_RESIDENT), ..site.clone() }
+                    let Lengths { warm_up, measured, timeout } = site.lengths;
+                    let lengths = Lengths { warm_up: warm_up / 2, measured: measured / 2, timeout };
+                    Site { lengths, may_wait: Some(MAY_WAIT_RESIDENT), ..site.clone() }
                 }
             };
             site.run(servers, workload, load, seed)

@@ -6,17 +6,16 @@
 //! connections. All CPUs are busy then, and throughput tells the cost of everything together, the clients'
 //! work included, which is the same for all.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use clap::Args;
 use serde_json::json;
 
 use crate::claims::{self, COST, REPLIES};
-use crate::experiment::{self, Begun, Experiment, Lengths};
+use crate::experiment::{self, Begun, Experiment};
+use crate::generator::Lengths;
 use crate::network::Link;
 use crate::remarks;
-use crate::rounds::{Found, MOST_ROUNDS, Order, Plan, Point, Stage};
+use crate::rounds::{Found, MOST_ROUNDS, Order, Point, Stage};
 use crate::series::{INVALID, Series};
 use crate::subject::Variant;
 use crate::table::{self, Column};
@@ -66,11 +65,7 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
     if options.quick {
         (options.rounds, options.seconds) = (2, 1.5);
     }
-    let lengths = Lengths {
-        warm_up: Duration::from_secs(1),
-        measured: Duration::try_from_secs_f64(options.seconds)?,
-        timeout: Duration::from_secs(5),
-    };
+    let lengths = Lengths::of_seconds(1.0, options.seconds, 5.0)?;
     let settings = json!({
         "servers": options.server,
         "directories": options.directories,
@@ -82,21 +77,9 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
     }
     let servers = experiment::runnable(options.server.clone(), begun.as_ref(), &mut journal)?;
     let points = options.workloads.iter().map(|kind| Point::comparing(kind.name(), *kind, &servers));
-    let plan = Plan {
-        points: points.collect(),
-        rounds: options.rounds,
-        seed: options.experiment.seed,
-        stage: Stage::Measuring,
-        order: Order::InTurn,
-    };
+    let plan = options.experiment.plan(Stage::Measuring, options.rounds, Order::InTurn, points);
     if let Some(Begun { site, .. }) = &begun {
-        let workloads = Workloads::prepare(
-            site,
-            &options.workloads,
-            options.directories,
-            20_000,
-            &options.experiment.data,
-        )?;
+        let workloads = Workloads::prepare(site, &options.workloads, options.directories, 20_000)?;
         plan.measure(&mut journal, |kind, servers, seed| {
             site.run(servers, workloads.of(*kind)?, Load::Closed(options.sessions), seed)
         })?;

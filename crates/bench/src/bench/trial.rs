@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::bounds::{Bounded, Bounds};
 use crate::child::list;
-use crate::generator::{Generator, Looks, Watched, Window};
+use crate::generator::{Generator, Lengths, Looks, Watched};
 use crate::network::{Link, Network};
 use crate::share::Share;
 use crate::subject::{Launch, Subject, Variant};
@@ -33,6 +33,8 @@ use crate::{interrupt, launcher};
 pub(crate) struct Site {
     pub(crate) sluice: PathBuf,
     pub(crate) sluicelab: PathBuf,
+    /// Where file sets and sessions are kept.
+    pub(crate) data: PathBuf,
     pub(crate) scratch: PathBuf,
     pub(crate) server_cpus: Vec<usize>,
     pub(crate) client_cpus: Vec<usize>,
@@ -44,11 +46,7 @@ pub(crate) struct Site {
     pub(crate) bounds: Option<Bounds>,
     /// `name=value`, for the server's namespace.
     pub(crate) sysctls: Vec<String>,
-    pub(crate) warm_up: Duration,
-    /// The measured time, which follows the warm-up.
-    pub(crate) measured: Duration,
-    /// How long a client waits for a connection, and then for each reply.
-    pub(crate) timeout: Duration,
+    pub(crate) lengths: Lengths,
     /// For which part of the time, in percent, a generator may wait for its CPU. `None`: as `sluicelab load`
     /// has it.
     pub(crate) may_wait: Option<u32>,
@@ -176,13 +174,14 @@ impl Site {
             Load::Open(rate) => format!("--rate={rate:.3}"),
         };
         let ms = |time: Duration| format!("{}ms", time.as_millis());
+        let Lengths { warm_up, measured, timeout } = self.lengths;
         let mut options = vec![
             format!("--sessions={}", workload.sessions.display()),
             load,
             format!("--seed={seed}"),
-            format!("--duration={}", ms(self.warm_up + self.measured)),
-            format!("--warm-up={}", ms(self.warm_up)),
-            format!("--timeout={}", ms(self.timeout)),
+            format!("--duration={}", ms(warm_up + measured)),
+            format!("--warm-up={}", ms(warm_up)),
+            format!("--timeout={}", ms(timeout)),
             format!("--cpus={}", list(&self.client_cpus)),
             "--realtime".to_owned(),
         ];
@@ -251,9 +250,7 @@ impl Running {
         options.extend(self.network.only_sources().map(|sources| format!("--source={sources}")));
         let generator =
             Generator::start(&site.sluicelab, &self.network.in_client(), &options, &self.directory)?;
-        let window = Window { warm_up: site.warm_up, measured: site.measured };
-        let patience = site.timeout + Duration::from_secs(20);
-        generator.watch(window, patience, || Sight::of(&self.server, self.bounded.as_ref(), site))
+        generator.watch(site.lengths, || Sight::of(&self.server, self.bounded.as_ref(), site))
     }
 }
 

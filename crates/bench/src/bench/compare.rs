@@ -20,7 +20,7 @@ use crate::launcher::{self, Server};
 use crate::measurement::Common;
 use crate::servers::{self, Environment};
 use crate::site::{CASES, Case};
-use crate::spinner::Spinners;
+use crate::spinner;
 use crate::statistics::Spread;
 use crate::table;
 use crate::wrk::Wrk;
@@ -187,7 +187,7 @@ fn count_system_calls(wrk: &Wrk, environment: &Environment<'_>, fields: &[Field]
         );
     }
     let wrk = Wrk { duration: Duration::from_secs(1), ..*wrk };
-    let _spinners = Spinners::start(environment.cpu, 3)?;
+    let _spinners = spinner::start(environment.cpu, 3)?;
     let mut results = Vec::new();
     for Field { case, contenders, .. } in fields {
         eprintln!("counting system calls: {}", case.name);

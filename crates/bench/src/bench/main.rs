@@ -16,6 +16,7 @@
 
 mod agreement;
 mod architectures;
+mod background;
 mod bounds;
 mod callgrind;
 mod cgroup;

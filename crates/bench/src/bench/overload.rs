@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::generator;
 use crate::measurement::Lab;
 use crate::servers::{self, Environment, Kind};
-use crate::table;
+use crate::{spinner, table};
 
 /// How it is run.
 #[derive(Debug, Args)]
@@ -80,7 +80,7 @@ fn overload(settings: &Options, environment: &Environment<'_>) -> Result<Overloa
     let idle_before = idle_gap(cpu)?;
     eprintln!("overloading at {} requests/s", settings.rate);
     let server = servers::start(&Kind::Nginx(crate::lineup::NGINX), environment)?;
-    let spinners = crate::spinner::Spinners::start(environment.cpu, 7)?;
+    let spinners = spinner::start(environment.cpu, 7)?;
     let results = load(&[
         format!("--target={}", server.url("/10k.html")),
         format!("--rate={}", settings.rate),

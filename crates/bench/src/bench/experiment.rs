@@ -5,13 +5,14 @@ use std::hash::{DefaultHasher, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::generator::Lengths;
 use crate::janitor::Janitor;
 use crate::journal::{Journal, Session};
+use crate::launcher::program;
 use crate::network::Link;
 use crate::rounds::{Order, Plan, Point, Stage};
 use crate::subject::Variant;
@@ -127,7 +128,7 @@ impl Experiment {
             return Ok((Journal::read(&path, &settings)?, None));
         }
         ensure!(self.server_cpu != self.client_cpu, "server and clients need different CPUs");
-        let (sluice, sluicelab) = (executable(&self.sluice)?, executable(&self.sluicelab)?);
+        let (sluice, sluicelab) = (program("program", &self.sluice)?, program("program", &self.sluicelab)?);
         // Figures of other builds don't belong into the same journal.
         settings["builds"] = json!({
             "sluice": build(&sluice)?,
@@ -186,7 +187,7 @@ impl Experiment {
             build("sluicelab"),
             if self.sysctl.is_empty() { "as they come".to_owned() } else { self.sysctl.join(", ") },
             self.seed,
-            journal.path().display(),
+            journal.path.display(),
         ))
     }
 }
@@ -202,10 +203,6 @@ fn command_line(words: impl IntoIterator<Item = String>) -> String {
         }
     });
     quoted.collect::<Vec<_>>().join(" ")
-}
-
-fn executable(path: &Path) -> Result<PathBuf> {
-    path.canonicalize().with_context(|| format!("no program at {} (cargo build --release)", path.display()))
 }
 
 /// What tells one build of a program from another: a hash of its bytes.

@@ -11,8 +11,8 @@ use serde_json::json;
 
 use crate::lineup::Lineup;
 use crate::servers::Environment;
-use crate::site;
 use crate::testbed::Testbed;
+use crate::{launcher, site};
 
 /// Servers, and what is done with results.
 #[derive(Debug, Args)]
@@ -63,8 +63,6 @@ impl Common {
 
 impl Lab {
     pub(crate) fn executable(&self) -> Result<PathBuf> {
-        let path = &self.sluicelab;
-        path.canonicalize()
-            .with_context(|| format!("no sluicelab at {} (cargo build --release)", path.display()))
+        launcher::program("sluicelab", &self.sluicelab)
     }
 }

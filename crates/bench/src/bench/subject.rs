@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::interrupt;
 use crate::launcher::{PATIENCE, Place, Server, announced};
+use crate::servers::sluice_serves;
 
 /// Settings of the server with a name. As text: `NAME: --option=value ... table.key=value ...`; words with
 /// dashes are for the command line, the others are lines of its TOML file.
@@ -124,9 +125,7 @@ impl Subject {
     pub(crate) fn start(variant: &Variant, launch: &Launch<'_>) -> Result<Self> {
         let config = variant.write_config(launch.directory)?;
         let status = format!("unix:{}", launch.directory.join("status").display());
-        let mut words = vec![launch.sluice.display().to_string(), "serve".to_owned()];
-        words.extend([launch.root.display().to_string(), format!("--config={}", config.display())]);
-        words.extend(launch.listen.iter().map(|address| format!("--listen={address}")));
+        let mut words = sluice_serves(launch.sluice, launch.root, &config, &launch.listen);
         words.push(format!("--status={status}"));
         words.extend(variant.options.iter().cloned());
         let log = launch.directory.join("stderr");

@@ -11,7 +11,7 @@ use machine::memory::{self, Usage};
 use machine::process;
 use serde::Serialize;
 
-use crate::client;
+use crate::client::{self, Client};
 use crate::launcher::{self, Server};
 use crate::measurement::Common;
 use crate::servers::{self, Environment, Kind};
@@ -186,11 +186,8 @@ fn with_room<'a>(environment: &Environment<'a>, capacity: usize) -> Environment<
 /// Lets the server fill its caches and pools with both files, so that they are not counted as the
 /// connections'.
 fn warm(address: SocketAddr) -> Result<()> {
-    let mut stream = client::connect(address)?;
-    for _ in 0..10 {
-        stream.write_all(&client::request(address, CASES[0].target))?;
-        client::read_reply(&mut stream, &mut [0; 4096])?;
-    }
+    let mut client = Client::connect(address, CASES[0].target, 1)?;
+    client.ask(10)?;
     drop(open(address, State::HalfReply)?);
     thread::sleep(Duration::from_millis(200));
     Ok(())

@@ -213,8 +213,8 @@ impl<T> Plan<T> {
                     rounds.push(taken(server)?);
                     beside.push(taken(&point.servers[0])?.map(|taken| taken.outcome));
                 }
-                let series = Series::new(server.clone(), rounds);
-                Ok(if self.order == Order::Abreast { series.beside(beside) } else { series })
+                let beside = (self.order == Order::Abreast).then_some(beside);
+                Ok(Series { server: server.clone(), rounds, beside })
             };
             let mut series: Vec<Series> = point.servers.iter().map(of).collect::<Result<_>>()?;
             let missing = series.iter().map(Series::missing).sum();

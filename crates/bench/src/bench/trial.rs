@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::bounds::{Bounded, Bounds};
+use crate::cgroup::Group;
 use crate::child::list;
 use crate::generator::{Generator, Lengths, Looks, Watched};
 use crate::network::{Link, Network};
@@ -222,8 +223,9 @@ impl Running {
         let new = |bounds| Bounded::new(bounds, &workload.root, site.client_cpus[0]);
         let bounded = site.bounds.map(new).transpose()?;
         let share = site.turns.map(|_| Share::of(site.server_cpus[0])).transpose()?;
-        let mut wrapper = bounded.as_ref().map(Bounded::entering).unwrap_or_default();
-        wrapper.extend(share.iter().flat_map(Share::entering));
+        let groups =
+            [bounded.as_ref().map(|bounded| &bounded.group), share.as_ref().map(|share| &share.group)];
+        let mut wrapper: Vec<String> = groups.into_iter().flatten().flat_map(Group::entering).collect();
         wrapper.extend(network.in_server());
         let launch = Launch {
             sluice: &site.sluice,

@@ -125,13 +125,13 @@ fn ratio_over_all<'a>(
     two: impl Fn(&'a Found<'_, At>) -> Option<(&'a Series, &'a Series)>,
 ) -> Option<(Ratio, bool)> {
     let pairs: Vec<(&Series, &Series)> = chosen.iter().map(two).collect::<Option<_>>()?;
-    let rounds = pairs.iter().map(|(one, _)| one.rounds()).min()?;
+    let rounds = pairs.iter().map(|(one, _)| one.rounds.len()).min()?;
     // A round that is not whole would weigh points differently.
     let of_round = |round: usize| {
         let quotient = |(one, other): &(&Series, &Series)| one.quotient(other, round, REPLIES.of);
         geometric_mean(&pairs.iter().map(quotient).collect::<Option<Vec<f64>>>()?)
     };
-    let ratio = Ratio::of_quotients((0..rounds).filter_map(of_round))?;
+    let ratio = Ratio::of((0..rounds).filter_map(of_round))?;
     Some((ratio, pairs.iter().all(|(one, other)| one.is_valid() && other.is_valid())))
 }
 

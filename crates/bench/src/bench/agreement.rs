@@ -13,8 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde::Serialize;
 
-use crate::child::on_cpus;
-use crate::interrupt;
+use crate::child::{on_cpus, output};
 use crate::lineup::NGINX;
 use crate::measurement::Lab;
 use crate::scripted;
@@ -147,44 +146,29 @@ fn compare(options: &Options, sluicelab: &Path, bout: &Bout<'_>) -> Result<Vec<A
 
 fn httperf(options: &Options, bout: &Bout<'_>) -> Result<String> {
     let Bout { server, log, timeout_s, .. } = *bout;
-    let words = [
-        "httperf".to_owned(),
-        "--hog".to_owned(),
+    let mut command = on_cpus(&[options.lab.client_cpu]);
+    command.args(["httperf", "--hog"]).args([
         format!("--server={}", server.ip()),
         format!("--port={}", server.port()),
         format!("--wsesslog={},0,{}", options.sessions, log.display()),
         format!("--rate={}", options.rate),
         format!("--timeout={timeout_s}"),
-    ];
-    run_pinned(options.lab.client_cpu, &words)
+    ]);
+    output(&mut command, " (Debian packages util-linux, httperf)")
 }
 
 fn ours_says(options: &Options, sluicelab: &Path, bout: &Bout<'_>) -> Result<String> {
     let Bout { server, log, timeout_s, .. } = *bout;
-    let words = [
-        sluicelab.display().to_string(),
-        "load".to_owned(),
+    let mut command = on_cpus(&[options.lab.client_cpu]);
+    command.arg(sluicelab).args(["load", "--arrivals=fixed", "--format=httperf"]).args([
         format!("--target=http://{server}"),
         format!("--sessions={}", log.display()),
         format!("--session-rate={}", options.rate),
         format!("--session-count={}", options.sessions),
-        "--arrivals=fixed".to_owned(),
         format!("--timeout={timeout_s}s"),
         format!("--cpus={}", options.lab.client_cpu),
-        "--format=httperf".to_owned(),
-    ];
-    run_pinned(options.lab.client_cpu, &words)
-}
-
-fn run_pinned(cpu: usize, words: &[String]) -> Result<String> {
-    interrupt::check()?;
-    let output = on_cpus(&[cpu]).args(words).output();
-    let output =
-        output.with_context(|| format!("cannot run {} (Debian packages util-linux, httperf)", words[0]))?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{} ended with {}: {told}{said}", words.join(" "), output.status);
-    Ok(said)
+    ]);
+    output(&mut command, " (Debian package util-linux)")
 }
 
 /// The numbers of a report, in the order of [`FIGURES`].

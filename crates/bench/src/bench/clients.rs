@@ -9,7 +9,7 @@ use clap::Args;
 use machine::process::waited_children_cpu_ns;
 use serde::Serialize;
 
-use crate::child::on_cpus;
+use crate::child::{on_cpus, output};
 use crate::generator;
 use crate::launcher::Server;
 use crate::measurement::Lab;
@@ -109,15 +109,14 @@ fn sluicelab(executable: &Path, like: &Wrk, url: &str) -> Result<u64> {
 /// As many connections at once as wrk has, each with its part of the requests.
 fn httperf(like: &Wrk, server: &Server, requests: u64) -> Result<u64> {
     let connections = like.connections as u64;
-    let output = on_cpus(&[like.cpu])
-        .args(["httperf", "--hog", "--uri=/1k.html", "--rate=100000"])
-        .arg(format!("--server={}", server.address.ip()))
-        .arg(format!("--port={}", server.address.port()))
-        .arg(format!("--num-conns={connections}"))
-        .arg(format!("--num-calls={}", requests / connections))
-        .output()
-        .context("cannot run httperf (Debian packages util-linux, httperf)")?;
-    let said = String::from_utf8_lossy(&output.stdout);
+    let mut command = on_cpus(&[like.cpu]);
+    command.args(["httperf", "--hog", "--uri=/1k.html", "--rate=100000"]).args([
+        format!("--server={}", server.address.ip()),
+        format!("--port={}", server.address.port()),
+        format!("--num-conns={connections}"),
+        format!("--num-calls={}", requests / connections),
+    ]);
+    let said = output(&mut command, " (Debian packages util-linux, httperf)")?;
     let replies = said.split_once(" replies ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
     replies.with_context(|| format!("no replies in httperf's report: {said}"))
 }

@@ -215,21 +215,10 @@ fn count_system_calls(wrk: &Wrk, environment: &Environment<'_>, fields: &[Field]
 fn system_calls_per_request(wrk: &Wrk, server: &Server, case: &Case, scratch: &Path) -> Result<f64> {
     let report = scratch.join("perf-stat");
     let pids: Vec<String> = server.processes()?.iter().map(u32::to_string).collect();
-    let report_name = report.display().to_string();
-    // perf counts what the processes `-p` do for as long as the command after `--` runs.
-    let wrapper = [
-        "perf",
-        "stat",
-        "-x,",
-        "-o",
-        &report_name,
-        "-e",
-        "raw_syscalls:sys_enter",
-        "-p",
-        &pids.join(","),
-        "--",
-    ]
-    .map(str::to_owned);
+    let [file, pids] = [format!("--output={}", report.display()), format!("--pid={}", pids.join(","))];
+    // perf counts what these processes do for as long as the command after `--` runs.
+    let wrapper =
+        ["perf", "stat", "-x,", "-e", "raw_syscalls:sys_enter", &file, &pids, "--"].map(str::to_owned);
     let counted = wrk.run(&wrapper, &server.url(case.target), case.close)?;
     let text = std::fs::read_to_string(&report)?;
     let calls =

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -19,6 +19,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use crate::child::output;
 use crate::janitor;
 
 /// The clients' addresses on each link: so many times 64,000 connections fit into the time that one stays in
@@ -122,10 +123,8 @@ impl Network {
     }
 
     fn set_up(&self, entering: &[String], script: &str) -> Result<()> {
-        let output = Command::new("env").args(entering).args(["sh", "-c", script]).output()?;
-        let told = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "cannot set up the network {}: {}", self.server, told.trim());
-        Ok(())
+        let done = output(Command::new("env").args(entering).args(["sh", "-c", script]), "");
+        done.with_context(|| format!("cannot set up the network {}", self.server)).map(drop)
     }
 }
 
@@ -145,12 +144,6 @@ fn address(link: u8, host: u8) -> Ipv4Addr {
 
 /// Of words between blanks.
 fn ip(command: &str) -> Result<()> {
-    let output = Command::new("ip")
-        .args(command.split(' '))
-        .stdin(Stdio::null())
-        .output()
-        .context("cannot run ip (Debian package iproute2)")?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "ip {command}: {} (network namespaces need root)", told.trim());
-    Ok(())
+    let done = output(Command::new("ip").args(command.split(' ')), " (Debian package iproute2)");
+    done.context("network namespaces need root").map(drop)
 }

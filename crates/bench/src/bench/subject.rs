@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use machine::process;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::child::output;
 use crate::interrupt;
 use crate::launcher::{PATIENCE, Place, Server, announced};
 use crate::servers::sluice_serves;
@@ -147,10 +148,8 @@ impl Subject {
 
     /// Its counters, see docs/status.md.
     pub(crate) fn status(&self) -> Result<Value> {
-        let output = Command::new(&self.sluice).args(["status", &self.status, "--json"]).output()?;
-        let told = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "sluice status ended with {}: {}", output.status, told.trim());
-        serde_json::from_slice(&output.stdout).context("no JSON from sluice status")
+        let told = output(Command::new(&self.sluice).args(["status", &self.status, "--json"]), "")?;
+        serde_json::from_str(&told).context("no JSON from sluice status")
     }
 }
 

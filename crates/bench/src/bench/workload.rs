@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::interrupt;
+use crate::child::output;
 use crate::trial::Site;
 
 /// The workloads of the 2004 paper.
@@ -67,9 +67,9 @@ impl Workload {
             fileset.arg(format!("--directories={directories}"));
             draw.arg(format!("--count={sessions}"));
         }
-        run(&mut fileset)?;
+        output(&mut fileset, "")?;
         if !file.is_file() {
-            run(&mut draw)?;
+            output(&mut draw, "")?;
         }
         Ok(Self { kind, root, sessions: file })
     }
@@ -90,12 +90,4 @@ impl Workloads {
         let found = self.0.iter().find(|workload| workload.kind == kind);
         found.with_context(|| format!("{} is not prepared", kind.name()))
     }
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    interrupt::check()?;
-    let output = command.output().context("cannot run sluicelab")?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?} ended with {}: {}", output.status, told.trim());
-    Ok(())
 }

@@ -127,7 +127,7 @@ fn compare(options: &Options, sluicelab: &Path, bout: &Bout<'_>) -> Result<Vec<A
     for round in 1..=options.rounds {
         eprintln!("{}: round {round} of {}", bout.name, options.rounds);
         theirs.push(figures(&httperf(options, bout)?)?);
-        ours.push(figures(&ours_says(options, sluicelab, bout)?)?);
+        ours.push(figures(&load(options, sluicelab, bout)?)?);
     }
     let spread = |rounds: &[Vec<f64>], place: usize| {
         Spread::of(rounds.iter().map(|figures| figures[place])).context("no rounds")
@@ -157,7 +157,7 @@ fn httperf(options: &Options, bout: &Bout<'_>) -> Result<String> {
     output(&mut command, " (Debian packages util-linux, httperf)")
 }
 
-fn ours_says(options: &Options, sluicelab: &Path, bout: &Bout<'_>) -> Result<String> {
+fn load(options: &Options, sluicelab: &Path, bout: &Bout<'_>) -> Result<String> {
     let Bout { server, log, timeout_s, .. } = *bout;
     let mut command = on_cpus(&[options.lab.client_cpu]);
     command.arg(sluicelab).args(["load", "--arrivals=fixed", "--format=httperf"]).args([

@@ -1,4 +1,4 @@
-//! A thread on a CPU of its own that goes on until it is told to stop.
+//! A thread that goes on until it is told to stop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -71,8 +71,8 @@ impl Drop for Process {
     }
 }
 
-/// Has a command run to its end, and gives what it said. One that fails is an error that quotes it; `hint` is
-/// for those who don't have it.
+/// Has a command run to its end, and gives what it said. One that fails is an error that quotes it, and one
+/// that is not there an error that ends with `hint`, which says where to get it.
 pub(crate) fn output(command: &mut Command, hint: &str) -> Result<String> {
     interrupt::check()?;
     let output = command.stdin(Stdio::null()).output();

@@ -58,16 +58,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     common.report("overload", &results, &markdown(&results))
 }
 
-fn overload(settings: &Options, environment: &Environment<'_>) -> Result<Overload> {
-    let (sluicelab, cpu) = (settings.lab.executable()?, settings.lab.client_cpu);
-    let ours = settings.lab.common.lineup.ours()?;
-    eprintln!("holding {} connections", settings.held);
+fn overload(options: &Options, environment: &Environment<'_>) -> Result<Overload> {
+    let (sluicelab, cpu) = (options.lab.executable()?, options.lab.client_cpu);
+    let ours = options.lab.common.lineup.ours()?;
+    eprintln!("holding {} connections", options.held);
     // Each asks again as soon as it is answered, and none has come to its last request when the run ends.
     let server = servers::start(&ours, environment)?;
     let load = |options: &[String]| generator::run(&sluicelab, cpu, options);
     let held = load(&[
         format!("--target={}", server.url("/1k.html")),
-        format!("--connections={}", settings.held),
+        format!("--connections={}", options.held),
         "--requests-per-connection=100000".to_owned(),
         "--duration=6s".to_owned(),
     ]);
@@ -78,13 +78,13 @@ fn overload(settings: &Options, environment: &Environment<'_>) -> Result<Overloa
 
     // The server shares its CPU with others, so that it can be asked for more than it can do.
     let idle_before = idle_gap(cpu)?;
-    eprintln!("overloading at {} requests/s", settings.rate);
+    eprintln!("overloading at {} requests/s", options.rate);
     let server = servers::start(&Kind::Nginx(crate::lineup::NGINX), environment)?;
     let spinners = spinner::start(environment.cpu, 7)?;
     let results = load(&[
         format!("--target={}", server.url("/10k.html")),
-        format!("--rate={}", settings.rate),
-        format!("--duration={}s", settings.seconds),
+        format!("--rate={}", options.rate),
+        format!("--duration={}s", options.seconds),
         "--timeout=500ms".to_owned(),
         "--source=127.0.0.2-127.0.0.33".to_owned(),
         // Or a woken thread waits for the others of its core until the next tick.

@@ -49,8 +49,8 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// Makes what is missing of it where such things are kept: of `SPECweb99` so many directories of 36 files and 5.1
-    /// MB, and so many sessions.
+    /// Makes what is missing of it where such things are kept: of `SPECweb99` so many directories of 36 files
+    /// and 5.1 MB, and so many sessions.
     fn prepare(site: &Site, kind: Kind, directories: u32, sessions: u32) -> Result<Self> {
         let Site { sluicelab, data, .. } = site;
         let set = kind.set().name();

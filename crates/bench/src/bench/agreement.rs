@@ -7,27 +7,34 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
 use serde::Serialize;
 
-use crate::child::on_cpus;
-use crate::interrupt;
+use crate::child::{on_cpus, output};
 use crate::lineup::NGINX;
+use crate::measurement::Lab;
 use crate::scripted;
 use crate::servers::{self, Environment, Kind, NginxSettings};
 use crate::statistics::Spread;
-use crate::table;
+use crate::table::{self, Column};
 
 /// How both are run.
-pub(crate) struct Settings {
-    pub(crate) sluicelab: PathBuf,
-    pub(crate) rounds: usize,
-    pub(crate) sessions: u32,
-    /// Sessions per second.
-    pub(crate) rate: f64,
-    pub(crate) cpu: usize,
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    lab: Lab,
+    /// How often each pair is run
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Sessions of each run
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    sessions: u32,
+    /// Sessions per second
+    #[arg(long, default_value_t = 20.0)]
+    rate: f64,
 }
 
 /// How far apart two figures may be.
@@ -51,7 +58,7 @@ const FIGURES: [(&str, &str, f64); 11] = [
 
 /// One figure as both have it.
 #[derive(Debug, Serialize)]
-pub(crate) struct Agreement {
+struct Agreement {
     server: &'static str,
     figure: &'static str,
     httperf: Spread,
@@ -61,20 +68,32 @@ pub(crate) struct Agreement {
     agrees: bool,
 }
 
-pub(crate) fn run(settings: &Settings, environment: &Environment<'_>) -> Result<Vec<Agreement>> {
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let Options { lab, rounds, sessions, rate } = options;
+    let results = lab.common.measure(|environment| compare_all(options, environment))?;
+    let how = format!(
+        "{rounds} rounds of {sessions} sessions at {rate} per second, in turn; medians (quartiles).\n\n"
+    );
+    lab.common.report("agreement", &results, &(how + &markdown(&results)))?;
+    ensure!(results.iter().all(|of| of.agrees), "some figures do not agree");
+    Ok(())
+}
+
+fn compare_all(options: &Options, environment: &Environment<'_>) -> Result<Vec<Agreement>> {
+    let sluicelab = &options.lab.executable()?;
     let mut results = Vec::new();
     let nginx = servers::start(&Kind::Nginx(NginxSettings { limit_rate: 60_000, ..NGINX }), environment)?;
     let nginx_sessions = environment.scratch.join("nginx.sessions");
     fs::write(&nginx_sessions, nginx_log())?;
     let bout = Bout { name: "nginx", server: nginx.address, log: &nginx_sessions, timeout_s: 10 };
-    results.extend(compare(settings, &bout)?);
+    results.extend(compare(options, sluicelab, &bout)?);
     nginx.stop()?;
 
     let slow = scripted::start().context("cannot start the scripted server")?;
     let slow_sessions = environment.scratch.join("slow.sessions");
     fs::write(&slow_sessions, slow_log())?;
     let bout = Bout { name: "scripted, slow", server: slow, log: &slow_sessions, timeout_s: 1 };
-    results.extend(compare(settings, &bout)?);
+    results.extend(compare(options, sluicelab, &bout)?);
     Ok(results)
 }
 
@@ -103,12 +122,12 @@ struct Bout<'a> {
     timeout_s: u32,
 }
 
-fn compare(settings: &Settings, bout: &Bout<'_>) -> Result<Vec<Agreement>> {
+fn compare(options: &Options, sluicelab: &Path, bout: &Bout<'_>) -> Result<Vec<Agreement>> {
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
-    for round in 1..=settings.rounds {
-        eprintln!("{}: round {round} of {}", bout.name, settings.rounds);
-        theirs.push(figures(&httperf(settings, bout)?)?);
-        ours.push(figures(&sluicelab(settings, bout)?)?);
+    for round in 1..=options.rounds {
+        eprintln!("{}: round {round} of {}", bout.name, options.rounds);
+        theirs.push(figures(&httperf(options, bout)?)?);
+        ours.push(figures(&load(options, sluicelab, bout)?)?);
     }
     let spread = |rounds: &[Vec<f64>], place: usize| {
         Spread::of(rounds.iter().map(|figures| figures[place])).context("no rounds")
@@ -125,46 +144,31 @@ fn compare(settings: &Settings, bout: &Bout<'_>) -> Result<Vec<Agreement>> {
     Ok(results)
 }
 
-fn httperf(settings: &Settings, bout: &Bout<'_>) -> Result<String> {
+fn httperf(options: &Options, bout: &Bout<'_>) -> Result<String> {
     let Bout { server, log, timeout_s, .. } = *bout;
-    let words = [
-        "httperf".to_owned(),
-        "--hog".to_owned(),
+    let mut command = on_cpus(&[options.lab.client_cpu]);
+    command.args(["httperf", "--hog"]).args([
         format!("--server={}", server.ip()),
         format!("--port={}", server.port()),
-        format!("--wsesslog={},0,{}", settings.sessions, log.display()),
-        format!("--rate={}", settings.rate),
+        format!("--wsesslog={},0,{}", options.sessions, log.display()),
+        format!("--rate={}", options.rate),
         format!("--timeout={timeout_s}"),
-    ];
-    run_pinned(settings.cpu, &words)
+    ]);
+    output(&mut command, " (Debian packages util-linux, httperf)")
 }
 
-fn sluicelab(settings: &Settings, bout: &Bout<'_>) -> Result<String> {
+fn load(options: &Options, sluicelab: &Path, bout: &Bout<'_>) -> Result<String> {
     let Bout { server, log, timeout_s, .. } = *bout;
-    let words = [
-        settings.sluicelab.display().to_string(),
-        "load".to_owned(),
+    let mut command = on_cpus(&[options.lab.client_cpu]);
+    command.arg(sluicelab).args(["load", "--arrivals=fixed", "--format=httperf"]).args([
         format!("--target=http://{server}"),
         format!("--sessions={}", log.display()),
-        format!("--session-rate={}", settings.rate),
-        format!("--session-count={}", settings.sessions),
-        "--arrivals=fixed".to_owned(),
+        format!("--session-rate={}", options.rate),
+        format!("--session-count={}", options.sessions),
         format!("--timeout={timeout_s}s"),
-        format!("--cpus={}", settings.cpu),
-        "--format=httperf".to_owned(),
-    ];
-    run_pinned(settings.cpu, &words)
-}
-
-fn run_pinned(cpu: usize, words: &[String]) -> Result<String> {
-    interrupt::check()?;
-    let output = on_cpus(&[cpu]).args(words).output();
-    let output =
-        output.with_context(|| format!("cannot run {} (Debian packages util-linux, httperf)", words[0]))?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{} ended with {}: {told}{said}", words.join(" "), output.status);
-    Ok(said)
+        format!("--cpus={}", options.lab.client_cpu),
+    ]);
+    output(&mut command, " (Debian package util-linux)")
 }
 
 /// The numbers of a report, in the order of [`FIGURES`].
@@ -189,24 +193,15 @@ fn find(report: &str, words: &str) -> Result<f64> {
     rest[..end].parse().context("no number")
 }
 
-pub(crate) fn markdown(results: &[Agreement]) -> String {
-    let headings = ["server, figure", "httperf", "sluicelab load", "ratio", "within 2%"];
-    let rows = results.iter().map(|of| {
-        let verdict = if of.agrees { "yes" } else { "NO" };
-        vec![
-            format!("{}: {}", of.server, of.figure),
-            format!("{:.1}", of.httperf),
-            format!("{:.1}", of.sluicelab),
-            format!("{:.3}", of.ratio),
-            verdict.to_owned(),
-        ]
-    });
-    table::markdown(&headings, rows)
-}
-
-/// Whether all figures agree.
-pub(crate) fn all_agree(results: &[Agreement]) -> bool {
-    results.iter().all(|of| of.agrees)
+fn markdown(results: &[Agreement]) -> String {
+    let columns: &[Column<'_, Agreement>] = &[
+        ("server, figure", &|of| format!("{}: {}", of.server, of.figure)),
+        ("httperf", &|of| format!("{:.1}", of.httperf)),
+        ("sluicelab load", &|of| format!("{:.1}", of.sluicelab)),
+        ("ratio", &|of| format!("{:.3}", of.ratio)),
+        ("within 2%", &|of| if of.agrees { "yes" } else { "NO" }.to_owned()),
+    ];
+    table::of(columns, results)
 }
 
 #[cfg(test)]

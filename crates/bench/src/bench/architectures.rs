@@ -2,21 +2,21 @@
 //! saturated by a fixed number of sessions, and when sessions arrive at rates that are the same for all: 0.8
 //! and 2 times what the first server does saturated.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
 
-use crate::claims::{self, REPLIES};
-use crate::experiment::{self, Begun, Experiment, Lengths, Sharing};
+use crate::claims::{self, COST, REPLIES};
+use crate::experiment::{self, Begun, Experiment, Sharing};
+use crate::generator::Lengths;
 use crate::journal::Journal;
+use crate::remarks;
 use crate::rounds::{CALIBRATING_ROUNDS, MOST_ROUNDS, Order, Plan, Point, Stage};
 use crate::series::{INVALID, Series};
 use crate::subject::Variant;
+use crate::table::{self, Column};
 use crate::trial::{Load, Site};
 use crate::workload::{Kind, Workloads};
-use crate::{remarks, table};
 
 /// How it is run.
 #[derive(Debug, Args)]
@@ -89,11 +89,7 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
     if options.quick {
         (options.rounds, options.seconds, options.warm_up) = (1, 0.8, 0.7);
     }
-    let lengths = Lengths {
-        warm_up: Duration::try_from_secs_f64(options.warm_up)?,
-        measured: Duration::try_from_secs_f64(options.seconds)?,
-        timeout: Duration::try_from_secs_f64(options.timeout)?,
-    };
+    let lengths = Lengths::of_seconds(options.warm_up, options.seconds, options.timeout)?;
     let turns = Some(options.sharing.turns());
     let settings = json!({
         "servers": options.server,
@@ -151,13 +147,7 @@ impl Options {
             .workloads
             .iter()
             .map(|kind| Point::comparing(format!("calibration, {}", kind.name()), *kind, abreast));
-        Plan {
-            points: points.collect(),
-            rounds: CALIBRATING_ROUNDS,
-            seed: self.experiment.seed,
-            stage: Stage::Calibrating,
-            order: Order::Abreast,
-        }
+        self.experiment.plan(Stage::Calibrating, CALIBRATING_ROUNDS, Order::Abreast, points)
     }
 
     fn plan(&self, servers: &[Variant]) -> Plan<(Kind, Case)> {
@@ -166,13 +156,7 @@ impl Options {
                 Point::comparing(format!("{}, {}", kind.name(), case.name()), (*kind, case), servers)
             })
         });
-        Plan {
-            points: points.collect(),
-            rounds: self.rounds,
-            seed: self.experiment.seed,
-            stage: Stage::Measuring,
-            order: Order::Abreast,
-        }
+        self.experiment.plan(Stage::Measuring, self.rounds, Order::Abreast, points)
     }
 
     fn measure(
@@ -182,8 +166,7 @@ impl Options {
         site: &Site,
         journal: &mut Journal,
     ) -> Result<()> {
-        let data = &self.experiment.data;
-        let workloads = Workloads::prepare(site, &self.workloads, self.directories, 20_000, data)?;
+        let workloads = Workloads::prepare(site, &self.workloads, self.directories, 20_000)?;
         let closed = Load::Closed(self.sessions);
         calibration
             .measure(journal, |kind, servers, seed| site.run(servers, workloads.of(*kind)?, closed, seed))?;
@@ -212,44 +195,27 @@ impl Case {
 }
 
 fn markdown(saturated: &[Series], below: &[Series], beyond: &[Series]) -> String {
-    let headings = [
-        "architecture",
-        "settings",
-        "saturated: replies/s",
-        "to the first (95%)",
-        "server us per reply",
-        "at 0.8x: p50, ms",
-        "p99, ms",
-        "errors, %",
-        "at 2x: replies/s",
-        "to the first (95%)",
-        "to its own saturated",
-        "p50, ms",
-        "p99, ms",
-        INVALID,
+    // Interrupted work may have the one and not yet the other.
+    let at = |all: &'_ [Series], of: &Series| all.iter().position(|other| other.server == of.server);
+    let rows: Vec<[&Series; 3]> = saturated
+        .iter()
+        .filter_map(|of| Some([of, &below[at(below, of)?], &beyond[at(beyond, of)?]]))
+        .collect();
+    let columns: &[Column<'_, [&Series; 3]>] = &[
+        ("architecture", &|[of, ..]| of.server.name.clone()),
+        ("settings", &|[of, ..]| format!("`{}`", of.server)),
+        ("saturated: replies/s", &|[of, ..]| of.median_cell(REPLIES.of, 0)),
+        ("to the first (95%)", &|[of, ..]| of.ratio_cell(&saturated[0], REPLIES.of)),
+        ("server us per reply", &|[of, ..]| of.median_cell(COST.of, 1)),
+        ("at 0.8x: p50, ms", &|[_, below, _]| below.median_cell(|of| of.times.p50, 2)),
+        ("p99, ms", &|[_, below, _]| below.median_cell(|of| of.times.p99, 1)),
+        ("errors, %", &|[_, below, _]| below.median_cell(|of| of.errors * 100.0, 2)),
+        ("at 2x: replies/s", &|[.., beyond]| beyond.median_cell(REPLIES.of, 0)),
+        ("to the first (95%)", &|[.., of]| of.ratio_cell(&beyond[0], REPLIES.of)),
+        ("to its own saturated", &|[of, _, beyond]| beyond.across_cell(of, REPLIES.of)),
+        ("p50, ms", &|[.., beyond]| beyond.median_cell(|of| of.times.p50, 2)),
+        ("p99, ms", &|[.., beyond]| beyond.median_cell(|of| of.times.p99, 1)),
+        (INVALID, &|all| all.map(Series::invalid).join(", ")),
     ];
-    let mut rows = Vec::new();
-    for of in saturated {
-        // Interrupted work may have the one and not yet the other.
-        let of_same = |all: &'_ [Series]| all.iter().position(|other| other.server == of.server);
-        let (Some(below_of), Some(beyond_of)) = (of_same(below), of_same(beyond)) else { continue };
-        let (below_of, beyond_of) = (&below[below_of], &beyond[beyond_of]);
-        rows.push(vec![
-            of.server.name.clone(),
-            format!("`{}`", of.server),
-            of.median_cell(|of| of.replies_per_s, 0),
-            of.ratio_cell(&saturated[0], |of| of.replies_per_s),
-            of.median_cell(|of| of.cpu.server_us_per_reply, 1),
-            below_of.median_cell(|of| of.times.p50, 2),
-            below_of.median_cell(|of| of.times.p99, 1),
-            below_of.median_cell(|of| of.errors * 100.0, 2),
-            beyond_of.median_cell(|of| of.replies_per_s, 0),
-            beyond_of.ratio_cell(&beyond[0], |of| of.replies_per_s),
-            beyond_of.across_cell(of, |of| of.replies_per_s),
-            beyond_of.median_cell(|of| of.times.p50, 2),
-            beyond_of.median_cell(|of| of.times.p99, 1),
-            [of, below_of, beyond_of].map(Series::invalid).join(", "),
-        ]);
-    }
-    table::markdown(&headings, rows)
+    table::of(columns, &rows)
 }

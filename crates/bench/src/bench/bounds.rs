@@ -33,7 +33,7 @@ pub(crate) struct Bounds {
 pub(crate) struct Bounded {
     // They go before the group does.
     _others: Vec<Process>,
-    group: Group,
+    pub(crate) group: Group,
 }
 
 /// How much each of the others reads at a time, in bytes.
@@ -47,7 +47,7 @@ impl Bounded {
     pub(crate) fn new(bounds: Bounds, site: &Path, others_cpu: usize) -> Result<Self> {
         let device = device_of(site)?;
         let group = Group::new(&[Controller::Memory, Controller::Disk])?;
-        let (memory, reads, speed) = match group.version() {
+        let (memory, reads, speed) = match group.version {
             Version::One => ("memory.limit_in_bytes", "blkio.throttle.read_bps_device", ""),
             Version::Two => ("memory.max", "io.max", "rbps="),
         };
@@ -66,15 +66,10 @@ impl Bounded {
         Ok(Self { _others: others, group })
     }
 
-    /// Words before a command that has it run in there.
-    pub(crate) fn entering(&self) -> Vec<String> {
-        self.group.entering()
-    }
-
     /// Bytes of the page cache that count for who is in it.
     pub(crate) fn page_cache(&self) -> Result<u64> {
         let memory = self.group.read(Controller::Memory, "memory.stat")?;
-        let name = match self.group.version() {
+        let name = match self.group.version {
             Version::One => "cache ",
             Version::Two => "file ",
         };
@@ -170,7 +165,7 @@ mod tests {
         // Not every machine that runs tests has the controllers.
         let Ok(group) = Bounded::new(bounds, &site, 0) else { return };
         forget(&site).unwrap();
-        let words = group.entering();
+        let words = group.group.entering();
         let script = "cat \"$1\" > /dev/null; cat /proc/self/cgroup; grep read_bytes /proc/$$/io";
         let read = Command::new(&words[0])
             .args(&words[1..])

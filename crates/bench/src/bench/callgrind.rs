@@ -5,25 +5,51 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use clap::Args;
 use serde::Serialize;
 
 use crate::client::Client;
+use crate::measurement::Common;
 use crate::servers::{self, Environment, Kind};
 use crate::site::CASES;
-use crate::table;
+use crate::table::{self, Column};
+
+/// How it is run.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    common: Common,
+    /// Requests of the first of the two runs
+    #[arg(long, default_value_t = 32_000)]
+    requests: usize,
+}
 
 /// Instructions per keep-alive request for the 1 KB file.
 #[derive(Debug, Serialize)]
-pub(crate) struct Instructions {
-    pub(crate) server: String,
-    pub(crate) connections: usize,
-    pub(crate) requests: usize,
-    pub(crate) per_request: f64,
+struct Instructions {
+    server: String,
+    connections: usize,
+    requests: usize,
+    per_request: f64,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let common = &options.common;
+    let results = common.measure(|environment| {
+        let mut results = Vec::new();
+        for (name, kind) in common.lineup.one_of_each()? {
+            for connections in [1, 64] {
+                results.push(count(&name, &kind, environment, connections, options.requests)?);
+            }
+        }
+        Ok(results)
+    })?;
+    common.report("callgrind", &results, &markdown(&results))
 }
 
 /// Counts for one server with so many connections: the difference between a run with `requests` and one with
 /// twice as many, so that starting, accepting and stopping cancel out.
-pub(crate) fn run(
+fn count(
     name: &str,
     kind: &Kind,
     environment: &Environment<'_>,
@@ -79,10 +105,11 @@ fn total(directory: &Path) -> Result<u64> {
 }
 
 /// The table, in Markdown.
-pub(crate) fn markdown(results: &[Instructions]) -> String {
-    let headings = ["server", "connections", "user-space instructions per 1 KB keep-alive request"];
-    let rows = results.iter().map(|Instructions { server, connections, per_request, .. }| {
-        vec![server.clone(), connections.to_string(), format!("{per_request:.0}")]
-    });
-    table::markdown(&headings, rows)
+fn markdown(results: &[Instructions]) -> String {
+    let columns: &[Column<'_, Instructions>] = &[
+        ("server", &|of| of.server.clone()),
+        ("connections", &|of| of.connections.to_string()),
+        ("user-space instructions per 1 KB keep-alive request", &|of| format!("{:.0}", of.per_request)),
+    ];
+    table::of(columns, results)
 }

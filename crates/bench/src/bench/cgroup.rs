@@ -14,7 +14,7 @@ use crate::janitor;
 /// A control group. Dropping it ends what runs in it and removes it.
 #[derive(Debug)]
 pub(crate) struct Group {
-    version: Version,
+    pub(crate) version: Version,
     /// Of version 1 one for each controller; of version 2 only one.
     paths: Vec<PathBuf>,
 }
@@ -76,10 +76,6 @@ impl Group {
                 .with_context(|| format!("cannot make control group {} (needs root)", path.display()))?;
         }
         Ok(this)
-    }
-
-    pub(crate) fn version(&self) -> Version {
-        self.version
     }
 
     /// Where a controller's files are, one that it was made with.

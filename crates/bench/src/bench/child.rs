@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::interrupt;
+
 /// A child process. Dropping it asks it to leave, and kills it when it has not done so in two seconds.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -67,6 +69,17 @@ impl Drop for Process {
             }
         }
     }
+}
+
+/// Has a command run to its end, and gives what it said. One that fails is an error that quotes it, and one
+/// that is not there an error that ends with `hint`, which says where to get it.
+pub(crate) fn output(command: &mut Command, hint: &str) -> Result<String> {
+    interrupt::check()?;
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("cannot run {}{hint}", command.get_program().display()))?;
+    let [said, told] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    ensure!(output.status.success(), "{command:?} ended with {}: {told}{said}", output.status);
+    Ok(said)
 }
 
 /// A command that runs the words which are still to be added to it on these CPUs.

@@ -1,50 +1,72 @@
 //! What load generators themselves cost: CPU time for each request of a closed loop on 1 KB files, ours
 //! beside wrk and httperf, against the same server.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use clap::Args;
 use machine::process::waited_children_cpu_ns;
 use serde::Serialize;
 
-use crate::child::on_cpus;
+use crate::child::{on_cpus, output};
 use crate::generator;
 use crate::launcher::Server;
-use crate::servers::{self, Environment, Kind};
+use crate::measurement::Lab;
+use crate::servers::{self, Environment};
 use crate::statistics::Spread;
-use crate::table;
+use crate::table::{self, Column};
 use crate::wrk::Wrk;
 
-/// How both are run.
-pub(crate) struct Settings {
-    pub(crate) sluicelab: PathBuf,
-    pub(crate) rounds: usize,
-    pub(crate) wrk: Wrk,
+/// How they are run.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    lab: Lab,
+    /// How often each is run
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Length of one run in seconds
+    #[arg(long, default_value_t = 3)]
+    seconds: u64,
+    /// Connections that are kept busy
+    #[arg(long, default_value_t = 64)]
+    connections: usize,
 }
 
 /// One generator.
 #[derive(Debug, Serialize)]
-pub(crate) struct Cost {
+struct Cost {
     client: &'static str,
     cpu_us_per_request: Spread,
     /// Against wrk of the same round.
     ratio: Spread,
 }
 
-pub(crate) fn run(settings: &Settings, server: &Kind, environment: &Environment<'_>) -> Result<Vec<Cost>> {
-    let server = servers::start(server, environment)?;
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let Options { lab, rounds, seconds, .. } = options;
+    let results = lab.common.measure(|environment| costs(options, environment))?;
+    let how = format!("{rounds} rounds of {seconds} s for each, in turn; medians (quartiles).\n\n");
+    lab.common.report("clients", &results, &(how + &markdown(&results)))
+}
+
+fn costs(options: &Options, environment: &Environment<'_>) -> Result<Vec<Cost>> {
+    let Options { lab, rounds, seconds, connections } = options;
+    let executable = lab.executable()?;
+    let duration = Duration::from_secs(*seconds);
+    let wrk = Wrk { connections: *connections, duration, cpu: lab.client_cpu };
+    let server = servers::start(&lab.common.lineup.ours()?, environment)?;
     let url = format!("http://{}/1k.html", server.address);
     let (mut of_wrk, mut of_ours, mut of_httperf) = (Vec::new(), Vec::new(), Vec::new());
     // One more, which warms up and does not count.
-    for round in 0..=settings.rounds {
-        eprintln!("round {round} of {}", settings.rounds);
-        let wrk = cost_of(|| settings.wrk.run(&[], &url, false).map(|counted| counted.requests))?;
-        let ours = cost_of(|| sluicelab(&settings.sluicelab, &settings.wrk, &url))?;
+    for round in 0..=*rounds {
+        eprintln!("round {round} of {rounds}");
+        let theirs = cost_of(|| wrk.run(&[], &url, false).map(|counted| counted.requests))?;
+        let ours = cost_of(|| sluicelab(&executable, &wrk, &url))?;
         // It can't be told a time, so it gets as many requests as wrk made.
-        let httperf = cost_of(|| httperf(&settings.wrk, &server, wrk.1))?;
+        let httperf = cost_of(|| httperf(&wrk, &server, theirs.1))?;
         if round > 0 {
-            of_wrk.push(wrk);
+            of_wrk.push(theirs);
             of_ours.push(ours);
             of_httperf.push(httperf);
         }
@@ -87,23 +109,23 @@ fn sluicelab(executable: &Path, like: &Wrk, url: &str) -> Result<u64> {
 /// As many connections at once as wrk has, each with its part of the requests.
 fn httperf(like: &Wrk, server: &Server, requests: u64) -> Result<u64> {
     let connections = like.connections as u64;
-    let output = on_cpus(&[like.cpu])
-        .args(["httperf", "--hog", "--uri=/1k.html", "--rate=100000"])
-        .arg(format!("--server={}", server.address.ip()))
-        .arg(format!("--port={}", server.address.port()))
-        .arg(format!("--num-conns={connections}"))
-        .arg(format!("--num-calls={}", requests / connections))
-        .output()
-        .context("cannot run httperf (Debian packages util-linux, httperf)")?;
-    let said = String::from_utf8_lossy(&output.stdout);
+    let mut command = on_cpus(&[like.cpu]);
+    command.args(["httperf", "--hog", "--uri=/1k.html", "--rate=100000"]).args([
+        format!("--server={}", server.address.ip()),
+        format!("--port={}", server.address.port()),
+        format!("--num-conns={connections}"),
+        format!("--num-calls={}", requests / connections),
+    ]);
+    let said = output(&mut command, " (Debian packages util-linux, httperf)")?;
     let replies = said.split_once(" replies ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
     replies.with_context(|| format!("no replies in httperf's report: {said}"))
 }
 
-pub(crate) fn markdown(results: &[Cost]) -> String {
-    let headings = ["client", "CPU per request, us", "times wrk"];
-    let rows = results
-        .iter()
-        .map(|of| vec![of.client.to_owned(), of.cpu_us_per_request.to_string(), of.ratio.to_string()]);
-    table::markdown(&headings, rows)
+fn markdown(results: &[Cost]) -> String {
+    let columns: &[Column<'_, Cost>] = &[
+        ("client", &|of| of.client.to_owned()),
+        ("CPU per request, us", &|of| of.cpu_us_per_request.to_string()),
+        ("times wrk", &|of| of.ratio.to_string()),
+    ];
+    table::of(columns, results)
 }

@@ -9,36 +9,61 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use clap::Args;
 use machine::Machine;
 use machine::cpu::seconds;
 use machine::process::{cpu_time_ns, waited_children_cpu_ns};
 use serde::Serialize;
 
 use crate::launcher::{self, Server};
-use crate::lineup::Lineup;
+use crate::measurement::Common;
 use crate::servers::{self, Environment};
 use crate::site::{CASES, Case};
-use crate::spinner::Spinners;
+use crate::spinner;
 use crate::statistics::Spread;
 use crate::table;
 use crate::wrk::Wrk;
 
-/// How thoroughly to compare.
-pub(crate) struct Settings {
-    /// Those to be measured, of [`CASES`].
-    pub(crate) cases: Vec<usize>,
-    /// Fixed send buffers of the ceilings, in bytes; each gives a set of ceilings of its own.
-    pub(crate) send_buffers: Vec<Option<usize>>,
-    pub(crate) rounds: usize,
-    pub(crate) wrk: Wrk,
+/// How it is run.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    common: Common,
+    /// How often each server is measured in each case
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+    /// Length of one measurement in seconds
+    #[arg(long, default_value_t = 2)]
+    seconds: u64,
+    /// Connections that wrk keeps busy
+    #[arg(long, default_value_t = 64)]
+    connections: usize,
+    /// The CPU that wrk runs on
+    #[arg(long, default_value_t = 1)]
+    client_cpu: usize,
+    /// Fixed send buffer of the ceiling's connections in bytes, or `unset`; several to compare them
+    #[arg(long, value_name = "BYTES|unset", value_delimiter = ',', default_value = "unset",
+          value_parser = send_buffer)]
+    send_buffer: Vec<Option<usize>>,
+    /// Only the cases with these numbers (1: 1 KB, 2: 10 KB, 3: 100 KB, 4: 1 KB with a connection each)
+    #[arg(long, value_delimiter = ',', default_value = "1,2,3,4",
+          value_parser = clap::value_parser!(u8).range(1..=4))]
+    cases: Vec<u8>,
+}
+
+fn send_buffer(text: &str) -> Result<Option<usize>, String> {
+    match text {
+        "unset" => Ok(None),
+        number => number.parse().map(Some).map_err(|_| "a number of bytes, or unset".to_owned()),
+    }
 }
 
 /// Everything that was measured in one case.
 #[derive(Debug, Serialize)]
 pub(crate) struct CaseResult {
-    pub(crate) case: Case,
-    pub(crate) rows: Vec<Row>,
+    case: Case,
+    rows: Vec<Row>,
 }
 
 /// One server in one case.
@@ -77,23 +102,35 @@ struct Field {
     ceilings: usize,
 }
 
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let Options { common, rounds, seconds, connections, client_cpu, .. } = options;
+    ensure!(common.server_cpu != *client_cpu, "server and client need different CPUs");
+    let results = common.measure(|environment| measure_all(options, environment))?;
+    let how = format!(
+        "{rounds} rounds of {seconds} s for each, {connections} connections; medians (quartiles), steal: \
+         maximum.\n\n"
+    );
+    common.report("cases", &results, &(how + &markdown(&results)))
+}
+
 /// Starts all servers, counts system calls, and measures the rounds.
-pub(crate) fn run(
-    settings: &Settings,
-    lineup: &Lineup,
-    environment: &Environment<'_>,
-) -> Result<Vec<CaseResult>> {
-    let fields = settings.cases.iter().map(|index| start_all(settings, lineup, &CASES[*index], environment));
-    let fields: Vec<Field> = fields.collect::<Result<_>>()?;
-    let mut results = count_system_calls(settings, environment, &fields)?;
-    for round in 0..settings.rounds {
-        eprintln!("round {} of {}", round + 1, settings.rounds);
+fn measure_all(options: &Options, environment: &Environment<'_>) -> Result<Vec<CaseResult>> {
+    let wrk = Wrk {
+        connections: options.connections,
+        duration: Duration::from_secs(options.seconds),
+        cpu: options.client_cpu,
+    };
+    let cases = options.cases.iter().map(|number| &CASES[usize::from(*number) - 1]);
+    let fields: Vec<Field> =
+        cases.map(|case| start_all(options, case, environment)).collect::<Result<_>>()?;
+    let mut results = count_system_calls(&wrk, environment, &fields)?;
+    for round in 0..options.rounds {
+        eprintln!("round {} of {}", round + 1, options.rounds);
         for place in order(fields.len(), round) {
             let Field { case, contenders, .. } = &fields[place];
             for who in order(contenders.len(), round) {
                 let (name, server) = &contenders[who];
-                let sample =
-                    measure(&settings.wrk, server, case).with_context(|| format!("{name}, {}", case.name))?;
+                let sample = measure(&wrk, server, case).with_context(|| format!("{name}, {}", case.name))?;
                 results[place].rows[who].samples.push(sample);
             }
         }
@@ -114,16 +151,12 @@ fn order(count: usize, round: usize) -> Vec<usize> {
     order
 }
 
-fn start_all(
-    settings: &Settings,
-    lineup: &Lineup,
-    case: &Case,
-    environment: &Environment<'_>,
-) -> Result<Field> {
+fn start_all(options: &Options, case: &Case, environment: &Environment<'_>) -> Result<Field> {
+    let lineup = &options.common.lineup;
     let mut named = Vec::new();
-    for send_buffer in &settings.send_buffers {
+    for send_buffer in &options.send_buffer {
         for (mut name, kind) in lineup.ceilings(case, *send_buffer)? {
-            if settings.send_buffers.len() > 1 {
+            if options.send_buffer.len() > 1 {
                 name += &send_buffer
                     .map_or_else(|| ", SO_SNDBUF unset".to_owned(), |n| format!(", SO_SNDBUF {n}"));
             }
@@ -142,11 +175,7 @@ fn start_all(
 /// Spinners leave the server a quarter of its CPU: wrk, which is no faster than the servers, could not
 /// saturate it otherwise, and a server that is waited for less than it waits asks for events more often than
 /// one under load.
-fn count_system_calls(
-    settings: &Settings,
-    environment: &Environment<'_>,
-    fields: &[Field],
-) -> Result<Vec<CaseResult>> {
+fn count_system_calls(wrk: &Wrk, environment: &Environment<'_>, fields: &[Field]) -> Result<Vec<CaseResult>> {
     let perf_works = Command::new("perf")
         .args(["stat", "-e", "raw_syscalls:sys_enter", "true"])
         .output()
@@ -157,8 +186,8 @@ fn count_system_calls(
              the table"
         );
     }
-    let wrk = Wrk { duration: Duration::from_secs(1), ..settings.wrk };
-    let _spinners = Spinners::start(environment.cpu, 3)?;
+    let wrk = Wrk { duration: Duration::from_secs(1), ..*wrk };
+    let _spinners = spinner::start(environment.cpu, 3)?;
     let mut results = Vec::new();
     for Field { case, contenders, .. } in fields {
         eprintln!("counting system calls: {}", case.name);
@@ -186,21 +215,10 @@ fn count_system_calls(
 fn system_calls_per_request(wrk: &Wrk, server: &Server, case: &Case, scratch: &Path) -> Result<f64> {
     let report = scratch.join("perf-stat");
     let pids: Vec<String> = server.processes()?.iter().map(u32::to_string).collect();
-    let report_name = report.display().to_string();
-    // perf counts what the processes `-p` do for as long as the command after `--` runs.
-    let wrapper = [
-        "perf",
-        "stat",
-        "-x,",
-        "-o",
-        &report_name,
-        "-e",
-        "raw_syscalls:sys_enter",
-        "-p",
-        &pids.join(","),
-        "--",
-    ]
-    .map(str::to_owned);
+    let [file, pids] = [format!("--output={}", report.display()), format!("--pid={}", pids.join(","))];
+    // perf counts what these processes do for as long as the command after `--` runs.
+    let wrapper =
+        ["perf", "stat", "-x,", "-e", "raw_syscalls:sys_enter", &file, &pids, "--"].map(str::to_owned);
     let counted = wrk.run(&wrapper, &server.url(case.target), case.close)?;
     let text = std::fs::read_to_string(&report)?;
     let calls =
@@ -248,7 +266,7 @@ fn compare_with_ceilings(rows: &mut [Row], ceilings: usize) {
 }
 
 /// The tables, in Markdown.
-pub(crate) fn markdown(results: &[CaseResult]) -> String {
+fn markdown(results: &[CaseResult]) -> String {
     let tables: Vec<String> = results
         .iter()
         .map(|result| format!("### {}\n\n{}\n", result.case.name, case_table(&result.rows)))

@@ -6,22 +6,39 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use machine::memory::{self, Usage};
 use machine::process;
 use serde::Serialize;
 
-use crate::client;
+use crate::client::{self, Client};
 use crate::launcher::{self, Server};
+use crate::measurement::Common;
 use crate::servers::{self, Environment, Kind};
 use crate::site::{CASES, HUGE};
 use crate::statistics::line_through;
-use crate::table;
+use crate::table::{self, Column};
+
+/// How it is run.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    common: Common,
+    /// How many connections are held
+    #[arg(long, default_value_t = 15_000)]
+    count: usize,
+    /// How many are held in the middle of a reply, where each fills socket buffers in the kernel
+    #[arg(long, default_value_t = 1_000)]
+    half_reply_count: usize,
+    /// What the connections are doing
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "silent,idle,half-head,half-reply")]
+    states: Vec<State>,
+}
 
 /// What the connections have been through when they are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum State {
+enum State {
     /// Connected, nothing sent.
     Silent,
     /// One request answered, kept open.
@@ -33,14 +50,14 @@ pub(crate) enum State {
 }
 
 impl State {
-    pub(crate) fn name(self) -> String {
+    fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
 
 /// The memory of all processes of a server, in bytes.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct Memory {
+struct Memory {
     /// Resident and only its own, but for memory that it shares with nobody yet.
     private: u64,
     /// Resident and mapped by others as well (its proportional part).
@@ -51,21 +68,21 @@ pub(crate) struct Memory {
 
 /// The memory of a server as a straight line over the number of connections.
 #[derive(Debug, Serialize)]
-pub(crate) struct Growth {
-    pub(crate) server: String,
-    pub(crate) state: State,
+struct Growth {
+    server: String,
+    state: State,
     /// The numbers of connections and what the server used with them.
-    pub(crate) points: Vec<(usize, Memory)>,
+    points: Vec<(usize, Memory)>,
     /// Resident memory in bytes: (with no connection, more for each).
-    pub(crate) resident: (f64, f64),
+    resident: (f64, f64),
     /// Writable mappings in bytes, touched or not: (with no connection, more for each).
-    pub(crate) writable: (f64, f64),
+    writable: (f64, f64),
     /// Resident memory and writable mappings without any connection for each one that there is room for, in
     /// bytes: what was set aside at the start.
-    pub(crate) set_aside: (f64, f64),
+    set_aside: (f64, f64),
     /// What a connection costs: growth from the first point to the last and what was set aside, in resident
     /// memory or in writable mappings, whichever is more.
-    pub(crate) bytes_per_connection: f64,
+    bytes_per_connection: f64,
 }
 
 /// Room beyond the connections that are held, for the one that warms up.
@@ -74,8 +91,33 @@ const SPARE: usize = 500;
 /// How many points there are on the line besides 0.
 const STEPS: usize = 5;
 
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let common = &options.common;
+    let mut failures = Vec::new();
+    let results = common.measure(|environment| {
+        let mut results = Vec::new();
+        for (name, kind) in common.lineup.one_of_each()? {
+            for &state in &options.states {
+                eprintln!("{name}: {}", state.name());
+                let count = if state == State::HalfReply { options.half_reply_count } else { options.count };
+                match hold(&name, &kind, environment, state, count) {
+                    Ok(growth) => results.push(growth),
+                    // Others may hold more: go on, but say at the end that something is missing.
+                    Err(error) => {
+                        failures.push(format!("{name}, {count} connections, {}: {error:#}", state.name()));
+                    }
+                }
+            }
+        }
+        Ok(results)
+    })?;
+    common.report("connections", &results, &markdown(&results))?;
+    ensure!(failures.is_empty(), "not measured:\n{}", failures.join("\n"));
+    Ok(())
+}
+
 /// Starts the server and opens `count` connections to it in steps, measuring its memory at each.
-pub(crate) fn run(
+fn hold(
     name: &str,
     kind: &Kind,
     environment: &Environment<'_>,
@@ -144,11 +186,8 @@ fn with_room<'a>(environment: &Environment<'a>, capacity: usize) -> Environment<
 /// Lets the server fill its caches and pools with both files, so that they are not counted as the
 /// connections'.
 fn warm(address: SocketAddr) -> Result<()> {
-    let mut stream = client::connect(address)?;
-    for _ in 0..10 {
-        stream.write_all(&client::request(address, CASES[0].target))?;
-        client::read_reply(&mut stream, &mut [0; 4096])?;
-    }
+    let mut client = Client::connect(address, CASES[0].target, 1)?;
+    client.ask(10)?;
     drop(open(address, State::HalfReply)?);
     thread::sleep(Duration::from_millis(200));
     Ok(())
@@ -193,32 +232,18 @@ fn is_closed(stream: &TcpStream) -> bool {
 }
 
 /// The table, in Markdown.
-pub(crate) fn markdown(results: &[Growth]) -> String {
-    let headings = [
-        "server",
-        "connections",
-        "state",
-        "bytes per connection",
-        "resident: intercept, KiB",
-        "slope, bytes",
-        "set aside, bytes",
-        "writable: intercept, KiB",
-        "slope, bytes",
-        "set aside, bytes",
+fn markdown(results: &[Growth]) -> String {
+    let columns: &[Column<'_, Growth>] = &[
+        ("server", &|of| of.server.clone()),
+        ("connections", &|of| of.points[STEPS].0.to_string()),
+        ("state", &|of| of.state.name()),
+        ("bytes per connection", &|of| format!("{:.0}", of.bytes_per_connection)),
+        ("resident: intercept, KiB", &|of| format!("{:.0}", of.resident.0 / 1024.0)),
+        ("slope, bytes", &|of| format!("{:.0}", of.resident.1)),
+        ("set aside, bytes", &|of| format!("{:.0}", of.set_aside.0)),
+        ("writable: intercept, KiB", &|of| format!("{:.0}", of.writable.0 / 1024.0)),
+        ("slope, bytes", &|of| format!("{:.0}", of.writable.1)),
+        ("set aside, bytes", &|of| format!("{:.0}", of.set_aside.1)),
     ];
-    let rows = results.iter().map(|growth| {
-        let numbers = [
-            growth.bytes_per_connection,
-            growth.resident.0 / 1024.0,
-            growth.resident.1,
-            growth.set_aside.0,
-            growth.writable.0 / 1024.0,
-            growth.writable.1,
-            growth.set_aside.1,
-        ];
-        let mut cells = vec![growth.server.clone(), growth.points[STEPS].0.to_string(), growth.state.name()];
-        cells.extend(numbers.map(|number| format!("{number:.0}")));
-        cells
-    });
-    table::markdown(&headings, rows)
+    table::of(columns, results)
 }

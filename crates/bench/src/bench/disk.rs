@@ -10,22 +10,22 @@
 //! read from it as well, each with one read under way: a server with one more has a small share of the disk,
 //! one with several a larger one.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
 
 use crate::bounds::{self, Bounds};
 use crate::claims::{self, COST, REPLIES};
-use crate::experiment::{self, Begun, Experiment, Lengths};
+use crate::experiment::{self, Begun, Experiment};
+use crate::generator::Lengths;
 use crate::journal::Journal;
+use crate::remarks;
 use crate::rounds::{CALIBRATING_ROUNDS, Found, MOST_ROUNDS, Order, Plan, Point, Stage};
 use crate::series::{INVALID, Series};
 use crate::subject::Variant;
+use crate::table::{self, Column};
 use crate::trial::{Load, Site};
 use crate::workload::{Kind, Workloads};
-use crate::{remarks, table};
 
 /// How it is run.
 #[derive(Debug, Args)]
@@ -114,11 +114,7 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
     if options.quick {
         (options.rounds, options.seconds, options.warm_up) = (1, 3.0, 3.0);
     }
-    let lengths = Lengths {
-        warm_up: Duration::try_from_secs_f64(options.warm_up)?,
-        measured: Duration::try_from_secs_f64(options.seconds)?,
-        timeout: Duration::try_from_secs_f64(options.timeout)?,
-    };
+    let lengths = Lengths::of_seconds(options.warm_up, options.seconds, options.timeout)?;
     let bounds = Bounds {
         memory: options.memory * 1_000_000,
         reads_per_s: options.speed * 1_000_000,
@@ -188,24 +184,12 @@ impl Options {
     fn calibration(&self, servers: &[Variant]) -> Plan<Part> {
         let servers = servers.iter().take(1).cloned().collect();
         let point = Point { name: "calibration".to_owned(), of: Part::Closed, servers };
-        Plan {
-            points: vec![point],
-            rounds: CALIBRATING_ROUNDS,
-            seed: self.experiment.seed,
-            stage: Stage::Calibrating,
-            order: Order::InTurn,
-        }
+        self.experiment.plan(Stage::Calibrating, CALIBRATING_ROUNDS, Order::InTurn, [point])
     }
 
     fn plan(&self, servers: &[Variant]) -> Plan<Part> {
         let points = PARTS.map(|part| Point::comparing(part.name().to_owned(), part, servers));
-        Plan {
-            points: points.into(),
-            rounds: self.rounds,
-            seed: self.experiment.seed,
-            stage: Stage::Measuring,
-            order: Order::InTurn,
-        }
+        self.experiment.plan(Stage::Measuring, self.rounds, Order::InTurn, points)
     }
 
     /// Requests per second where sessions arrive: the same for all servers and rounds.
@@ -222,8 +206,7 @@ impl Options {
         site: &Site,
         journal: &mut Journal,
     ) -> Result<()> {
-        let kinds = [Kind::Specweb99];
-        let workloads = Workloads::prepare(site, &kinds, self.directories, 50_000, &self.experiment.data)?;
+        let workloads = Workloads::prepare(site, &[Kind::Specweb99], self.directories, 50_000)?;
         let workload = workloads.of(Kind::Specweb99)?;
         let trial = |part: Part, servers: &[&Variant], load, seed| {
             let site = match part {
@@ -233,8 +216,9 @@ impl Options {
                 }
                 Part::Resident => {
                     bounds::read_all(&workload.root)?;
-                    let (warm_up, measured) = (site.warm_up / 2, site.measured / 2);
-                    Site { warm_up, measured, may_wait: Some(MAY_WAIT_RESIDENT), ..site.clone() }
+                    let Lengths { warm_up, measured, timeout } = site.lengths;
+                    let lengths = Lengths { warm_up: warm_up / 2, measured: measured / 2, timeout };
+                    Site { lengths, may_wait: Some(MAY_WAIT_RESIDENT), ..site.clone() }
                 }
             };
             site.run(servers, workload, load, seed)
@@ -250,41 +234,29 @@ impl Options {
 }
 
 fn markdown(all: &[Series], part: Part) -> String {
-    let mut headings = vec!["server", "settings", "replies/s", "Mbit/s", "to the first (95%)"];
-    headings.extend(["mean, ms", "p50, ms", "p99, ms", "errors, %", "server CPU, %", "idle, %"]);
-    headings.extend(match part {
-        Part::Closed | Part::Open => ["I/O wait, %", "page cache, MB", "read, MB/s"].as_slice(),
-        Part::Resident => &["server us per reply", "to the first (95%)"],
-    });
-    headings.push(INVALID);
     let Some(first) = all.first() else { return String::new() };
-    let rows = all.iter().map(|of| {
-        let mut cells = vec![
-            of.server.name.clone(),
-            format!("`{}`", of.server),
-            of.median_cell(|of| of.replies_per_s, 0),
-            of.median_cell(|of| of.body_mbps, 0),
-            of.ratio_cell(first, |of| of.replies_per_s),
-            of.median_cell(|of| of.times.mean, 2),
-            of.median_cell(|of| of.times.p50, 2),
-            of.median_cell(|of| of.times.p99, 1),
-            of.median_cell(|of| of.errors * 100.0, 2),
-            of.median_cell(|of| of.cpu.server * 100.0, 1),
-            of.median_cell(|of| of.cpu.server_idle * 100.0, 1),
-        ];
-        cells.extend(match part {
-            Part::Closed | Part::Open => vec![
-                of.median_cell(|of| of.cpu.server_io_wait * 100.0, 1),
-                of.median_cell(|of| of.disk.map_or(0.0, |disk| disk.page_cache_mb), 1),
-                of.median_cell(|of| of.disk.map_or(0.0, |disk| disk.read_mb_per_s), 1),
-            ],
-            Part::Resident => vec![
-                of.median_cell(|of| of.cpu.server_us_per_reply, 2),
-                of.ratio_cell(first, |of| of.cpu.server_us_per_reply),
-            ],
-        });
-        cells.push(of.invalid());
-        cells
-    });
-    table::markdown(&headings, rows)
+    let columns: &[Column<'_, Series>] = &[
+        ("server", &|of| of.server.name.clone()),
+        ("settings", &|of| format!("`{}`", of.server)),
+        ("replies/s", &|of| of.median_cell(REPLIES.of, 0)),
+        ("Mbit/s", &|of| of.median_cell(|of| of.body_mbps, 0)),
+        ("to the first (95%)", &|of| of.ratio_cell(first, REPLIES.of)),
+        ("mean, ms", &|of| of.median_cell(|of| of.times.mean, 2)),
+        ("p50, ms", &|of| of.median_cell(|of| of.times.p50, 2)),
+        ("p99, ms", &|of| of.median_cell(|of| of.times.p99, 1)),
+        ("errors, %", &|of| of.median_cell(|of| of.errors * 100.0, 2)),
+        ("server CPU, %", &|of| of.median_cell(|of| of.cpu.server * 100.0, 1)),
+        ("idle, %", &|of| of.median_cell(|of| of.cpu.server_idle * 100.0, 1)),
+    ];
+    let from_disk: &[Column<'_, Series>] = &[
+        ("I/O wait, %", &|of| of.median_cell(|of| of.cpu.server_io_wait * 100.0, 1)),
+        ("page cache, MB", &|of| of.median_cell(|of| of.disk.map_or(0.0, |disk| disk.page_cache_mb), 1)),
+        ("read, MB/s", &|of| of.median_cell(|of| of.disk.map_or(0.0, |disk| disk.read_mb_per_s), 1)),
+    ];
+    let from_memory: &[Column<'_, Series>] = &[
+        ("server us per reply", &|of| of.median_cell(COST.of, 2)),
+        ("to the first (95%)", &|of| of.ratio_cell(first, COST.of)),
+    ];
+    let particular = if part == Part::Resident { from_memory } else { from_disk };
+    table::of(&[columns, particular, &[(INVALID, &Series::invalid)]].concat(), all)
 }

@@ -3,15 +3,18 @@
 use std::fs;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::generator::Lengths;
 use crate::janitor::Janitor;
 use crate::journal::{Journal, Session};
+use crate::launcher::program;
 use crate::network::Link;
+use crate::rounds::{Order, Plan, Point, Stage};
 use crate::subject::Variant;
 use crate::testbed::Testbed;
 use crate::trial::Site;
@@ -34,7 +37,7 @@ pub(crate) struct Experiment {
     client_cpu: usize,
     /// Where file sets and sessions are kept for the next run
     #[arg(long, value_name = "DIR", default_value = "target/bench-data")]
-    pub(crate) data: PathBuf,
+    data: PathBuf,
     /// What was measured so far, to go on with after an interruption, as JSON lines [default: named for the
     /// experiment, in --data]
     #[arg(long, value_name = "FILE")]
@@ -44,10 +47,10 @@ pub(crate) struct Experiment {
     print: bool,
     /// What the order of trials is drawn from
     #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) seed: u32,
+    seed: u32,
     /// For the server's network namespace, such as `net.ipv4.tcp_syncookies=0`; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
-    pub(crate) sysctl: Vec<String>,
+    sysctl: Vec<String>,
 }
 
 /// How the servers of an experiment share a CPU.
@@ -100,14 +103,6 @@ pub(crate) struct Begun {
     _janitor: Janitor,
 }
 
-/// Lengths of the parts of a trial.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Lengths {
-    pub(crate) warm_up: Duration,
-    pub(crate) measured: Duration,
-    pub(crate) timeout: Duration,
-}
-
 impl Experiment {
     /// Opens the journal, which has to be of the same `settings` (a JSON object), and gets ready to measure,
     /// unless only tables are to be printed.
@@ -133,7 +128,7 @@ impl Experiment {
             return Ok((Journal::read(&path, &settings)?, None));
         }
         ensure!(self.server_cpu != self.client_cpu, "server and clients need different CPUs");
-        let (sluice, sluicelab) = (executable(&self.sluice)?, executable(&self.sluicelab)?);
+        let (sluice, sluicelab) = (program("program", &self.sluice)?, program("program", &self.sluicelab)?);
         // Figures of other builds don't belong into the same journal.
         settings["builds"] = json!({
             "sluice": build(&sluice)?,
@@ -150,6 +145,7 @@ impl Experiment {
         let site = Site {
             sluice,
             sluicelab,
+            data: self.data.clone(),
             scratch: scratch.path().to_owned(),
             server_cpus: vec![self.server_cpu],
             client_cpus: vec![self.client_cpu],
@@ -159,11 +155,20 @@ impl Experiment {
             may_wait: turns.map(|_| MAY_WAIT),
             bounds: None,
             sysctls: self.sysctl.clone(),
-            warm_up: lengths.warm_up,
-            measured: lengths.measured,
-            timeout: lengths.timeout,
+            lengths,
         };
         Ok((journal, Some(Begun { site, _scratch: scratch, _janitor: janitor })))
+    }
+
+    /// A plan, the order of which is drawn from this experiment's seed.
+    pub(crate) fn plan<T>(
+        &self,
+        stage: Stage,
+        rounds: u32,
+        order: Order,
+        points: impl IntoIterator<Item = Point<T>>,
+    ) -> Plan<T> {
+        Plan { points: points.into_iter().collect(), rounds, seed: self.seed, stage, order }
     }
 
     /// What stands above all tables: where figures come from, and how others get them.
@@ -182,7 +187,7 @@ impl Experiment {
             build("sluicelab"),
             if self.sysctl.is_empty() { "as they come".to_owned() } else { self.sysctl.join(", ") },
             self.seed,
-            journal.path().display(),
+            journal.path.display(),
         ))
     }
 }
@@ -198,10 +203,6 @@ fn command_line(words: impl IntoIterator<Item = String>) -> String {
         }
     });
     quoted.collect::<Vec<_>>().join(" ")
-}
-
-fn executable(path: &Path) -> Result<PathBuf> {
-    path.canonicalize().with_context(|| format!("no program at {} (cargo build --release)", path.display()))
 }
 
 /// What tells one build of a program from another: a hash of its bytes.

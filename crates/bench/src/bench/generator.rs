@@ -24,12 +24,21 @@ pub(crate) struct Generator {
     log: PathBuf,
 }
 
-/// When counters are looked at, as seen from the beginning of a run.
+/// Lengths of the parts of a run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Window {
+pub(crate) struct Lengths {
     pub(crate) warm_up: Duration,
-    /// What follows it.
+    /// The measured window, which follows the warm-up.
     pub(crate) measured: Duration,
+    /// How long a client waits for a connection, and then for each reply.
+    pub(crate) timeout: Duration,
+}
+
+impl Lengths {
+    pub(crate) fn of_seconds(warm_up: f64, measured: f64, timeout: f64) -> Result<Self> {
+        let [warm_up, measured, timeout] = [warm_up, measured, timeout].map(Duration::try_from_secs_f64);
+        Ok(Self { warm_up: warm_up?, measured: measured?, timeout: timeout? })
+    }
 }
 
 /// A run that is over, and what was seen of it.
@@ -55,6 +64,9 @@ pub(crate) struct Looks {
 /// Reading sessions takes milliseconds, on a bad day.
 const LONGEST_START: Duration = Duration::from_secs(20);
 
+/// From when the last client has given up.
+const LONGEST_END: Duration = Duration::from_secs(20);
+
 impl Generator {
     /// Starts `sluicelab load` with `options`; `wrapper` stands before it.
     pub(crate) fn start(
@@ -78,13 +90,11 @@ impl Generator {
     }
 
     /// Lets it run, with a `look` when its measured window begins and another when it ends. Both follow from
-    /// when its run began, which is some time after its process did. Waits for its end then, at most for
-    /// `patience`: it goes on for as long as somebody waits for a reply. Gives its results, see
-    /// docs/lab-results.md.
+    /// when its run began, which is some time after its process did. Waits for its end then, for somewhat
+    /// longer than anybody waits for a reply. Gives its results, see docs/lab-results.md.
     pub(crate) fn watch<T>(
         mut self,
-        window: Window,
-        patience: Duration,
+        lengths: Lengths,
         mut look: impl FnMut() -> Result<T>,
     ) -> Result<Watched<T>> {
         let (began, unsure) = self.wait_for_run()?;
@@ -94,14 +104,14 @@ impl Generator {
             let late = edge.elapsed();
             Ok::<_, anyhow::Error>((look()?, late))
         };
-        let (first, first_late) = look_at(began + window.warm_up)?;
-        let (second, second_late) = look_at(began + window.warm_up + window.measured)?;
+        let (first, first_late) = look_at(began + lengths.warm_up)?;
+        let (second, second_late) = look_at(began + lengths.warm_up + lengths.measured)?;
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let looks = Looks {
             began_after_ms: ms(began - self.started),
             off_ms: ms(unsure + first_late.max(second_late)),
         };
-        Ok(Watched { first, second, looks, results: self.finish(patience)? })
+        Ok(Watched { first, second, looks, results: self.finish(lengths.timeout + LONGEST_END)? })
     }
 
     /// When its run began: its threads that make load were not there at the time given, but so much later.
@@ -176,9 +186,11 @@ mod tests {
         Generator::start(&path, &[], &[], directory).unwrap()
     }
 
-    const WINDOW: Window =
-        Window { warm_up: Duration::from_millis(100), measured: Duration::from_millis(200) };
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const LENGTHS: Lengths = Lengths {
+        warm_up: Duration::from_millis(100),
+        measured: Duration::from_millis(200),
+        timeout: Duration::ZERO,
+    };
 
     #[test]
     fn looks_follow_the_run_and_not_the_process_or_its_end() {
@@ -190,7 +202,7 @@ mod tests {
         let script = "echo '{}' > load.json; sleep 1; touch begun; exec ./load-0 2";
         let generator = generator(directory, script);
         let seen = || Ok((directory.join("begun").exists(), Instant::now()));
-        let watched = generator.watch(WINDOW, PATIENCE, seen).unwrap();
+        let watched = generator.watch(LENGTHS, seen).unwrap();
         let ended = Instant::now();
         assert!(watched.first.0, "the first look was before the run");
         assert!(watched.looks.began_after_ms >= 1_000.0, "{:?}", watched.looks);
@@ -202,7 +214,7 @@ mod tests {
     fn a_generator_that_does_not_begin_is_quoted() {
         let scratch = tempfile::tempdir().unwrap();
         let generator = generator(scratch.path(), "echo no sessions >&2; exit 2");
-        let error = generator.watch(WINDOW, PATIENCE, || Ok(())).unwrap_err().to_string();
+        let error = generator.watch(LENGTHS, || Ok(())).unwrap_err().to_string();
         assert!(error.contains("before its run began: no sessions"), "{error}");
     }
 }

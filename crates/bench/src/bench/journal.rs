@@ -19,7 +19,7 @@ use crate::testbed::Testbed;
 /// An open journal.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     /// `None`: it is only read.
     file: Option<File>,
     settings: Value,
@@ -97,10 +97,6 @@ impl Journal {
             self.path.display(),
         );
         Ok(())
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// The builds that were measured, as they were told when it began.

@@ -8,7 +8,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -102,6 +102,11 @@ impl Server {
     pub(crate) fn stop(self) -> Result<()> {
         self.process.stop(PATIENCE)
     }
+}
+
+/// The path of an executable that was built.
+pub(crate) fn program(name: &str, path: &Path) -> Result<PathBuf> {
+    path.canonicalize().with_context(|| format!("no {name} at {} (cargo build --release)", path.display()))
 }
 
 /// A figure of several processes together.

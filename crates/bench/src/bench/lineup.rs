@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
-use crate::servers::{CeilingVariant, Kind, NginxSettings, SluiceConfig};
+use crate::launcher::program;
+use crate::servers::{Kind, NginxSettings};
 use crate::site::{CASES, Case};
 
 /// The servers to be measured, as the command line names them.
@@ -47,21 +48,17 @@ pub(crate) const NGINX: NginxSettings =
 impl Lineup {
     /// The ceilings of a case, in the ways in which a server could reply to it.
     pub(crate) fn ceilings(&self, case: &Case, send_buffer: Option<usize>) -> Result<Vec<Named>> {
-        use CeilingVariant::{Memory, Push, Sendfile};
+        let (memory, sendfile) = (("memory", "memory", false), ("sendfile", "sendfile", false));
         let settings: &[_] = match case {
-            Case { close: true, .. } => {
-                &[("memory", Memory, false), ("memory, deferred accept", Memory, true)]
-            }
-            Case { body_bytes: ..=SMALL_BODY_BYTES, .. } => {
-                &[("memory", Memory, false), ("sendfile", Sendfile, false)]
-            }
-            _ => &[("memory", Memory, false), ("sendfile", Sendfile, false), ("push, sendfile", Push, false)],
+            Case { close: true, .. } => &[memory, ("memory, deferred accept", "memory", true)],
+            Case { body_bytes: ..=SMALL_BODY_BYTES, .. } => &[memory, sendfile],
+            _ => &[memory, sendfile, ("push, sendfile", "push", false)],
         };
         let executable = self.ceiling()?;
         let named = settings.iter().map(|(name, variant, defer_accept)| {
             let kind = Kind::Ceiling {
                 executable: executable.clone(),
-                variant: *variant,
+                variant,
                 case: case.clone(),
                 send_buffer,
                 defer_accept: *defer_accept,
@@ -73,30 +70,29 @@ impl Lineup {
 
     /// All others for a case.
     pub(crate) fn servers(&self, case: &Case) -> Result<Vec<Named>> {
+        let others = self.servers.iter().filter(|who| **who != Who::Ceiling);
+        Ok(others.map(|who| self.of(*who, case)).collect::<Result<Vec<_>>>()?.concat())
+    }
+
+    /// Each server once, for measurements that its settings for speed don't change: with the first of them,
+    /// but every build and configuration of ours.
+    pub(crate) fn one_of_each(&self) -> Result<Vec<Named>> {
         let mut named = Vec::new();
-        for who in &self.servers {
-            match who {
-                Who::Ceiling => {}
-                Who::Sluice => named.extend(self.sluice(case.close)?),
-                Who::Nginx => named.extend(nginx(case)),
-                Who::Lighttpd => named.extend(lighttpd(case)),
-            }
+        for &who in &self.servers {
+            let all = self.of(who, &CASES[0])?;
+            let count = if who == Who::Sluice { all.len() } else { 1 };
+            named.extend(all.into_iter().take(count));
         }
         Ok(named)
     }
 
-    /// Each server once, for measurements that its settings for speed don't change.
-    pub(crate) fn one_of_each(&self) -> Result<Vec<Named>> {
-        let mut named = Vec::new();
-        for who in &self.servers {
-            match who {
-                Who::Ceiling => named.extend(self.ceilings(&CASES[0], None)?.into_iter().take(1)),
-                Who::Sluice => named.extend(self.sluice(false)?),
-                Who::Nginx => named.push(("nginx".to_owned(), Kind::Nginx(NGINX))),
-                Who::Lighttpd => named.extend(lighttpd(&CASES[0]).into_iter().take(1)),
-            }
+    fn of(&self, who: Who, case: &Case) -> Result<Vec<Named>> {
+        match who {
+            Who::Ceiling => self.ceilings(case, None),
+            Who::Sluice => self.sluice(case.close),
+            Who::Nginx => Ok(nginx(case)),
+            Who::Lighttpd => Ok(lighttpd(case)),
         }
-        Ok(named)
     }
 
     /// The first executable of ours, with a generated configuration.
@@ -107,10 +103,8 @@ impl Lineup {
 
     /// The first executable of ours, if ours takes part.
     pub(crate) fn first_sluice(&self) -> Option<&Path> {
-        self.sluice
-            .first()
-            .map(PathBuf::as_path)
-            .filter(|path| self.servers.contains(&Who::Sluice) && path.is_file())
+        let first = self.sluice.first().map(PathBuf::as_path);
+        first.filter(|path| self.servers.contains(&Who::Sluice) && path.is_file())
     }
 
     fn ceiling(&self) -> Result<PathBuf> {
@@ -129,21 +123,17 @@ impl Lineup {
     fn sluice(&self, short_connections: bool) -> Result<Vec<Named>> {
         let mut named = Vec::new();
         for path in &self.sluice {
-            let executable = path
-                .canonicalize()
-                .with_context(|| format!("no sluice at {} (cargo build --release)", path.display()))?;
+            let executable = program("sluice", path)?;
             let name = match self.sluice.len() {
                 1 => "sluice".to_owned(),
                 _ => format!("sluice, {}", path.display()),
             };
+            let kind =
+                |config, defer_accept| Kind::Sluice { executable: executable.clone(), config, defer_accept };
             if self.sluice_config.is_empty() {
-                let generated = |defer_accept| Kind::Sluice {
-                    executable: executable.clone(),
-                    config: SluiceConfig::Generated { defer_accept },
-                };
-                named.push((name.clone(), generated(false)));
+                named.push((name.clone(), kind(None, false)));
                 if short_connections {
-                    named.push((format!("{name}, defer_accept"), generated(true)));
+                    named.push((format!("{name}, defer_accept"), kind(None, true)));
                 }
             }
             for config in &self.sluice_config {
@@ -152,8 +142,7 @@ impl Lineup {
                     1 => name.clone(),
                     _ => format!("{name}, {}", config.display()),
                 };
-                let config = SluiceConfig::File(file);
-                named.push((name, Kind::Sluice { executable: executable.clone(), config }));
+                named.push((name, kind(Some(file), false)));
             }
         }
         Ok(named)

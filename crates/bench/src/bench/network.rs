@@ -9,8 +9,9 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -18,11 +19,15 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use crate::child::output;
 use crate::janitor;
 
-/// Client addresses on each link: so many times 64,000 connections fit into the time that one stays in
+/// The clients' addresses on each link: so many times 64,000 connections fit into the time that one stays in
 /// `TIME_WAIT`.
-const CLIENTS_PER_LINK: u8 = 16;
+const CLIENTS: RangeInclusive<u8> = 2..=17;
+
+/// The server's address on each link.
+const SERVER: u8 = 1;
 
 /// Which CPUs receive at the two ends of a link: several share connections by their hash.
 #[derive(Clone, Debug)]
@@ -47,8 +52,8 @@ impl Network {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = |end: &str| format!("{}{number}-{end}", janitor::prefix(std::process::id()));
         let this = Self { server: name("server"), client: name("client"), links: links.len() as u8 };
-        ip(&["netns", "add", &this.server])?;
-        ip(&["netns", "add", &this.client])?;
+        ip(&format!("netns add {}", this.server))?;
+        ip(&format!("netns add {}", this.client))?;
 
         let mut server = "set -e; ip link set lo up\n".to_owned();
         let mut client = "set -e; ip link set lo up; sysctl -qw net.ipv4.ip_local_port_range='1024 65535' \
@@ -56,20 +61,10 @@ impl Network {
             .to_owned();
         for (number, link) in links.iter().enumerate() {
             let device = format!("veth{number}");
-            ip(&[
-                "-n",
-                &this.server,
-                "link",
-                "add",
-                &device,
-                "type",
-                "veth",
-                "peer",
-                "name",
-                &device,
-                "netns",
-                &this.client,
-            ])?;
+            ip(&format!(
+                "-n {} link add {device} type veth peer name {device} netns {}",
+                this.server, this.client
+            ))?;
             let up = |cpus: &[usize]| {
                 let mask = cpus.iter().fold(0_u64, |mask, cpu| mask | 1 << cpu);
                 format!(
@@ -78,28 +73,27 @@ impl Network {
             };
             server += &up(&link.server_cpus);
             client += &up(&link.client_cpus);
-            writeln!(server, "ip addr add {}/24 dev {device}", server_ip(number as u8))?;
-            for host in client_hosts() {
-                writeln!(client, "ip addr add {}/24 dev {device}", client_ip(number as u8, host))?;
+            writeln!(server, "ip addr add {}/24 dev {device}", address(number as u8, SERVER))?;
+            for host in CLIENTS {
+                writeln!(client, "ip addr add {}/24 dev {device}", address(number as u8, host))?;
             }
         }
         for sysctl in sysctls {
             writeln!(server, "sysctl -qw '{sysctl}'")?;
         }
-        this.shell(&this.server, &server)?;
-        this.shell(&this.client, &client)?;
+        this.set_up(&this.in_server(), &server)?;
+        this.set_up(&this.in_client(), &client)?;
         Ok(this)
     }
 
     /// Where the server listens: an address on each link.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
-        addresses(self.links)
+        (0..self.links).map(|link| SocketAddr::from((address(link, SERVER), 8080))).collect()
     }
 
     /// The clients' addresses as `sluicelab load --source` takes them, if there is only one link.
     pub(crate) fn only_sources(&self) -> Option<String> {
-        let hosts = client_hosts();
-        (self.links == 1).then(|| format!("{}-{}", client_ip(0, *hosts.start()), client_ip(0, *hosts.end())))
+        (self.links == 1).then(|| format!("{}-{}", address(0, *CLIENTS.start()), address(0, *CLIENTS.end())))
     }
 
     /// Words before a command that has it run in the server's namespace.
@@ -128,11 +122,9 @@ impl Network {
         thread::spawn(connect).join().map_err(|_| anyhow!("the thread that connects panicked"))?
     }
 
-    fn shell(&self, namespace: &str, script: &str) -> Result<()> {
-        let output = Command::new("ip").args(["netns", "exec", namespace, "sh", "-c", script]).output()?;
-        let told = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "cannot set up the network {}: {}", self.server, told.trim());
-        Ok(())
+    fn set_up(&self, entering: &[String], script: &str) -> Result<()> {
+        let done = output(Command::new("env").args(entering).args(["sh", "-c", script]), "");
+        done.with_context(|| format!("cannot set up the network {}", self.server)).map(drop)
     }
 }
 
@@ -146,35 +138,12 @@ impl Drop for Network {
     }
 }
 
-/// Where a server listens in any network of so many links.
-pub(crate) fn addresses(links: u8) -> Vec<SocketAddr> {
-    (0..links).map(|link| SocketAddr::from((server_ip(link), 8080))).collect()
-}
-
-fn server_ip(link: u8) -> Ipv4Addr {
-    Ipv4Addr::new(10, 77, link, 1)
-}
-
-fn client_ip(link: u8, host: u8) -> Ipv4Addr {
+fn address(link: u8, host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, link, host)
 }
 
-fn client_hosts() -> std::ops::RangeInclusive<u8> {
-    2..=1 + CLIENTS_PER_LINK
-}
-
-fn ip(words: &[&str]) -> Result<()> {
-    let output = Command::new("ip")
-        .args(words)
-        .stdin(Stdio::null())
-        .output()
-        .context("cannot run ip (Debian package iproute2)")?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "ip {}: {} (network namespaces need root)",
-        words.join(" "),
-        told.trim()
-    );
-    Ok(())
+/// Of words between blanks.
+fn ip(command: &str) -> Result<()> {
+    let done = output(Command::new("ip").args(command.split(' ')), " (Debian package iproute2)");
+    done.context("network namespaces need root").map(drop)
 }

@@ -2,30 +2,37 @@
 //! told while the server answers a part; and how late it is, beside a loop that does nothing but look at the
 //! clock on the same CPU.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::generator;
+use crate::measurement::Lab;
 use crate::servers::{self, Environment, Kind};
-use crate::table;
+use crate::{spinner, table};
 
 /// How it is run.
-pub(crate) struct Settings {
-    pub(crate) sluicelab: PathBuf,
-    pub(crate) held: u32,
-    /// Requests per second, each on a connection of its own.
-    pub(crate) rate: u32,
-    pub(crate) seconds: u64,
-    pub(crate) cpu: usize,
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    lab: Lab,
+    /// Connections to be held at once
+    #[arg(long, default_value_t = 15_000)]
+    held: u32,
+    /// Requests per second, each on a connection of its own
+    #[arg(long, default_value_t = 6_000)]
+    rate: u32,
+    /// Length of the overload in seconds
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
 }
 
 /// What came of it.
 #[derive(Debug, Serialize)]
-pub(crate) struct Overload {
+struct Overload {
     /// Connections that were open at the same time.
     held: u64,
     asked_per_s: f64,
@@ -42,14 +49,25 @@ pub(crate) struct Overload {
     invalid: Vec<String>,
 }
 
-pub(crate) fn run(settings: &Settings, ours: &Kind, environment: &Environment<'_>) -> Result<Overload> {
-    eprintln!("holding {} connections", settings.held);
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let common = &options.lab.common;
+    let results = common.measure(|environment| {
+        let capacity = options.held as usize + 1_000;
+        overload(options, &Environment { capacity, wrapper: Vec::new(), ..*environment })
+    })?;
+    common.report("overload", &results, &markdown(&results))
+}
+
+fn overload(options: &Options, environment: &Environment<'_>) -> Result<Overload> {
+    let (sluicelab, cpu) = (options.lab.executable()?, options.lab.client_cpu);
+    let ours = options.lab.common.lineup.ours()?;
+    eprintln!("holding {} connections", options.held);
     // Each asks again as soon as it is answered, and none has come to its last request when the run ends.
-    let server = servers::start(ours, environment)?;
-    let load = |options: &[String]| generator::run(&settings.sluicelab, settings.cpu, options);
+    let server = servers::start(&ours, environment)?;
+    let load = |options: &[String]| generator::run(&sluicelab, cpu, options);
     let held = load(&[
         format!("--target={}", server.url("/1k.html")),
-        format!("--connections={}", settings.held),
+        format!("--connections={}", options.held),
         "--requests-per-connection=100000".to_owned(),
         "--duration=6s".to_owned(),
     ]);
@@ -59,14 +77,14 @@ pub(crate) fn run(settings: &Settings, ours: &Kind, environment: &Environment<'_
     let held = count("/sessions/unfinished").min(count("/connections/connected"));
 
     // The server shares its CPU with others, so that it can be asked for more than it can do.
-    let idle_before = idle_gap(settings.cpu)?;
-    eprintln!("overloading at {} requests/s", settings.rate);
+    let idle_before = idle_gap(cpu)?;
+    eprintln!("overloading at {} requests/s", options.rate);
     let server = servers::start(&Kind::Nginx(crate::lineup::NGINX), environment)?;
-    let spinners = crate::spinner::Spinners::start(environment.cpu, 7)?;
+    let spinners = spinner::start(environment.cpu, 7)?;
     let results = load(&[
         format!("--target={}", server.url("/10k.html")),
-        format!("--rate={}", settings.rate),
-        format!("--duration={}s", settings.seconds),
+        format!("--rate={}", options.rate),
+        format!("--duration={}s", options.seconds),
         "--timeout=500ms".to_owned(),
         "--source=127.0.0.2-127.0.0.33".to_owned(),
         // Or a woken thread waits for the others of its core until the next tick.
@@ -75,7 +93,7 @@ pub(crate) fn run(settings: &Settings, ours: &Kind, environment: &Environment<'_
     drop(spinners);
     server.stop()?;
     let results = results?;
-    let idle_after = idle_gap(settings.cpu)?;
+    let idle_after = idle_gap(cpu)?;
     let number =
         |path: &str| results.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path}"));
     let due = number("/run/outcome/due_sessions")?;
@@ -124,7 +142,7 @@ fn idle_gap(cpu: usize) -> Result<f64> {
     Ok(0.005)
 }
 
-pub(crate) fn markdown(of: &Overload) -> String {
+fn markdown(of: &Overload) -> String {
     let row = |name: &str, value: String| vec![name.to_owned(), value];
     let rows = vec![
         row("connections held at once", of.held.to_string()),

@@ -6,21 +6,21 @@
 //! connections. All CPUs are busy then, and throughput tells the cost of everything together, the clients'
 //! work included, which is the same for all.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use clap::Args;
 use serde_json::json;
 
 use crate::claims::{self, COST, REPLIES};
-use crate::experiment::{self, Begun, Experiment, Lengths};
+use crate::experiment::{self, Begun, Experiment};
+use crate::generator::Lengths;
 use crate::network::Link;
-use crate::rounds::{Found, MOST_ROUNDS, Order, Plan, Point, Stage};
+use crate::remarks;
+use crate::rounds::{Found, MOST_ROUNDS, Order, Point, Stage};
 use crate::series::{INVALID, Series};
 use crate::subject::Variant;
+use crate::table::{self, Column};
 use crate::trial::{Load, Outcome, Site};
 use crate::workload::{Kind, Workloads};
-use crate::{remarks, table};
 
 /// How it is run.
 #[derive(Debug, Args)]
@@ -65,11 +65,7 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
     if options.quick {
         (options.rounds, options.seconds) = (2, 1.5);
     }
-    let lengths = Lengths {
-        warm_up: Duration::from_secs(1),
-        measured: Duration::try_from_secs_f64(options.seconds)?,
-        timeout: Duration::from_secs(5),
-    };
+    let lengths = Lengths::of_seconds(1.0, options.seconds, 5.0)?;
     let settings = json!({
         "servers": options.server,
         "directories": options.directories,
@@ -81,21 +77,9 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
     }
     let servers = experiment::runnable(options.server.clone(), begun.as_ref(), &mut journal)?;
     let points = options.workloads.iter().map(|kind| Point::comparing(kind.name(), *kind, &servers));
-    let plan = Plan {
-        points: points.collect(),
-        rounds: options.rounds,
-        seed: options.experiment.seed,
-        stage: Stage::Measuring,
-        order: Order::InTurn,
-    };
+    let plan = options.experiment.plan(Stage::Measuring, options.rounds, Order::InTurn, points);
     if let Some(Begun { site, .. }) = &begun {
-        let workloads = Workloads::prepare(
-            site,
-            &options.workloads,
-            options.directories,
-            20_000,
-            &options.experiment.data,
-        )?;
+        let workloads = Workloads::prepare(site, &options.workloads, options.directories, 20_000)?;
         plan.measure(&mut journal, |kind, servers, seed| {
             site.run(servers, workloads.of(*kind)?, Load::Closed(options.sessions), seed)
         })?;
@@ -130,40 +114,23 @@ fn on_two_cpus(site: &Site) -> Result<Site> {
 }
 
 fn markdown(all: &[Series]) -> String {
-    let headings = [
-        "server",
-        "settings",
-        "replies/s",
-        "to the first (95%)",
-        "server us per reply",
-        "to the first (95%)",
-        "softirq, %",
-        "idle, %",
-        "mean, ms",
-        "p50, ms",
-        "p99, ms",
-        "shares of the workers, %",
-        INVALID,
-    ];
     let Some(first) = all.first() else { return String::new() };
-    let rows = all.iter().map(|of| {
-        vec![
-            of.server.name.clone(),
-            format!("`{}`", of.server),
-            of.median_cell(|of| of.replies_per_s, 0),
-            of.ratio_cell(first, |of| of.replies_per_s),
-            of.median_cell(|of| of.cpu.server_us_per_reply, 2),
-            of.ratio_cell(first, |of| of.cpu.server_us_per_reply),
-            of.median_cell(|of| of.cpu.server_softirq * 100.0, 1),
-            of.median_cell(|of| of.cpu.server_idle * 100.0, 1),
-            of.median_cell(|of| of.times.mean, 3),
-            of.median_cell(|of| of.times.p50, 3),
-            of.median_cell(|of| of.times.p99, 2),
-            of.last().map(shares).unwrap_or_default(),
-            of.invalid(),
-        ]
-    });
-    table::markdown(&headings, rows)
+    let columns: &[Column<'_, Series>] = &[
+        ("server", &|of| of.server.name.clone()),
+        ("settings", &|of| format!("`{}`", of.server)),
+        ("replies/s", &|of| of.median_cell(REPLIES.of, 0)),
+        ("to the first (95%)", &|of| of.ratio_cell(first, REPLIES.of)),
+        ("server us per reply", &|of| of.median_cell(COST.of, 2)),
+        ("to the first (95%)", &|of| of.ratio_cell(first, COST.of)),
+        ("softirq, %", &|of| of.median_cell(|of| of.cpu.server_softirq * 100.0, 1)),
+        ("idle, %", &|of| of.median_cell(|of| of.cpu.server_idle * 100.0, 1)),
+        ("mean, ms", &|of| of.median_cell(|of| of.times.mean, 3)),
+        ("p50, ms", &|of| of.median_cell(|of| of.times.p50, 3)),
+        ("p99, ms", &|of| of.median_cell(|of| of.times.p99, 2)),
+        ("shares of the workers, %", &|of| of.last().map(shares).unwrap_or_default()),
+        (INVALID, &Series::invalid),
+    ];
+    table::of(columns, all)
 }
 
 fn shares(of: &Outcome) -> String {

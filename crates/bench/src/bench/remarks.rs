@@ -110,7 +110,7 @@ fn looks(tries: &[&Outcome]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::series::tests::series;
+    use crate::series::tests::{in_rounds, series};
     use crate::trial::tests::{outcome, outcome_but};
 
     #[test]
@@ -121,7 +121,7 @@ mod tests {
             Taken::of(vec![late("5.1"), outcome(1.0)]),
             None,
         ];
-        let said = markdown(&[&Series::new("one:".parse().unwrap(), rounds)], 1);
+        let said = markdown(&[&in_rounds("one", rounds)], 1);
         assert!(said.starts_with("1 trials are not measured yet.\n\n4 of 5 trials are not valid"), "{said}");
         assert!(said.contains("; 1 count all the same"), "{said}");
         assert!(
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn rates_are_held_against_the_servers_count() {
         let one = Taken::of(vec![outcome(198.0), outcome_but(100.0, &["late"])]);
-        let said = markdown(&[&Series::new("one:".parse().unwrap(), vec![one])], 0);
+        let said = markdown(&[&in_rounds("one", vec![one])], 0);
         assert!(said.contains("are 0.9900 of what the server counted"), "{said}");
     }
 }

@@ -101,23 +101,15 @@ impl<T> Point<T> {
     fn heats(&self, order: Order, seed: u64) -> Vec<Heat<'_, T>> {
         let random = &mut Pcg64Mcg::seed_from_u64(seed ^ self.number());
         let mut servers: Vec<&Variant> = self.servers.iter().collect();
-        let heats = match order {
-            Order::Abreast if servers.len() > 1 => {
-                let first = servers.remove(0);
-                servers.shuffle(random);
-                let heats = servers.chunks(ABREAST - 1).map(|others| {
-                    let mut heat = [&[first], others].concat();
-                    heat.shuffle(random);
-                    heat
-                });
-                heats.collect()
-            }
-            _ => {
-                servers.shuffle(random);
-                servers.into_iter().map(|server| vec![server]).collect::<Vec<_>>()
-            }
-        };
-        heats.into_iter().map(|servers| Heat { point: self, servers }).collect()
+        let is_abreast = order == Order::Abreast && servers.len() > 1;
+        let first = is_abreast.then(|| servers.remove(0));
+        servers.shuffle(random);
+        let heats = servers.chunks(if is_abreast { ABREAST - 1 } else { 1 }).map(|others| {
+            let mut servers: Vec<&Variant> = first.into_iter().chain(others.iter().copied()).collect();
+            servers.shuffle(random);
+            Heat { point: self, servers }
+        });
+        heats.collect()
     }
 
     /// One that its name makes: FNV-1a, which is the same everywhere.
@@ -221,18 +213,13 @@ impl<T> Plan<T> {
                     rounds.push(taken(server)?);
                     beside.push(taken(&point.servers[0])?.map(|taken| taken.outcome));
                 }
-                let series = Series::new(server.clone(), rounds);
-                Ok(if self.order == Order::Abreast { series.beside(beside) } else { series })
+                let beside = (self.order == Order::Abreast).then_some(beside);
+                Ok(Series { server: server.clone(), rounds, beside })
             };
             let mut series: Vec<Series> = point.servers.iter().map(of).collect::<Result<_>>()?;
             let missing = series.iter().map(Series::missing).sum();
-            if series.iter().all(Series::is_empty) {
-                series.clear();
-            } else {
-                let mut others = series.split_off(1);
-                others.retain(|one| !one.is_empty());
-                series.append(&mut others);
-            }
+            let has_any = !series.iter().all(Series::is_empty);
+            series.retain(|one| has_any && (!one.is_empty() || one.server == point.servers[0]));
             all.push(Found { point, series, missing });
         }
         Ok(all)

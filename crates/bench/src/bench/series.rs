@@ -9,9 +9,9 @@ use crate::trial::Outcome;
 #[derive(Debug)]
 pub(crate) struct Series {
     pub(crate) server: Variant,
-    rounds: Vec<Option<Taken>>,
+    pub(crate) rounds: Vec<Option<Taken>>,
     /// What its point's first server did beside it at the same time, if they were measured so.
-    beside: Option<Vec<Option<Outcome>>>,
+    pub(crate) beside: Option<Vec<Option<Outcome>>>,
 }
 
 /// What counts of a trial that may have been tried several times.
@@ -42,15 +42,6 @@ pub(crate) fn mark(is_valid: bool) -> &'static str {
 }
 
 impl Series {
-    pub(crate) fn new(server: Variant, rounds: Vec<Option<Taken>>) -> Self {
-        Self { server, rounds, beside: None }
-    }
-
-    /// This series, where each round was measured at the same time as another, of the point's first server.
-    pub(crate) fn beside(self, first: Vec<Option<Outcome>>) -> Self {
-        Self { beside: Some(first), ..self }
-    }
-
     /// Whether nothing is measured yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.rounds.iter().all(Option::is_none)
@@ -75,11 +66,6 @@ impl Series {
         self.taken().map(|taken| &taken.outcome)
     }
 
-    /// What counts of a round, from 0.
-    pub(crate) fn at(&self, round: usize) -> Option<&Outcome> {
-        self.rounds.get(round)?.as_ref().map(|taken| &taken.outcome)
-    }
-
     /// The last round's.
     pub(crate) fn last(&self) -> Option<&Outcome> {
         self.outcomes().last()
@@ -90,11 +76,6 @@ impl Series {
         self.outcomes().all(Outcome::is_valid)
     }
 
-    /// How many rounds there are to be.
-    pub(crate) fn rounds(&self) -> usize {
-        self.rounds.len()
-    }
-
     /// The median over the rounds.
     pub(crate) fn median(&self, value: impl Fn(&Outcome) -> f64) -> Option<f64> {
         Spread::of(self.outcomes().map(value)).map(|spread| spread.median)
@@ -102,8 +83,8 @@ impl Series {
 
     /// This server's value over that of `other` at the same point, in pairs of the same round.
     pub(crate) fn ratio(&self, other: &Self, value: impl Fn(&Outcome) -> f64) -> Option<Ratio> {
-        let rounds = 0..self.rounds().min(other.rounds());
-        Ratio::of_quotients(rounds.filter_map(|round| self.quotient(other, round, &value)))
+        let rounds = 0..self.rounds.len().min(other.rounds.len());
+        Ratio::of(rounds.filter_map(|round| self.quotient(other, round, &value)))
     }
 
     /// This server's value over that of `other` in one round. Those that were measured at different times are
@@ -115,21 +96,13 @@ impl Series {
         value: impl Fn(&Outcome) -> f64,
     ) -> Option<f64> {
         let of = |series: &Self| {
-            let own = value(series.at(round)?);
+            let own = value(&series.rounds.get(round)?.as_ref()?.outcome);
             match &series.beside {
                 Some(beside) => Some(own / value(beside.get(round)?.as_ref()?)),
                 None => Some(own),
             }
         };
         Some(of(self)? / of(other)?)
-    }
-
-    /// This server's value over that of `other` at another point, in pairs of the same round: what the
-    /// machine did meanwhile is in it.
-    pub(crate) fn ratio_across(&self, other: &Self, value: impl Fn(&Outcome) -> f64) -> Option<Ratio> {
-        let pairs = self.rounds.iter().zip(&other.rounds);
-        let both = pairs.filter_map(|(one, other)| Some((one.as_ref()?, other.as_ref()?)));
-        Ratio::of(both.map(|(one, other)| (value(&one.outcome), value(&other.outcome))))
     }
 
     /// A cell with the median.
@@ -162,10 +135,16 @@ impl Series {
         self.ratio(other, value).map_or_else(|| "–".to_owned(), |ratio| told(&ratio) + mark)
     }
 
-    /// A cell with the ratio to `other` at another point.
+    /// A cell with the ratio to `other` at another point, in pairs of the same round: what the machine did
+    /// meanwhile is in it.
     pub(crate) fn across_cell(&self, other: &Self, value: impl Fn(&Outcome) -> f64) -> String {
         let mark = mark(self.is_valid() && other.is_valid());
-        self.ratio_across(other, value).map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.3}{mark}"))
+        let pairs = self.rounds.iter().zip(&other.rounds);
+        let quotient = |(one, other): (&Option<Taken>, &Option<Taken>)| {
+            Some(value(&one.as_ref()?.outcome) / value(&other.as_ref()?.outcome))
+        };
+        let ratio = Ratio::of(pairs.filter_map(quotient));
+        ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.3}{mark}"))
     }
 
     /// A cell that says how many tries were not valid, and, if any, how many of those count for want of
@@ -196,10 +175,14 @@ pub(crate) mod tests {
         series
     }
 
+    /// A server that was measured alone.
+    pub(crate) fn in_rounds(name: &str, rounds: Vec<Option<Taken>>) -> Series {
+        Series { server: format!("{name}:").parse().unwrap(), rounds, beside: None }
+    }
+
     /// What a server answers in each round.
     pub(crate) fn series(name: &str, replies: &[f64]) -> Series {
-        let rounds = replies.iter().map(|replies| Taken::of(vec![outcome(*replies)]));
-        Series::new(format!("{name}:").parse().unwrap(), rounds.collect())
+        in_rounds(name, replies.iter().map(|replies| Taken::of(vec![outcome(*replies)])).collect())
     }
 
     #[test]
@@ -215,8 +198,10 @@ pub(crate) mod tests {
 
     #[test]
     fn what_was_measured_at_other_times_is_compared_by_what_was_measured_beside() {
-        let beside =
-            |name: &str, own: f64, first: f64| series(name, &[own; 6]).beside(vec![Some(outcome(first)); 6]);
+        let beside = |name: &str, own: f64, first: f64| Series {
+            beside: Some(vec![Some(outcome(first)); 6]),
+            ..series(name, &[own; 6])
+        };
         let (first, one) = (beside("first", 10.0, 10.0), beside("one", 9.0, 10.0));
         // The machine was half as fast.
         let other = beside("other", 6.0, 5.0);

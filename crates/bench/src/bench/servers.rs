@@ -27,54 +27,29 @@ pub(crate) struct Environment<'a> {
     pub(crate) wrapper: Vec<String>,
 }
 
-/// How the ceiling server replies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CeilingVariant {
-    /// Head and body in one writev.
-    Memory,
-    /// Head with `MSG_MORE`, then sendfile.
-    Sendfile,
-    /// Head at once, then sendfile.
-    Push,
-}
-
-impl CeilingVariant {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Sendfile => "sendfile",
-            Self::Push => "push",
-        }
-    }
-}
-
 /// A server and the settings that it runs with.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     /// The server that parses nothing, replying as one case demands.
     Ceiling {
         executable: PathBuf,
-        variant: CeilingVariant,
+        /// As its `--variant` has it.
+        variant: &'static str,
         case: Case,
         send_buffer: Option<usize>,
         defer_accept: bool,
     },
     /// Ours.
-    Sluice { executable: PathBuf, config: SluiceConfig },
+    Sluice {
+        executable: PathBuf,
+        /// `None`: with patience and room for the measurement, and all else as it comes but for accepts.
+        config: Option<PathBuf>,
+        defer_accept: bool,
+    },
     /// nginx with one worker, an open-file cache and no access log.
     Nginx(NginxSettings),
     /// lighttpd with one worker and no access log.
     Lighttpd { backend: &'static str, defer_accept: bool },
-}
-
-/// What ours is configured with.
-#[derive(Clone, Debug)]
-pub(crate) enum SluiceConfig {
-    /// Patience and room for the measurement; all else as it comes, but for accepts.
-    Generated {
-        defer_accept: bool,
-    },
-    File(PathBuf),
 }
 
 /// Those switches of nginx that might make it faster or slower, as its manual names them.
@@ -123,47 +98,49 @@ fn command_line(
     let site = environment.site;
     let words = match kind {
         Kind::Ceiling { executable, variant, case, send_buffer, defer_accept } => {
-            let mut words = vec![executable.display().to_string(), format!("--listen={address}")];
-            words.push(format!("--body={}", case.body_bytes));
-            words.push(format!("--variant={}", variant.name()));
-            words.push(format!("--file={}", site.join(case.target.trim_start_matches('/')).display()));
+            let mut words = vec![
+                executable.display().to_string(),
+                format!("--listen={address}"),
+                format!("--body={}", case.body_bytes),
+                format!("--variant={variant}"),
+                format!("--file={}", case.file(site).display()),
+            ];
             words.extend(send_buffer.map(|bytes| format!("--send-buffer={bytes}")));
             words.extend(defer_accept.then(|| "--defer-accept".to_owned()));
             words.extend(case.close.then(|| "--close".to_owned()));
             words
         }
-        Kind::Sluice { executable, config } => {
-            let config = match config {
-                SluiceConfig::File(file) => file.clone(),
-                SluiceConfig::Generated { defer_accept } => {
-                    let text = sluice_config(environment.capacity, *defer_accept);
-                    generated(directory, "sluice.toml", &text)?
-                }
-            };
-            let mut words =
-                vec![executable.display().to_string(), "serve".to_owned(), site.display().to_string()];
-            words.extend(["--listen".to_owned(), address.to_string()]);
-            words.extend(["--config".to_owned(), config.display().to_string()]);
-            words
+        Kind::Sluice { executable, config, defer_accept } => {
+            let generate =
+                || generated(directory, "sluice.toml", &sluice_config(environment.capacity, *defer_accept));
+            let config = config.clone().map_or_else(generate, Ok)?;
+            sluice_serves(executable, site, &config, &[address])
         }
         Kind::Nginx(settings) => {
             let text = nginx_config(address, environment, directory, *settings);
             let config = generated(directory, "nginx.conf", &text)?;
-            vec![
-                "nginx".to_owned(),
-                "-c".to_owned(),
-                config.display().to_string(),
-                "-e".to_owned(),
-                "stderr".to_owned(),
-            ]
+            ["nginx", "-c", &config.display().to_string(), "-e", "stderr"].map(str::to_owned).into()
         }
         Kind::Lighttpd { backend, defer_accept } => {
             let text = lighttpd_config(address, environment, backend, *defer_accept);
             let config = generated(directory, "lighttpd.conf", &text)?;
-            vec!["lighttpd".to_owned(), "-D".to_owned(), "-f".to_owned(), config.display().to_string()]
+            ["lighttpd", "-D", "-f", &config.display().to_string()].map(str::to_owned).into()
         }
     };
     Ok(words)
+}
+
+/// The command line of ours.
+pub(crate) fn sluice_serves(
+    executable: &Path,
+    root: &Path,
+    config: &Path,
+    listen: &[SocketAddr],
+) -> Vec<String> {
+    let mut words = vec![executable.display().to_string(), "serve".to_owned(), root.display().to_string()];
+    words.push(format!("--config={}", config.display()));
+    words.extend(listen.iter().map(|address| format!("--listen={address}")));
+    words
 }
 
 fn generated(directory: &Path, name: &str, text: &str) -> Result<PathBuf> {

@@ -17,7 +17,7 @@ use crate::child::Process;
 pub(crate) struct Share {
     // It goes before the group does.
     _filler: Process,
-    group: Group,
+    pub(crate) group: Group,
 }
 
 /// Of the policy that anybody else comes before, sched(7), and nice: its time counts as such in `/proc/stat`,
@@ -30,11 +30,6 @@ impl Share {
         let group = Group::new(&[Controller::Cpu])?;
         let filler = group.start(Controller::Cpu, cpu, &FILLER)?;
         Ok(Self { _filler: filler, group })
-    }
-
-    /// Words before a command that has it run on this share.
-    pub(crate) fn entering(&self) -> Vec<String> {
-        self.group.entering()
     }
 
     /// Takes a process out of it: one that tells of the others. Behind a hundred that serve on a small part

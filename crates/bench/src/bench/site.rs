@@ -17,6 +17,13 @@ pub(crate) struct Case {
     pub(crate) close: bool,
 }
 
+impl Case {
+    /// What is asked for, in a site with this root.
+    pub(crate) fn file(&self, root: &Path) -> PathBuf {
+        root.join(self.target.trim_start_matches('/'))
+    }
+}
+
 /// The cases of the comparison: small, medium, large, and one that is all about accepting.
 pub(crate) const CASES: [Case; 4] = [
     Case { name: "1 KB, keep-alive", target: "/1k.html", body_bytes: 1 << 10, close: false },
@@ -33,7 +40,7 @@ pub(crate) fn write(directory: &Path) -> Result<PathBuf> {
     let root = directory.join("site");
     fs::create_dir_all(&root)?;
     for case in CASES.iter().chain([&HUGE]) {
-        let path = root.join(case.target.trim_start_matches('/'));
+        let path = case.file(&root);
         fs::write(&path, text(case.body_bytes))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
@@ -42,10 +49,6 @@ pub(crate) fn write(directory: &Path) -> Result<PathBuf> {
 
 /// Readable text of exactly `bytes` bytes.
 fn text(bytes: usize) -> Vec<u8> {
-    b"The quick brown fox jumps over the lazy dog while sluices are opened one by one.\n"
-        .iter()
-        .copied()
-        .cycle()
-        .take(bytes)
-        .collect()
+    let line = b"The quick brown fox jumps over the lazy dog while sluices are opened one by one.\n";
+    line.iter().copied().cycle().take(bytes).collect()
 }

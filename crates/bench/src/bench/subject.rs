@@ -8,13 +8,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use machine::process;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::child::output;
 use crate::interrupt;
 use crate::launcher::{PATIENCE, Place, Server, announced};
+use crate::servers::sluice_serves;
 
 /// Settings of the server with a name. As text: `NAME: --option=value ... table.key=value ...`; words with
 /// dashes are for the command line, the others are lines of its TOML file.
@@ -124,9 +126,7 @@ impl Subject {
     pub(crate) fn start(variant: &Variant, launch: &Launch<'_>) -> Result<Self> {
         let config = variant.write_config(launch.directory)?;
         let status = format!("unix:{}", launch.directory.join("status").display());
-        let mut words = vec![launch.sluice.display().to_string(), "serve".to_owned()];
-        words.extend([launch.root.display().to_string(), format!("--config={}", config.display())]);
-        words.extend(launch.listen.iter().map(|address| format!("--listen={address}")));
+        let mut words = sluice_serves(launch.sluice, launch.root, &config, &launch.listen);
         words.push(format!("--status={status}"));
         words.extend(variant.options.iter().cloned());
         let log = launch.directory.join("stderr");
@@ -148,10 +148,8 @@ impl Subject {
 
     /// Its counters, see docs/status.md.
     pub(crate) fn status(&self) -> Result<Value> {
-        let output = Command::new(&self.sluice).args(["status", &self.status, "--json"]).output()?;
-        let told = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "sluice status ended with {}: {}", output.status, told.trim());
-        serde_json::from_slice(&output.stdout).context("no JSON from sluice status")
+        let told = output(Command::new(&self.sluice).args(["status", &self.status, "--json"]), "")?;
+        serde_json::from_str(&told).context("no JSON from sluice status")
     }
 }
 

@@ -10,6 +10,19 @@ pub(crate) fn markdown(headings: &[&str], rows: impl IntoIterator<Item = Vec<Str
     line(&headings) + &rule + &rows
 }
 
+/// A column: its heading, and what it says of a row.
+pub(crate) type Column<'a, Row> = (&'a str, &'a dyn Fn(&Row) -> String);
+
+/// A table with these columns.
+pub(crate) fn of<'a, Row: 'a>(
+    columns: &[Column<'_, Row>],
+    rows: impl IntoIterator<Item = &'a Row>,
+) -> String {
+    let headings: Vec<&str> = columns.iter().map(|(heading, _)| *heading).collect();
+    let cells = |row: &Row| columns.iter().map(|(_, cell)| cell(row)).collect();
+    markdown(&headings, rows.into_iter().map(cells))
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

@@ -19,8 +19,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::bounds::{Bounded, Bounds};
+use crate::cgroup::Group;
 use crate::child::list;
-use crate::generator::{Generator, Looks, Watched, Window};
+use crate::generator::{Generator, Lengths, Looks, Watched};
 use crate::network::{Link, Network};
 use crate::share::Share;
 use crate::subject::{Launch, Subject, Variant};
@@ -33,6 +34,8 @@ use crate::{interrupt, launcher};
 pub(crate) struct Site {
     pub(crate) sluice: PathBuf,
     pub(crate) sluicelab: PathBuf,
+    /// Where file sets and sessions are kept.
+    pub(crate) data: PathBuf,
     pub(crate) scratch: PathBuf,
     pub(crate) server_cpus: Vec<usize>,
     pub(crate) client_cpus: Vec<usize>,
@@ -44,11 +47,7 @@ pub(crate) struct Site {
     pub(crate) bounds: Option<Bounds>,
     /// `name=value`, for the server's namespace.
     pub(crate) sysctls: Vec<String>,
-    pub(crate) warm_up: Duration,
-    /// The measured time, which follows the warm-up.
-    pub(crate) measured: Duration,
-    /// How long a client waits for a connection, and then for each reply.
-    pub(crate) timeout: Duration,
+    pub(crate) lengths: Lengths,
     /// For which part of the time, in percent, a generator may wait for its CPU. `None`: as `sluicelab load`
     /// has it.
     pub(crate) may_wait: Option<u32>,
@@ -176,13 +175,14 @@ impl Site {
             Load::Open(rate) => format!("--rate={rate:.3}"),
         };
         let ms = |time: Duration| format!("{}ms", time.as_millis());
+        let Lengths { warm_up, measured, timeout } = self.lengths;
         let mut options = vec![
             format!("--sessions={}", workload.sessions.display()),
             load,
             format!("--seed={seed}"),
-            format!("--duration={}", ms(self.warm_up + self.measured)),
-            format!("--warm-up={}", ms(self.warm_up)),
-            format!("--timeout={}", ms(self.timeout)),
+            format!("--duration={}", ms(warm_up + measured)),
+            format!("--warm-up={}", ms(warm_up)),
+            format!("--timeout={}", ms(timeout)),
             format!("--cpus={}", list(&self.client_cpus)),
             "--realtime".to_owned(),
         ];
@@ -223,8 +223,9 @@ impl Running {
         let new = |bounds| Bounded::new(bounds, &workload.root, site.client_cpus[0]);
         let bounded = site.bounds.map(new).transpose()?;
         let share = site.turns.map(|_| Share::of(site.server_cpus[0])).transpose()?;
-        let mut wrapper = bounded.as_ref().map(Bounded::entering).unwrap_or_default();
-        wrapper.extend(share.iter().flat_map(Share::entering));
+        let groups =
+            [bounded.as_ref().map(|bounded| &bounded.group), share.as_ref().map(|share| &share.group)];
+        let mut wrapper: Vec<String> = groups.into_iter().flatten().flat_map(Group::entering).collect();
         wrapper.extend(network.in_server());
         let launch = Launch {
             sluice: &site.sluice,
@@ -251,9 +252,7 @@ impl Running {
         options.extend(self.network.only_sources().map(|sources| format!("--source={sources}")));
         let generator =
             Generator::start(&site.sluicelab, &self.network.in_client(), &options, &self.directory)?;
-        let window = Window { warm_up: site.warm_up, measured: site.measured };
-        let patience = site.timeout + Duration::from_secs(20);
-        generator.watch(window, patience, || Sight::of(&self.server, self.bounded.as_ref(), site))
+        generator.watch(site.lengths, || Sight::of(&self.server, self.bounded.as_ref(), site))
     }
 }
 

@@ -10,15 +10,15 @@
 //! each turn. And it takes from the CPU what nobody is to have: a client's connection costs as much CPU as
 //! the server's, so that one client CPU could not overload servers that have a whole one.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::background::Background;
 use crate::statistics::quantile;
 
 /// How a CPU is shared.
@@ -45,10 +45,7 @@ pub(crate) struct Given {
 }
 
 /// Gives turns until it is stopped.
-pub(crate) struct Conductor {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Vec<Turn>>>,
-}
+pub(crate) struct Conductor(Background<Vec<Turn>>);
 
 /// Nanoseconds in which no server had the CPU, and the turn that followed.
 type Turn = (u64, u64);
@@ -70,37 +67,21 @@ impl Turns {
 impl Conductor {
     /// For so many servers on `cpu`.
     pub(crate) fn start(cpu: usize, turns: Turns, servers: usize) -> Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&stop);
         let (ready, started) = mpsc::channel();
-        let conduct = move || {
+        let conduct = move |stop: &AtomicBool| {
             let set_up = sys::process::pin_to_cpus(&[cpu]).and_then(|()| sys::process::run_in_real_time());
             let failed = set_up.is_err();
             // The other end waits for this.
             let _ = ready.send(set_up);
-            if failed { Vec::new() } else { give(turns, servers, &told) }
+            if failed { Vec::new() } else { give(turns, servers, stop) }
         };
-        let thread = thread::Builder::new().name("conductor".to_owned()).spawn(conduct)?;
-        let this = Self { stop, thread: Some(thread) };
+        let this = Self(Background::start("conductor", conduct)?);
         started.recv()?.context("cannot give turns on a CPU (SCHED_FIFO needs root, or ulimit -r)")?;
         Ok(this)
     }
 
-    pub(crate) fn stop(mut self) -> Result<Given> {
-        self.stop.store(true, Ordering::Relaxed);
-        let thread = self.thread.take().context("stopped twice")?;
-        let turns = thread.join().map_err(|_| anyhow::anyhow!("the conductor panicked"))?;
-        Given::of(&turns).context("nobody had a turn")
-    }
-}
-
-impl Drop for Conductor {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A conductor that panicked has stopped as well.
-            let _ = thread.join();
-        }
+    pub(crate) fn stop(self) -> Result<Given> {
+        Given::of(&self.0.stop()?).context("nobody had a turn")
     }
 }
 
@@ -196,12 +177,9 @@ mod tests {
 
     #[test]
     fn a_conductor_computes_and_sleeps_by_turns() {
-        let stop = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&stop);
-        let conductor = thread::spawn(move || give(TURNS, 4, &told));
+        let conductor = Background::start("conductor", |stop| give(TURNS, 4, stop)).unwrap();
         thread::sleep(Duration::from_millis(50));
-        stop.store(true, Ordering::Relaxed);
-        let turns = conductor.join().unwrap();
+        let turns = conductor.stop().unwrap();
         assert!(!turns.is_empty());
         assert!(turns.iter().all(|(between, _)| *between >= 400_000), "{turns:?}");
     }

@@ -1,14 +1,14 @@
 //! What an experiment's clients ask for: a file set and sessions for it, made by `sluicelab` and kept for the
 //! next run.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::interrupt;
+use crate::child::output;
 use crate::trial::Site;
 
 /// The workloads of the 2004 paper.
@@ -49,20 +49,15 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// Makes what is missing of it below `directory`: of `SPECweb99` so many directories of 36 files and 5.1
-    /// MB, and so many sessions.
-    fn prepare(
-        sluicelab: &Path,
-        kind: Kind,
-        directories: u32,
-        sessions: u32,
-        directory: &Path,
-    ) -> Result<Self> {
+    /// Makes what is missing of it where such things are kept: of `SPECweb99` so many directories of 36 files
+    /// and 5.1 MB, and so many sessions.
+    fn prepare(site: &Site, kind: Kind, directories: u32, sessions: u32) -> Result<Self> {
+        let Site { sluicelab, data, .. } = site;
         let set = kind.set().name();
         let name = if kind == Kind::Specweb99 { format!("{set}-{directories}") } else { set.clone() };
-        let root = directory.join(&name);
-        let file = directory.join(format!("{name}-{sessions}.sessions"));
-        std::fs::create_dir_all(directory)?;
+        let root = data.join(&name);
+        let file = data.join(format!("{name}-{sessions}.sessions"));
+        std::fs::create_dir_all(data)?;
         eprintln!("files and sessions: {}", root.display());
         let mut fileset = Command::new(sluicelab);
         fileset.args(["fileset", &set, "--root"]).arg(&root);
@@ -72,9 +67,9 @@ impl Workload {
             fileset.arg(format!("--directories={directories}"));
             draw.arg(format!("--count={sessions}"));
         }
-        run(&mut fileset)?;
+        output(&mut fileset, "")?;
         if !file.is_file() {
-            run(&mut draw)?;
+            output(&mut draw, "")?;
         }
         Ok(Self { kind, root, sessions: file })
     }
@@ -86,14 +81,8 @@ pub(crate) struct Workloads(Vec<Workload>);
 
 impl Workloads {
     /// See [`Workload::prepare`].
-    pub(crate) fn prepare(
-        site: &Site,
-        kinds: &[Kind],
-        directories: u32,
-        sessions: u32,
-        directory: &Path,
-    ) -> Result<Self> {
-        let each = |kind: &Kind| Workload::prepare(&site.sluicelab, *kind, directories, sessions, directory);
+    pub(crate) fn prepare(site: &Site, kinds: &[Kind], directories: u32, sessions: u32) -> Result<Self> {
+        let each = |kind: &Kind| Workload::prepare(site, *kind, directories, sessions);
         Ok(Self(kinds.iter().map(each).collect::<Result<_>>()?))
     }
 
@@ -101,12 +90,4 @@ impl Workloads {
         let found = self.0.iter().find(|workload| workload.kind == kind);
         found.with_context(|| format!("{} is not prepared", kind.name()))
     }
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    interrupt::check()?;
-    let output = command.output().context("cannot run sluicelab")?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?} ended with {}: {}", output.status, told.trim());
-    Ok(())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::interrupt;
+use crate::child::output;
 
 /// How wrk is run.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,6 @@ impl Wrk {
     /// Runs wrk on `url` behind the words of `wrapper` (none: as it is). Connect errors and replies other
     /// than 200 are errors.
     pub(crate) fn run(&self, wrapper: &[String], url: &str, close: bool) -> Result<Counted> {
-        interrupt::check()?;
         let mut words = wrapper.to_vec();
         words.extend(["taskset", "-c", &self.cpu.to_string(), "wrk", "-t1"].map(str::to_owned));
         words.push(format!("-c{}", self.connections));
@@ -35,17 +34,8 @@ impl Wrk {
             words.extend(["-H", "Connection: close"].map(str::to_owned));
         }
         words.push(url.to_owned());
-        let output = Command::new(&words[0]).args(&words[1..]).output().with_context(|| {
-            format!("cannot run {} (Debian packages util-linux, wrk, linux-perf)", words[0])
-        })?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        ensure!(
-            output.status.success(),
-            "{} ended with {}: {}{said}",
-            words.join(" "),
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        );
+        let mut command = Command::new(&words[0]);
+        let said = output(command.args(&words[1..]), " (Debian packages util-linux, wrk, linux-perf)")?;
         parse(&said).with_context(|| format!("wrk on {url} said: {said}"))
     }
 }

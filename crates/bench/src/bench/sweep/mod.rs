@@ -10,14 +10,13 @@
 mod judging;
 mod report;
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::json;
 
 use crate::claims::{self, REPLIES};
-use crate::experiment::{self, Begun, Experiment, Lengths, Sharing};
+use crate::experiment::{self, Begun, Experiment, Sharing};
+use crate::generator::Lengths;
 use crate::journal::Journal;
 use crate::remarks;
 use crate::rounds::{CALIBRATING_ROUNDS, Found, MOST_ROUNDS, Order, Plan, Point, Stage};
@@ -104,12 +103,7 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
         (options.seconds, options.warm_up, options.timeout) = (1.0, 1.0, 1.1);
         options.multiples = vec![1.0, 2.0];
     }
-    let seconds = |time: f64| Duration::try_from_secs_f64(time);
-    let lengths = Lengths {
-        warm_up: seconds(options.warm_up)?,
-        measured: seconds(options.seconds)?,
-        timeout: seconds(options.timeout)?,
-    };
+    let lengths = Lengths::of_seconds(options.warm_up, options.seconds, options.timeout)?;
     let turns = Some(options.sharing.turns());
     let settings = json!({
         "servers": options.server,
@@ -121,13 +115,11 @@ pub(crate) fn run(mut options: Options) -> Result<()> {
     let servers = options.servers(begun.as_ref(), &mut journal)?;
     let calibration = options.calibration(&servers);
     let choosing = options.choosing(&servers);
-    let workloads = match &begun {
-        Some(Begun { site, .. }) => {
-            let data = &options.experiment.data;
-            Some((site, Workloads::prepare(site, &options.workloads, options.directories, 20_000, data)?))
-        }
-        None => None,
+    let prepare = |Begun { site, .. }: &Begun| {
+        let workloads = Workloads::prepare(site, &options.workloads, options.directories, 20_000)?;
+        Ok::<_, anyhow::Error>((site.clone(), workloads))
     };
+    let workloads = begun.as_ref().map(prepare).transpose()?;
     if let Some((site, workloads)) = &workloads {
         calibration.measure(&mut journal, |kind, servers, seed| {
             site.run(servers, workloads.of(*kind)?, Load::Closed(SESSIONS), seed)
@@ -188,8 +180,7 @@ impl Options {
                 Point::comparing(name, *kind, &abreast)
             })
         });
-        let points = points.collect();
-        self.plan(points, CALIBRATING_ROUNDS, Stage::Calibrating)
+        self.experiment.plan(Stage::Calibrating, CALIBRATING_ROUNDS, Order::Abreast, points)
     }
 
     fn choosing(&self, servers: &[(Variant, Limits)]) -> Plan<At> {
@@ -204,7 +195,7 @@ impl Options {
                 calibrated += 1;
             }
         }
-        self.plan(points, self.rounds, Stage::Measuring)
+        self.experiment.plan(Stage::Measuring, self.rounds, Order::Abreast, points)
     }
 
     /// `auto` beside the best fixed limit, at each point where that has been chosen.
@@ -220,12 +211,8 @@ impl Options {
         let is_whole = |found: &&Found<'_, At>| {
             found.series.len() == found.point.servers.len() && found.series.iter().all(Series::is_whole)
         };
-        let points = chosen.iter().filter(is_whole).filter_map(point).collect();
-        self.plan(points, self.judging_rounds, Stage::Judging)
-    }
-
-    fn plan<T>(&self, points: Vec<Point<T>>, rounds: u32, stage: Stage) -> Plan<T> {
-        Plan { points, rounds, seed: self.experiment.seed, stage, order: Order::Abreast }
+        let points = chosen.iter().filter(is_whole).filter_map(point);
+        self.experiment.plan(Stage::Judging, self.judging_rounds, Order::Abreast, points)
     }
 
     fn print(

@@ -4,62 +4,42 @@
 use std::fmt::Write as _;
 
 use super::{AUTO, At, best_fixed};
-use crate::claims::{REPLIES, only_a_look};
+use crate::claims::{COST, REPLIES, only_a_look};
 use crate::rounds::Found;
 use crate::series::{INVALID, Series, mark};
 use crate::statistics::{Ratio, geometric_mean};
-use crate::table;
+use crate::table::{self, Column};
 use crate::trial::Outcome;
 
 /// Of one server and workload at all rates.
 pub(super) fn tables(here: &[&Found<'_, At>]) -> String {
-    let headings = [
-        "rate",
-        "limit",
-        "replies/s",
-        "to the first (95%)",
-        "to the best fixed",
-        "timeouts, %",
-        "accepts/s",
-        "accepts per phase",
-        "phases/s",
-        "mean, ms",
-        "p50, ms",
-        "p99, ms",
-        "server CPU, %",
-        "softirq there, %",
-        "server us per reply",
-        "client us per call",
-        "client softirq, %",
-        INVALID,
+    type Row<'a> = (&'a Found<'a, At>, &'a Series);
+    let rows: Vec<Row<'_>> =
+        here.iter().flat_map(|found| found.series.iter().map(|of| (*found, of))).collect();
+    let to_best = |(found, of): &Row<'_>| {
+        best_fixed(&found.series).map_or_else(String::new, |best| of.bare_ratio_cell(best, REPLIES.of))
+    };
+    let columns: &[Column<'_, Row<'_>>] = &[
+        ("rate", &|(found, _)| format!("{}x", found.point.of.multiple)),
+        ("limit", &|(_, of)| of.server.name.clone()),
+        ("replies/s", &|(_, of)| of.median_cell(REPLIES.of, 0)),
+        ("to the first (95%)", &|(found, of)| of.ratio_cell(&found.series[0], REPLIES.of)),
+        ("to the best fixed", &to_best),
+        ("timeouts, %", &|(_, of)| of.median_cell(|of| of.timeouts * 100.0, 1)),
+        ("accepts/s", &|(_, of)| of.median_cell(|of| of.accepting.accepts_per_s, 0)),
+        ("accepts per phase", &|(_, of)| of.median_cell(|of| of.accepting.accepts_per_phase, 2)),
+        ("phases/s", &|(_, of)| of.median_cell(|of| of.accepting.phases_per_s, 0)),
+        ("mean, ms", &|(_, of)| of.median_cell(|of| of.times.mean, 2)),
+        ("p50, ms", &|(_, of)| of.median_cell(|of| of.times.p50, 2)),
+        ("p99, ms", &|(_, of)| of.median_cell(|of| of.times.p99, 1)),
+        ("server CPU, %", &|(_, of)| of.median_cell(|of| of.cpu.server * 100.0, 1)),
+        ("softirq there, %", &|(_, of)| of.median_cell(|of| of.cpu.server_softirq * 100.0, 1)),
+        ("server us per reply", &|(_, of)| of.median_cell(COST.of, 1)),
+        ("client us per call", &|(_, of)| of.median_cell(|of| of.cpu.client_us_per_call, 1)),
+        ("client softirq, %", &|(_, of)| of.median_cell(|of| of.cpu.client_softirq * 100.0, 1)),
+        (INVALID, &|(_, of)| of.invalid()),
     ];
-    let mut rows = Vec::new();
-    for Found { point, series, .. } in here {
-        let best = best_fixed(series);
-        for of in series {
-            rows.push(vec![
-                format!("{}x", point.of.multiple),
-                of.server.name.clone(),
-                of.median_cell(REPLIES.of, 0),
-                of.ratio_cell(&series[0], REPLIES.of),
-                best.map_or_else(String::new, |best| of.bare_ratio_cell(best, REPLIES.of)),
-                of.median_cell(|of| of.timeouts * 100.0, 1),
-                of.median_cell(|of| of.accepting.accepts_per_s, 0),
-                of.median_cell(|of| of.accepting.accepts_per_phase, 2),
-                of.median_cell(|of| of.accepting.phases_per_s, 0),
-                of.median_cell(|of| of.times.mean, 2),
-                of.median_cell(|of| of.times.p50, 2),
-                of.median_cell(|of| of.times.p99, 1),
-                of.median_cell(|of| of.cpu.server * 100.0, 1),
-                of.median_cell(|of| of.cpu.server_softirq * 100.0, 1),
-                of.median_cell(|of| of.cpu.server_us_per_reply, 1),
-                of.median_cell(|of| of.cpu.client_us_per_call, 1),
-                of.median_cell(|of| of.cpu.client_softirq * 100.0, 1),
-                of.invalid(),
-            ]);
-        }
-    }
-    table::markdown(&headings, rows) + &dropped_at(here)
+    table::of(columns, &rows) + &dropped_at(here)
 }
 
 /// Connections dropped per second, by the kernel's counters; those that stayed at 0 everywhere are left out.
@@ -145,13 +125,13 @@ fn ratio_over_all<'a>(
     two: impl Fn(&'a Found<'_, At>) -> Option<(&'a Series, &'a Series)>,
 ) -> Option<(Ratio, bool)> {
     let pairs: Vec<(&Series, &Series)> = chosen.iter().map(two).collect::<Option<_>>()?;
-    let rounds = pairs.iter().map(|(one, _)| one.rounds()).min()?;
+    let rounds = pairs.iter().map(|(one, _)| one.rounds.len()).min()?;
     // A round that is not whole would weigh points differently.
     let of_round = |round: usize| {
         let quotient = |(one, other): &(&Series, &Series)| one.quotient(other, round, REPLIES.of);
         geometric_mean(&pairs.iter().map(quotient).collect::<Option<Vec<f64>>>()?)
     };
-    let ratio = Ratio::of_quotients((0..rounds).filter_map(of_round))?;
+    let ratio = Ratio::of((0..rounds).filter_map(of_round))?;
     Some((ratio, pairs.iter().all(|(one, other)| one.is_valid() && other.is_valid())))
 }
 

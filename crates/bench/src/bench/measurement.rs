@@ -1,0 +1,68 @@
+//! What all measurements of servers and load generators take on the command line, where they find files and
+//! what becomes of their results. (Experiments have [`crate::experiment`] for that.)
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::lineup::Lineup;
+use crate::servers::Environment;
+use crate::testbed::Testbed;
+use crate::{launcher, site};
+
+/// Servers, and what is done with results.
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    #[command(flatten)]
+    pub(crate) lineup: Lineup,
+    /// The CPU that servers run on
+    #[arg(long, default_value_t = 0)]
+    pub(crate) server_cpu: usize,
+    /// Write everything that was measured to this file as well
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// What measurements of our load generator take besides.
+#[derive(Debug, Args)]
+pub(crate) struct Lab {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Our load generator
+    #[arg(long, value_name = "FILE", default_value = "target/release/sluicelab")]
+    sluicelab: PathBuf,
+    /// The CPU that load generators run on
+    #[arg(long, default_value_t = 1)]
+    pub(crate) client_cpu: usize,
+}
+
+impl Common {
+    /// Has `measure` start servers, on files that are there for it alone.
+    pub(crate) fn measure<T>(&self, measure: impl FnOnce(&Environment<'_>) -> Result<T>) -> Result<T> {
+        let scratch = tempfile::tempdir()?;
+        let site = site::write(scratch.path())?;
+        let (scratch, cpu) = (scratch.path(), self.server_cpu);
+        measure(&Environment { site: &site, scratch, cpu, capacity: 9_000, wrapper: Vec::new() })
+    }
+
+    /// Prints `text` below a line on the machine, and writes `results` where the command line says, under
+    /// `name`.
+    pub(crate) fn report(&self, name: &str, results: &impl Serialize, text: &str) -> Result<()> {
+        let machine = Testbed::describe(self.lineup.first_sluice().as_slice());
+        print!("{}\n\n{text}", machine.line());
+        let Some(path) = &self.json else { return Ok(()) };
+        let json = json!({ "machine": machine, name: results });
+        fs::write(path, serde_json::to_string_pretty(&json)?)
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+impl Lab {
+    pub(crate) fn executable(&self) -> Result<PathBuf> {
+        launcher::program("sluicelab", &self.sluicelab)
+    }
+}

@@ -26,7 +26,6 @@ use serde::Serialize;
 
 pub use self::text::render;
 use crate::config::Architecture;
-use crate::counters::{ConnectionState, METRICS};
 use crate::status::{Numbers, Snapshot};
 
 /// The memory of a server at one moment. All sizes are bytes.
@@ -204,12 +203,7 @@ fn model(status: &Snapshot, processes: Vec<Process>, lent: u64) -> Memory {
     for worker in &status.workers {
         told.take_in(&worker.numbers);
     }
-    let of =
-        |name: &str| METRICS.iter().position(|metric| metric.name == name).map_or(0, |at| told.of(at)[0]);
-    let open = METRICS
-        .iter()
-        .position(|metric| metric.name == "connections")
-        .map_or(0, |at| told.of(at).iter().take(ConnectionState::NAMES.len()).sum());
+    let of = |name: &str| told.named(name).iter().sum::<u64>();
 
     let count = status.workers.len().max(1) as u64;
     let (places, each_connection) = (of("connection_places"), of("connection_bytes"));
@@ -236,7 +230,7 @@ fn model(status: &Snapshot, processes: Vec<Process>, lent: u64) -> Memory {
             text::grouped(each_worker),
             text::grouped(once)
         ),
-        connections: Connections { open, places, each: each_connection, each_by_growth },
+        connections: Connections { open: of("connections"), places, each: each_connection, each_by_growth },
         workers: Workers { count, each: each_worker, each_at_start: of("start_memory_bytes") / count },
         files: Files { entries, each: each_file },
         once,
@@ -265,7 +259,7 @@ impl Memory {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::counters::Counters;
+    use crate::counters::{ConnectionState, Counters};
     use crate::status::tests::sample;
 
     /// Two workers with 1,024 places of 368 bytes and 10 files of 1,500 bytes each; a supervisor, and a

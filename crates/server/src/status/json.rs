@@ -29,11 +29,10 @@ pub enum ReadError {
 /// Renders a snapshot as one JSON object, indented.
 pub fn render(snapshot: &Snapshot) -> String {
     let workers = snapshot.workers.iter().enumerate().map(|(number, worker)| {
-        let mut object = Map::new();
+        let mut object = numbers_to_json(&worker.numbers);
         object.insert("worker".into(), number.into());
         object.insert("pid".into(), worker.pid.into());
         object.insert("responsive".into(), worker.responsive.into());
-        object.extend(numbers_to_json(&worker.numbers));
         Value::Object(object)
     });
     let rates = &snapshot.rates;
@@ -119,11 +118,9 @@ fn numbers_to_json(numbers: &Numbers) -> Map<String, Value> {
         let values = numbers.of(place);
         let value = match metric.values {
             Values::One(_) => values[0].into(),
-            Values::By { names, .. } => names
-                .iter()
-                .zip(values)
-                .map(|(name, &value)| ((*name).to_owned(), Value::from(value)))
-                .collect(),
+            Values::By { names, .. } => {
+                names.iter().zip(values).map(|(&name, &value)| (name, Value::from(value))).collect()
+            }
         };
         (metric.name.to_owned(), value)
     };

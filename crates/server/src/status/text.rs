@@ -140,8 +140,8 @@ const EQUATION_1: [Factor; 2] = [
 
 /// How much a single counter has grown.
 fn grown(name: &str, now: &Numbers, earlier: Option<&Numbers>) -> u64 {
-    let Some(place) = METRICS.iter().position(|metric| metric.name == name) else { return 0 };
-    now.of(place)[0].saturating_sub(earlier.map_or(0, |earlier| earlier.of(place)[0]))
+    let value = |numbers: &Numbers| numbers.named(name).iter().sum::<u64>();
+    value(now).saturating_sub(earlier.map_or(0, value))
 }
 
 fn row(text: &mut String, name: &str, cells: &[String]) -> std::fmt::Result {

@@ -141,7 +141,7 @@ pub(super) fn run(source: &Source, lent: Bequest) -> Result<(), RunError> {
     }
     error_log::try_open(&settings.error_log, log.as_ref())?;
     // It is the old program that says what has come of this.
-    error_log::init(&ErrorLog::Stderr, LogLevel::Error, None, None)?;
+    error_log::init(&ErrorLog::Stderr, LogLevel::ERROR, None, None)?;
     super::prepare(&settings)?;
     try_out(&settings)?;
     let access_log = super::access_log(&settings, opened.access_log.as_ref(), None)?;

@@ -21,6 +21,7 @@ mod upgrade;
 mod worker;
 mod workers;
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -303,7 +304,7 @@ impl Supervisor {
                 self.status_due,
                 self.stop_due,
                 self.deadline,
-                self.trial.as_ref().and_then(Trial::due),
+                self.trial.as_ref().and_then(|trial| trial.due),
             ];
             let wait = due.into_iter().flatten().min();
             // What would change the settings that are tried waits for who comes out of it as the program.
@@ -392,15 +393,15 @@ impl Supervisor {
 
     fn stop_status_process(&mut self) {
         if let Some(status) = self.status.take() {
-            self.remains.add(status.pid());
-            status.stop();
+            self.remains.add(status.pid);
+            status.control.enter(Phase::Stop);
         }
     }
 
     /// The processes whose end is of interest.
     fn children(&self) -> Vec<u32> {
-        let status = self.status.as_ref().map(StatusProcess::pid);
-        let trial = self.trial.as_ref().map(Trial::pid);
+        let status = self.status.as_ref().map(|status| status.pid);
+        let trial = self.trial.as_ref().map(|trial| trial.pid);
         self.workers.pids().into_iter().chain(status).chain(trial).collect()
     }
 
@@ -409,7 +410,7 @@ impl Supervisor {
         for pid in self.children() {
             let Some(how) = process::ended(pid).map_err(failed("wait for a worker"))? else { continue };
             self.remains.add(pid);
-            if let Some(trial) = self.trial.take_if(|trial| trial.pid() == pid) {
+            if let Some(trial) = self.trial.take_if(|trial| trial.pid == pid) {
                 self.end_trial(trial, how);
                 continue;
             }
@@ -442,7 +443,7 @@ impl Supervisor {
         // Workers own the listeners from here on: what the last of them closes must be closed.
         self.listeners.clear();
         if let Some(status) = &self.status {
-            status.tell_draining();
+            status.control.enter(Phase::Drain);
         }
         self.workers.enter(self.phase);
         let drain = if self.phase == Phase::Drain { self.settings.drain_timeout } else { Duration::ZERO };
@@ -538,7 +539,7 @@ impl Supervisor {
     fn reopen_logs(&self) {
         self.workers.reopen_logs();
         if let Some(status) = &self.status {
-            status.reopen_logs();
+            status.control.reopen_logs();
         }
         match error_log::reopen() {
             Ok(()) => tracing::info!("logs reopened"),
@@ -594,6 +595,17 @@ pub(crate) fn url(address: &ListenAddress) -> String {
     match address {
         ListenAddress::Tcp(address) => format!("http://{address}/"),
         ListenAddress::Unix(path) => format!("unix:{}", path.display()),
+    }
+}
+
+/// What a process ends with that has done what it was forked for.
+fn exit_code(who: &str, result: Result<(), impl Display>) -> u8 {
+    match result {
+        Ok(()) => 0,
+        Err(error) => {
+            tracing::error!("{who} ends: {error}");
+            1
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use sys::shared::Shared;
 use sys::signal::Signal;
 
 use super::common_table::CommonTable;
-use super::{url, worker};
+use super::{exit_code, url, worker};
 use crate::access_log::LogFile;
 use crate::common::Common;
 use crate::config::{Role, Settings};
@@ -240,7 +240,7 @@ impl Workers {
             return true;
         }
         let all = self.serving.iter_mut().chain(&mut self.retired);
-        let Some(place) = all.into_iter().find(|place| place.is(pid)) else { return false };
+        let Some(place) = all.into_iter().find(|place| place.pid() == Some(pid)) else { return false };
         let State::Runs { since, .. } = place.state else { return false };
         let expected = place.control.asked() != Phase::Run && how == Ended::Code(0);
         if !expected {
@@ -350,9 +350,7 @@ impl Workers {
 
     /// Retired workers that still have their listeners.
     fn count_leaving(&self) -> usize {
-        let is_leaving = |place: &&Place| {
-            matches!(place.state, State::Runs { .. }) && place.control.let_go() != LetGo::All
-        };
+        let is_leaving = |place: &&Place| place.pid().is_some() && place.control.let_go() != LetGo::All;
         self.retired.iter().filter(is_leaving).count()
     }
 
@@ -369,7 +367,7 @@ impl Workers {
         let held =
             in_common.flat_map(|in_common| in_common.share.serving.iter().chain(&in_common.share.retiring));
         let listeners = held.filter(|held| !is_known(held)).map(Arc::clone).collect();
-        let ledger = self.common_table.as_ref().map(CommonTable::ledger);
+        let ledger = self.common_table.as_ref().map(|table| table.ledger);
         Foreign { ledger, listeners, access_log: None }
     }
 
@@ -430,18 +428,14 @@ impl Workers {
 
     /// Those that run.
     pub(super) fn pids(&self) -> Vec<u32> {
-        let pid = |place: &Place| match place.state {
-            State::Runs { pid, .. } => Some(pid),
-            State::Restarts { .. } | State::Gone => None,
-        };
-        self.all().filter_map(pid).chain(self.adopted.iter().copied()).collect()
+        self.all().filter_map(Place::pid).chain(self.adopted.iter().copied()).collect()
     }
 
     /// Ends all workers that have not ended.
     pub(super) fn kill(&self) {
         self.kill_adopted();
         for place in self.all() {
-            if let State::Runs { pid, .. } = place.state {
+            if let Some(pid) = place.pid() {
                 tracing::error!("worker {} (process {pid}) does not end, and is killed", place.number);
                 let _ = process::kill(pid);
             }
@@ -542,7 +536,10 @@ impl Place {
                 let common = Some((&common, &in_common.files));
                 process::fork_sharing_descriptors(|| {
                     process::set_name(&name);
-                    worker::work(settings, cpus, share, &self.counters, control, common, access_log)
+                    exit_code(
+                        "a worker",
+                        worker::serve(settings, cpus, share, &self.counters, control, common, access_log),
+                    )
                 })?
             }
             _ => process::fork(|| {
@@ -555,7 +552,10 @@ impl Place {
                     endpoint.close();
                 }
                 let share = Share { serving, retiring: retiring.clone() };
-                worker::work(settings, cpus, share, &self.counters, control, None, access_log)
+                exit_code(
+                    "a worker",
+                    worker::serve(settings, cpus, share, &self.counters, control, None, access_log),
+                )
             })?,
         };
         for block in &self.counters {
@@ -589,7 +589,7 @@ impl Place {
 
     /// Its owner in the ledger, if it has one that runs.
     fn living(&self) -> Option<u32> {
-        let State::Runs { .. } = self.state else { return None };
+        self.pid()?;
         self.in_common.as_ref()?.worker.as_ref().map(|worker| worker.owner)
     }
 
@@ -618,8 +618,9 @@ impl Place {
         }
     }
 
-    fn is(&self, pid: u32) -> bool {
-        matches!(self.state, State::Runs { pid: own, .. } if own == pid)
+    /// Its process, if it runs.
+    fn pid(&self) -> Option<u32> {
+        if let State::Runs { pid, .. } = self.state { Some(pid) } else { None }
     }
 }
 

@@ -90,12 +90,8 @@ pub fn init(
 ///
 /// The file can't be opened.
 pub fn check(target: &config::ErrorLog) -> Result<(), InitError> {
-    match target {
-        config::ErrorLog::File(path) => {
-            output::check_append(path).map_err(|source| InitError::Open { path: path.clone(), source })
-        }
-        config::ErrorLog::Stderr => Ok(()),
-    }
+    let config::ErrorLog::File(path) = target else { return Ok(()) };
+    output::check_append(path).map_err(|source| InitError::Open { path: path.clone(), source })
 }
 
 /// Opens what [`init`] would, which tells for certain; a file that is missing is made.

@@ -147,9 +147,8 @@ pub fn measure(status: &Snapshot) -> Result<Memory, MeasureError> {
     let workers: BTreeSet<u32> =
         status.workers.iter().map(|worker| worker.pid).filter(|&pid| pid != 0).collect();
     let mut processes = Vec::new();
-    for (pid, ancestors) in
-        descendants(status.pid).map_err(|source| MeasureError::Io { pid: status.pid, source })?
-    {
+    let family = descendants(status.pid).map_err(|source| MeasureError::Io { pid: status.pid, source })?;
+    for (pid, ancestors) in family {
         let role = if ancestors.iter().any(|pid| workers.contains(pid)) {
             "worker"
         } else if pid == status.pid {
@@ -158,12 +157,9 @@ pub fn measure(status: &Snapshot) -> Result<Memory, MeasureError> {
             "other"
         };
         match Usage::of(pid) {
-            Ok(usage) => processes.push(Process {
-                pid,
-                role,
-                private: usage.private,
-                proportional: usage.proportional,
-            }),
+            Ok(Usage { private, proportional, .. }) => {
+                processes.push(Process { pid, role, private, proportional });
+            }
             // One that has just ended takes no memory, unless it is the one whose status it is.
             Err(error) if is_gone(&error) && pid != status.pid => {}
             Err(error) if is_gone(&error) => return Err(MeasureError::NotHere { pid }),
@@ -174,11 +170,8 @@ pub fn measure(status: &Snapshot) -> Result<Memory, MeasureError> {
         }
     }
     // Who measures is probably the same program, and pages of its file are divided by one more for that.
-    let lent = if processes.iter().any(|process| process.pid == std::process::id()) {
-        0
-    } else {
-        Usage::here().map_or(0, |usage| usage.proportional - usage.private)
-    };
+    let is_one = processes.iter().any(|process| process.pid == std::process::id());
+    let lent = if is_one { 0 } else { Usage::here().map_or(0, |usage| usage.proportional - usage.private) };
     Ok(model(status, processes, lent))
 }
 
@@ -199,10 +192,7 @@ fn is_gone(error: &io::Error) -> bool {
 /// Divides what was measured among the terms. `lent`: the part of shared pages that has fallen to the process
 /// that measures.
 fn model(status: &Snapshot, processes: Vec<Process>, lent: u64) -> Memory {
-    let mut told = Numbers::zero();
-    for worker in &status.workers {
-        told.take_in(&worker.numbers);
-    }
+    let told = Numbers::sum(status.workers.iter().map(|worker| worker.numbers.clone()));
     let of = |name: &str| told.named(name).iter().sum::<u64>();
 
     let count = status.workers.len().max(1) as u64;

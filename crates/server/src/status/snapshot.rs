@@ -154,10 +154,7 @@ impl Sources {
             listeners,
             rates,
             workers: self.workers.iter().zip(responsive).map(worker).collect(),
-            past: self.past.iter().fold(Numbers::zero(), |mut past, block| {
-                past.take_in(&Numbers::read(block));
-                past
-            }),
+            past: Numbers::sum(self.past.iter().map(|block| Numbers::read(block))),
         }
     }
 
@@ -209,11 +206,7 @@ impl ListenerSource {
 impl Snapshot {
     /// The workers' values and those of the past taken together.
     pub fn total(&self) -> Numbers {
-        let mut total = self.past.clone();
-        for worker in &self.workers {
-            total.take_in(&worker.numbers);
-        }
-        total
+        Numbers::sum(self.workers.iter().map(|worker| worker.numbers.clone()).chain([self.past.clone()]))
     }
 }
 
@@ -243,15 +236,20 @@ impl Numbers {
         &mut self.0[place]
     }
 
-    pub(crate) fn take_in(&mut self, other: &Self) {
-        for ((metric, mine), theirs) in METRICS.iter().zip(&mut self.0).zip(&other.0) {
-            for (mine, &theirs) in mine.iter_mut().zip(theirs) {
-                *mine = match metric.kind {
-                    Kind::Counter | Kind::Gauge | Kind::Histogram { .. } => mine.wrapping_add(theirs),
-                    Kind::Peak | Kind::Level => theirs.max(*mine),
-                };
+    /// The values of several taken together.
+    pub(crate) fn sum(several: impl Iterator<Item = Self>) -> Self {
+        let mut sum = Self::zero();
+        for one in several {
+            for ((metric, sums), values) in METRICS.iter().zip(&mut sum.0).zip(&one.0) {
+                for (sum, &value) in sums.iter_mut().zip(values) {
+                    *sum = match metric.kind {
+                        Kind::Counter | Kind::Gauge | Kind::Histogram { .. } => sum.wrapping_add(value),
+                        Kind::Peak | Kind::Level => value.max(*sum),
+                    };
+                }
             }
         }
+        sum
     }
 }
 

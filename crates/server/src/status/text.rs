@@ -90,11 +90,8 @@ fn write_workers(text: &mut String, snapshot: &Snapshot, earlier: Option<&Snapsh
         [(&total, None, up)].into_iter().chain(lately).chain(workers.iter().map(|&worker| (worker, None, up)))
     };
     for (name, of) in EQUATION_1 {
-        row(
-            text,
-            name,
-            &columns().map(|(now, earlier, seconds)| of(now, earlier, seconds)).collect::<Vec<_>>(),
-        )?;
+        let cells: Vec<_> = columns().map(|(now, earlier, seconds)| of(now, earlier, seconds)).collect();
+        row(text, name, &cells)?;
     }
     for (place, metric) in METRICS.iter().enumerate() {
         let cells = |value: &dyn Fn(&Numbers) -> u64| {

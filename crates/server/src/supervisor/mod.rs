@@ -321,8 +321,10 @@ impl Supervisor {
             self.note_ends()?;
             match signal {
                 Some(Signal::Terminate | Signal::Interrupt | Signal::Quit) => self.end(),
-                Some(Signal::Hangup) => self.reload(),
                 Some(Signal::User1) => self.reopen_logs(),
+                // The others come too late for a server that ends.
+                _ if self.phase != Phase::Run => {}
+                Some(Signal::Hangup) => self.reload(),
                 Some(Signal::User2) => self.upgrade(),
                 Some(_) | None => {}
             }
@@ -344,8 +346,8 @@ impl Supervisor {
             if let Some(trial) = self.trial.as_mut().filter(|trial| trial.is_overdue()) {
                 trial.break_off();
             }
-            self.restart();
             if self.phase == Phase::Run {
+                self.restart();
                 // Not at the end: the kernel may take longer for it than there is time, and does it when this
                 // process is gone.
                 self.remains.clear_away(&self.children()).map_err(failed("clear away a process"))?;
@@ -364,9 +366,6 @@ impl Supervisor {
 
     /// Starts what has ended and whose time has come.
     fn restart(&mut self) {
-        if self.phase != Phase::Run {
-            return;
-        }
         self.workers.restart(&self.settings, &self.listeners);
         if self.status_due.is_some_and(|due| due <= Instant::now()) {
             self.start_status_process();
@@ -455,9 +454,6 @@ impl Supervisor {
 
     /// Checks the settings and, if they are good, has new workers serve by them.
     fn reload(&mut self) {
-        if self.phase != Phase::Run {
-            return;
-        }
         match self.try_reload() {
             Ok(()) => tracing::info!("settings reloaded"),
             Err(error) => tracing::error!("settings not reloaded: {error}"),
@@ -495,9 +491,6 @@ impl Supervisor {
 
     /// Has the program tried that its file holds by now.
     fn upgrade(&mut self) {
-        if self.phase != Phase::Run {
-            return;
-        }
         self.workers.unmark_descriptors();
         let log = self.workers.access_log().map(|log| &**log);
         match Trial::start(&self.program, &self.listeners, self.endpoint.as_deref(), log) {

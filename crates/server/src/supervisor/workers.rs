@@ -200,18 +200,9 @@ impl Workers {
             let block = |_| self.spare.pop().map_or_else(|| Shared::new().map(Shared::leak), Ok);
             let counters = (0..layout.threads(Role::Serve)).map(block).collect::<io::Result<_>>()?;
             let cpus = position.cpus(settings, &usable);
-            let state = State::Gone;
+            let (state, quick_deaths) = (State::Gone, 0);
             let in_common = files.get(position.copy).cloned().map(InCommon::new);
-            places.push(Place {
-                number,
-                position,
-                cpus,
-                control,
-                counters,
-                state,
-                quick_deaths: 0,
-                in_common,
-            });
+            places.push(Place { number, position, cpus, control, counters, state, quick_deaths, in_common });
         }
         for place in &*places {
             let others = places.iter().filter(|other| place.is_beside(other));
@@ -267,10 +258,7 @@ impl Workers {
 
     /// When the next worker is to be started again, if one is.
     pub(super) fn restart_due(&self) -> Option<Instant> {
-        let due = |place: &Place| match place.state {
-            State::Restarts { at } => Some(at),
-            State::Runs { .. } | State::Gone => None,
-        };
+        let due = |place: &Place| if let State::Restarts { at } = place.state { Some(at) } else { None };
         self.serving.iter().filter_map(due).min()
     }
 
@@ -524,10 +512,15 @@ impl Place {
         let (control, cpus, name) = (Arc::clone(&self.control), self.cpus.as_deref(), self.name());
         control.begin();
         let serving = self.position.listeners(settings, &copies[self.position.copy]);
+        let work = |share: Share, common: Option<(&Common, &SharedFiles)>| {
+            let counters = &self.counters;
+            let ended = worker::serve(settings, cpus, share, counters, control, common, access_log);
+            exit_code("a worker", ended)
+        };
         let pid = match (&mut self.in_common, common_table) {
             (Some(in_common), Some(table)) => {
                 if let Some(endpoint) = endpoint {
-                    control.tell_endpoint(endpoint);
+                    self.control.tell_endpoint(endpoint);
                 }
                 let share = Share { serving, retiring: retiring.clone() };
                 in_common.share = share.clone();
@@ -536,10 +529,7 @@ impl Place {
                 let common = Some((&common, &in_common.files));
                 process::fork_sharing_descriptors(|| {
                     process::set_name(&name);
-                    exit_code(
-                        "a worker",
-                        worker::serve(settings, cpus, share, &self.counters, control, common, access_log),
-                    )
+                    work(share, common)
                 })?
             }
             _ => process::fork(|| {
@@ -552,10 +542,7 @@ impl Place {
                     endpoint.close();
                 }
                 let share = Share { serving, retiring: retiring.clone() };
-                exit_code(
-                    "a worker",
-                    worker::serve(settings, cpus, share, &self.counters, control, None, access_log),
-                )
+                work(share, None)
             })?,
         };
         for block in &self.counters {

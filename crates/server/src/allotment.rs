@@ -71,12 +71,9 @@ impl Allotment {
         let Self { connections, open_files } = Self::within(limit, settings);
         let whose = if is_common { "for all workers together" } else { "for each process" };
         let who = if layout.threads(Role::Serve) > 1 { "thread" } else { "worker" };
-        let more =
-            if u64::from(connections) < settings.connections.max.map_or(0, |_| connections_asked(settings)) {
-                " (max_connections asks for more)"
-            } else {
-                ""
-            };
+        let asked = settings.connections.max.map_or(0, |_| connections_asked(settings));
+        let is_less = u64::from(connections) < asked;
+        let more = if is_less { " (max_connections asks for more)" } else { "" };
         let workers = (settings.copies * settings.workers) as u64;
         let total = u64::from(connections) * workers;
         let text = format!(

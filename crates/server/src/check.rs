@@ -6,7 +6,7 @@
 use std::io;
 
 use crate::access_log::LogFile;
-use crate::config::{ListenAddress, Settings, StatusAddress};
+use crate::config::{ListenAddress, Settings};
 use crate::content::Resolver;
 use crate::listeners::ListenError;
 use crate::status::client;
@@ -62,11 +62,7 @@ fn addresses(settings: &Settings) -> Result<Vec<String>, RunError> {
         }
     }
     if let Some(address) = settings.status.as_ref().filter(|_| running.is_none()) {
-        let bound = match address {
-            StatusAddress::Tcp(address) => bind(&ListenAddress::Tcp(*address)),
-            StatusAddress::Unix(path) => bind(&ListenAddress::Unix(path.clone())),
-        };
-        match bound.map_err(|source| status::BindError::new(address, source)) {
+        match bind(address).map_err(|source| status::BindError::new(address, source)) {
             Err(wrong) if wrong.kind() == io::ErrorKind::PermissionDenied => warnings.push(wrong.to_string()),
             bound => bound?,
         }

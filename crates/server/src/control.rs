@@ -185,11 +185,8 @@ impl Control {
 
     /// How much of its listeners the worker has let go of.
     pub fn let_go(&self) -> LetGo {
-        match self.words.let_go.load(Ordering::Acquire) {
-            0 => LetGo::Nothing,
-            1 => LetGo::Retiring,
-            _ => LetGo::All,
-        }
+        const ALL: [LetGo; 3] = [LetGo::Nothing, LetGo::Retiring, LetGo::All];
+        ALL[usize::from(self.words.let_go.load(Ordering::Acquire)).min(2)]
     }
 
     /// Before another process becomes the worker: what the one before it was told, or told, does not hold any
@@ -267,12 +264,7 @@ impl Control {
 }
 
 fn phase_of(number: u8) -> Phase {
-    match number {
-        0 => Phase::Run,
-        1 => Phase::Retire,
-        2 => Phase::Drain,
-        _ => Phase::Stop,
-    }
+    [Phase::Run, Phase::Retire, Phase::Drain, Phase::Stop][usize::from(number).min(3)]
 }
 
 impl AsFd for Control {

@@ -15,7 +15,6 @@ use std::process;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use sys::output::{self, Heir, Output};
-use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer, format};
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
@@ -91,12 +90,8 @@ pub fn init(
 ///
 /// The file can't be opened.
 pub fn check(target: &config::ErrorLog) -> Result<(), InitError> {
-    match target {
-        config::ErrorLog::File(path) => {
-            output::check_append(path).map_err(|source| InitError::Open { path: path.clone(), source })
-        }
-        config::ErrorLog::Stderr => Ok(()),
-    }
+    let config::ErrorLog::File(path) = target else { return Ok(()) };
+    output::check_append(path).map_err(|source| InitError::Open { path: path.clone(), source })
 }
 
 /// Opens what [`init`] would, which tells for certain; a file that is missing is made.
@@ -316,19 +311,9 @@ where
         // It would do so on standard error, and panic where that fails.
         .log_internal_errors(false)
         .event_format(OneLine(format().compact().with_target(false)))
-        .with_max_level(filter(level))
+        .with_max_level(level)
         .with_writer(writer)
         .finish()
-}
-
-fn filter(level: LogLevel) -> LevelFilter {
-    match level {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
-    }
 }
 
 #[cfg(test)]
@@ -349,7 +334,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, old) = (dir.path().join("error.log"), dir.path().join("error.log.1"));
         let log = LogFile::open(&path, None).unwrap();
-        tracing::subscriber::with_default(subscriber(Arc::clone(&log.lines), LogLevel::Info), || {
+        tracing::subscriber::with_default(subscriber(Arc::clone(&log.lines), LogLevel::INFO), || {
             tracing::warn!(suppressed = 3, "disk is slow");
             tracing::debug!("not severe enough");
             std::fs::rename(&path, &old).unwrap();
@@ -428,7 +413,7 @@ mod tests {
     fn an_event_is_one_line_whatever_it_tells() {
         let dir = tempfile::tempdir().unwrap();
         let log = LogFile::open(&dir.path().join("error.log"), None).unwrap();
-        tracing::subscriber::with_default(subscriber(Arc::clone(&log.lines), LogLevel::Info), || {
+        tracing::subscriber::with_default(subscriber(Arc::clone(&log.lines), LogLevel::INFO), || {
             let path = "/x\n2026-11-20T10:00:00Z ERROR\r\t\x1b[2J\u{85}\u{fc}";
             tracing::error!(path, "can't read {path}");
             tracing::error!(%path, "it ends with a line\n");
@@ -443,7 +428,7 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_opened_is_named() {
         let error =
-            init(&config::ErrorLog::File("/nonexistent/error.log".into()), LogLevel::Info, None, None)
+            init(&config::ErrorLog::File("/nonexistent/error.log".into()), LogLevel::INFO, None, None)
                 .unwrap_err();
         assert!(error.to_string().contains("/nonexistent/error.log"), "{error}");
     }

@@ -128,21 +128,14 @@ impl Listener {
     ) -> Result<Self, ListenError> {
         let wrong = |source| ListenError::Listen { address: address.clone(), source };
         let connections = &settings.connections;
-        let socket = match address {
-            ListenAddress::Tcp(tcp) => {
-                let options = ListenOptions {
-                    backlog: connections.backlog,
-                    reuse_port: joins,
-                    nodelay: connections.nodelay,
-                    send_buffer: connections.send_buffer,
-                    defer_accept: connections.defer_accept.map(|time| (time.as_secs() as u32).max(1)),
-                };
-                socket::listen_tcp(*tcp, &options)
-            }
-            ListenAddress::Unix(path) => socket_file(&settings.unix_sockets)
-                .and_then(|file| socket::listen_unix(path, file, connections.backlog)),
-        }
-        .map_err(wrong)?;
+        let options = ListenOptions {
+            backlog: connections.backlog,
+            reuse_port: joins,
+            nodelay: connections.nodelay,
+            send_buffer: connections.send_buffer,
+            defer_accept: connections.defer_accept.map(|time| (time.as_secs() as u32).max(1)),
+        };
+        let socket = bind(address, &options, &settings.unix_sockets).map_err(wrong)?;
         let address = local_address(&socket).map_err(wrong)?;
         Ok(Self { socket, owner: std::process::id(), asked: Some(asked.clone()), address })
     }
@@ -331,17 +324,23 @@ fn join(
     }
 }
 
-/// What the settings say of a socket's file, in numbers.
+/// Listens at an address; `file` is for that of a Unix socket, which has no option but its backlog.
 ///
 /// # Errors
 ///
-/// There is no such user or group.
-pub fn socket_file(settings: &SocketFileSettings) -> io::Result<SocketFile> {
-    Ok(SocketFile {
-        mode: settings.mode,
-        owner: settings.owner.as_deref().map(sys::process::user_id).transpose()?,
-        group: settings.group.as_deref().map(sys::process::group_id).transpose()?,
-    })
+/// The address is in use, not ours, or not permitted, or there is no such user or group.
+pub fn bind(
+    address: &ListenAddress,
+    options: &ListenOptions,
+    file: &SocketFileSettings,
+) -> io::Result<OwnedFd> {
+    let path = match address {
+        ListenAddress::Tcp(tcp) => return socket::listen_tcp(*tcp, options),
+        ListenAddress::Unix(path) => path,
+    };
+    let owner = file.owner.as_deref().map(sys::process::user_id).transpose()?;
+    let group = file.group.as_deref().map(sys::process::group_id).transpose()?;
+    socket::listen_unix(path, SocketFile { mode: file.mode, owner, group }, options.backlog)
 }
 
 fn shares_addresses(copies_by: CopiesBy) -> bool {

@@ -52,12 +52,8 @@ impl LogFile {
     ///
     /// Why it would not.
     pub fn check(target: &LogTarget) -> Result<(), OpenError> {
-        match target {
-            LogTarget::File(path) => {
-                output::check_append(path).map_err(|source| OpenError::new(target, source))
-            }
-            LogTarget::Stdout | LogTarget::Terminal => Ok(()),
-        }
+        let LogTarget::File(path) = target else { return Ok(()) };
+        output::check_append(path).map_err(|source| OpenError::new(target, source))
     }
 
     /// Takes over an open file of that path.
@@ -82,10 +78,7 @@ impl LogFile {
 
     /// The path, if it is a file.
     pub fn path(&self) -> Option<&Path> {
-        match &self.target {
-            LogTarget::File(path) => Some(path),
-            LogTarget::Stdout | LogTarget::Terminal => None,
-        }
+        if let LogTarget::File(path) = &self.target { Some(path) } else { None }
     }
 
     /// Opens the file anew by its name, as after it was renamed; says whether it is another one. The

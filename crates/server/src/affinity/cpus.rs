@@ -81,12 +81,8 @@ impl CpuSet {
 
     /// Says which are not online.
     pub(super) fn check_online(&self, online: &Self) -> Result<(), String> {
-        match self.0.iter().find(|cpu| !online.0.contains(cpu)) {
-            None => Ok(()),
-            Some(cpu) => {
-                Err(format!("CPU {cpu} is not online; allowed: {}", crate::config::print_cpus(&online.0)))
-            }
-        }
+        let Some(cpu) = self.0.iter().find(|cpu| !online.0.contains(cpu)) else { return Ok(()) };
+        Err(format!("CPU {cpu} is not online; allowed: {}", crate::config::print_cpus(&online.0)))
     }
 }
 

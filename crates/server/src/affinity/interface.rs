@@ -51,21 +51,20 @@ pub(super) fn name(typed: &str, roots: &Roots) -> Result<String, AffinityError> 
 }
 
 fn interfaces(roots: &Roots) -> Result<Vec<String>, AffinityError> {
-    let path = roots.sys.join("class/net");
-    let entries = fs::read_dir(&path).map_err(|source| AffinityError::Read { path, source })?;
-    let mut names: Vec<_> =
-        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let mut names = names_in(roots.sys.join("class/net"))?;
     names.sort_unstable();
     Ok(names)
+}
+
+fn names_in(path: PathBuf) -> Result<Vec<String>, AffinityError> {
+    let entries = fs::read_dir(&path).map_err(|source| AffinityError::Read { path, source })?;
+    Ok(entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
 }
 
 impl Interface {
     pub(super) fn look(name: &str, roots: &Roots) -> Result<Self, AffinityError> {
         let directory = roots.sys.join("class/net").join(name);
-        let queues = directory.join("queues");
-        let entries = fs::read_dir(&queues).map_err(|source| AffinityError::Read { path: queues, source })?;
-        let names: Vec<_> =
-            entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        let names = names_in(directory.join("queues"))?;
         let count = |prefix: &str| names.iter().filter(|name| name.starts_with(prefix)).count();
         let has_device = directory.join("device").exists();
         let interrupts = fs::read_to_string(roots.proc.join("interrupts")).unwrap_or_default();
@@ -143,9 +142,7 @@ fn parse(text: &str) -> Vec<(u32, String)> {
         let number = number.trim().parse().ok()?;
         // A count for each CPU, the controller's name, the number there and the trigger, and then who shares
         // it.
-        let names = rest.split_ascii_whitespace().skip(cpus + 1);
-        let names: Vec<&str> = names.collect();
-        Some((number, (*names.last()?).to_owned()))
+        Some((number, rest.split_ascii_whitespace().skip(cpus + 1).last()?.to_owned()))
     };
     lines.filter_map(interrupt).collect()
 }

@@ -20,7 +20,7 @@ pub enum ConfigError {
     #[error("cannot tell the current directory: {0}")]
     CurrentDirectory(io::Error),
     /// What was typed does not make sense: at least one problem.
-    #[error("{}", Lines(.0))]
+    #[error("{}", .0.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n"))]
     Problems(Vec<Problem>),
 }
 
@@ -70,16 +70,5 @@ impl fmt::Display for Problem {
             Place::Default => write!(f, "{}: ", self.key)?,
         }
         f.write_str(&self.what)
-    }
-}
-
-struct Lines<'a>(&'a [Problem]);
-
-impl fmt::Display for Lines<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, problem) in self.0.iter().enumerate() {
-            write!(f, "{}{problem}", if i > 0 { "\n" } else { "" })?;
-        }
-        Ok(())
     }
 }

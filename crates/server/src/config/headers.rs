@@ -6,11 +6,10 @@ use std::time::Duration;
 use globset::{Glob, GlobBuilder};
 
 use super::error::Problem;
-use super::key::{self, Key};
+use super::key::{self, Field, Key, Read, optional, pairs};
 use super::settings::HeaderRule;
 use super::typed::{Item, Table, Value};
-use super::values::{Read, is_token, set_pairs, set_some, text, time};
-use super::written;
+use super::values::{Kind, is_token, pair, quoted, text, time};
 
 /// Fields that frame the message, belong to the connection, or are made from the file.
 const OURS: [&str; 17] = [
@@ -35,32 +34,15 @@ const OURS: [&str; 17] = [
 
 /// The keys of a rule.
 pub(super) const KEYS: &[Key<HeaderRule>] = &[
-    Key {
-        name: "path",
-        read: |rule, item| set_some(&mut rule.path, item, path_pattern),
-        print: |rule| Some(written::text(rule.path.as_ref()?.glob())),
-        ..Key::of("headers")
-    },
-    Key {
-        name: "media_type",
-        read: |rule, item| set_some(&mut rule.media_type, item, media_type_pattern),
-        print: |rule| Some(written::text(rule.media_type.as_ref()?.glob())),
-        ..Key::of("headers")
-    },
-    Key {
-        name: "set",
-        read: |rule, item| set_pairs(&mut rule.set, item, field),
-        print: |rule| Some(written::table(&rule.set)),
-        ..Key::of("headers")
-    },
-    Key {
-        name: "expires",
-        read: |rule, item| {
-            set_some(&mut rule.expires, item, time(Duration::ZERO..=Duration::from_hours(24 * 3650)))
-        },
-        print: |rule| Some(written::time(rule.expires?)),
-        ..Key::of("headers")
-    },
+    Key::of("headers", "path", |rule| optional(&mut rule.path, pattern(path_pattern))),
+    Key::of("headers", "media_type", |rule| optional(&mut rule.media_type, pattern(media_type_pattern))),
+    Key::of("headers", "set", |rule| {
+        let fields: Vec<_> = rule.set.iter().map(|(name, value)| pair(name, value)).collect();
+        Field { written: Some(format!("{{ {} }}", fields.join(", "))), ..pairs(&mut rule.set, field) }
+    }),
+    Key::of("headers", "expires", |rule| {
+        optional(&mut rule.expires, time(Duration::ZERO..=Duration::from_hours(24 * 3650)))
+    }),
 ];
 
 /// Reads all `[[headers]]` tables.
@@ -140,6 +122,10 @@ fn field(name: &str, item: &Item) -> Result<(String, String), String> {
         return Err("allowed: ASCII without control characters, and no blanks at the ends".to_owned());
     }
     Ok((name.to_owned(), value))
+}
+
+fn pattern(read: fn(&Item) -> Result<Glob, String>) -> Kind<Glob> {
+    Kind::new(|glob: &Glob| quoted(glob.glob()), read)
 }
 
 fn path_pattern(item: &Item) -> Result<Glob, String> {

@@ -1,10 +1,10 @@
-//! A key of the file: where it stands, how it is read into the settings and printed from them, and how people
-//! are told about it. The keys that there are stand in `keys.rs`.
+//! A key of the file: where it stands, which setting it reads and prints, and how people are told about it.
+//! The keys that there are stand in `keys.rs`, the kinds of their values in `values.rs`.
 
 use super::error::Problem;
 use super::settings::Settings;
-use super::typed::{Item, Table};
-use super::values::Read;
+use super::typed::{Item, Table, Value};
+use super::values::Kind;
 
 /// A key of the file.
 pub struct Key<T: 'static = Settings> {
@@ -27,40 +27,31 @@ pub struct Key<T: 'static = Settings> {
     pub(super) default: &'static str,
     /// What holds where it has no value.
     pub(super) unset: &'static str,
-    pub(super) read: fn(&mut T, &Item) -> Read,
-    pub(super) print: fn(&T) -> Option<String>,
+    /// What it sets.
+    pub(super) setting: fn(&mut T) -> Field<'_>,
 }
 
 impl<T> Key<T> {
-    pub(super) const NONE: Self = Self {
-        table: "",
-        name: "",
-        heading: "",
-        value: "",
-        help: "",
-        names: Vec::new,
-        repeats: false,
-        default: "",
-        unset: "",
-        read: |_, _| Ok(()),
-        print: |_| None,
-    };
-
-    /// A key of a table, to be completed.
-    pub(super) const fn of(table: &'static str) -> Self {
-        Self { table, ..Self::NONE }
+    /// A key that is no option.
+    pub(super) const fn of(
+        table: &'static str,
+        name: &'static str,
+        setting: fn(&mut T) -> Field<'_>,
+    ) -> Self {
+        let (heading, value, help, default, unset) = ("", "", "", "", "");
+        Self { table, name, heading, value, help, names: Vec::new, repeats: false, default, unset, setting }
     }
 }
 
 impl Key {
     /// A key at the top of the file that is an option, to be completed.
     pub(super) const fn under(heading: &'static str) -> Self {
-        Self { heading, ..Self::NONE }
+        Self { heading, ..Self::of("", "", |_| Field { written: None, read: Box::new(|_| Ok(())) }) }
     }
 
     /// Its default, for people.
     pub fn usual(&self, defaults: &Settings) -> String {
-        match (self.print)(defaults) {
+        match (self.setting)(&mut defaults.clone()).written {
             _ if !self.default.is_empty() => self.default.to_owned(),
             Some(value) => value.trim_matches(['[', '"', ']']).to_owned(),
             None => self.unset.to_owned(),
@@ -73,10 +64,96 @@ pub(super) fn read<T>(keys: &[Key<T>], typed: &Table, into: &mut T) -> Vec<Probl
     let mut problems = Vec::new();
     for key in keys {
         if let Some(entry) = typed.get(key.name)
-            && let Err(wrong) = (key.read)(into, &entry.item)
+            && let Err(wrong) = (key.setting)(into).set(&entry.item)
         {
             problems.extend(wrong);
         }
     }
     problems
+}
+
+/// Whether a key could be read; otherwise nothing has been set.
+pub(super) type Read = Result<(), Vec<Problem>>;
+
+/// A setting that is lent to its key.
+pub(super) struct Field<'a> {
+    /// Its value in TOML; `None` if it has none.
+    pub(super) written: Option<String>,
+    /// Sets it to what was typed.
+    pub(super) read: Box<dyn FnOnce(&Item) -> Read + 'a>,
+}
+
+impl Field<'_> {
+    /// No setting: whatever is typed must be of that kind.
+    pub(super) fn without_use<T: 'static>(kind: Kind<T>) -> Self {
+        Self { written: None, read: Box::new(move |item| read_one(item, &kind).map(drop)) }
+    }
+
+    /// Shows the value only if it matters.
+    pub(super) fn written_if(self, matters: bool) -> Self {
+        Self { written: self.written.filter(|_| matters), ..self }
+    }
+
+    pub(super) fn set(self, item: &Item) -> Read {
+        (self.read)(item)
+    }
+}
+
+/// A setting with one value.
+pub(super) fn one<T>(field: &mut T, kind: Kind<T>) -> Field<'_> {
+    let written = Some((kind.write)(field));
+    Field { written, read: Box::new(move |item| read_one(item, &kind).map(|value| *field = value)) }
+}
+
+/// A setting that need not have a value.
+pub(super) fn optional<T>(field: &mut Option<T>, kind: Kind<T>) -> Field<'_> {
+    let written = field.as_ref().map(&kind.write);
+    Field { written, read: Box::new(move |item| read_one(item, &kind).map(|value| *field = Some(value))) }
+}
+
+/// A setting with several values; one alone needs no brackets.
+pub(super) fn each<T>(field: &mut Vec<T>, kind: Kind<T>) -> Field<'_> {
+    let written = format!("[{}]", field.iter().map(&kind.write).collect::<Vec<_>>().join(", "));
+    let read = move |item: &Item| read_each(item, &kind.read).map(|values| *field = values);
+    Field { written: Some(written), read: Box::new(read) }
+}
+
+/// A table whose keys are the operator's own. It is not written here.
+pub(super) fn pairs<'a, T, C: FromIterator<T>>(
+    field: &'a mut C,
+    read: impl Fn(&str, &Item) -> Result<T, String> + 'a,
+) -> Field<'a> {
+    let read_all = move |item: &Item| {
+        let Value::Table(table) = &item.value else {
+            return Err(vec![item.problem(format!("must be a table, [{}]", item.key))]);
+        };
+        all(table.iter().map(|(key, entry)| (&entry.item, read(key, &entry.item)))).map(|all| *field = all)
+    };
+    Field { written: None, read: Box::new(read_all) }
+}
+
+fn read_one<T>(item: &Item, kind: &Kind<T>) -> Result<T, Vec<Problem>> {
+    (kind.read)(item).map_err(|what| vec![item.problem(what)])
+}
+
+/// What `read` makes of each item of a list.
+pub(super) fn read_each<T>(
+    item: &Item,
+    read: impl Fn(&Item) -> Result<T, String>,
+) -> Result<Vec<T>, Vec<Problem>> {
+    let items = match &item.value {
+        Value::List(items) => items.as_slice(),
+        _ => std::slice::from_ref(item),
+    };
+    all(items.iter().map(|item| (item, read(item))))
+}
+
+/// All values, or the problems of all that are wrong.
+fn all<'a, T, C: FromIterator<T>>(
+    read: impl Iterator<Item = (&'a Item, Result<T, String>)>,
+) -> Result<C, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let right = read.filter_map(|(item, value)| value.map_err(|what| problems.push(item.problem(what))).ok());
+    let values = right.collect();
+    if problems.is_empty() { Ok(values) } else { Err(problems) }
 }

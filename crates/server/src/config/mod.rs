@@ -28,7 +28,6 @@ mod tests;
 mod typed;
 mod units;
 mod values;
-mod written;
 
 use std::path::{Path, PathBuf};
 

@@ -70,11 +70,11 @@ impl Named for Sends {
 
 impl Named for LogLevel {
     const NAMES: &[(&'static str, Self)] = &[
-        ("error", Self::Error),
-        ("warn", Self::Warn),
-        ("info", Self::Info),
-        ("debug", Self::Debug),
-        ("trace", Self::Trace),
+        ("error", Self::ERROR),
+        ("warn", Self::WARN),
+        ("info", Self::INFO),
+        ("debug", Self::DEBUG),
+        ("trace", Self::TRACE),
     ];
 }
 

@@ -6,7 +6,7 @@ use super::headers;
 use super::key::Key;
 use super::keys::KEYS;
 use super::settings::Settings;
-use super::written::pair;
+use super::values::pair;
 
 /// Writes all settings, with a comment where nothing is set. (A path that is not UTF-8 cannot be said in
 /// TOML.)
@@ -31,9 +31,11 @@ pub(super) fn print(settings: &Settings) -> String {
     page
 }
 
-fn print_keys<T>(page: &mut String, keys: &[Key<T>], settings: &T) {
+fn print_keys<T: Clone>(page: &mut String, keys: &[Key<T>], settings: &T) {
+    // A key is lent a setting to change it as well.
+    let mut settings = settings.clone();
     for key in keys {
-        let _ = match (key.print)(settings) {
+        let _ = match (key.setting)(&mut settings).written {
             Some(value) => writeln!(page, "{} = {value}", key.name),
             None if key.unset.is_empty() => Ok(()),
             None => writeln!(page, "# {} is not set: {}", key.name, key.unset),

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use globset::Glob;
 pub use sys::file::Symlinks;
+pub use tracing::Level as LogLevel;
 
 use super::address::{ListenAddress, StatusAddress};
 
@@ -42,7 +43,8 @@ pub struct Settings {
     pub drain_timeout: Duration,
     /// Where errors are reported.
     pub error_log: ErrorLog,
-    /// The least severe message that is reported.
+    /// The least severe message that is reported: that something failed (error), is wrong but dealt with
+    /// (warn), happens to the server as a whole (info), to connections (debug), or anything (trace).
     pub log_level: LogLevel,
     /// Where counters are served; `None`: nowhere.
     pub status: Option<StatusAddress>,
@@ -126,10 +128,7 @@ pub enum Mapping {
 impl Architecture {
     /// Whether an event loop serves many connections at once, and not a worker each of them.
     pub fn is_event_driven(self) -> bool {
-        match self {
-            Self::Sped | Self::Symped | Self::SharedSymped | Self::NCopy | Self::Amped => true,
-            Self::Processes | Self::Threads => false,
-        }
+        !matches!(self, Self::Processes | Self::Threads)
     }
 
     /// How many copies there are if nothing is said, on so many CPUs.
@@ -173,21 +172,6 @@ pub enum ErrorLog {
     Stderr,
     /// Appended to this file.
     File(PathBuf),
-}
-
-/// How severe a message of the error log is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogLevel {
-    /// Something failed.
-    Error,
-    /// Something is wrong, but dealt with.
-    Warn,
-    /// What happens to the server as a whole.
-    Info,
-    /// What happens to connections.
-    Debug,
-    /// Everything.
-    Trace,
 }
 
 /// The event loop.
@@ -466,7 +450,7 @@ impl Settings {
             group: None,
             drain_timeout: Duration::from_secs(30),
             error_log: ErrorLog::Stderr,
-            log_level: LogLevel::Info,
+            log_level: LogLevel::INFO,
             status: None,
             unix_sockets: SocketFileSettings::of_mode(0o666),
             status_socket: SocketFileSettings::of_mode(0o600),

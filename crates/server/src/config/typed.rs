@@ -117,20 +117,14 @@ fn option_name(key: &str) -> String {
 
 fn entry_of_option(key: &str, values: &[String]) -> Entry {
     let place = Place::Option(option_name(key));
-    let item = |text: &String| Item {
-        key: key.to_owned(),
-        value: Value::Text(text.clone()),
-        place: place.clone(),
-        typed: shortened(&format!("'{text}'")),
+    let item = |value, typed: &str| {
+        let (key, place, typed) = (key.to_owned(), place.clone(), shortened(typed));
+        Item { key, value, place, typed }
     };
+    let text = |text: &String| item(Value::Text(text.clone()), &format!("'{text}'"));
     let item = match values {
-        [only] => item(only),
-        several => Item {
-            key: key.to_owned(),
-            value: Value::List(several.iter().map(item).collect()),
-            place: place.clone(),
-            typed: shortened(&several.join(" ")),
-        },
+        [only] => text(only),
+        several => item(Value::List(several.iter().map(text).collect()), &several.join(" ")),
     };
     Entry { key_place: place, item }
 }

@@ -1,72 +1,50 @@
-//! Reading one value. Each reader takes an item of what was typed, and otherwise says what is allowed; the
-//! setters put what it read into the settings.
+//! Kinds of values: how each is read from what was typed, or else what is allowed, and how it is written.
 
+use std::fmt::Display;
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::address::ListenAddress;
-use super::error::Problem;
 use super::names::Named;
-use super::settings::{AcceptLimit, ErrorLog, LogTarget};
+use super::settings::{AcceptLimit, AccessLogSettings, ErrorLog, LogTarget};
 use super::typed::{Item, Value};
 use super::units;
 
-/// Whether a key could be read; otherwise nothing has been set.
-pub(super) type Read = Result<(), Vec<Problem>>;
-
-/// Sets what `parse` makes of the item.
-pub(super) fn set<T>(field: &mut T, item: &Item, parse: impl Fn(&Item) -> Result<T, String>) -> Read {
-    *field = parse(item).map_err(|what| vec![item.problem(what)])?;
-    Ok(())
+/// A kind of values.
+pub(super) struct Kind<T> {
+    /// The value in TOML.
+    pub(super) write: Box<dyn Fn(&T) -> String>,
+    /// The value of what was typed, or what is wrong with that.
+    pub(super) read: Box<Read<T>>,
 }
 
-/// Sets what need not be set.
-pub(super) fn set_some<T>(
-    field: &mut Option<T>,
-    item: &Item,
-    parse: impl Fn(&Item) -> Result<T, String>,
-) -> Read {
-    set(field, item, |item| parse(item).map(Some))
+type Read<T> = dyn Fn(&Item) -> Result<T, String>;
+
+impl<T> Kind<T> {
+    pub(super) fn new(
+        write: impl Fn(&T) -> String + 'static,
+        read: impl Fn(&Item) -> Result<T, String> + 'static,
+    ) -> Self {
+        Self { write: Box::new(write), read: Box::new(read) }
+    }
 }
 
-/// Sets what `parse` makes of each item of a list; one alone needs no brackets.
-pub(super) fn set_each<T>(
-    field: &mut Vec<T>,
-    item: &Item,
-    parse: impl Fn(&Item) -> Result<T, String>,
-) -> Read {
-    let items = match &item.value {
-        Value::List(items) => items.as_slice(),
-        _ => std::slice::from_ref(item),
-    };
-    *field = all(items.iter().map(|item| (item, parse(item))))?;
-    Ok(())
+/// Text as TOML has it.
+pub(super) fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
 }
 
-/// Sets what `parse` makes of each key and value of a table whose keys are the operator's own.
-pub(super) fn set_pairs<T, C: FromIterator<T>>(
-    field: &mut C,
-    item: &Item,
-    parse: impl Fn(&str, &Item) -> Result<T, String>,
-) -> Read {
-    let Value::Table(table) = &item.value else {
-        return Err(vec![item.problem(format!("must be a table, [{}]", item.key))]);
-    };
-    *field = all(table.iter().map(|(key, entry)| (&entry.item, parse(key, &entry.item))))?;
-    Ok(())
+fn quoted_path(path: &Path) -> String {
+    quoted(&path.display().to_string())
 }
 
-/// All values, or the problems of all that are wrong.
-fn all<'a, T, C: FromIterator<T>>(
-    parsed: impl Iterator<Item = (&'a Item, Result<T, String>)>,
-) -> Result<C, Vec<Problem>> {
-    let mut problems = Vec::new();
-    let right =
-        parsed.filter_map(|(item, value)| value.map_err(|what| problems.push(item.problem(what))).ok());
-    let values = right.collect();
-    if problems.is_empty() { Ok(values) } else { Err(problems) }
+/// A key that is the operator's own, in quotes if it needs them, and its text.
+pub(super) fn pair(key: &str, text: &str) -> String {
+    let bare = key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    let key = if bare && !key.is_empty() { key.to_owned() } else { quoted(key) };
+    format!("{key} = {}", quoted(text))
 }
 
 /// Any text.
@@ -77,25 +55,34 @@ pub(super) fn text(item: &Item) -> Result<String, String> {
     }
 }
 
+/// Text that is right by `is_right`.
+fn text_if(is_right: impl Fn(&str) -> bool + 'static, allowed: &'static str) -> Kind<String> {
+    let read = move |item: &Item| {
+        let text = text(item)?;
+        if is_right(&text) { Ok(text) } else { Err(format!("allowed: {allowed}")) }
+    };
+    Kind::new(|text: &String| quoted(text), read)
+}
+
 /// `true` or `false`.
-pub(super) fn flag(item: &Item) -> Result<bool, String> {
-    match &item.value {
+pub(super) fn flag() -> Kind<bool> {
+    Kind::new(bool::to_string, |item| match &item.value {
         Value::Flag(flag) => Ok(*flag),
         // The command line knows only text.
         Value::Text(text) if text == "true" => Ok(true),
         Value::Text(text) if text == "false" => Ok(false),
         _ => Err("allowed: true, false".to_owned()),
-    }
+    })
 }
 
 /// One of the names of `T`.
-pub(super) fn one_of<T: Named>(item: &Item) -> Result<T, String> {
-    T::parse(&text(item).unwrap_or_default())
+pub(super) fn one_of<T: Named>() -> Kind<T> {
+    Kind::new(|value: &T| quoted(value.name()), |item| T::parse(&text(item).unwrap_or_default()))
 }
 
 /// A whole number within bounds.
-pub(super) fn count<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Fn(&Item) -> Result<T, String> {
-    move |item| {
+pub(super) fn count<T: TryFrom<u64> + Display + 'static>(range: RangeInclusive<u64>) -> Kind<T> {
+    Kind::new(T::to_string, move |item| {
         let number = match &item.value {
             Value::Integer(number) => u64::try_from(*number).ok(),
             Value::Text(text) => units::parse_number(text),
@@ -106,12 +93,25 @@ pub(super) fn count<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Fn(&Ite
             .filter(|number| range.contains(number))
             .and_then(|number| number.try_into().ok())
             .ok_or_else(allowed)
-    }
+    })
 }
 
-/// A size in bytes within bounds.
-pub(super) fn size<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Fn(&Item) -> Result<T, String> {
-    move |item| {
+/// A whole number from 1 to `most`.
+pub(super) fn up_to<T: TryFrom<NonZeroU32> + Display + 'static>(most: u32) -> Kind<T> {
+    let count = count::<u32>(1..=u64::from(most));
+    Kind::new(T::to_string, move |item| {
+        let number = NonZeroU32::new((count.read)(item)?).and_then(|number| number.try_into().ok());
+        number.ok_or_else(|| "must not be 0".to_owned())
+    })
+}
+
+/// A size in bytes within bounds. Below a kibibyte a number is written, which is bytes.
+pub(super) fn size<T: TryFrom<u64> + Into<u64> + Copy>(range: RangeInclusive<u64>) -> Kind<T> {
+    let write = |bytes: &T| {
+        let size = units::size((*bytes).into());
+        if size.contains(' ') { quoted(&size) } else { size }
+    };
+    Kind::new(write, move |item| {
         let allowed = || {
             let (least, most) = (units::size(*range.start()), units::size(*range.end()));
             format!("allowed: a size from {least} to {most}, such as 4096, \"16 KiB\", \"1 MB\"")
@@ -122,47 +122,53 @@ pub(super) fn size<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Fn(&Item
             _ => return Err(allowed()),
         };
         Some(bytes).filter(|bytes| range.contains(bytes)).and_then(|n| n.try_into().ok()).ok_or_else(allowed)
-    }
+    })
 }
 
 /// A time within bounds.
-pub(super) fn time(range: RangeInclusive<Duration>) -> impl Fn(&Item) -> Result<Duration, String> {
-    move |item| {
-        let allowed = || {
-            let (least, most) = (units::time(*range.start()), units::time(*range.end()));
-            format!("allowed: a time from {least} to {most}, such as \"500 ms\", \"20 s\", \"5 min\"")
-        };
-        match &item.value {
-            Value::Text(text) => {
-                Some(units::parse_time(text)?).filter(|t| range.contains(t)).ok_or_else(allowed)
+pub(super) fn time(range: RangeInclusive<Duration>) -> Kind<Duration> {
+    Kind::new(
+        |time| quoted(&units::time(*time)),
+        move |item| {
+            let allowed = || {
+                let (least, most) = (units::time(*range.start()), units::time(*range.end()));
+                format!("allowed: a time from {least} to {most}, such as \"500 ms\", \"20 s\", \"5 min\"")
+            };
+            match &item.value {
+                Value::Text(text) => {
+                    Some(units::parse_time(text)?).filter(|t| range.contains(t)).ok_or_else(allowed)
+                }
+                _ => Err(allowed()),
             }
-            _ => Err(allowed()),
-        }
-    }
+        },
+    )
 }
 
 /// A list of CPUs.
-pub(super) fn cpus(item: &Item) -> Result<Vec<usize>, String> {
-    match &item.value {
-        Value::Integer(cpu) => units::parse_cpus(&cpu.to_string()),
-        Value::Text(text) => units::parse_cpus(text),
-        _ => Err("allowed: numbers and ranges in quotes, such as \"0-3,8\"".to_owned()),
-    }
+pub(super) fn cpus() -> Kind<Vec<usize>> {
+    Kind::new(
+        |cpus: &Vec<usize>| quoted(&units::cpus(cpus)),
+        |item| match &item.value {
+            Value::Integer(cpu) => units::parse_cpus(&cpu.to_string()),
+            Value::Text(text) => units::parse_cpus(text),
+            _ => Err("allowed: numbers and ranges in quotes, such as \"0-3,8\"".to_owned()),
+        },
+    )
 }
 
 /// A path, made absolute.
-pub(super) fn path(item: &Item) -> Result<PathBuf, String> {
-    item.absolute(&text(item)?)
+pub(super) fn path() -> Kind<PathBuf> {
+    Kind::new(|path: &PathBuf| quoted_path(path), |item| item.absolute(&text(item)?))
 }
 
-/// `off`, or what `parse` takes.
-pub(super) fn unless_off<T>(
-    parse: impl Fn(&Item) -> Result<T, String>,
-) -> impl Fn(&Item) -> Result<Option<T>, String> {
-    move |item| match &item.value {
+/// `off`, or a value of that kind.
+pub(super) fn unless_off<T: 'static>(kind: Kind<T>) -> Kind<Option<T>> {
+    let Kind { write, read } = kind;
+    let write = move |value: &Option<T>| value.as_ref().map_or_else(|| quoted("off"), &write);
+    Kind::new(write, move |item| match &item.value {
         Value::Text(text) if text == "off" => Ok(None),
-        _ => parse(item).map(Some).map_err(|what| format!("{what}; or \"off\"")),
-    }
+        _ => read(item).map(Some).map_err(|what| format!("{what}; or \"off\"")),
+    })
 }
 
 /// All addresses that a text stands for.
@@ -171,77 +177,85 @@ pub(super) fn addresses(item: &Item) -> Result<Vec<ListenAddress>, String> {
 }
 
 /// Of these the first.
-pub(super) fn address(item: &Item) -> Result<ListenAddress, String> {
-    Ok(addresses(item)?.swap_remove(0))
+pub(super) fn address() -> Kind<ListenAddress> {
+    Kind::new(
+        |address: &ListenAddress| quoted(&address.to_string()),
+        |item| Ok(addresses(item)?.swap_remove(0)),
+    )
 }
 
-pub(super) fn log_target(item: &Item) -> Result<LogTarget, String> {
-    match text(item)?.as_str() {
-        "-" => Ok(LogTarget::Stdout),
-        "terminal" => Ok(LogTarget::Terminal),
-        path => item.absolute(path).map(LogTarget::File),
-    }
+/// Where requests are logged; the format follows from it.
+pub(super) fn access_log() -> Kind<AccessLogSettings> {
+    let write = |log: &AccessLogSettings| match &log.target {
+        LogTarget::Stdout => quoted("-"),
+        LogTarget::Terminal => quoted("terminal"),
+        LogTarget::File(file) => quoted_path(file),
+    };
+    Kind::new(write, |item| {
+        let target = match text(item)?.as_str() {
+            "-" => LogTarget::Stdout,
+            "terminal" => LogTarget::Terminal,
+            path => LogTarget::File(item.absolute(path)?),
+        };
+        Ok(AccessLogSettings::to(target))
+    })
 }
 
-pub(super) fn error_log(item: &Item) -> Result<ErrorLog, String> {
-    match text(item)?.as_str() {
+pub(super) fn error_log() -> Kind<ErrorLog> {
+    let write = |log: &ErrorLog| match log {
+        ErrorLog::Stderr => quoted("stderr"),
+        ErrorLog::File(file) => quoted_path(file),
+    };
+    Kind::new(write, |item| match text(item)?.as_str() {
         "stderr" => Ok(ErrorLog::Stderr),
         path => item.absolute(path).map(ErrorLog::File),
-    }
+    })
 }
 
-pub(super) fn accept_limit(item: &Item) -> Result<AcceptLimit, String> {
+pub(super) fn accept_limit() -> Kind<AcceptLimit> {
     const ALLOWED: &str = "allowed: \"inf\", \"auto\", or a whole number from 1 to 4294967295";
-    match &item.value {
+    let write = |limit: &AcceptLimit| match limit {
+        AcceptLimit::Limit(limit) => limit.to_string(),
+        AcceptLimit::Unlimited => quoted("inf"),
+        AcceptLimit::Auto => quoted("auto"),
+    };
+    Kind::new(write, |item| match &item.value {
         Value::Text(text) if text == "inf" => Ok(AcceptLimit::Unlimited),
         Value::Text(text) if text == "auto" => Ok(AcceptLimit::Auto),
-        _ => up_to(u32::MAX)(item).map(AcceptLimit::Limit).map_err(|_| ALLOWED.to_owned()),
-    }
-}
-
-/// A whole number from 1 to `most`.
-pub(super) fn up_to(most: u32) -> impl Fn(&Item) -> Result<NonZeroU32, String> {
-    move |item| {
-        let number = count(1..=u64::from(most))(item)?;
-        NonZeroU32::new(number).ok_or_else(|| "must not be 0".to_owned())
-    }
+        _ => (up_to(u32::MAX).read)(item).map(AcceptLimit::Limit).map_err(|_| ALLOWED.to_owned()),
+    })
 }
 
 /// A name of the system's user or group database.
-pub(super) fn account(item: &Item) -> Result<String, String> {
-    let name = text(item)?;
+pub(super) fn account() -> Kind<String> {
     let usual = |c: char| c.is_ascii_alphanumeric() || "_-.$".contains(c);
-    if name.is_empty() || !name.chars().all(usual) || name.starts_with('-') {
-        return Err("allowed: a name of the system's user or group database".to_owned());
-    }
-    Ok(name)
+    let is_right = move |name: &str| !name.is_empty() && name.chars().all(usual) && !name.starts_with('-');
+    text_if(is_right, "a name of the system's user or group database")
 }
 
-pub(super) fn file_name(item: &Item) -> Result<String, String> {
-    let name = text(item)?;
-    if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
-        return Err("allowed: file names, without a directory".to_owned());
-    }
-    Ok(name)
+pub(super) fn file_name() -> Kind<String> {
+    let is_right = |name: &str| !matches!(name, "" | "." | "..") && !name.contains(['/', '\0']);
+    text_if(is_right, "file names, without a directory")
 }
 
-pub(super) fn charset(item: &Item) -> Result<String, String> {
-    let name = text(item)?;
-    if !is_token(&name) {
-        return Err("allowed: a name such as \"utf-8\"".to_owned());
-    }
-    Ok(name)
+pub(super) fn charset() -> Kind<String> {
+    text_if(is_token, "a name such as \"utf-8\"")
 }
 
 /// Permission bits, in the notation of chmod(1).
-pub(super) fn mode(item: &Item) -> Result<u32, String> {
-    let digits = text(item).unwrap_or_default();
-    let is_octal =
-        (3..=4).contains(&digits.len()) && digits.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
-    let mode = if is_octal { u32::from_str_radix(&digits, 8).ok() } else { None };
-    mode.filter(|mode| *mode <= 0o777).ok_or_else(|| {
-        "allowed: permission bits in quotes, from \"000\" to \"0777\", such as \"0660\"".to_owned()
-    })
+pub(super) fn mode() -> Kind<u32> {
+    Kind::new(
+        |mode| quoted(&format!("0{mode:03o}")),
+        |item| {
+            let digits = text(item).unwrap_or_default();
+            let is_octal =
+                (3..=4).contains(&digits.len()) && digits.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
+            let mode = if is_octal { u32::from_str_radix(&digits, 8).ok() } else { None };
+            mode.filter(|mode| *mode <= 0o777).ok_or_else(|| {
+                "allowed: permission bits in quotes, from \"000\" to \"0777\", such as \"0660\"".to_owned()
+            })
+        },
+    )
 }
 
 /// A status, and the file that goes with it as an error's page.

@@ -26,7 +26,6 @@ use serde::Serialize;
 
 pub use self::text::render;
 use crate::config::Architecture;
-use crate::counters::{ConnectionState, METRICS};
 use crate::status::{Numbers, Snapshot};
 
 /// The memory of a server at one moment. All sizes are bytes.
@@ -148,9 +147,8 @@ pub fn measure(status: &Snapshot) -> Result<Memory, MeasureError> {
     let workers: BTreeSet<u32> =
         status.workers.iter().map(|worker| worker.pid).filter(|&pid| pid != 0).collect();
     let mut processes = Vec::new();
-    for (pid, ancestors) in
-        descendants(status.pid).map_err(|source| MeasureError::Io { pid: status.pid, source })?
-    {
+    let family = descendants(status.pid).map_err(|source| MeasureError::Io { pid: status.pid, source })?;
+    for (pid, ancestors) in family {
         let role = if ancestors.iter().any(|pid| workers.contains(pid)) {
             "worker"
         } else if pid == status.pid {
@@ -159,12 +157,9 @@ pub fn measure(status: &Snapshot) -> Result<Memory, MeasureError> {
             "other"
         };
         match Usage::of(pid) {
-            Ok(usage) => processes.push(Process {
-                pid,
-                role,
-                private: usage.private,
-                proportional: usage.proportional,
-            }),
+            Ok(Usage { private, proportional, .. }) => {
+                processes.push(Process { pid, role, private, proportional });
+            }
             // One that has just ended takes no memory, unless it is the one whose status it is.
             Err(error) if is_gone(&error) && pid != status.pid => {}
             Err(error) if is_gone(&error) => return Err(MeasureError::NotHere { pid }),
@@ -175,11 +170,8 @@ pub fn measure(status: &Snapshot) -> Result<Memory, MeasureError> {
         }
     }
     // Who measures is probably the same program, and pages of its file are divided by one more for that.
-    let lent = if processes.iter().any(|process| process.pid == std::process::id()) {
-        0
-    } else {
-        Usage::here().map_or(0, |usage| usage.proportional - usage.private)
-    };
+    let is_one = processes.iter().any(|process| process.pid == std::process::id());
+    let lent = if is_one { 0 } else { Usage::here().map_or(0, |usage| usage.proportional - usage.private) };
     Ok(model(status, processes, lent))
 }
 
@@ -200,16 +192,8 @@ fn is_gone(error: &io::Error) -> bool {
 /// Divides what was measured among the terms. `lent`: the part of shared pages that has fallen to the process
 /// that measures.
 fn model(status: &Snapshot, processes: Vec<Process>, lent: u64) -> Memory {
-    let mut told = Numbers::zero();
-    for worker in &status.workers {
-        told.take_in(&worker.numbers);
-    }
-    let of =
-        |name: &str| METRICS.iter().position(|metric| metric.name == name).map_or(0, |at| told.of(at)[0]);
-    let open = METRICS
-        .iter()
-        .position(|metric| metric.name == "connections")
-        .map_or(0, |at| told.of(at).iter().take(ConnectionState::NAMES.len()).sum());
+    let told = Numbers::sum(status.workers.iter().map(|worker| worker.numbers.clone()));
+    let of = |name: &str| told.named(name).iter().sum::<u64>();
 
     let count = status.workers.len().max(1) as u64;
     let (places, each_connection) = (of("connection_places"), of("connection_bytes"));
@@ -236,7 +220,7 @@ fn model(status: &Snapshot, processes: Vec<Process>, lent: u64) -> Memory {
             text::grouped(each_worker),
             text::grouped(once)
         ),
-        connections: Connections { open, places, each: each_connection, each_by_growth },
+        connections: Connections { open: of("connections"), places, each: each_connection, each_by_growth },
         workers: Workers { count, each: each_worker, each_at_start: of("start_memory_bytes") / count },
         files: Files { entries, each: each_file },
         once,
@@ -265,7 +249,7 @@ impl Memory {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::counters::Counters;
+    use crate::counters::{ConnectionState, Counters};
     use crate::status::tests::sample;
 
     /// Two workers with 1,024 places of 368 bytes and 10 files of 1,500 bytes each; a supervisor, and a

@@ -24,7 +24,7 @@ use sys::wake::Wake;
 use super::stream::Stream;
 use super::{Exposition, Sources, json, prometheus, text};
 use crate::config::{SocketFileSettings, StatusAddress};
-use crate::listeners::socket_file;
+use crate::listeners;
 
 /// Connections served at a time; more are closed at once.
 const MOST_CONNECTIONS: usize = 16;
@@ -84,17 +84,9 @@ impl Endpoint {
     ///
     /// The address is in use, not ours, or not permitted.
     pub fn bind(address: &StatusAddress, file: &SocketFileSettings) -> Result<Self, BindError> {
-        let bound = match address {
-            StatusAddress::Tcp(address) => {
-                let options = ListenOptions { backlog: BACKLOG, ..ListenOptions::default() };
-                sys::socket::listen_tcp(*address, &options)
-            }
-            StatusAddress::Unix(path) => {
-                socket_file(file).and_then(|file| sys::socket::listen_unix(path, file, BACKLOG))
-            }
-        };
         let named = |source| BindError::new(address, source);
-        let listener = bound.map_err(named)?;
+        let options = ListenOptions { backlog: BACKLOG, ..ListenOptions::default() };
+        let listener = listeners::bind(address, &options, file).map_err(named)?;
         let address = match sys::socket::local_address(&listener).map_err(named)? {
             LocalAddress::Inet(chosen) => StatusAddress::Tcp(chosen),
             LocalAddress::Unix(_) => address.clone(),

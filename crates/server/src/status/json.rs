@@ -29,11 +29,10 @@ pub enum ReadError {
 /// Renders a snapshot as one JSON object, indented.
 pub fn render(snapshot: &Snapshot) -> String {
     let workers = snapshot.workers.iter().enumerate().map(|(number, worker)| {
-        let mut object = Map::new();
+        let mut object = numbers_to_json(&worker.numbers);
         object.insert("worker".into(), number.into());
         object.insert("pid".into(), worker.pid.into());
         object.insert("responsive".into(), worker.responsive.into());
-        object.extend(numbers_to_json(&worker.numbers));
         Value::Object(object)
     });
     let rates = &snapshot.rates;
@@ -46,29 +45,30 @@ pub fn render(snapshot: &Snapshot) -> String {
             "drops_per_second": rates.listeners.get(place).copied().flatten(),
         })
     });
-    let mut object = Map::new();
-    object.insert("schema".into(), SCHEMA.into());
-    object.insert("time_unix_ms".into(), snapshot.time_unix_ms.into());
-    object.insert("version".into(), snapshot.version.clone().into());
-    object.insert("architecture".into(), snapshot.architecture.clone().into());
-    object.insert("pid".into(), snapshot.pid.into());
-    object.insert("started_unix_ms".into(), snapshot.started_unix_ms.into());
+    let mut object = json!({
+        "schema": SCHEMA,
+        "time_unix_ms": snapshot.time_unix_ms,
+        "version": snapshot.version,
+        "architecture": snapshot.architecture,
+        "pid": snapshot.pid,
+        "started_unix_ms": snapshot.started_unix_ms,
+        "listeners": listeners.collect::<Vec<_>>(),
+        "total": numbers_to_json(&snapshot.total()),
+        "past": numbers_to_json(&snapshot.past),
+        "workers": workers.collect::<Vec<_>>(),
+    });
     for group in Group::ALL {
         let values = SYSTEM.iter().zip(&snapshot.system).filter(|(metric, _)| metric.group == group);
         let values: Map<_, _> =
             values.map(|(metric, &value)| (metric.name.to_owned(), value.into())).collect();
-        object.insert(group.name().into(), values.into());
+        object[group.name()] = values.into();
     }
     let growing = SYSTEM.iter().zip(&rates.system).filter_map(|(metric, rate)| Some((metric, (*rate)?)));
     let mut kernel_rates: Map<_, _> =
         growing.map(|(metric, rate)| (metric.name.to_owned(), rate.into())).collect();
     kernel_rates.insert("over_ms".into(), rates.over_ms.into());
-    object.insert("kernel_per_second".into(), kernel_rates.into());
-    object.insert("listeners".into(), listeners.collect());
-    object.insert("total".into(), numbers_to_json(&snapshot.total()).into());
-    object.insert("past".into(), numbers_to_json(&snapshot.past).into());
-    object.insert("workers".into(), workers.collect());
-    format!("{:#}\n", Value::Object(object))
+    object["kernel_per_second"] = kernel_rates.into();
+    format!("{object:#}\n")
 }
 
 /// Reads what [`render`] wrote, of this or another version of the program.
@@ -119,11 +119,9 @@ fn numbers_to_json(numbers: &Numbers) -> Map<String, Value> {
         let values = numbers.of(place);
         let value = match metric.values {
             Values::One(_) => values[0].into(),
-            Values::By { names, .. } => names
-                .iter()
-                .zip(values)
-                .map(|(name, &value)| ((*name).to_owned(), Value::from(value)))
-                .collect(),
+            Values::By { names, .. } => {
+                names.iter().zip(values).map(|(&name, &value)| (name, Value::from(value))).collect()
+            }
         };
         (metric.name.to_owned(), value)
     };

@@ -63,36 +63,29 @@ impl Collector for Snapshot {
         let identity =
             labels([("version", self.version.clone()), ("architecture", self.architecture.clone())]);
         encoder.encode_descriptor("sluice", "The server", None, MetricType::Info)?.encode_info(&identity)?;
-        encoder
-            .encode_descriptor(
-                "process_start_time_seconds",
-                "When the server began to serve, since the Unix epoch",
-                None,
-                MetricType::Gauge,
-            )?
-            .encode_gauge(&(self.started_unix_ms as f64 / 1000.0))?;
+        let (name, help) =
+            ("process_start_time_seconds", "When the server began to serve, since the Unix epoch");
+        let started = self.started_unix_ms as f64 / 1000.0;
+        describe(&mut encoder, name, help, Kind::Gauge)?.encode_gauge(&started)?;
         for (metric, value) in SYSTEM.iter().zip(&self.system) {
             let Some(value) = value else { continue };
             let name = format!("{}_{}", metric.group.prometheus_prefix(), metric.name);
-            let mut encoder =
-                encoder.encode_descriptor(&name, metric.help, None, metric_type(metric.kind))?;
-            encode_number(&mut encoder, metric.kind, *value)?;
+            encode_number(
+                &mut describe(&mut encoder, &name, metric.help, metric.kind)?,
+                metric.kind,
+                *value,
+            )?;
         }
         self.encode_listeners(&mut encoder)?;
-        let mut responsive = encoder.encode_descriptor(
-            "sluice_worker_responsive",
-            "Whether the worker answered within 100 ms",
-            None,
-            MetricType::Gauge,
-        )?;
+        let (name, help) = ("sluice_worker_responsive", "Whether the worker answered within 100 ms");
+        let mut responsive = describe(&mut encoder, name, help, Kind::Gauge)?;
         for (number, worker) in self.workers.iter().enumerate() {
             let labels = labels([("worker", number.to_string())]);
             responsive.encode_family(&labels)?.encode_gauge(&u32::from(worker.responsive))?;
         }
         for (place, metric) in METRICS.iter().enumerate() {
             let name = format!("sluice_{}", Unit::of(metric.name).name);
-            let help = in_seconds(metric.help);
-            let mut encoder = encoder.encode_descriptor(&name, &help, None, metric_type(metric.kind))?;
+            let mut encoder = describe(&mut encoder, &name, &in_seconds(metric.help), metric.kind)?;
             for (number, worker) in self.workers.iter().enumerate() {
                 encode_metric(&mut encoder, metric, place, number, worker)?;
             }
@@ -117,7 +110,7 @@ impl Snapshot {
         ];
         for (name, help, kind, find) in of_queues {
             let name = format!("sluice_{name}");
-            let mut encoder = encoder.encode_descriptor(&name, help, None, metric_type(kind))?;
+            let mut encoder = describe(encoder, &name, help, kind)?;
             for listener in &self.listeners {
                 if let Some(value) = find(listener) {
                     let labels = labels([("listener", listener.address.clone())]);
@@ -144,29 +137,25 @@ fn encode_metric(
         let bounds =
             HISTOGRAM_BOUNDS.iter().map(|&bound| bound as f64 / per_base_unit).chain([f64::INFINITY]);
         let buckets: Vec<_> = bounds.zip(values.iter().copied()).collect();
-        let sum = METRICS.iter().position(|metric| metric.name == sum);
-        let sum = sum.map_or(0, |place| worker.numbers.of(place)[0]) as f64 / per_base_unit;
+        let sum = worker.numbers.named(sum).iter().sum::<u64>() as f64 / per_base_unit;
         let count = values.iter().sum();
         return encoder.encode_family(&of_worker)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None);
     }
-    let encode = |encoder: &mut MetricEncoder<'_>, value: u64| match metric.kind {
-        Kind::Counter if per_base_unit > 1.0 => {
-            encoder.encode_counter::<NoLabelSet, f64, f64>(&(value as f64 / per_base_unit), None)
+    for (which, &value) in values.iter().enumerate() {
+        let mut labels = of_worker.clone();
+        if let Values::By { label, names, .. } = metric.values {
+            labels.push((label.into(), names[which].into()));
         }
-        _ if per_base_unit > 1.0 => encoder.encode_gauge(&(value as f64 / per_base_unit)),
-        kind => encode_number(encoder, kind, value),
-    };
-    match metric.values {
-        Values::One(_) => encode(&mut encoder.encode_family(&of_worker)?, values[0]),
-        Values::By { label, names, .. } => {
-            for (name, &value) in names.iter().zip(values) {
-                let mut labels = of_worker.clone();
-                labels.push((label.into(), (*name).into()));
-                encode(&mut encoder.encode_family(&labels)?, value)?;
+        let mut encoder = encoder.encode_family(&labels)?;
+        match metric.kind {
+            Kind::Counter if per_base_unit > 1.0 => {
+                encoder.encode_counter::<NoLabelSet, f64, f64>(&(value as f64 / per_base_unit), None)?;
             }
-            Ok(())
+            _ if per_base_unit > 1.0 => encoder.encode_gauge(&(value as f64 / per_base_unit))?,
+            kind => encode_number(&mut encoder, kind, value)?,
         }
     }
+    Ok(())
 }
 
 /// What a metric is called in base units, and how many of the units that it is counted in make one of them.
@@ -198,12 +187,19 @@ fn encode_number(encoder: &mut MetricEncoder<'_>, kind: Kind, value: u64) -> fmt
     }
 }
 
-fn metric_type(kind: Kind) -> MetricType {
-    match kind {
+/// Begins a metric.
+fn describe<'a>(
+    encoder: &'a mut DescriptorEncoder<'_>,
+    name: &'a str,
+    help: &str,
+    kind: Kind,
+) -> Result<MetricEncoder<'a>, fmt::Error> {
+    let kind = match kind {
         Kind::Counter => MetricType::Counter,
         Kind::Gauge | Kind::Level | Kind::Peak => MetricType::Gauge,
         Kind::Histogram { .. } => MetricType::Histogram,
-    }
+    };
+    encoder.encode_descriptor(name, help, None, kind)
 }
 
 fn labels<const N: usize>(pairs: [(&'static str, String); N]) -> Labels {

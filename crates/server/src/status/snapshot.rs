@@ -36,6 +36,7 @@ pub struct WorkerSource {
 }
 
 /// One listener.
+#[derive(Debug)]
 pub struct ListenerSource {
     /// As in `listening on http://127.0.0.1:8080/`.
     pub address: String,
@@ -133,9 +134,8 @@ impl Sources {
     /// Takes a snapshot. It takes a little longer than the slowest worker's turn, at most 100 ms.
     pub fn snapshot(&self) -> Snapshot {
         let responsive = self.take_census();
-        let pid = |source: &WorkerSource| source.counters.pid.load(Ordering::Relaxed);
         let worker = |(source, responsive): (&WorkerSource, bool)| WorkerSnapshot {
-            pid: pid(source),
+            pid: source.pid(),
             responsive,
             numbers: Numbers::read(source.counters),
         };
@@ -154,16 +154,13 @@ impl Sources {
             listeners,
             rates,
             workers: self.workers.iter().zip(responsive).map(worker).collect(),
-            past: self.past.iter().fold(Numbers::zero(), |mut past, block| {
-                past.take_in(&Numbers::read(block));
-                past
-            }),
+            past: Numbers::sum(self.past.iter().map(|block| Numbers::read(block))),
         }
     }
 
     /// The supervisor, the workers and who asks.
     fn processes(&self) -> Vec<u32> {
-        let workers = self.workers.iter().map(|worker| worker.counters.pid.load(Ordering::Relaxed));
+        let workers = self.workers.iter().map(WorkerSource::pid);
         let mut processes: Vec<u32> = workers.chain([self.pid, std::process::id()]).collect();
         processes.sort_unstable();
         processes.dedup();
@@ -179,13 +176,18 @@ impl Sources {
         loop {
             let done: Vec<bool> =
                 self.workers.iter().zip(&asked).map(|(w, &asked)| w.counters.census.is_done(asked)).collect();
-            let pid = |worker: &WorkerSource| worker.counters.pid.load(Ordering::Relaxed);
-            let all = self.workers.iter().zip(&done).all(|(worker, &done)| done || pid(worker) == 0);
+            let all = self.workers.iter().zip(&done).all(|(worker, &done)| done || worker.pid() == 0);
             if all || began.elapsed() >= CENSUS_PATIENCE {
                 return done;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+}
+
+impl WorkerSource {
+    fn pid(&self) -> u32 {
+        self.counters.pid.load(Ordering::Relaxed)
     }
 }
 
@@ -204,11 +206,7 @@ impl ListenerSource {
 impl Snapshot {
     /// The workers' values and those of the past taken together.
     pub fn total(&self) -> Numbers {
-        let mut total = self.past.clone();
-        for worker in &self.workers {
-            total.take_in(&worker.numbers);
-        }
-        total
+        Numbers::sum(self.workers.iter().map(|worker| worker.numbers.clone()).chain([self.past.clone()]))
     }
 }
 
@@ -228,32 +226,36 @@ impl Numbers {
         &self.0[place]
     }
 
+    /// The values of the metric of this name; none, if there is no such metric.
+    pub fn named(&self, name: &str) -> &[u64] {
+        METRICS.iter().position(|metric| metric.name == name).map_or(&[], |place| self.of(place))
+    }
+
     /// The values of the metric at this place of [`METRICS`], to be changed.
     pub(super) fn of_mut(&mut self, place: usize) -> &mut [u64] {
         &mut self.0[place]
     }
 
-    pub(crate) fn take_in(&mut self, other: &Self) {
-        for ((metric, mine), theirs) in METRICS.iter().zip(&mut self.0).zip(&other.0) {
-            for (mine, &theirs) in mine.iter_mut().zip(theirs) {
-                *mine = match metric.kind {
-                    Kind::Counter | Kind::Gauge | Kind::Histogram { .. } => mine.wrapping_add(theirs),
-                    Kind::Peak | Kind::Level => theirs.max(*mine),
-                };
+    /// The values of several taken together.
+    pub(crate) fn sum(several: impl Iterator<Item = Self>) -> Self {
+        let mut sum = Self::zero();
+        for one in several {
+            for ((metric, sums), values) in METRICS.iter().zip(&mut sum.0).zip(&one.0) {
+                for (sum, &value) in sums.iter_mut().zip(values) {
+                    *sum = match metric.kind {
+                        Kind::Counter | Kind::Gauge | Kind::Histogram { .. } => sum.wrapping_add(value),
+                        Kind::Peak | Kind::Level => value.max(*sum),
+                    };
+                }
             }
         }
+        sum
     }
 }
 
 impl fmt::Debug for WorkerSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WorkerSource").field("counters", &self.counters).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for ListenerSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ListenerSource").field("address", &self.address).finish_non_exhaustive()
     }
 }
 

@@ -10,41 +10,17 @@ use crate::counters::Kind;
 
 /// Every value that is not a worker's, in the order in which people see them.
 pub static SYSTEM: &[SystemMetric] = &[
-    SystemMetric {
-        group: Group::Process,
-        name: "open_fds",
-        help: "Open descriptors",
-        kind: Kind::Gauge,
-        find: |files| files.sum(|process| process.open_descriptors),
-    },
-    SystemMetric {
-        group: Group::Process,
-        name: "max_fds",
-        help: "Most descriptors that may be open in one process",
-        kind: Kind::Gauge,
-        find: |files| number(&files.limits, "Max open files"),
-    },
-    SystemMetric {
-        group: Group::Process,
-        name: "resident_memory_bytes",
-        help: "Memory in use, pages shared with others included",
-        kind: Kind::Gauge,
-        find: |files| files.sum(|process| Some(number(&process.status, "VmRSS:")? * 1024)),
-    },
-    SystemMetric {
-        group: Group::Process,
-        name: "shared_memory_bytes",
-        help: "The part of it that is shared with other processes",
-        kind: Kind::Gauge,
-        find: |files| files.sum(|process| Some(number(&process.status, "RssShmem:")? * 1024)),
-    },
-    SystemMetric {
-        group: Group::Process,
-        name: "threads",
-        help: "Threads",
-        kind: Kind::Gauge,
-        find: |files| files.sum(|process| number(&process.status, "Threads:")),
-    },
+    process("open_fds", "Open descriptors", |files| files.sum(|process| process.open_descriptors)),
+    process("max_fds", "Most descriptors that may be open in one process", |files| {
+        number(&files.limits, "Max open files")
+    }),
+    process("resident_memory_bytes", "Memory in use, pages shared with others included", |files| {
+        files.sum(|process| Some(number(&process.status, "VmRSS:")? * 1024))
+    }),
+    process("shared_memory_bytes", "The part of it that is shared with other processes", |files| {
+        files.sum(|process| Some(number(&process.status, "RssShmem:")? * 1024))
+    }),
+    process("threads", "Threads", |files| files.sum(|process| number(&process.status, "Threads:"))),
     queue_drops::<0>(),
     queue_drops::<1>(),
     queue_drops::<2>(),
@@ -53,22 +29,27 @@ pub static SYSTEM: &[SystemMetric] = &[
     queue_drops::<5>(),
     queue_drops::<6>(),
     SystemMetric {
-        group: Group::Kernel,
         name: "tcp_syncookies",
         help: "net.ipv4.tcp_syncookies: 0 drops SYNs when a SYN queue is full, 1 answers them with cookies, \
                2 always does",
+        group: Group::Kernel,
         kind: Kind::Gauge,
         find: |files| files.syncookies,
     },
     SystemMetric {
-        group: Group::Kernel,
         name: "tcp_abort_on_overflow",
         help: "net.ipv4.tcp_abort_on_overflow: 1 resets clients whose handshake ends when the accept queue \
                is full",
+        group: Group::Kernel,
         kind: Kind::Gauge,
         find: |files| files.abort_on_overflow,
     },
 ];
+
+/// What the processes have now.
+const fn process(name: &'static str, help: &'static str, find: fn(&Files) -> Option<u64>) -> SystemMetric {
+    SystemMetric { group: Group::Process, name, help, kind: Kind::Gauge, find }
+}
 
 /// The row of one of [`CAUSES`].
 const fn queue_drops<const PLACE: usize>() -> SystemMetric {

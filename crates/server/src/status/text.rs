@@ -90,11 +90,8 @@ fn write_workers(text: &mut String, snapshot: &Snapshot, earlier: Option<&Snapsh
         [(&total, None, up)].into_iter().chain(lately).chain(workers.iter().map(|&worker| (worker, None, up)))
     };
     for (name, of) in EQUATION_1 {
-        row(
-            text,
-            name,
-            &columns().map(|(now, earlier, seconds)| of(now, earlier, seconds)).collect::<Vec<_>>(),
-        )?;
+        let cells: Vec<_> = columns().map(|(now, earlier, seconds)| of(now, earlier, seconds)).collect();
+        row(text, name, &cells)?;
     }
     for (place, metric) in METRICS.iter().enumerate() {
         let cells = |value: &dyn Fn(&Numbers) -> u64| {
@@ -140,8 +137,8 @@ const EQUATION_1: [Factor; 2] = [
 
 /// How much a single counter has grown.
 fn grown(name: &str, now: &Numbers, earlier: Option<&Numbers>) -> u64 {
-    let Some(place) = METRICS.iter().position(|metric| metric.name == name) else { return 0 };
-    now.of(place)[0].saturating_sub(earlier.map_or(0, |earlier| earlier.of(place)[0]))
+    let value = |numbers: &Numbers| numbers.named(name).iter().sum::<u64>();
+    value(now).saturating_sub(earlier.map_or(0, value))
 }
 
 fn row(text: &mut String, name: &str, cells: &[String]) -> std::fmt::Result {

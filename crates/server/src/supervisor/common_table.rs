@@ -20,7 +20,7 @@ use crate::content::SharedFiles;
 /// The supervisor's end of a common table.
 #[derive(Debug)]
 pub(super) struct CommonTable {
-    ledger: Ledger,
+    pub(super) ledger: Ledger,
     last_owner: u32,
     last_keeper: u32,
     /// Open files of each generation that somebody still uses.
@@ -48,10 +48,6 @@ impl CommonTable {
             round: 0,
             suspects: None,
         })
-    }
-
-    pub(super) fn ledger(&self) -> Ledger {
-        self.ledger
     }
 
     /// A table of open files for a generation of workers.

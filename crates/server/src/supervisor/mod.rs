@@ -21,6 +21,7 @@ mod upgrade;
 mod worker;
 mod workers;
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -303,7 +304,7 @@ impl Supervisor {
                 self.status_due,
                 self.stop_due,
                 self.deadline,
-                self.trial.as_ref().and_then(Trial::due),
+                self.trial.as_ref().and_then(|trial| trial.due),
             ];
             let wait = due.into_iter().flatten().min();
             // What would change the settings that are tried waits for who comes out of it as the program.
@@ -320,8 +321,10 @@ impl Supervisor {
             self.note_ends()?;
             match signal {
                 Some(Signal::Terminate | Signal::Interrupt | Signal::Quit) => self.end(),
-                Some(Signal::Hangup) => self.reload(),
                 Some(Signal::User1) => self.reopen_logs(),
+                // The others come too late for a server that ends.
+                _ if self.phase != Phase::Run => {}
+                Some(Signal::Hangup) => self.reload(),
                 Some(Signal::User2) => self.upgrade(),
                 Some(_) | None => {}
             }
@@ -343,8 +346,8 @@ impl Supervisor {
             if let Some(trial) = self.trial.as_mut().filter(|trial| trial.is_overdue()) {
                 trial.break_off();
             }
-            self.restart();
             if self.phase == Phase::Run {
+                self.restart();
                 // Not at the end: the kernel may take longer for it than there is time, and does it when this
                 // process is gone.
                 self.remains.clear_away(&self.children()).map_err(failed("clear away a process"))?;
@@ -363,9 +366,6 @@ impl Supervisor {
 
     /// Starts what has ended and whose time has come.
     fn restart(&mut self) {
-        if self.phase != Phase::Run {
-            return;
-        }
         self.workers.restart(&self.settings, &self.listeners);
         if self.status_due.is_some_and(|due| due <= Instant::now()) {
             self.start_status_process();
@@ -392,15 +392,15 @@ impl Supervisor {
 
     fn stop_status_process(&mut self) {
         if let Some(status) = self.status.take() {
-            self.remains.add(status.pid());
-            status.stop();
+            self.remains.add(status.pid);
+            status.control.enter(Phase::Stop);
         }
     }
 
     /// The processes whose end is of interest.
     fn children(&self) -> Vec<u32> {
-        let status = self.status.as_ref().map(StatusProcess::pid);
-        let trial = self.trial.as_ref().map(Trial::pid);
+        let status = self.status.as_ref().map(|status| status.pid);
+        let trial = self.trial.as_ref().map(|trial| trial.pid);
         self.workers.pids().into_iter().chain(status).chain(trial).collect()
     }
 
@@ -409,7 +409,7 @@ impl Supervisor {
         for pid in self.children() {
             let Some(how) = process::ended(pid).map_err(failed("wait for a worker"))? else { continue };
             self.remains.add(pid);
-            if let Some(trial) = self.trial.take_if(|trial| trial.pid() == pid) {
+            if let Some(trial) = self.trial.take_if(|trial| trial.pid == pid) {
                 self.end_trial(trial, how);
                 continue;
             }
@@ -442,7 +442,7 @@ impl Supervisor {
         // Workers own the listeners from here on: what the last of them closes must be closed.
         self.listeners.clear();
         if let Some(status) = &self.status {
-            status.tell_draining();
+            status.control.enter(Phase::Drain);
         }
         self.workers.enter(self.phase);
         let drain = if self.phase == Phase::Drain { self.settings.drain_timeout } else { Duration::ZERO };
@@ -454,9 +454,6 @@ impl Supervisor {
 
     /// Checks the settings and, if they are good, has new workers serve by them.
     fn reload(&mut self) {
-        if self.phase != Phase::Run {
-            return;
-        }
         match self.try_reload() {
             Ok(()) => tracing::info!("settings reloaded"),
             Err(error) => tracing::error!("settings not reloaded: {error}"),
@@ -494,9 +491,6 @@ impl Supervisor {
 
     /// Has the program tried that its file holds by now.
     fn upgrade(&mut self) {
-        if self.phase != Phase::Run {
-            return;
-        }
         self.workers.unmark_descriptors();
         let log = self.workers.access_log().map(|log| &**log);
         match Trial::start(&self.program, &self.listeners, self.endpoint.as_deref(), log) {
@@ -538,7 +532,7 @@ impl Supervisor {
     fn reopen_logs(&self) {
         self.workers.reopen_logs();
         if let Some(status) = &self.status {
-            status.reopen_logs();
+            status.control.reopen_logs();
         }
         match error_log::reopen() {
             Ok(()) => tracing::info!("logs reopened"),
@@ -594,6 +588,17 @@ pub(crate) fn url(address: &ListenAddress) -> String {
     match address {
         ListenAddress::Tcp(address) => format!("http://{address}/"),
         ListenAddress::Unix(path) => format!("unix:{}", path.display()),
+    }
+}
+
+/// What a process ends with that has done what it was forked for.
+fn exit_code(who: &str, result: Result<(), impl Display>) -> u8 {
+    match result {
+        Ok(()) => 0,
+        Err(error) => {
+            tracing::error!("{who} ends: {error}");
+            1
+        }
     }
 }
 

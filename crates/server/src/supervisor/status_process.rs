@@ -11,6 +11,7 @@ use sys::event::{Events, Interest};
 use sys::poll::PollSet;
 use sys::process;
 
+use super::exit_code;
 use super::workers::{Foreign, LONGEST_PAUSE, QUICK};
 use crate::control::{Control, Phase};
 use crate::error_log;
@@ -18,8 +19,10 @@ use crate::status::{Endpoint, Sources};
 
 /// A status process that runs.
 pub(super) struct StatusProcess {
-    pid: u32,
-    control: Arc<Control>,
+    pub(super) pid: u32,
+    /// By which it lets go of the listeners and says that the server drains, opens the error log anew, and
+    /// finishes its answers and ends.
+    pub(super) control: Arc<Control>,
     since: Instant,
 }
 
@@ -33,40 +36,15 @@ impl StatusProcess {
         let pid = process::fork(|| {
             process::set_name("sluice:status");
             foreign.close(&[]);
-            match answer(endpoint, &sources, &control) {
-                Ok(()) => 0,
-                Err(error) => {
-                    tracing::error!("the status process ends: {error}");
-                    1
-                }
-            }
+            exit_code("the status process", answer(endpoint, &sources, &control))
         })?;
         Ok(Self { pid, control, since: Instant::now() })
-    }
-
-    pub(super) fn pid(&self) -> u32 {
-        self.pid
     }
 
     /// How long to wait before another is started, now that it has ended: one that ended soon will probably
     /// do so again.
     pub(super) fn pause(&self) -> Duration {
         if self.since.elapsed() < QUICK { LONGEST_PAUSE } else { Duration::ZERO }
-    }
-
-    /// Has it let go of the listeners, and say that the server drains.
-    pub(super) fn tell_draining(&self) {
-        self.control.enter(Phase::Drain);
-    }
-
-    /// Has it open the error log anew.
-    pub(super) fn reopen_logs(&self) {
-        self.control.reopen_logs();
-    }
-
-    /// Has it finish its answers and end.
-    pub(super) fn stop(self) {
-        self.control.enter(Phase::Stop);
     }
 }
 

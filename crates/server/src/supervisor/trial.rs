@@ -40,13 +40,13 @@ const MOST_WORDS: u64 = 4 << 10;
 
 /// A trial under way, as the old program sees it.
 pub(super) struct Trial {
-    pid: u32,
+    pub(super) pid: u32,
     program: PathBuf,
     file: Identity,
     settings: File,
     said: Option<ChildStderr>,
-    /// When it is broken off, unless it has been.
-    due: Option<Instant>,
+    /// When [`break_off`](Self::break_off) is to be called, unless it has been.
+    pub(super) due: Option<Instant>,
 }
 
 impl Trial {
@@ -84,15 +84,6 @@ impl Trial {
         }
         let (pid, due) = (child.id(), Some(Instant::now() + PATIENCE));
         Ok(Self { pid, program: program.path.clone(), file, settings, said, due })
-    }
-
-    pub(super) fn pid(&self) -> u32 {
-        self.pid
-    }
-
-    /// When [`break_off`](Self::break_off) is to be called, if it still runs then.
-    pub(super) fn due(&self) -> Option<Instant> {
-        self.due
     }
 
     pub(super) fn is_overdue(&self) -> bool {
@@ -141,7 +132,7 @@ pub(super) fn run(source: &Source, lent: Bequest) -> Result<(), RunError> {
     }
     error_log::try_open(&settings.error_log, log.as_ref())?;
     // It is the old program that says what has come of this.
-    error_log::init(&ErrorLog::Stderr, LogLevel::Error, None, None)?;
+    error_log::init(&ErrorLog::Stderr, LogLevel::ERROR, None, None)?;
     super::prepare(&settings)?;
     try_out(&settings)?;
     let access_log = super::access_log(&settings, opened.access_log.as_ref(), None)?;

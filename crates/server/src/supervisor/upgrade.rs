@@ -217,21 +217,14 @@ impl Bequest {
         let handover: Handover = serde_json::from_str(&handover)?;
         let mut last = || descriptors.pop().ok_or_else(|| wrong("a descriptor is missing"));
         let settings = File::from(last()?);
-        let access_log = match handover.access_log {
-            Some(path) => Some(Arc::new(LogFile::adopt(path, last()?))),
-            None => None,
-        };
-        let log = match handover.log {
-            Some(path) => Some((path, last()?)),
-            None => None,
-        };
-        let endpoint = match &handover.status {
-            Some(address) => {
-                let address: StatusAddress = address.parse().map_err(|why: String| wrong(&why))?;
-                Some(Arc::new(Endpoint::adopt(last()?, address)))
-            }
-            None => None,
-        };
+        let access_log = handover.access_log.map(|path| Ok::<_, io::Error>(LogFile::adopt(path, last()?)));
+        let access_log = access_log.transpose()?.map(Arc::new);
+        let log = handover.log.map(|path| Ok::<_, io::Error>((path, last()?))).transpose()?;
+        let endpoint = handover.status.map(|address| {
+            let address: StatusAddress = address.parse().map_err(|why: String| wrong(&why))?;
+            Ok::<_, io::Error>(Endpoint::adopt(last()?, address))
+        });
+        let endpoint = endpoint.transpose()?.map(Arc::new);
         if descriptors.len() != handover.asked.len() {
             return Err(wrong("not a descriptor for each listener"));
         }

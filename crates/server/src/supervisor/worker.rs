@@ -1,4 +1,4 @@
-//! The life of a worker process, from the fork to its exit code.
+//! The life of a worker process, from the fork to its end.
 
 use std::sync::Arc;
 
@@ -17,26 +17,8 @@ use crate::listeners::Share;
 use crate::memory;
 use crate::service::Service;
 
-/// Serves in a process that has just been forked, and gives its exit code.
-pub(super) fn work(
-    settings: &Settings,
-    cpus: Option<&[usize]>,
-    listeners: Share,
-    counters: &[&'static Counters],
-    control: Arc<Control>,
-    common: Option<(&Common, &SharedFiles)>,
-    access_log: Option<&Arc<LogFile>>,
-) -> u8 {
-    match serve(settings, cpus, listeners, counters, control, common, access_log) {
-        Ok(()) => 0,
-        Err(error) => {
-            tracing::error!("a worker ends: {error}");
-            1
-        }
-    }
-}
-
-fn serve(
+/// Serves in a process that has just been forked.
+pub(super) fn serve(
     settings: &Settings,
     cpus: Option<&[usize]>,
     listeners: Share,

@@ -15,7 +15,7 @@ use sys::shared::Shared;
 use sys::signal::Signal;
 
 use super::common_table::CommonTable;
-use super::{url, worker};
+use super::{exit_code, url, worker};
 use crate::access_log::LogFile;
 use crate::common::Common;
 use crate::config::{Role, Settings};
@@ -200,18 +200,9 @@ impl Workers {
             let block = |_| self.spare.pop().map_or_else(|| Shared::new().map(Shared::leak), Ok);
             let counters = (0..layout.threads(Role::Serve)).map(block).collect::<io::Result<_>>()?;
             let cpus = position.cpus(settings, &usable);
-            let state = State::Gone;
+            let (state, quick_deaths) = (State::Gone, 0);
             let in_common = files.get(position.copy).cloned().map(InCommon::new);
-            places.push(Place {
-                number,
-                position,
-                cpus,
-                control,
-                counters,
-                state,
-                quick_deaths: 0,
-                in_common,
-            });
+            places.push(Place { number, position, cpus, control, counters, state, quick_deaths, in_common });
         }
         for place in &*places {
             let others = places.iter().filter(|other| place.is_beside(other));
@@ -240,7 +231,7 @@ impl Workers {
             return true;
         }
         let all = self.serving.iter_mut().chain(&mut self.retired);
-        let Some(place) = all.into_iter().find(|place| place.is(pid)) else { return false };
+        let Some(place) = all.into_iter().find(|place| place.pid() == Some(pid)) else { return false };
         let State::Runs { since, .. } = place.state else { return false };
         let expected = place.control.asked() != Phase::Run && how == Ended::Code(0);
         if !expected {
@@ -267,10 +258,7 @@ impl Workers {
 
     /// When the next worker is to be started again, if one is.
     pub(super) fn restart_due(&self) -> Option<Instant> {
-        let due = |place: &Place| match place.state {
-            State::Restarts { at } => Some(at),
-            State::Runs { .. } | State::Gone => None,
-        };
+        let due = |place: &Place| if let State::Restarts { at } = place.state { Some(at) } else { None };
         self.serving.iter().filter_map(due).min()
     }
 
@@ -350,9 +338,7 @@ impl Workers {
 
     /// Retired workers that still have their listeners.
     fn count_leaving(&self) -> usize {
-        let is_leaving = |place: &&Place| {
-            matches!(place.state, State::Runs { .. }) && place.control.let_go() != LetGo::All
-        };
+        let is_leaving = |place: &&Place| place.pid().is_some() && place.control.let_go() != LetGo::All;
         self.retired.iter().filter(is_leaving).count()
     }
 
@@ -369,7 +355,7 @@ impl Workers {
         let held =
             in_common.flat_map(|in_common| in_common.share.serving.iter().chain(&in_common.share.retiring));
         let listeners = held.filter(|held| !is_known(held)).map(Arc::clone).collect();
-        let ledger = self.common_table.as_ref().map(CommonTable::ledger);
+        let ledger = self.common_table.as_ref().map(|table| table.ledger);
         Foreign { ledger, listeners, access_log: None }
     }
 
@@ -430,18 +416,14 @@ impl Workers {
 
     /// Those that run.
     pub(super) fn pids(&self) -> Vec<u32> {
-        let pid = |place: &Place| match place.state {
-            State::Runs { pid, .. } => Some(pid),
-            State::Restarts { .. } | State::Gone => None,
-        };
-        self.all().filter_map(pid).chain(self.adopted.iter().copied()).collect()
+        self.all().filter_map(Place::pid).chain(self.adopted.iter().copied()).collect()
     }
 
     /// Ends all workers that have not ended.
     pub(super) fn kill(&self) {
         self.kill_adopted();
         for place in self.all() {
-            if let State::Runs { pid, .. } = place.state {
+            if let Some(pid) = place.pid() {
                 tracing::error!("worker {} (process {pid}) does not end, and is killed", place.number);
                 let _ = process::kill(pid);
             }
@@ -530,10 +512,15 @@ impl Place {
         let (control, cpus, name) = (Arc::clone(&self.control), self.cpus.as_deref(), self.name());
         control.begin();
         let serving = self.position.listeners(settings, &copies[self.position.copy]);
+        let work = |share: Share, common: Option<(&Common, &SharedFiles)>| {
+            let counters = &self.counters;
+            let ended = worker::serve(settings, cpus, share, counters, control, common, access_log);
+            exit_code("a worker", ended)
+        };
         let pid = match (&mut self.in_common, common_table) {
             (Some(in_common), Some(table)) => {
                 if let Some(endpoint) = endpoint {
-                    control.tell_endpoint(endpoint);
+                    self.control.tell_endpoint(endpoint);
                 }
                 let share = Share { serving, retiring: retiring.clone() };
                 in_common.share = share.clone();
@@ -542,7 +529,7 @@ impl Place {
                 let common = Some((&common, &in_common.files));
                 process::fork_sharing_descriptors(|| {
                     process::set_name(&name);
-                    worker::work(settings, cpus, share, &self.counters, control, common, access_log)
+                    work(share, common)
                 })?
             }
             _ => process::fork(|| {
@@ -555,7 +542,7 @@ impl Place {
                     endpoint.close();
                 }
                 let share = Share { serving, retiring: retiring.clone() };
-                worker::work(settings, cpus, share, &self.counters, control, None, access_log)
+                work(share, None)
             })?,
         };
         for block in &self.counters {
@@ -589,7 +576,7 @@ impl Place {
 
     /// Its owner in the ledger, if it has one that runs.
     fn living(&self) -> Option<u32> {
-        let State::Runs { .. } = self.state else { return None };
+        self.pid()?;
         self.in_common.as_ref()?.worker.as_ref().map(|worker| worker.owner)
     }
 
@@ -618,8 +605,9 @@ impl Place {
         }
     }
 
-    fn is(&self, pid: u32) -> bool {
-        matches!(self.state, State::Runs { pid: own, .. } if own == pid)
+    /// Its process, if it runs.
+    fn pid(&self) -> Option<u32> {
+        if let State::Runs { pid, .. } = self.state { Some(pid) } else { None }
     }
 }
 

@@ -21,7 +21,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::signal::Signal;
 
-/// Lets others that want this CPU have it first, if there are any. sched_yield(2).
+/// Lets others that want this CPU have it first, if there are any. `sched_yield(2)`.
 #[inline]
 pub fn yield_cpu() {
     rustix::thread::sched_yield();

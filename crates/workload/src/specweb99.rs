@@ -114,8 +114,8 @@ pub fn sessions(of: Sessions) -> (SessionLog, Vec<Check>) {
         for call in 1..=length {
             let rank: f64 = zipf.sample(&mut random);
             let directory = (rank as u32).clamp(1, of.directories) - 1;
-            let class = pick(&CLASSES, random.random_range(0.0..100.0));
-            let file = pick(&FILES, random.random_range(0.0..FILES.iter().sum())) + 1;
+            let class = pick(CLASSES.into_iter(), random.random_range(0.0..100.0));
+            let file = pick(FILES.into_iter(), random.random_range(0.0..FILES.iter().sum())) + 1;
             drawn.request(directory, class, file);
             let uri = format!("/{}", path(directory, class, file));
             log.call(Request { uri: uri.into(), ..Request::default() });
@@ -136,15 +136,14 @@ pub fn sessions(of: Sessions) -> (SessionLog, Vec<Check>) {
 }
 
 /// The place of a number among shares that add up to all numbers there may be.
-fn pick(shares: &[f64], number: f64) -> usize {
+pub(crate) fn pick(shares: impl ExactSizeIterator<Item = f64>, number: f64) -> usize {
+    let last = shares.len() - 1;
     let mut sum = 0.0;
-    for (place, share) in shares.iter().enumerate() {
+    let passed = shares.take_while(|share| {
         sum += share;
-        if number < sum {
-            return place;
-        }
-    }
-    shares.len() - 1
+        sum <= number
+    });
+    passed.count().min(last)
 }
 
 /// What was drawn.

@@ -23,6 +23,7 @@ use rand_pcg::Pcg64Mcg;
 use crate::check::Check;
 use crate::fileset::FileSpec;
 use crate::session::{Builder, Request, SessionLog};
+use crate::specweb99::pick;
 
 /// A kind of page, or the download that ends a session.
 const STATES: [&str; 7] = ["home", "search", "catalog", "product", "file-catalog", "file", "download"];
@@ -159,40 +160,19 @@ pub fn sessions(of: Sessions) -> (SessionLog, Vec<Check>) {
             let pause: f64 = think.sample(&mut random);
             let pause = if thinks { pause.min(THINK_MOST_S) } else { 0.0 };
             log.end_of_burst(Some(Duration::from_millis((pause * 1e3).round() as u64)));
-            state = next(TRANSITIONS[state], random.random());
+            let ways = TRANSITIONS[state];
+            state = ways[pick(ways.iter().map(|way| way.1), random.random())].0;
         }
         log.end_of_session();
     }
     (log.finish(), drawn.checks(of))
 }
 
-/// Where a number from 0 to 1 leads.
-fn next(ways: &[(usize, f64)], number: f64) -> usize {
-    let mut sum = 0.0;
-    for &(to, probability) in ways {
-        sum += probability;
-        if number < sum {
-            return to;
-        }
-    }
-    ways.last().map_or(END, |way| way.0)
-}
-
 /// The class and the file of a download.
 fn download(of_class: f64, of_file: f64) -> (usize, usize) {
     let all: f64 = DOWNLOADS.iter().map(|class| class.0).sum();
-    let place = |shares: &mut dyn Iterator<Item = f64>, number: f64| {
-        let mut sum = 0.0;
-        shares
-            .take_while(|share| {
-                sum += share;
-                sum <= number
-            })
-            .count()
-    };
-    let class = place(&mut DOWNLOADS.iter().map(|class| class.0 / all), of_class).min(DOWNLOADS.len() - 1);
-    let within = DOWNLOADS[class].3;
-    (class, place(&mut within.iter().copied(), of_file).min(within.len() - 1))
+    let class = pick(DOWNLOADS.iter().map(|class| class.0 / all), of_class);
+    (class, pick(DOWNLOADS[class].3.iter().copied(), of_file))
 }
 
 /// How often each state is visited in a session, on average: the transitions solved.

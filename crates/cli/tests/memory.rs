@@ -26,7 +26,21 @@ const FILES: usize = 40;
 
 fn start(variant: &Variant) -> Server {
     let files = (0..FILES).map(|n| (format!("{n}.bin"), vec![b'x'; 2000 + 10 * n]));
-    files.fold(Setup::new(variant), |setup, (name, content)| setup.file(&name, content)).start()
+    let setup = files.fold(Setup::new(variant), |setup, (name, content)| setup.file(&name, content));
+    let server = setup.start();
+    eventually("the server of the test before is gone", || {
+        let own = server.processes();
+        those_of_the_program().all(|pid| own.contains(&pid))
+    });
+    server
+}
+
+/// Processes that run the program, also those that are about to end.
+fn those_of_the_program() -> impl Iterator<Item = u32> {
+    let processes = fs::read_dir("/proc").expect("processes").filter_map(Result::ok);
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let program = |pid: &u32| fs::read_link(format!("/proc/{pid}/exe"));
+    pids.filter(move |pid| program(pid).is_ok_and(|file| file == *env!("CARGO_BIN_EXE_sluice")))
 }
 
 /// How many connections a test may hold at once of those that it wants: some architectures have few workers,
@@ -120,7 +134,8 @@ fn growth(variant: &Variant) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let server = start(variant);
     let mut connections = Vec::new();
-    let private = || rollup(&server, &["Private_Clean:", "Private_Dirty:"]);
+    // Clean pages are the program's, which are private or not as others map them or not.
+    let private = || rollup(&server, &["Private_Dirty:"]);
     hold(&server, &mut connections, 500);
     let (before, places_before) = (private(), number(&memory(&server), "/connections/places"));
     hold(&server, &mut connections, 4500);

@@ -57,7 +57,7 @@ impl Piece {
 }
 
 impl<P> Sheet<P> {
-    /// Bytes of memory that it holds for bytes of a reply's own.
+    /// Bytes of memory that it holds beside itself: for a reply's own bytes, and for what tells its pieces.
     pub fn capacity(&self) -> usize {
         self.0.own.capacity() + self.0.pieces.capacity() * size_of::<Piece>()
     }

@@ -209,7 +209,7 @@ impl Content {
     /// The entry's body is in memory, or the table is shared with other workers.
     pub fn fetch(&self, pin: &Pin, window: u64) -> Fetch {
         let file =
-            self.table.share_file(pin.0).expect("the table is a worker's sheet, and the body not in memory");
+            self.table.share_file(pin.0).expect("the table is a worker's own, and the body not in memory");
         let FileStat { device, inode, .. } = self.table.stat(pin.0);
         Fetch { file, device, inode, window }
     }

@@ -33,6 +33,18 @@ enum Command {
     Sessions(lab::sessions::Options),
     /// Load servers, and measure what they do
     Load(Box<lab::load::Options>),
+    /// Compare servers under one workload, in pairs, and say whether they differ
+    Compare(lab::compare::Options),
+    /// Run an experiment that a file describes
+    Run(lab::run::Options),
+    /// Say what a directory of results says
+    Report(lab::run::Report),
+    /// Clean up behind the process with this id once standard input ends
+    #[command(name = ::lab::janitor::SUBCOMMAND, hide = true)]
+    Janitor {
+        /// Its process id
+        run: u32,
+    },
     /// Tell what this machine can and cannot measure, and what to do about it
     Doctor(lab::doctor::Doctor),
     /// Write manual pages and shell completions
@@ -44,6 +56,10 @@ fn main() -> ExitCode {
         Command::Fileset(options) => lab::fileset::run(&options),
         Command::Sessions(options) => lab::sessions::run(&options),
         Command::Load(options) => lab::load::run(&options),
+        Command::Compare(options) => lab::compare::run(&options),
+        Command::Run(options) => lab::run::run(&options),
+        Command::Report(options) => lab::run::report(&options),
+        Command::Janitor { run } => ::lab::janitor::attend(run).map(|()| ExitCode::SUCCESS),
         Command::Pages(options) => options.write(Sluicelab::command()).map(|()| ExitCode::SUCCESS),
         Command::Doctor(command) => command.run().map(|()| ExitCode::SUCCESS),
     };

@@ -77,6 +77,11 @@ impl Machine {
         cpu::cores(&self.text("/proc/stat").unwrap_or_default())
     }
 
+    /// Bytes of files that are in memory, `None` where the kernel does not tell.
+    pub fn page_cache(&self) -> Option<u64> {
+        text::number(&self.text("/proc/meminfo")?, "Cached:")?.checked_mul(1024)
+    }
+
     /// What all processors together have done since the machine started. All zero if it does not tell.
     pub fn cpu_ticks(&self) -> CpuTicks {
         self.text("/proc/stat").and_then(|stat| CpuTicks::of_all(&stat)).unwrap_or_default()

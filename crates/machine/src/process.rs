@@ -112,6 +112,27 @@ pub fn tree(root: u32) -> io::Result<Vec<u32>> {
     Ok(descendants(root)?.into_iter().map(|(pid, _)| pid).collect())
 }
 
+/// CPU time of a process and of the children that it has waited for, in ticks of
+/// [`crate::cpu::TICKS_PER_S`]: in user mode, and in the kernel.
+pub fn cpu_ticks(pid: u32) -> io::Result<(u64, u64)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // Fields 14 to 17: utime, stime, cutime, cstime.
+    let field = |number| stat_field(&stat, number).ok_or_else(|| odd("stat"));
+    Ok((field(14)? + field(16)?, field(15)? + field(17)?))
+}
+
+/// How often the threads of a process left a CPU: to wait, or because others were to have it.
+pub fn context_switches(pid: u32) -> io::Result<u64> {
+    let mut sum = 0;
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        // A thread may end between the listing and the reading.
+        let Ok(text) = fs::read_to_string(task?.path().join("status")) else { continue };
+        let of = |name| number(&text, name).ok_or_else(|| odd("status"));
+        sum += of("voluntary_ctxt_switches:")? + of("nonvoluntary_ctxt_switches:")?;
+    }
+    Ok(sum)
+}
+
 /// A number in `/proc/PID/stat`, by the number that proc(5) gives its field: 4 and up. The name, field 2, is
 /// in parentheses and may hold anything; what follows the last of them is field 3.
 fn stat_field(stat: &str, field: usize) -> Option<u64> {
@@ -127,6 +148,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_process_has_used_time_and_left_the_cpu() {
+        let before = context_switches(std::process::id()).unwrap();
+        thread::sleep(Duration::from_millis(1));
+        assert!(context_switches(std::process::id()).unwrap() > before);
+        let start = Instant::now();
+        while cpu_ticks(std::process::id()).unwrap() == (0, 0) {
+            assert!(start.elapsed() < Duration::from_secs(60), "no ticks are counted");
+        }
+        assert!(cpu_ticks(u32::MAX).is_err() && context_switches(u32::MAX).is_err());
+    }
 
     #[test]
     fn computing_is_accounted_for() {

@@ -13,13 +13,13 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde::Serialize;
 
-use crate::child::{on_cpus, output};
 use crate::lineup::NGINX;
 use crate::measurement::Lab;
 use crate::scripted;
 use crate::servers::{self, Environment, Kind, NginxSettings};
-use crate::statistics::Spread;
-use crate::table::{self, Column};
+use lab::child::{on_cpus, output};
+use lab::statistics::Spread;
+use lab::table::{self, Column};
 
 /// How both are run.
 #[derive(Debug, Args)]

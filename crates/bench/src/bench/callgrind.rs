@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::measurement::Common;
 use crate::servers::{self, Environment, Kind};
 use crate::site::CASES;
-use crate::table::{self, Column};
+use lab::table::{self, Column};
 
 /// How it is run.
 #[derive(Debug, Args)]

@@ -9,14 +9,14 @@ use clap::Args;
 use machine::process::waited_children_cpu_ns;
 use serde::Serialize;
 
-use crate::child::{on_cpus, output};
-use crate::generator;
-use crate::launcher::Server;
 use crate::measurement::Lab;
 use crate::servers::{self, Environment};
-use crate::statistics::Spread;
-use crate::table::{self, Column};
 use crate::wrk::Wrk;
+use lab::child::{on_cpus, output};
+use lab::generator;
+use lab::launcher::Server;
+use lab::statistics::Spread;
+use lab::table::{self, Column};
 
 /// How they are run.
 #[derive(Debug, Args)]

@@ -16,14 +16,14 @@ use machine::cpu::seconds;
 use machine::process::{cpu_time_ns, waited_children_cpu_ns};
 use serde::Serialize;
 
-use crate::launcher::{self, Server};
 use crate::measurement::Common;
 use crate::servers::{self, Environment};
 use crate::site::{CASES, Case};
-use crate::spinner;
-use crate::statistics::Spread;
-use crate::table;
 use crate::wrk::Wrk;
+use lab::launcher::{self, Server};
+use lab::spinner;
+use lab::statistics::Spread;
+use lab::table;
 
 /// How it is run.
 #[derive(Debug, Args)]

@@ -12,12 +12,12 @@ use machine::process;
 use serde::Serialize;
 
 use crate::client::{self, Client};
-use crate::launcher::{self, Server};
 use crate::measurement::Common;
 use crate::servers::{self, Environment, Kind};
 use crate::site::{CASES, HUGE};
-use crate::statistics::line_through;
-use crate::table::{self, Column};
+use lab::launcher::{self, Server};
+use lab::statistics::line_through;
+use lab::table::{self, Column};
 
 /// How it is run.
 #[derive(Debug, Args)]

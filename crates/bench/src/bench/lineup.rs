@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
-use crate::launcher::program;
 use crate::servers::{Kind, NginxSettings};
 use crate::site::{CASES, Case};
+use lab::launcher::program;
 
 /// The servers to be measured, as the command line names them.
 #[derive(Debug, Args)]

@@ -11,8 +11,10 @@ use serde_json::json;
 
 use crate::lineup::Lineup;
 use crate::servers::Environment;
-use crate::testbed::Testbed;
-use crate::{launcher, site};
+use lab::launcher;
+use lab::testbed::Testbed;
+
+use crate::site;
 
 /// Servers, and what is done with results.
 #[derive(Debug, Args)]

@@ -9,10 +9,10 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::generator;
 use crate::measurement::Lab;
 use crate::servers::{self, Environment, Kind};
-use crate::{spinner, table};
+use lab::generator;
+use lab::{spinner, table};
 
 /// How it is run.
 #[derive(Debug, Args)]

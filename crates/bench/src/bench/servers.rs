@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use anyhow::{Context, Result};
 
-use crate::launcher::{Place, Server, announced};
 use crate::site::Case;
+use lab::launcher::{Place, Server, announced};
 
 /// What is needed to start any server.
 pub(crate) struct Environment<'a> {

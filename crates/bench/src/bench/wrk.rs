@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::child::output;
+use lab::child::output;
 
 /// How wrk is run.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,12 @@
 //! The subcommands of sluicelab, a file for each, and what they share.
 
+pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod fileset;
 pub(crate) mod load;
+mod means;
 mod progress;
+pub(crate) mod run;
 pub(crate) mod sessions;
 mod units;
 

@@ -1,0 +1,118 @@
+//! `sluicelab compare`: two servers or more under one workload, in pairs, and a verdict in one screen. It
+//! writes an experiment's file of its own, and runs that.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use lab::Workload;
+use lab::experiment::Load;
+use lab::spec::Spec;
+use lab::units;
+
+use super::{means, run};
+
+/// `sluicelab compare`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A server is one that the lab knows and configures (sluice, nginx, lighttpd, apache, \
+    apache-worker), one with settings ('sluice: --architecture=amped'), with a name ('four = sluice: \
+    --workers=4'), another build ('old = sluice@path/to/sluice'), or any command ('mine = ./server --port \
+    {port} {root}').\n\n\
+    Servers are started anew in each round, and asked in slices that alternate between them; the first is \
+    also held against itself. A difference is told where it is beyond the margin with 95% certainty; where it \
+    says \"cannot tell\", there may be one."
+)]
+pub(crate) struct Options {
+    /// Who is compared; the first with all others
+    #[arg(value_name = "SERVER", required = true, num_args = 2..)]
+    servers: Vec<Spec>,
+    /// What clients ask for: one-packet, single, fixed, specweb99, support, or mine: root=DIR sessions=FILE
+    #[arg(long, default_value = "specweb99")]
+    workload: String,
+    /// How much: '64 sessions' at a time, '500 requests/s'
+    #[arg(long, default_value = "64 sessions")]
+    load: Load,
+    /// How often everything is measured. Below 6 nothing can be told
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// For how long each server is measured in each round
+    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = units::time)]
+    measured: Duration,
+    /// What is called a difference is larger than this, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0)]
+    margin: f64,
+    /// For how long each server is watched once, for how it changes with time; 0: not at all
+    #[arg(long, value_name = "TIME", default_value = "25s", value_parser = units::time)]
+    settling: Duration,
+    /// What the order and the arrivals are drawn from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u32,
+    /// Two minutes: 6 rounds, shorter ones, and nobody is watched for longer
+    #[arg(long, conflicts_with_all = ["rounds", "measured", "settling"])]
+    quick: bool,
+    #[command(flatten)]
+    means: means::Options,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let text = options.experiment()?;
+    let directory = options.means.out.clone().unwrap_or_else(|| run::fresh("compare"));
+    run::carry_out(&text, &directory, &options.means)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The part of its CPU that each server has, in percent: with a whole one, servers would be faster than
+/// clients that have one as well.
+const SHARE: u32 = 30;
+
+impl Options {
+    /// With fewer nothing could be told: among several comparisons each has to be surer.
+    fn fewest_rounds(&self) -> u32 {
+        let comparisons = self.servers.len() as f64 - 1.0;
+        (1.0 + (comparisons / 0.05).log2()).ceil() as u32
+    }
+
+    /// The file that says the same.
+    fn experiment(&self) -> Result<String> {
+        self.workload.parse::<Workload>().map_err(super::BadInput)?;
+        let (rounds, measured, settling) = if self.quick {
+            (self.fewest_rounds(), Duration::from_millis(2_400), Duration::ZERO)
+        } else {
+            (self.rounds, self.measured, self.settling)
+        };
+        let names: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
+        let mut text = String::new();
+        let mut line = |key: &str, value: &str| writeln!(text, "{key} = {value}");
+        line("title", &quoted(&format!("{}: {}, {}", names.join(", "), self.workload, self.load)))?;
+        let servers: Vec<String> =
+            self.servers.iter().map(|server| format!("  {},\n", quoted(&typed(server)))).collect();
+        line("servers", &format!("[\n{}]", servers.concat()))?;
+        line("rounds", &rounds.to_string())?;
+        line("seed", &self.seed.to_string())?;
+        line("margin", &(self.margin / 100.0).to_string())?;
+        line("settling", &quoted(&format!("{} s", settling.as_secs_f64())))?;
+        line("measured", &quoted(&format!("{} s", measured.as_secs_f64())))?;
+        if !self.means.loopback && lab::run::may_isolate() {
+            line("share", &SHARE.to_string())?;
+        }
+        line("\n[[points]]\nworkload", &quoted(&self.workload))?;
+        line("load", &quoted(&self.load.to_string()))?;
+        line("compare", "['CPU us/reply']")?;
+        Ok(text)
+    }
+}
+
+/// With programs found from anywhere.
+fn typed(server: &Spec) -> String {
+    let mut server = server.clone();
+    server.program = server.program.map(|path| path.canonicalize().unwrap_or(path));
+    server.typed()
+}
+
+/// A string of TOML.
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}

@@ -1,0 +1,95 @@
+//! `sluicelab run`, `compare` and `report`: experiments, from their files or from the command line, and what
+//! their directories say.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use lab::experiment::Experiment;
+use lab::progress::Progress;
+use lab::results::Results;
+use lab::{interrupt, run, summary};
+
+use super::{BadInput, means};
+use crate::console::print;
+
+/// `sluicelab run`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "An experiment is a TOML file, see docs/experiments.md and the directory experiments/.\n\
+    What was interrupted, by whatever, goes on with --resume DIR, or with the same command and --out DIR.\n\
+    As root it makes network namespaces and control groups of its own, and takes them away.\n\n\
+    Exit codes: 0 measured, whatever was found; 1 failure while running; 2 bad usage or input."
+)]
+pub(crate) struct Options {
+    /// The experiment's file
+    #[arg(value_name = "EXPERIMENT.toml", required_unless_present = "resume")]
+    experiment: Option<PathBuf>,
+    /// Go on with what is missing in a directory of results
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["experiment", "out"])]
+    resume: Option<PathBuf>,
+    /// Only check the experiment's file
+    #[arg(long, conflicts_with = "resume")]
+    check: bool,
+    #[command(flatten)]
+    means: means::Options,
+}
+
+/// `sluicelab report`.
+#[derive(Debug, Args)]
+pub(crate) struct Report {
+    /// A directory that `sluicelab run`, `compare` or `tune` has written
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let (path, directory) = match (&options.resume, &options.experiment) {
+        (Some(directory), _) => (directory.join(run::EXPERIMENT), Some(directory.clone())),
+        (None, Some(path)) => (path.clone(), options.means.out.clone()),
+        (None, None) => return Err(BadInput("no experiment is named".to_owned()).into()),
+    };
+    let experiment = Experiment::read(&path).map_err(BadInput)?;
+    if options.check {
+        print(&format!(
+            "{}: {} points, {} rounds\n",
+            path.display(),
+            experiment.points.len(),
+            experiment.rounds
+        ))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let text = std::fs::read_to_string(&path)?;
+    let name = path.file_stem().map_or_else(|| "experiment".to_owned(), |name| name.display().to_string());
+    let directory = directory.unwrap_or_else(|| fresh(&name));
+    carry_out(&text, &directory, &options.means)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs it, and says what came of it.
+pub(super) fn carry_out(text: &str, directory: &Path, means: &means::Options) -> Result<()> {
+    let means = means.means()?;
+    interrupt::catch()?;
+    run::run(text, directory, &means, &Progress::new())?;
+    tell(directory)
+}
+
+/// The report's address comes last.
+fn tell(directory: &Path) -> Result<()> {
+    let results = Results::of(directory)?;
+    print(&summary::markdown(&results))?;
+    print(&format!("results: {}\n", directory.canonicalize()?.display()))?;
+    Ok(())
+}
+
+pub(crate) fn report(options: &Report) -> Result<ExitCode> {
+    tell(&options.directory)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A directory that is not there yet.
+pub(super) fn fresh(name: &str) -> PathBuf {
+    let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
+    Path::new("results").join(format!("{name}-{now}"))
+}

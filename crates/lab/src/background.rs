@@ -1,0 +1,44 @@
+//! A thread that goes on until it is told to stop.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Context, Result, anyhow};
+
+/// A thread that was started, and ends when this is dropped.
+pub struct Background<T> {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<T>>,
+}
+
+impl<T: Send + 'static> Background<T> {
+    /// Starts a thread that is to end soon after the flag that it is given is set.
+    pub fn start(name: &str, work: impl FnOnce(&AtomicBool) -> T + Send + 'static) -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(move || work(&told))?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+
+    /// Ends it, and gives what it has come to.
+    pub fn stop(mut self) -> Result<T> {
+        self.end().context("stopped twice")?
+    }
+}
+
+impl<T> Background<T> {
+    fn end(&mut self) -> Option<Result<T>> {
+        self.stop.store(true, Ordering::Relaxed);
+        let thread = self.thread.take()?;
+        let name = thread.thread().name().unwrap_or_default().to_owned();
+        Some(thread.join().map_err(|_| anyhow!("the thread {name} panicked")))
+    }
+}
+
+impl<T> Drop for Background<T> {
+    fn drop(&mut self) {
+        // One that panicked has stopped as well.
+        let _ = self.end();
+    }
+}

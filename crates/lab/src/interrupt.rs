@@ -1,0 +1,48 @@
+//! Ctrl-C, and being told to end: long work stops at the next place that asks or waits, and takes away what
+//! it has set up.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// From now on INT, TERM and HUP don't end this program but make [`check`] fail.
+pub fn catch() -> Result<()> {
+    ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed)).context("cannot catch signals")
+}
+
+/// Fails once somebody wants this program to end.
+pub fn check() -> Result<()> {
+    if INTERRUPTED.load(Ordering::Relaxed) {
+        bail!("interrupted; the same command goes on from here where it keeps a journal");
+    }
+    Ok(())
+}
+
+/// Asks again and again until there is an answer, unless interrupted. `None`: there was none in time.
+pub fn wait_for<T>(patience: Duration, mut answer: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
+    let start = Instant::now();
+    loop {
+        check()?;
+        let found = answer()?;
+        if found.is_some() || start.elapsed() > patience {
+            return Ok(found);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until then, unless interrupted.
+pub fn sleep_until(then: Instant) -> Result<()> {
+    loop {
+        check()?;
+        let left = then.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        thread::sleep(left.min(Duration::from_millis(50)));
+    }
+}

@@ -1,0 +1,56 @@
+//! The lab: runs what an experiment's file describes, compares, and tells.
+//!
+//! It drives programs, `sluicelab load` among them, and links no server. From the file to the report:
+//!
+//! - [`experiment`]: what the file says, checked: servers ([`spec`]), what they are asked for ([`workload`]),
+//!   by what they are compared ([`quantity`]), what others have found ([`finding`]);
+//! - `plan`: what is measured in which order, and what again;
+//! - `trial`: one measured run: servers ([`servers`], `subject`) and the [`generator`], in a network
+//!   (`network`) and under bounds (`bounds`, `cgroup`, `share`, `turns`) of their own, looked at from outside
+//!   (`sight`), and what came of it ([`outcome`]);
+//! - [`run`]: all of it, into a directory ([`journal`] what was measured so far, `janitor` who cleans up);
+//! - [`results`]: what a directory says: [`series`] of trials, [`statistics`], [`verdict`]s, and whether
+//!   servers were [`steady`].
+//!
+//! What starts, watches and ends programs is there for others as well: [`child`], [`launcher`], [`interrupt`],
+//! [`spinner`], [`testbed`], [`table`].
+
+pub mod background;
+mod bounds;
+mod cgroup;
+pub mod child;
+pub mod experiment;
+pub mod finding;
+pub mod generator;
+pub mod interrupt;
+pub mod janitor;
+pub mod journal;
+pub mod launcher;
+mod network;
+pub mod outcome;
+mod plan;
+pub mod progress;
+pub mod quantity;
+pub mod results;
+pub mod run;
+pub mod series;
+pub mod servers;
+mod share;
+mod sight;
+pub mod spec;
+pub mod spinner;
+mod stages;
+pub mod statistics;
+pub mod steady;
+mod subject;
+pub mod summary;
+pub mod table;
+pub mod testbed;
+mod trial;
+pub mod turns;
+pub mod units;
+pub mod verdict;
+mod workload;
+
+pub use plan::{Found, Order};
+pub use workload::Workload;

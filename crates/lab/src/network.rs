@@ -1,0 +1,204 @@
+//! Where a server and its clients meet. Two network namespaces, one for each, joined by links (veth pairs): a
+//! network that nothing else uses, with counters and sysctls of its own. A fresh one has no connections in
+//! `TIME_WAIT`. Who may not make namespaces has the loopback interface, with an address for each server.
+//!
+//! On a veth pair the CPU that sends also does the receiver's work, so that a client pays for the packets
+//! that it has the server drop. Receive packet steering gives it back: each end of a link names the CPUs that
+//! receive for it. See ip-netns(8), veth(4), and "RPS" in the kernel's networking/scaling.rst.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::ops::RangeInclusive;
+use std::os::fd::AsFd;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::child::output;
+use crate::janitor;
+
+/// The clients' addresses on each link: so many times 64,000 connections fit into the time that one stays in
+/// `TIME_WAIT`.
+const CLIENTS: RangeInclusive<u8> = 2..=17;
+
+/// The server's address on each link.
+const SERVER: u8 = 1;
+
+/// Which CPUs receive at the two ends of a link: several share connections by their hash.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    pub(crate) server_cpus: Vec<usize>,
+    pub(crate) client_cpus: Vec<usize>,
+}
+
+/// A network, while servers are tried on it.
+#[derive(Debug)]
+pub(crate) enum Network {
+    /// In namespaces of its own.
+    Isolated(Namespaces),
+    /// This machine's, where a server listens here.
+    Loopback(SocketAddr),
+}
+
+/// The namespaces. Dropping it ends what runs in them and removes them.
+#[derive(Debug)]
+pub(crate) struct Namespaces {
+    server: String,
+    client: String,
+    links: u8,
+}
+
+/// Clients' addresses on the loopback interface, as `sluicelab load --source` takes them.
+const LOOPBACK_CLIENTS: &str = "127.0.0.2-127.0.0.17";
+
+impl Network {
+    /// Sets up `links` (at most 200), and `sysctls` (`name=value`) in the server's namespace.
+    pub(crate) fn isolated(links: &[Link], sysctls: &[String]) -> Result<Self> {
+        Namespaces::new(links, sysctls).map(Self::Isolated)
+    }
+
+    /// An address that no server of this process has had, with a port that is free now.
+    pub(crate) fn loopback() -> Result<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let [_, _, high, low] = NUMBER.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+        let address = Ipv4Addr::new(127, 1, high, low.max(1));
+        Ok(Self::Loopback(TcpListener::bind((address, 0))?.local_addr()?))
+    }
+
+    /// Where the server listens: an address on each link.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        match self {
+            Self::Isolated(own) => {
+                (0..own.links).map(|link| SocketAddr::from((address(link, SERVER), 8080))).collect()
+            }
+            Self::Loopback(address) => vec![*address],
+        }
+    }
+
+    /// The clients' addresses as `sluicelab load --source` takes them, if there is only one link.
+    pub(crate) fn only_sources(&self) -> Option<String> {
+        match self {
+            Self::Isolated(own) => (own.links == 1)
+                .then(|| format!("{}-{}", address(0, *CLIENTS.start()), address(0, *CLIENTS.end()))),
+            Self::Loopback(_) => Some(LOOPBACK_CLIENTS.to_owned()),
+        }
+    }
+
+    /// Words before a command that has it run where the server does.
+    pub(crate) fn in_server(&self) -> Vec<String> {
+        match self {
+            Self::Isolated(own) => entering(&own.server),
+            Self::Loopback(_) => Vec::new(),
+        }
+    }
+
+    /// Words before a command that has it run where the clients do.
+    pub(crate) fn in_client(&self) -> Vec<String> {
+        match self {
+            Self::Isolated(own) => entering(&own.client),
+            Self::Loopback(_) => Vec::new(),
+        }
+    }
+
+    /// Opens connections to a server. Their sockets stay in the clients' namespace, whoever holds them.
+    pub(crate) fn connect(&self, address: SocketAddr, count: usize) -> Result<Vec<TcpStream>> {
+        let namespace = match self {
+            Self::Isolated(own) => Some(File::open(format!("/run/netns/{}", own.client))?),
+            Self::Loopback(_) => None,
+        };
+        let connect = move || {
+            if let Some(namespace) = namespace {
+                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
+            }
+            let each = |number| {
+                TcpStream::connect_timeout(&address, Duration::from_secs(5))
+                    .with_context(|| format!("idle connection {number} of {count}"))
+            };
+            (1..=count).map(each).collect()
+        };
+        // A thread of its own, for the namespace is a thread's.
+        thread::spawn(connect).join().map_err(|_| anyhow!("the thread that connects panicked"))?
+    }
+}
+
+/// Whether this process may make namespaces and control groups.
+pub(crate) fn may_isolate() -> bool {
+    rustix::process::geteuid().is_root()
+        && Command::new("ip").args(["netns", "list"]).output().is_ok_and(|output| output.status.success())
+}
+
+fn entering(namespace: &str) -> Vec<String> {
+    ["ip", "netns", "exec", namespace].map(str::to_owned).to_vec()
+}
+
+impl Namespaces {
+    fn new(links: &[Link], sysctls: &[String]) -> Result<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        ensure!((1..=200).contains(&links.len()), "a network has 1 to 200 links");
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = |end: &str| format!("{}{number}-{end}", janitor::prefix(std::process::id()));
+        let this = Self { server: name("server"), client: name("client"), links: links.len() as u8 };
+        ip(&format!("netns add {}", this.server))?;
+        ip(&format!("netns add {}", this.client))?;
+
+        let mut server = "set -e; ip link set lo up\n".to_owned();
+        let mut client = "set -e; ip link set lo up; sysctl -qw net.ipv4.ip_local_port_range='1024 65535' \
+            net.ipv4.tcp_tw_reuse=1\n"
+            .to_owned();
+        for (number, link) in links.iter().enumerate() {
+            let device = format!("veth{number}");
+            ip(&format!(
+                "-n {} link add {device} type veth peer name {device} netns {}",
+                this.server, this.client
+            ))?;
+            let up = |cpus: &[usize]| {
+                let mask = cpus.iter().fold(0_u64, |mask, cpu| mask | 1 << cpu);
+                format!(
+                    "ip link set {device} up; echo {mask:x} > /sys/class/net/{device}/queues/rx-0/rps_cpus\n"
+                )
+            };
+            server += &up(&link.server_cpus);
+            client += &up(&link.client_cpus);
+            writeln!(server, "ip addr add {}/24 dev {device}", address(number as u8, SERVER))?;
+            for host in CLIENTS {
+                writeln!(client, "ip addr add {}/24 dev {device}", address(number as u8, host))?;
+            }
+        }
+        for sysctl in sysctls {
+            writeln!(server, "sysctl -qw '{sysctl}'")?;
+        }
+        this.set_up(&entering(&this.server), &server)?;
+        this.set_up(&entering(&this.client), &client)?;
+        Ok(this)
+    }
+
+    fn set_up(&self, entering: &[String], script: &str) -> Result<()> {
+        let done = output(Command::new("env").args(entering).args(["sh", "-c", script]), "");
+        done.with_context(|| format!("cannot set up the network {}", self.server)).map(drop)
+    }
+}
+
+impl Drop for Namespaces {
+    fn drop(&mut self) {
+        for name in [&self.server, &self.client] {
+            if let Err(error) = janitor::remove_namespace(name) {
+                eprintln!("{error:#}");
+            }
+        }
+    }
+}
+
+fn address(link: u8, host: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, link, host)
+}
+
+/// Of words between blanks.
+fn ip(command: &str) -> Result<()> {
+    let done = output(Command::new("ip").args(command.split(' ')), " (Debian package iproute2)");
+    done.context("network namespaces need root").map(drop)
+}

@@ -1,0 +1,524 @@
+//! What came of a trial: figures from the generator's results and from two [`Sight`]s of the server, one at
+//! each edge of the measured window.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use machine::cpu::{self, CpuTicks};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::generator::{Looks, Watched};
+use crate::sight::Sight;
+use crate::statistics::Spread;
+use crate::turns::Given;
+
+/// What came of a trial. Rates are per second of the measured time.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Outcome {
+    /// What the clients were to ask for; `None` in a closed loop.
+    pub asked_per_s: Option<f64>,
+    /// Whole replies.
+    pub replies_per_s: f64,
+    /// Replies by the server's own count, where it has one: those to clients that have gone are among them.
+    pub served_per_s: Option<f64>,
+    /// 10^6 bits of bodies.
+    pub body_mbps: f64,
+    /// Part of the calls that clients gave up.
+    pub timeouts: f64,
+    /// Part of the calls that failed, timeouts included.
+    pub errors: f64,
+    /// How long replies took.
+    pub times: Times,
+    /// By size of the body.
+    pub by_size: Vec<OfSize>,
+    /// How connections were accepted, where the server tells.
+    pub accepting: Option<Accepting>,
+    /// Connections that the kernel dropped, by cause (`/proc/net/netstat` of the server's namespace), and
+    /// packets dropped before a CPU's backlog (`/proc/net/softnet_stat`, of the whole machine).
+    pub drops_per_s: BTreeMap<String, f64>,
+    /// Where CPU time went.
+    pub cpu: Cpu,
+    /// Times per second that the server's threads were taken off a CPU, or left it to wait.
+    pub switches_per_s: f64,
+    /// Memory of the server's processes at the end, what they share divided among them, in 10^6 bytes.
+    pub memory_mb: f64,
+    /// Descriptors that they had open then.
+    pub descriptors: u64,
+    /// The page cache that counts for the server (where it is bounded), in 10^6 bytes; else the machine's.
+    pub page_cache_mb: f64,
+    /// What its processes had the disk read, in 10^6 bytes per second.
+    pub read_mb_per_s: f64,
+    /// How it shared a CPU.
+    pub turns: Option<Given>,
+    /// How well counters were read.
+    pub looks: Looks,
+    /// Replies in each second of the measured time.
+    pub seconds: Vec<f64>,
+    /// What the slices came to that this is the median of, if there were several.
+    pub slices: Vec<Slice>,
+    /// Why the figures don't count: what the generator says against them, and looks that missed the window.
+    /// Empty if they do. Such a trial is repeated.
+    pub invalid: Vec<String>,
+    /// The papers' rules for a result that counts that this one breaks: the server's doing. Such a trial is
+    /// shown, and not averaged in.
+    pub failed: Vec<String>,
+}
+
+/// Milliseconds from when a call should have been issued, connecting included, to the last byte of its reply,
+/// or to when its client gave up: these have waited so long at least.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[expect(missing_docs, reason = "named for what they are")]
+pub struct Times {
+    pub mean: f64,
+    pub p50: f64,
+    pub p90: f64,
+    pub p99: f64,
+    pub p999: f64,
+    pub max: f64,
+    /// Pairs of a part of one and the time below which that part is.
+    #[serde(default)]
+    pub percentiles: Vec<(f64, f64)>,
+}
+
+/// Calls for bodies of one class of sizes.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[expect(missing_docs, reason = "named for what they are")]
+pub struct OfSize {
+    pub size: String,
+    pub calls: f64,
+    pub timeouts: f64,
+    pub unserved: f64,
+    pub mean_ms: f64,
+    pub p99_ms: f64,
+}
+
+/// Equation 1 of the 2004 paper: accepts per second are phases per second by accepts per phase.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Accepting {
+    /// Accepts per second.
+    pub accepts_per_s: f64,
+    /// Phases in which something was accepted or tried to be.
+    pub accept_phases_per_s: f64,
+    /// Accepts in each.
+    pub accepts_per_phase: f64,
+    /// Turns of the event loop.
+    pub phases_per_s: f64,
+    /// System calls that asked for events.
+    pub event_waits_per_s: f64,
+    /// The part of the accepts that each worker made.
+    pub shares: Vec<f64>,
+}
+
+/// Where CPU time went, in CPUs (1: a whole one).
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct Cpu {
+    /// The server's processes, with soft interrupts that came while they ran.
+    pub server: f64,
+    /// The part of that in user mode.
+    pub server_user_part: f64,
+    /// Microseconds of the server's for each reply.
+    pub server_us_per_reply: f64,
+    /// Soft interrupts on the server's CPUs, whomever they interrupted (sampled at the timer's ticks).
+    pub server_softirq: f64,
+    /// Waiting for the disk on the server's CPUs while there was nothing else to do.
+    pub server_io_wait: f64,
+    /// Idle time of the server's CPUs.
+    pub server_idle: f64,
+    /// Soft interrupts on the clients' CPUs.
+    pub client_softirq: f64,
+    /// Idle time of the clients' CPUs.
+    pub client_idle: f64,
+    /// Microseconds that the generator used for each call.
+    pub client_us_per_call: f64,
+}
+
+/// One slice of the measured time.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[expect(missing_docs, reason = "named for what they are")]
+pub struct Slice {
+    pub server_us_per_reply: f64,
+    pub replies_per_s: f64,
+}
+
+/// The part of the measured time by which looks at counters may be off.
+const OFF: f64 = 0.05;
+
+/// Rules that are looked at where clients come whatever the server does: which calls it has read, nobody can
+/// tell from outside, so that only its fairness is judged.
+const RULES_OF_OPEN_LOADS: [&str; 1] = ["unfairness"];
+
+/// Rules of `sluicelab load` that say how sure a figure is, rather than whether the server is good.
+const NOT_THE_SERVERS: [&str; 1] = ["uncertainty of the mean"];
+
+impl Outcome {
+    /// Whether its figures count as a measurement.
+    pub fn is_valid(&self) -> bool {
+        self.invalid.is_empty()
+    }
+
+    /// Whether the server did what it is measured for.
+    pub fn is_good(&self) -> bool {
+        self.failed.is_empty()
+    }
+
+    pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>) -> Result<Self> {
+        let Watched { first: before, second: after, looks, results } = watched;
+        let seconds = (after.at - before.at).as_secs_f64();
+        let number =
+            |path: &str| results.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path}"));
+        let issued = number("/calls/issued")?;
+        ensure!(issued > 0.0, "no call was issued in the measured time");
+        let part = |path: &str| Ok::<_, anyhow::Error>(number(path)? / issued);
+        let replies_per_s = number("/replies/per_s")?;
+        let asked_per_s = results.pointer("/run/asked_requests_per_s").and_then(Value::as_f64);
+        let drops_per_s = after.drops.iter().map(|(name, count)| {
+            let earlier = before.drops.get(name).copied().unwrap_or(0);
+            (name.clone(), count.saturating_sub(earlier) as f64 / seconds)
+        });
+        let mut invalid: Vec<String> =
+            members(results, "/invalid").filter_map(Value::as_str).map(str::to_owned).collect();
+        invalid.extend(turns.and_then(|turns| turns.reason_against()));
+        invalid.extend((looks.off_ms > OFF * seconds * 1e3).then(|| {
+            format!("counters were read up to {:.0} ms from the edges of the measured window", looks.off_ms)
+        }));
+        let own = Own::between(before, after)?;
+        Ok(Self {
+            asked_per_s,
+            replies_per_s,
+            served_per_s: own.as_ref().map(|own| own.served_per_s),
+            body_mbps: number("/replies/body_mbps")?,
+            timeouts: part("/calls/timeouts")?,
+            errors: part("/calls/errors")?,
+            times: Times::of(&results["wait_ms"])?,
+            by_size: members(results, "/by_size").filter_map(OfSize::of).collect(),
+            accepting: own.map(|own| own.accepting),
+            drops_per_s: drops_per_s.collect(),
+            cpu: Cpu::between(before, after, replies_per_s, number("/generator/cpu_us_per_call")?),
+            switches_per_s: after.switches.saturating_sub(before.switches) as f64 / seconds,
+            memory_mb: after.memory as f64 / 1e6,
+            descriptors: after.descriptors,
+            page_cache_mb: after.page_cache as f64 / 1e6,
+            read_mb_per_s: after.read.saturating_sub(before.read) as f64 / 1e6 / seconds,
+            turns,
+            looks: *looks,
+            seconds: members(results, "/seconds").filter_map(|second| second["replies"].as_f64()).collect(),
+            slices: Vec::new(),
+            invalid,
+            failed: failed(results, asked_per_s.is_some()),
+        })
+    }
+
+    /// What several slices come to: the median of each figure, so that what disturbed one of them does not
+    /// show. Of the first where there is no median to be taken. It is invalid where the most of them are, and
+    /// has failed where any has.
+    pub(crate) fn median(mut slices: Vec<Self>) -> Option<Self> {
+        if slices.len() < 2 {
+            return slices.pop();
+        }
+        let invalid: Vec<&Self> = slices.iter().filter(|slice| !slice.is_valid()).collect();
+        let reasons: Vec<String> = if invalid.len() * 2 > slices.len() {
+            invalid.iter().flat_map(|slice| slice.invalid.clone()).collect()
+        } else {
+            Vec::new()
+        };
+        let failed: Vec<String> = slices.iter().flat_map(|slice| slice.failed.clone()).collect();
+        let figures: Vec<Value> =
+            slices.iter().filter_map(|slice| serde_json::to_value(slice).ok()).collect();
+        let mut median: Self = serde_json::from_value(middle(&figures)).ok()?;
+        median.seconds = slices.iter().flat_map(|slice| slice.seconds.clone()).collect();
+        median.slices = slices.iter().map(Slice::of).collect();
+        (median.invalid, median.failed) = (reasons, failed);
+        median.invalid.dedup();
+        median.failed.dedup();
+        Some(median)
+    }
+}
+
+impl Slice {
+    fn of(outcome: &Outcome) -> Self {
+        let Outcome { cpu, replies_per_s, .. } = outcome;
+        Self { server_us_per_reply: cpu.server_us_per_reply, replies_per_s: *replies_per_s }
+    }
+}
+
+/// The median of each number of JSON values of the same form; where they differ in form, the first's.
+fn middle(all: &[Value]) -> Value {
+    match &all[0] {
+        Value::Number(_) => {
+            let median = Spread::of(all.iter().filter_map(Value::as_f64)).map(|spread| spread.median);
+            // Counts stay counts.
+            if all[0].is_u64() {
+                median.map_or(Value::Null, |median| (median.round() as u64).into())
+            } else {
+                median.into()
+            }
+        }
+        Value::Object(first) => {
+            let of = |key: &String| {
+                let of_all: Vec<Value> = all.iter().map(|one| one[key].clone()).collect();
+                (key.clone(), middle(&of_all))
+            };
+            Value::Object(first.keys().map(of).collect())
+        }
+        Value::Array(first) if all.iter().all(|one| one.as_array().map(Vec::len) == Some(first.len())) => (0
+            ..first.len())
+            .map(|at| middle(&all.iter().map(|one| one[at].clone()).collect::<Vec<_>>()))
+            .collect(),
+        other => other.clone(),
+    }
+}
+
+fn members<'a>(results: &'a Value, path: &str) -> impl Iterator<Item = &'a Value> {
+    results.pointer(path).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Which rules are broken, as `sluicelab load` tells, and what else makes the run no measurement.
+fn failed(results: &Value, is_open: bool) -> Vec<String> {
+    let text = |check: &Value, key: &str| check[key].as_str().unwrap_or_default().to_owned();
+    let percent = |check: &Value, key: &str| check[key].as_f64().unwrap_or_default() * 100.0;
+    let is_judged =
+        |rule: &str| !NOT_THE_SERVERS.contains(&rule) && (!is_open || RULES_OF_OPEN_LOADS.contains(&rule));
+    let broken = members(results, "/checks").filter(|check| check["holds"] == Value::Bool(false));
+    let broken = broken.filter(|check| is_judged(check["rule"].as_str().unwrap_or_default()));
+    let told = broken.map(|check| {
+        format!(
+            "{}: {:.2}%, at most {:.2}% is allowed ({})",
+            text(check, "rule"),
+            percent(check, "found"),
+            percent(check, "allowed"),
+            text(check, "remark")
+        )
+    });
+    members(results, "/failed").filter_map(Value::as_str).map(str::to_owned).chain(told).collect()
+}
+
+impl Times {
+    fn of(distribution: &Value) -> Result<Self> {
+        let number = |name: &str| distribution[name].as_f64().with_context(|| format!("no wait_ms.{name}"));
+        let pair = |pair: &Value| Some((pair[0].as_f64()?, pair[1].as_f64()?));
+        Ok(Self {
+            mean: number("mean")?,
+            p50: number("p50")?,
+            p90: number("p90")?,
+            p99: number("p99")?,
+            p999: number("p999")?,
+            max: number("max")?,
+            percentiles: members(distribution, "/percentiles").filter_map(pair).collect(),
+        })
+    }
+}
+
+impl OfSize {
+    fn of(class: &Value) -> Option<Self> {
+        let number = |path: &str| class.pointer(path).and_then(Value::as_f64);
+        let calls = number("/calls").filter(|calls| *calls > 0.0)?;
+        Some(Self {
+            size: class["size"].as_str()?.to_owned(),
+            calls,
+            timeouts: number("/timeouts")?,
+            unserved: number("/unserved")?,
+            mean_ms: number("/reply_time_ms/mean")?,
+            p99_ms: number("/reply_time_ms/p99")?,
+        })
+    }
+}
+
+impl Cpu {
+    fn between(before: &Sight, after: &Sight, replies_per_s: f64, client_us_per_call: f64) -> Self {
+        let seconds = (after.at - before.at).as_secs_f64();
+        let server = after.server_ns.saturating_sub(before.server_ns) as f64 / 1e9 / seconds;
+        let user = after.user_ticks.saturating_sub(before.user_ticks);
+        let system = after.system_ticks.saturating_sub(before.system_ticks);
+        let cpu = |ticks: u64| cpu::seconds(ticks) / seconds;
+        let server_cpu = after.server_cpu.since(before.server_cpu);
+        let client_cpu = after.client_cpu.since(before.client_cpu);
+        // What is nice are fillers of shares.
+        let idle = |ticks: CpuTicks| cpu(ticks.idle + ticks.nice);
+        Self {
+            server,
+            server_user_part: over(user as f64, (user + system) as f64),
+            // Where nobody is answered all of it was in vain.
+            server_us_per_reply: server * 1e6 / replies_per_s.max(1.0),
+            server_softirq: cpu(server_cpu.softirq),
+            server_io_wait: cpu(server_cpu.io_wait),
+            server_idle: idle(server_cpu),
+            client_softirq: cpu(client_cpu.softirq),
+            client_idle: idle(client_cpu),
+            client_us_per_call,
+        }
+    }
+}
+
+/// What a server of ours tells of itself.
+struct Own {
+    served_per_s: f64,
+    accepting: Accepting,
+}
+
+impl Own {
+    fn between(before: &Sight, after: &Sight) -> Result<Option<Self>> {
+        let (Some(before), Some(after)) = (&before.status, &after.status) else { return Ok(None) };
+        // The status takes a process to ask for, and says when its values were read.
+        let seconds = (read_at_ms(after)? - read_at_ms(before)?) / 1e3;
+        Ok(Some(Self {
+            served_per_s: (served(after)? - served(before)?) / seconds,
+            accepting: Accepting::between(before, after, seconds)?,
+        }))
+    }
+}
+
+/// When a status was read, in milliseconds.
+fn read_at_ms(status: &Value) -> Result<f64> {
+    status["time_unix_ms"].as_f64().context("the status has no time_unix_ms")
+}
+
+/// Replies of all classes that a server has counted.
+fn served(status: &Value) -> Result<f64> {
+    let classes = status.pointer("/total/replies").and_then(Value::as_object);
+    let classes = classes.context("the status has no replies")?;
+    Ok(classes.values().filter_map(Value::as_f64).sum())
+}
+
+impl Accepting {
+    fn between(before: &Value, after: &Value, seconds: f64) -> Result<Self> {
+        let count = |status: &Value, path: &str| {
+            status.pointer(path).and_then(Value::as_f64).with_context(|| format!("the status has no {path}"))
+        };
+        let per_s = |name: &str| {
+            let path = format!("/total/{name}");
+            Ok::<_, anyhow::Error>((count(after, &path)? - count(before, &path)?) / seconds)
+        };
+        let (accepts_per_s, accept_phases_per_s) = (per_s("accepts")?, per_s("accept_phases")?);
+        let workers = after["workers"].as_array().context("the status has no workers")?.len();
+        let shares = (0..workers).map(|worker| {
+            let path = format!("/workers/{worker}/accepts");
+            // A worker that was started meanwhile has nothing before.
+            let accepts = count(after, &path)? - count(before, &path).unwrap_or(0.0);
+            Ok(over(accepts / seconds, accepts_per_s))
+        });
+        Ok(Self {
+            accepts_per_s,
+            accept_phases_per_s,
+            accepts_per_phase: over(accepts_per_s, accept_phases_per_s),
+            phases_per_s: per_s("phases")?,
+            event_waits_per_s: per_s("event_waits")?,
+            shares: shares.collect::<Result<_>>()?,
+        })
+    }
+}
+
+/// A quotient that is 0 where there is nothing to divide by: JSON has no word for others, and a process for
+/// each connection has no accept phases.
+fn over(one: f64, other: f64) -> f64 {
+    if other > 0.0 { one / other } else { 0.0 }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::time::{Duration, Instant};
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// A valid outcome of which nothing is known but the rate of replies.
+    pub(crate) fn outcome(replies_per_s: f64) -> Outcome {
+        outcome_but(replies_per_s, &[])
+    }
+
+    /// One that the generator may have reasons against.
+    pub(crate) fn outcome_but(replies_per_s: f64, reasons: &[&str]) -> Outcome {
+        outcome_of_looks(replies_per_s, reasons, 1.0)
+    }
+
+    fn sight(at: Instant, accepts: u64) -> Sight {
+        let status = json!({
+            "time_unix_ms": accepts * 10,
+            "total": {
+                "accepts": accepts, "accept_phases": accepts / 2, "phases": 0, "event_waits": 0,
+                "replies": { "2xx": accepts * 2, "4xx": 7 },
+            },
+            "workers": []
+        });
+        let ticks = CpuTicks::default();
+        Sight {
+            at,
+            status: Some(status),
+            drops: BTreeMap::from([("ListenDrops".to_owned(), accepts * 3)]),
+            server_ns: accepts,
+            user_ticks: accepts,
+            system_ticks: 3 * accepts,
+            switches: accepts,
+            memory: 5_000_000,
+            descriptors: 10,
+            server_cpu: ticks,
+            client_cpu: ticks,
+            page_cache: 0,
+            read: 0,
+        }
+    }
+
+    /// One of two seconds, where the looks were off.
+    fn outcome_of_looks(replies_per_s: f64, reasons: &[&str], off_ms: f64) -> Outcome {
+        let begun = Instant::now();
+        let results = json!({
+            "run": { "asked_requests_per_s": 10 },
+            "calls": { "issued": 100, "timeouts": 10, "errors": 20 },
+            "replies": { "per_s": replies_per_s, "body_mbps": 1 },
+            "wait_ms": { "mean": 1, "p50": 1, "p90": 1, "p99": 1, "p999": 1, "max": 1 },
+            "generator": { "cpu_us_per_call": 1 },
+            "invalid": reasons,
+            "checks": [
+                { "rule": "unfairness", "holds": false, "found": 0.3, "allowed": 0.05, "remark": "9 bytes" },
+                { "rule": "timeouts", "holds": false, "found": 0.3, "allowed": 0.05, "remark": "" },
+            ],
+        });
+        let later = begun + Duration::from_secs(2);
+        let looks = Looks { began_after_ms: 1.0, off_ms };
+        let watched = Watched { first: sight(begun, 100), second: sight(later, 300), looks, results };
+        let mut outcome = Outcome::of(&watched, None).unwrap();
+        assert_eq!(outcome.failed, ["unfairness: 30.00%, at most 5.00% is allowed (9 bytes)"]);
+        outcome.failed.clear();
+        outcome
+    }
+
+    #[test]
+    fn looks_that_missed_the_window_are_a_reason() {
+        assert!(outcome_of_looks(5.0, &[], 99.0).is_valid());
+        let outcome = outcome_of_looks(5.0, &["late"], 101.0);
+        assert_eq!(
+            outcome.invalid[1],
+            "counters were read up to 101 ms from the edges of the measured window"
+        );
+    }
+
+    #[test]
+    fn rates_are_differences_over_the_measured_time() {
+        let outcome = outcome_but(5.0, &["late"]);
+        let accepting = outcome.accepting.unwrap();
+        assert!((accepting.accepts_per_s - 100.0).abs() < 1e-9);
+        assert!((outcome.served_per_s.unwrap() - 200.0).abs() < 1e-9);
+        assert!((accepting.accepts_per_phase - 2.0).abs() < 1e-9);
+        assert!((outcome.drops_per_s["ListenDrops"] - 300.0).abs() < 1e-9);
+        assert!((outcome.timeouts - 0.1).abs() < 1e-9 && (outcome.errors - 0.2).abs() < 1e-9);
+        assert!((outcome.cpu.server_user_part - 0.25).abs() < 1e-9);
+        assert_eq!(outcome.invalid, ["late"]);
+    }
+
+    #[test]
+    fn slices_come_to_the_median_of_each_figure() {
+        let slices = || [10.0, 500.0, 12.0].map(outcome).into();
+        let median = Outcome::median(slices()).unwrap();
+        assert!((median.replies_per_s - 12.0).abs() < 1e-9 && median.is_valid());
+        assert_eq!((median.slices.len(), median.descriptors), (3, 10));
+        let mut doubtful: Vec<Outcome> = slices();
+        doubtful[0].invalid.push("late".to_owned());
+        assert!(Outcome::median(doubtful.clone()).unwrap().is_valid(), "one of three is not the most");
+        doubtful[1].invalid.push("late".to_owned());
+        doubtful[2].failed.push("timeouts".to_owned());
+        let median = Outcome::median(doubtful).unwrap();
+        assert_eq!((median.invalid, median.failed), (vec!["late".to_owned()], vec!["timeouts".to_owned()]));
+        assert!(Outcome::median(Vec::new()).is_none());
+    }
+}

@@ -1,0 +1,155 @@
+//! What a directory of results says, whether all of it has been measured or not: tables, plots and pages are
+//! made from this.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::experiment::Experiment;
+use crate::finding::Finding;
+use crate::journal::{Journal, Session};
+use crate::plan::Found;
+use crate::run;
+use crate::stages::Stages;
+use crate::statistics::Ratio;
+use crate::steady;
+use crate::verdict::{self, Verdict};
+
+/// Everything.
+#[derive(Debug)]
+pub struct Results {
+    /// What was asked for.
+    pub experiment: Experiment,
+    /// CPUs, network, builds.
+    pub settings: Value,
+    /// Who measured, and on which machine.
+    pub sessions: Vec<Session>,
+    /// Servers that take no part somewhere: name, point, and why.
+    pub left_out: Vec<LeftOut>,
+    /// What came of each point, those that calibrate first, those that judge last.
+    pub calibrating: Vec<Found>,
+    /// The points of the experiment.
+    pub found: Vec<Found>,
+    /// Who was judged.
+    pub judged: Vec<Found>,
+    /// What follows.
+    pub verdicts: Vec<Verdict>,
+    /// Why servers were not in a steady state.
+    pub unsteady: Vec<String>,
+    /// What others have found, and whether it holds.
+    pub findings: Vec<Held>,
+    /// How many trials are not measured yet.
+    pub missing: usize,
+}
+
+/// A server that takes no part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "named for what they are")]
+pub struct LeftOut {
+    pub server: String,
+    pub point: String,
+    pub why: String,
+}
+
+/// A relation that somebody has found, beside what is found here.
+#[derive(Clone, Debug, Serialize)]
+pub struct Held {
+    /// Theirs.
+    pub finding: Finding,
+    /// Ours: what has more over what has less.
+    pub ratio: Option<Ratio>,
+    /// Whether it is so here, or nothing can be said.
+    pub holds: Option<bool>,
+}
+
+impl Results {
+    /// Of a run's directory.
+    pub fn of(directory: &Path) -> Result<Self> {
+        let experiment = Experiment::read(&directory.join(run::EXPERIMENT)).map_err(anyhow::Error::msg)?;
+        let journal = Journal::read(&directory.join(run::JOURNAL))
+            .with_context(|| format!("{} has no results", directory.display()))?;
+        Self::from(experiment, &journal)
+    }
+
+    fn from(experiment: Experiment, journal: &Journal) -> Result<Self> {
+        let stages = Stages(&experiment);
+        let calibration = stages.calibration(journal)?;
+        let measuring = stages.measuring(journal)?;
+        let (calibrating, found) = (calibration.found(journal)?, measuring.found(journal)?);
+        let judged = stages.judging(&found).found(journal)?;
+        let mut left_out = Vec::new();
+        let mut unsettled = Vec::new();
+        for point in &experiment.points {
+            for server in &point.servers {
+                if let Some(why) = Stages::left_out(journal, server, &point.setting)? {
+                    let (server, point) = (server.name.clone(), point.name.clone());
+                    left_out.push(LeftOut { server, point, why });
+                }
+                if let Some(why) = Stages::unsettled(journal, server, point)? {
+                    unsettled.push((server.name.clone(), point.name.clone(), why));
+                }
+            }
+        }
+        for found in &found {
+            for series in &found.series {
+                if let Some(why) = steady::drift(series) {
+                    unsettled.push((series.server.name.clone(), found.point.name.clone(), why));
+                }
+            }
+        }
+        let doubts = |server: &str, point: &str| {
+            let of = unsettled.iter().find(|(name, at, _)| name == server && at == point);
+            of.map(|(_, _, why)| why.clone())
+        };
+        let mut verdicts = verdict::verdicts(&found, experiment.margin, &doubts);
+        verdicts.extend(verdict::verdicts(&judged, experiment.margin, &doubts));
+        let mut unsteady: Vec<String> = unsettled.into_iter().map(|(_, _, why)| why).collect();
+        unsteady.sort();
+        unsteady.dedup();
+        let findings =
+            experiment.findings.iter().map(|finding| Held::of(finding, &found, experiment.margin)).collect();
+        let missing = [&calibrating, &found, &judged].into_iter().flatten().map(|found| found.missing).sum();
+        Ok(Self {
+            settings: journal.settings().clone(),
+            sessions: journal.sessions()?,
+            experiment,
+            left_out,
+            calibrating,
+            found,
+            judged,
+            verdicts,
+            unsteady,
+            findings,
+            missing,
+        })
+    }
+
+    /// What is to be said first: sentences, the most certain before the others.
+    pub fn sentences(&self) -> Vec<String> {
+        let mut verdicts: Vec<&Verdict> = self.verdicts.iter().collect();
+        verdicts.sort_by_key(|verdict| !verdict.is_a_difference());
+        let at = |verdict: &&Verdict| format!("{}: {verdict}.", verdict.point);
+        let out =
+            self.left_out.iter().map(|out| format!("{}: {} failed: {}.", out.point, out.server, out.why));
+        out.chain(verdicts.iter().map(at)).collect()
+    }
+}
+
+impl Held {
+    fn of(finding: &Finding, found: &[Found], margin: f64) -> Self {
+        let relation = &finding.expect;
+        let at = found.iter().find(|found| found.point.name == relation.point);
+        let series = |name: &str| at?.series.iter().find(|series| series.server.name == name);
+        let ratio = series(&relation.more)
+            .zip(series(&relation.less))
+            .and_then(|(more, less)| more.ratio(less, relation.quantity.of));
+        let holds = ratio.as_ref().and_then(|ratio| match ratio {
+            _ if ratio.is_above_one(margin) => Some(true),
+            _ if ratio.is_below_one(margin) => Some(false),
+            _ => None,
+        });
+        Self { finding: finding.clone(), ratio, holds }
+    }
+}

@@ -1,0 +1,361 @@
+//! An experiment from its file to its directory of results.
+//!
+//! The directory holds `experiment.toml` as it was given, `environment.json` (machine, versions, builds),
+//! `journal.jsonl` with every figure, `trials/` with each trial's configuration, logs and raw results, and
+//! `SHA256SUMS` over all of it. What is missing in the journal is measured; so an experiment that was
+//! interrupted, by whatever, goes on by being run again.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::experiment::{Experiment, Lengths, Load, PointSpec, Setting};
+use crate::interrupt;
+use crate::janitor::Janitor;
+use crate::journal::{Journal, Session};
+use crate::network;
+use crate::outcome::Outcome;
+use crate::plan::{Order, Plan};
+use crate::progress::Progress;
+use crate::servers;
+use crate::spec::Spec;
+use crate::stages::Stages;
+use crate::steady::Settling;
+use crate::subject;
+use crate::testbed::Testbed;
+use crate::trial::{Heat, Site};
+use crate::workload::Prepared;
+
+/// The experiment, in a directory of results.
+pub const EXPERIMENT: &str = "experiment.toml";
+/// What was measured so far.
+pub const JOURNAL: &str = "journal.jsonl";
+/// Where it was.
+const ENVIRONMENT: &str = "environment.json";
+/// Hashes of all other files.
+const HASHES: &str = "SHA256SUMS";
+
+/// Whether this process may make network namespaces and control groups.
+pub fn may_isolate() -> bool {
+    network::may_isolate()
+}
+
+/// What an experiment is run with.
+#[derive(Clone, Debug)]
+pub struct Means {
+    /// Our server, where no other build is named.
+    pub sluice: PathBuf,
+    /// Our load generator.
+    pub sluicelab: PathBuf,
+    /// Where file sets and sessions are kept for the next experiment.
+    pub data: PathBuf,
+    /// The CPUs that servers run on, and that receive their packets.
+    pub server_cpus: Vec<usize>,
+    /// The CPUs that clients run on.
+    pub client_cpus: Vec<usize>,
+    /// Whether the loopback interface is to be used even where namespaces may be made.
+    pub loopback: bool,
+    /// The command, as others can repeat it.
+    pub command: String,
+}
+
+/// Runs what is missing of the experiment that `text` describes.
+pub fn run(text: &str, directory: &Path, means: &Means, progress: &Progress) -> Result<()> {
+    let experiment = Experiment::parse(text).map_err(anyhow::Error::msg)?;
+    ensure!(
+        means.server_cpus.iter().all(|cpu| !means.client_cpus.contains(cpu)),
+        "servers and clients need different CPUs"
+    );
+    keep(directory, EXPERIMENT, text)?;
+    let has_namespaces = !means.loopback && may_isolate();
+    let environment = environment(&experiment, means, has_namespaces)?;
+    fs::write(directory.join(ENVIRONMENT), serde_json::to_string_pretty(&environment)?)?;
+    let mut journal = Journal::open(&directory.join(JOURNAL), &environment["settings"])?;
+    let machine = Testbed::describe(&[&means.sluice, &means.sluicelab]);
+    journal.begin_session(&Session { command: means.command.clone(), machine })?;
+    // Connections of idle clients are held here.
+    sys::process::raise_descriptor_limit()?;
+    let _janitor = Janitor::employ()?;
+    let scratch = tempfile::Builder::new().prefix("sluicelab-").tempdir()?;
+    let site = Site {
+        sluice: means.sluice.clone(),
+        sluicelab: means.sluicelab.clone(),
+        data: means.data.clone(),
+        server_cpus: means.server_cpus.clone(),
+        client_cpus: means.client_cpus.clone(),
+        has_namespaces,
+        sysctls: experiment.sysctls.clone(),
+        order: experiment.order,
+        scratch: scratch.path().to_owned(),
+    };
+    if !has_namespaces {
+        needs_no_namespaces(&experiment)?;
+        progress
+            .remark("on the loopback interface: only root may make network namespaces with iproute2's ip");
+    }
+    let workshop = Workshop { experiment: &experiment, site, directory, progress };
+    workshop.run(&mut journal)?;
+    progress.end();
+    drop(journal);
+    hash(directory)
+}
+
+/// A file of the directory that stays as it is.
+fn keep(directory: &Path, name: &str, text: &str) -> Result<()> {
+    let path = directory.join(name);
+    fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    if let Ok(there) = fs::read_to_string(&path) {
+        ensure!(there == text, "{} is another experiment: name another directory", path.display());
+    }
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn environment(experiment: &Experiment, means: &Means, has_namespaces: bool) -> Result<Value> {
+    let mut builds = BTreeMap::from([("sluicelab".to_owned(), build(&means.sluicelab)?)]);
+    let mut versions = BTreeMap::new();
+    for spec in experiment.servers() {
+        let path = servers::executable(spec, &means.sluice)
+            .with_context(|| format!("{}: there is no program for {spec:#}", spec.name))?;
+        builds.insert(spec.name.clone(), build(&path)?);
+        versions.insert(spec.name.clone(), json!({ "typed": spec.typed(), "program": path }));
+    }
+    Ok(json!({
+        "machine": Testbed::describe(&[&means.sluice, &means.sluicelab]),
+        "servers": versions,
+        "settings": {
+            "experiment": experiment,
+            // Figures of other builds don't belong into the same journal.
+            "builds": builds,
+            "cpus": { "server": means.server_cpus, "clients": means.client_cpus },
+            "network": if has_namespaces { "namespaces" } else { "loopback" },
+        },
+    }))
+}
+
+/// What tells one build of a program from another: a hash of its bytes.
+fn build(path: &Path) -> Result<String> {
+    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(hex(&Sha256::digest(bytes))[..16].to_owned())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// What can't be had without root is refused before anything is measured.
+fn needs_no_namespaces(experiment: &Experiment) -> Result<()> {
+    for point in &experiment.points {
+        let Setting { memory, share, both_cpus, .. } = &point.setting;
+        let what = [
+            (memory.is_some(), "memory and disk"),
+            (share.is_some(), "share"),
+            (*both_cpus, "both_cpus"),
+            (!experiment.sysctls.is_empty(), "sysctls"),
+        ];
+        if let Some((_, what)) = what.iter().find(|(is_set, _)| *is_set) {
+            anyhow::bail!(
+                "{:?} has {what}, which takes control groups and network namespaces: run it as root, without \
+                 --loopback",
+                point.name
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Hashes of all files, in the form of sha256sum(1).
+fn hash(directory: &Path) -> Result<()> {
+    let mut files = Vec::new();
+    list(directory, &mut files)?;
+    files.sort();
+    let mut lines = String::new();
+    for path in files {
+        let name = path.strip_prefix(directory)?.display().to_string();
+        if name != HASHES && !name.starts_with("report") {
+            writeln!(lines, "{}  {name}", hex(&Sha256::digest(fs::read(&path)?)))?;
+        }
+    }
+    Ok(fs::write(directory.join(HASHES), lines)?)
+}
+
+fn list(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            list(&path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// All that trials are made with.
+struct Workshop<'a> {
+    experiment: &'a Experiment,
+    site: Site,
+    directory: &'a Path,
+    progress: &'a Progress,
+}
+
+/// How the run is loaded in which replies are compared with their files, and for how long.
+const VERIFYING: (Load, Lengths) = (
+    Load::Sessions(8),
+    Lengths {
+        warm_up: Duration::from_millis(100),
+        measured: Duration::from_millis(1_500),
+        timeout: Duration::from_secs(3),
+        slices: 1,
+    },
+);
+
+impl Workshop<'_> {
+    fn run(&self, journal: &mut Journal) -> Result<()> {
+        let stages = Stages(self.experiment);
+        self.ask(journal)?;
+        let files = self.prepare()?;
+        self.verify(&files, journal)?;
+        self.settle(&files, journal)?;
+        self.measure(&stages.calibration(journal)?, &files, journal)?;
+        self.measure(&stages.measuring(journal)?, &files, journal)?;
+        let found = stages.measuring(journal)?.found(journal)?;
+        self.measure(&stages.judging(&found), &files, journal)
+    }
+
+    /// Whether servers run with these settings.
+    fn ask(&self, journal: &mut Journal) -> Result<()> {
+        for point in &self.experiment.points {
+            for spec in &point.servers {
+                let addresses = self.site.links(&point.setting).len();
+                let refusal: Option<String> = journal.get_or(&Stages::refusal_key(spec), || {
+                    subject::refusal(spec, &self.site.sluice, addresses, &self.site.scratch)
+                })?;
+                if let Some(why) = refusal {
+                    self.progress.remark(&format!("left out: {}: {why}", spec.typed()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Files and sessions of all points, in their order.
+    fn prepare(&self) -> Result<Vec<Prepared>> {
+        let points = self.experiment.points.iter();
+        let each = |point: &PointSpec| {
+            interrupt::check()?;
+            self.progress.begin(&format!("files and sessions for {}", point.setting.workload));
+            point.setting.workload.prepare(&self.site.sluicelab, &self.site.data)
+        };
+        points.map(each).collect()
+    }
+
+    /// Whether each server's replies are their files, and it serves all sizes alike: a run of its own.
+    fn verify(&self, files: &[Prepared], journal: &mut Journal) -> Result<()> {
+        let (load, lengths) = VERIFYING;
+        for (point, files) in self.experiment.points.iter().zip(files) {
+            // From memory, with all of a CPU: it is not measured.
+            let setting = Setting {
+                lengths,
+                memory: None,
+                disk: None,
+                cold: false,
+                share: None,
+                load,
+                ..point.setting.clone()
+            };
+            for spec in &point.servers {
+                let key = Stages::verification_key(spec, &setting);
+                let is_known = journal.get::<Vec<String>>(&key)?.is_some();
+                if is_known || Stages::left_out(journal, spec, &setting)?.is_some() {
+                    continue;
+                }
+                self.progress.begin(&format!("comparing {}'s replies with their files", spec.name));
+                let failures = self.alone("verifying", spec, &setting, files, true)?.failed;
+                if !failures.is_empty() {
+                    self.progress.remark(&format!("failed: {}: {}", spec.name, failures.join("; ")));
+                }
+                journal.put(&key, &failures)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How each server fares in a long run.
+    fn settle(&self, files: &[Prepared], journal: &mut Journal) -> Result<()> {
+        if self.experiment.settling.is_zero() {
+            return Ok(());
+        }
+        for (point, files) in self.experiment.points.iter().zip(files) {
+            let zero = Duration::ZERO;
+            let lengths = Lengths {
+                warm_up: zero,
+                measured: self.experiment.settling,
+                slices: 1,
+                ..point.setting.lengths
+            };
+            let setting = Setting { lengths, load: self.experiment.saturating, ..point.setting.clone() };
+            for spec in &point.servers {
+                let key = Stages::settling_key(spec);
+                let is_known = journal.get::<Settling>(&key)?.is_some();
+                if is_known || Stages::left_out(journal, spec, &setting)?.is_some() {
+                    continue;
+                }
+                self.progress.begin(&format!("watching {} for {:?}", spec.name, self.experiment.settling));
+                let outcome = self.alone("settling", spec, &setting, files, false)?;
+                journal.put(&key, &Settling { replies: outcome.seconds })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A run of one server by itself.
+    fn alone(
+        &self,
+        name: &str,
+        spec: &Spec,
+        setting: &Setting,
+        files: &Prepared,
+        verify: bool,
+    ) -> Result<Outcome> {
+        let directory = self.directory.join("trials").join(format!("{name}-{}", plain(&spec.name)));
+        let site = Site { order: Order::InTurn, ..self.site.clone() };
+        let servers = [spec];
+        let (load, seed) = (setting.load, u64::from(self.experiment.seed));
+        let heat = Heat { setting, load, files, servers: &servers, seed, directory: &directory, verify };
+        let outcome = site.run(heat)?.pop();
+        outcome.context("a run without an outcome")
+    }
+
+    fn measure(&self, plan: &Plan, files: &[Prepared], journal: &mut Journal) -> Result<()> {
+        let stages = Stages(self.experiment);
+        // What multiples mean is known before the points are measured that have them.
+        let mut loads = BTreeMap::new();
+        for point in &plan.points {
+            loads.insert(point.name.clone(), stages.load(point, journal)?);
+        }
+        plan.measure(journal, self.progress, |point, servers, seed, name| {
+            let load = loads.get(&point.name).copied().flatten();
+            let load =
+                load.with_context(|| format!("nobody knows what saturates {}", point.servers[0].name))?;
+            let is_its = |other: &PointSpec| other.setting.workload == point.setting.workload;
+            let at = self.experiment.points.iter().position(is_its).context("a point without a workload")?;
+            let directory = self.directory.join("trials").join(name);
+            let (files, setting) = (&files[at], &point.setting);
+            self.site.run(Heat { setting, load, files, servers, seed, directory: &directory, verify: false })
+        })
+    }
+}
+
+/// A name as a file has it.
+fn plain(name: &str) -> String {
+    name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect()
+}

@@ -1,0 +1,99 @@
+//! A look at a server, its CPUs and its network from outside: counters at one moment.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use machine::cpu::CpuTicks;
+use machine::{Machine, network, process};
+use serde_json::Value;
+
+use crate::bounds::Bounded;
+use crate::launcher;
+use crate::subject::Subject;
+
+/// Counters at one moment.
+pub(crate) struct Sight {
+    pub(crate) at: Instant,
+    /// Of ours.
+    pub(crate) status: Option<Value>,
+    pub(crate) drops: BTreeMap<String, u64>,
+    pub(crate) server_ns: u64,
+    pub(crate) user_ticks: u64,
+    pub(crate) system_ticks: u64,
+    pub(crate) switches: u64,
+    pub(crate) memory: u64,
+    pub(crate) descriptors: u64,
+    pub(crate) server_cpu: CpuTicks,
+    pub(crate) client_cpu: CpuTicks,
+    pub(crate) page_cache: u64,
+    pub(crate) read: u64,
+}
+
+impl Sight {
+    /// What hangs on the moment comes first: memory takes a while to be told.
+    pub(crate) fn of(
+        server: &Subject,
+        bounded: Option<&Bounded>,
+        server_cpus: &[usize],
+        client_cpus: &[usize],
+    ) -> Result<Self> {
+        let processes = server.processes()?;
+        let at = Instant::now();
+        let server_ns = launcher::sum(&processes, process::cpu_time_ns)?;
+        let cpu =
+            |cpus: &[usize]| Machine::this().cpu_ticks_of(cpus).with_context(|| format!("no CPUs {cpus:?}"));
+        let (server_cpu, client_cpu) = (cpu(server_cpus)?, cpu(client_cpus)?);
+        let drops = drops(server.id())?;
+        let status = server.status()?;
+        let mut this = Self {
+            at,
+            status,
+            drops,
+            server_ns,
+            user_ticks: 0,
+            system_ticks: 0,
+            switches: launcher::sum(&processes, process::context_switches)?,
+            memory: 0,
+            descriptors: launcher::sum(&processes, process::open_descriptors)?,
+            server_cpu,
+            client_cpu,
+            page_cache: match bounded {
+                Some(bounded) => bounded.page_cache()?,
+                None => Machine::this().page_cache().unwrap_or(0),
+            },
+            read: launcher::sum(&processes, process::bytes_read)?,
+        };
+        for &pid in &processes {
+            let (user, system) = process::cpu_ticks(pid).with_context(|| format!("process {pid}"))?;
+            this.user_ticks += user;
+            this.system_ticks += system;
+            // Another user's may not be looked at so closely.
+            this.memory += machine::memory::Usage::of(pid).map_or(0, |usage| usage.proportional);
+        }
+        Ok(this)
+    }
+}
+
+/// The kernel's counters of `TcpExt` that tell of connections dropped, in the network namespace of process
+/// `pid`.
+const DROPS: [&str; 8] = [
+    "ListenOverflows",
+    "ListenDrops",
+    "TCPReqQFullDrop",
+    "TCPReqQFullDoCookies",
+    "SyncookiesSent",
+    "SyncookiesRecv",
+    "SyncookiesFailed",
+    "TCPAbortOnTimeout",
+];
+
+fn drops(pid: u32) -> Result<BTreeMap<String, u64>> {
+    let netstat = fs::read_to_string(format!("/proc/{pid}/net/netstat"))?;
+    let of = |name: &&str| Some(((*name).to_owned(), network::tcp_extension(&netstat, name)?));
+    let mut drops: BTreeMap<String, u64> = DROPS.iter().filter_map(of).collect();
+    let softnet = fs::read_to_string("/proc/net/softnet_stat")?;
+    drops.insert("softnet".to_owned(), network::softnet_drops(&softnet));
+    Ok(drops)
+}

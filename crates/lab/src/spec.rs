@@ -1,0 +1,190 @@
+//! A server that takes part in an experiment, as people type it: `nginx`, `sluice: --architecture=amped`,
+//! `four = sluice: --workers=4`, `old = sluice@builds/old/sluice`, `mine = ./server --port {port} {root}`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+
+/// A server with a name and its settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Spec {
+    /// What tables call it.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Another executable than the usual one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<PathBuf>,
+    /// Words that change what the lab generates for it; of [`Kind::Command`] the words of the command.
+    pub settings: Vec<String>,
+}
+
+/// The servers that the lab knows how to configure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Ours.
+    Sluice,
+    /// nginx.
+    Nginx,
+    /// lighttpd.
+    Lighttpd,
+    /// Apache httpd with its event MPM.
+    Apache,
+    /// Apache httpd with its worker MPM, that of the 2012 paper.
+    ApacheWorker,
+    /// `HAProxy` in front of another server.
+    Haproxy,
+    /// Anybody's.
+    Command,
+}
+
+/// Names of those that need no command.
+const KNOWN: [(&str, Kind); 6] = [
+    ("sluice", Kind::Sluice),
+    ("nginx", Kind::Nginx),
+    ("lighttpd", Kind::Lighttpd),
+    ("apache", Kind::Apache),
+    ("apache-worker", Kind::ApacheWorker),
+    ("haproxy", Kind::Haproxy),
+];
+
+const ALLOWED: &str = "allowed: a server that the lab knows (sluice, nginx, lighttpd, apache, apache-worker, \
+    haproxy), one with settings ('sluice: --architecture=amped'), with a name of its own ('four = sluice: \
+    --workers=4'), another build ('old = sluice@path/to/sluice'), or any command ('mine = ./server --port \
+    {port} {root}')";
+
+impl FromStr for Spec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // An equals sign before any colon ends a name.
+        let equals = text.find('=').filter(|equals| text.find(':').is_none_or(|colon| *equals < colon));
+        let (name, what) = match equals {
+            Some(at) => (Some(text[..at].trim()), text[at + 1..].trim()),
+            None => (None, text.trim()),
+        };
+        let (head, settings) = what.split_once(':').unwrap_or((what, ""));
+        let (word, program) = match head.trim().split_once('@') {
+            Some((word, path)) => (word.trim(), Some(PathBuf::from(path.trim()))),
+            None => (head.trim(), None),
+        };
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let known = KNOWN.iter().find(|(known, _)| *known == word);
+        let (kind, program, settings) = match (known, name) {
+            (Some((_, kind)), _) => (*kind, program, words(settings)),
+            (None, Some(_)) if what.contains("{port}") => (Kind::Command, None, words(what)),
+            (None, Some(_)) => {
+                return Err(format!(
+                    "{what:?} is no server that the lab knows, and as a command it lacks {{port}}; {ALLOWED}"
+                ));
+            }
+            (None, None) => return Err(format!("{word:?} is no server{}; {ALLOWED}", meant(word))),
+        };
+        if let Some(word) = settings.iter().find(|word| kind != Kind::Command && !word.contains('=')) {
+            return Err(format!("the setting {word:?} has no equals sign; {ALLOWED}"));
+        }
+        let name = match name {
+            Some("") => return Err(format!("{text:?} has no name before its equals sign; {ALLOWED}")),
+            Some(name) => name.to_owned(),
+            // What is before an equals sign is a name.
+            None => [&[head.trim().to_owned()], &settings[..]].concat().join(" ").replace('=', " "),
+        };
+        Ok(Self { name, kind, program, settings })
+    }
+}
+
+fn meant(word: &str) -> String {
+    let near = KNOWN.iter().map(|(known, _)| (strsim::damerau_levenshtein(word, known), known)).min();
+    near.filter(|(distance, _)| *distance <= 2)
+        .map_or_else(String::new, |(_, known)| format!(" (is it {known}?)"))
+}
+
+impl<'de> Deserialize<'de> for Spec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// What it is and its settings, without its name.
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = KNOWN.iter().find(|(_, kind)| *kind == self.kind).map(|(name, _)| *name);
+        f.write_str(known.unwrap_or_default())?;
+        if let Some(program) = &self.program {
+            write!(f, "@{}", program.display())?;
+        }
+        let colon = if known.is_some() && !self.settings.is_empty() { ": " } else { "" };
+        write!(f, "{colon}{}", self.settings.join(" "))
+    }
+}
+
+impl Spec {
+    /// As it is typed.
+    pub fn typed(&self) -> String {
+        format!("{} = {self}", self.name)
+    }
+
+    /// These settings under another name, to be measured once more beside themselves.
+    pub fn again(&self) -> Self {
+        Self { name: format!("{} again", self.name), ..self.clone() }
+    }
+
+    /// Whether this is the other one, measured once more.
+    pub fn is_again_of(&self, other: &Self) -> bool {
+        *self == other.again()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(text: &str) -> Spec {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_server_is_a_name_that_is_known_with_settings_or_a_command() {
+        let plain = spec("nginx");
+        assert_eq!((plain.name.as_str(), plain.kind, plain.settings.len()), ("nginx", Kind::Nginx, 0));
+        let ours = spec("sluice: --architecture=symped placement.mapping=\"direct\"");
+        assert_eq!(ours.settings, ["--architecture=symped", "placement.mapping=\"direct\""]);
+        assert_eq!(ours.name, "sluice --architecture symped placement.mapping \"direct\"");
+        let named = spec("two, direct = sluice: --workers=2");
+        assert_eq!((named.name.as_str(), named.kind), ("two, direct", Kind::Sluice));
+        let old = spec("old = sluice@../old build/sluice: --workers=2");
+        assert_eq!(old.program, Some("../old build/sluice".into()));
+        let mine = spec("mine=./server --listen 127.0.0.1:{port} {root}");
+        assert_eq!((mine.kind, mine.settings.len()), (Kind::Command, 4));
+    }
+
+    #[test]
+    fn what_is_typed_is_read_again() {
+        for text in
+            ["nginx", "sluice: --a=b c=d", "old = sluice@/x/y: --a=b", "m = ./s -p {port} --x 1:2 {root}"]
+        {
+            let once = spec(text);
+            assert_eq!(spec(&once.typed()), once);
+        }
+    }
+
+    #[test]
+    fn one_that_is_not_known_is_refused_with_what_may_be_meant() {
+        let error = |text: &str| text.parse::<Spec>().unwrap_err();
+        assert!(error("ngnix").contains("\"ngnix\" is no server (is it nginx?); allowed: "));
+        assert!(error("sluice: --workers 2").contains("\"--workers\" has no equals sign"));
+        assert!(error("mine = ./server").contains("lacks {port}"));
+        assert!(error(" = nginx").contains("has no name"));
+        assert!(error("").contains("is no server"));
+    }
+
+    #[test]
+    fn a_server_measured_again_is_told_from_others() {
+        let one = spec("nginx");
+        assert!(one.again().is_again_of(&one) && !one.is_again_of(&one));
+        assert!(!spec("nginx again = lighttpd").is_again_of(&one));
+    }
+}

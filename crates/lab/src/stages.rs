@@ -1,0 +1,154 @@
+//! What of an experiment is measured when: plans that follow from its file and from what was measured so far.
+//!
+//! First each server is asked whether it runs so, and its replies are compared with their files; who fails is
+//! left out. Then come the rates that loads are multiples of, then the points, and at last whoever is to be
+//! judged, beside the best of the others: fresh rounds, since the one that was chosen for being best owes a
+//! part of that to chance.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+
+use crate::experiment::{Experiment, Judge, Load, PointSpec, Setting};
+use crate::journal::Journal;
+use crate::plan::{CALIBRATING_ROUNDS, Found, Order, Plan, Stage};
+use crate::quantity::REPLIES;
+use crate::series::Series;
+use crate::spec::Spec;
+use crate::steady::Settling;
+
+/// The plans of an experiment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stages<'a>(pub(crate) &'a Experiment);
+
+impl Stages<'_> {
+    /// What the journal has under it says why a server won't run.
+    pub(crate) fn refusal_key(spec: &Spec) -> String {
+        format!("refusal of {spec}")
+    }
+
+    /// What the journal has under it says which replies were not as they should be.
+    pub(crate) fn verification_key(spec: &Spec, setting: &Setting) -> String {
+        format!("verification of {spec} with {}", setting.workload)
+    }
+
+    /// What the journal has under it says what became of a server in a long run.
+    pub(crate) fn settling_key(spec: &Spec) -> String {
+        format!("settling of {spec}")
+    }
+
+    /// Why a server takes no part at a point, if it takes none.
+    pub(crate) fn left_out(journal: &Journal, spec: &Spec, setting: &Setting) -> Result<Option<String>> {
+        if let Some(why) = journal.get::<Option<String>>(&Self::refusal_key(spec))?.flatten() {
+            return Ok(Some(why));
+        }
+        let failures: Option<Vec<String>> = journal.get(&Self::verification_key(spec, setting))?;
+        Ok(failures.filter(|failures| !failures.is_empty()).map(|failures| failures.join("; ")))
+    }
+
+    /// Points with those who take part.
+    fn points(self, journal: &Journal) -> Result<Vec<PointSpec>> {
+        let mut points = Vec::new();
+        for point in &self.0.points {
+            let mut out = Vec::new();
+            for server in &point.servers {
+                if Self::left_out(journal, server, &point.setting)?.is_some() {
+                    out.push(server);
+                }
+            }
+            let point = point.clone().without(|server| out.contains(&server));
+            if !point.servers.is_empty() {
+                points.push(point);
+            }
+        }
+        Ok(points)
+    }
+
+    fn plan(self, stage: Stage, rounds: u32, order: Order, points: Vec<PointSpec>) -> Plan {
+        Plan { points, rounds, seed: self.0.seed, stage, order }
+    }
+
+    /// Says what `2x` means at each point that has such a load.
+    pub(crate) fn calibration(self, journal: &Journal) -> Result<Plan> {
+        let mut points: Vec<PointSpec> = Vec::new();
+        for point in self.points(journal)? {
+            if let Load::Times(_) = point.setting.load {
+                let point = self.calibrating(&point);
+                if !points.contains(&point) {
+                    points.push(point);
+                }
+            }
+        }
+        Ok(self.plan(Stage::Calibrating, CALIBRATING_ROUNDS, self.0.order, points))
+    }
+
+    /// Where a point's first server is saturated. Abreast, it has others beside it as when it is measured:
+    /// they have the caches in between.
+    fn calibrating(self, point: &PointSpec) -> PointSpec {
+        let mut setting = point.setting.clone();
+        setting.load = self.0.saturating;
+        let Setting { workload, memory, share, .. } = &setting;
+        let mut name = format!("calibration, {workload}, {}", point.servers[0].name);
+        if memory.is_some() {
+            name += ", from disk";
+        }
+        if let Some(share) = share {
+            let _ = write!(name, ", {share}% of a CPU");
+        }
+        let servers = if self.0.order == Order::Abreast { 2 } else { 1 };
+        let servers = point.servers.iter().take(servers).cloned().collect();
+        let calibrating = PointSpec { name, servers, setting, compare: vec![REPLIES] };
+        if self.0.order == Order::Abreast { calibrating.with_first_again() } else { calibrating }
+    }
+
+    /// A point's load, with what its multiples mean; `None` where that is not measured yet.
+    pub(crate) fn load(self, point: &PointSpec, journal: &Journal) -> Result<Option<Load>> {
+        let Load::Times(times) = point.setting.load else { return Ok(Some(point.setting.load)) };
+        let calibration = self.calibration(journal)?;
+        let name = self.calibrating(point).name;
+        let at = calibration.points.iter().position(|point| point.name == name);
+        let rates = calibration.rates(journal)?;
+        Ok(at.and_then(|at| rates[at]).map(|rate| Load::Rate(rate * times)))
+    }
+
+    /// What is compared.
+    pub(crate) fn measuring(self, journal: &Journal) -> Result<Plan> {
+        let points = self.points(journal)?.into_iter();
+        let points =
+            points.map(|point| if self.0.again { point.with_first_again() } else { point }).collect();
+        Ok(self.plan(Stage::Measuring, self.0.rounds, self.0.order, points))
+    }
+
+    /// Who is judged, beside the best of the others, at each point where all has been measured.
+    pub(crate) fn judging(self, found: &[Found]) -> Plan {
+        let judge = self.0.judge.as_ref();
+        let points = judge.map(|judge| found.iter().filter_map(|found| judged(judge, found)).collect());
+        let rounds = judge.map_or(0, |judge| judge.rounds);
+        self.plan(Stage::Judging, rounds, self.0.order, points.unwrap_or_default())
+    }
+
+    /// What was said against trials of a server: it changes in a long run.
+    pub(crate) fn unsettled(journal: &Journal, spec: &Spec, point: &PointSpec) -> Result<Option<String>> {
+        let settling: Option<Settling> = journal.get(&Self::settling_key(spec))?;
+        Ok(settling.and_then(|settling| settling.against(&spec.name, point.setting.lengths)))
+    }
+}
+
+fn judged(judge: &Judge, found: &Found) -> Option<PointSpec> {
+    let Found { point, series, .. } = found;
+    let is_whole = series.len() == point.servers.len() && series.iter().all(Series::is_whole);
+    let judged = series.iter().find(|series| series.server.name == judge.server && is_whole)?;
+    let quantity = point.compare.first()?;
+    let median = |series: &&Series| series.median(quantity.of).unwrap_or(f64::NAN);
+    let others = series
+        .iter()
+        .filter(|other| other.server != judged.server && !other.server.is_again_of(&point.servers[0]));
+    let best = others.max_by(|one, other| {
+        let order = median(one).total_cmp(&median(other));
+        if quantity.more_is_better { order } else { order.reverse() }
+    })?;
+    // Another choice is another point: what was measured beside one is not compared with another.
+    let name = format!("{}, judging against {}", point.name, best.server.name);
+    let servers = vec![best.server.clone(), judged.server.clone()];
+    Some(PointSpec { name, servers, ..point.clone() }.with_first_again())
+}

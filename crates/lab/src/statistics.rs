@@ -1,0 +1,320 @@
+//! Order statistics of a handful of rounds: what the tables print instead of means.
+
+use std::fmt;
+
+use rand::{Rng as _, SeedableRng as _};
+use rand_pcg::Pcg64Mcg;
+use serde::Serialize;
+
+/// The middle of some values, and how far they spread.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "named for what they are")]
+pub struct Spread {
+    pub minimum: f64,
+    pub lower_quartile: f64,
+    pub median: f64,
+    pub upper_quartile: f64,
+    pub maximum: f64,
+}
+
+impl Spread {
+    /// The spread of `values`; `None` when there are none.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut sorted: Vec<f64> = values.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        (!sorted.is_empty()).then(|| Self {
+            minimum: quantile(&sorted, 0.0),
+            lower_quartile: quantile(&sorted, 0.25),
+            median: quantile(&sorted, 0.5),
+            upper_quartile: quantile(&sorted, 0.75),
+            maximum: quantile(&sorted, 1.0),
+        })
+    }
+}
+
+/// `median (lower quartile to upper quartile)`, with the formatter's precision (default 2).
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = f.precision().unwrap_or(2);
+        write!(
+            f,
+            "{:.digits$} ({:.digits$} to {:.digits$})",
+            self.median, self.lower_quartile, self.upper_quartile
+        )
+    }
+}
+
+/// Linear interpolation between the two nearest of the sorted values.
+pub fn quantile(sorted: &[f64], fraction: f64) -> f64 {
+    let position = fraction * (sorted.len() - 1) as f64;
+    let below = sorted[position.floor() as usize];
+    let above = sorted[position.ceil() as usize];
+    below + (above - below) * position.fract()
+}
+
+/// By how much one thing is more than another, measured in pairs: the median of the ratios, and the interval
+/// that holds what it would be after very many pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Ratio {
+    /// Half of the ratios are below it.
+    pub median: f64,
+    /// `None` where there are too few pairs for one, see [`ranks`].
+    pub interval: Option<Interval>,
+    /// How many there were.
+    pub pairs: usize,
+}
+
+/// Where a median is with at least 95% certainty, whatever values are distributed like.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "named for what they are")]
+pub struct Interval {
+    pub lower: f64,
+    pub upper: f64,
+}
+
+impl Ratio {
+    /// Of the quotient of each pair; `None` without any, and where one is not finite.
+    pub fn of(quotients: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut sorted: Vec<f64> = quotients.into_iter().collect();
+        if sorted.is_empty() || sorted.iter().any(|value| !value.is_finite()) {
+            return None;
+        }
+        sorted.sort_by(f64::total_cmp);
+        let interval = ranks(sorted.len())
+            .map(|(low, high)| Interval { lower: sorted[low - 1], upper: sorted[high - 1] });
+        Some(Self { median: quantile(&sorted, 0.5), interval, pairs: sorted.len() })
+    }
+
+    /// Whether the whole interval is below 1 by more than `margin`.
+    pub fn is_below_one(&self, margin: f64) -> bool {
+        self.interval.is_some_and(|interval| interval.upper < 1.0 - margin)
+    }
+
+    /// Whether the whole interval is above 1 by more than `margin`.
+    pub fn is_above_one(&self, margin: f64) -> bool {
+        self.interval.is_some_and(|interval| interval.lower > 1.0 + margin)
+    }
+}
+
+/// `median (lower to upper)`, or the median alone where there is no interval.
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = f.precision().unwrap_or(3);
+        write!(f, "{:.digits$}", self.median)?;
+        match self.interval {
+            Some(Interval { lower, upper }) => write!(f, " ({lower:.digits$} to {upper:.digits$})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Rounds from which on a median has an interval.
+pub const FEWEST_ROUNDS: u32 = 6;
+
+/// Of so many values in order, the ranks (from 1) between which the median of what they are drawn from lies
+/// with a probability of at least 95%, as near to each other as can be. `None` for fewer than
+/// [`FEWEST_ROUNDS`], which never say that much.
+pub fn ranks(count: usize) -> Option<(usize, usize)> {
+    let low = (1..=count / 2).take_while(|low| coverage(count, *low) >= 0.95).last()?;
+    Some((low, count + 1 - low))
+}
+
+/// The probability that the median lies between the value of rank `low` and its counterpart from above. Each
+/// value is below the median or not as a coin falls.
+pub fn coverage(count: usize, low: usize) -> f64 {
+    let mut ways = 1.0;
+    let mut outside = 0.0;
+    for below in 0..low {
+        outside += ways;
+        ways *= (count - below) as f64 / (below + 1) as f64;
+    }
+    1.0 - 2.0 * outside / 2f64.powi(count as i32)
+}
+
+/// How likely ratios would be that are this far beyond `margin` on one side, if the median were not: the sign
+/// test, for both sides together.
+pub fn sign_test(ratios: &[f64], margin: f64) -> f64 {
+    let count = ratios.len();
+    let above = ratios.iter().filter(|ratio| **ratio > 1.0 + margin).count();
+    let below = ratios.iter().filter(|ratio| **ratio < 1.0 - margin).count();
+    let most = above.max(below);
+    // As many heads or more.
+    let tail = (1.0 - coverage(count, count + 1 - most.max(1))) / 2.0;
+    if most == 0 { 1.0 } else { (2.0 * tail).min(1.0) }
+}
+
+/// Which of several tests hold together, so that chance makes one of all wrong in `level` of cases at most
+/// (Holm 1979): the least may be `level` divided by their number, the next by one less, until one is not.
+pub fn holm(chances: &[f64], level: f64) -> Vec<bool> {
+    let mut order: Vec<usize> = (0..chances.len()).collect();
+    order.sort_by(|a, b| chances[*a].total_cmp(&chances[*b]));
+    let mut holds = vec![false; chances.len()];
+    for (rank, &number) in order.iter().enumerate() {
+        if chances[number] > level / (chances.len() - rank) as f64 {
+            break;
+        }
+        holds[number] = true;
+    }
+    holds
+}
+
+/// Where the median ratio is with 95% certainty, by drawing rounds again, and slices again within each (a
+/// bootstrap of two levels, Kalibera and Jones 2013). Each round has the slices of the one and those of the
+/// other. `None` with fewer than [`ROUNDS_OF_BOOTSTRAP`] rounds.
+pub fn bootstrap(rounds: &[(Vec<f64>, Vec<f64>)]) -> Option<Interval> {
+    if rounds.len() < ROUNDS_OF_BOOTSTRAP
+        || rounds.iter().any(|(one, other)| one.is_empty() || other.is_empty())
+    {
+        return None;
+    }
+    // The same rounds always say the same.
+    let mut random = Pcg64Mcg::seed_from_u64(1);
+    let mut medians = Vec::with_capacity(DRAWS);
+    for _ in 0..DRAWS {
+        let mut ratios = Vec::with_capacity(rounds.len());
+        for _ in rounds {
+            let (one, other) = &rounds[random.random_range(0..rounds.len())];
+            let mut again = |slices: &Vec<f64>| {
+                Spread::of(slices.iter().map(|_| slices[random.random_range(0..slices.len())]))
+            };
+            ratios.push(again(one)?.median / again(other)?.median);
+        }
+        medians.push(Spread::of(ratios)?.median);
+    }
+    medians.sort_by(f64::total_cmp);
+    Some(Interval { lower: quantile(&medians, 0.025), upper: quantile(&medians, 0.975) })
+}
+
+/// Rounds from which on there is a [`bootstrap`]: with fewer its intervals are too narrow.
+pub const ROUNDS_OF_BOOTSTRAP: usize = 10;
+
+/// How often rounds are drawn again.
+const DRAWS: usize = 2_000;
+
+/// The geometric mean; `None` without values.
+pub fn geometric_mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty())
+        .then(|| (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp())
+}
+
+/// The straight line through `points` by least squares: (intercept, slope). `None` with fewer than two
+/// different abscissae.
+pub fn line_through(points: &[(f64, f64)]) -> Option<(f64, f64)> {
+    let count = points.len() as f64;
+    let mean_x = points.iter().map(|point| point.0).sum::<f64>() / count;
+    let mean_y = points.iter().map(|point| point.1).sum::<f64>() / count;
+    let variance: f64 = points.iter().map(|point| (point.0 - mean_x).powi(2)).sum();
+    let covariance: f64 = points.iter().map(|point| (point.0 - mean_x) * (point.1 - mean_y)).sum();
+    (variance > 0.0).then(|| {
+        let slope = covariance / variance;
+        (mean_y - slope * mean_x, slope)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quartiles_interpolate_between_neighbours() {
+        let spread = Spread::of([4.0, 1.0, 3.0, 2.0]).unwrap();
+        assert_eq!(format!("{spread}"), "2.50 (1.75 to 3.25)");
+        assert_eq!(format!("{spread:.0}"), "2 (2 to 3)");
+        assert_eq!((spread.minimum.to_bits(), spread.maximum.to_bits()), (1f64.to_bits(), 4f64.to_bits()));
+        assert_eq!(Spread::of([]), None);
+    }
+
+    #[test]
+    fn ranks_are_the_narrowest_that_cover_95_percent() {
+        let known = [(6, 1, 6, 0.968), (7, 1, 7, 0.984), (9, 2, 8, 0.960), (10, 2, 9, 0.978)];
+        for (count, low, high, covered) in known.into_iter().chain([(15, 4, 12, 0.964), (20, 6, 15, 0.958)]) {
+            assert_eq!(ranks(count), Some((low, high)), "{count}");
+            assert!((coverage(count, low) - covered).abs() < 1e-3, "{count}: {}", coverage(count, low));
+            assert!(coverage(count, low + 1) < 0.95, "{count}");
+        }
+        assert!((0..FEWEST_ROUNDS as usize).all(|count| ranks(count).is_none()));
+        // 1,000 rounds are allowed.
+        assert!(ranks(1_000).is_some_and(|(low, _)| (460..480).contains(&low)));
+    }
+
+    #[test]
+    fn a_ratio_has_the_interval_of_its_median() {
+        let ratio = Ratio::of((1..=9).map(|one| f64::from(one) / 10.0)).unwrap();
+        assert_eq!(format!("{ratio:.1}"), "0.5 (0.2 to 0.8)");
+        assert!(ratio.is_below_one(0.02));
+        // One round in which everything was different moves neither.
+        let odd = Ratio::of((1..=9).map(|one| if one == 9 { 1e5 } else { f64::from(one) / 10.0 })).unwrap();
+        assert_eq!(odd, ratio);
+    }
+
+    #[test]
+    fn a_difference_is_larger_than_the_margin() {
+        let around = |middle: f64| Ratio::of((0..6).map(|n| middle + f64::from(n) * 1e-3)).unwrap();
+        assert!(around(0.970).is_below_one(0.02) && !around(0.979).is_below_one(0.02));
+        assert!(around(1.021).is_above_one(0.02) && !around(1.019).is_above_one(0.02));
+    }
+
+    #[test]
+    fn signs_are_as_likely_as_coins() {
+        let all = |above: usize, count: usize| {
+            (0..count).map(|n| if n < above { 1.05 } else { 1.0 }).collect::<Vec<f64>>()
+        };
+        for (above, count, chance) in
+            [(6, 6, 2.0 / 64.0), (10, 10, 2.0 / 1024.0), (9, 10, 22.0 / 1024.0), (0, 10, 1.0), (5, 10, 1.0)]
+        {
+            let found = sign_test(&all(above, count), 0.02);
+            assert!((found - chance).abs() < 1e-9, "{above} of {count}: {found}");
+        }
+        assert!((sign_test(&[0.9; 6], 0.02) - 2.0 / 64.0).abs() < 1e-9);
+        assert!((sign_test(&[0.99; 6], 0.02) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn several_tests_have_to_be_surer() {
+        assert_eq!(holm(&[0.03], 0.05), [true]);
+        assert_eq!(holm(&[0.03, 0.04], 0.05), [false, false]);
+        assert_eq!(holm(&[0.04, 0.01, 0.03], 0.05), [false, true, false]);
+        assert_eq!(holm(&[0.04, 0.01, 0.02], 0.05), [true, true, true]);
+        assert_eq!(holm(&[], 0.05), Vec::<bool>::new());
+    }
+
+    #[test]
+    fn a_bootstrap_is_around_the_median_and_needs_rounds() {
+        let noise = |n: u32| 1.0 + f64::from(n * 7 % 5) / 100.0;
+        let round = |n: u32| {
+            ((0..4).map(|k| 2.0 * noise(n + k)).collect(), (0..4).map(|k| noise(n * 3 + k)).collect())
+        };
+        let rounds: Vec<_> = (0..12).map(round).collect();
+        let interval = bootstrap(&rounds).unwrap();
+        assert!(
+            interval.lower > 1.9 && interval.lower < 2.0 && interval.upper > 2.0 && interval.upper < 2.1,
+            "{interval:?}"
+        );
+        assert_eq!(bootstrap(&rounds), Some(interval));
+        assert_eq!(bootstrap(&rounds[..9]), None);
+    }
+
+    #[test]
+    fn few_pairs_say_nothing_certain() {
+        let five = Ratio::of([2.0; 5]).unwrap();
+        assert!(five.interval.is_none() && !five.is_above_one(0.02));
+        assert_eq!(format!("{five}"), "2.000");
+        assert_eq!(Ratio::of([]), None);
+        assert_eq!(Ratio::of([f64::INFINITY, 1.0]), None);
+        assert_eq!(Ratio::of([f64::NAN]), None);
+    }
+
+    #[test]
+    fn twice_and_half_are_one_on_average() {
+        assert!(geometric_mean(&[2.0, 0.5]).is_some_and(|mean| (mean - 1.0).abs() < 1e-9));
+        assert_eq!(geometric_mean(&[]), None);
+    }
+
+    #[test]
+    fn a_line_is_found_again() {
+        let points: Vec<_> = (0..5).map(|x| (f64::from(x), 7.0 + 400.0 * f64::from(x))).collect();
+        let (intercept, slope) = line_through(&points).unwrap();
+        assert!((intercept - 7.0).abs() < 1e-9 && (slope - 400.0).abs() < 1e-9);
+        assert_eq!(line_through(&points[..1]), None);
+    }
+}

@@ -1,0 +1,273 @@
+//! One measured run of a server under one load, in a network of its own; and what was seen from all sides.
+//!
+//! [`Site`] is what all trials of an experiment have in common. A trial makes the namespaces, starts the
+//! server on its CPUs, then the load; looks at counters when the measured window begins and again when it
+//! ends; lets the clients wait for what they have asked for; and takes all of it away.
+//!
+//! The servers that are compared at a point can be tried together. Abreast, each has a load of its own at the
+//! same time, and they share a CPU by [`Turns`]. Interleaved, all are started, and asked in slices of the
+//! measured time, one after the other in an order drawn anew: what the machine does in one second it does to
+//! all of them.
+
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use rand::SeedableRng as _;
+use rand::seq::SliceRandom as _;
+use rand_pcg::Pcg64Mcg;
+
+use crate::bounds::{self, Bounded, Bounds};
+use crate::cgroup::Group;
+use crate::child::list;
+use crate::experiment::{Lengths, Load, Setting};
+use crate::generator::{Generator, Watched};
+use crate::interrupt;
+use crate::network::{Link, Network};
+use crate::outcome::Outcome;
+use crate::plan::Order;
+use crate::servers::Ground;
+use crate::share::Share;
+use crate::sight::Sight;
+use crate::spec::Spec;
+use crate::subject::Subject;
+use crate::turns::{Conductor, Turns};
+use crate::workload::Prepared;
+
+/// What all trials of an experiment have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    pub(crate) sluice: PathBuf,
+    pub(crate) sluicelab: PathBuf,
+    /// Where file sets and sessions are kept.
+    pub(crate) data: PathBuf,
+    pub(crate) server_cpus: Vec<usize>,
+    pub(crate) client_cpus: Vec<usize>,
+    /// Whether namespaces and control groups may be made.
+    pub(crate) has_namespaces: bool,
+    /// `name=value`, for the server's namespace.
+    pub(crate) sysctls: Vec<String>,
+    pub(crate) order: Order,
+    /// For sockets.
+    pub(crate) scratch: PathBuf,
+}
+
+/// Connections that servers are told to have room for.
+const CAPACITY: usize = 20_000;
+
+/// What is tried, and where its files go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heat<'a> {
+    pub(crate) setting: &'a Setting,
+    /// With what `2x` means.
+    pub(crate) load: Load,
+    pub(crate) files: &'a Prepared,
+    pub(crate) servers: &'a [&'a Spec],
+    /// What arrivals are drawn from.
+    pub(crate) seed: u64,
+    pub(crate) directory: &'a Path,
+    /// Whether every reply is compared with its file: a run of its own, as that costs the generator time.
+    pub(crate) verify: bool,
+}
+
+impl Site {
+    /// Where trials of a setting run: on the site's CPUs, or with servers and clients on all of them.
+    fn of(&self, setting: &Setting) -> Self {
+        let mut this = self.clone();
+        if setting.both_cpus {
+            let mut all = [self.server_cpus.clone(), self.client_cpus.clone()].concat();
+            all.sort_unstable();
+            all.dedup();
+            (this.server_cpus, this.client_cpus) = (all.clone(), all);
+        }
+        this
+    }
+
+    /// A link for all CPUs of a server, or one for each.
+    pub(crate) fn links(&self, setting: &Setting) -> Vec<Link> {
+        let Self { server_cpus, client_cpus, .. } = self.of(setting);
+        if setting.both_cpus {
+            let link = |cpu: &usize| Link { server_cpus: vec![*cpu], client_cpus: client_cpus.clone() };
+            return server_cpus.iter().map(link).collect();
+        }
+        vec![Link { server_cpus, client_cpus }]
+    }
+
+    /// Runs one trial of each of a heat's servers.
+    pub(crate) fn run(&self, heat: Heat<'_>) -> Result<Vec<Outcome>> {
+        interrupt::check()?;
+        let this = self.of(heat.setting);
+        let Setting { share, turn_us, cold, lengths, .. } = heat.setting;
+        if *cold {
+            bounds::forget(&heat.files.root)?;
+        } else {
+            bounds::read_all(&heat.files.root)?;
+        }
+        let turns = share.map(|share| Turns { share: share / 100.0, turn_us: *turn_us });
+        let sharing = this.client_cpus.iter().filter(|_| turns.is_some());
+        let _awake: Vec<Share> = sharing.map(|cpu| Share::of(*cpu)).collect::<Result<_>>()?;
+        let running = each_in_a_thread(heat.servers.iter().enumerate(), |(number, spec)| {
+            Running::start(&this, heat, spec, heat.directory.join(number.to_string()))
+        })?;
+        let outcomes = match self.order {
+            Order::Abreast => this.abreast(heat, &running, turns),
+            Order::InTurn | Order::Interleaved => this.interleaved(heat, &running, turns),
+        }
+        .with_context(|| format!("see {}", heat.directory.display()));
+        each_in_a_thread(running, |one| {
+            drop(one);
+            Ok(())
+        })?;
+        let slices = if matches!(self.order, Order::Interleaved) { lengths.slices } else { 1 };
+        let expected = heat.servers.len();
+        let outcomes = outcomes?;
+        ensure!(outcomes.len() == expected, "{} of {expected} outcomes in {slices} slices", outcomes.len());
+        Ok(outcomes)
+    }
+
+    fn abreast(&self, heat: Heat<'_>, running: &[Running], turns: Option<Turns>) -> Result<Vec<Outcome>> {
+        let conduct = |turns| Conductor::start(self.server_cpus[0], turns, running.len());
+        let conductor = turns.map(conduct).transpose()?;
+        let options = self.load_options(heat, heat.setting.lengths);
+        let watched = each_in_a_thread(running, |one| one.watch(self, &options, heat.setting.lengths))?;
+        let given = conductor.map(Conductor::stop).transpose()?;
+        watched.iter().map(|watched| Outcome::of(watched, given)).collect()
+    }
+
+    /// One after the other, in slices. The first slice of each is preceded by the whole warm-up, the others
+    /// by a part of it: the server has been asked before, only its clients are new.
+    fn interleaved(&self, heat: Heat<'_>, running: &[Running], turns: Option<Turns>) -> Result<Vec<Outcome>> {
+        let whole = heat.setting.lengths;
+        let slices = if self.order == Order::Interleaved { whole.slices } else { 1 };
+        let mut random = Pcg64Mcg::seed_from_u64(heat.seed);
+        let mut order: Vec<usize> = (0..running.len()).collect();
+        let mut all: Vec<Vec<Outcome>> = running.iter().map(|_| Vec::new()).collect();
+        for slice in 0..slices {
+            order.shuffle(&mut random);
+            let warm_up = if slice == 0 { whole.warm_up } else { whole.warm_up / slices };
+            let lengths = Lengths { warm_up, measured: whole.measured / slices, ..whole };
+            let options =
+                self.load_options(Heat { seed: heat.seed + u64::from(slice) * 10_000, ..heat }, lengths);
+            for &number in &order {
+                // Idle servers have shares, too: each leaves the others theirs.
+                let conduct = |turns| Conductor::start(self.server_cpus[0], turns, running.len());
+                let conductor = turns.map(conduct).transpose()?;
+                let watched = running[number].watch(self, &options, lengths)?;
+                let given = conductor.map(Conductor::stop).transpose()?;
+                all[number].push(Outcome::of(&watched, given)?);
+            }
+        }
+        all.into_iter().map(|slices| Outcome::median(slices).context("no slice was measured")).collect()
+    }
+
+    fn load_options(&self, heat: Heat<'_>, lengths: Lengths) -> Vec<String> {
+        let load = match heat.load {
+            Load::Sessions(count) => format!("--connections={count}"),
+            Load::Rate(rate) | Load::Times(rate) => format!("--rate={rate:.3}"),
+        };
+        let ms = |time: std::time::Duration| format!("{}ms", time.as_millis());
+        let mut options = vec![
+            format!("--sessions={}", heat.files.sessions.display()),
+            load,
+            format!("--seed={}", heat.seed),
+            format!("--duration={}", ms(lengths.warm_up + lengths.measured)),
+            format!("--warm-up={}", ms(lengths.warm_up)),
+            format!("--timeout={}", ms(lengths.timeout)),
+            format!("--cpus={}", list(&self.client_cpus)),
+            "--rules".to_owned(),
+        ];
+        // Only root may run before all others, and nobody where servers are.
+        if self.has_namespaces && self.client_cpus.iter().all(|cpu| !self.server_cpus.contains(cpu)) {
+            options.push("--realtime".to_owned());
+        }
+        if heat.verify {
+            options.push(format!("--verify={}", heat.files.root.display()));
+        }
+        // Generators of other servers are on the same CPU, and wait as long.
+        let usual = (self.order == Order::Abreast || heat.setting.both_cpus).then_some(MAY_WAIT);
+        options.extend(heat.setting.may_wait.or(usual).map(|percent| format!("--may-wait={percent}")));
+        options
+    }
+}
+
+/// For which part of the time, in percent, generators may wait for a CPU that others have on purpose as well.
+const MAY_WAIT: u32 = 50;
+
+/// A server that is tried, with all that was set up for it. What is first goes first.
+struct Running {
+    server: Subject,
+    _idle: Vec<TcpStream>,
+    _share: Option<Share>,
+    bounded: Option<Bounded>,
+    network: Network,
+    /// For its files and its generator's.
+    directory: PathBuf,
+}
+
+/// Does the same to each at the same time.
+fn each_in_a_thread<T: Send, U: Send>(
+    all: impl IntoIterator<Item = T>,
+    act: impl Fn(T) -> Result<U> + Sync,
+) -> Result<Vec<U>> {
+    let act = &act;
+    thread::scope(|scope| {
+        let threads: Vec<_> = all.into_iter().map(|one| scope.spawn(move || act(one))).collect();
+        let done =
+            threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?);
+        done.collect()
+    })
+}
+
+impl Running {
+    fn start(site: &Site, heat: Heat<'_>, spec: &Spec, directory: PathBuf) -> Result<Self> {
+        fs::create_dir_all(&directory)?;
+        let Setting { workload, memory, disk, others, share, .. } = heat.setting;
+        let network = if site.has_namespaces {
+            Network::isolated(&site.links(heat.setting), &site.sysctls)?
+        } else {
+            Network::loopback()?
+        };
+        let bounds =
+            memory.zip(*disk).map(|(memory, disk)| Bounds { memory, reads_per_s: disk, others: *others });
+        let new = |bounds| Bounded::new(bounds, &heat.files.root, site.client_cpus[0]);
+        let bounded = bounds.map(new).transpose()?;
+        let share = share.map(|_| Share::of(site.server_cpus[0])).transpose()?;
+        let groups =
+            [bounded.as_ref().map(|bounded| &bounded.group), share.as_ref().map(|share| &share.group)];
+        let mut wrapper: Vec<String> = groups.into_iter().flatten().flat_map(Group::entering).collect();
+        wrapper.extend(network.in_server());
+        let addresses: Vec<SocketAddr> = network.addresses();
+        let sockets = site.scratch.join(directory.file_name().unwrap_or_default());
+        fs::create_dir_all(&sockets)?;
+        let ground = Ground {
+            root: &heat.files.root,
+            listen: &addresses,
+            directory: &directory,
+            sockets: &sockets,
+            cpus: site.server_cpus.len(),
+            capacity: CAPACITY,
+            sluice: &site.sluice,
+        };
+        let server = Subject::start(spec, &ground, &network, &site.server_cpus, &wrapper)?;
+        if let (Some(share), Some(status)) = (&share, server.status_process()?) {
+            share.excuse(status)?;
+        }
+        let idle = network.connect(addresses[0], workload.idle as usize)?;
+        Ok(Self { server, _idle: idle, _share: share, bounded, network, directory })
+    }
+
+    /// Has clients of its own ask it as `options` say, and looks at it meanwhile.
+    fn watch(&self, site: &Site, options: &[String], lengths: Lengths) -> Result<Watched<Sight>> {
+        let targets =
+            self.network.addresses().into_iter().map(|address| format!("--target=http://{address}"));
+        let mut options: Vec<String> = targets.chain(options.iter().cloned()).collect();
+        // Those of one link have no way to another.
+        options.extend(self.network.only_sources().map(|sources| format!("--source={sources}")));
+        let generator =
+            Generator::start(&site.sluicelab, &self.network.in_client(), &options, &self.directory)?;
+        let look = || Sight::of(&self.server, self.bounded.as_ref(), &site.server_cpus, &site.client_cpus);
+        generator.watch(lengths, look)
+    }
+}

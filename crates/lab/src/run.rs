@@ -91,7 +91,6 @@ pub fn run(text: &str, directory: &Path, means: &Means, progress: &Progress) -> 
         client_cpus: means.client_cpus.clone(),
         has_namespaces,
         sysctls: experiment.sysctls.clone(),
-        order: experiment.order,
         scratch: scratch.path().to_owned(),
     };
     if !has_namespaces {
@@ -327,11 +326,11 @@ impl Workshop<'_> {
         verify: bool,
     ) -> Result<Outcome> {
         let directory = self.directory.join("trials").join(format!("{name}-{}", plain(&spec.name)));
-        let site = Site { order: Order::InTurn, ..self.site.clone() };
+        let setting = &Setting { order: Order::InTurn, ..setting.clone() };
         let servers = [spec];
         let (load, seed) = (setting.load, u64::from(self.experiment.seed));
         let heat = Heat { setting, load, files, servers: &servers, seed, directory: &directory, verify };
-        let outcome = site.run(heat)?.pop();
+        let outcome = self.site.run(heat)?.pop();
         outcome.context("a run without an outcome")
     }
 

@@ -37,6 +37,8 @@ enum Command {
     Compare(lab::compare::Options),
     /// Run an experiment that a file describes
     Run(lab::run::Options),
+    /// Look for the settings with which a server does best
+    Tune(Box<lab::tune::Options>),
     /// Say what a directory of results says
     Report(lab::run::Report),
     /// Clean up behind the process with this id once standard input ends
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Command::Load(options) => lab::load::run(&options),
         Command::Compare(options) => lab::compare::run(&options),
         Command::Run(options) => lab::run::run(&options),
+        Command::Tune(options) => lab::tune::run(&options),
         Command::Report(options) => lab::run::report(&options),
         Command::Janitor { run } => ::lab::janitor::attend(run).map(|()| ExitCode::SUCCESS),
         Command::Pages(options) => options.write(Sluicelab::command()).map(|()| ExitCode::SUCCESS),

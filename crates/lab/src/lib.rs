@@ -10,7 +10,8 @@
 //!   (`sight`), and what came of it ([`outcome`]);
 //! - [`run`]: all of it, into a directory ([`journal`] what was measured so far, `janitor` who cleans up);
 //! - [`results`]: what a directory says: [`series`] of trials, [`statistics`], [`verdict`]s, and whether
-//!   servers were [`steady`].
+//!   servers were [`steady`];
+//! - [`tune`]: experiments after each other, each of what was best in the one before.
 //!
 //! What starts, watches and ends programs is there for others as well: [`child`], [`launcher`], [`interrupt`],
 //! [`spinner`], [`testbed`], [`table`].
@@ -47,6 +48,7 @@ pub mod summary;
 pub mod table;
 pub mod testbed;
 mod trial;
+pub mod tune;
 pub mod turns;
 pub mod units;
 pub mod verdict;

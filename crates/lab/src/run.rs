@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::experiment::{Experiment, Lengths, Load, PointSpec, Setting};
 use crate::interrupt;
-use crate::janitor::Janitor;
+use crate::janitor::{self, Janitor};
 use crate::journal::{Journal, Session};
 use crate::network;
 use crate::outcome::Outcome;
@@ -82,7 +82,7 @@ pub fn run(text: &str, directory: &Path, means: &Means, progress: &Progress) -> 
     // Connections of idle clients are held here.
     sys::process::raise_descriptor_limit()?;
     let _janitor = Janitor::employ()?;
-    let scratch = tempfile::Builder::new().prefix("sluicelab-").tempdir()?;
+    let scratch = tempfile::Builder::new().prefix(&janitor::prefix(std::process::id())).tempdir()?;
     let site = Site {
         sluice: means.sluice.clone(),
         sluicelab: means.sluicelab.clone(),

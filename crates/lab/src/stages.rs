@@ -140,14 +140,12 @@ fn judged(judge: &Judge, found: &Found) -> Option<PointSpec> {
     let is_whole = series.len() == point.servers.len() && series.iter().all(Series::is_whole);
     let judged = series.iter().find(|series| series.server.name == judge.server && is_whole)?;
     let quantity = point.compare.first()?;
-    let median = |series: &&Series| series.median(quantity.of).unwrap_or(f64::NAN);
+    let worth =
+        |series: &&Series| series.median(quantity.of).map_or(f64::NAN, |median| quantity.worth(median));
     let others = series
         .iter()
         .filter(|other| other.server != judged.server && !other.server.is_again_of(&point.servers[0]));
-    let best = others.max_by(|one, other| {
-        let order = median(one).total_cmp(&median(other));
-        if quantity.more_is_better { order } else { order.reverse() }
-    })?;
+    let best = others.max_by(|one, other| worth(one).total_cmp(&worth(other)))?;
     // Another choice is another point: what was measured beside one is not compared with another.
     let name = format!("{}, judging against {}", point.name, best.server.name);
     let servers = vec![best.server.clone(), judged.server.clone()];

@@ -54,7 +54,7 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with_all = ["rounds", "measured", "settling"])]
     quick: bool,
     #[command(flatten)]
-    means: means::Options,
+    means: means::Where,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {

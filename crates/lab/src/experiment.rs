@@ -1,7 +1,7 @@
 //! An experiment as its file describes it: which servers, asked for what, under how much load, how often.
 //!
-//! The file is TOML; docs/experiments.md explains each key. What it says is checked as a whole before anything
-//! is started: an error names the place, the value and what is allowed.
+//! The file is TOML; docs/experiments.md explains each key. What it says is checked as a whole before
+//! anything is started: an error names the place, the value and what is allowed.
 
 use std::collections::HashSet;
 use std::fmt;

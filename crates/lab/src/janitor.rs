@@ -1,11 +1,11 @@
-//! Takes away what a run set up (network namespaces, control groups, files for sockets, and all processes that
-//! it started), however it ended.
+//! Takes away what a run set up (network namespaces, control groups, files for sockets, and all processes
+//! that it started), however it ended.
 //!
-//! All of it has names that begin with [`prefix`], which holds this program's process id; processes have it in
-//! their environment, under [`MARK`]. [`Janitor::employ`] starts this program once more, in a process group of
-//! its own, as one that waits for the end of its standard input, which comes with the end of the run: also
-//! when that panicked (which aborts it) or was killed. Then it cleans up. Where that one was killed as well,
-//! [`clean_up`] does it.
+//! All of it has names that begin with [`prefix`], which holds this program's process id; processes have it
+//! in their environment, under [`MARK`]. [`Janitor::employ`] starts this program once more, in a process
+//! group of its own, as one that waits for the end of its standard input, which comes with the end of the
+//! run: also when that panicked (which aborts it) or was killed. Then it cleans up. Where that one was killed
+//! as well, [`clean_up`] does it.
 
 use std::fs;
 use std::io::{self, Read};

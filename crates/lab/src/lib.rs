@@ -13,8 +13,8 @@
 //!   servers were [`steady`];
 //! - [`tune`]: experiments after each other, each of what was best in the one before.
 //!
-//! What starts, watches and ends programs is there for others as well: [`child`], [`launcher`], [`interrupt`],
-//! [`spinner`], [`testbed`], [`table`].
+//! What starts, watches and ends programs is there for others as well: [`child`], [`launcher`],
+//! [`interrupt`], [`spinner`], [`testbed`], [`table`].
 
 pub mod background;
 mod bounds;

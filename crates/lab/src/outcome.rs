@@ -326,8 +326,8 @@ fn unfair(by_size: &[OfSize]) -> Option<String> {
     };
     known().find(is_unfair).map(|class| {
         format!(
-            "unfairness: {:.2}% of the calls for {}, {:.2}% of all, are not served; at most {:.0} points more \
-             are allowed",
+            "unfairness: {:.2}% of the calls for {}, {:.2}% of all, are not served; at most {:.0} points \
+             more are allowed",
             part(class) * 100.0,
             class.size,
             mean * 100.0,

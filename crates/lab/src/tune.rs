@@ -57,7 +57,7 @@ pub fn usual(kind: Kind) -> Vec<Dimension> {
             "--architecture=sped,symped,shared-symped,amped",
             "--workers=1,2,4,8,16",
             "--accept-limit=auto,1,10,100,inf",
-            "--send=nonblocking,blocking",
+            "--send=non-blocking,blocking",
             "--small-file=0,16KiB,128KiB",
         ],
         Kind::Nginx => &[

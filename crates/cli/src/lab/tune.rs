@@ -20,8 +20,8 @@ use crate::console::print;
 /// `sluicelab tune`.
 #[derive(Debug, Args)]
 #[command(after_help = "Settings are drawn so that each value takes part as often as any other, the better \
-    half of them is measured more often, twice, the two best have their neighbours tried, and fresh rounds of \
-    winner, runner-up and the settings as they come are what is reported. Where --exhaustive is given all \
+    half of them is measured more often, twice, the two best have their neighbours tried, and fresh rounds \
+    of winner, runner-up and the settings as they come are what is reported. Where --exhaustive is given all \
     combinations are measured, as the papers did, however long it takes.\n\n\
     What was interrupted goes on with the same command and --out DIR.")]
 pub(crate) struct Options {

@@ -28,8 +28,8 @@ pub struct Results<'a> {
     replies: Replies,
     /// None: nothing was to be compared.
     verification: Option<Verified>,
-    reply_time_ms: Distribution,
-    corrected_reply_time_ms: Distribution,
+    reply_time_ms: Curve,
+    corrected_reply_time_ms: Curve,
     wait_ms: Waits,
     response_time_ms: Distribution,
     transfer_time_ms: Distribution,
@@ -94,7 +94,7 @@ struct OfSize {
     size: &'static str,
     #[serde(flatten)]
     of: OfClass,
-    reply_time_ms: Distribution,
+    reply_time_ms: Curve,
 }
 
 #[derive(Debug, Serialize)]
@@ -166,11 +166,34 @@ struct Distribution {
     max: f64,
 }
 
+/// A histogram in a few numbers, and in as many more as it takes to draw it.
+#[derive(Debug, Serialize)]
+struct Curve {
+    #[serde(flatten)]
+    times: Distribution,
+    /// Parts of all times, each with the milliseconds that it did not exceed. Empty where there are none.
+    percentiles: Vec<(f64, f64)>,
+}
+
+/// Parts that a curve has: close enough for a line, and closer where the last of them are looked at.
+const FRACTIONS: [f64; 26] = [
+    0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9,
+    0.95, 0.975, 0.99, 0.995, 0.999, 0.9995, 0.9999,
+];
+
+impl From<&Times> for Curve {
+    fn from(times: &Times) -> Self {
+        let point = |fraction| (fraction, times.percentile_ms(fraction * 100.0));
+        let percentiles = if times.count() == 0 { Vec::new() } else { FRACTIONS.map(point).into() };
+        Self { times: times.into(), percentiles }
+    }
+}
+
 /// Times of which some are lower bounds.
 #[derive(Debug, Serialize)]
 struct Waits {
     #[serde(flatten)]
-    times: Distribution,
+    times: Curve,
     bounds: u64,
     least_bound: Option<f64>,
 }
@@ -394,7 +417,8 @@ mod tests {
         paths(&value, "", &mut found);
         let document = include_str!("../../../../docs/lab-results.md");
         for path in found {
-            let distribution = ["count", "mean", "deviation", "min", "p50", "p90", "p99", "p999", "max"];
+            let distribution =
+                ["count", "mean", "deviation", "min", "p50", "p90", "p99", "p999", "max", "percentiles"];
             let last = path.rsplit('.').next().unwrap();
             let (name, _) = path.rsplit_once('.').unwrap_or((&path, ""));
             let documented =
@@ -404,5 +428,20 @@ mod tests {
                 "{path} is not documented"
             );
         }
+    }
+
+    #[test]
+    fn curves_go_through_what_is_told_besides() {
+        let mut times = Times::new();
+        (1..=10_000).for_each(|ms| times.record(ms * 1_000_000));
+        let Curve { times: told, percentiles } = (&times).into();
+        assert!(percentiles.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1), "{percentiles:?}");
+        for (fraction, ms) in [(0.5, told.p50), (0.9, told.p90), (0.99, told.p99), (0.999, told.p999)] {
+            assert!(percentiles.contains(&(fraction, ms)), "{fraction}: {percentiles:?}");
+        }
+        for (fraction, ms) in percentiles {
+            assert!((ms / (fraction * 1e4) - 1.0).abs() < 0.001, "{fraction}: {ms}");
+        }
+        assert_eq!(Curve::from(&Times::new()).percentiles, []);
     }
 }

@@ -1,6 +1,7 @@
 //! What the sessions of one thread share: the run, the clock, events, measures, room to receive into.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::os::fd::AsFd;
 
 use sys::clock;
@@ -32,8 +33,8 @@ pub(crate) struct Kit<'a> {
     pub(crate) room: Vec<u8>,
     /// Bytes received at a time.
     pub(crate) at_a_time: usize,
-    /// What the events of the session at work carry.
-    pub(crate) token: u64,
+    /// The place of the session at work, which its events carry.
+    pub(crate) place: u32,
     /// Whether records say which port a connection had, which costs a system call for each.
     pub(crate) wants_ports: bool,
     /// The monotonic clock when the run began.
@@ -59,7 +60,7 @@ impl<'a> Kit<'a> {
             recorder,
             room: vec![0; ROOM_FOR_HEADS + at_a_time],
             at_a_time,
-            token: 0,
+            place: 0,
             began,
             connections: 0,
         })
@@ -80,12 +81,22 @@ impl<'a> Kit<'a> {
         nanos(own.unwrap_or(self.run.patience.reply))
     }
 
-    /// From where to where the connections of a session go.
-    pub(crate) fn way(&self, session: u32) -> (Option<IpAddr>, SocketAddr) {
+    /// From where to where connections go, of which this one is the `number`th: they take turns.
+    pub(crate) fn way(&self, number: u32) -> (Option<IpAddr>, SocketAddr) {
         let (targets, sources) = (&self.run.targets, &self.run.sources);
-        let target = targets[session as usize % targets.len()];
-        let source = (!sources.is_empty()).then(|| sources[session as usize / targets.len() % sources.len()]);
+        let target = targets[number as usize % targets.len()];
+        let source = (!sources.is_empty()).then(|| sources[number as usize / targets.len() % sources.len()]);
         (source, target)
+    }
+
+    /// The bursts of a session of the run.
+    pub(crate) fn bursts(&self, session: u32) -> Range<usize> {
+        self.run.log.session_bursts(session as usize % self.run.log.len())
+    }
+
+    /// What a session of the run asks for first.
+    pub(crate) fn first_request(&self, session: u32) -> RequestId {
+        self.run.log.burst(self.bursts(session).start).calls[0]
     }
 
     pub(crate) fn number_connection(&mut self) -> u32 {

@@ -14,6 +14,7 @@ mod connection;
 pub mod doctor;
 pub mod engine;
 mod kit;
+mod line;
 pub mod measures;
 pub mod output;
 pub mod preflight;

@@ -120,7 +120,8 @@ pub fn check(run: &Run, means: Means) -> Result<(), Shortage> {
 fn most_open(run: &Run) -> u64 {
     match &run.load {
         Load::Closed { connections, .. } => u64::from(*connections),
-        Load::Arriving { schedule, count } => {
+        Load::Arriving { kept: Some(connections), .. } => u64::from(*connections),
+        Load::Arriving { schedule, count, kept: None } => {
             let patience = run.patience.connect.max(run.patience.reply);
             most_arrivals(schedule, *count, patience, run.duration)
         }
@@ -131,8 +132,8 @@ fn most_open(run: &Run) -> u64 {
 fn waiting(run: &Run, wait: Duration) -> u64 {
     match &run.load {
         // How often they connect is up to the server's speed.
-        Load::Closed { .. } => 0,
-        Load::Arriving { schedule, count } => {
+        Load::Closed { .. } | Load::Arriving { kept: Some(_), .. } => 0,
+        Load::Arriving { schedule, count, kept: None } => {
             let wait = run.duration.map_or(wait, |duration| wait.min(duration));
             most_arrivals(schedule, *count, wait, run.duration)
         }
@@ -164,6 +165,7 @@ mod tests {
             load: Load::Arriving {
                 schedule: Schedule::drawn(Rate::constant(per_second).unwrap(), Arrivals::Exponential, 1),
                 count: None,
+                kept: None,
             },
             duration: Some(60 * second),
             patience: Patience {
@@ -209,8 +211,10 @@ mod tests {
         let hours = (0..48).map(Duration::from_hours);
         let rush = std::iter::repeat_n(Duration::from_hours(47), 20_000);
         let mut logged = run(1.0, 0);
-        (logged.duration, logged.load) =
-            (None, Load::Arriving { schedule: Schedule::logged(hours.chain(rush)), count: Some(20_048) });
+        (logged.duration, logged.load) = (
+            None,
+            Load::Arriving { schedule: Schedule::logged(hours.chain(rush)), count: Some(20_048), kept: None },
+        );
         let error = check(&logged, MEANS).unwrap_err();
         assert_eq!(error, Shortage::Descriptors { needed: 20_001, limit: 20_000 });
         logged.duration = Some(Duration::from_hours(47));

@@ -43,6 +43,14 @@ impl Run {
         let Load::Arriving { schedule: Schedule::Logged(_), .. } = self.load else { return None };
         self.log.burst(burst).at.map(nanos)
     }
+
+    /// How many connections go from one session to the next, if they do.
+    pub(crate) fn kept_connections(&self) -> Option<u32> {
+        match self.load {
+            Load::Arriving { kept, .. } => kept,
+            Load::Closed { .. } => None,
+        }
+    }
 }
 
 /// How sessions come.
@@ -54,6 +62,9 @@ pub enum Load {
         schedule: Schedule,
         /// No more after so many; `None`: until the run ends.
         count: Option<u64>,
+        /// So many connections are kept, and go from one session to the next: who finds none that is free
+        /// waits in line. `None`: each session has connections of its own.
+        kept: Option<u32>,
     },
     /// So many at a time, the next one when one ends: closed.
     Closed {

@@ -20,6 +20,7 @@ use sys::event::{Interest, Ready};
 
 use crate::connection::{Connection, Flight, outcome_of, outcome_of_reply};
 use crate::kit::{self, Kit};
+use crate::line::Arrival;
 use crate::record::{Call, Nanos, Outcome, SessionEnd, SessionOutcome, nanos};
 use crate::run::AfterTimeout;
 
@@ -31,6 +32,8 @@ const MAX_PIPELINED: usize = 32;
 pub(crate) struct Session {
     /// Among all of the run.
     pub(crate) number: u32,
+    /// Which of the ways to the servers its connections go.
+    way: u32,
     /// When it was due to arrive.
     intended: Nanos,
     started: Nanos,
@@ -56,7 +59,7 @@ pub(crate) struct Session {
     room: Vec<u8>,
     /// When [`Session::due`] has something to do.
     pub(crate) deadline: Nanos,
-    /// Tells this session's events from those of the one before it in the same place.
+    /// Tells this connection's events from those of the one before it in the same place.
     pub(crate) generation: u32,
 }
 
@@ -76,6 +79,7 @@ impl Session {
     pub(crate) fn vacant() -> Self {
         Self {
             number: 0,
+            way: 0,
             intended: 0,
             started: 0,
             due: None,
@@ -96,12 +100,13 @@ impl Session {
         }
     }
 
-    /// Has session `number` arrive that was due at `intended`; before that it waits.
-    pub(crate) fn arrive(&mut self, kit: &mut Kit<'_>, number: u32, intended: Nanos) {
+    /// Has a session come; before it is due, it waits. It goes on with the connection that it finds here, if
+    /// there is one.
+    pub(crate) fn arrive(&mut self, kit: &mut Kit<'_>, arrival: Arrival, way: u32) {
         let now = kit.now();
-        let template = number as usize % kit.run.log.len();
-        self.bursts = kit.run.log.session_bursts(template);
-        (self.number, self.intended, self.started) = (number, intended, now.max(intended));
+        let Arrival { number, intended, came } = arrival;
+        self.bursts = kit.bursts(number);
+        (self.number, self.way, self.intended, self.started) = (number, way, intended, came);
         (self.position, self.replies, self.connections, self.failed) = (0, 0, 0, false);
         self.due = Some(intended);
         if intended > now {
@@ -164,7 +169,6 @@ impl Session {
     pub(crate) fn leave(&mut self) {
         self.state = State::Vacant;
         self.deadline = Nanos::MAX;
-        self.generation = self.generation.wrapping_add(1);
     }
 
     /// Ends it where it is, because the run has ended. One that has not arrived yet never was.
@@ -176,7 +180,8 @@ impl Session {
                 self.state = State::Over(SessionOutcome::Unfinished);
             }
             State::Thinking(_) | State::Calling => self.leave(),
-            State::Vacant | State::Over(_) => {}
+            // A connection may have been kept for another one.
+            State::Vacant | State::Over(_) => self.close(kit),
         }
     }
 
@@ -215,7 +220,9 @@ impl Session {
     /// The burst has been answered: thinks, goes on with the next one, or is over.
     fn end_burst(&mut self, kit: &mut Kit<'_>) {
         if self.bursts.is_empty() {
-            self.close(kit);
+            if kit.run.kept_connections().is_none() {
+                self.close(kit);
+            }
             self.state =
                 State::Over(if self.failed { SessionOutcome::Failed } else { SessionOutcome::Completed });
             return;
@@ -252,7 +259,7 @@ impl Session {
             let deadline = now + kit.reply_patience(request);
             let call = Call::new(request, self.number, self.position, intended, now);
             self.flights.push_back(Flight::new(call, deadline));
-            kit.recorder.issue(now);
+            kit.recorder.issue(&call);
             self.issued += 1;
             self.position += 1;
         }
@@ -261,9 +268,11 @@ impl Session {
     fn connect(&mut self, kit: &mut Kit<'_>) {
         let now = kit.now();
         self.connections += 1;
-        let (source, target) = kit.way(self.number);
+        let (source, target) = kit.way(self.way);
+        self.generation = self.generation.wrapping_add(1);
+        let token = u64::from(self.generation) << 32 | u64::from(kit.place);
         let connected = client::connect(source, target).and_then(|(socket, up)| {
-            kit.epoll.add(&socket, kit.token, Interest::BOTH.on_edge())?;
+            kit.epoll.add(&socket, token, Interest::BOTH.on_edge())?;
             Ok((socket, up))
         });
         match connected {
@@ -443,7 +452,8 @@ impl Session {
             return self.fail(kit, outcome);
         }
         let burst = kit.run.log.burst(self.burst).calls.len();
-        let more = !self.flights.is_empty() || self.issued < burst || !self.bursts.is_empty();
+        let kept = kit.run.kept_connections().is_some();
+        let more = kept || !self.flights.is_empty() || self.issued < burst || !self.bursts.is_empty();
         if let Some(connection) = &mut self.connection {
             connection.lost = more;
         }
@@ -472,8 +482,9 @@ impl Session {
                 // Another attempt is another call, which nobody intended earlier: the client asks for it,
                 // whatever the method.
                 let Call { request, session, position, .. } = flight.call;
-                self.flights.push_front(Flight::new(Call::new(request, session, position, now, now), now));
-                kit.recorder.issue(now);
+                let call = Call::new(request, session, position, now, now);
+                self.flights.push_front(Flight::new(call, now));
+                kit.recorder.issue(&call);
                 return self.close(kit);
             }
             // What was sent behind it can't be asked again, and goes down with it.

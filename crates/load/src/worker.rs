@@ -7,6 +7,7 @@
 //! When the run's duration is over, all threads go on as before, so that the server's load stays what it was,
 //! until the last call that one of them issued in that time is over: no later than its client's patience.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -15,8 +16,9 @@ use sys::event::Events;
 use sys::process;
 
 use crate::kit::Kit;
+use crate::line::{Arrival, Line};
 use crate::measures::Recorder;
-use crate::record::{Nanos, SessionOutcome};
+use crate::record::{Nanos, Outcome, SessionOutcome};
 use crate::run::{Load, Run};
 use crate::schedule::Schedule;
 use crate::session::Session;
@@ -115,10 +117,28 @@ enum Kind {
     AsOneLeaves,
 }
 
+/// A thread's share of the connections that go from one session to the next: each has a place of its own.
+struct Kept {
+    connections: u64,
+    /// Which thread of how many it is.
+    thread: (u32, u32),
+    /// Who waits for one.
+    line: Line,
+}
+
+impl Kept {
+    /// Which of the ways to the servers the connection of a place goes.
+    fn way(&self, place: u32) -> u32 {
+        place * self.thread.1 + self.thread.0
+    }
+}
+
 pub(crate) struct Worker<'a> {
     kit: Kit<'a>,
     sessions: Vec<Session>,
-    vacant: Vec<u32>,
+    vacant: VecDeque<u32>,
+    /// Where connections are kept.
+    kept: Option<Kept>,
     timers: Timers,
     arrivals: Arrivals,
     signals: &'a Signals,
@@ -144,7 +164,7 @@ impl<'a> Worker<'a> {
         let run: &Run = kit.run;
         let (first, step) = (number as u64, threads as u64);
         let arrivals = match &run.load {
-            Load::Arriving { schedule, count } => {
+            Load::Arriving { schedule, count, .. } => {
                 let mut schedule = schedule.clone();
                 let at = schedule.nth(number).unwrap_or(Nanos::MAX);
                 let kind = Kind::Scheduled(schedule, at);
@@ -154,10 +174,16 @@ impl<'a> Worker<'a> {
                 Arrivals { kind: Kind::AsOneLeaves, number: first, step, count: count.unwrap_or(u64::MAX) }
             }
         };
+        let kept = run.kept_connections().map(|all| Kept {
+            connections: share(all, first, step),
+            thread: (number as u32, threads as u32),
+            line: Line::default(),
+        });
         Self {
             kit,
             sessions: Vec::new(),
-            vacant: Vec::new(),
+            vacant: VecDeque::new(),
+            kept,
             timers: Timers::new(),
             arrivals,
             signals,
@@ -190,7 +216,7 @@ impl<'a> Worker<'a> {
             if self.all_is_measured(now) {
                 break;
             }
-            if self.open() == 0 && self.arrivals.over() {
+            if self.open() == 0 && self.arrivals.over() && self.in_line(Nanos::MAX) == 0 {
                 break;
             }
             let wait = self.wait_at_most();
@@ -214,10 +240,11 @@ impl<'a> Worker<'a> {
                 self.tell();
             }
         }
-        for place in 0..self.sessions.len() {
-            self.kit.token = u64::MAX;
-            self.sessions[place].cut_off(&mut self.kit);
-            self.settle(place as u32);
+        for place in 0..self.sessions.len() as u32 {
+            self.with(place, Session::cut_off);
+        }
+        while let Some(arrival) = self.kept.as_mut().and_then(|kept| kept.line.next()) {
+            arrival.turn_away(&mut self.kit, Outcome::Unfinished);
         }
         self.measuring.end();
         let left = self.kit.now();
@@ -252,10 +279,20 @@ impl<'a> Worker<'a> {
         if now < self.window.end {
             return false;
         }
-        if self.kit.recorder.under_way() == 0 {
+        if self.under_way() == 0 {
             self.measuring.end();
         }
         self.signals.measuring.load(Ordering::Relaxed) == 0
+    }
+
+    /// Calls of the measured time that are not over.
+    fn under_way(&self) -> u64 {
+        self.kit.recorder.under_way() + self.in_line(self.window.end)
+    }
+
+    /// How many wait in line who were due before a time.
+    fn in_line(&self, due: Nanos) -> u64 {
+        self.kept.as_ref().map_or(0, |kept| kept.line.due_before(due))
     }
 
     /// Nobody has to wait until hundreds of others have been seen to.
@@ -278,6 +315,35 @@ impl<'a> Worker<'a> {
             self.arrive(number, intended);
         }
         self.kit.recorder.arrivals(self.arrived - before);
+        self.serve_line(now);
+    }
+
+    /// Gives connections that are free to those who wait for one; who has waited for too long gives up.
+    fn serve_line(&mut self, now: Nanos) {
+        let patience = self.kit.connect_patience();
+        while let Some(kept) = &mut self.kept
+            && let Some(arrival) = kept.line.next_to_give_up(patience, now)
+        {
+            arrival.turn_away(&mut self.kit, Outcome::ConnectTimeout);
+        }
+        while let Some(place) = self.free_connection()
+            && let Some(kept) = &mut self.kept
+            && let Some(arrival) = kept.line.next()
+        {
+            let way = kept.way(place);
+            self.with(place, |session, kit| session.arrive(kit, arrival, way));
+        }
+    }
+
+    /// A place of one of the connections that are kept, if somebody waits for it. They take turns, so that
+    /// all of them are in use.
+    fn free_connection(&mut self) -> Option<u32> {
+        let Kept { connections, line, .. } = self.kept.as_ref()?;
+        match () {
+            () if line.is_empty() => None,
+            () if (self.sessions.len() as u64) < *connections => Some(self.new_place()),
+            () => self.vacant.pop_front(),
+        }
     }
 
     /// The next session of a closed loop.
@@ -289,18 +355,26 @@ impl<'a> Worker<'a> {
     }
 
     fn arrive(&mut self, number: u64, intended: Nanos) {
-        let place = self.vacant.pop().unwrap_or_else(|| {
-            self.sessions.push(Session::vacant());
-            self.sessions.len() as u32 - 1
-        });
+        let number = number as u32;
+        let arrival = Arrival { number, intended, came: self.kit.now().max(intended) };
         self.arrived += 1;
-        self.with(place, |session, kit| session.arrive(kit, number as u32, intended));
+        if let Some(kept) = &mut self.kept {
+            return kept.line.join(arrival);
+        }
+        // The place that was left last is the one whose memory is at hand.
+        let place = self.vacant.pop_back().unwrap_or_else(|| self.new_place());
+        self.with(place, |session, kit| session.arrive(kit, arrival, number));
+    }
+
+    fn new_place(&mut self) -> u32 {
+        self.sessions.push(Session::vacant());
+        self.sessions.len() as u32 - 1
     }
 
     /// Lets a session do something, and sees to what it waits for then.
     fn with(&mut self, place: u32, work: impl FnOnce(&mut Session, &mut Kit<'a>)) {
         let session = &mut self.sessions[place as usize];
-        self.kit.token = u64::from(session.generation) << 32 | u64::from(place);
+        self.kit.place = place;
         work(session, &mut self.kit);
         self.settle(place);
     }
@@ -311,7 +385,7 @@ impl<'a> Worker<'a> {
         if let Some(end) = session.end(now) {
             self.kit.recorder.session(&end);
             session.leave();
-            self.vacant.push(place);
+            self.vacant.push_back(place);
             if matches!(self.arrivals.kind, Kind::AsOneLeaves) && end.outcome != SessionOutcome::Unfinished {
                 let pause = if end.outcome == SessionOutcome::Failed { PAUSE_AFTER_FAILURE } else { 0 };
                 self.next_of_the_loop(now + pause);
@@ -334,14 +408,16 @@ impl<'a> Worker<'a> {
         let timer = self.timers.next().unwrap_or(Nanos::MAX);
         let now = self.kit.now();
         let end = if now < self.window.end { self.window.end } else { Nanos::MAX };
-        let next = arrival.min(timer).min(self.next_tick).min(end);
+        let gives_up = self.kept.as_ref().and_then(|kept| kept.line.since());
+        let gives_up = gives_up.map_or(Nanos::MAX, |since| since + self.kit.connect_patience());
+        let next = arrival.min(timer).min(self.next_tick).min(end).min(gives_up);
         next.saturating_sub(now).min(LONGEST_WAIT)
     }
 
     /// Tells the master what has changed.
     fn tell(&mut self) {
         let shown = self.kit.recorder.shown();
-        let under_way = self.kit.recorder.under_way();
+        let under_way = self.under_way();
         let now = [
             (&self.signals.arrived, self.arrived),
             (&self.signals.open, self.open()),

@@ -159,6 +159,7 @@ fn ours(server: SocketAddr, log: SessionLog) -> String {
     let load = Load::Arriving {
         schedule: Schedule::drawn(Rate::constant(RATE).unwrap(), Arrivals::Fixed, 1),
         count: Some(SESSIONS),
+        kept: None,
     };
     let run = support::run(log, server, load, PATIENCE);
     let finished = engine::start(run, Keep::default()).unwrap().finish().unwrap();

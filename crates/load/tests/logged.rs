@@ -38,7 +38,8 @@ fn serve(listener: &TcpListener) {
 fn play(server: SocketAddr) -> Vec<[u64; 5]> {
     let log = wsesslog::parse(SESSIONS).unwrap();
     let times = log.arrivals().unwrap();
-    let load = Load::Arriving { count: Some(times.len() as u64), schedule: Schedule::logged(times) };
+    let load =
+        Load::Arriving { count: Some(times.len() as u64), schedule: Schedule::logged(times), kept: None };
     let mut run = support::run(log, server, load, Duration::from_secs(10));
     // The times are to go before this.
     run.patience.think = Duration::from_secs(10);

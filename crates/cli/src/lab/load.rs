@@ -28,12 +28,14 @@ use crate::console::{Unprinted, print};
 
 /// What is asked of the generator.
 #[derive(Args)]
-#[command(group(ArgGroup::new("how").multiple(false).args(["rate", "session_rate", "connections"])))]
+#[command(group(ArgGroup::new("how").multiple(false).args(["rate", "session_rate"])))]
 #[command(after_help = "Load comes in these kinds:\n  \
     --sessions FILE --rate R         partially open: sessions arrive whatever the server does, and play out\n\
     \x20 --sessions FILE                  the same at the times in the file (sluicelab sessions replay)\n  \
     --target URL --rate R            open: requests for one URL arrive\n  \
-    --target URL --connections N     closed: N connections ask again when they are answered\n\n\
+    --target URL --connections N     closed: N connections ask again when they are answered\n  \
+    --rate R --connections N         paced: requests are due at the rate, over N connections that are kept;\n\
+    \x20                                who finds none that is free waits in line, and that counts\n\n\
     Ctrl-C ends a run and reports what was measured so far; in the warm-up that is nothing (exit code 3).\n\n\
     Exit codes: 0 measured, 1 no call was answered, or with --verify a reply was wrong or none was compared \
     (results are written nevertheless), 2 bad usage or input, 3 the generator was the bottleneck, so that \
@@ -60,7 +62,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "R", value_parser = units::rate, help_heading = "How load comes")]
     session_rate: Option<Rate>,
 
-    /// A closed loop of so many connections, 1 to 1000000
+    /// A closed loop of so many connections, 1 to 1000000. With --rate: so many are kept, and requests that
+    /// are due wait in line for one, no longer than --connect-timeout
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000),
           help_heading = "How load comes")]
     connections: Option<u32>,
@@ -211,6 +214,22 @@ enum Format {
     Httperf,
 }
 
+impl Options {
+    fn has_rate(&self) -> bool {
+        self.rate.is_some() || self.session_rate.is_some()
+    }
+
+    /// Whether connections ask again when they are answered.
+    fn is_closed(&self) -> bool {
+        self.connections.is_some() && !self.has_rate()
+    }
+
+    /// Whether requests are due at a rate, over connections that are kept.
+    fn is_paced(&self) -> bool {
+        self.connections.is_some() && self.has_rate()
+    }
+}
+
 /// Plays it, reports, and says whether it is a measurement, and its figures are valid.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let log = session_log(options)?;
@@ -324,7 +343,7 @@ fn session_log(options: &Options) -> Result<SessionLog> {
         }
         return Ok(log);
     }
-    let usual = if options.connections.is_some() { 1000 } else { 1 };
+    let usual = if options.is_closed() { 1000 } else { 1 };
     let requests = options.requests_per_connection.unwrap_or(usual);
     let mut log = Builder::new();
     for target in &options.target {
@@ -372,6 +391,9 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
     if mixed {
         bail!(BadInput("--source: its addresses and the targets' must all be IPv4, or all IPv6".to_owned()));
     }
+    if options.is_paced() {
+        check_paced(options, cpus.len())?;
+    }
     let sessions = options.sessions.is_some();
     let average = |schedule: &Schedule| {
         let end = duration.unwrap_or(options.warm_up + Duration::from_secs(1));
@@ -384,18 +406,17 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
         Load::Arriving { schedule, .. } => Some(average(schedule)),
         Load::Closed { .. } => None,
     };
-    let closed = options.connections.is_some();
+    let closed = options.is_closed();
     let facts = Facts {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         command: std::env::args().collect(),
         began_unix_s: 0,
         targets: options.target.iter().map(|target| format!("http://{}", target.address)).collect(),
-        model: if closed {
-            "closed"
-        } else if sessions {
-            "sessions"
-        } else {
-            "open"
+        model: match () {
+            () if closed => "closed",
+            () if options.is_paced() => "paced",
+            () if sessions => "sessions",
+            () => "open",
         },
         arrivals: (!closed).then_some(match options.arrivals {
             _ if logged => "logged",
@@ -443,6 +464,30 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
     Ok((run, facts))
 }
 
+/// What only connections that are kept can't do.
+fn check_paced(options: &Options, threads: usize) -> Result<(), BadInput> {
+    let connections = options.connections.unwrap_or(0);
+    if (connections as usize) < threads {
+        return Err(BadInput(format!(
+            "--connections {connections}: each of the {threads} --cpus needs one; allowed: from {threads}"
+        )));
+    }
+    if options.requests_per_connection.is_some() {
+        return Err(BadInput(
+            "--requests-per-connection: with --rate and --connections, connections are kept; leave one of \
+             them out"
+                .to_owned(),
+        ));
+    }
+    if options.sessions.is_none() && options.target.iter().any(|to| to.path != options.target[0].path) {
+        return Err(BadInput(format!(
+            "--target: with --rate and --connections all targets have the same path, such as {}",
+            options.target[0].path
+        )));
+    }
+    Ok(())
+}
+
 /// How sessions come: in a closed loop, at a rate, or when the log says.
 fn how_it_comes(options: &Options, log: &SessionLog) -> Result<Load> {
     let &Options { connections, arrivals, session_count: count, .. } = options;
@@ -461,9 +506,9 @@ fn how_it_comes(options: &Options, log: &SessionLog) -> Result<Load> {
         )),
     };
     match (connections, rate) {
-        (Some(connections), _) => Ok(Load::Closed { connections, count }),
-        (None, Some(rate)) => {
-            Ok(Load::Arriving { schedule: Schedule::drawn(rate, drawn, options.seed), count })
+        (Some(connections), None) => Ok(Load::Closed { connections, count }),
+        (kept, Some(rate)) => {
+            Ok(Load::Arriving { schedule: Schedule::drawn(rate, drawn, options.seed), count, kept })
         }
         (None, None) if arrivals.is_none() => logged(options, log),
         (None, None) => bail!(BadInput("--arrivals: one of --rate and --session-rate is needed".to_owned())),
@@ -481,13 +526,13 @@ fn logged(options: &Options, log: &SessionLog) -> Result<Load> {
     };
     let count = options.session_count.map_or(times.len(), |count| times.len().min(count as usize));
     let schedule = Schedule::logged(times.into_iter().take(count));
-    Ok(Load::Arriving { schedule, count: Some(count as u64) })
+    Ok(Load::Arriving { schedule, count: Some(count as u64), kept: None })
 }
 
 /// The schedule of a load, if it has one.
 fn schedule_of(load: &Load) -> Option<(Schedule, Option<u64>)> {
     match load {
-        Load::Arriving { schedule, count } => Some((schedule.clone(), *count)),
+        Load::Arriving { schedule, count, .. } => Some((schedule.clone(), *count)),
         Load::Closed { .. } => None,
     }
 }

@@ -16,7 +16,7 @@ pub struct Facts {
     pub began_unix_s: u64,
     /// Where to.
     pub targets: Vec<String>,
-    /// How load was made: `sessions`, `open` or `closed`.
+    /// How load was made: `sessions`, `open`, `paced` or `closed`.
     pub model: &'static str,
     /// Arrivals asked for: `exponential`, `uniform`, `fixed` or `logged`; none in a closed loop.
     pub arrivals: Option<&'static str>,
@@ -24,7 +24,7 @@ pub struct Facts {
     pub asked_sessions_per_s: Option<f64>,
     /// Requests per second asked for, on average over the measured time; none in a closed loop.
     pub asked_requests_per_s: Option<f64>,
-    /// Sessions at a time, in a closed loop.
+    /// Sessions at a time, in a closed loop; connections that are kept, of a paced load.
     pub connections: Option<u32>,
     /// What arrivals were drawn from, if they were.
     pub seed: Option<u64>,

@@ -2,7 +2,13 @@
 
 mod support;
 
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 use serde_json::Value;
 
@@ -30,6 +36,53 @@ fn refused(arguments: &[&str], words: &str) {
     assert!(told.contains(words), "{arguments:?}: {told}");
 }
 
+/// How often it has read each request: its first line, those that are asked about, and its body.
+type Heard = Arc<Mutex<BTreeMap<String, u64>>>;
+
+/// A server that answers everything, and keeps what it was asked for.
+fn listener() -> (SocketAddr, Heard) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    let heard = Heard::default();
+    let all = Arc::clone(&heard);
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let all = Arc::clone(&all);
+            thread::spawn(move || listen(BufReader::new(client), &all));
+        }
+    });
+    (address, heard)
+}
+
+fn listen(mut client: BufReader<TcpStream>, heard: &Heard) {
+    loop {
+        let mut head: Vec<String> = Vec::new();
+        while head.last().is_none_or(|line| !line.is_empty()) {
+            let mut line = String::new();
+            if client.read_line(&mut line).is_ok_and(|count| count == 0) {
+                return;
+            }
+            head.push(line.trim_end().to_owned());
+        }
+        let field = |name: &str| head.iter().find_map(|line| line.strip_prefix(name)).unwrap_or("-");
+        let mut body = vec![0; field("Content-Length: ").parse().unwrap_or(0)];
+        client.read_exact(&mut body).expect("a body");
+        let what = [
+            head[0].trim_end_matches(" HTTP/1.1"),
+            field("Content-Length: "),
+            field("Content-Type: "),
+            field("Host: "),
+            &String::from_utf8_lossy(&body),
+        ];
+        *heard.lock().expect("the lock").entry(what.join("|")).or_default() += 1;
+        let _ = client.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    }
+}
+
+fn heard(heard: &Heard) -> Vec<(String, u64)> {
+    std::mem::take(&mut *heard.lock().expect("the lock")).into_iter().collect()
+}
+
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
 }
@@ -47,4 +100,53 @@ fn connections_are_kept_at_a_rate() {
 
     refused(&["--rate=5", "--connections=4", "--requests-per-connection=9"], "connections are kept");
     refused(&["--rate=5", "--connections=4", "--target=http://127.0.0.1:1/other"], "have the same path");
+}
+
+#[test]
+fn requests_are_as_they_were_asked_for() {
+    let (address, all) = listener();
+    let target = format!("http://{address}/form?x");
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("body");
+    fs::write(&file, "line\n\"").expect("a file");
+    let from_file = format!("--data-file={}", file.display());
+    let content_type = "--header=Content-Type: text/plain";
+    for (arguments, expected) in [
+        (&["--data=a=1&b"] as &[&str], format!("POST /form?x|5|-|{address}|a=1&b")),
+        (&["--data="], format!("POST /form?x|0|-|{address}|")),
+        (&["--method=PUT", &from_file, content_type], format!("PUT /form?x|6|text/plain|{address}|line\n\"")),
+        (&["--method=DELETE", "--host=h:1"], "DELETE /form?x|-|-|h:1|".to_owned()),
+        (&["--burst=3"], format!("GET /form?x|-|-|{address}|")),
+    ] {
+        let usual = ["--connections=2", "--session-count=2", "--requests-per-connection=4"];
+        let results = load(&target, &[&usual, arguments].concat());
+        assert_eq!((&results["replies"]["count"], heard(&all)), (&8.into(), vec![(expected, 8)]));
+    }
+    refused(&["--rate=1", "--method=BREW"], "allowed: DELETE, GET, HEAD, OPTIONS, POST, PUT, TRACE");
+    refused(&["--rate=1", "--data=x", "--sessions=x"], "cannot be used with");
+    refused(&["--rate=1", "--data-file=/nonexistent"], "--data-file /nonexistent: No such file");
+}
+
+#[test]
+fn a_list_of_urls_is_gone_through_by_weight() {
+    let (address, all) = listener();
+    let target = format!("http://{address}/unused");
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("urls");
+    fs::write(&file, "/a 3\n/b\n# and\n/c?d 6\n").expect("a file");
+    let urls = format!("--urls={}", file.display());
+    let told = |path: &str, count: u64| (format!("HEAD {path}|-|-|{address}|"), count);
+    for load_of in [
+        &["--rate=400", "--session-count=100"] as &[&str],
+        &["--rate=400", "--connections=2", "--session-count=100"],
+        &["--connections=3", "--session-count=10", "--requests-per-connection=10"],
+        &["--connections=3", "--session-count=20", "--requests-per-connection=5", "--burst=2"],
+    ] {
+        let results = load(&target, &[&[&*urls, "--method=HEAD"], load_of].concat());
+        assert_eq!(number(&results["replies"]["count"]), 100, "{load_of:?}");
+        assert_eq!(heard(&all), [told("/a", 30), told("/b", 10), told("/c?d", 60)], "{load_of:?}");
+    }
+    fs::write(&file, "/a\nb\n").expect("a file");
+    refused(&["--rate=1", &urls], "urls: line 2: b is no path");
+    refused(&["--rate=1", "--urls=/nonexistent"], "--urls /nonexistent: No such file");
 }

@@ -1,6 +1,7 @@
 //! `sluicelab load`: from options to a run, and from its measures to reports.
 
-use std::fs;
+mod requests;
+
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -18,9 +19,9 @@ use load::report::{self, Facts, Joined, Queues, RunOutcome, ServerLog, verificat
 use load::run::{AfterTimeout, Load, Patience, Run};
 use load::schedule::{Arrivals, Rate, Schedule};
 use machine::Machine;
-use workload::session::{Builder, Request, SessionLog};
-use workload::wsesslog;
+use workload::session::SessionLog;
 
+use self::requests::Requests;
 use super::progress::Watcher;
 use super::units::{self, Several, Target};
 use super::{BadInput, output, tell};
@@ -45,14 +46,13 @@ use crate::console::{Unprinted, print};
     One that can't be opened is refused (exit code 2); one that can't be written to its end costs nothing \
     else (1).")]
 pub(crate) struct Options {
-    /// Where to: <http://127.0.0.1:8080/index.html>; several take turns. With --sessions the path is not used
+    /// Where to: <http://127.0.0.1:8080/index.html>; several take turns. With --sessions or --urls the path
+    /// is not used
     #[arg(long, value_name = "URL", required = true, value_parser = units::target)]
     target: Vec<Target>,
 
-    /// Sessions to play, in the syntax of httperf's --wsesslog; at a rate or in a closed loop they come round
-    /// again
-    #[arg(long, value_name = "FILE")]
-    sessions: Option<PathBuf>,
+    #[command(flatten)]
+    requests: Requests,
 
     /// Arrivals in requests per second: 250, or steps such as 0-500:30s,500:1min,100
     #[arg(long, value_name = "R", value_parser = units::rate, help_heading = "How load comes")]
@@ -81,16 +81,6 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
           help_heading = "How load comes")]
     session_count: Option<u64>,
-
-    /// Requests on each connection without --sessions [default: 1 at a rate, 1000 in a closed loop]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000),
-          conflicts_with = "sessions", help_heading = "How load comes")]
-    requests_per_connection: Option<u32>,
-
-    /// Requests sent in a row without --sessions; the first of a connection goes alone
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=32),
-          conflicts_with = "sessions", help_heading = "How load comes")]
-    burst: u32,
 
     /// When measuring ends
     /// [default: after 10s; with --session-count, or at the session file's times, with the last session]. The
@@ -121,14 +111,6 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "0s",
           help_heading = "Clients")]
     think: Duration,
-
-    /// Another header line for every request; may be repeated
-    #[arg(long, value_name = "NAME: VALUE", value_parser = header, help_heading = "Clients")]
-    header: Vec<String>,
-
-    /// What the Host line says [default: host and port of the first target]
-    #[arg(long, value_name = "HOST", help_heading = "Clients")]
-    host: Option<String>,
 
     /// Connect from these local addresses in turn, such as 127.0.0.2-127.0.0.9; may be repeated. Name several
     /// for more than some 14000 connections at a time: once half of an address's ports are taken, the kernel
@@ -232,7 +214,7 @@ impl Options {
 
 /// Plays it, reports, and says whether it is a measurement, and its figures are valid.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let log = session_log(options)?;
+    let log = options.requests.sessions(&options.target, options.is_closed())?;
     let (run, mut facts) = plan(options, log)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     let handler = Arc::clone(&interrupted);
@@ -332,36 +314,6 @@ fn no_queue_drops(error: &io::Error) {
     tell(&format!("sluicelab: cannot read the server's queue drops: {error}"));
 }
 
-/// The sessions of the file, or such as ask for the target's path.
-fn session_log(options: &Options) -> Result<SessionLog> {
-    if let Some(path) = &options.sessions {
-        let bad = |what: String| BadInput(format!("--sessions {}: {what}", path.display()));
-        let text = fs::read(path).map_err(|error| bad(error.to_string()))?;
-        let log = wsesslog::parse(&text).map_err(|mistake| bad(mistake.to_string()))?;
-        if log.is_empty() {
-            bail!(bad("there is no session in it".to_owned()));
-        }
-        return Ok(log);
-    }
-    let usual = if options.is_closed() { 1000 } else { 1 };
-    let requests = options.requests_per_connection.unwrap_or(usual);
-    let mut log = Builder::new();
-    for target in &options.target {
-        let request = Request { uri: target.path.as_str().into(), ..Request::default() };
-        // A burst's first call goes alone, and the others together: to keep so many in a row, each burst has
-        // one more.
-        let burst = if options.burst == 1 { 1 } else { options.burst + 1 };
-        for number in 1..=requests {
-            log.call(request.clone());
-            if number % burst == 0 {
-                log.end_of_burst(Some(Duration::ZERO));
-            }
-        }
-        log.end_of_session();
-    }
-    Ok(log.finish())
-}
-
 /// The run, and what is known of it before it begins.
 fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
     let calls_per_session = log.calls() as f64 / log.len() as f64;
@@ -394,7 +346,7 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
     if options.is_paced() {
         check_paced(options, cpus.len())?;
     }
-    let sessions = options.sessions.is_some();
+    let sessions = options.requests.sessions.is_some();
     let average = |schedule: &Schedule| {
         let end = duration.unwrap_or(options.warm_up + Duration::from_secs(1));
         let due = schedule.due_by(end) - schedule.due_by(options.warm_up);
@@ -443,8 +395,8 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
     let run = Run {
         log,
         targets: options.target.iter().map(|target| target.address).collect(),
-        host: options.host.clone().unwrap_or_else(|| options.target[0].host.clone()),
-        headers: options.header.iter().flat_map(|line| [line, "\r\n"]).collect(),
+        host: options.requests.host.clone().unwrap_or_else(|| options.target[0].host.clone()),
+        headers: options.requests.header.iter().flat_map(|line| [line, "\r\n"]).collect(),
         sources,
         load,
         duration,
@@ -472,14 +424,15 @@ fn check_paced(options: &Options, threads: usize) -> Result<(), BadInput> {
             "--connections {connections}: each of the {threads} --cpus needs one; allowed: from {threads}"
         )));
     }
-    if options.requests_per_connection.is_some() {
+    if options.requests.requests_per_connection.is_some() {
         return Err(BadInput(
             "--requests-per-connection: with --rate and --connections, connections are kept; leave one of \
              them out"
                 .to_owned(),
         ));
     }
-    if options.sessions.is_none() && options.target.iter().any(|to| to.path != options.target[0].path) {
+    if !options.requests.has_own_paths() && options.target.iter().any(|to| to.path != options.target[0].path)
+    {
         return Err(BadInput(format!(
             "--target: with --rate and --connections all targets have the same path, such as {}",
             options.target[0].path
@@ -623,13 +576,4 @@ fn unusable(error: RunError) -> anyhow::Error {
         | RunError::Empty => BadInput(error.to_string()).into(),
         RunError::System { .. } => error.into(),
     }
-}
-
-fn header(text: &str) -> Result<String, String> {
-    let name = text.split_once(':').map_or("", |(name, _)| name);
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if name.is_empty() || !name.bytes().all(is_token) || text.bytes().any(|byte| byte.is_ascii_control()) {
-        return Err("allowed: a header line such as \"Accept-Encoding: gzip\"".to_owned());
-    }
-    Ok(text.to_owned())
 }

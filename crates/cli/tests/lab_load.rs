@@ -150,3 +150,37 @@ fn a_list_of_urls_is_gone_through_by_weight() {
     refused(&["--rate=1", &urls], "urls: line 2: b is no path");
     refused(&["--rate=1", "--urls=/nonexistent"], "--urls /nonexistent: No such file");
 }
+
+#[test]
+fn what_a_run_fails_if_it_is_so_is_its_exit_code() {
+    let (address, _) = listener();
+    let target = format!("http://{address}/");
+    for (thresholds, kept) in [
+        (&["replies/s > 90", "errors > 0"], [false, true]),
+        (&["p50 >= 30s", "replies/s < 10"], [true, true]),
+    ] {
+        let [one, other] = thresholds.map(|threshold| format!("--fail-if={threshold}"));
+        let usual = ["--rate=100", "--arrivals=fixed", "--duration=1s", "--format=json"];
+        let output = run(&target, &[&usual[..], &[&one, &other]].concat());
+        let told = String::from_utf8_lossy(&output.stderr);
+        let results: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let judged = results["thresholds"].as_array().expect("thresholds");
+        let said: Vec<_> =
+            judged.iter().map(|of| (of["expression"].as_str(), of["holds"].as_bool())).collect();
+        assert_eq!(said, [(Some(thresholds[0]), Some(kept[0])), (Some(thresholds[1]), Some(kept[1]))]);
+        let expected = match (&results["valid"], kept[0]) {
+            (Value::Bool(false), _) => 3,
+            (_, true) => 0,
+            (_, false) => 4,
+        };
+        assert_eq!(output.status.code(), Some(expected), "{told}");
+        assert_eq!(told.contains("BROKEN: must not be replies/s > 90, found 100"), !kept[0], "{told}");
+    }
+    // Nobody listens on port 1: 1 goes before 4.
+    let output = run("http://127.0.0.1:1/", &["--rate=50", "--duration=200ms", "--fail-if=errors > 1%"]);
+    assert_eq!(output.status.code(), Some(1));
+    // What was stopped by its warm-up is not valid, and 3 goes before 4.
+    let short = ["--rate=50", "--session-count=2", "--warm-up=10s", "--fail-if=p99 > 1us"];
+    assert_eq!(run(&target, &short).status.code(), Some(3));
+    refused(&["--rate=5", "--fail-if=p98 > 1ms"], "\"p98\" is not known; allowed: mean, p50, p90");
+}

@@ -183,6 +183,7 @@ fn ours(server: SocketAddr, log: SessionLog) -> String {
         cpus: vec![0],
         realtime: false,
         may_wait: 0.05,
+        thresholds: Vec::new(),
         machine: machine::Machine::this().describe(),
         outcome: RunOutcome {
             duration_s: finished.ended as f64 / 1e9,

@@ -15,7 +15,7 @@ use anyhow::{Context as _, Error, Result, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use load::engine::{self, Finished, Keep, RunError};
 use load::output::{Output, Unwritten};
-use load::report::{self, Facts, Joined, Queues, RunOutcome, ServerLog, verification};
+use load::report::{self, Facts, Joined, Queues, RunOutcome, ServerLog, Threshold, verification};
 use load::run::{AfterTimeout, Load, Patience, Run};
 use load::schedule::{Arrivals, Rate, Schedule};
 use machine::Machine;
@@ -40,7 +40,8 @@ use crate::console::{Unprinted, print};
     Ctrl-C ends a run and reports what was measured so far; in the warm-up that is nothing (exit code 3).\n\n\
     Exit codes: 0 measured, 1 no call was answered, or with --verify a reply was wrong or none was compared \
     (results are written nevertheless), 2 bad usage or input, 3 the generator was the bottleneck, so that \
-    the figures are not valid. Calls that fail are a result otherwise.\n\n\
+    the figures are not valid, 4 something is so that --fail-if names. Calls that fail are a result \
+    otherwise.\n\n\
     Files of results are opened before the run and emptied when it begins; --hdr and --calls are written as \
     it goes on.\n\
     One that can't be opened is refused (exit code 2); one that can't be written to its end costs nothing \
@@ -173,6 +174,12 @@ pub(crate) struct Options {
     /// Hold the run against the papers' rules on timeouts and fairness
     #[arg(long, help_heading = "Results")]
     rules: bool,
+
+    /// End with exit code 4 if this is so: 'p99 > 50ms', 'errors > 1%', 'replies/s < 1000'; may be repeated.
+    /// mean, p50, p90, p99, p999 and max are of waits: from when a request was due, to the reply or the
+    /// client's patience
+    #[arg(long, value_name = "EXPRESSION", help_heading = "Results")]
+    fail_if: Vec<Threshold>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -302,10 +309,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let failed = !failures.is_empty() || !report::failures(&finished.measures, &facts).is_empty();
     let valid = report::reasons_against(&finished.measures, &facts).is_empty();
-    Ok(match (failed, valid) {
-        (true, _) => ExitCode::FAILURE,
-        (false, true) => ExitCode::SUCCESS,
-        (false, false) => ExitCode::from(3),
+    let within = report::thresholds(&finished.measures, &facts).iter().all(|judged| judged.holds);
+    Ok(match () {
+        () if failed => ExitCode::FAILURE,
+        () if !valid => ExitCode::from(3),
+        () if !within => ExitCode::from(4),
+        () => ExitCode::SUCCESS,
     })
 }
 
@@ -389,6 +398,7 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
         cpus: cpus.clone(),
         realtime: options.realtime,
         may_wait: options.may_wait / 100.0,
+        thresholds: options.fail_if.clone(),
         machine: Machine::this().describe(),
         outcome: RunOutcome::default(),
     };
@@ -550,6 +560,9 @@ fn print_results(options: &Options, finished: &Finished, facts: &Facts) -> Resul
                 check.rule, check.remark
             ));
         }
+    }
+    for judged in report::thresholds(measures, facts) {
+        say(format!("threshold     {}", judged.told()));
     }
     if options.format != Format::Table {
         for remark in report::remarks_on(measures, facts) {

@@ -3,7 +3,7 @@
 use machine::Description;
 use serde::Serialize;
 
-use super::{Dropped, Joined};
+use super::{Dropped, Joined, Threshold};
 
 /// What was asked, and what the run itself used.
 #[derive(Clone, Debug, Serialize)]
@@ -46,6 +46,9 @@ pub struct Facts {
     pub realtime: bool,
     /// The part of the time for which they may have waited for their cores behind others in a valid run.
     pub may_wait: f64,
+    /// What it was to be held against.
+    #[serde(skip)]
+    pub thresholds: Vec<Threshold>,
     /// Where it ran.
     pub machine: Description,
     /// How it went.

@@ -8,6 +8,7 @@ mod joining;
 mod queues;
 mod results;
 mod table;
+mod thresholds;
 mod validity;
 pub mod verification;
 
@@ -18,6 +19,7 @@ pub use joining::{Joined, ServerLog};
 pub use queues::{AtListener, Dropped, Queues};
 pub use results::{Results, json};
 pub use table::render as table;
+pub use thresholds::{Judged, Misunderstood, Threshold, thresholds};
 pub use validity::{reasons_against, remarks_on};
 
 #[cfg(test)]
@@ -84,6 +86,7 @@ mod tests {
             cpus: vec![1],
             realtime: false,
             may_wait: 0.05,
+            thresholds: Vec::new(),
             machine: machine::Machine::this().describe(),
             outcome: RunOutcome {
                 duration_s: 10.0,

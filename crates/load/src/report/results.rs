@@ -3,8 +3,8 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::Facts;
 use super::verification::{self, Check};
+use super::{Facts, Judged};
 use crate::measures::{self, Kind, Measures, Moments, OfClass, Second, SizeClass, Times, Verified};
 use crate::record::Outcome;
 
@@ -40,6 +40,7 @@ pub struct Results<'a> {
     sizes: Vec<OfExactSize>,
     by_kind: Vec<OfKind>,
     checks: Vec<Checked>,
+    thresholds: Vec<Judged>,
     seconds: Vec<OfSecond>,
 }
 
@@ -310,6 +311,7 @@ impl<'a> Results<'a> {
             sizes: sizes(measures),
             by_kind: cohort.by_kind.each().map(of_kind).collect(),
             checks: checks(measures, run),
+            thresholds: super::thresholds(measures, run),
             seconds: flow.seconds.each().iter().map(Into::into).collect(),
         }
     }
@@ -412,6 +414,7 @@ mod tests {
     fn every_member_is_documented() {
         let (measures, mut facts) = sample();
         facts.verified = true;
+        facts.thresholds = vec!["p99 > 50ms".parse().unwrap()];
         let value: Value = serde_json::from_str(&json(&measures, &facts)).unwrap();
         let mut found = Vec::new();
         paths(&value, "", &mut found);

@@ -12,7 +12,8 @@ use std::thread;
 
 use serde_json::Value;
 
-use support::server::Server;
+use support::server::{Server, Setup};
+use support::site::{HELLO, LARGE};
 use support::variant::VARIANTS;
 
 fn run(target: &str, arguments: &[&str]) -> Output {
@@ -183,4 +184,38 @@ fn what_a_run_fails_if_it_is_so_is_its_exit_code() {
     let short = ["--rate=50", "--session-count=2", "--warm-up=10s", "--fail-if=p99 > 1us"];
     assert_eq!(run(&target, &short).status.code(), Some(3));
     refused(&["--rate=5", "--fail-if=p98 > 1ms"], "\"p98\" is not known; allowed: mean, p50, p90");
+}
+
+/// Every model, and bodies that the kernel does not drop.
+#[test]
+fn unix_sockets_are_targets() {
+    let setup = Setup::new(&VARIANTS[0]);
+    let socket = setup.directory().join("socket");
+    let listen = format!("listen = [\"127.0.0.1:0\", \"unix:{}\"]", socket.display());
+    let server = setup.config(&listen).start();
+    let target = |path: &str| format!("unix:{}:{path}", socket.display());
+    let verify = format!("--verify={}", server.root().display());
+    for model in [
+        &["--rate=100", "--session-count=20"] as &[&str],
+        &["--rate=100", "--connections=2", "--session-count=20"],
+        &["--connections=2", "--session-count=2", "--requests-per-connection=10"],
+    ] {
+        for more in [&[] as &[&str], &[&verify]] {
+            let results = load(&target("/large.bin"), &[model, more].concat());
+            assert_eq!(number(&results["replies"]["count"]), 20, "{results:#}");
+            assert_eq!(number(&results["replies"]["body_bytes"]), 20 * LARGE as u64, "{model:?}");
+            assert_eq!(results["run"]["targets"][0], format!("unix:{}", socket.display()));
+            assert!(results["run"]["outcome"]["queue_drops"].is_null());
+        }
+    }
+    let both = format!("--target=http://{}/hello.txt", server.address);
+    let results = load(&target("/hello.txt"), &[&both, "--rate=100", "--session-count=20"]);
+    assert_eq!(number(&results["replies"]["body_bytes"]), 20 * HELLO.len() as u64);
+
+    let nobody = format!("unix:{}", server.directory().join("none").display());
+    let output = run(&nobody, &["--rate=100", "--session-count=5", "--format=json"]);
+    let results: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((output.status.code(), number(&results["calls"]["outcomes"]["refused"])), (Some(1), 5));
+    refused(&["--rate=1", "--target=unix:"], "a socket's name has 1 to 107 bytes; allowed");
+    refused(&["--rate=1", "--target=unix:/x", "--source=127.0.0.1"], "Unix sockets have none");
 }

@@ -62,6 +62,8 @@ pub(crate) struct Connection {
     pub(crate) lost: bool,
     /// The server sends no more: what is there is read to its end.
     pub(crate) hung_up: bool,
+    /// Bodies need not be looked at, and the kernel can drop them: that of TCP.
+    pub(crate) drops_in_kernel: bool,
     /// Input that is not understood yet.
     pub(crate) rest: Vec<u8>,
     /// Of the calls in flight, how many have been sent whole.
@@ -71,7 +73,13 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: OwnedFd, number: u32, started: Nanos, rest: Vec<u8>) -> Self {
+    pub(crate) fn new(
+        socket: OwnedFd,
+        number: u32,
+        started: Nanos,
+        rest: Vec<u8>,
+        drops_in_kernel: bool,
+    ) -> Self {
         Self {
             socket,
             http: client::Connection::new(),
@@ -83,6 +91,7 @@ impl Connection {
             served: false,
             lost: false,
             hung_up: false,
+            drops_in_kernel,
             rest,
             sent: 0,
             sent_bytes: 0,
@@ -188,7 +197,8 @@ pub(crate) struct Received {
 pub(crate) fn outcome_of(error: &io::Error) -> Outcome {
     use io::ErrorKind as Kind;
     match error.kind() {
-        Kind::ConnectionRefused => Outcome::Refused,
+        // The latter two are a Unix socket's that is not there, or whose queue is full.
+        Kind::ConnectionRefused | Kind::NotFound | Kind::WouldBlock => Outcome::Refused,
         Kind::TimedOut => Outcome::ConnectTimeout,
         Kind::HostUnreachable | Kind::NetworkUnreachable | Kind::NetworkDown | Kind::PermissionDenied => {
             Outcome::Unreachable

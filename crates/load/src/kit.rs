@@ -1,6 +1,6 @@
 //! What the sessions of one thread share: the run, the clock, events, measures, room to receive into.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::AsFd;
 
@@ -12,7 +12,7 @@ use workload::session::RequestId;
 use crate::measures::Recorder;
 use crate::record::{Nanos, nanos};
 use crate::request::Prepared;
-use crate::run::Run;
+use crate::run::{Run, Target};
 use crate::verify::Files;
 
 /// Bytes received at a time. Bodies larger than this are dropped in the kernel, unless they are compared.
@@ -82,9 +82,9 @@ impl<'a> Kit<'a> {
     }
 
     /// From where to where connections go, of which this one is the `number`th: they take turns.
-    pub(crate) fn way(&self, number: u32) -> (Option<IpAddr>, SocketAddr) {
-        let (targets, sources) = (&self.run.targets, &self.run.sources);
-        let target = targets[number as usize % targets.len()];
+    pub(crate) fn way(&self, number: u32) -> (Option<IpAddr>, &'a Target) {
+        let Run { targets, sources, .. } = self.run;
+        let target = &targets[number as usize % targets.len()];
         let source = (!sources.is_empty()).then(|| sources[number as usize / targets.len() % sources.len()]);
         (source, target)
     }

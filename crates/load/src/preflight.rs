@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use machine::Machine;
 
-use crate::run::{Load, Run};
+use crate::run::{Load, Run, Target};
 use crate::schedule::Schedule;
 
 /// Descriptors that are used for something else than connections, for each thread and in all.
@@ -105,9 +105,13 @@ pub fn check(run: &Run, means: Means) -> Result<(), Shortage> {
     if open + OTHER_DESCRIPTORS * (1 + run.cpus.len() as u64) > means.descriptors {
         return Err(Shortage::Descriptors { needed: open, limit: means.descriptors });
     }
-    let pairs = (run.targets.len() * run.sources.len().max(1)) as u64;
+    let addresses: Vec<SocketAddr> = run.targets.iter().filter_map(Target::address).collect();
+    if addresses.is_empty() {
+        return Ok(());
+    }
+    let pairs = (addresses.len() * run.sources.len().max(1)) as u64;
     let available = means.ports * pairs;
-    let local = run.targets.iter().all(|target: &SocketAddr| target.ip().is_loopback());
+    let local = addresses.iter().all(|address| address.ip().is_loopback());
     let wait = if local && means.reuses_loopback_ports { TIME_WAIT_LOOPBACK } else { TIME_WAIT };
     let needed = open + waiting(run, wait);
     if needed > available {
@@ -158,7 +162,7 @@ mod tests {
         let second = Duration::from_secs(1);
         Run {
             log: SessionLog::default(),
-            targets: vec![([127, 0, 0, 1], 80).into()],
+            targets: vec![Target::Inet(([127, 0, 0, 1], 80).into())],
             host: "localhost".into(),
             headers: String::new(),
             sources: (0..sources).map(|n| [127, 0, 0, n as u8 + 2].into()).collect(),
@@ -191,6 +195,9 @@ mod tests {
         let many = Means { descriptors: 1 << 20, ..MEANS };
         assert!(matches!(check(&run(3_000.0, 0), many), Err(Shortage::Ports { needed: 33_000, .. })));
         assert_eq!(check(&run(3_000.0, 2), many), Ok(()));
+        let mut unix = run(3_000.0, 0);
+        unix.targets = vec![Target::Unix("/run/socket".into())];
+        assert_eq!(check(&unix, many), Ok(()), "it takes no ports");
         let slow = Means { reuses_loopback_ports: false, ..many };
         assert!(matches!(check(&run(3_000.0, 2), slow), Err(Shortage::Ports { .. })));
     }

@@ -1,9 +1,13 @@
 //! What a run is: sessions, where to, how they arrive, how long clients wait.
 
+use std::fmt;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sys::client;
 use workload::session::SessionLog;
 
 use crate::record::{Nanos, nanos};
@@ -15,12 +19,13 @@ pub struct Run {
     /// The sessions that are played; when there are more to play than these, they come round again.
     pub log: SessionLog,
     /// Where to, taken in turn by one session after the other. Not empty.
-    pub targets: Vec<SocketAddr>,
+    pub targets: Vec<Target>,
     /// What the Host line says.
     pub host: String,
     /// More header lines for every request, each ended by CRLF; empty for none.
     pub headers: String,
-    /// Local addresses to connect from, taken in turn; empty leaves that to the kernel.
+    /// Local addresses to connect from, taken in turn; empty leaves that to the kernel. Unix sockets have
+    /// none.
     pub sources: Vec<IpAddr>,
     /// How sessions come.
     pub load: Load,
@@ -35,6 +40,42 @@ pub struct Run {
     /// Have the threads run before all others of their cores, so that kernels that are slow to switch do not
     /// make them late.
     pub realtime: bool,
+}
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// At an address, with TCP.
+    Inet(SocketAddr),
+    /// At a Unix socket of this name.
+    Unix(PathBuf),
+}
+
+impl Target {
+    /// Its address, if it has one.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Inet(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// Begins to connect, and says whether the connection is up already.
+    pub(crate) fn connect(&self, source: Option<IpAddr>) -> io::Result<(OwnedFd, bool)> {
+        match self {
+            Self::Inet(address) => client::connect(source, *address),
+            Self::Unix(path) => client::connect_unix(path).map(|socket| (socket, true)),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inet(address) => write!(formatter, "http://{address}"),
+            Self::Unix(path) => write!(formatter, "unix:{}", path.display()),
+        }
+    }
 }
 
 impl Run {

@@ -22,7 +22,7 @@ use crate::connection::{Connection, Flight, outcome_of, outcome_of_reply};
 use crate::kit::{self, Kit};
 use crate::line::Arrival;
 use crate::record::{Call, Nanos, Outcome, SessionEnd, SessionOutcome, nanos};
-use crate::run::AfterTimeout;
+use crate::run::{AfterTimeout, Target};
 
 /// The most calls in flight on a connection: httperf's `--max-piped-calls`, which is 32 there.
 const MAX_PIPELINED: usize = 32;
@@ -271,14 +271,16 @@ impl Session {
         let (source, target) = kit.way(self.way);
         self.generation = self.generation.wrapping_add(1);
         let token = u64::from(self.generation) << 32 | u64::from(kit.place);
-        let connected = client::connect(source, target).and_then(|(socket, up)| {
+        let connected = target.connect(source).and_then(|(socket, up)| {
             kit.epoll.add(&socket, token, Interest::BOTH.on_edge())?;
             Ok((socket, up))
         });
         match connected {
             Ok((socket, up)) => {
                 let number = kit.number_connection();
-                self.connection = Some(Connection::new(socket, number, now, std::mem::take(&mut self.room)));
+                let room = std::mem::take(&mut self.room);
+                let drops_in_kernel = kit.files.is_none() && matches!(target, Target::Inet(_));
+                self.connection = Some(Connection::new(socket, number, now, room, drops_in_kernel));
                 if let Some(first) = self.flights.front_mut() {
                     first.deadline = now + kit.connect_patience();
                 }
@@ -309,7 +311,7 @@ impl Session {
     fn receive(&mut self, kit: &mut Kit<'_>) {
         let mut room = std::mem::take(&mut kit.room);
         while let Some(connection) = &mut self.connection {
-            let skippable = if kit.files.is_none() { connection.http.skip_body_hint() } else { 0 };
+            let skippable = if connection.drops_in_kernel { connection.http.skip_body_hint() } else { 0 };
             // A body without a known end is read to see the end.
             let skip = skippable > 0 && skippable < u64::MAX && connection.rest.is_empty();
             let received = if skip {

@@ -16,7 +16,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use load::engine::{self, Finished, Keep, RunError};
 use load::output::{Output, Unwritten};
 use load::report::{self, Facts, Joined, Queues, RunOutcome, ServerLog, Threshold, verification};
-use load::run::{AfterTimeout, Load, Patience, Run};
+use load::run::{AfterTimeout, Load, Patience, Run, Target as Server};
 use load::schedule::{Arrivals, Rate, Schedule};
 use machine::Machine;
 use workload::session::SessionLog;
@@ -47,8 +47,8 @@ use crate::console::{Unprinted, print};
     One that can't be opened is refused (exit code 2); one that can't be written to its end costs nothing \
     else (1).")]
 pub(crate) struct Options {
-    /// Where to: <http://127.0.0.1:8080/index.html>; several take turns. With --sessions or --urls the path
-    /// is not used
+    /// Where to: <http://127.0.0.1:8080/index.html>, or unix:/path/of/socket:/index.html; several take turns.
+    /// With --sessions or --urls the path is not used
     #[arg(long, value_name = "URL", required = true, value_parser = units::target)]
     target: Vec<Target>,
 
@@ -234,7 +234,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         ),
         None => None,
     };
-    let mut queues = Queues::watch(&run.targets, options.server_pid)
+    let addresses: Vec<_> = run.targets.iter().filter_map(Server::address).collect();
+    let mut queues = Queues::watch(&addresses, options.server_pid)
         .map_err(|error| BadInput(format!("--server-pid {}: {error}", options.server_pid.unwrap_or(0))))?;
     let json = options.json.as_ref().map(|path| output("--json", path)).transpose()?;
     let intervals = options.hdr.as_ref().map(|path| output("--hdr", path)).transpose()?;
@@ -347,10 +348,15 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
         None => engine::usual_cpus(),
     };
     let sources: Vec<_> = options.source.iter().flat_map(|several| &several.0).copied().collect();
-    let mixed =
-        sources.iter().any(|source| options.target.iter().any(|to| to.address.is_ipv4() != source.is_ipv4()));
-    if mixed {
-        bail!(BadInput("--source: its addresses and the targets' must all be IPv4, or all IPv6".to_owned()));
+    let fits = |source: &IpAddr| {
+        let mut targets = options.target.iter().map(|target| target.server.address());
+        targets.all(|address| address.is_some_and(|address| address.is_ipv4() == source.is_ipv4()))
+    };
+    if !sources.iter().all(fits) {
+        bail!(BadInput(
+            "--source: its addresses and the targets' must all be IPv4, or all IPv6; Unix sockets have none"
+                .to_owned()
+        ));
     }
     if options.is_paced() {
         check_paced(options, cpus.len())?;
@@ -372,7 +378,7 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         command: std::env::args().collect(),
         began_unix_s: 0,
-        targets: options.target.iter().map(|target| format!("http://{}", target.address)).collect(),
+        targets: options.target.iter().map(|target| target.server.to_string()).collect(),
         model: match () {
             () if closed => "closed",
             () if options.is_paced() => "paced",
@@ -404,7 +410,7 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
     };
     let run = Run {
         log,
-        targets: options.target.iter().map(|target| target.address).collect(),
+        targets: options.target.iter().map(|target| target.server.clone()).collect(),
         host: options.requests.host.clone().unwrap_or_else(|| options.target[0].host.clone()),
         headers: options.requests.header.iter().flat_map(|line| [line, "\r\n"]).collect(),
         sources,

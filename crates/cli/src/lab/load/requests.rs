@@ -42,7 +42,8 @@ pub(super) struct Requests {
     #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
     pub(super) header: Vec<String>,
 
-    /// What the Host line says [default: host and port of the first target]
+    /// What the Host line says [default: host and port of the first target; localhost for a
+    /// Unix socket]
     #[arg(long, value_name = "HOST")]
     pub(super) host: Option<String>,
 

@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -218,4 +218,53 @@ fn unix_sockets_are_targets() {
     assert_eq!((output.status.code(), number(&results["calls"]["outcomes"]["refused"])), (Some(1), 5));
     refused(&["--rate=1", "--target=unix:"], "a socket's name has 1 to 107 bytes; allowed");
     refused(&["--rate=1", "--target=unix:/x", "--source=127.0.0.1"], "Unix sockets have none");
+}
+
+/// One class is served, and the other never, which the server tells apart by their addresses.
+#[test]
+fn classes_have_rates_patience_and_addresses_of_their_own() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let target = format!("http://{}/", listener.local_addr().expect("an address"));
+    let all = Heard::default();
+    thread::spawn(move || {
+        let mut kept = Vec::new();
+        for client in listener.incoming().flatten() {
+            if client.peer_addr().expect("an address").ip() == Ipv4Addr::new(127, 0, 0, 3) {
+                kept.push(client);
+            } else {
+                let all = Arc::clone(&all);
+                thread::spawn(move || listen(BufReader::new(client), &all));
+            }
+        }
+    });
+    let results = load(
+        &target,
+        &[
+            "--class=quick: rate=100",
+            "--class=slow: rate=20 timeout=150ms retries=2 source=127.0.0.3",
+            "--duration=1s",
+            "--arrivals=fixed",
+        ],
+    );
+    let (quick, slow) = (&results["by_class"][0], &results["by_class"][1]);
+    assert_eq!((&quick["class"], &slow["class"]), (&"quick".into(), &"slow".into()));
+    assert_eq!((number(&quick["calls"]), number(&quick["replies"])), (100, 100));
+    // Each of 20 clients asks three times; the last of them begin when the measured time is over.
+    let calls = number(&slow["calls"]);
+    assert!((51..=60).contains(&calls), "{calls}");
+    assert_eq!((number(&slow["replies"]), number(&slow["timeouts"])), (0, calls));
+    assert_eq!(number(&slow["wait_ms"]["bounds"]), calls);
+    assert_eq!(number(&results["calls"]["timeouts"]), calls);
+    let asked: Vec<_> =
+        (0..2).map(|class| &results["run"]["classes"][class]["asked_requests_per_s"]).collect();
+    assert_eq!(
+        (asked, &results["run"]["asked_requests_per_s"]),
+        (vec![&100.0.into(), &20.0.into()], &120.0.into())
+    );
+    assert_eq!(results["run"]["outcome"]["due_sessions"], 120);
+
+    refused(&["--class=slow: rate=0"], "rate=0: a rate must be a number above 0");
+    refused(&["--class=slow: rate=5", "--rate=5"], "cannot be used with");
+    refused(&["--class=slow: rate=5", "--arrivals=logged"], "--arrivals logged");
+    refused(&["--class=slow: rate=5 source=::1"], "--source");
 }

@@ -12,7 +12,7 @@ use workload::session::RequestId;
 use crate::measures::Recorder;
 use crate::record::{Nanos, nanos};
 use crate::request::Prepared;
-use crate::run::{Run, Target};
+use crate::run::{Class, Patience, Run, Target};
 use crate::verify::Files;
 
 /// Bytes received at a time. Bodies larger than this are dropped in the kernel, unless they are compared.
@@ -72,26 +72,37 @@ impl<'a> Kit<'a> {
         clock::monotonic_ns().saturating_sub(self.began)
     }
 
-    pub(crate) fn connect_patience(&self) -> Nanos {
-        nanos(self.run.patience.connect)
+    /// The class of a session of the run, and its number there: classes take turns.
+    fn class(&self, session: u32) -> (&'a Class, u32) {
+        let classes = self.run.classes.len() as u32;
+        (&self.run.classes[(session % classes) as usize], session / classes)
     }
 
-    pub(crate) fn reply_patience(&self, request: RequestId) -> Nanos {
+    pub(crate) fn patience(&self, session: u32) -> &'a Patience {
+        &self.class(session).0.patience
+    }
+
+    pub(crate) fn connect_patience(&self, session: u32) -> Nanos {
+        nanos(self.patience(session).connect)
+    }
+
+    pub(crate) fn reply_patience(&self, session: u32, request: RequestId) -> Nanos {
         let own = self.requests[request as usize].timeout;
-        nanos(own.unwrap_or(self.run.patience.reply))
+        nanos(own.unwrap_or(self.patience(session).reply))
     }
 
-    /// From where to where connections go, of which this one is the `number`th: they take turns.
-    pub(crate) fn way(&self, number: u32) -> (Option<IpAddr>, &'a Target) {
-        let Run { targets, sources, .. } = self.run;
-        let target = &targets[number as usize % targets.len()];
-        let source = (!sources.is_empty()).then(|| sources[number as usize / targets.len() % sources.len()]);
-        (source, target)
+    /// From where to where a session's connections go: sessions of a class take turns. Of the connections
+    /// that are kept, which take turns as well, this is the `kept`th.
+    pub(crate) fn way(&self, session: u32, kept: Option<u32>) -> (Option<IpAddr>, &'a Target) {
+        let (Class { sources, .. }, number) = self.class(session);
+        let (targets, turn) = (&self.run.targets, kept.unwrap_or(number) as usize);
+        let source = (!sources.is_empty()).then(|| sources[turn / targets.len() % sources.len()]);
+        (source, &targets[turn % targets.len()])
     }
 
     /// The bursts of a session of the run.
     pub(crate) fn bursts(&self, session: u32) -> Range<usize> {
-        self.run.log.session_bursts(session as usize % self.run.log.len())
+        self.run.log.session_bursts(self.class(session).1 as usize % self.run.log.len())
     }
 
     /// What a session of the run asks for first.

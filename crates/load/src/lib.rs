@@ -10,6 +10,7 @@
 //! connection and session came to ([`record`]). [Reports](report) are functions of the measures and of the
 //! facts of the run.
 
+mod arrivals;
 mod connection;
 pub mod doctor;
 pub mod engine;

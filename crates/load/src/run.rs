@@ -24,15 +24,10 @@ pub struct Run {
     pub host: String,
     /// More header lines for every request, each ended by CRLF; empty for none.
     pub headers: String,
-    /// Local addresses to connect from, taken in turn; empty leaves that to the kernel. Unix sockets have
-    /// none.
-    pub sources: Vec<IpAddr>,
-    /// How sessions come.
-    pub load: Load,
+    /// Who the clients are. Not empty.
+    pub classes: Vec<Class>,
     /// When the run ends at the latest; `None`: with its last session.
     pub duration: Option<Duration>,
-    /// How clients behave.
-    pub patience: Patience,
     /// Compare every reply to a GET with the file of that name below this directory.
     pub verify: Option<PathBuf>,
     /// One thread for each of these CPUs, pinned to it. Not empty.
@@ -40,6 +35,20 @@ pub struct Run {
     /// Have the threads run before all others of their cores, so that kernels that are slow to switch do not
     /// make them late.
     pub realtime: bool,
+}
+
+/// Clients of a kind. They play the same sessions as others do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Class {
+    /// For people. Where there is but one, it may be empty, and calls are not counted by class.
+    pub name: String,
+    /// How their sessions come.
+    pub load: Load,
+    /// Local addresses to connect from, taken in turn; empty leaves that to the kernel. Unix sockets have
+    /// none.
+    pub sources: Vec<IpAddr>,
+    /// How they behave.
+    pub patience: Patience,
 }
 
 /// Where a server listens.
@@ -81,15 +90,18 @@ impl fmt::Display for Target {
 impl Run {
     /// When a burst of the log begins, if the run keeps the log's times and this one has one.
     pub(crate) fn begins(&self, burst: usize) -> Option<Nanos> {
-        let Load::Arriving { schedule: Schedule::Logged(_), .. } = self.load else { return None };
+        let [Class { load: Load::Arriving { schedule: Schedule::Logged(_), .. }, .. }] = &self.classes[..]
+        else {
+            return None;
+        };
         self.log.burst(burst).at.map(nanos)
     }
 
     /// How many connections go from one session to the next, if they do.
     pub(crate) fn kept_connections(&self) -> Option<u32> {
-        match self.load {
-            Load::Arriving { kept, .. } => kept,
-            Load::Closed { .. } => None,
+        match self.classes[..] {
+            [Class { load: Load::Arriving { kept, .. }, .. }] => kept,
+            _ => None,
         }
     }
 }
@@ -99,12 +111,13 @@ impl Run {
 pub enum Load {
     /// On a schedule, whatever the server does: partially open, or open where a session is a single request.
     Arriving {
-        /// When. With the log's own times, bursts begin at theirs as well.
+        /// When. With the log's own times, bursts begin at theirs as well, if there is one class.
         schedule: Schedule,
         /// No more after so many; `None`: until the run ends.
         count: Option<u64>,
         /// So many connections are kept, and go from one session to the next: who finds none that is free
-        /// waits in line. `None`: each session has connections of its own.
+        /// waits in line. `None`, or where there are several classes: each session has connections of its
+        /// own.
         kept: Option<u32>,
     },
     /// So many at a time, the next one when one ends: closed.
@@ -125,18 +138,8 @@ pub struct Patience {
     pub reply: Duration,
     /// Between bursts whose log leaves it to the run.
     pub think: Duration,
-    /// What follows when it is at an end.
-    pub then: AfterTimeout,
-}
-
-/// What a client does whose patience is at an end. The connection is closed in any case, and the server left
-/// to find out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AfterTimeout {
-    /// Gives up: the session has failed. httperf's way.
-    #[default]
-    Fail,
-    /// Tries the same request again on another connection, until it is answered (Brecht et al. 2004, section
-    /// 4).
-    Retry,
+    /// How often a client whose patience is at an end tries the same request again on another connection
+    /// (Brecht et al. 2004, section 4). Then it gives up: the session has failed, as with httperf at once. A
+    /// connection is closed in any case, and the server left to find out.
+    pub retries: u32,
 }

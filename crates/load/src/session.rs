@@ -22,7 +22,7 @@ use crate::connection::{Connection, Flight, outcome_of, outcome_of_reply};
 use crate::kit::{self, Kit};
 use crate::line::Arrival;
 use crate::record::{Call, Nanos, Outcome, SessionEnd, SessionOutcome, nanos};
-use crate::run::{AfterTimeout, Target};
+use crate::run::Target;
 
 /// The most calls in flight on a connection: httperf's `--max-piped-calls`, which is 32 there.
 const MAX_PIPELINED: usize = 32;
@@ -32,8 +32,8 @@ const MAX_PIPELINED: usize = 32;
 pub(crate) struct Session {
     /// Among all of the run.
     pub(crate) number: u32,
-    /// Which of the ways to the servers its connections go.
-    way: u32,
+    /// Which of the connections that are kept it has, if they are.
+    kept: Option<u32>,
     /// When it was due to arrive.
     intended: Nanos,
     started: Nanos,
@@ -47,6 +47,8 @@ pub(crate) struct Session {
     /// Calls of the burst that were issued, and answered.
     issued: usize,
     answered: usize,
+    /// How often a call was tried again since the last one was answered.
+    retried: u32,
     /// Calls of the session that were issued.
     position: u32,
     replies: u32,
@@ -79,7 +81,7 @@ impl Session {
     pub(crate) fn vacant() -> Self {
         Self {
             number: 0,
-            way: 0,
+            kept: None,
             intended: 0,
             started: 0,
             due: None,
@@ -88,6 +90,7 @@ impl Session {
             burst: 0,
             issued: 0,
             answered: 0,
+            retried: 0,
             position: 0,
             replies: 0,
             connections: 0,
@@ -102,12 +105,13 @@ impl Session {
 
     /// Has a session come; before it is due, it waits. It goes on with the connection that it finds here, if
     /// there is one.
-    pub(crate) fn arrive(&mut self, kit: &mut Kit<'_>, arrival: Arrival, way: u32) {
+    pub(crate) fn arrive(&mut self, kit: &mut Kit<'_>, arrival: Arrival, kept: Option<u32>) {
         let now = kit.now();
         let Arrival { number, intended, came } = arrival;
         self.bursts = kit.bursts(number);
-        (self.number, self.way, self.intended, self.started) = (number, way, intended, came);
+        (self.number, self.kept, self.intended, self.started) = (number, kept, intended, came);
         (self.position, self.replies, self.connections, self.failed) = (0, 0, 0, false);
+        self.retried = 0;
         self.due = Some(intended);
         if intended > now {
             self.burst = usize::MAX;
@@ -230,7 +234,7 @@ impl Session {
         let now = kit.now();
         self.due = kit.run.begins(self.bursts.start).map(|at| at.max(now));
         let until = self.due.unwrap_or_else(|| {
-            let think = kit.run.log.burst(self.burst).think.unwrap_or(kit.run.patience.think);
+            let think = kit.run.log.burst(self.burst).think.unwrap_or(kit.patience(self.number).think);
             now.saturating_add(nanos(think))
         });
         if until <= now {
@@ -256,7 +260,7 @@ impl Session {
         while self.issued < calls.len() && self.flights.len() < room {
             let request = calls[self.issued];
             let intended = self.due.take().unwrap_or(now);
-            let deadline = now + kit.reply_patience(request);
+            let deadline = now + kit.reply_patience(self.number, request);
             let call = Call::new(request, self.number, self.position, intended, now);
             self.flights.push_back(Flight::new(call, deadline));
             kit.recorder.issue(&call);
@@ -268,7 +272,7 @@ impl Session {
     fn connect(&mut self, kit: &mut Kit<'_>) {
         let now = kit.now();
         self.connections += 1;
-        let (source, target) = kit.way(self.way);
+        let (source, target) = kit.way(self.number, self.kept);
         self.generation = self.generation.wrapping_add(1);
         let token = u64::from(self.generation) << 32 | u64::from(kit.place);
         let connected = target.connect(source).and_then(|(socket, up)| {
@@ -282,7 +286,7 @@ impl Session {
                 let drops_in_kernel = kit.files.is_none() && matches!(target, Target::Inet(_));
                 self.connection = Some(Connection::new(socket, number, now, room, drops_in_kernel));
                 if let Some(first) = self.flights.front_mut() {
-                    first.deadline = now + kit.connect_patience();
+                    first.deadline = now + kit.connect_patience(self.number);
                 }
                 if up {
                     self.note_connected(kit);
@@ -300,7 +304,7 @@ impl Session {
             connection.port = kit::local_port(&connection.socket);
         }
         for flight in &mut self.flights {
-            flight.deadline = now + kit.reply_patience(flight.call.request);
+            flight.deadline = now + kit.reply_patience(self.number, flight.call.request);
         }
         if let Some(first) = self.flights.front_mut() {
             first.call.connected = Some(now);
@@ -425,6 +429,7 @@ impl Session {
         let right = outcome == Outcome::Reply;
         connection.answered(right);
         self.answered += 1;
+        self.retried = 0;
         self.replies += u32::from(right);
         self.failed |= !right;
         let compared = flight.comparison.is_some();
@@ -473,11 +478,12 @@ impl Session {
     fn fail(&mut self, kit: &mut Kit<'_>, outcome: Outcome) {
         let timeout = matches!(outcome, Outcome::ConnectTimeout | Outcome::ReplyTimeout);
         if timeout
-            && kit.run.patience.then == AfterTimeout::Retry
+            && self.retried < kit.patience(self.number).retries
             && let Some(flight) = self.flights.pop_front()
         {
             let now = kit.now();
             self.failed = true;
+            self.retried += 1;
             let call = self.call(&flight, outcome, now);
             kit.recorder.call(&call);
             if self.unrepeatable(kit).is_none() {
@@ -519,7 +525,7 @@ impl Session {
         connection.rest.clear();
         self.room = connection.rest;
         for flight in &mut self.flights {
-            let deadline = now + kit.reply_patience(flight.call.request);
+            let deadline = now + kit.reply_patience(self.number, flight.call.request);
             flight.send_again(deadline);
         }
     }

@@ -1,8 +1,7 @@
 //! One thread of the generator: arrivals, events and timers of its share of the sessions.
 //!
 //! A turn of its loop: the sessions whose time has come arrive; events are gathered, without waiting while an
-//! arrival is overdue; sessions whose sockets are ready go on; timers are looked at. Session `n` of the run
-//! belongs to thread `n mod threads`.
+//! arrival is overdue; sessions whose sockets are ready go on; timers are looked at.
 //!
 //! When the run's duration is over, all threads go on as before, so that the server's load stays what it was,
 //! until the last call that one of them issued in that time is over: no later than its client's patience.
@@ -15,12 +14,11 @@ use std::time::Duration;
 use sys::event::Events;
 use sys::process;
 
+use crate::arrivals::{Arrivals, share};
 use crate::kit::Kit;
 use crate::line::{Arrival, Line};
 use crate::measures::Recorder;
 use crate::record::{Nanos, Outcome, SessionOutcome};
-use crate::run::{Load, Run};
-use crate::schedule::Schedule;
 use crate::session::Session;
 use crate::timers::Timers;
 
@@ -101,22 +99,6 @@ pub(crate) struct Report {
     pub(crate) cpu: (Duration, Duration),
 }
 
-/// Sessions to come.
-struct Arrivals {
-    kind: Kind,
-    /// The number of the next session.
-    number: u64,
-    step: u64,
-    count: u64,
-}
-
-enum Kind {
-    /// By a schedule; the time of the next one.
-    Scheduled(Schedule, Nanos),
-    /// As one leaves.
-    AsOneLeaves,
-}
-
 /// A thread's share of the connections that go from one session to the next: each has a place of its own.
 struct Kept {
     connections: u64,
@@ -127,8 +109,8 @@ struct Kept {
 }
 
 impl Kept {
-    /// Which of the ways to the servers the connection of a place goes.
-    fn way(&self, place: u32) -> u32 {
+    /// The number of a place's connection among those of all threads.
+    fn number(&self, place: u32) -> u32 {
         place * self.thread.1 + self.thread.0
     }
 }
@@ -161,24 +143,12 @@ impl<'a> Worker<'a> {
         (number, threads): (usize, usize),
         window: Range<Nanos>,
     ) -> Self {
-        let run: &Run = kit.run;
-        let (first, step) = (number as u64, threads as u64);
-        let arrivals = match &run.load {
-            Load::Arriving { schedule, count, .. } => {
-                let mut schedule = schedule.clone();
-                let at = schedule.nth(number).unwrap_or(Nanos::MAX);
-                let kind = Kind::Scheduled(schedule, at);
-                Arrivals { kind, number: first, step, count: count.unwrap_or(u64::MAX) }
-            }
-            Load::Closed { count, .. } => {
-                Arrivals { kind: Kind::AsOneLeaves, number: first, step, count: count.unwrap_or(u64::MAX) }
-            }
-        };
-        let kept = run.kept_connections().map(|all| Kept {
-            connections: share(all, first, step),
+        let kept = kit.run.kept_connections().map(|all| Kept {
+            connections: share(all, number as u64, threads as u64),
             thread: (number as u32, threads as u32),
             line: Line::default(),
         });
+        let arrivals = Arrivals::new(&kit.run.classes, number, threads);
         Self {
             kit,
             sessions: Vec::new(),
@@ -199,11 +169,9 @@ impl<'a> Worker<'a> {
     /// Plays until the last session is over, the time is and all that was issued in it, or somebody says so.
     pub(crate) fn run(mut self) -> std::io::Result<Report> {
         let mut events = Events::with_capacity(512);
-        let run: &Run = self.kit.run;
-        if let Load::Closed { connections, .. } = run.load {
-            let share = share(connections, self.arrivals.number, self.arrivals.step);
-            for _ in 0..share {
-                self.next_of_the_loop(0);
+        for (class, at_a_time) in self.arrivals.loops() {
+            for _ in 0..at_a_time {
+                self.next_of_the_loop(class, 0);
             }
         }
         loop {
@@ -297,21 +265,16 @@ impl<'a> Worker<'a> {
 
     /// Nobody has to wait until hundreds of others have been seen to.
     fn arrivals_due_now(&mut self) {
-        if matches!(self.arrivals.kind, Kind::Scheduled(..)) {
-            self.arrivals_due(self.kit.now());
+        let now = self.kit.now();
+        if self.kept.is_some() || self.arrivals.next_at() <= now {
+            self.arrivals_due(now);
         }
     }
 
     /// Has all sessions arrive whose time has come; those that are late come at once, one after the other.
     fn arrivals_due(&mut self, now: Nanos) {
         let before = self.arrived;
-        while let Kind::Scheduled(schedule, at) = &mut self.arrivals.kind
-            && *at <= now
-            && self.arrivals.number < self.arrivals.count
-        {
-            let intended = *at;
-            *at = schedule.nth(self.arrivals.step as usize - 1).unwrap_or(Nanos::MAX);
-            let number = self.arrivals.take();
+        while let Some((number, intended)) = self.arrivals.due(now) {
             self.arrive(number, intended);
         }
         self.kit.recorder.arrivals(self.arrived - before);
@@ -320,7 +283,8 @@ impl<'a> Worker<'a> {
 
     /// Gives connections that are free to those who wait for one; who has waited for too long gives up.
     fn serve_line(&mut self, now: Nanos) {
-        let patience = self.kit.connect_patience();
+        // Who waits in line is of the only class.
+        let patience = self.kit.connect_patience(0);
         while let Some(kept) = &mut self.kept
             && let Some(arrival) = kept.line.next_to_give_up(patience, now)
         {
@@ -330,8 +294,8 @@ impl<'a> Worker<'a> {
             && let Some(kept) = &mut self.kept
             && let Some(arrival) = kept.line.next()
         {
-            let way = kept.way(place);
-            self.with(place, |session, kit| session.arrive(kit, arrival, way));
+            let number = kept.number(place);
+            self.with(place, |session, kit| session.arrive(kit, arrival, Some(number)));
         }
     }
 
@@ -346,16 +310,14 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The next session of a closed loop.
-    fn next_of_the_loop(&mut self, intended: Nanos) {
-        if self.arrivals.number < self.arrivals.count {
-            let number = self.arrivals.take();
+    /// The session after this one, where its class is a closed loop.
+    fn next_of_the_loop(&mut self, session: u32, intended: Nanos) {
+        if let Some(number) = self.arrivals.after(session) {
             self.arrive(number, intended);
         }
     }
 
-    fn arrive(&mut self, number: u64, intended: Nanos) {
-        let number = number as u32;
+    fn arrive(&mut self, number: u32, intended: Nanos) {
         let arrival = Arrival { number, intended, came: self.kit.now().max(intended) };
         self.arrived += 1;
         if let Some(kept) = &mut self.kept {
@@ -363,7 +325,7 @@ impl<'a> Worker<'a> {
         }
         // The place that was left last is the one whose memory is at hand.
         let place = self.vacant.pop_back().unwrap_or_else(|| self.new_place());
-        self.with(place, |session, kit| session.arrive(kit, arrival, number));
+        self.with(place, |session, kit| session.arrive(kit, arrival, None));
     }
 
     fn new_place(&mut self) -> u32 {
@@ -386,9 +348,10 @@ impl<'a> Worker<'a> {
             self.kit.recorder.session(&end);
             session.leave();
             self.vacant.push_back(place);
-            if matches!(self.arrivals.kind, Kind::AsOneLeaves) && end.outcome != SessionOutcome::Unfinished {
+            let number = session.number;
+            if end.outcome != SessionOutcome::Unfinished {
                 let pause = if end.outcome == SessionOutcome::Failed { PAUSE_AFTER_FAILURE } else { 0 };
-                self.next_of_the_loop(now + pause);
+                self.next_of_the_loop(number, now + pause);
             }
         } else if session.deadline < Nanos::MAX {
             self.timers.schedule(place, session.deadline);
@@ -401,15 +364,12 @@ impl<'a> Worker<'a> {
 
     /// How long nothing is due, in nanoseconds.
     fn wait_at_most(&self) -> Nanos {
-        let arrival = match &self.arrivals.kind {
-            Kind::Scheduled(_, at) if self.arrivals.number < self.arrivals.count => *at,
-            _ => Nanos::MAX,
-        };
+        let arrival = self.arrivals.next_at();
         let timer = self.timers.next().unwrap_or(Nanos::MAX);
         let now = self.kit.now();
         let end = if now < self.window.end { self.window.end } else { Nanos::MAX };
         let gives_up = self.kept.as_ref().and_then(|kept| kept.line.since());
-        let gives_up = gives_up.map_or(Nanos::MAX, |since| since + self.kit.connect_patience());
+        let gives_up = gives_up.map_or(Nanos::MAX, |since| since + self.kit.connect_patience(0));
         let next = arrival.min(timer).min(self.next_tick).min(end).min(gives_up);
         next.saturating_sub(now).min(LONGEST_WAIT)
     }
@@ -431,37 +391,6 @@ impl<'a> Worker<'a> {
             // Wraps around where the number has gone down, and is right again in the sum.
             signal.fetch_add(now.wrapping_sub(*told), Ordering::Relaxed);
             *told = now;
-        }
-    }
-}
-
-impl Arrivals {
-    fn take(&mut self) -> u64 {
-        let number = self.number;
-        self.number += self.step;
-        number
-    }
-
-    fn over(&self) -> bool {
-        self.number >= self.count
-    }
-}
-
-/// How many of `all` fall to a thread.
-fn share(all: u32, thread: u64, threads: u64) -> u64 {
-    (u64::from(all) + threads - 1 - thread) / threads
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_add_up() {
-        for (all, threads) in [(1, 1), (7, 3), (64, 2), (2, 5), (15_000, 4)] {
-            let sum: u64 = (0..threads).map(|thread| share(all, thread, threads)).sum();
-            assert_eq!(sum, u64::from(all));
-            assert!(share(all, 0, threads) - share(all, threads - 1, threads) <= 1);
         }
     }
 }

@@ -184,6 +184,7 @@ fn ours(server: SocketAddr, log: SessionLog) -> String {
         realtime: false,
         may_wait: 0.05,
         thresholds: Vec::new(),
+        classes: Vec::new(),
         machine: machine::Machine::this().describe(),
         outcome: RunOutcome {
             duration_s: finished.ended as f64 / 1e9,

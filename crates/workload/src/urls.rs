@@ -38,7 +38,9 @@ impl Urls {
             );
         }
         let common = urls.iter().fold(0, |common, (_, weight)| greatest_common_divisor(common, *weight));
-        urls.iter_mut().for_each(|(_, weight)| *weight /= common);
+        for (_, weight) in &mut urls {
+            *weight /= common;
+        }
         let turns: u64 = urls.iter().map(|(_, weight)| u64::from(*weight)).sum();
         if turns > MOST_TURNS {
             return mistake(format!("weights add up to {turns}; allowed: up to {MOST_TURNS}"));

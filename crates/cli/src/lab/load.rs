@@ -1,5 +1,6 @@
 //! `sluicelab load`: from options to a run, and from its measures to reports.
 
+mod classes;
 mod requests;
 
 use std::io;
@@ -15,12 +16,15 @@ use anyhow::{Context as _, Error, Result, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use load::engine::{self, Finished, Keep, RunError};
 use load::output::{Output, Unwritten};
-use load::report::{self, Facts, Joined, Queues, RunOutcome, ServerLog, Threshold, verification};
-use load::run::{AfterTimeout, Load, Patience, Run, Target as Server};
+use load::report::{
+    self, AskedOfClass, Facts, Joined, Queues, RunOutcome, ServerLog, Threshold, verification,
+};
+use load::run::{Class, Load, Patience, Run, Target as Server};
 use load::schedule::{Arrivals, Rate, Schedule};
 use machine::Machine;
 use workload::session::SessionLog;
 
+use self::classes::ClassOption;
 use self::requests::Requests;
 use super::progress::Watcher;
 use super::units::{self, Several, Target};
@@ -36,7 +40,8 @@ use crate::console::{Unprinted, print};
     --target URL --rate R            open: requests for one URL arrive\n  \
     --target URL --connections N     closed: N connections ask again when they are answered\n  \
     --rate R --connections N         paced: requests are due at the rate, over N connections that are kept;\n\
-    \x20                                who finds none that is free waits in line, and that counts\n\n\
+    \x20                                who finds none that is free waits in line, and that counts\n  \
+    --target URL --class VALUES      classes of clients, each at a rate and with patience of its own\n\n\
     Ctrl-C ends a run and reports what was measured so far; in the warm-up that is nothing (exit code 3).\n\n\
     Exit codes: 0 measured, 1 no call was answered, or with --verify a reply was wrong or none was compared \
     (results are written nevertheless), 2 bad usage or input, 3 the generator was the bottleneck, so that \
@@ -68,6 +73,14 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000),
           help_heading = "How load comes")]
     connections: Option<u32>,
+
+    /// Clients of a class, with a rate in requests per second, patience, retries after timeouts, and
+    /// addresses of their own: 'slow: rate=20 timeout=2s retries=2 source=127.0.0.3'; may be repeated. What
+    /// is left out is as other options say
+    #[arg(long, value_name = "NAME: VALUES", value_parser = classes::class,
+          conflicts_with_all = ["rate", "session_rate", "connections", "session_count"],
+          help_heading = "How load comes")]
+    class: Vec<ClassOption>,
 
     /// How arrivals are spread around their rate, or that they come when the session file says [default:
     /// exponential with a rate; without, logged]
@@ -190,6 +203,18 @@ enum ArrivalsName {
     Logged,
 }
 
+impl ArrivalsName {
+    /// How they are drawn, if they are.
+    fn drawn(self) -> Option<Arrivals> {
+        match self {
+            Self::Exponential => Some(Arrivals::Exponential),
+            Self::Uniform => Some(Arrivals::Uniform),
+            Self::Fixed => Some(Arrivals::Fixed),
+            Self::Logged => None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum OnTimeout {
     Fail,
@@ -242,7 +267,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let calls = options.calls.as_ref().map(|path| output("--calls", path)).transpose()?;
     let keep = Keep { warm_up: options.warm_up, intervals, calls };
     let cpus = run.cpus.clone();
-    let (duration, schedule) = (run.duration, schedule_of(&run.load));
+    let (duration, schedules) = (run.duration, schedules_of(&run.classes));
     let log = run.log.clone();
     let began = SystemTime::now();
     let running = engine::start(run, keep).map_err(unusable)?;
@@ -250,7 +275,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     // What goes wrong from here on is told at the end, when all else has been written.
     let mut failures: Vec<Error> = Vec::new();
     let logged = facts.arrivals == Some("logged");
-    let mut watcher = Watcher::new(duration.or(log.last_time().filter(|_| logged)), schedule.clone());
+    let mut watcher = Watcher::new(duration.or(log.last_time().filter(|_| logged)), schedules.clone());
     let machine = Machine::this();
     let steal = || machine.cpu_ticks_of(&cpus).unwrap_or_default().steal;
     let (mut steal_before, mut steal_after) = (None, None);
@@ -289,7 +314,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
     let interrupted = interrupted.load(Ordering::Relaxed);
     facts.began_unix_s = began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    facts.outcome = outcome(&finished, options, schedule, interrupted, stolen);
+    facts.outcome = outcome(&finished, options, schedules, interrupted, stolen);
     if logged {
         // As many as there were is what the log asks for.
         let per_session = log.calls() as f64 / log.len() as f64;
@@ -327,8 +352,8 @@ fn no_queue_drops(error: &io::Error) {
 /// The run, and what is known of it before it begins.
 fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
     let calls_per_session = log.calls() as f64 / log.len() as f64;
-    let load = how_it_comes(options, &log)?;
-    let logged = matches!(&load, Load::Arriving { schedule: Schedule::Logged(_), .. });
+    let classes = classes(options, &log)?;
+    let logged = matches!(&classes[0].load, Load::Arriving { schedule: Schedule::Logged(_), .. });
     let unbounded = options.session_count.is_none() && !logged;
     let duration = options.duration.or(unbounded.then_some(Duration::from_secs(10)));
     if duration.is_some_and(|duration| duration.is_zero()) {
@@ -347,12 +372,11 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
         Some(Several(cpus)) => cpus.clone(),
         None => engine::usual_cpus(),
     };
-    let sources: Vec<_> = options.source.iter().flat_map(|several| &several.0).copied().collect();
     let fits = |source: &IpAddr| {
         let mut targets = options.target.iter().map(|target| target.server.address());
         targets.all(|address| address.is_some_and(|address| address.is_ipv4() == source.is_ipv4()))
     };
-    if !sources.iter().all(fits) {
+    if !classes.iter().flat_map(|class| &class.sources).all(fits) {
         bail!(BadInput(
             "--source: its addresses and the targets' must all be IPv4, or all IPv6; Unix sockets have none"
                 .to_owned()
@@ -367,11 +391,20 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
         let due = schedule.due_by(end) - schedule.due_by(options.warm_up);
         due / end.saturating_sub(options.warm_up).as_secs_f64()
     };
-    let asked = match &load {
+    let asked_of = |class: &Class| match &class.load {
         // Known when it has been seen how long that takes.
         Load::Arriving { .. } if logged => None,
         Load::Arriving { schedule, .. } => Some(average(schedule)),
         Load::Closed { .. } => None,
+    };
+    let asked: Option<f64> = classes.iter().map(asked_of).sum();
+    let asked_of_class = |class: &Class| AskedOfClass {
+        name: class.name.clone(),
+        asked_requests_per_s: asked_of(class).unwrap_or(0.0) * calls_per_session,
+        connect_timeout_s: class.patience.connect.as_secs_f64(),
+        reply_timeout_s: class.patience.reply.as_secs_f64(),
+        retries: Some(class.patience.retries).filter(|retries| *retries < u32::MAX),
+        sources: class.sources.iter().map(IpAddr::to_string).collect(),
     };
     let closed = options.is_closed();
     let facts = Facts {
@@ -394,6 +427,7 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
         asked_sessions_per_s: asked,
         asked_requests_per_s: asked.map(|rate| rate * calls_per_session),
         connections: options.connections,
+        classes: classes.iter().filter(|class| !class.name.is_empty()).map(asked_of_class).collect(),
         seed: (!closed && !logged).then_some(options.seed),
         log_sessions: log.len() as u64,
         log_requests: log.calls() as u64,
@@ -413,18 +447,8 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
         targets: options.target.iter().map(|target| target.server.clone()).collect(),
         host: options.requests.host.clone().unwrap_or_else(|| options.target[0].host.clone()),
         headers: options.requests.header.iter().flat_map(|line| [line, "\r\n"]).collect(),
-        sources,
-        load,
+        classes,
         duration,
-        patience: Patience {
-            connect: options.connect_timeout.unwrap_or(options.timeout),
-            reply: options.timeout,
-            think: options.think,
-            then: match options.on_timeout {
-                OnTimeout::Fail => AfterTimeout::Fail,
-                OnTimeout::Retry => AfterTimeout::Retry,
-            },
-        },
         verify: options.verify.clone(),
         cpus,
         realtime: options.realtime,
@@ -457,18 +481,44 @@ fn check_paced(options: &Options, threads: usize) -> Result<(), BadInput> {
     Ok(())
 }
 
+/// Who the clients are: those of each class, or all alike.
+fn classes(options: &Options, log: &SessionLog) -> Result<Vec<Class>> {
+    let patience = Patience {
+        connect: options.connect_timeout.unwrap_or(options.timeout),
+        reply: options.timeout,
+        think: options.think,
+        retries: match options.on_timeout {
+            OnTimeout::Fail => 0,
+            OnTimeout::Retry => u32::MAX,
+        },
+    };
+    let sources = options.source.iter().flat_map(|several| &several.0).copied().collect();
+    let class = |load| Class { name: String::new(), load, sources, patience };
+    if options.class.is_empty() {
+        return Ok(vec![class(how_it_comes(options, log)?)]);
+    }
+    let usual = class(Load::Closed { connections: 0, count: None });
+    let calls_per_session = log.calls() as f64 / log.len() as f64;
+    let arrivals = match options.arrivals.map(ArrivalsName::drawn) {
+        Some(None) => bail!(BadInput("--arrivals logged: leave out --class, or drop the times".to_owned())),
+        Some(Some(arrivals)) => arrivals,
+        None => Arrivals::Exponential,
+    };
+    let classes = options.class.iter().zip(options.seed..);
+    Ok(classes.map(|(class, seed)| class.class(arrivals, seed, calls_per_session, &usual)).collect())
+}
+
 /// How sessions come: in a closed loop, at a rate, or when the log says.
 fn how_it_comes(options: &Options, log: &SessionLog) -> Result<Load> {
     let &Options { connections, arrivals, session_count: count, .. } = options;
     let sessions_per_call = log.len() as f64 / log.calls() as f64;
     let of_requests = options.rate.as_ref().map(|rate| rate.times(sessions_per_call));
     let rate = options.session_rate.clone().or(of_requests);
-    let drawn = match arrivals {
-        None | Some(ArrivalsName::Exponential) => Arrivals::Exponential,
-        Some(ArrivalsName::Uniform) => Arrivals::Uniform,
-        Some(ArrivalsName::Fixed) => Arrivals::Fixed,
-        Some(ArrivalsName::Logged) if rate.is_none() && connections.is_none() => return logged(options, log),
-        Some(ArrivalsName::Logged) => bail!(BadInput(
+    let drawn = match arrivals.map(ArrivalsName::drawn) {
+        None => Arrivals::Exponential,
+        Some(Some(drawn)) => drawn,
+        Some(None) if rate.is_none() && connections.is_none() => return logged(options, log),
+        Some(None) => bail!(BadInput(
             "--arrivals logged: the session file says when sessions arrive; leave out --rate, --session-rate \
              and --connections"
                 .to_owned()
@@ -488,8 +538,8 @@ fn how_it_comes(options: &Options, log: &SessionLog) -> Result<Load> {
 fn logged(options: &Options, log: &SessionLog) -> Result<Load> {
     let Some(times) = log.arrivals() else {
         bail!(BadInput(
-            "one of --rate, --session-rate and --connections is needed, or --sessions FILE with the times \
-             of a log (sluicelab sessions replay)"
+            "one of --rate, --session-rate, --connections and --class is needed, or --sessions FILE with the \
+             times of a log (sluicelab sessions replay)"
                 .to_owned()
         ))
     };
@@ -498,23 +548,25 @@ fn logged(options: &Options, log: &SessionLog) -> Result<Load> {
     Ok(Load::Arriving { schedule, count: Some(count as u64), kept: None })
 }
 
-/// The schedule of a load, if it has one.
-fn schedule_of(load: &Load) -> Option<(Schedule, Option<u64>)> {
-    match load {
+/// The schedules of those who have one, with the most sessions that there are, if not endless.
+fn schedules_of(classes: &[Class]) -> Vec<(Schedule, Option<u64>)> {
+    let schedule = |class: &Class| match &class.load {
         Load::Arriving { schedule, count, .. } => Some((schedule.clone(), *count)),
         Load::Closed { .. } => None,
-    }
+    };
+    classes.iter().filter_map(schedule).collect()
 }
 
 fn outcome(
     finished: &Finished,
     options: &Options,
-    schedule: Option<(Schedule, Option<u64>)>,
+    schedules: Vec<(Schedule, Option<u64>)>,
     interrupted: bool,
     stolen_s: f64,
 ) -> RunOutcome {
     let warm_up = options.warm_up.as_nanos() as u64;
-    let due = schedule.map(|(schedule, count)| {
+    let has_schedules = !schedules.is_empty();
+    let due = schedules.into_iter().map(|(schedule, count)| {
         let first = schedule.take(count.map_or(usize::MAX, |count| count as usize));
         first.take_while(|at| *at < finished.ended).filter(|at| *at >= warm_up).count() as u64
     });
@@ -522,7 +574,7 @@ fn outcome(
         duration_s: Duration::from_nanos(finished.ended).as_secs_f64(),
         drain_s: Duration::from_nanos(finished.left - finished.ended).as_secs_f64(),
         interrupted,
-        due_sessions: due,
+        due_sessions: has_schedules.then(|| due.sum()),
         cpu_s: finished.cpu.iter().map(|(user, system)| (user.as_secs_f64(), system.as_secs_f64())).collect(),
         stolen_s,
         server_log: None,

@@ -20,6 +20,7 @@
 
 mod asked;
 mod calls;
+mod classes;
 mod clients;
 mod cohort;
 mod connections;
@@ -44,6 +45,7 @@ use pressure::Account;
 use crate::record::{Call, ConnectionEnd, Nanos, Outcome, SessionEnd};
 pub use asked::{Asked, AskedFor};
 pub use calls::{CallLog, CallWriter};
+pub use classes::{ByClass, OfClientClass};
 pub use clients::{ByClient, CLIENTS, Tally};
 pub use cohort::{Cohort, Waits};
 pub use connections::Connections;
@@ -149,6 +151,13 @@ impl Recorder {
     #[must_use]
     pub fn with_kinds(mut self, kinds: &Arc<Kinds>) -> Self {
         self.measures.cohort.by_kind = ByKind::new(Arc::clone(kinds));
+        self
+    }
+
+    /// Tells calls of so many classes of clients apart.
+    #[must_use]
+    pub fn with_classes(mut self, classes: usize) -> Self {
+        self.measures.cohort.by_class = ByClass::new(classes);
         self
     }
 

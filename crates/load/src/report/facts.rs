@@ -26,6 +26,8 @@ pub struct Facts {
     pub asked_requests_per_s: Option<f64>,
     /// Sessions at a time, in a closed loop; connections that are kept, of a paced load.
     pub connections: Option<u32>,
+    /// Classes of clients, if there are any.
+    pub classes: Vec<AskedOfClass>,
     /// What arrivals were drawn from, if they were.
     pub seed: Option<u64>,
     /// Sessions and requests of the log.
@@ -53,6 +55,23 @@ pub struct Facts {
     pub machine: Description,
     /// How it went.
     pub outcome: Outcome,
+}
+
+/// What was asked of the clients of a class.
+#[derive(Clone, Debug, Serialize)]
+pub struct AskedOfClass {
+    /// Its name.
+    pub name: String,
+    /// Requests per second asked for, on average over the measured time.
+    pub asked_requests_per_s: f64,
+    /// Seconds that a client waits for a connection.
+    pub connect_timeout_s: f64,
+    /// Seconds that a client waits for a whole reply.
+    pub reply_timeout_s: f64,
+    /// How often it asks again after a timeout; none: until it is answered.
+    pub retries: Option<u32>,
+    /// Addresses that it connects from; none leaves that to the kernel.
+    pub sources: Vec<String>,
 }
 
 /// How a run went.

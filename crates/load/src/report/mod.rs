@@ -12,7 +12,7 @@ mod thresholds;
 mod validity;
 pub mod verification;
 
-pub use facts::{Facts, Outcome as RunOutcome};
+pub use facts::{AskedOfClass, Facts, Outcome as RunOutcome};
 pub use failures::failures;
 pub use httperf::render as httperf;
 pub use joining::{Joined, ServerLog};
@@ -40,7 +40,7 @@ mod tests {
         log.call(Request::default());
         let kinds = Arc::new(Kinds::of(&log.finish()));
         let scope = Scope { window: 0..10_000 * MS, requests: 1 };
-        let mut recorder = Recorder::new(scope, None).with_kinds(&kinds);
+        let mut recorder = Recorder::new(scope, None).with_kinds(&kinds).with_classes(1);
         for number in 0..100 {
             let began = number * 100 * MS;
             let failed = number % 10 == 9;
@@ -76,6 +76,7 @@ mod tests {
             asked_sessions_per_s: Some(10.0),
             asked_requests_per_s: Some(10.0),
             connections: None,
+            classes: Vec::new(),
             seed: Some(1),
             log_sessions: 1,
             log_requests: 1,

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::verification::{self, Check};
-use super::{Facts, Judged};
+use super::{AskedOfClass, Facts, Judged};
 use crate::measures::{self, Kind, Measures, Moments, OfClass, Second, SizeClass, Times, Verified};
 use crate::record::Outcome;
 
@@ -39,6 +39,7 @@ pub struct Results<'a> {
     by_size: Vec<OfSize>,
     sizes: Vec<OfExactSize>,
     by_kind: Vec<OfKind>,
+    by_class: Vec<OfClientClass>,
     checks: Vec<Checked>,
     thresholds: Vec<Judged>,
     seconds: Vec<OfSecond>,
@@ -128,6 +129,17 @@ struct OfKind {
     timeouts: u64,
     statuses: Map<String, Value>,
     reply_time_ms: Distribution,
+}
+
+#[derive(Debug, Serialize)]
+struct OfClientClass {
+    class: String,
+    calls: u64,
+    replies: u64,
+    timeouts: u64,
+    errors: u64,
+    reply_time_ms: Distribution,
+    wait_ms: Waits,
 }
 
 #[derive(Debug, Serialize)]
@@ -310,6 +322,7 @@ impl<'a> Results<'a> {
             by_size: SizeClass::ALL.map(|class| of_size(measures, class)).into(),
             sizes: sizes(measures),
             by_kind: cohort.by_kind.each().map(of_kind).collect(),
+            by_class: run.classes.iter().zip(cohort.by_class.each()).map(of_client_class).collect(),
             checks: checks(measures, run),
             thresholds: super::thresholds(measures, run),
             seconds: flow.seconds.each().iter().map(Into::into).collect(),
@@ -349,6 +362,18 @@ fn of_kind((kind, of): (Kind, &measures::OfKind)) -> OfKind {
         timeouts: of.timeouts,
         statuses: by_class(&of.statuses),
         reply_time_ms: (&of.times).into(),
+    }
+}
+
+fn of_client_class((class, of): (&AskedOfClass, &measures::OfClientClass)) -> OfClientClass {
+    OfClientClass {
+        class: class.name.clone(),
+        calls: Outcome::ALL.into_iter().map(|outcome| of.outcomes.of(outcome)).sum(),
+        replies: of.outcomes.of(Outcome::Reply),
+        timeouts: of.outcomes.timeouts(),
+        errors: of.outcomes.errors(),
+        reply_time_ms: (&of.reply_times).into(),
+        wait_ms: (&of.waits).into(),
     }
 }
 
@@ -414,6 +439,14 @@ mod tests {
     fn every_member_is_documented() {
         let (measures, mut facts) = sample();
         facts.verified = true;
+        facts.classes = vec![AskedOfClass {
+            name: "slow".into(),
+            asked_requests_per_s: 5.0,
+            connect_timeout_s: 2.0,
+            reply_timeout_s: 2.0,
+            retries: Some(2),
+            sources: vec!["127.0.0.3".into()],
+        }];
         facts.thresholds = vec!["p99 > 50ms".parse().unwrap()];
         let value: Value = serde_json::from_str(&json(&measures, &facts)).unwrap();
         let mut found = Vec::new();

@@ -111,6 +111,11 @@ fn write_times(text: &mut String, measures: &Measures, facts: &Facts) -> std::fm
         }
     }
 
+    for (class, of) in facts.classes.iter().zip(cohort.by_class.each()) {
+        let calls: u64 = Outcome::ALL.into_iter().map(|outcome| of.outcomes.of(outcome)).sum();
+        let share = of.outcomes.timeouts() as f64 / calls.max(1) as f64 * 100.0;
+        row(text, &format!("{}, {share:.1}% late", class.name), &of.reply_times)?;
+    }
     if cohort.by_kind.each().count() > 1 {
         for (kind, of) in cohort.by_kind.each().filter(|(_, of)| of.calls > 0) {
             let made = if kind.dynamic { "dynamic" } else { "static" };

@@ -268,3 +268,24 @@ fn classes_have_rates_patience_and_addresses_of_their_own() {
     refused(&["--class=slow: rate=5", "--arrivals=logged"], "--arrivals logged");
     refused(&["--class=slow: rate=5 source=::1"], "--source");
 }
+
+#[test]
+fn results_are_drawn_and_put_into_a_line() {
+    let (address, _) = listener();
+    let target = format!("http://{address}/");
+    let usual = ["--rate=100", "--session-count=20"];
+    for (locale, bar, other) in [("C.UTF-8", '\u{2588}', '#'), ("C", '#', '\u{2588}')] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluicelab"));
+        command.args(["load", "--target", &target]).args(usual).env("LC_ALL", locale);
+        let text = String::from_utf8(command.output().expect("sluicelab runs").stdout).expect("text");
+        assert!(text.contains("reply time from intended start, ms\n"), "{text}");
+        assert!(text.contains(bar) && !text.contains(other), "{locale}: {text}");
+    }
+    let output = run(&target, &[&usual[..], &["--format=csv"]].concat());
+    let text = String::from_utf8(output.stdout).expect("text");
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    let of = |name: &str| lines[1][lines[0].iter().position(|found| *found == name).expect("a column")];
+    assert_eq!([of("model"), of("issued"), of("replies"), of("errors")], ["open", "20", "20", "0"]);
+    assert!(of("wait_ms_p99").parse::<f64>().is_ok_and(|ms| ms > 0.0), "{text}");
+}

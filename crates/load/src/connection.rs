@@ -62,8 +62,6 @@ pub(crate) struct Connection {
     pub(crate) lost: bool,
     /// The server sends no more: what is there is read to its end.
     pub(crate) hung_up: bool,
-    /// Bodies need not be looked at, and the kernel can drop them: that of TCP.
-    pub(crate) drops_in_kernel: bool,
     /// Input that is not understood yet.
     pub(crate) rest: Vec<u8>,
     /// Of the calls in flight, how many have been sent whole.
@@ -73,13 +71,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(
-        socket: OwnedFd,
-        number: u32,
-        started: Nanos,
-        rest: Vec<u8>,
-        drops_in_kernel: bool,
-    ) -> Self {
+    pub(crate) fn new(socket: OwnedFd, number: u32, started: Nanos, rest: Vec<u8>) -> Self {
         Self {
             socket,
             http: client::Connection::new(),
@@ -91,7 +83,6 @@ impl Connection {
             served: false,
             lost: false,
             hung_up: false,
-            drops_in_kernel,
             rest,
             sent: 0,
             sent_bytes: 0,

@@ -27,6 +27,8 @@ pub(crate) struct Kit<'a> {
     pub(crate) requests: &'a [Prepared],
     /// To compare replies with, if they are.
     pub(crate) files: Option<Files>,
+    /// Bodies need not be looked at, and the kernel can drop them, as it does with TCP.
+    pub(crate) drops_in_kernel: bool,
     pub(crate) epoll: Epoll,
     pub(crate) recorder: Recorder,
     /// Where input is received; taken out while a session goes through it.
@@ -54,6 +56,7 @@ impl<'a> Kit<'a> {
         Ok(Self {
             run,
             requests,
+            drops_in_kernel: files.is_none() && run.targets.iter().all(|to| to.address().is_some()),
             files,
             epoll: Epoll::new()?,
             wants_ports: recorder.wants_ports(),

@@ -28,7 +28,7 @@ impl Arrival {
     pub(crate) fn turn_away(self, kit: &mut Kit<'_>, outcome: Outcome) {
         let Self { number, intended, came } = self;
         let ended = kit.now();
-        let call = Call { outcome, ended, ..Call::new(kit.first_request(number), number, 0, intended, came) };
+        let call = Call { ended, outcome, ..Call::new(kit.first_request(number), number, 0, intended, came) };
         kit.recorder.issue(&call);
         kit.recorder.call(&call);
         let outcome = match outcome {

@@ -125,8 +125,9 @@ pub fn check(run: &Run, means: Means) -> Result<(), Shortage> {
 /// Connections that are open when nothing is ever answered: arrivals of the time that a client waits.
 fn most_open(class: &Class, duration: Option<Duration>) -> u64 {
     match &class.load {
-        Load::Closed { connections, .. } => u64::from(*connections),
-        Load::Arriving { kept: Some(connections), .. } => u64::from(*connections),
+        Load::Closed { connections, .. } | Load::Arriving { kept: Some(connections), .. } => {
+            u64::from(*connections)
+        }
         Load::Arriving { schedule, count, kept: None } => {
             let patience = class.patience.connect.max(class.patience.reply);
             most_arrivals(schedule, *count, patience, duration)

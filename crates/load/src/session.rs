@@ -22,7 +22,6 @@ use crate::connection::{Connection, Flight, outcome_of, outcome_of_reply};
 use crate::kit::{self, Kit};
 use crate::line::Arrival;
 use crate::record::{Call, Nanos, Outcome, SessionEnd, SessionOutcome, nanos};
-use crate::run::Target;
 
 /// The most calls in flight on a connection: httperf's `--max-piped-calls`, which is 32 there.
 const MAX_PIPELINED: usize = 32;
@@ -282,9 +281,7 @@ impl Session {
         match connected {
             Ok((socket, up)) => {
                 let number = kit.number_connection();
-                let room = std::mem::take(&mut self.room);
-                let drops_in_kernel = kit.files.is_none() && matches!(target, Target::Inet(_));
-                self.connection = Some(Connection::new(socket, number, now, room, drops_in_kernel));
+                self.connection = Some(Connection::new(socket, number, now, std::mem::take(&mut self.room)));
                 if let Some(first) = self.flights.front_mut() {
                     first.deadline = now + kit.connect_patience(self.number);
                 }
@@ -315,7 +312,7 @@ impl Session {
     fn receive(&mut self, kit: &mut Kit<'_>) {
         let mut room = std::mem::take(&mut kit.room);
         while let Some(connection) = &mut self.connection {
-            let skippable = if connection.drops_in_kernel { connection.http.skip_body_hint() } else { 0 };
+            let skippable = if kit.drops_in_kernel { connection.http.skip_body_hint() } else { 0 };
             // A body without a known end is read to see the end.
             let skip = skippable > 0 && skippable < u64::MAX && connection.rest.is_empty();
             let received = if skip {

@@ -17,7 +17,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use load::engine::{self, Finished, Keep, RunError};
 use load::output::{Output, Unwritten};
 use load::report::{
-    self, AskedOfClass, Facts, Joined, Queues, RunOutcome, ServerLog, Threshold, verification,
+    self, AskedOfClass, Bars, Facts, Joined, Queues, RunOutcome, ServerLog, Threshold, verification,
 };
 use load::run::{Class, Load, Patience, Run, Target as Server};
 use load::schedule::{Arrivals, Rate, Schedule};
@@ -157,7 +157,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR", help_heading = "Results")]
     verify: Option<PathBuf>,
 
-    /// How to print results: for people, as JSON, or as httperf does
+    /// How to print results: for people, as JSON, as a line of names and a line of values, or as httperf does
     #[arg(long, value_enum, default_value = "table", help_heading = "Results")]
     format: Format,
 
@@ -225,6 +225,7 @@ enum OnTimeout {
 enum Format {
     Table,
     Json,
+    Csv,
     Httperf,
 }
 
@@ -589,7 +590,8 @@ fn write_json(to: Option<Output>, finished: &Finished, facts: &Facts) -> Result<
 fn print_results(options: &Options, finished: &Finished, facts: &Facts) -> Result<(), Unprinted> {
     let measures = &finished.measures;
     let mut text = match options.format {
-        Format::Table => report::table(measures, facts),
+        Format::Table => report::table(measures, facts, bars()),
+        Format::Csv => report::csv(measures, facts),
         Format::Json => report::json(measures, facts),
         Format::Httperf => report::httperf(measures, facts),
     };
@@ -635,6 +637,13 @@ fn print_results(options: &Options, finished: &Finished, facts: &Facts) -> Resul
     }
     print(&text)?;
     Ok(())
+}
+
+/// What the terminal can show, by the locale (locale(7)).
+fn bars() -> Bars {
+    let mut said = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
+    let locale = said.find(|locale| !locale.is_empty()).unwrap_or_default().to_ascii_lowercase();
+    if locale.contains("utf-8") || locale.contains("utf8") { Bars::Blocks } else { Bars::Ascii }
 }
 
 /// What was asked for can't be had here: the input is to blame, not the run.

@@ -1,6 +1,8 @@
 //! What a run came to, for people and programs: functions of its [measures](crate::measures) and its
 //! [facts](Facts).
 
+mod chart;
+mod csv;
 mod facts;
 mod failures;
 mod httperf;
@@ -12,6 +14,8 @@ mod thresholds;
 mod validity;
 pub mod verification;
 
+pub use chart::Bars;
+pub use csv::render as csv;
 pub use facts::{AskedOfClass, Facts, Outcome as RunOutcome};
 pub use failures::failures;
 pub use httperf::render as httperf;

@@ -4,19 +4,20 @@ use std::fmt::Write as _;
 
 use machine::queue_drops::CAUSES;
 
+use super::chart::{Bars, write_chart};
 use super::{AtListener, Dropped, Facts, RunOutcome};
 use crate::measures::{Measures, SizeClass, Times};
 use crate::record::Outcome;
 
-/// A few lines on what happened, then a table of times.
-pub fn render(measures: &Measures, facts: &Facts) -> String {
+/// A few lines on what happened, then a table of times, and how they are distributed.
+pub fn render(measures: &Measures, facts: &Facts, bars: Bars) -> String {
     let mut text = String::new();
     // Writing to a String can't fail.
-    let _ = write_all(&mut text, measures, facts);
+    let _ = write_all(&mut text, measures, facts, bars);
     text
 }
 
-fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt::Result {
+fn write_all(text: &mut String, measures: &Measures, facts: &Facts, bars: Bars) -> std::fmt::Result {
     if let Some(reason) = super::validity::nothing_measured(measures, facts) {
         writeln!(text, "{} to {}", facts.model, facts.targets.join(", "))?;
         return writeln!(text, "INVALID: {reason}");
@@ -82,6 +83,11 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt:
     }
 
     write_times(text, measures, facts)?;
+    let (name, times) = match facts.model {
+        "closed" => ("reply time", &cohort.reply_times),
+        _ => ("reply time from intended start", &cohort.corrected_times),
+    };
+    write_chart(text, name, times, bars)?;
     write_generator(text, measures, facts)
 }
 
@@ -207,7 +213,7 @@ mod tests {
     #[test]
     fn people_find_what_they_look_for() {
         let (measures, facts) = sample();
-        let text = render(&measures, &facts);
+        let text = render(&measures, &facts, Bars::Ascii);
         for words in [
             "10.00 s measured",
             "100 arrived (10.00/s, 10.00/s asked): 90 completed, 10 failed",
@@ -218,6 +224,8 @@ mod tests {
             "at 127.0.0.1:80        9 (3.00/s)",
             "reply time                    90     1.000",
             "generator    20% of 1 CPU",
+            "reply time from intended start, ms\n        1 to 1.1              1   1.11%  #\n",
+            "        2 to 2.2             89  98.89%  ####",
         ] {
             assert!(text.contains(words), "{words}\n{text}");
         }

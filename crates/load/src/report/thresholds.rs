@@ -111,11 +111,10 @@ impl Quantity {
         let (number, unit) = (text[..end].trim().parse::<f64>().ok()?, &text[end..]);
         let (factor, most) = match (self, unit) {
             (Self::Mean | Self::Percentile(_), "us") => (1e-3, f64::MAX),
-            (Self::Mean | Self::Percentile(_), "ms") => (1.0, f64::MAX),
+            (Self::Mean | Self::Percentile(_), "ms") | (Self::RepliesPerS, "") => (1.0, f64::MAX),
             (Self::Mean | Self::Percentile(_), "s") => (1e3, f64::MAX),
             (Self::Errors | Self::Timeouts, "%") => (0.01, 1.0),
             (Self::Errors | Self::Timeouts, "") => (1.0, 1.0),
-            (Self::RepliesPerS, "") => (1.0, f64::MAX),
             _ => return None,
         };
         Some(number * factor).filter(|limit| (0.0..=most).contains(limit))

@@ -55,7 +55,7 @@ fn listener() -> (SocketAddr, Heard) {
     (address, heard)
 }
 
-fn listen(mut client: BufReader<TcpStream>, heard: &Heard) {
+fn listen(mut client: BufReader<TcpStream>, all: &Heard) {
     loop {
         let mut head: Vec<String> = Vec::new();
         while head.last().is_none_or(|line| !line.is_empty()) {
@@ -75,7 +75,7 @@ fn listen(mut client: BufReader<TcpStream>, heard: &Heard) {
             field("Host: "),
             &String::from_utf8_lossy(&body),
         ];
-        *heard.lock().expect("the lock").entry(what.join("|")).or_default() += 1;
+        *all.lock().expect("the lock").entry(what.join("|")).or_default() += 1;
         let _ = client.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     }
 }

@@ -19,13 +19,13 @@ use load::output::{Output, Unwritten};
 use load::report::{
     self, AskedOfClass, Bars, Facts, Joined, Queues, RunOutcome, ServerLog, Threshold, verification,
 };
-use load::run::{Class, Load, Patience, Run, Target as Server};
+use load::run::{Class, Load, Run, Target as Server};
 use load::schedule::{Arrivals, Rate, Schedule};
 use machine::Machine;
 use workload::session::SessionLog;
 
 use self::classes::ClassOption;
-use self::requests::Requests;
+use self::requests::AskedFor;
 use super::progress::Watcher;
 use super::units::{self, Several, Target};
 use super::{BadInput, output, tell};
@@ -52,13 +52,13 @@ use crate::console::{Unprinted, print};
     One that can't be opened is refused (exit code 2); one that can't be written to its end costs nothing \
     else (1).")]
 pub(crate) struct Options {
-    /// Where to: <http://127.0.0.1:8080/index.html>, or unix:/path/of/socket:/index.html; several take turns.
-    /// With --sessions or --urls the path is not used
+    /// Where to: <http://127.0.0.1:8080/index.html>, or <unix:/path/of/socket:/index.html>; several take
+    /// turns. With --sessions or --urls the path is not used
     #[arg(long, value_name = "URL", required = true, value_parser = units::target)]
     target: Vec<Target>,
 
     #[command(flatten)]
-    requests: Requests,
+    requests: AskedFor,
 
     /// Arrivals in requests per second: 250, or steps such as 0-500:30s,500:1min,100
     #[arg(long, value_name = "R", value_parser = units::rate, help_heading = "How load comes")]
@@ -353,22 +353,11 @@ fn no_queue_drops(error: &io::Error) {
 /// The run, and what is known of it before it begins.
 fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
     let calls_per_session = log.calls() as f64 / log.len() as f64;
-    let classes = classes(options, &log)?;
+    let classes = classes::of(options, &log)?;
     let logged = matches!(&classes[0].load, Load::Arriving { schedule: Schedule::Logged(_), .. });
     let unbounded = options.session_count.is_none() && !logged;
     let duration = options.duration.or(unbounded.then_some(Duration::from_secs(10)));
-    if duration.is_some_and(|duration| duration.is_zero()) {
-        bail!(BadInput("--duration 0s: allowed: from 1ms".to_owned()));
-    }
-    if duration.is_some_and(|duration| duration <= options.warm_up) {
-        bail!(BadInput(format!("--warm-up {:?}: must be shorter than --duration", options.warm_up)));
-    }
-    for (name, time) in [("--timeout", Some(options.timeout)), ("--connect-timeout", options.connect_timeout)]
-    {
-        if time.is_some_and(|time| time.is_zero()) {
-            bail!(BadInput(format!("{name} 0s: allowed: from 1ms")));
-        }
-    }
+    check_times(options, duration)?;
     let cpus = match &options.cpus {
         Some(Several(cpus)) => cpus.clone(),
         None => engine::usual_cpus(),
@@ -384,7 +373,7 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
         ));
     }
     if options.is_paced() {
-        check_paced(options, cpus.len())?;
+        classes::check_kept(options, cpus.len())?;
     }
     let sessions = options.requests.sessions.is_some();
     let average = |schedule: &Schedule| {
@@ -457,96 +446,21 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
     Ok((run, facts))
 }
 
-/// What only connections that are kept can't do.
-fn check_paced(options: &Options, threads: usize) -> Result<(), BadInput> {
-    let connections = options.connections.unwrap_or(0);
-    if (connections as usize) < threads {
-        return Err(BadInput(format!(
-            "--connections {connections}: each of the {threads} --cpus needs one; allowed: from {threads}"
-        )));
+/// Times that leave something to measure, and clients some patience.
+fn check_times(options: &Options, duration: Option<Duration>) -> Result<(), BadInput> {
+    if duration.is_some_and(|duration| duration.is_zero()) {
+        return Err(BadInput("--duration 0s: allowed: from 1ms".to_owned()));
     }
-    if options.requests.requests_per_connection.is_some() {
-        return Err(BadInput(
-            "--requests-per-connection: with --rate and --connections, connections are kept; leave one of \
-             them out"
-                .to_owned(),
-        ));
+    if duration.is_some_and(|duration| duration <= options.warm_up) {
+        return Err(BadInput(format!("--warm-up {:?}: must be shorter than --duration", options.warm_up)));
     }
-    if !options.requests.has_own_paths() && options.target.iter().any(|to| to.path != options.target[0].path)
+    for (name, time) in [("--timeout", Some(options.timeout)), ("--connect-timeout", options.connect_timeout)]
     {
-        return Err(BadInput(format!(
-            "--target: with --rate and --connections all targets have the same path, such as {}",
-            options.target[0].path
-        )));
+        if time.is_some_and(|time| time.is_zero()) {
+            return Err(BadInput(format!("{name} 0s: allowed: from 1ms")));
+        }
     }
     Ok(())
-}
-
-/// Who the clients are: those of each class, or all alike.
-fn classes(options: &Options, log: &SessionLog) -> Result<Vec<Class>> {
-    let patience = Patience {
-        connect: options.connect_timeout.unwrap_or(options.timeout),
-        reply: options.timeout,
-        think: options.think,
-        retries: match options.on_timeout {
-            OnTimeout::Fail => 0,
-            OnTimeout::Retry => u32::MAX,
-        },
-    };
-    let sources = options.source.iter().flat_map(|several| &several.0).copied().collect();
-    let class = |load| Class { name: String::new(), load, sources, patience };
-    if options.class.is_empty() {
-        return Ok(vec![class(how_it_comes(options, log)?)]);
-    }
-    let usual = class(Load::Closed { connections: 0, count: None });
-    let calls_per_session = log.calls() as f64 / log.len() as f64;
-    let arrivals = match options.arrivals.map(ArrivalsName::drawn) {
-        Some(None) => bail!(BadInput("--arrivals logged: leave out --class, or drop the times".to_owned())),
-        Some(Some(arrivals)) => arrivals,
-        None => Arrivals::Exponential,
-    };
-    let classes = options.class.iter().zip(options.seed..);
-    Ok(classes.map(|(class, seed)| class.class(arrivals, seed, calls_per_session, &usual)).collect())
-}
-
-/// How sessions come: in a closed loop, at a rate, or when the log says.
-fn how_it_comes(options: &Options, log: &SessionLog) -> Result<Load> {
-    let &Options { connections, arrivals, session_count: count, .. } = options;
-    let sessions_per_call = log.len() as f64 / log.calls() as f64;
-    let of_requests = options.rate.as_ref().map(|rate| rate.times(sessions_per_call));
-    let rate = options.session_rate.clone().or(of_requests);
-    let drawn = match arrivals.map(ArrivalsName::drawn) {
-        None => Arrivals::Exponential,
-        Some(Some(drawn)) => drawn,
-        Some(None) if rate.is_none() && connections.is_none() => return logged(options, log),
-        Some(None) => bail!(BadInput(
-            "--arrivals logged: the session file says when sessions arrive; leave out --rate, --session-rate \
-             and --connections"
-                .to_owned()
-        )),
-    };
-    match (connections, rate) {
-        (Some(connections), None) => Ok(Load::Closed { connections, count }),
-        (kept, Some(rate)) => {
-            Ok(Load::Arriving { schedule: Schedule::drawn(rate, drawn, options.seed), count, kept })
-        }
-        (None, None) if arrivals.is_none() => logged(options, log),
-        (None, None) => bail!(BadInput("--arrivals: one of --rate and --session-rate is needed".to_owned())),
-    }
-}
-
-/// Each session once, when the log says.
-fn logged(options: &Options, log: &SessionLog) -> Result<Load> {
-    let Some(times) = log.arrivals() else {
-        bail!(BadInput(
-            "one of --rate, --session-rate, --connections and --class is needed, or --sessions FILE with the \
-             times of a log (sluicelab sessions replay)"
-                .to_owned()
-        ))
-    };
-    let count = options.session_count.map_or(times.len(), |count| times.len().min(count as usize));
-    let schedule = Schedule::logged(times.into_iter().take(count));
-    Ok(Load::Arriving { schedule, count: Some(count as u64), kept: None })
 }
 
 /// The schedules of those who have one, with the most sessions that there are, if not endless.

@@ -16,21 +16,21 @@ fn columns(measures: &Measures, facts: &Facts) -> Vec<(String, String)> {
     let nothing = nothing_measured(measures, facts).is_some();
     let seconds = facts.measured_s();
     let known = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
-    let measured = |value: f64| known((!nothing).then_some(value));
+    let figure = |value: f64| known((!nothing).then_some(value));
     let mut columns: Vec<(String, String)> = [
         ("began_unix_s", facts.began_unix_s.to_string()),
         ("model", facts.model.to_owned()),
         ("asked_requests_per_s", known(facts.asked_requests_per_s)),
         ("connections", known(facts.connections.map(f64::from))),
-        ("measured_s", measured(seconds)),
+        ("measured_s", figure(seconds)),
         ("valid", super::reasons_against(measures, facts).is_empty().to_string()),
         ("failed", (!super::failures(measures, facts).is_empty()).to_string()),
         ("issued", cohort.issued.to_string()),
         ("errors", cohort.outcomes.errors().to_string()),
         ("timeouts", cohort.outcomes.timeouts().to_string()),
         ("replies", flow.replies().to_string()),
-        ("replies_per_s", measured(flow.replies() as f64 / seconds)),
-        ("body_mbps", measured(flow.body_bytes as f64 * 8.0 / 1e6 / seconds)),
+        ("replies_per_s", figure(flow.replies() as f64 / seconds)),
+        ("body_mbps", figure(flow.body_bytes as f64 * 8.0 / 1e6 / seconds)),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();
@@ -50,9 +50,9 @@ fn of_times(name: &str, times: &Times) -> [(String, String); 6] {
         ("p999", percentile(99.9)),
         ("max", percentile(100.0)),
     ]
-    .map(|(figure, ms)| {
+    .map(|(which, ms)| {
         let known = if times.count() == 0 { String::new() } else { ms.to_string() };
-        (format!("{name}_{figure}"), known)
+        (format!("{name}_{which}"), known)
     })
 }
 

@@ -1,11 +1,16 @@
-//! Classes of clients, each with a rate and manners of its own.
+//! Who the clients are, and how their sessions come: all alike, or in classes, each with a rate and manners
+//! of its own.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
+use anyhow::{Result, bail};
 use load::run::{Class, Load, Patience};
 use load::schedule::{Arrivals, Rate, Schedule};
+use workload::session::SessionLog;
 
+use super::{ArrivalsName, OnTimeout, Options};
+use crate::lab::BadInput;
 use crate::lab::units::{self, Several};
 
 /// A class as an option says it. What it leaves out is as with all clients.
@@ -45,6 +50,98 @@ impl ClassOption {
             patience,
         }
     }
+}
+
+/// Who the clients are: those of each class, or all alike.
+pub(super) fn of(options: &Options, log: &SessionLog) -> Result<Vec<Class>> {
+    let patience = Patience {
+        connect: options.connect_timeout.unwrap_or(options.timeout),
+        reply: options.timeout,
+        think: options.think,
+        retries: match options.on_timeout {
+            OnTimeout::Fail => 0,
+            OnTimeout::Retry => u32::MAX,
+        },
+    };
+    let sources = options.source.iter().flat_map(|several| &several.0).copied().collect();
+    let class = |load| Class { name: String::new(), load, sources, patience };
+    if options.class.is_empty() {
+        return Ok(vec![class(how_it_comes(options, log)?)]);
+    }
+    let usual = class(Load::Closed { connections: 0, count: None });
+    let calls_per_session = log.calls() as f64 / log.len() as f64;
+    let arrivals = match options.arrivals.map(ArrivalsName::drawn) {
+        Some(None) => bail!(BadInput("--arrivals logged: leave out --class, or drop the times".to_owned())),
+        Some(Some(arrivals)) => arrivals,
+        None => Arrivals::Exponential,
+    };
+    let classes = options.class.iter().zip(options.seed..);
+    Ok(classes.map(|(class, seed)| class.class(arrivals, seed, calls_per_session, &usual)).collect())
+}
+
+/// How sessions come: in a closed loop, at a rate, or when the log says.
+fn how_it_comes(options: &Options, log: &SessionLog) -> Result<Load> {
+    let &Options { connections, arrivals, session_count: count, .. } = options;
+    let sessions_per_call = log.len() as f64 / log.calls() as f64;
+    let of_requests = options.rate.as_ref().map(|rate| rate.times(sessions_per_call));
+    let rate = options.session_rate.clone().or(of_requests);
+    let drawn = match arrivals.map(ArrivalsName::drawn) {
+        None => Arrivals::Exponential,
+        Some(Some(drawn)) => drawn,
+        Some(None) if rate.is_none() && connections.is_none() => return logged(options, log),
+        Some(None) => bail!(BadInput(
+            "--arrivals logged: the session file says when sessions arrive; leave out --rate, --session-rate \
+             and --connections"
+                .to_owned()
+        )),
+    };
+    match (connections, rate) {
+        (Some(connections), None) => Ok(Load::Closed { connections, count }),
+        (kept, Some(rate)) => {
+            Ok(Load::Arriving { schedule: Schedule::drawn(rate, drawn, options.seed), count, kept })
+        }
+        (None, None) if arrivals.is_none() => logged(options, log),
+        (None, None) => bail!(BadInput("--arrivals: one of --rate and --session-rate is needed".to_owned())),
+    }
+}
+
+/// Each session once, when the log says.
+fn logged(options: &Options, log: &SessionLog) -> Result<Load> {
+    let Some(times) = log.arrivals() else {
+        bail!(BadInput(
+            "one of --rate, --session-rate, --connections and --class is needed, or --sessions FILE with the \
+             times of a log (sluicelab sessions replay)"
+                .to_owned()
+        ))
+    };
+    let count = options.session_count.map_or(times.len(), |count| times.len().min(count as usize));
+    let schedule = Schedule::logged(times.into_iter().take(count));
+    Ok(Load::Arriving { schedule, count: Some(count as u64), kept: None })
+}
+
+/// What only connections that are kept can't do.
+pub(super) fn check_kept(options: &Options, threads: usize) -> Result<(), BadInput> {
+    let connections = options.connections.unwrap_or(0);
+    if (connections as usize) < threads {
+        return Err(BadInput(format!(
+            "--connections {connections}: each of the {threads} --cpus needs one; allowed: from {threads}"
+        )));
+    }
+    if options.requests.requests_per_connection.is_some() {
+        return Err(BadInput(
+            "--requests-per-connection: with --rate and --connections, connections are kept; leave one of \
+             them out"
+                .to_owned(),
+        ));
+    }
+    if !options.requests.has_own_paths() && options.target.iter().any(|to| to.path != options.target[0].path)
+    {
+        return Err(BadInput(format!(
+            "--target: with --rate and --connections all targets have the same path, such as {}",
+            options.target[0].path
+        )));
+    }
+    Ok(())
 }
 
 /// A class such as `slow: rate=20 timeout=2s retries=2 source=127.0.0.3`.

@@ -15,7 +15,7 @@ use crate::lab::units::Target;
 
 #[derive(Args)]
 #[command(next_help_heading = "Requests")]
-pub(super) struct Requests {
+pub(super) struct AskedFor {
     /// Sessions to play, in the syntax of httperf's --wsesslog; at a rate or in a closed loop they come round
     /// again
     #[arg(long, value_name = "FILE")]
@@ -58,7 +58,7 @@ pub(super) struct Requests {
     burst: u32,
 }
 
-impl Requests {
+impl AskedFor {
     /// Whether targets' paths are not used.
     pub(super) fn has_own_paths(&self) -> bool {
         self.sessions.is_some() || self.urls.is_some()
@@ -125,7 +125,7 @@ impl Requests {
 /// where that is too many, enough for the last round, which is not complete, to make little difference.
 fn sessions_for(turns: usize, calls: usize) -> usize {
     const ENOUGH_CALLS: usize = 1_000_000;
-    let complete = (1..=turns).find(|sessions| sessions * calls % turns == 0).unwrap_or(1);
+    let complete = (1..=turns).find(|sessions| (sessions * calls).is_multiple_of(turns)).unwrap_or(1);
     complete.min(ENOUGH_CALLS.max(turns).div_ceil(calls))
 }
 

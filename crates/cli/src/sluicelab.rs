@@ -1,7 +1,8 @@
 //! The sluicelab command: parse, call, print. Each subcommand has its file in `lab/`.
 //!
 //! Exit codes: 0 clean, 1 failure while running (a run that nobody answered, or not with what was asked for,
-//! is one), 2 bad usage or input, 3 a run whose figures are not valid.
+//! is one), 2 bad usage or input, 3 a run whose figures are not valid, 4 one that is valid and does not keep
+//! to what was set to it.
 
 mod console;
 mod lab;
@@ -18,7 +19,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
     Sizes take KB, MB, KiB, MiB; times take ms, s, min.\n\
     Exit codes: 0 clean, 1 failure while running (or a check that failed, a run without an answer), 2 bad \
     usage or input, \
-    3 a run whose figures are not valid.")]
+    3 a run whose figures are not valid, 4 a run that does not keep to its thresholds.")]
 struct Sluicelab {
     #[command(subcommand)]
     command: Command,

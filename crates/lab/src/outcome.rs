@@ -53,7 +53,7 @@ pub struct Outcome {
     pub turns: Option<Given>,
     /// How well counters were read.
     pub looks: Looks,
-    /// Replies in each second of the measured time.
+    /// Replies in each whole second of the measured time.
     pub seconds: Vec<f64>,
     /// What the slices came to that this is the median of, if there were several.
     pub slices: Vec<Slice>,
@@ -214,7 +214,7 @@ impl Outcome {
             read_mb_per_s: after.read.saturating_sub(before.read) as f64 / 1e6 / seconds,
             turns,
             looks: *looks,
-            seconds: members(results, "/seconds").filter_map(|second| second["replies"].as_f64()).collect(),
+            seconds: whole_seconds(results),
             slices: Vec::new(),
             invalid,
             failed: failed.chain(broken).collect(),
@@ -290,6 +290,14 @@ fn middle(all: &[Value]) -> Value {
 
 fn members<'a>(results: &'a Value, path: &str) -> impl Iterator<Item = &'a Value> {
     results.pointer(path).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Results have every second since the run began; the first ones are the warm-up's, the last may be cut.
+fn whole_seconds(results: &Value) -> Vec<f64> {
+    let number = |path: &str| results.pointer(path).and_then(Value::as_f64).unwrap_or(0.0);
+    let (begin, end) = (number("/run/warm_up_s").ceil() as usize, number("/run/outcome/duration_s") as usize);
+    let all = members(results, "/seconds").filter_map(|second| second["replies"].as_f64());
+    all.take(end).skip(begin).collect()
 }
 
 /// Which rules are broken where a server is asked again once it has answered, as `sluicelab load` tells.
@@ -510,7 +518,8 @@ pub(crate) mod tests {
     fn outcome_of_looks(replies_per_s: f64, reasons: &[&str], off_ms: f64) -> Outcome {
         let begun = Instant::now();
         let results = json!({
-            "run": { "asked_requests_per_s": 10 },
+            "run": { "asked_requests_per_s": 10, "warm_up_s": 1.0, "outcome": { "duration_s": 3.5 } },
+            "seconds": [{ "replies": 0 }, { "replies": 7 }, { "replies": 8 }, { "replies": 4 }],
             "calls": { "issued": 100, "timeouts": 10, "errors": 20 },
             "replies": { "per_s": replies_per_s, "body_mbps": 1 },
             "wait_ms": { "mean": 1, "p50": 1, "p90": 1, "p99": 1, "p999": 1, "max": 1 },
@@ -547,6 +556,7 @@ pub(crate) mod tests {
         assert!((accepting.accepts_per_phase - 2.0).abs() < 1e-9);
         assert!((outcome.drops_per_s["ListenDrops"] - 300.0).abs() < 1e-9);
         assert!((outcome.timeouts - 0.1).abs() < 1e-9 && (outcome.errors - 0.2).abs() < 1e-9);
+        assert_eq!(outcome.seconds, [7.0, 8.0]);
         assert!((outcome.cpu.server_user_part - 0.25).abs() < 1e-9);
         assert_eq!(outcome.invalid, ["late"]);
     }

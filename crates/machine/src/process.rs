@@ -156,7 +156,7 @@ mod tests {
         assert!(context_switches(std::process::id()).unwrap() > before);
         let start = Instant::now();
         while cpu_ticks(std::process::id()).unwrap() == (0, 0) {
-            assert!(start.elapsed() < Duration::from_secs(60), "no ticks are counted");
+            assert!(start.elapsed() < Duration::from_mins(1), "no ticks are counted");
         }
         assert!(cpu_ticks(u32::MAX).is_err() && context_switches(u32::MAX).is_err());
     }

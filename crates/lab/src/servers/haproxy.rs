@@ -1,0 +1,59 @@
+//! `HAProxy` in front of another server, which `behind` names (nginx otherwise). Its other settings are
+//! keywords: those of its `global` section that are known here, and of `defaults`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+
+use anyhow::{Result, ensure};
+
+use super::{Ground, Part, Settings, peer, server, write};
+use crate::spec::{Kind, Spec};
+
+pub(super) fn parts(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>) -> Result<Vec<Part>> {
+    let behind = behind(&mut settings)?;
+    // A port that is free here is free in a namespace as well.
+    let inner = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+    let directory = ground.directory.join("behind");
+    fs::create_dir_all(&directory)?;
+    let mut parts = server(&behind, &Ground { listen: &[inner], directory: &directory, ..*ground })?;
+
+    let mut global = String::new();
+    for (name, usual) in [("nbthread", ground.cpus), ("maxconn", ground.capacity)] {
+        global += &keyword(name, &settings.take(name, &usual));
+    }
+    global += &settings.those(|name| name.starts_with("tune.") || is_global(name), keyword);
+    let mut defaults = "mode http\n".to_owned();
+    for name in ["connect", "client", "server", "http-keep-alive"] {
+        defaults += &keyword("timeout", &format!("{name} {}", settings.take(name, &"3600s")));
+    }
+    defaults += &keyword("backlog", &settings.take("backlog", &4_096));
+    defaults += &keyword("http-reuse", &settings.take("http-reuse", &"always"));
+    // A kept connection of a client goes on with one that is kept to the server.
+    defaults += &settings.rest(keyword);
+    let mut text = format!("global\n{global}defaults\n{defaults}maxconn {}\nlisten all\n", ground.capacity);
+    for address in ground.listen {
+        let _ = writeln!(text, "bind {address}");
+    }
+    let _ = writeln!(text, "server behind {inner}");
+    let config = write(ground, "haproxy.cfg", &text)?;
+    let words = [&peer(spec, "haproxy")?, "-db", "-f", &config].map(str::to_owned).into();
+    parts.push(Part::of(words, ground));
+    Ok(parts)
+}
+
+/// The server that `behind` names.
+pub(super) fn behind(settings: &mut Settings<'_>) -> Result<Spec> {
+    let named = settings.take("behind", &"nginx");
+    let spec: Spec = named.parse().map_err(anyhow::Error::msg)?;
+    ensure!(spec.kind != Kind::Haproxy, "behind={named}: another server than haproxy is allowed");
+    Ok(spec)
+}
+
+fn keyword(name: &str, value: &str) -> String {
+    format!("{name} {value}\n")
+}
+
+fn is_global(name: &str) -> bool {
+    matches!(name, "cpu-map" | "maxpipes" | "noepoll" | "nosplice" | "busy-polling" | "thread-groups")
+}

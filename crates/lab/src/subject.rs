@@ -215,7 +215,7 @@ mod tests {
             ("apache: KeepAlife=On", "Invalid command 'KeepAlife'"),
             ("haproxy: tune.bufsiz=1", "tune.bufsiz"),
             ("haproxy: behind=ngnix", "is it nginx?"),
-            ("haproxy: behind=haproxy", "another server than haproxy is allowed"),
+            ("haproxy: behind=haproxy", "a server other than haproxy is allowed"),
         ] {
             let Some(Started { server, _directory, .. }) = start(text, None) else { continue };
             let error = format!("{:#}", server.unwrap_err());

@@ -4,13 +4,13 @@
 
 use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use super::{Endpoint, Ground, Part, directories, write};
+use super::{Endpoint, Ground, Part, directories, found, write};
 use crate::spec;
 
 /// An application as it is typed: `php-fpm: workers=16 root=DIR`, `command: ./app --socket {socket}`.
@@ -104,6 +104,17 @@ pub(super) fn socket(ground: &Ground<'_>) -> PathBuf {
 }
 
 impl Application {
+    /// What makes it what it is, for the hash of its bytes.
+    pub(crate) fn executable(&self) -> Result<PathBuf> {
+        match self {
+            Self::PhpFpm { .. } => installed().context("php-fpm is not installed (Debian package php-fpm)"),
+            Self::Command(words) => words
+                .first()
+                .and_then(|word| found(word.as_ref()))
+                .with_context(|| format!("{self}: there is no such program")),
+        }
+    }
+
     /// The program as it is started.
     pub(super) fn part(&self, ground: &Ground<'_>) -> Result<Part> {
         let at = socket(ground);
@@ -116,7 +127,9 @@ impl Application {
                 };
                 words.iter().map(fill).collect()
             }
-            Self::PhpFpm { workers, settings, .. } => php_fpm(*workers, settings, ground)?,
+            Self::PhpFpm { workers, settings, .. } => {
+                php_fpm(&self.executable()?, *workers, settings, ground)?
+            }
         };
         Ok(Part { words, listens: vec![Endpoint::Unix(at)] })
     }
@@ -136,7 +149,12 @@ impl Application {
 }
 
 /// Workers are all there from the start; php.ini and its extensions are the machine's.
-fn php_fpm(workers: u32, settings: &[(String, String)], ground: &Ground<'_>) -> Result<Vec<String>> {
+fn php_fpm(
+    program: &Path,
+    workers: u32,
+    settings: &[(String, String)],
+    ground: &Ground<'_>,
+) -> Result<Vec<String>> {
     let mut lines = vec![
         ("listen".to_owned(), socket(ground).display().to_string()),
         ("listen.backlog".to_owned(), "4096".to_owned()),
@@ -155,7 +173,6 @@ fn php_fpm(workers: u32, settings: &[(String, String)], ground: &Ground<'_>) -> 
         let _ = writeln!(text, "{name} = {value}");
     }
     let config = write(ground, "php-fpm.conf", &text)?;
-    let program = installed().context("php-fpm is not installed (Debian package php-fpm)")?;
     let mut words = vec![program.display().to_string(), "--nodaemonize".to_owned()];
     words.extend(is_root.then(|| "--allow-to-run-as-root".to_owned()));
     words.push(format!("--fpm-config={config}"));

@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 
-use anyhow::{Result, ensure};
+use anyhow::{Error, Result, ensure};
 
 use super::{Ground, Part, Settings, peer, server, write};
 use crate::spec::{Kind, Spec};
 
 pub(super) fn parts(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>) -> Result<Vec<Part>> {
-    let behind = behind(&mut settings)?;
+    let behind = behind(spec, &mut settings)?;
     // A port that is free here is free in a namespace as well.
     let inner = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let directory = ground.directory.join("behind");
@@ -43,11 +43,15 @@ pub(super) fn parts(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>
 }
 
 /// The server that `behind` names.
-pub(super) fn behind(settings: &mut Settings<'_>) -> Result<Spec> {
+pub(super) fn behind(spec: &Spec, settings: &mut Settings<'_>) -> Result<Spec> {
     let named = settings.take("behind", &"nginx");
-    let spec: Spec = named.parse().map_err(anyhow::Error::msg)?;
-    ensure!(spec.kind != Kind::Haproxy, "behind={named}: another server than haproxy is allowed");
-    Ok(spec)
+    let behind: Spec = named.parse().map_err(Error::msg)?;
+    ensure!(
+        behind.kind != Kind::Haproxy,
+        "{}: behind={named}: a server other than haproxy is allowed",
+        spec.name
+    );
+    Ok(Spec { name: format!("{}, behind {}", behind.name, spec.name), ..behind })
 }
 
 fn keyword(name: &str, value: &str) -> String {

@@ -112,10 +112,15 @@ pub(crate) fn can_hand_on(spec: &Spec) -> bool {
     match spec.kind {
         Kind::Nginx | Kind::Lighttpd | Kind::Apache | Kind::ApacheWorker => true,
         Kind::Sluice => false,
-        // What it is not in front of is told when it is started.
-        Kind::Haproxy => haproxy::behind(&mut Settings::of(spec)).is_ok_and(|behind| can_hand_on(&behind)),
+        Kind::Haproxy => matches!(behind(spec), Ok(Some(behind)) if can_hand_on(&behind)),
         Kind::Command => spec.settings.iter().any(|word| word.contains("{socket}")),
     }
+}
+
+/// The server behind a proxy.
+pub(crate) fn behind(spec: &Spec) -> Result<Option<Spec>> {
+    let is_proxy = spec.kind == Kind::Haproxy;
+    is_proxy.then(|| haproxy::behind(spec, &mut Settings::of(spec))).transpose()
 }
 
 /// The executable that makes a spec what it is, for its version and the hash of its bytes; `None` for

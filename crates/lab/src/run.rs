@@ -73,6 +73,9 @@ pub fn run(text: &str, directory: &Path, means: &Means, progress: &Progress) -> 
         "servers and clients need different CPUs"
     );
     keep(directory, EXPERIMENT, text)?;
+    // Servers look for their files elsewhere.
+    let directory = directory.canonicalize()?;
+    let directory = directory.as_path();
     let has_namespaces = !means.loopback && may_isolate();
     let environment = environment(&experiment, means, has_namespaces)?;
     fs::write(directory.join(ENVIRONMENT), serde_json::to_string_pretty(&environment)?)?;

@@ -81,7 +81,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn compare_all(options: &Options, environment: &Environment<'_>) -> Result<Vec<Agreement>> {
     let sluicelab = &options.lab.executable()?;
     let mut results = Vec::new();
-    let nginx = Kind::Peer("nginx: master_process=off tcp_nopush=off limit_rate=60000");
+    let nginx = Kind::Peer("nginx: master_process=off limit_rate=60000");
     let nginx = servers::start(&nginx, environment)?;
     let nginx_sessions = environment.scratch.join("nginx.sessions");
     fs::write(&nginx_sessions, nginx_log())?;

@@ -43,7 +43,7 @@ const SMALL_BODY_BYTES: usize = 16 << 10;
 
 /// As it comes, but one process: a worker of its master does the same work, and tools like valgrind follow
 /// one process more easily.
-pub(crate) const NGINX: Kind = Kind::Peer("nginx: master_process=off tcp_nopush=off");
+pub(crate) const NGINX: Kind = Kind::Peer("nginx: master_process=off");
 
 impl Lineup {
     /// The ceilings of a case, in the ways in which a server could reply to it.
@@ -152,22 +152,19 @@ impl Lineup {
 fn nginx(case: &Case) -> Vec<Named> {
     let others: &[_] = if case.close {
         &[
-            ("nginx, tcp_nopush", "nginx: master_process=off"),
-            ("nginx, deferred", "nginx: master_process=off tcp_nopush=off listen=deferred"),
-            ("nginx, deferred, tcp_nopush", "nginx: master_process=off listen=deferred"),
-            (
-                "nginx, deferred, sendfile off",
-                "nginx: master_process=off tcp_nopush=off listen=deferred sendfile=off",
-            ),
+            ("nginx, tcp_nopush", "nginx: master_process=off tcp_nopush=on"),
+            ("nginx, deferred", "nginx: master_process=off listen=deferred"),
+            ("nginx, deferred, tcp_nopush", "nginx: master_process=off listen=deferred tcp_nopush=on"),
+            ("nginx, deferred, sendfile off", "nginx: master_process=off listen=deferred sendfile=off"),
             (
                 "nginx, deferred, tcp_nopush, multi_accept",
-                "nginx: master_process=off listen=deferred multi_accept=on",
+                "nginx: master_process=off listen=deferred tcp_nopush=on multi_accept=on",
             ),
         ]
     } else {
         &[
-            ("nginx, tcp_nopush", "nginx: master_process=off"),
-            ("nginx, sendfile off", "nginx: master_process=off tcp_nopush=off sendfile=off"),
+            ("nginx, tcp_nopush", "nginx: master_process=off tcp_nopush=on"),
+            ("nginx, sendfile off", "nginx: master_process=off sendfile=off"),
         ]
     };
     let others = others.iter().map(|&(name, text)| (name.to_owned(), Kind::Peer(text)));

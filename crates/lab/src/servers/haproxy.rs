@@ -19,19 +19,21 @@ pub(super) fn parts(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>
     let mut parts = server(&behind, &Ground { listen: &[inner], directory: &directory, ..*ground })?;
 
     let mut global = String::new();
-    for (name, usual) in [("nbthread", ground.cpus), ("maxconn", ground.capacity)] {
+    // It makes room for as many connections as it may have descriptors for, two for each, but not for more.
+    for (name, usual) in [("nbthread", ground.cpus), ("fd-hard-limit", 2 * ground.capacity + 1_000)] {
         global += &keyword(name, &settings.take(name, &usual));
     }
     global += &settings.those(|name| name.starts_with("tune.") || is_global(name), keyword);
     let mut defaults = "mode http\n".to_owned();
-    for name in ["connect", "client", "server", "http-keep-alive"] {
-        defaults += &keyword("timeout", &format!("{name} {}", settings.take(name, &"3600s")));
+    // A setting `timeout` comes after them, and then it is the one that counts.
+    for what in ["connect", "client", "server"] {
+        defaults += &keyword("timeout", &format!("{what} 3600s"));
     }
     defaults += &keyword("backlog", &settings.take("backlog", &4_096));
+    // Requests of all clients go on over connections that are kept to the server.
     defaults += &keyword("http-reuse", &settings.take("http-reuse", &"always"));
-    // A kept connection of a client goes on with one that is kept to the server.
     defaults += &settings.rest(keyword);
-    let mut text = format!("global\n{global}defaults\n{defaults}maxconn {}\nlisten all\n", ground.capacity);
+    let mut text = format!("global\n{global}defaults\n{defaults}listen all\n");
     for address in ground.listen {
         let _ = writeln!(text, "bind {address}");
     }
@@ -59,5 +61,5 @@ fn keyword(name: &str, value: &str) -> String {
 }
 
 fn is_global(name: &str) -> bool {
-    matches!(name, "cpu-map" | "maxpipes" | "noepoll" | "nosplice" | "busy-polling" | "thread-groups")
+    matches!(name, "maxconn" | "maxpipes" | "cpu-map" | "busy-polling" | "noepoll" | "nosplice")
 }

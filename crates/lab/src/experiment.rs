@@ -16,6 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::finding::Finding;
 use crate::plan::Order;
 use crate::quantity::Quantity;
+use crate::servers::{self, Application};
 use crate::spec::Spec;
 use crate::units;
 use crate::workload::Workload;
@@ -71,6 +72,8 @@ pub struct Setting {
     pub workload: Workload,
     /// How much of it.
     pub load: Load,
+    /// What servers hand requests to.
+    pub application: Option<Application>,
     /// Memory of the server with its page cache, in bytes; with `disk`.
     pub memory: Option<u64>,
     /// Bytes per second that may be read from the disk.
@@ -171,6 +174,7 @@ struct WrittenPoint {
 /// What points may set, or the file for all of them.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct WrittenSetting {
+    application: Option<Application>,
     order: Option<Order>,
     memory: Option<Size>,
     disk: Option<Size>,
@@ -301,6 +305,7 @@ impl WrittenSetting {
     /// This, and where it says nothing, `other`.
     fn or(self, other: &Self) -> Self {
         Self {
+            application: self.application.or_else(|| other.application.clone()),
             order: self.order.or(other.order),
             memory: self.memory.or(other.memory),
             disk: self.disk.or(other.disk),
@@ -353,6 +358,7 @@ impl WrittenSetting {
             order,
             workload,
             load,
+            application: self.application,
             memory: self.memory.map(|size| size.0),
             disk: self.disk.map(|size| size.0),
             others: within("others", self.others.unwrap_or(0), 0, 64)?,
@@ -453,6 +459,11 @@ impl Experiment {
             if let Some(twice) = point.servers.iter().find(|server| !servers.insert(&server.name)) {
                 return Err(format!("two servers of {:?} are called {:?}", point.name, twice.name));
             }
+            let cannot = |server: &&Spec| !servers::can_hand_on(server);
+            if let (Some(_), Some(server)) = (&point.setting.application, point.servers.iter().find(cannot)) {
+                let why = servers::CANNOT_HAND_ON;
+                return Err(format!("{:?} has an application, and {}: {why}", point.name, server.name));
+            }
         }
         if let Some(judge) = &self.judge {
             within("judge.rounds", judge.rounds, 1, MOST_ROUNDS)?;
@@ -530,6 +541,26 @@ mod tests {
         assert_eq!(disk.lengths.timeout, Duration::from_millis(1_100));
         assert_eq!((disk.lengths.warm_up, experiment.points[0].setting.lengths.warm_up).0.as_secs(), 3);
         assert_eq!(experiment.points[0].compare.len(), 2);
+    }
+
+    #[test]
+    fn an_application_is_for_servers_that_hand_requests_on() {
+        let php = |server| {
+            format!(
+                "title = 'PHP'\nservers = ['{server}']\napplication = 'php-fpm: workers=4'\n\
+                 [[points]]\nworkload = 'mine: root=. sessions=log'\nload = '4 sessions'"
+            )
+        };
+        for server in ["nginx", "haproxy: behind=lighttpd", "mine = ./s {port} {socket}"] {
+            let experiment = Experiment::parse(&php(server)).unwrap();
+            let application = experiment.points[0].setting.application.clone();
+            assert_eq!(application, Some("php-fpm: workers=4".parse().unwrap()));
+        }
+        for server in ["sluice", "haproxy: behind=sluice", "mine = ./s {port}"] {
+            let said = error(&php(server));
+            assert!(said.contains("hands no requests to an application; allowed with one: nginx"), "{said}");
+        }
+        assert!(error(&php("nginx").replace("php-fpm", "php")).contains("allowed: 'php-fpm'"));
     }
 
     #[test]

@@ -107,23 +107,38 @@ impl Network {
 
     /// Opens connections to a server. Their sockets stay in the clients' namespace, whoever holds them.
     pub(crate) fn connect(&self, address: SocketAddr, count: usize) -> Result<Vec<TcpStream>> {
-        let namespace = match self {
-            Self::Isolated(own) => Some(File::open(format!("/run/netns/{}", own.client))?),
+        let from = match self {
+            Self::Isolated(own) => Some(own.client.as_str()),
             Self::Loopback(_) => None,
         };
-        let connect = move || {
-            if let Some(namespace) = namespace {
-                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
-            }
-            let each = |number| {
-                TcpStream::connect_timeout(&address, Duration::from_secs(5))
-                    .with_context(|| format!("idle connection {number} of {count}"))
-            };
-            (1..=count).map(each).collect()
+        let each = move |number| {
+            TcpStream::connect_timeout(&address, Duration::from_secs(5))
+                .with_context(|| format!("idle connection {number} of {count}"))
         };
-        // A thread of its own, for the namespace is a thread's.
-        thread::spawn(connect).join().map_err(|_| anyhow!("the thread that connects panicked"))?
+        within(from, move || (1..=count).map(each).collect())
     }
+
+    /// Whether somebody listens at an address where the server runs.
+    pub(crate) fn has_listener(&self, address: SocketAddr) -> bool {
+        let at = match self {
+            Self::Isolated(own) => Some(own.server.as_str()),
+            Self::Loopback(_) => None,
+        };
+        within(at, move || Ok(TcpStream::connect_timeout(&address, Duration::from_secs(5))?)).is_ok()
+    }
+}
+
+/// Does it in a namespace, or in this process's own: on a thread of its own, for the namespace is a thread's.
+fn within<T: Send>(namespace: Option<&str>, act: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let namespace = namespace.map(|name| File::open(format!("/run/netns/{name}"))).transpose()?;
+    let enter_and_act = || {
+        if let Some(namespace) = namespace {
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
+        }
+        act()
+    };
+    let joined = thread::scope(|scope| scope.spawn(enter_and_act).join());
+    joined.map_err(|_| anyhow!("the thread that connects panicked"))?
 }
 
 /// Whether this process may make namespaces and control groups.

@@ -28,6 +28,9 @@ pub struct Outcome {
     pub timeouts: f64,
     /// Part of the calls that failed, timeouts included.
     pub errors: f64,
+    /// Part of the calls that were answered with a status 4xx or 5xx. These replies count as such.
+    #[serde(default)]
+    pub refused: f64,
     /// How long replies took.
     pub times: Times,
     /// By size of the body.
@@ -181,6 +184,8 @@ impl Outcome {
             let earlier = before.drops.get(name).copied().unwrap_or(0);
             (name.clone(), count.saturating_sub(earlier) as f64 / seconds)
         });
+        let refused = |class: &str| results.pointer(class).and_then(Value::as_f64).unwrap_or(0.0);
+        let refused = refused("/replies/statuses/4xx") + refused("/replies/statuses/5xx");
         let mut invalid: Vec<String> =
             members(results, "/invalid").filter_map(Value::as_str).map(str::to_owned).collect();
         invalid.extend((issued < 1.0).then(|| "no call was issued in the measured time".to_owned()));
@@ -202,6 +207,7 @@ impl Outcome {
             body_mbps: number("/replies/body_mbps")?,
             timeouts: part("/calls/timeouts")?,
             errors: part("/calls/errors")?,
+            refused: refused / issued,
             times: Times::of(&results["wait_ms"])?,
             by_size,
             accepting: own.map(|own| own.accepting),
@@ -521,7 +527,7 @@ pub(crate) mod tests {
             "run": { "asked_requests_per_s": 10, "warm_up_s": 1.0, "outcome": { "duration_s": 3.5 } },
             "seconds": [{ "replies": 0 }, { "replies": 7 }, { "replies": 8 }, { "replies": 4 }],
             "calls": { "issued": 100, "timeouts": 10, "errors": 20 },
-            "replies": { "per_s": replies_per_s, "body_mbps": 1 },
+            "replies": { "per_s": replies_per_s, "body_mbps": 1, "statuses": { "2xx": 75, "4xx": 4, "5xx": 1 } },
             "wait_ms": { "mean": 1, "p50": 1, "p90": 1, "p99": 1, "p999": 1, "max": 1 },
             "generator": { "cpu_us_per_call": 1 },
             "invalid": reasons,
@@ -557,6 +563,7 @@ pub(crate) mod tests {
         assert!((outcome.drops_per_s["ListenDrops"] - 300.0).abs() < 1e-9);
         assert!((outcome.timeouts - 0.1).abs() < 1e-9 && (outcome.errors - 0.2).abs() < 1e-9);
         assert_eq!(outcome.seconds, [7.0, 8.0]);
+        assert!((outcome.refused - 0.05).abs() < 1e-9);
         assert!((outcome.cpu.server_user_part - 0.25).abs() < 1e-9);
         assert_eq!(outcome.invalid, ["late"]);
     }

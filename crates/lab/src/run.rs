@@ -73,6 +73,9 @@ pub fn run(text: &str, directory: &Path, means: &Means, progress: &Progress) -> 
         "servers and clients need different CPUs"
     );
     keep(directory, EXPERIMENT, text)?;
+    // Servers look for their files elsewhere.
+    let directory = directory.canonicalize()?;
+    let directory = directory.as_path();
     let has_namespaces = !means.loopback && may_isolate();
     let environment = environment(&experiment, means, has_namespaces)?;
     fs::write(directory.join(ENVIRONMENT), serde_json::to_string_pretty(&environment)?)?;
@@ -119,10 +122,17 @@ fn environment(experiment: &Experiment, means: &Means, has_namespaces: bool) -> 
     let mut builds = BTreeMap::from([("sluicelab".to_owned(), build(&means.sluicelab)?)]);
     let mut versions = BTreeMap::new();
     for spec in experiment.servers() {
-        let path = servers::executable(spec, &means.sluice)
-            .with_context(|| format!("{}: there is no program for {spec:#}", spec.name))?;
-        builds.insert(spec.name.clone(), build(&path)?);
-        versions.insert(spec.name.clone(), json!({ "typed": spec.typed(), "program": path }));
+        for spec in [Some(spec.clone()), servers::behind(spec)?].into_iter().flatten() {
+            let path = servers::executable(&spec, &means.sluice)
+                .with_context(|| format!("{}: there is no program for {spec:#}", spec.name))?;
+            builds.insert(spec.name.clone(), build(&path)?);
+            versions.insert(spec.name.clone(), json!({ "typed": spec.typed(), "program": path }));
+        }
+    }
+    for application in experiment.points.iter().filter_map(|point| point.setting.application.as_ref()) {
+        let path = application.executable()?;
+        builds.insert(application.to_string(), build(&path)?);
+        versions.insert(application.to_string(), json!({ "program": path }));
     }
     Ok(json!({
         "machine": Testbed::describe(&[&means.sluice, &means.sluicelab]),
@@ -278,7 +288,13 @@ impl Workshop<'_> {
                     continue;
                 }
                 self.progress.begin(&format!("comparing {}'s replies with their files", spec.name));
-                let failures = self.alone("verifying", spec, &setting, files, true)?.failed;
+                // What an application says is in no file.
+                let verify = setting.application.is_none();
+                let outcome = self.alone("verifying", spec, &setting, files, verify)?;
+                let mut failures = outcome.failed;
+                if outcome.refused > 0.0 {
+                    failures.push(format!("{:.2}% of its replies were 4xx or 5xx", outcome.refused * 100.0));
+                }
                 if !failures.is_empty() {
                     self.progress.remark(&format!("failed: {}: {}", spec.name, failures.join("; ")));
                 }

@@ -71,7 +71,6 @@ impl FromStr for Spec {
             Some((word, path)) => (word.trim(), Some(PathBuf::from(path.trim()))),
             None => (head.trim(), None),
         };
-        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let known = KNOWN.iter().find(|(known, _)| *known == word);
         let (kind, program, settings) = match (known, name) {
             (Some((_, kind)), _) => (*kind, program, words(settings)),
@@ -94,6 +93,16 @@ impl FromStr for Spec {
         };
         Ok(Self { name, kind, program, settings })
     }
+}
+
+/// Words between blanks; what stands in double quotes belongs together.
+pub(crate) fn words(text: &str) -> Vec<String> {
+    let mut is_quoted = false;
+    let ends = |letter: char| {
+        is_quoted ^= letter == '"';
+        letter.is_whitespace() && !is_quoted
+    };
+    text.split(ends).filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
 fn meant(word: &str) -> String {
@@ -159,6 +168,8 @@ mod tests {
         assert_eq!(old.program, Some("../old build/sluice".into()));
         let mine = spec("mine=./server --listen 127.0.0.1:{port} {root}");
         assert_eq!((mine.kind, mine.settings.len()), (Kind::Command, 4));
+        let quoted = spec("nginx: open_file_cache=\"max=10 inactive=1s\" aio=threads");
+        assert_eq!(quoted.settings, ["open_file_cache=\"max=10 inactive=1s\"", "aio=threads"]);
     }
 
     #[test]

@@ -29,7 +29,8 @@ impl Stages<'_> {
 
     /// What the journal has under it says which replies were not as they should be.
     pub(crate) fn verification_key(spec: &Spec, setting: &Setting) -> String {
-        format!("verification of {spec} with {}", setting.workload)
+        let by = setting.application.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+        format!("verification of {spec} with {}{by}", setting.workload)
     }
 
     /// What the journal has under it says what became of a server in a long run.
@@ -87,8 +88,11 @@ impl Stages<'_> {
     fn calibrating(self, point: &PointSpec) -> PointSpec {
         let mut setting = point.setting.clone();
         setting.load = self.0.saturating;
-        let Setting { workload, memory, share, .. } = &setting;
+        let Setting { workload, application, memory, share, .. } = &setting;
         let mut name = format!("calibration, {workload}, {}", point.servers[0].name);
+        if let Some(application) = application {
+            let _ = write!(name, ", {application}");
+        }
         if memory.is_some() {
             name += ", from disk";
         }

@@ -1,5 +1,6 @@
 //! A server as a trial runs it: all its processes, in a namespace or control group made for it.
 
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,7 +12,7 @@ use crate::child::output;
 use crate::interrupt;
 use crate::launcher::{PATIENCE, Place, Server};
 use crate::network::Network;
-use crate::servers::{self, Ground};
+use crate::servers::{self, Endpoint, Ground};
 use crate::spec::{Kind, Spec};
 
 /// A running server. It ends when this is dropped, those in front before those behind.
@@ -32,20 +33,19 @@ impl Subject {
         cpus: &[usize],
         wrapper: &[String],
     ) -> Result<Self> {
-        let commands = servers::commands(spec, ground)?;
+        let parts = servers::parts(spec, ground)?;
         let mut running = Vec::new();
-        let last = commands.len().saturating_sub(1);
-        for (number, words) in commands.iter().enumerate() {
-            let log = ground.directory.join(if number == last {
-                "stderr".to_owned()
-            } else {
-                format!("stderr-{number}")
-            });
+        for (number, part) in parts.iter().enumerate() {
+            let last = number + 1 == parts.len();
+            let log =
+                ground.directory.join(if last { "stderr".to_owned() } else { format!("stderr-{number}") });
             let place = Place { cpus, wrapper, log: &log };
-            // Those behind are waited for by those in front.
-            let server = Server::start(words, place, |_| {
-                let all = || ground.listen.iter().all(|address| network.connect(*address, 1).is_ok());
-                (number < last || all()).then(|| ground.listen[0])
+            let server = Server::start(&part.words, place, |_| {
+                let is_up = |endpoint: &Endpoint| match endpoint {
+                    Endpoint::Tcp(address) => network.has_listener(*address),
+                    Endpoint::Unix(path) => UnixStream::connect(path).is_ok(),
+                };
+                part.listens.iter().all(is_up).then(|| ground.listen[0])
             })?;
             running.insert(0, server);
         }
@@ -110,8 +110,9 @@ pub(crate) fn refusal(
         cpus: 1,
         capacity: 1_000,
         sluice,
+        application: None,
     };
-    let mut words = servers::commands(spec, &ground)?.concat();
+    let mut words = servers::parts(spec, &ground)?.remove(0).words;
     "check".clone_into(&mut words[1]);
     words.retain(|word| !word.starts_with("--status="));
     let output = Command::new(&words[0])
@@ -123,5 +124,125 @@ pub(crate) fn refusal(
         Some(0) => Ok(None),
         Some(2) => Ok(Some(said.lines().next().unwrap_or("no reason given").to_owned())),
         _ => anyhow::bail!("{} ended with {}: {said}", words.join(" "), output.status),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::{Read as _, Write as _};
+    use std::net::{SocketAddr, TcpStream};
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A server that was started for a test, on two addresses at once.
+    struct Started {
+        server: Result<Subject>,
+        addresses: Vec<SocketAddr>,
+        _directory: TempDir,
+    }
+
+    /// `None` where a program is not installed. (Our own is there once it was built.)
+    fn start(text: &str, application: Option<&str>) -> Option<Started> {
+        let spec: Spec = text.parse().unwrap();
+        let sluice = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("sluice");
+        let program = servers::executable(&spec, &sluice)?;
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("site");
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("file.html"), "a file").unwrap();
+        fs::write(root.join("page.php"), "<?php echo 'PHP says ', $_GET['n'] * 6;").unwrap();
+        let networks = [Network::loopback().unwrap(), Network::loopback().unwrap()];
+        let addresses: Vec<SocketAddr> = networks.iter().flat_map(Network::addresses).collect();
+        let application = application.map(|text| text.parse().unwrap());
+        let ground = Ground {
+            root: &root,
+            listen: &addresses,
+            directory: directory.path(),
+            sockets: directory.path(),
+            cpus: 2,
+            capacity: 200,
+            sluice: &sluice,
+            application: application.as_ref(),
+        };
+        let server = program.is_file().then(|| Subject::start(&spec, &ground, &networks[0], &[0], &[]))?;
+        Some(Started { server, addresses, _directory: directory })
+    }
+
+    fn get(address: SocketAddr, target: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    }
+
+    #[test]
+    fn each_server_answers_with_a_file_at_all_its_addresses() {
+        for text in [
+            "sluice",
+            "nginx",
+            "nginx: aio=threads thread_pool=\"default threads=4\" worker_processes=3",
+            "lighttpd",
+            "lighttpd: server.max-worker=3 server.network-backend=writev",
+            "apache",
+            "apache-worker: ThreadsPerChild=4 ServerLimit=2",
+            "haproxy",
+            "haproxy: behind=apache tune.bufsize=32768 option=splice-auto",
+            "haproxy: behind=sluice",
+        ] {
+            let Some(Started { server, addresses, _directory }) = start(text, None) else { continue };
+            let server = server.unwrap();
+            for address in addresses {
+                let reply = get(address, "/file.html");
+                assert!(
+                    reply.starts_with("HTTP/1.1 200 OK\r\n") && reply.ends_with("\r\na file"),
+                    "{text}: {reply}"
+                );
+            }
+            assert!(server.processes().unwrap().contains(&server.id()));
+        }
+    }
+
+    #[test]
+    fn a_setting_that_a_server_does_not_know_is_told_in_its_own_words() {
+        for (text, told) in [
+            ("sluice: --colour=red", "--colour"),
+            ("nginx: worker_proceses=2", "unknown directive \"worker_proceses\""),
+            ("lighttpd: server.max-wrker=2", "unknown config-key: server.max-wrker"),
+            ("apache: KeepAlife=On", "Invalid command 'KeepAlife'"),
+            ("haproxy: tune.bufsiz=1", "tune.bufsiz"),
+            ("haproxy: behind=ngnix", "is it nginx?"),
+            ("haproxy: behind=haproxy", "a server other than haproxy is allowed"),
+        ] {
+            let Some(Started { server, _directory, .. }) = start(text, None) else { continue };
+            let error = format!("{:#}", server.unwrap_err());
+            assert!(error.contains(told), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_application_is_there_before_its_server_and_answers_through_it() {
+        let php = "php-fpm: workers=2 pm.max_requests=500";
+        for text in ["nginx", "lighttpd", "apache", "apache-worker", "haproxy: behind=lighttpd"] {
+            let Some(Started { server, addresses, _directory }) = start(text, Some(php)) else { continue };
+            let server = match server {
+                Err(error) if format!("{error:#}").contains("php-fpm is not installed") => return,
+                server => server.unwrap(),
+            };
+            for address in addresses {
+                let reply = get(address, "/page.php?n=7");
+                assert!(
+                    reply.starts_with("HTTP/1.1 200 OK\r\n") && reply.contains("PHP says 42"),
+                    "{text}: {reply}"
+                );
+                assert!(get(address, "/file.html").ends_with("\r\na file"), "{text}");
+            }
+            // A master and two workers.
+            let named = |pid: &&u32| process::name(**pid).is_ok_and(|name| name.starts_with("php-fpm"));
+            assert_eq!(server.processes().unwrap().iter().filter(named).count(), 3, "{text}");
+        }
     }
 }

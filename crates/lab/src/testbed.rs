@@ -18,8 +18,14 @@ pub struct Testbed {
 impl Testbed {
     /// Describes this machine, asking for the versions of the peers, the tools and `ours`.
     pub fn describe(ours: &[&Path]) -> Self {
-        let commands: [&[&str]; 4] =
-            [&["nginx", "-v"], &["lighttpd", "-v"], &["wrk", "-v"], &["valgrind", "--version"]];
+        let commands: [&[&str]; 6] = [
+            &["nginx", "-v"],
+            &["lighttpd", "-v"],
+            &["apache2", "-v"],
+            &["haproxy", "-v"],
+            &["wrk", "-v"],
+            &["valgrind", "--version"],
+        ];
         let mut programs: Vec<String> = commands.iter().filter_map(|words| version(words)).collect();
         programs.extend(ours.iter().filter_map(|path| version(&[&path.display().to_string(), "--version"])));
         Self { machine: Machine::this().describe(), programs }
@@ -43,7 +49,9 @@ impl Testbed {
 fn version(words: &[&str]) -> Option<String> {
     let output = Command::new(words[0]).args(&words[1..]).output().ok()?;
     let said = [output.stdout, output.stderr].concat();
-    let line = String::from_utf8_lossy(&said).lines().next()?.replace("nginx version: ", "");
+    let line = String::from_utf8_lossy(&said).lines().next()?.to_owned();
+    let named = [("nginx version: ", ""), ("Server version: ", ""), ("HAProxy version ", "HAProxy/")];
+    let line = named.iter().fold(line, |line, (usual, short)| line.replace(usual, short));
     Some(line.split_whitespace().take(2).collect::<Vec<_>>().join(" ").trim_end_matches(" -").to_owned())
 }
 

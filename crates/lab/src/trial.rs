@@ -222,7 +222,7 @@ fn each_in_a_thread<T: Send, U: Send>(
 impl Running {
     fn start(site: &Site, heat: Heat<'_>, spec: &Spec, directory: PathBuf) -> Result<Self> {
         fs::create_dir_all(&directory)?;
-        let Setting { workload, memory, disk, others, share, .. } = heat.setting;
+        let Setting { workload, application, memory, disk, others, share, .. } = heat.setting;
         let network = if site.has_namespaces {
             Network::isolated(&site.links(heat.setting), &site.sysctls)?
         } else {
@@ -248,6 +248,7 @@ impl Running {
             cpus: site.server_cpus.len(),
             capacity: CAPACITY,
             sluice: &site.sluice,
+            application: application.as_ref(),
         };
         let server = Subject::start(spec, &ground, &network, &site.server_cpus, &wrapper)?;
         if let (Some(share), Some(status)) = (&share, server.status_process()?) {

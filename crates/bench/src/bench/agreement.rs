@@ -13,10 +13,9 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde::Serialize;
 
-use crate::lineup::NGINX;
 use crate::measurement::Lab;
 use crate::scripted;
-use crate::servers::{self, Environment, Kind, NginxSettings};
+use crate::servers::{self, Environment, Kind};
 use lab::child::{on_cpus, output};
 use lab::statistics::Spread;
 use lab::table::{self, Column};
@@ -82,7 +81,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn compare_all(options: &Options, environment: &Environment<'_>) -> Result<Vec<Agreement>> {
     let sluicelab = &options.lab.executable()?;
     let mut results = Vec::new();
-    let nginx = servers::start(&Kind::Nginx(NginxSettings { limit_rate: 60_000, ..NGINX }), environment)?;
+    let nginx = Kind::Peer("nginx: master_process=off limit_rate=60000");
+    let nginx = servers::start(&nginx, environment)?;
     let nginx_sessions = environment.scratch.join("nginx.sessions");
     fs::write(&nginx_sessions, nginx_log())?;
     let bout = Bout { name: "nginx", server: nginx.address, log: &nginx_sessions, timeout_s: 10 };

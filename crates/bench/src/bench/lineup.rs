@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
-use crate::servers::{Kind, NginxSettings};
+use crate::servers::Kind;
 use crate::site::{CASES, Case};
 use lab::launcher::program;
 
@@ -41,9 +41,9 @@ pub(crate) type Named = (String, Kind);
 /// Bodies up to this size are sent from memory by every server that does so at all.
 const SMALL_BODY_BYTES: usize = 16 << 10;
 
-/// As it comes.
-pub(crate) const NGINX: NginxSettings =
-    NginxSettings { sendfile: true, tcp_nopush: false, multi_accept: false, deferred: false, limit_rate: 0 };
+/// As it comes, but one process: a worker of its master does the same work, and tools like valgrind follow
+/// one process more easily.
+pub(crate) const NGINX: Kind = Kind::Peer("nginx: master_process=off");
 
 impl Lineup {
     /// The ceilings of a case, in the ways in which a server could reply to it.
@@ -150,35 +150,32 @@ impl Lineup {
 }
 
 fn nginx(case: &Case) -> Vec<Named> {
-    let nopush = NginxSettings { tcp_nopush: true, ..NGINX };
-    let no_sendfile = NginxSettings { sendfile: false, ..NGINX };
-    let deferred = |settings| NginxSettings { deferred: true, ..settings };
-    let settings: &[_] = if case.close {
+    let others: &[_] = if case.close {
         &[
-            ("nginx", NGINX),
-            ("nginx, tcp_nopush", nopush),
-            ("nginx, deferred", deferred(NGINX)),
-            ("nginx, deferred, tcp_nopush", deferred(nopush)),
-            ("nginx, deferred, sendfile off", deferred(no_sendfile)),
+            ("nginx, tcp_nopush", "nginx: master_process=off tcp_nopush=on"),
+            ("nginx, deferred", "nginx: master_process=off listen=deferred"),
+            ("nginx, deferred, tcp_nopush", "nginx: master_process=off listen=deferred tcp_nopush=on"),
+            ("nginx, deferred, sendfile off", "nginx: master_process=off listen=deferred sendfile=off"),
             (
                 "nginx, deferred, tcp_nopush, multi_accept",
-                NginxSettings { multi_accept: true, ..deferred(nopush) },
+                "nginx: master_process=off listen=deferred tcp_nopush=on multi_accept=on",
             ),
         ]
     } else {
-        &[("nginx", NGINX), ("nginx, tcp_nopush", nopush), ("nginx, sendfile off", no_sendfile)]
+        &[
+            ("nginx, tcp_nopush", "nginx: master_process=off tcp_nopush=on"),
+            ("nginx, sendfile off", "nginx: master_process=off sendfile=off"),
+        ]
     };
-    settings.iter().map(|(name, settings)| ((*name).to_owned(), Kind::Nginx(*settings))).collect()
+    let others = others.iter().map(|&(name, text)| (name.to_owned(), Kind::Peer(text)));
+    [("nginx".to_owned(), NGINX)].into_iter().chain(others).collect()
 }
 
 fn lighttpd(case: &Case) -> Vec<Named> {
-    let settings: &[_] = if case.close {
-        &[("lighttpd", "sendfile", false), ("lighttpd, defer-accept", "sendfile", true)]
+    let other = if case.close {
+        ("lighttpd, defer-accept", "lighttpd: server.defer-accept=1")
     } else {
-        &[("lighttpd", "sendfile", false), ("lighttpd, writev", "writev", false)]
+        ("lighttpd, writev", "lighttpd: server.network-backend=writev")
     };
-    let named = settings
-        .iter()
-        .map(|&(name, backend, defer_accept)| (name.to_owned(), Kind::Lighttpd { backend, defer_accept }));
-    named.collect()
+    [("lighttpd", "lighttpd"), other].map(|(name, text)| (name.to_owned(), Kind::Peer(text))).into()
 }

@@ -9,8 +9,9 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::lineup::NGINX;
 use crate::measurement::Lab;
-use crate::servers::{self, Environment, Kind};
+use crate::servers::{self, Environment};
 use lab::generator;
 use lab::{spinner, table};
 
@@ -79,7 +80,7 @@ fn overload(options: &Options, environment: &Environment<'_>) -> Result<Overload
     // The server shares its CPU with others, so that it can be asked for more than it can do.
     let idle_before = idle_gap(cpu)?;
     eprintln!("overloading at {} requests/s", options.rate);
-    let server = servers::start(&Kind::Nginx(crate::lineup::NGINX), environment)?;
+    let server = servers::start(&NGINX, environment)?;
     let spinners = spinner::start(environment.cpu, 7)?;
     let results = load(&[
         format!("--target={}", server.url("/10k.html")),

@@ -8,10 +8,12 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 
 use crate::site::Case;
 use lab::launcher::{Place, Server, announced};
+use lab::servers::Ground;
+use lab::spec::Spec;
 
 /// What is needed to start any server.
 pub(crate) struct Environment<'a> {
@@ -46,22 +48,8 @@ pub(crate) enum Kind {
         config: Option<PathBuf>,
         defer_accept: bool,
     },
-    /// nginx with one worker, an open-file cache and no access log.
-    Nginx(NginxSettings),
-    /// lighttpd with one worker and no access log.
-    Lighttpd { backend: &'static str, defer_accept: bool },
-}
-
-/// Those switches of nginx that might make it faster or slower, as its manual names them.
-#[derive(Clone, Copy, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is one independent switch of nginx")]
-pub(crate) struct NginxSettings {
-    pub(crate) sendfile: bool,
-    pub(crate) tcp_nopush: bool,
-    pub(crate) multi_accept: bool,
-    pub(crate) deferred: bool,
-    /// Bytes per second for each reply; 0 for as many as can be.
-    pub(crate) limit_rate: u32,
+    /// Another server with its settings, as the lab starts it.
+    Peer(&'static str),
 }
 
 /// Starts the server and waits until it accepts connections.
@@ -85,7 +73,7 @@ fn unused_address(kind: &Kind) -> Result<SocketAddr> {
     let address = Ipv4Addr::new(127, 0, 1, LAST.fetch_add(1, Ordering::Relaxed));
     Ok(match kind {
         Kind::Ceiling { .. } | Kind::Sluice { .. } => SocketAddr::from((address, 0)),
-        Kind::Nginx { .. } | Kind::Lighttpd { .. } => TcpListener::bind((address, 0))?.local_addr()?,
+        Kind::Peer(_) => TcpListener::bind((address, 0))?.local_addr()?,
     })
 }
 
@@ -114,33 +102,30 @@ fn command_line(
             let generate =
                 || generated(directory, "sluice.toml", &sluice_config(environment.capacity, *defer_accept));
             let config = config.clone().map_or_else(generate, Ok)?;
-            sluice_serves(executable, site, &config, &[address])
+            vec![
+                executable.display().to_string(),
+                "serve".to_owned(),
+                site.display().to_string(),
+                format!("--config={}", config.display()),
+                format!("--listen={address}"),
+            ]
         }
-        Kind::Nginx(settings) => {
-            let text = nginx_config(address, environment, directory, *settings);
-            let config = generated(directory, "nginx.conf", &text)?;
-            ["nginx", "-c", &config.display().to_string(), "-e", "stderr"].map(str::to_owned).into()
-        }
-        Kind::Lighttpd { backend, defer_accept } => {
-            let text = lighttpd_config(address, environment, backend, *defer_accept);
-            let config = generated(directory, "lighttpd.conf", &text)?;
-            ["lighttpd", "-D", "-f", &config.display().to_string()].map(str::to_owned).into()
+        Kind::Peer(text) => {
+            let spec: Spec = text.parse().map_err(Error::msg)?;
+            let ground = Ground {
+                root: site,
+                listen: &[address],
+                directory,
+                sockets: directory,
+                cpus: 1,
+                capacity: environment.capacity,
+                sluice: Path::new(""),
+                application: None,
+            };
+            lab::servers::parts(&spec, &ground)?.pop().context("a server of no programs")?.words
         }
     };
     Ok(words)
-}
-
-/// The command line of ours.
-pub(crate) fn sluice_serves(
-    executable: &Path,
-    root: &Path,
-    config: &Path,
-    listen: &[SocketAddr],
-) -> Vec<String> {
-    let mut words = vec![executable.display().to_string(), "serve".to_owned(), root.display().to_string()];
-    words.push(format!("--config={}", config.display()));
-    words.extend(listen.iter().map(|address| format!("--listen={address}")));
-    words
 }
 
 fn generated(directory: &Path, name: &str, text: &str) -> Result<PathBuf> {
@@ -154,99 +139,5 @@ fn sluice_config(capacity: usize, defer_accept: bool) -> String {
     format!(
         "architecture = \"sped\"\nmax_connections = {capacity}\naccess_log = \"off\"\n\n\
          [timeouts]\nidle = \"1 h\"\nheader = \"1 h\"\nwrite = \"1 h\"\n{tcp}"
-    )
-}
-
-/// One process: workers of a foreground nginx do the same work, and tools like valgrind follow one process
-/// more easily.
-fn nginx_config(
-    address: SocketAddr,
-    environment: &Environment<'_>,
-    directory: &Path,
-    settings: NginxSettings,
-) -> String {
-    let switch = |on: bool| if on { "on" } else { "off" };
-    format!(
-        "\
-daemon off;
-master_process off;
-worker_processes 1;
-worker_rlimit_nofile 20000;
-pid {directory}/nginx.pid;
-error_log stderr error;
-events {{
-    use epoll;
-    worker_connections {capacity};
-    multi_accept {multi_accept};
-    accept_mutex off;
-}}
-http {{
-    access_log off;
-    types {{ text/html html; }}
-    sendfile {sendfile};
-    tcp_nopush {tcp_nopush};
-    tcp_nodelay on;
-    keepalive_requests 1000000000;
-    keepalive_timeout 3600s;
-    client_header_timeout 3600s;
-    send_timeout 3600s;
-    open_file_cache max=1000 inactive=3600s;
-    open_file_cache_valid 60s;
-    client_body_temp_path {directory}/body;
-    proxy_temp_path {directory}/proxy;
-    fastcgi_temp_path {directory}/fastcgi;
-    uwsgi_temp_path {directory}/uwsgi;
-    scgi_temp_path {directory}/scgi;
-    server {{
-        listen {address} backlog=4096{deferred};
-        root {site};
-        limit_rate {limit_rate};
-    }}
-}}
-",
-        directory = directory.display(),
-        site = environment.site.display(),
-        capacity = environment.capacity,
-        sendfile = switch(settings.sendfile),
-        tcp_nopush = switch(settings.tcp_nopush),
-        multi_accept = switch(settings.multi_accept),
-        limit_rate = settings.limit_rate,
-        deferred = if settings.deferred { " deferred" } else { "" },
-    )
-}
-
-/// 65,535 is the most requests for a connection that lighttpd can be told, and it holds half as many
-/// connections as it may have descriptors.
-fn lighttpd_config(
-    address: SocketAddr,
-    environment: &Environment<'_>,
-    backend: &str,
-    defer_accept: bool,
-) -> String {
-    format!(
-        "\
-server.document-root = \"{site}\"
-server.bind = \"{ip}\"
-server.port = {port}
-server.event-handler = \"linux-sysepoll\"
-server.network-backend = \"{backend}\"
-server.max-worker = 0
-server.max-fds = 20000
-server.max-connections = {capacity}
-server.listen-backlog = 4096
-server.max-keep-alive-requests = 65535
-server.max-keep-alive-idle = 3600
-server.max-read-idle = 3600
-server.max-write-idle = 3600
-server.stat-cache-engine = \"simple\"
-server.modules = ()
-server.defer-accept = {defer_accept}
-mimetype.assign = ( \".html\" => \"text/html\" )
-",
-        site = environment.site.display(),
-        capacity = environment.capacity,
-        ip = address.ip(),
-        port = address.port(),
-        defer_accept = u8::from(defer_accept),
     )
 }

@@ -1,24 +1,21 @@
 //! lighttpd. Settings are options of its configuration by their full names, such as `server.max-worker`.
 
 use std::fmt::Write as _;
+use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 
-use super::{Ground, Settings, peer, words, write};
+use super::{Ground, Settings, peer, write};
 use crate::spec::Spec;
 
 /// 65,535 is the most requests for a connection that it can be told, and it holds half as many connections as
 /// it may have descriptors.
-pub(super) fn commands(
-    spec: &Spec,
-    mut settings: Settings<'_>,
-    ground: &Ground<'_>,
-) -> Result<Vec<Vec<String>>> {
+pub(super) fn words(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>) -> Result<Vec<String>> {
     let Ground { root, listen, cpus, capacity, .. } = ground;
     // One process serves by itself; more than one have a watcher besides.
     let workers = if *cpus == 1 { 0 } else { *cpus };
     let mut text = format!(
-        "server.document-root = \"{}\"\nserver.bind = \"{}\"\nserver.port = {}\nserver.modules = ()\n\
+        "server.document-root = \"{}\"\nserver.bind = \"{}\"\nserver.port = {}\n\
          mimetype.assign = ( \".html\" => \"text/html\" )\n",
         root.display(),
         listen[0].ip(),
@@ -27,30 +24,59 @@ pub(super) fn commands(
     for address in &listen[1..] {
         let _ = writeln!(text, "$SERVER[\"socket\"] == \"{address}\" {{ }}");
     }
-    for (name, usual) in [
-        ("server.event-handler", "linux-sysepoll".to_owned()),
-        ("server.network-backend", "sendfile".to_owned()),
-        ("server.stat-cache-engine", "simple".to_owned()),
-        ("server.max-worker", workers.to_string()),
-        ("server.max-fds", (2 * capacity + 1_000).to_string()),
-        ("server.max-connections", capacity.to_string()),
-        ("server.listen-backlog", "4096".to_owned()),
-        ("server.max-keep-alive-requests", "65535".to_owned()),
-        ("server.max-keep-alive-idle", "3600".to_owned()),
-        ("server.max-read-idle", "3600".to_owned()),
-        ("server.max-write-idle", "3600".to_owned()),
-    ] {
+    let (max_fds, workers) = ((2 * capacity + 1_000).to_string(), workers.to_string());
+    let mut usual = vec![
+        ("server.modules", "()"),
+        ("server.event-handler", "linux-sysepoll"),
+        ("server.network-backend", "sendfile"),
+        ("server.stat-cache-engine", "simple"),
+        ("server.max-worker", &workers),
+        ("server.max-fds", &max_fds),
+        ("server.listen-backlog", "4096"),
+        ("server.max-keep-alive-requests", "65535"),
+        ("server.max-keep-alive-idle", "3600"),
+        ("server.max-read-idle", "3600"),
+        ("server.max-write-idle", "3600"),
+    ];
+    let capacity = capacity.to_string();
+    usual.push(("server.max-connections", &capacity));
+    if let Some(application) = ground.application {
+        let gateway = application.gateway(ground)?;
+        let (requests, root) = match &gateway.scripts {
+            Some(root) => (".php", format!(", \"docroot\" => \"{root}\"")),
+            None => ("/fcgi/", String::new()),
+        };
+        let socket = gateway.socket;
+        let pool = format!("\"socket\" => \"{socket}\", \"check-local\" => \"disable\"{root}");
+        let _ = writeln!(text, "fastcgi.server = ( \"{requests}\" => (({pool})) )");
+        usual[0].1 = "(\"mod_fastcgi\")";
+        // Replies are sent as they come, rather than collected on the disk first.
+        usual.push(("server.stream-response-body", "1"));
+    }
+    for (name, usual) in usual {
         text += &line(name, &settings.take(name, &usual));
     }
     text += &settings.rest(line);
     let config = write(ground, "lighttpd.conf", &text)?;
-    Ok(vec![words([&peer(spec, "lighttpd")?, "-D", "-f", &config])])
+    let program = peer(spec, "lighttpd")?;
+    knows_all(&program, &config)?;
+    Ok([&program, "-D", "-f", &config].map(str::to_owned).into())
 }
 
-/// Numbers stand by themselves, all else in quotes.
+/// Numbers and lists stand by themselves, all else in quotes.
 fn line(name: &str, value: &str) -> String {
-    match value.parse::<u64>() {
-        Ok(number) => format!("{name} = {number}\n"),
-        Err(_) => format!("{name} = \"{}\"\n", value.trim_matches('"')),
+    if value.parse::<u64>().is_ok() || value.starts_with('(') {
+        return format!("{name} = {value}\n");
     }
+    format!("{name} = \"{value}\"\n")
+}
+
+/// It would run without the options that it does not know, and only warn.
+fn knows_all(program: &str, config: &str) -> Result<()> {
+    let output = Command::new(program).args(["-tt", "-f", config]).output();
+    let output = output.with_context(|| format!("cannot run {program}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let unknown = said.lines().find(|line| line.contains("unknown config-key"));
+    ensure!(unknown.is_none(), "lighttpd says: {}", unknown.unwrap_or_default());
+    Ok(())
 }

@@ -4,19 +4,26 @@
 //! Each runs in the foreground, with what its documentation and the papers found good for static files: as
 //! many workers as it has CPUs, an open-file cache, no access log, and connections that are kept for as long
 //! as clients want. A setting `name=value` replaces what is generated.
+//!
+//! A server is a program, or several of which clients talk to the last: what stands behind a proxy, and an
+//! [`Application`] that the server hands requests to by FastCGI, are [`Part`]s of it.
 
+mod apache;
+mod application;
 mod command;
+mod haproxy;
 mod lighttpd;
 mod nginx;
 mod sluice;
 
+pub use application::Application;
 pub(crate) use sluice::STATUS;
 
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 
 use crate::spec::{Kind, Spec};
 
@@ -37,22 +44,83 @@ pub struct Ground<'a> {
     pub capacity: usize,
     /// Our server, where a spec names no other build.
     pub sluice: &'a Path,
+    /// What it hands requests to, and is started before it.
+    pub application: Option<&'a Application>,
 }
 
-/// The commands that make up the server, in the order in which they are started: clients talk to the last.
+/// A program of a server.
+#[derive(Debug)]
+pub struct Part {
+    /// Its command line.
+    pub words: Vec<String>,
+    /// Where it listens as soon as it is up.
+    pub listens: Vec<Endpoint>,
+}
+
+/// Where something listens.
+#[derive(Clone, Debug)]
+pub enum Endpoint {
+    /// On a network.
+    Tcp(SocketAddr),
+    /// At a path.
+    Unix(PathBuf),
+}
+
+/// The programs that make up the server, in the order in which they are started: clients talk to the last.
 /// Configurations are written to the ground's directory.
 ///
 /// # Errors
-/// Where a setting is unknown, or a file can't be written.
-pub fn commands(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Vec<String>>> {
-    let settings = Settings::of(spec);
-    match spec.kind {
-        Kind::Sluice => sluice::commands(spec, ground),
-        Kind::Nginx => nginx::commands(spec, settings, ground),
-        Kind::Lighttpd => lighttpd::commands(spec, settings, ground),
-        Kind::Apache | Kind::ApacheWorker | Kind::Haproxy => bail!("{} is not there yet", spec.name),
-        Kind::Command => command::commands(spec, ground),
+/// Where a setting is unknown, a program is not installed, or a file can't be written.
+pub fn parts(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
+    let mut parts = Vec::new();
+    if let Some(application) = ground.application {
+        ensure!(can_hand_on(spec), "{}: {CANNOT_HAND_ON}", spec.name);
+        parts.push(application.part(ground)?);
     }
+    parts.extend(server(spec, ground)?);
+    Ok(parts)
+}
+
+/// Without its application.
+fn server(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
+    let settings = Settings::of(spec);
+    let words = match spec.kind {
+        Kind::Sluice => sluice::words(spec, ground)?,
+        Kind::Nginx => nginx::words(spec, settings, ground)?,
+        Kind::Lighttpd => lighttpd::words(spec, settings, ground)?,
+        Kind::Apache => apache::words(spec, settings, ground, &apache::EVENT)?,
+        Kind::ApacheWorker => apache::words(spec, settings, ground, &apache::WORKER)?,
+        Kind::Haproxy => return haproxy::parts(spec, settings, ground),
+        Kind::Command => command::words(spec, ground)?,
+    };
+    Ok(vec![Part::of(words, ground)])
+}
+
+impl Part {
+    /// Who clients talk to.
+    fn of(words: Vec<String>, ground: &Ground<'_>) -> Self {
+        Self { words, listens: ground.listen.iter().copied().map(Endpoint::Tcp).collect() }
+    }
+}
+
+/// Why a server has no application.
+pub(crate) const CANNOT_HAND_ON: &str = "it hands no requests to an application; allowed with one: nginx, \
+    lighttpd, apache, apache-worker, haproxy in front of one of these, and commands that name {socket}";
+
+/// Whether the server hands requests to an application: ours has no FastCGI yet.
+pub(crate) fn can_hand_on(spec: &Spec) -> bool {
+    match spec.kind {
+        Kind::Nginx | Kind::Lighttpd | Kind::Apache | Kind::ApacheWorker => true,
+        Kind::Sluice => false,
+        Kind::Haproxy => matches!(behind(spec), Ok(Some(behind)) if can_hand_on(&behind)),
+        Kind::Command => spec.settings.iter().any(|word| word.contains("{socket}")),
+    }
+}
+
+/// The server behind a proxy.
+pub(crate) fn behind(spec: &Spec) -> Result<Option<Spec>> {
+    let is_proxy = spec.kind == Kind::Haproxy;
+    is_proxy.then(|| haproxy::behind(spec, &mut Settings::of(spec))).transpose()
 }
 
 /// The executable that makes a spec what it is, for its version and the hash of its bytes; `None` for
@@ -74,9 +142,12 @@ fn found(program: &Path) -> Option<PathBuf> {
     if program.components().count() > 1 {
         return program.canonicalize().ok();
     }
+    directories().into_iter().map(|directory| directory.join(program)).find(|path| path.is_file())
+}
+
+fn directories() -> Vec<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
-    let all = path.split(':').chain(["/usr/sbin", "/sbin", "/usr/local/sbin"]);
-    all.map(|directory| Path::new(directory).join(program)).find(|path| path.is_file())
+    path.split(':').chain(["/usr/sbin", "/sbin", "/usr/local/sbin"]).map(PathBuf::from).collect()
 }
 
 /// The executable of a peer, or an error that names the package.
@@ -92,7 +163,9 @@ struct Settings<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Settings<'a> {
     fn of(spec: &'a Spec) -> Self {
-        Self(spec.settings.iter().filter_map(|word| word.split_once('=')).collect())
+        let pairs = spec.settings.iter().filter_map(|word| word.split_once('='));
+        // Quotes are there for values with blanks in them.
+        Self(pairs.map(|(name, value)| (name, value.trim_matches('"'))).collect())
     }
 
     /// What was set under `name`, or `usual`.
@@ -103,9 +176,22 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// The others, a line for each.
-    fn rest(self, line: impl Fn(&str, &str) -> String) -> String {
-        self.0.into_iter().map(|(name, value)| line(name, value)).collect()
+    /// Those of the others that belong somewhere, a line for each.
+    fn those(&mut self, belongs: impl Fn(&str) -> bool, line: impl Fn(&str, &str) -> String) -> String {
+        let mut lines = String::new();
+        self.0.retain(|(name, value)| {
+            let belongs = belongs(name);
+            if belongs {
+                lines += &line(name, value);
+            }
+            !belongs
+        });
+        lines
+    }
+
+    /// All others, a line for each.
+    fn rest(mut self, line: impl Fn(&str, &str) -> String) -> String {
+        self.those(|_| true, line)
     }
 }
 
@@ -115,57 +201,74 @@ fn write(ground: &Ground<'_>, name: &str, text: &str) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-/// Words of a command line.
-fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
-    words.map(str::to_owned).into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What is written for a server that listens at 127.0.0.1:8080.
-    pub(super) fn configured(text: &str) -> (Vec<Vec<String>>, String) {
+    /// What is written for a server that listens at 127.0.0.1:8080, and the command that clients talk to.
+    fn configured(text: &str, application: Option<&str>) -> (Vec<String>, String) {
         let scratch = tempfile::tempdir().unwrap();
+        let application = application.map(|text| text.parse().unwrap());
         let ground = Ground {
-            root: Path::new("/srv/www"),
+            root: Path::new("/"),
             listen: &["127.0.0.1:8080".parse().unwrap()],
             directory: scratch.path(),
             sockets: scratch.path(),
             cpus: 2,
             capacity: 1_000,
             sluice: Path::new("/bin/true"),
+            application: application.as_ref(),
         };
         let spec: Spec = text.parse().unwrap();
-        let commands = commands(&spec, &ground).unwrap();
+        let words = parts(&spec, &ground).unwrap().pop().unwrap().words;
         let mut files: Vec<PathBuf> =
             fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
-        (commands, files.iter().map(|path| fs::read_to_string(path).unwrap_or_default()).collect())
+        (words, files.iter().map(|path| fs::read_to_string(path).unwrap_or_default()).collect())
+    }
+
+    /// Whether the configuration of a server has all `lines` where its program is installed.
+    fn has(text: &str, application: Option<&str>, lines: &[&str]) {
+        if executable(&text.parse().unwrap(), Path::new("")).is_some() {
+            let (_, file) = configured(text, application);
+            for line in lines {
+                assert_eq!(file.lines().filter(|other| other == line).count(), 1, "{line} in {file}");
+            }
+        }
     }
 
     #[test]
-    fn settings_replace_what_is_generated_and_others_are_added() {
-        let (_, usual) = configured("nginx");
-        assert!(usual.contains("worker_processes 2;") && usual.contains("sendfile on;"), "{usual}");
-        let (_, set) = configured("nginx: worker_processes=5 sendfile=off aio=threads");
-        assert!(set.contains("worker_processes 5;") && set.contains("sendfile off;"), "{set}");
-        assert!(set.contains("aio threads;") && !set.contains("sendfile on;"), "{set}");
-        let (_, set) = configured("lighttpd: server.network-backend=writev server.max-worker=3");
-        assert!(set.contains("\"writev\"") && set.contains("server.max-worker = 3"), "{set}");
+    fn settings_replace_what_is_generated_and_others_are_added_where_they_belong() {
+        has("nginx", None, &["worker_processes 2;", "sendfile on;"]);
+        let set = "nginx: worker_processes=5 thread_pool=\"default threads=8\" sendfile=off aio=threads";
+        has(set, None, &["worker_processes 5;", "thread_pool default threads=8;", "sendfile off;"]);
+        let set = "lighttpd: server.network-backend=writev server.max-worker=3";
+        has(set, None, &["server.network-backend = \"writev\"", "server.max-worker = 3"]);
+        let set = "apache-worker: ThreadsPerChild=8 ServerLimit=3 EnableMMAP=Off";
+        has(set, None, &["ThreadsPerChild 8", "MaxRequestWorkers 24", "ThreadLimit 8", "EnableMMAP Off"]);
+        let set = "haproxy: tune.bufsize=32768 http-reuse=safe option=splice-auto";
+        has(set, None, &["tune.bufsize 32768", "http-reuse safe", "option splice-auto", "nbthread 2"]);
+    }
+
+    #[test]
+    fn an_application_gets_what_is_computed() {
+        let mine = Some("command: ./app {socket}");
+        has("nginx", mine, &["location /fcgi/ {", "fastcgi_max_temp_file_size 0;"]);
+        has("apache", mine, &["<LocationMatch \"^/fcgi/\">"]);
+        has("nginx: fastcgi_buffers=\"8 8k\"", mine, &["fastcgi_buffers 8 8k;"]);
     }
 
     #[test]
     fn ours_takes_options_and_lines_of_its_file() {
-        let (commands, file) = configured("sluice: --workers=4 placement.mapping=\"direct\"");
-        assert_eq!(commands.len(), 1);
-        assert!(commands[0].contains(&"--workers=4".to_owned()), "{commands:?}");
+        let (words, file) = configured("sluice: --workers=4 placement.mapping=\"direct\"", None);
+        assert!(words.contains(&"--workers=4".to_owned()), "{words:?}");
         assert!(file.contains("placement.mapping=\"direct\""), "{file}");
     }
 
     #[test]
     fn a_command_has_its_places_filled() {
-        let (commands, _) = configured("mine = ./server -p {port} --cpus {cpus} {root}");
-        assert_eq!(commands, [["./server", "-p", "8080", "--cpus", "2", "/srv/www"]]);
+        let text = "mine = ./server -p {port} --cpus {cpus} \"{root} and more\"";
+        let (words, _) = configured(text, None);
+        assert_eq!(words, ["./server", "-p", "8080", "--cpus", "2", "/ and more"]);
     }
 }

@@ -8,7 +8,7 @@ use crate::spec::Spec;
 /// What its status is asked at.
 pub(crate) const STATUS: &str = "status";
 
-pub(super) fn commands(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Vec<String>>> {
+pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
     let Ground { root, listen, sockets, capacity, sluice, .. } = ground;
     let (options, toml): (Vec<&String>, Vec<&String>) =
         spec.settings.iter().partition(|word| word.starts_with("--"));
@@ -25,5 +25,5 @@ pub(super) fn commands(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Vec<Strin
     words.extend(listen.iter().map(|address| format!("--listen={address}")));
     words.push(format!("--status=unix:{}", sockets.join(STATUS).display()));
     words.extend(options.into_iter().cloned());
-    Ok(vec![words])
+    Ok(words)
 }

@@ -1,0 +1,62 @@
+//! `sluicelab run` with an application: PHP-FPM behind nginx.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+const EXPERIMENT: &str = "
+    title = 'A page in PHP beside a file'
+    servers = ['nginx']
+    application = 'php-fpm: workers=2'
+    rounds = 1
+    again = false
+    warm_up = '200ms'
+    measured = '600ms'
+    slices = 1
+    [[points]]
+    workload = 'mine: root=SITE/www sessions=SITE/sessions'
+    load = '4 sessions'
+";
+
+fn load_json(directory: &Path) -> Option<Value> {
+    let text = fs::read_to_string(directory.join("load.json")).ok()?;
+    Some(serde_json::from_str(&text).expect("JSON"))
+}
+
+#[test]
+fn pages_are_computed_behind_a_server_and_measured() {
+    let site = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| site.path().join(name);
+    fs::create_dir(path("www")).expect("a directory");
+    fs::write(path("www/page.php"), "<?php echo str_repeat('=', $_GET['n']);").expect("a file");
+    fs::write(path("www/file.html"), "a file").expect("a file");
+    fs::write(path("sessions"), "/page.php?n=3000\n/file.html\n").expect("a file");
+    let text = EXPERIMENT.replace("SITE", &site.path().display().to_string());
+    fs::write(path("php.toml"), text).expect("a file");
+    let run = Command::new(env!("CARGO_BIN_EXE_sluicelab"))
+        .arg("run")
+        .arg(path("php.toml"))
+        .arg("--out")
+        .arg(path("out"))
+        .args(["--sluice", env!("CARGO_BIN_EXE_sluice"), "--loopback", "--data"])
+        .arg(path("data"))
+        .output()
+        .expect("sluicelab runs");
+    assert!(run.status.success(), "{run:?}");
+    let trials = fs::read_dir(path("out/trials")).expect("trials");
+    let results: Vec<Value> =
+        trials.filter_map(|trial| load_json(&trial.expect("an entry").path().join("0"))).collect();
+    assert_eq!(results.len(), 2, "one whose replies are judged, one that is measured");
+    for results in results {
+        let replies = |dynamic: bool| {
+            let of = results["by_kind"].as_array().into_iter().flatten().find(|of| of["dynamic"] == dynamic);
+            of.and_then(|of| of["statuses"]["200"].as_u64()).unwrap_or_else(|| panic!("none in {results}"))
+        };
+        let (computed, files) = (replies(true), replies(false));
+        assert!(computed > 10 && files > 10, "{computed} and {files}");
+        let bytes = results["replies"]["body_bytes"].as_u64().expect("a number");
+        assert!((computed * 3_000 + files * 6).abs_diff(bytes) < 10 * 3_006, "{bytes}");
+    }
+}

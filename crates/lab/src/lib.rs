@@ -10,7 +10,9 @@
 //!   (`sight`), and what came of it ([`outcome`]);
 //! - [`run`]: all of it, into a directory ([`journal`] what was measured so far, `janitor` who cleans up);
 //! - [`results`]: what a directory says: [`series`] of trials, [`statistics`], [`verdict`]s, and whether
-//!   servers were [`steady`].
+//!   servers were [`steady`];
+//! - [`report`]: that as a page and as files for other programs, [`summary`]: on a terminal; with where CPU time
+//!   went, if somebody left a [`profile`].
 //!
 //! What starts, watches and ends programs is there for others as well: [`child`], [`launcher`], [`interrupt`],
 //! [`spinner`], [`testbed`], [`table`].
@@ -29,8 +31,10 @@ pub mod launcher;
 mod network;
 pub mod outcome;
 mod plan;
+pub mod profile;
 pub mod progress;
 pub mod quantity;
+pub mod report;
 pub mod results;
 pub mod run;
 pub mod series;

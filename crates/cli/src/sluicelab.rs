@@ -1,7 +1,8 @@
 //! The sluicelab command: parse, call, print. Each subcommand has its file in `lab/`.
 //!
 //! Exit codes: 0 clean, 1 failure while running (a run that nobody answered, or not with what was asked for,
-//! is one), 2 bad usage or input, 3 a run whose figures are not valid.
+//! is one), 2 bad usage or input, 3 a run whose figures are not valid, 4 one that is valid and does not keep
+//! to what was set to it.
 
 mod console;
 mod lab;
@@ -18,7 +19,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
     Sizes take KB, MB, KiB, MiB; times take ms, s, min.\n\
     Exit codes: 0 clean, 1 failure while running (or a check that failed, a run without an answer), 2 bad \
     usage or input, \
-    3 a run whose figures are not valid.")]
+    3 a run whose figures are not valid, 4 a run that does not keep to its thresholds.")]
 struct Sluicelab {
     #[command(subcommand)]
     command: Command,
@@ -37,6 +38,8 @@ enum Command {
     Compare(lab::compare::Options),
     /// Run an experiment that a file describes
     Run(lab::run::Options),
+    /// Look for the settings with which a server does best
+    Tune(Box<lab::tune::Options>),
     /// Say what a directory of results says
     Report(lab::run::Report),
     /// Clean up behind the process with this id once standard input ends
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Command::Load(options) => lab::load::run(&options),
         Command::Compare(options) => lab::compare::run(&options),
         Command::Run(options) => lab::run::run(&options),
+        Command::Tune(options) => lab::tune::run(&options),
         Command::Report(options) => lab::run::report(&options),
         Command::Janitor { run } => ::lab::janitor::attend(run).map(|()| ExitCode::SUCCESS),
         Command::Pages(options) => options.write(Sluicelab::command()).map(|()| ExitCode::SUCCESS),

@@ -555,7 +555,7 @@ fn bad_options_name_themselves() {
         (&["--rate=5", "--duration=1s", "--warm-up=2s"], "--warm-up"),
         (&["--rate=5", "--sessions=/nonexistent"], "/nonexistent"),
         (&["--rate=5", "--source=::1"], "--source"),
-        (&["--rate=5", "--connections=5"], "cannot be used with"),
+        (&["--rate=5", "--session-rate=5"], "cannot be used with"),
         (&[], "--rate"),
     ] {
         let target = "--target=http://127.0.0.1:1/";

@@ -323,11 +323,11 @@ fn times_hold_where_nothing_else_is_asked_for() {
     for (arguments, told) in [
         (
             &["--sessions=untimed"][..],
-            "one of --rate, --session-rate and --connections is needed, or --sessions",
+            "one of --rate, --session-rate, --connections and --class is needed, or --sessions",
         ),
         (
             &["--sessions=untimed", "--arrivals=logged"],
-            "one of --rate, --session-rate and --connections is needed",
+            "one of --rate, --session-rate, --connections and --class is needed",
         ),
         (&["--sessions=timed", "--arrivals=fixed"], "--arrivals: one of --rate and --session-rate is needed"),
         (

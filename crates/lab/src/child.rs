@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::interrupt;
+use crate::{interrupt, janitor};
 
 /// A child process. Dropping it asks it to leave, and kills it when it has not done so in two seconds.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Process {
     /// Starts it with nothing to read, in a process group of its own: Ctrl-C is for this program, which
     /// brings it to an end in its own order.
     pub fn start(command: &mut Command) -> Result<Self> {
-        let child = command.stdin(Stdio::null()).process_group(0).spawn();
+        let child = command.stdin(Stdio::null()).env(janitor::MARK, janitor::mark()).process_group(0).spawn();
         let child = child.with_context(|| format!("cannot run {}", command.get_program().display()))?;
         Ok(Self { child })
     }

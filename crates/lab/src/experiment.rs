@@ -1,7 +1,7 @@
 //! An experiment as its file describes it: which servers, asked for what, under how much load, how often.
 //!
-//! The file is TOML; docs/experiments.md explains each key. What it says is checked as a whole before anything
-//! is started: an error names the place, the value and what is allowed.
+//! The file is TOML; docs/experiments.md explains each key. What it says is checked as a whole before
+//! anything is started: an error names the place, the value and what is allowed.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -33,8 +33,6 @@ pub struct Experiment {
     pub seed: u32,
     /// What is called a difference is larger than this, as a part of one.
     pub margin: f64,
-    /// How the servers of a point are measured.
-    pub order: Order,
     /// Whether the first server is measured once more, beside itself.
     pub again: bool,
     /// What says how much load saturates a server, for loads that are multiples of that.
@@ -67,6 +65,8 @@ pub struct PointSpec {
 /// What a trial has to know besides its server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Setting {
+    /// How the servers of a point are measured.
+    pub order: Order,
     /// What clients ask for.
     pub workload: Workload,
     /// How much of it.
@@ -141,7 +141,6 @@ struct Written {
     rounds: Option<u32>,
     seed: Option<u32>,
     margin: Option<f64>,
-    order: Option<Order>,
     again: Option<bool>,
     saturating: Option<Load>,
     settling: Option<Time>,
@@ -172,6 +171,7 @@ struct WrittenPoint {
 /// What points may set, or the file for all of them.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct WrittenSetting {
+    order: Option<Order>,
     memory: Option<Size>,
     disk: Option<Size>,
     others: Option<u32>,
@@ -301,6 +301,7 @@ impl WrittenSetting {
     /// This, and where it says nothing, `other`.
     fn or(self, other: &Self) -> Self {
         Self {
+            order: self.order.or(other.order),
             memory: self.memory.or(other.memory),
             disk: self.disk.or(other.disk),
             others: self.others.or(other.others),
@@ -333,7 +334,23 @@ impl WrittenSetting {
         if let Some(share) = self.share.filter(|share| !(3.0..=50.0).contains(share)) {
             return Err(format!("share: {share} is not allowed; allowed: 3 to 50 (percent of a CPU)"));
         }
+        // Files that one server has read are in memory for the others.
+        let order = match (self.order, self.memory) {
+            (None, None) => Order::Interleaved,
+            (None, Some(_)) => Order::InTurn,
+            (Some(Order::Interleaved), Some(_)) => {
+                return Err(
+                    "order: servers with bounds on memory are not interleaved; allowed: in-turn, abreast"
+                        .to_owned(),
+                );
+            }
+            (Some(order), _) => order,
+        };
+        if order == Order::Abreast && self.share.is_none() {
+            return Err("order: servers abreast need a share".to_owned());
+        }
         Ok(Setting {
+            order,
             workload,
             load,
             memory: self.memory.map(|size| size.0),
@@ -405,7 +422,6 @@ impl Experiment {
             rounds: within("rounds", written.rounds.unwrap_or(10), 1, MOST_ROUNDS)?,
             seed: written.seed.unwrap_or(1),
             margin: written.margin.unwrap_or(0.02),
-            order: written.order.unwrap_or(Order::Interleaved),
             again: written.again.unwrap_or(true),
             saturating: written.saturating.unwrap_or(Load::Sessions(64)),
             settling: written.settling.map_or(Duration::ZERO, |time| time.0),
@@ -436,9 +452,6 @@ impl Experiment {
             let mut servers = HashSet::new();
             if let Some(twice) = point.servers.iter().find(|server| !servers.insert(&server.name)) {
                 return Err(format!("two servers of {:?} are called {:?}", point.name, twice.name));
-            }
-            if self.order == Order::Abreast && point.setting.share.is_none() {
-                return Err(format!("{:?}: servers abreast need a share", point.name));
             }
         }
         if let Some(judge) = &self.judge {

@@ -1,10 +1,11 @@
-//! Takes away what a run set up in the kernel (network namespaces, control groups, and the processes in
-//! them), however it ended.
+//! Takes away what a run set up (network namespaces, control groups, files for sockets, and all processes
+//! that it started), however it ended.
 //!
-//! All of it has names that begin with [`prefix`], which holds this program's process id. [`Janitor::employ`]
-//! starts this program once more, in a process group of its own, as one that waits for the end of its
-//! standard input, which comes with the end of the run: also when that panicked (which aborts it) or was
-//! killed. Then it [`clean`]s up.
+//! All of it has names that begin with [`prefix`], which holds this program's process id; processes have it
+//! in their environment, under [`MARK`]. [`Janitor::employ`] starts this program once more, in a process
+//! group of its own, as one that waits for the end of its standard input, which comes with the end of the
+//! run: also when that panicked (which aborts it) or was killed. Then it cleans up. Where that one was killed
+//! as well, [`clean_up`] does it.
 
 use std::fs;
 use std::io::{self, Read};
@@ -53,26 +54,89 @@ impl Drop for Janitor {
     }
 }
 
+/// What all names begin with.
+const NAME: &str = "sluicegate-";
+
 /// What names of the process `run` begin with.
 pub fn prefix(run: u32) -> String {
-    format!("sluicegate-{run}-")
+    format!("{NAME}{run}-")
+}
+
+/// The variable that all processes of a run have in their environment.
+pub(crate) const MARK: &str = "SLUICELAB_RUN";
+
+/// Its value.
+pub(crate) fn mark() -> String {
+    std::process::id().to_string()
 }
 
 /// What the janitor does: waits for the end of `run`, whose pipe standard input is, and cleans up behind it.
 pub fn attend(run: u32) -> Result<()> {
     io::stdin().lock().read_to_end(&mut Vec::new())?;
-    clean(&prefix(run))
+    clean(run).map(drop)
 }
 
-/// Ends all processes in namespaces and control groups whose names begin with `prefix`, and removes these.
-fn clean(prefix: &str) -> Result<()> {
-    for name in namespaces()?.iter().filter(|name| name.starts_with(prefix)) {
-        remove_namespace(name)?;
+/// Cleans up behind all runs that are over, and tells what it took away.
+pub fn clean_up() -> Result<Vec<String>> {
+    let names = namespaces()?.into_iter().chain(file_names(&groups(Path::new(CGROUPS), "")));
+    let names = names.chain(file_names(&directories(&std::env::temp_dir())));
+    let mut runs: Vec<u32> =
+        names.filter_map(|name| name.strip_prefix(NAME)?.split('-').next()?.parse().ok()).collect();
+    runs.extend(marked().into_iter().map(|(_, run)| run));
+    runs.sort_unstable();
+    runs.dedup();
+    let mut gone = Vec::new();
+    for run in runs.into_iter().filter(|run| !is_running(*run)) {
+        gone.extend(clean(run)?);
     }
-    for group in groups(Path::new(CGROUPS), prefix) {
+    Ok(gone)
+}
+
+/// Whether that process is there. Its id may be another's by now; then what is left stays a while longer.
+fn is_running(run: u32) -> bool {
+    Path::new("/proc").join(run.to_string()).exists()
+}
+
+/// Ends all processes of a run, and removes its namespaces, control groups and directories.
+fn clean(run: u32) -> Result<Vec<String>> {
+    let prefix = prefix(run);
+    let mut gone = Vec::new();
+    for (pid, _) in marked().into_iter().filter(|(pid, of)| *of == run && *pid != std::process::id()) {
+        let name = machine::process::name(pid).unwrap_or_default();
+        kill_all(&pid.to_string())?;
+        gone.push(format!("process {pid} ({name})"));
+    }
+    for name in namespaces()?.into_iter().filter(|name| name.starts_with(&prefix)) {
+        remove_namespace(&name)?;
+        gone.push(format!("network namespace {name}"));
+    }
+    for group in groups(Path::new(CGROUPS), &prefix) {
         remove_group(&group)?;
+        gone.push(format!("control group {}", group.display()));
     }
-    Ok(())
+    for directory in directories(&std::env::temp_dir()) {
+        if directory.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix)) {
+            // Its owner may be taking it away as well.
+            let _ = fs::remove_dir_all(&directory);
+            gone.push(directory.display().to_string());
+        }
+    }
+    Ok(gone)
+}
+
+/// Processes of runs, as far as this user may look: their ids, and the runs'.
+fn marked() -> Vec<(u32, u32)> {
+    let mark = format!("{MARK}=");
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let of = |entry: fs::DirEntry| {
+        let pid = entry.file_name().to_string_lossy().parse().ok()?;
+        let environment = fs::read(entry.path().join("environ")).ok()?;
+        let mut variables =
+            environment.split(|byte| *byte == 0).filter_map(|text| std::str::from_utf8(text).ok());
+        let run = variables.find_map(|variable| variable.strip_prefix(&mark)?.parse().ok())?;
+        Some((pid, run))
+    };
+    entries.filter_map(of).collect()
 }
 
 /// Kills what runs in the namespace `name` and deletes it.
@@ -113,16 +177,21 @@ fn namespaces() -> Result<Vec<String>> {
 /// Groups directly below the root of a hierarchy: version 2 has one at the mount point, or beside those of
 /// version 1.
 fn groups(root: &Path, prefix: &str) -> Vec<PathBuf> {
-    let directories = |path: &Path| {
-        let entries = fs::read_dir(path).into_iter().flatten().flatten();
-        entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect::<Vec<_>>()
-    };
     let mut found = directories(root);
     found.extend(directories(root).iter().flat_map(|hierarchy| directories(hierarchy)));
     found.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix)));
     // Hierarchies of version 1 that are mounted together have several names, which are links.
     found.sort();
     found
+}
+
+fn directories(path: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+}
+
+fn file_names(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect()
 }
 
 fn kill_all(pids: &str) -> Result<()> {
@@ -134,4 +203,27 @@ fn kill_all(pids: &str) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_run_left_behind_is_taken_away() {
+        // A run that is over: no process has so large an id.
+        let run = u32::MAX - std::process::id();
+        let directory = std::env::temp_dir().join(format!("{}left", prefix(run)));
+        fs::create_dir(&directory).unwrap();
+        let mut sleeps = Command::new("sleep").arg("1000").env(MARK, run.to_string()).spawn().unwrap();
+        // It has its environment once it runs.
+        while !marked().contains(&(sleeps.id(), run)) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let gone = clean_up().unwrap();
+        assert!(gone.contains(&format!("process {} (sleep)", sleeps.id())), "{gone:?}");
+        assert!(gone.contains(&directory.display().to_string()), "{gone:?}");
+        assert!(!directory.exists() && !sleeps.wait().unwrap().success());
+        assert!(!is_running(run) && is_running(std::process::id()));
+    }
 }

@@ -96,8 +96,8 @@ impl Journal {
     fn ensure_made_with(&self, found: &Value, settings: &Value) -> Result<()> {
         ensure!(
             found == settings,
-            "{} was made with other settings ({}): only the same experiment goes on there, with the same builds, \
-             CPUs and network",
+            "{} was made with other settings ({}): only the same experiment goes on there, with the same \
+             builds, CPUs and network",
             self.path.display(),
             differing(found, settings),
         );

@@ -11,11 +11,12 @@
 //! - [`run`]: all of it, into a directory ([`journal`] what was measured so far, `janitor` who cleans up);
 //! - [`results`]: what a directory says: [`series`] of trials, [`statistics`], [`verdict`]s, and whether
 //!   servers were [`steady`];
-//! - [`report`]: that as a page and as files for other programs, [`summary`]: on a terminal; with where CPU time
-//!   went, if somebody left a [`profile`].
+//! - [`report`]: that as a page and as files for other programs, and [`summary`]: on a terminal; with where
+//!   CPU time went, if somebody left a [`profile`];
+//! - [`tune`]: experiments after each other, each of what was best in the one before.
 //!
-//! What starts, watches and ends programs is there for others as well: [`child`], [`launcher`], [`interrupt`],
-//! [`spinner`], [`testbed`], [`table`].
+//! What starts, watches and ends programs is there for others as well: [`child`], [`launcher`],
+//! [`interrupt`], [`spinner`], [`testbed`], [`table`].
 
 pub mod background;
 mod bounds;
@@ -51,6 +52,7 @@ pub mod summary;
 pub mod table;
 pub mod testbed;
 mod trial;
+pub mod tune;
 pub mod turns;
 pub mod units;
 pub mod verdict;

@@ -1,9 +1,9 @@
 //! What came of a trial: figures from the generator's results and from two [`Sight`]s of the server, one at
 //! each edge of the measured window.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use machine::cpu::{self, CpuTicks};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -53,7 +53,7 @@ pub struct Outcome {
     pub turns: Option<Given>,
     /// How well counters were read.
     pub looks: Looks,
-    /// Replies in each second of the measured time.
+    /// Replies in each whole second of the measured time.
     pub seconds: Vec<f64>,
     /// What the slices came to that this is the median of, if there were several.
     pub slices: Vec<Slice>,
@@ -87,6 +87,8 @@ pub struct Times {
 pub struct OfSize {
     pub size: String,
     pub calls: f64,
+    /// Calls that were connected.
+    pub reached: f64,
     pub timeouts: f64,
     pub unserved: f64,
     pub mean_ms: f64,
@@ -144,9 +146,13 @@ pub struct Slice {
 /// The part of the measured time by which looks at counters may be off.
 const OFF: f64 = 0.05;
 
-/// Rules that are looked at where clients come whatever the server does: which calls it has read, nobody can
-/// tell from outside, so that only its fairness is judged.
-const RULES_OF_OPEN_LOADS: [&str; 1] = ["unfairness"];
+/// How far the part of the calls for one class of sizes that are not served may lie above that of all, where
+/// clients come whatever the server does (Harji et al. 2012, section 4).
+const UNFAIRNESS: f64 = 0.05;
+
+/// Standard errors that it has to lie above that besides, for a class of which there are few: one in 200
+/// would by chance.
+const ERRORS: f64 = 2.6;
 
 /// Rules of `sluicelab load` that say how sure a figure is, rather than whether the server is good.
 const NOT_THE_SERVERS: [&str; 1] = ["uncertainty of the mean"];
@@ -168,8 +174,7 @@ impl Outcome {
         let number =
             |path: &str| results.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path}"));
         let issued = number("/calls/issued")?;
-        ensure!(issued > 0.0, "no call was issued in the measured time");
-        let part = |path: &str| Ok::<_, anyhow::Error>(number(path)? / issued);
+        let part = |path: &str| Ok::<_, anyhow::Error>(over(number(path)?, issued));
         let replies_per_s = number("/replies/per_s")?;
         let asked_per_s = results.pointer("/run/asked_requests_per_s").and_then(Value::as_f64);
         let drops_per_s = after.drops.iter().map(|(name, count)| {
@@ -178,11 +183,18 @@ impl Outcome {
         });
         let mut invalid: Vec<String> =
             members(results, "/invalid").filter_map(Value::as_str).map(str::to_owned).collect();
+        invalid.extend((issued < 1.0).then(|| "no call was issued in the measured time".to_owned()));
         invalid.extend(turns.and_then(|turns| turns.reason_against()));
         invalid.extend((looks.off_ms > OFF * seconds * 1e3).then(|| {
             format!("counters were read up to {:.0} ms from the edges of the measured window", looks.off_ms)
         }));
         let own = Own::between(before, after)?;
+        let by_size: Vec<OfSize> = members(results, "/by_size").filter_map(OfSize::of).collect();
+        let broken = match asked_per_s {
+            Some(_) => unfair(&by_size).into_iter().collect(),
+            None => broken(results),
+        };
+        let failed = members(results, "/failed").filter_map(Value::as_str).map(str::to_owned);
         Ok(Self {
             asked_per_s,
             replies_per_s,
@@ -191,7 +203,7 @@ impl Outcome {
             timeouts: part("/calls/timeouts")?,
             errors: part("/calls/errors")?,
             times: Times::of(&results["wait_ms"])?,
-            by_size: members(results, "/by_size").filter_map(OfSize::of).collect(),
+            by_size,
             accepting: own.map(|own| own.accepting),
             drops_per_s: drops_per_s.collect(),
             cpu: Cpu::between(before, after, replies_per_s, number("/generator/cpu_us_per_call")?),
@@ -202,10 +214,10 @@ impl Outcome {
             read_mb_per_s: after.read.saturating_sub(before.read) as f64 / 1e6 / seconds,
             turns,
             looks: *looks,
-            seconds: members(results, "/seconds").filter_map(|second| second["replies"].as_f64()).collect(),
+            seconds: whole_seconds(results),
             slices: Vec::new(),
             invalid,
-            failed: failed(results, asked_per_s.is_some()),
+            failed: failed.chain(broken).collect(),
         })
     }
 
@@ -229,10 +241,17 @@ impl Outcome {
         median.seconds = slices.iter().flat_map(|slice| slice.seconds.clone()).collect();
         median.slices = slices.iter().map(Slice::of).collect();
         (median.invalid, median.failed) = (reasons, failed);
-        median.invalid.dedup();
-        median.failed.dedup();
+        for reasons in [&mut median.invalid, &mut median.failed] {
+            let mut kinds = BTreeSet::new();
+            reasons.retain(|reason| kinds.insert(without_numbers(reason)));
+        }
         Some(median)
     }
+}
+
+/// Reasons that differ in numbers only are one.
+fn without_numbers(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_ascii_digit() && *letter != '.').collect()
 }
 
 impl Slice {
@@ -273,15 +292,23 @@ fn members<'a>(results: &'a Value, path: &str) -> impl Iterator<Item = &'a Value
     results.pointer(path).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Which rules are broken, as `sluicelab load` tells, and what else makes the run no measurement.
-fn failed(results: &Value, is_open: bool) -> Vec<String> {
+/// Results have every second since the run began; the first ones are the warm-up's, the last may be cut.
+fn whole_seconds(results: &Value) -> Vec<f64> {
+    let number = |path: &str| results.pointer(path).and_then(Value::as_f64).unwrap_or(0.0);
+    let (begin, end) = (number("/run/warm_up_s").ceil() as usize, number("/run/outcome/duration_s") as usize);
+    let all = members(results, "/seconds").filter_map(|second| second["replies"].as_f64());
+    all.take(end).skip(begin).collect()
+}
+
+/// Which rules are broken where a server is asked again once it has answered, as `sluicelab load` tells.
+fn broken(results: &Value) -> Vec<String> {
     let text = |check: &Value, key: &str| check[key].as_str().unwrap_or_default().to_owned();
     let percent = |check: &Value, key: &str| check[key].as_f64().unwrap_or_default() * 100.0;
-    let is_judged =
-        |rule: &str| !NOT_THE_SERVERS.contains(&rule) && (!is_open || RULES_OF_OPEN_LOADS.contains(&rule));
-    let broken = members(results, "/checks").filter(|check| check["holds"] == Value::Bool(false));
-    let broken = broken.filter(|check| is_judged(check["rule"].as_str().unwrap_or_default()));
-    let told = broken.map(|check| {
+    let is_broken = |check: &&Value| {
+        check["holds"] == Value::Bool(false)
+            && check["rule"].as_str().is_some_and(|rule| !NOT_THE_SERVERS.contains(&rule))
+    };
+    let told = members(results, "/checks").filter(is_broken).map(|check| {
         format!(
             "{}: {:.2}%, at most {:.2}% is allowed ({})",
             text(check, "rule"),
@@ -290,8 +317,35 @@ fn failed(results: &Value, is_open: bool) -> Vec<String> {
             text(check, "remark")
         )
     });
-    members(results, "/failed").filter_map(Value::as_str).map(str::to_owned).chain(told).collect()
+    told.collect()
 }
+
+/// Whether calls of one size are served less than others, where clients come whatever the server does. Which
+/// calls it has read nobody can tell from outside, so that only this is judged: those that it never read are
+/// of all sizes alike. So an approximation, for every server: sizes that were never answered are not known.
+fn unfair(by_size: &[OfSize]) -> Option<String> {
+    let known = || by_size.iter().filter(|class| class.size != UNKNOWN && class.reached > 0.0);
+    let sum = |of: fn(&OfSize) -> f64| known().map(of).sum::<f64>();
+    let mean = over(sum(|class| class.unserved), sum(|class| class.reached));
+    let part = |class: &OfSize| class.unserved / class.reached;
+    let is_unfair = |class: &&OfSize| {
+        let error = (mean * (1.0 - mean) / class.reached).sqrt();
+        part(class) - mean > UNFAIRNESS + ERRORS * error
+    };
+    known().find(is_unfair).map(|class| {
+        format!(
+            "unfairness: {:.2}% of the calls for {}, {:.2}% of all, are not served; at most {:.0} points \
+             more are allowed",
+            part(class) * 100.0,
+            class.size,
+            mean * 100.0,
+            UNFAIRNESS * 100.0
+        )
+    })
+}
+
+/// What `sluicelab load` calls the size of what was never answered.
+const UNKNOWN: &str = "unknown";
 
 impl Times {
     fn of(distribution: &Value) -> Result<Self> {
@@ -316,6 +370,7 @@ impl OfSize {
         Some(Self {
             size: class["size"].as_str()?.to_owned(),
             calls,
+            reached: number("/reached")?,
             timeouts: number("/timeouts")?,
             unserved: number("/unserved")?,
             mean_ms: number("/reply_time_ms/mean")?,
@@ -463,7 +518,8 @@ pub(crate) mod tests {
     fn outcome_of_looks(replies_per_s: f64, reasons: &[&str], off_ms: f64) -> Outcome {
         let begun = Instant::now();
         let results = json!({
-            "run": { "asked_requests_per_s": 10 },
+            "run": { "asked_requests_per_s": 10, "warm_up_s": 1.0, "outcome": { "duration_s": 3.5 } },
+            "seconds": [{ "replies": 0 }, { "replies": 7 }, { "replies": 8 }, { "replies": 4 }],
             "calls": { "issued": 100, "timeouts": 10, "errors": 20 },
             "replies": { "per_s": replies_per_s, "body_mbps": 1 },
             "wait_ms": { "mean": 1, "p50": 1, "p90": 1, "p99": 1, "p999": 1, "max": 1 },
@@ -471,16 +527,14 @@ pub(crate) mod tests {
             "invalid": reasons,
             "checks": [
                 { "rule": "unfairness", "holds": false, "found": 0.3, "allowed": 0.05, "remark": "9 bytes" },
-                { "rule": "timeouts", "holds": false, "found": 0.3, "allowed": 0.05, "remark": "" },
+                { "rule": "timeouts", "holds": true, "found": 0.01, "allowed": 0.05, "remark": "" },
             ],
         });
         let later = begun + Duration::from_secs(2);
         let looks = Looks { began_after_ms: 1.0, off_ms };
         let watched = Watched { first: sight(begun, 100), second: sight(later, 300), looks, results };
-        let mut outcome = Outcome::of(&watched, None).unwrap();
-        assert_eq!(outcome.failed, ["unfairness: 30.00%, at most 5.00% is allowed (9 bytes)"]);
-        outcome.failed.clear();
-        outcome
+        assert_eq!(broken(&watched.results), ["unfairness: 30.00%, at most 5.00% is allowed (9 bytes)"]);
+        Outcome::of(&watched, None).unwrap()
     }
 
     #[test]
@@ -502,8 +556,30 @@ pub(crate) mod tests {
         assert!((accepting.accepts_per_phase - 2.0).abs() < 1e-9);
         assert!((outcome.drops_per_s["ListenDrops"] - 300.0).abs() < 1e-9);
         assert!((outcome.timeouts - 0.1).abs() < 1e-9 && (outcome.errors - 0.2).abs() < 1e-9);
+        assert_eq!(outcome.seconds, [7.0, 8.0]);
         assert!((outcome.cpu.server_user_part - 0.25).abs() < 1e-9);
         assert_eq!(outcome.invalid, ["late"]);
+    }
+
+    #[test]
+    fn an_overloaded_server_may_serve_few_but_not_only_the_small() {
+        let class = |size: &str, reached: f64, unserved: f64| OfSize {
+            size: size.to_owned(),
+            calls: reached,
+            reached,
+            timeouts: unserved,
+            unserved,
+            mean_ms: 1.0,
+            p99_ms: 1.0,
+        };
+        let small = class("< 1 KiB", 5_000.0, 1_500.0);
+        assert_eq!(
+            unfair(&[small.clone(), class("< 1 MiB", 100.0, 38.0), class("unknown", 50.0, 50.0)]),
+            None
+        );
+        let said = unfair(&[small, class("< 1 MiB", 24.0, 21.0)]).unwrap();
+        assert!(said.starts_with("unfairness: 87.50% of the calls for < 1 MiB, 30.27% of all"), "{said}");
+        assert_eq!(unfair(&[]), None);
     }
 
     #[test]

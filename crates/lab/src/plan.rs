@@ -27,7 +27,6 @@ pub(crate) struct Plan {
     /// What the order is drawn from.
     pub(crate) seed: u32,
     pub(crate) stage: Stage,
-    pub(crate) order: Order,
 }
 
 /// How the alternatives of a point are measured.
@@ -99,7 +98,8 @@ impl PointSpec {
 
     /// With the first in each. Who is beside whom does not depend on which other points there are: those may
     /// be measured before or after.
-    fn heats(&self, order: Order, seed: u64) -> Vec<Heat<'_>> {
+    fn heats(&self, seed: u64) -> Vec<Heat<'_>> {
+        let order = self.setting.order;
         let random = &mut Pcg64Mcg::seed_from_u64(seed ^ self.number());
         let mut servers: Vec<&Spec> = self.servers.iter().collect();
         let is_abreast = order == Order::Abreast && servers.len() > 1;
@@ -164,7 +164,7 @@ impl Plan {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let mut points: Vec<&PointSpec> = self.points.iter().collect();
         points.shuffle(&mut random);
-        points.into_iter().flat_map(|point| point.heats(self.order, seed)).collect()
+        points.into_iter().flat_map(|point| point.heats(seed)).collect()
     }
 
     /// Has `trial` measure what the journal does not have: at a point, those servers that are measured
@@ -224,7 +224,7 @@ impl Plan {
                     rounds.push(taken(server)?);
                     beside.push(taken(&point.servers[0])?.map(|taken| taken.outcome));
                 }
-                let beside = (self.order == Order::Abreast).then_some(beside);
+                let beside = (point.setting.order == Order::Abreast).then_some(beside);
                 Ok(Series { server: server.clone(), rounds, beside })
             };
             let mut series: Vec<Series> = point.servers.iter().map(of).collect::<Result<_>>()?;
@@ -294,9 +294,17 @@ pub(crate) mod tests {
         let mut points = Experiment::parse(&text).unwrap().points;
         for point in &mut points {
             point.name = point.setting.load.to_string();
+            point.setting.order = Order::InTurn;
         }
         let points = points.into_iter().map(PointSpec::with_first_again).collect();
-        Plan { points, rounds, seed: 1, stage: Stage::Measuring, order: Order::InTurn }
+        Plan { points, rounds, seed: 1, stage: Stage::Measuring }
+    }
+
+    fn abreast(mut plan: Plan) -> Plan {
+        for point in &mut plan.points {
+            point.setting.order = Order::Abreast;
+        }
+        plan
     }
 
     fn names(plan: &Plan, round: u32) -> Vec<String> {
@@ -435,7 +443,7 @@ pub(crate) mod tests {
 
     #[test]
     fn those_abreast_count_together_or_not_at_all() {
-        let mut plan = Plan { order: Order::Abreast, ..plan(&["a", "b"], 1) };
+        let mut plan = abreast(plan(&["a", "b"], 1));
         plan.points.truncate(1);
         let mut journal = journal();
         let mut heats = 0;
@@ -471,7 +479,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_first_is_in_each_heat() {
-        let plan = Plan { order: Order::Abreast, ..plan(&["a", "b", "c", "d"], 6) };
+        let plan = abreast(plan(&["a", "b", "c", "d"], 6));
         let mut partners = Vec::new();
         for round in 0..6 {
             let order = plan.order(round);
@@ -485,7 +493,7 @@ pub(crate) mod tests {
             partners.push(others);
         }
         let mut alone = super::tests::plan(&["a", "b", "c", "d"], 6);
-        (alone.order, alone.points) = (Order::Abreast, alone.points.split_off(1));
+        alone = abreast(Plan { points: alone.points.split_off(1), ..alone });
         let of_2x = |plan: &Plan| {
             let order = plan.order(3);
             let heats = order.iter().filter(|heat| heat.point.name == "2x");

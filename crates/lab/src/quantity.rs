@@ -56,6 +56,11 @@ impl Quantity {
         found.ok_or_else(|| format!("{name:?} is no quantity; allowed: {}", names()))
     }
 
+    /// What is more the better a value is.
+    pub(crate) fn worth(&self, value: f64) -> f64 {
+        if self.more_is_better { value } else { -value }
+    }
+
     /// A value with its digits.
     pub fn told(&self, value: f64) -> String {
         format!("{value:.*}", self.digits)

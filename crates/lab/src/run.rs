@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::experiment::{Experiment, Lengths, Load, PointSpec, Setting};
 use crate::interrupt;
-use crate::janitor::Janitor;
+use crate::janitor::{self, Janitor};
 use crate::journal::{Journal, Session};
 use crate::network;
 use crate::outcome::Outcome;
@@ -83,7 +83,7 @@ pub fn run(text: &str, directory: &Path, means: &Means, progress: &Progress) -> 
     // Connections of idle clients are held here.
     sys::process::raise_descriptor_limit()?;
     let _janitor = Janitor::employ()?;
-    let scratch = tempfile::Builder::new().prefix("sluicelab-").tempdir()?;
+    let scratch = tempfile::Builder::new().prefix(&janitor::prefix(std::process::id())).tempdir()?;
     let site = Site {
         sluice: means.sluice.clone(),
         sluicelab: means.sluicelab.clone(),
@@ -92,7 +92,6 @@ pub fn run(text: &str, directory: &Path, means: &Means, progress: &Progress) -> 
         client_cpus: means.client_cpus.clone(),
         has_namespaces,
         sysctls: experiment.sysctls.clone(),
-        order: experiment.order,
         scratch: scratch.path().to_owned(),
     };
     if !has_namespaces {
@@ -328,11 +327,11 @@ impl Workshop<'_> {
         verify: bool,
     ) -> Result<Outcome> {
         let directory = self.directory.join("trials").join(format!("{name}-{}", plain(&spec.name)));
-        let site = Site { order: Order::InTurn, ..self.site.clone() };
+        let setting = &Setting { order: Order::InTurn, ..setting.clone() };
         let servers = [spec];
         let (load, seed) = (setting.load, u64::from(self.experiment.seed));
         let heat = Heat { setting, load, files, servers: &servers, seed, directory: &directory, verify };
-        let outcome = site.run(heat)?.pop();
+        let outcome = self.site.run(heat)?.pop();
         outcome.context("a run without an outcome")
     }
 

@@ -64,8 +64,8 @@ impl Stages<'_> {
         Ok(points)
     }
 
-    fn plan(self, stage: Stage, rounds: u32, order: Order, points: Vec<PointSpec>) -> Plan {
-        Plan { points, rounds, seed: self.0.seed, stage, order }
+    fn plan(self, stage: Stage, rounds: u32, points: Vec<PointSpec>) -> Plan {
+        Plan { points, rounds, seed: self.0.seed, stage }
     }
 
     /// Says what `2x` means at each point that has such a load.
@@ -79,7 +79,7 @@ impl Stages<'_> {
                 }
             }
         }
-        Ok(self.plan(Stage::Calibrating, CALIBRATING_ROUNDS, self.0.order, points))
+        Ok(self.plan(Stage::Calibrating, CALIBRATING_ROUNDS, points))
     }
 
     /// Where a point's first server is saturated. Abreast, it has others beside it as when it is measured:
@@ -95,10 +95,11 @@ impl Stages<'_> {
         if let Some(share) = share {
             let _ = write!(name, ", {share}% of a CPU");
         }
-        let servers = if self.0.order == Order::Abreast { 2 } else { 1 };
+        let is_abreast = point.setting.order == Order::Abreast;
+        let servers = if is_abreast { 2 } else { 1 };
         let servers = point.servers.iter().take(servers).cloned().collect();
         let calibrating = PointSpec { name, servers, setting, compare: vec![REPLIES] };
-        if self.0.order == Order::Abreast { calibrating.with_first_again() } else { calibrating }
+        if is_abreast { calibrating.with_first_again() } else { calibrating }
     }
 
     /// A point's load, with what its multiples mean; `None` where that is not measured yet.
@@ -116,7 +117,7 @@ impl Stages<'_> {
         let points = self.points(journal)?.into_iter();
         let points =
             points.map(|point| if self.0.again { point.with_first_again() } else { point }).collect();
-        Ok(self.plan(Stage::Measuring, self.0.rounds, self.0.order, points))
+        Ok(self.plan(Stage::Measuring, self.0.rounds, points))
     }
 
     /// Who is judged, beside the best of the others, at each point where all has been measured.
@@ -124,7 +125,7 @@ impl Stages<'_> {
         let judge = self.0.judge.as_ref();
         let points = judge.map(|judge| found.iter().filter_map(|found| judged(judge, found)).collect());
         let rounds = judge.map_or(0, |judge| judge.rounds);
-        self.plan(Stage::Judging, rounds, self.0.order, points.unwrap_or_default())
+        self.plan(Stage::Judging, rounds, points.unwrap_or_default())
     }
 
     /// What was said against trials of a server: it changes in a long run.
@@ -139,14 +140,12 @@ fn judged(judge: &Judge, found: &Found) -> Option<PointSpec> {
     let is_whole = series.len() == point.servers.len() && series.iter().all(Series::is_whole);
     let judged = series.iter().find(|series| series.server.name == judge.server && is_whole)?;
     let quantity = point.compare.first()?;
-    let median = |series: &&Series| series.median(quantity.of).unwrap_or(f64::NAN);
+    let worth =
+        |series: &&Series| series.median(quantity.of).map_or(f64::NAN, |median| quantity.worth(median));
     let others = series
         .iter()
         .filter(|other| other.server != judged.server && !other.server.is_again_of(&point.servers[0]));
-    let best = others.max_by(|one, other| {
-        let order = median(one).total_cmp(&median(other));
-        if quantity.more_is_better { order } else { order.reverse() }
-    })?;
+    let best = others.max_by(|one, other| worth(one).total_cmp(&worth(other)))?;
     // Another choice is another point: what was measured beside one is not compared with another.
     let name = format!("{}, judging against {}", point.name, best.server.name);
     let servers = vec![best.server.clone(), judged.server.clone()];

@@ -41,7 +41,8 @@ pub fn drift(series: &Series) -> Option<String> {
     let changes = ratio.is_below_one(DRIFT) || ratio.is_above_one(DRIFT);
     changes.then(|| {
         format!(
-            "{} is not stationary: the second half of each trial has {ratio:.3} times the replies of the first",
+            "{} is not stationary: the second half of each trial has {ratio:.3} times the replies of \
+             the first",
             series.server.name
         )
     })
@@ -60,8 +61,8 @@ impl Settling {
         let changes = (change - 1.0).abs() > SETTLING;
         changes.then(|| {
             format!(
-                "{server} is not stationary: after {} s it answers {change:.2} times as much as in the time that \
-                 trials are measured in; give it a longer warm_up",
+                "{server} is not stationary: after {} s it answers {change:.2} times as much as in the time \
+                 that trials are measured in; give it a longer warm_up",
                 self.replies.len()
             )
         })

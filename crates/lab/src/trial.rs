@@ -49,7 +49,6 @@ pub(crate) struct Site {
     pub(crate) has_namespaces: bool,
     /// `name=value`, for the server's namespace.
     pub(crate) sysctls: Vec<String>,
-    pub(crate) order: Order,
     /// For sockets.
     pub(crate) scratch: PathBuf,
 }
@@ -111,7 +110,7 @@ impl Site {
         let running = each_in_a_thread(heat.servers.iter().enumerate(), |(number, spec)| {
             Running::start(&this, heat, spec, heat.directory.join(number.to_string()))
         })?;
-        let outcomes = match self.order {
+        let outcomes = match heat.setting.order {
             Order::Abreast => this.abreast(heat, &running, turns),
             Order::InTurn | Order::Interleaved => this.interleaved(heat, &running, turns),
         }
@@ -120,7 +119,7 @@ impl Site {
             drop(one);
             Ok(())
         })?;
-        let slices = if matches!(self.order, Order::Interleaved) { lengths.slices } else { 1 };
+        let slices = if matches!(heat.setting.order, Order::Interleaved) { lengths.slices } else { 1 };
         let expected = heat.servers.len();
         let outcomes = outcomes?;
         ensure!(outcomes.len() == expected, "{} of {expected} outcomes in {slices} slices", outcomes.len());
@@ -140,7 +139,7 @@ impl Site {
     /// by a part of it: the server has been asked before, only its clients are new.
     fn interleaved(&self, heat: Heat<'_>, running: &[Running], turns: Option<Turns>) -> Result<Vec<Outcome>> {
         let whole = heat.setting.lengths;
-        let slices = if self.order == Order::Interleaved { whole.slices } else { 1 };
+        let slices = if heat.setting.order == Order::Interleaved { whole.slices } else { 1 };
         let mut random = Pcg64Mcg::seed_from_u64(heat.seed);
         let mut order: Vec<usize> = (0..running.len()).collect();
         let mut all: Vec<Vec<Outcome>> = running.iter().map(|_| Vec::new()).collect();
@@ -186,7 +185,7 @@ impl Site {
             options.push(format!("--verify={}", heat.files.root.display()));
         }
         // Generators of other servers are on the same CPU, and wait as long.
-        let usual = (self.order == Order::Abreast || heat.setting.both_cpus).then_some(MAY_WAIT);
+        let usual = (heat.setting.order == Order::Abreast || heat.setting.both_cpus).then_some(MAY_WAIT);
         options.extend(heat.setting.may_wait.or(usual).map(|percent| format!("--may-wait={percent}")));
         options
     }

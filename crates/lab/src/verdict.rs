@@ -263,10 +263,12 @@ mod tests {
         assert_eq!(
             said,
             [
-                "slow has 10.0% less replies/s than sped (0.897 to 0.903 times, with 95% certainty, 10 rounds)",
-                "cannot tell nearly from sped in replies/s (0.985 (0.982 to 0.988) times): the interval is not \
-                 beyond the margin",
-                "fast has 10.0% more replies/s than sped (1.097 to 1.103 times, with 95% certainty, 10 rounds)",
+                "slow has 10.0% less replies/s than sped (0.897 to 0.903 times, with 95% certainty, 10 \
+                 rounds)",
+                "cannot tell nearly from sped in replies/s (0.985 (0.982 to 0.988) times): the interval is \
+                 not beyond the margin",
+                "fast has 10.0% more replies/s than sped (1.097 to 1.103 times, with 95% certainty, 10 \
+                 rounds)",
             ]
         );
     }

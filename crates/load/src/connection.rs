@@ -188,7 +188,8 @@ pub(crate) struct Received {
 pub(crate) fn outcome_of(error: &io::Error) -> Outcome {
     use io::ErrorKind as Kind;
     match error.kind() {
-        Kind::ConnectionRefused => Outcome::Refused,
+        // The latter two are a Unix socket's that is not there, or whose queue is full.
+        Kind::ConnectionRefused | Kind::NotFound | Kind::WouldBlock => Outcome::Refused,
         Kind::TimedOut => Outcome::ConnectTimeout,
         Kind::HostUnreachable | Kind::NetworkUnreachable | Kind::NetworkDown | Kind::PermissionDenied => {
             Outcome::Unreachable

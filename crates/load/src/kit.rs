@@ -1,6 +1,7 @@
 //! What the sessions of one thread share: the run, the clock, events, measures, room to receive into.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
+use std::ops::Range;
 use std::os::fd::AsFd;
 
 use sys::clock;
@@ -11,7 +12,7 @@ use workload::session::RequestId;
 use crate::measures::Recorder;
 use crate::record::{Nanos, nanos};
 use crate::request::Prepared;
-use crate::run::Run;
+use crate::run::{Class, Patience, Run, Target};
 use crate::verify::Files;
 
 /// Bytes received at a time. Bodies larger than this are dropped in the kernel, unless they are compared.
@@ -26,14 +27,16 @@ pub(crate) struct Kit<'a> {
     pub(crate) requests: &'a [Prepared],
     /// To compare replies with, if they are.
     pub(crate) files: Option<Files>,
+    /// Bodies need not be looked at, and the kernel can drop them, as it does with TCP.
+    pub(crate) drops_in_kernel: bool,
     pub(crate) epoll: Epoll,
     pub(crate) recorder: Recorder,
     /// Where input is received; taken out while a session goes through it.
     pub(crate) room: Vec<u8>,
     /// Bytes received at a time.
     pub(crate) at_a_time: usize,
-    /// What the events of the session at work carry.
-    pub(crate) token: u64,
+    /// The place of the session at work, which its events carry.
+    pub(crate) place: u32,
     /// Whether records say which port a connection had, which costs a system call for each.
     pub(crate) wants_ports: bool,
     /// The monotonic clock when the run began.
@@ -53,13 +56,14 @@ impl<'a> Kit<'a> {
         Ok(Self {
             run,
             requests,
+            drops_in_kernel: files.is_none() && run.targets.iter().all(|to| to.address().is_some()),
             files,
             epoll: Epoll::new()?,
             wants_ports: recorder.wants_ports(),
             recorder,
             room: vec![0; ROOM_FOR_HEADS + at_a_time],
             at_a_time,
-            token: 0,
+            place: 0,
             began,
             connections: 0,
         })
@@ -71,21 +75,42 @@ impl<'a> Kit<'a> {
         clock::monotonic_ns().saturating_sub(self.began)
     }
 
-    pub(crate) fn connect_patience(&self) -> Nanos {
-        nanos(self.run.patience.connect)
+    /// The class of a session of the run, and its number there: classes take turns.
+    fn class(&self, session: u32) -> (&'a Class, u32) {
+        let classes = self.run.classes.len() as u32;
+        (&self.run.classes[(session % classes) as usize], session / classes)
     }
 
-    pub(crate) fn reply_patience(&self, request: RequestId) -> Nanos {
+    pub(crate) fn patience(&self, session: u32) -> &'a Patience {
+        &self.class(session).0.patience
+    }
+
+    pub(crate) fn connect_patience(&self, session: u32) -> Nanos {
+        nanos(self.patience(session).connect)
+    }
+
+    pub(crate) fn reply_patience(&self, session: u32, request: RequestId) -> Nanos {
         let own = self.requests[request as usize].timeout;
-        nanos(own.unwrap_or(self.run.patience.reply))
+        nanos(own.unwrap_or(self.patience(session).reply))
     }
 
-    /// From where to where the connections of a session go.
-    pub(crate) fn way(&self, session: u32) -> (Option<IpAddr>, SocketAddr) {
-        let (targets, sources) = (&self.run.targets, &self.run.sources);
-        let target = targets[session as usize % targets.len()];
-        let source = (!sources.is_empty()).then(|| sources[session as usize / targets.len() % sources.len()]);
-        (source, target)
+    /// From where to where a session's connections go: sessions of a class take turns. Of the connections
+    /// that are kept, which take turns as well, this is the `kept`th.
+    pub(crate) fn way(&self, session: u32, kept: Option<u32>) -> (Option<IpAddr>, &'a Target) {
+        let (Class { sources, .. }, number) = self.class(session);
+        let (targets, turn) = (&self.run.targets, kept.unwrap_or(number) as usize);
+        let source = (!sources.is_empty()).then(|| sources[turn / targets.len() % sources.len()]);
+        (source, &targets[turn % targets.len()])
+    }
+
+    /// The bursts of a session of the run.
+    pub(crate) fn bursts(&self, session: u32) -> Range<usize> {
+        self.run.log.session_bursts(self.class(session).1 as usize % self.run.log.len())
+    }
+
+    /// What a session of the run asks for first.
+    pub(crate) fn first_request(&self, session: u32) -> RequestId {
+        self.run.log.burst(self.bursts(session).start).calls[0]
     }
 
     pub(crate) fn number_connection(&mut self) -> u32 {

@@ -10,10 +10,12 @@
 //! connection and session came to ([`record`]). [Reports](report) are functions of the measures and of the
 //! facts of the run.
 
+mod arrivals;
 mod connection;
 pub mod doctor;
 pub mod engine;
 mod kit;
+mod line;
 pub mod measures;
 pub mod output;
 pub mod preflight;

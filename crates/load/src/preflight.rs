@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use machine::Machine;
 
-use crate::run::{Load, Run};
+use crate::run::{Class, Load, Run, Target};
 use crate::schedule::Schedule;
 
 /// Descriptors that are used for something else than connections, for each thread and in all.
@@ -95,46 +95,54 @@ impl Means {
 ///
 /// What is short, with the figures and the way out.
 pub fn check(run: &Run, means: Means) -> Result<(), Shortage> {
-    for &address in &run.sources {
+    for &address in run.classes.iter().flat_map(|class| &class.sources) {
         // A datagram socket takes no port that connections could use.
         if let Err(error) = UdpSocket::bind(SocketAddr::new(address, 0)) {
             return Err(Shortage::Source { address, reason: error.kind() });
         }
     }
-    let open = most_open(run);
+    let open = run.classes.iter().map(|class| most_open(class, run.duration)).sum();
     if open + OTHER_DESCRIPTORS * (1 + run.cpus.len() as u64) > means.descriptors {
         return Err(Shortage::Descriptors { needed: open, limit: means.descriptors });
     }
-    let pairs = (run.targets.len() * run.sources.len().max(1)) as u64;
-    let available = means.ports * pairs;
-    let local = run.targets.iter().all(|target: &SocketAddr| target.ip().is_loopback());
+    let addresses: Vec<SocketAddr> = run.targets.iter().filter_map(Target::address).collect();
+    if addresses.is_empty() {
+        return Ok(());
+    }
+    let local = addresses.iter().all(|address| address.ip().is_loopback());
     let wait = if local && means.reuses_loopback_ports { TIME_WAIT_LOOPBACK } else { TIME_WAIT };
-    let needed = open + waiting(run, wait);
-    if needed > available {
-        return Err(Shortage::Ports { needed, available, per_pair: means.ports, pairs });
+    for class in &run.classes {
+        let pairs = (addresses.len() * class.sources.len().max(1)) as u64;
+        let available = means.ports * pairs;
+        let needed = most_open(class, run.duration) + waiting(class, wait, run.duration);
+        if needed > available {
+            return Err(Shortage::Ports { needed, available, per_pair: means.ports, pairs });
+        }
     }
     Ok(())
 }
 
 /// Connections that are open when nothing is ever answered: arrivals of the time that a client waits.
-fn most_open(run: &Run) -> u64 {
-    match &run.load {
-        Load::Closed { connections, .. } => u64::from(*connections),
-        Load::Arriving { schedule, count } => {
-            let patience = run.patience.connect.max(run.patience.reply);
-            most_arrivals(schedule, *count, patience, run.duration)
+fn most_open(class: &Class, duration: Option<Duration>) -> u64 {
+    match &class.load {
+        Load::Closed { connections, .. } | Load::Arriving { kept: Some(connections), .. } => {
+            u64::from(*connections)
+        }
+        Load::Arriving { schedule, count, kept: None } => {
+            let patience = class.patience.connect.max(class.patience.reply);
+            most_arrivals(schedule, *count, patience, duration)
         }
     }
 }
 
 /// Ports that wait after their connection: at least one connection for each session, closed by the client.
-fn waiting(run: &Run, wait: Duration) -> u64 {
-    match &run.load {
+fn waiting(class: &Class, wait: Duration, duration: Option<Duration>) -> u64 {
+    match &class.load {
         // How often they connect is up to the server's speed.
-        Load::Closed { .. } => 0,
-        Load::Arriving { schedule, count } => {
-            let wait = run.duration.map_or(wait, |duration| wait.min(duration));
-            most_arrivals(schedule, *count, wait, run.duration)
+        Load::Closed { .. } | Load::Arriving { kept: Some(_), .. } => 0,
+        Load::Arriving { schedule, count, kept: None } => {
+            let wait = duration.map_or(wait, |duration| wait.min(duration));
+            most_arrivals(schedule, *count, wait, duration)
         }
     }
 }
@@ -150,28 +158,27 @@ mod tests {
     use workload::session::SessionLog;
 
     use super::*;
-    use crate::run::{AfterTimeout, Patience};
+    use crate::run::Patience;
     use crate::schedule::{Arrivals, Rate};
 
     fn run(per_second: f64, sources: usize) -> Run {
         let second = Duration::from_secs(1);
         Run {
             log: SessionLog::default(),
-            targets: vec![([127, 0, 0, 1], 80).into()],
+            targets: vec![Target::Inet(([127, 0, 0, 1], 80).into())],
             host: "localhost".into(),
             headers: String::new(),
-            sources: (0..sources).map(|n| [127, 0, 0, n as u8 + 2].into()).collect(),
-            load: Load::Arriving {
-                schedule: Schedule::drawn(Rate::constant(per_second).unwrap(), Arrivals::Exponential, 1),
-                count: None,
-            },
+            classes: vec![Class {
+                name: String::new(),
+                load: Load::Arriving {
+                    schedule: Schedule::drawn(Rate::constant(per_second).unwrap(), Arrivals::Exponential, 1),
+                    count: None,
+                    kept: None,
+                },
+                sources: (0..sources).map(|n| [127, 0, 0, n as u8 + 2].into()).collect(),
+                patience: Patience { connect: 10 * second, reply: 10 * second, think: second, retries: 0 },
+            }],
             duration: Some(60 * second),
-            patience: Patience {
-                connect: 10 * second,
-                reply: 10 * second,
-                think: second,
-                then: AfterTimeout::Fail,
-            },
             verify: None,
             cpus: vec![0],
             realtime: false,
@@ -189,18 +196,34 @@ mod tests {
         let many = Means { descriptors: 1 << 20, ..MEANS };
         assert!(matches!(check(&run(3_000.0, 0), many), Err(Shortage::Ports { needed: 33_000, .. })));
         assert_eq!(check(&run(3_000.0, 2), many), Ok(()));
+        let mut unix = run(3_000.0, 0);
+        unix.targets = vec![Target::Unix("/run/socket".into())];
+        assert_eq!(check(&unix, many), Ok(()), "it takes no ports");
         let slow = Means { reuses_loopback_ports: false, ..many };
         assert!(matches!(check(&run(3_000.0, 2), slow), Err(Shortage::Ports { .. })));
     }
 
     #[test]
+    fn classes_share_descriptors_and_have_ports_of_their_own() {
+        let mut several = run(900.0, 1);
+        several.classes.extend(run(900.0, 1).classes);
+        assert_eq!(check(&several, MEANS), Ok(()));
+        several.classes.extend(run(900.0, 1).classes);
+        assert!(matches!(check(&several, MEANS), Err(Shortage::Descriptors { needed: 27_000, .. })));
+        let many = Means { descriptors: 1 << 20, ..MEANS };
+        assert_eq!(check(&several, many), Ok(()));
+        several.classes.extend(run(3_000.0, 1).classes);
+        assert!(matches!(check(&several, many), Err(Shortage::Ports { needed: 33_000, .. })));
+    }
+
+    #[test]
     fn a_bounded_number_of_sessions_needs_no_more_than_that() {
         let mut bounded = run(1e6, 0);
-        if let Load::Arriving { count, .. } = &mut bounded.load {
+        if let Load::Arriving { count, .. } = &mut bounded.classes[0].load {
             *count = Some(5_000);
         }
         assert_eq!(check(&bounded, MEANS), Ok(()));
-        bounded.load = Load::Closed { connections: 19_990, count: None };
+        bounded.classes[0].load = Load::Closed { connections: 19_990, count: None };
         assert!(check(&bounded, MEANS).is_err());
     }
 
@@ -209,8 +232,10 @@ mod tests {
         let hours = (0..48).map(Duration::from_hours);
         let rush = std::iter::repeat_n(Duration::from_hours(47), 20_000);
         let mut logged = run(1.0, 0);
-        (logged.duration, logged.load) =
-            (None, Load::Arriving { schedule: Schedule::logged(hours.chain(rush)), count: Some(20_048) });
+        (logged.duration, logged.classes[0].load) = (
+            None,
+            Load::Arriving { schedule: Schedule::logged(hours.chain(rush)), count: Some(20_048), kept: None },
+        );
         let error = check(&logged, MEANS).unwrap_err();
         assert_eq!(error, Shortage::Descriptors { needed: 20_001, limit: 20_000 });
         logged.duration = Some(Duration::from_hours(47));
@@ -221,7 +246,7 @@ mod tests {
     fn a_source_that_is_not_here_is_named() {
         let mut stranger = run(1.0, 1);
         // Set aside for documentation, RFC 5737.
-        stranger.sources.push([192, 0, 2, 1].into());
+        stranger.classes[0].sources.push([192, 0, 2, 1].into());
         let error = check(&stranger, MEANS).unwrap_err();
         assert_eq!(
             error,

@@ -1,9 +1,13 @@
 //! What a run is: sessions, where to, how they arrive, how long clients wait.
 
+use std::fmt;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sys::client;
 use workload::session::SessionLog;
 
 use crate::record::{Nanos, nanos};
@@ -15,19 +19,15 @@ pub struct Run {
     /// The sessions that are played; when there are more to play than these, they come round again.
     pub log: SessionLog,
     /// Where to, taken in turn by one session after the other. Not empty.
-    pub targets: Vec<SocketAddr>,
+    pub targets: Vec<Target>,
     /// What the Host line says.
     pub host: String,
     /// More header lines for every request, each ended by CRLF; empty for none.
     pub headers: String,
-    /// Local addresses to connect from, taken in turn; empty leaves that to the kernel.
-    pub sources: Vec<IpAddr>,
-    /// How sessions come.
-    pub load: Load,
+    /// Who the clients are. Not empty.
+    pub classes: Vec<Class>,
     /// When the run ends at the latest; `None`: with its last session.
     pub duration: Option<Duration>,
-    /// How clients behave.
-    pub patience: Patience,
     /// Compare every reply to a GET with the file of that name below this directory.
     pub verify: Option<PathBuf>,
     /// One thread for each of these CPUs, pinned to it. Not empty.
@@ -37,11 +37,72 @@ pub struct Run {
     pub realtime: bool,
 }
 
+/// Clients of a kind. They play the same sessions as others do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Class {
+    /// For people. Where there is but one, it may be empty, and calls are not counted by class.
+    pub name: String,
+    /// How their sessions come.
+    pub load: Load,
+    /// Local addresses to connect from, taken in turn; empty leaves that to the kernel. Unix sockets have
+    /// none.
+    pub sources: Vec<IpAddr>,
+    /// How they behave.
+    pub patience: Patience,
+}
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// At an address, with TCP.
+    Inet(SocketAddr),
+    /// At a Unix socket of this name.
+    Unix(PathBuf),
+}
+
+impl Target {
+    /// Its address, if it has one.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Inet(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// Begins to connect, and says whether the connection is up already.
+    pub(crate) fn connect(&self, source: Option<IpAddr>) -> io::Result<(OwnedFd, bool)> {
+        match self {
+            Self::Inet(address) => client::connect(source, *address),
+            Self::Unix(path) => client::connect_unix(path).map(|socket| (socket, true)),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inet(address) => write!(formatter, "http://{address}"),
+            Self::Unix(path) => write!(formatter, "unix:{}", path.display()),
+        }
+    }
+}
+
 impl Run {
     /// When a burst of the log begins, if the run keeps the log's times and this one has one.
     pub(crate) fn begins(&self, burst: usize) -> Option<Nanos> {
-        let Load::Arriving { schedule: Schedule::Logged(_), .. } = self.load else { return None };
+        let [Class { load: Load::Arriving { schedule: Schedule::Logged(_), .. }, .. }] = &self.classes[..]
+        else {
+            return None;
+        };
         self.log.burst(burst).at.map(nanos)
+    }
+
+    /// How many connections go from one session to the next, if they do.
+    pub(crate) fn kept_connections(&self) -> Option<u32> {
+        match self.classes[..] {
+            [Class { load: Load::Arriving { kept, .. }, .. }] => kept,
+            _ => None,
+        }
     }
 }
 
@@ -50,10 +111,14 @@ impl Run {
 pub enum Load {
     /// On a schedule, whatever the server does: partially open, or open where a session is a single request.
     Arriving {
-        /// When. With the log's own times, bursts begin at theirs as well.
+        /// When. With the log's own times, bursts begin at theirs as well, if there is one class.
         schedule: Schedule,
         /// No more after so many; `None`: until the run ends.
         count: Option<u64>,
+        /// So many connections are kept, and go from one session to the next: who finds none that is free
+        /// waits in line. `None`, or where there are several classes: each session has connections of its
+        /// own.
+        kept: Option<u32>,
     },
     /// So many at a time, the next one when one ends: closed.
     Closed {
@@ -73,18 +138,8 @@ pub struct Patience {
     pub reply: Duration,
     /// Between bursts whose log leaves it to the run.
     pub think: Duration,
-    /// What follows when it is at an end.
-    pub then: AfterTimeout,
-}
-
-/// What a client does whose patience is at an end. The connection is closed in any case, and the server left
-/// to find out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AfterTimeout {
-    /// Gives up: the session has failed. httperf's way.
-    #[default]
-    Fail,
-    /// Tries the same request again on another connection, until it is answered (Brecht et al. 2004, section
-    /// 4).
-    Retry,
+    /// How often a client whose patience is at an end tries the same request again on another connection
+    /// (Brecht et al. 2004, section 4). Then it gives up: the session has failed, as with httperf at once. A
+    /// connection is closed in any case, and the server left to find out.
+    pub retries: u32,
 }

@@ -20,8 +20,8 @@ use sys::event::{Interest, Ready};
 
 use crate::connection::{Connection, Flight, outcome_of, outcome_of_reply};
 use crate::kit::{self, Kit};
+use crate::line::Arrival;
 use crate::record::{Call, Nanos, Outcome, SessionEnd, SessionOutcome, nanos};
-use crate::run::AfterTimeout;
 
 /// The most calls in flight on a connection: httperf's `--max-piped-calls`, which is 32 there.
 const MAX_PIPELINED: usize = 32;
@@ -31,6 +31,8 @@ const MAX_PIPELINED: usize = 32;
 pub(crate) struct Session {
     /// Among all of the run.
     pub(crate) number: u32,
+    /// Which of the connections that are kept it has, if they are.
+    kept: Option<u32>,
     /// When it was due to arrive.
     intended: Nanos,
     started: Nanos,
@@ -44,6 +46,8 @@ pub(crate) struct Session {
     /// Calls of the burst that were issued, and answered.
     issued: usize,
     answered: usize,
+    /// How often a call was tried again since the last one was answered.
+    retried: u32,
     /// Calls of the session that were issued.
     position: u32,
     replies: u32,
@@ -56,7 +60,7 @@ pub(crate) struct Session {
     room: Vec<u8>,
     /// When [`Session::due`] has something to do.
     pub(crate) deadline: Nanos,
-    /// Tells this session's events from those of the one before it in the same place.
+    /// Tells this connection's events from those of the one before it in the same place.
     pub(crate) generation: u32,
 }
 
@@ -76,6 +80,7 @@ impl Session {
     pub(crate) fn vacant() -> Self {
         Self {
             number: 0,
+            kept: None,
             intended: 0,
             started: 0,
             due: None,
@@ -84,6 +89,7 @@ impl Session {
             burst: 0,
             issued: 0,
             answered: 0,
+            retried: 0,
             position: 0,
             replies: 0,
             connections: 0,
@@ -96,13 +102,15 @@ impl Session {
         }
     }
 
-    /// Has session `number` arrive that was due at `intended`; before that it waits.
-    pub(crate) fn arrive(&mut self, kit: &mut Kit<'_>, number: u32, intended: Nanos) {
+    /// Has a session come; before it is due, it waits. It goes on with the connection that it finds here, if
+    /// there is one.
+    pub(crate) fn arrive(&mut self, kit: &mut Kit<'_>, arrival: Arrival, kept: Option<u32>) {
         let now = kit.now();
-        let template = number as usize % kit.run.log.len();
-        self.bursts = kit.run.log.session_bursts(template);
-        (self.number, self.intended, self.started) = (number, intended, now.max(intended));
+        let Arrival { number, intended, came } = arrival;
+        self.bursts = kit.bursts(number);
+        (self.number, self.kept, self.intended, self.started) = (number, kept, intended, came);
         (self.position, self.replies, self.connections, self.failed) = (0, 0, 0, false);
+        self.retried = 0;
         self.due = Some(intended);
         if intended > now {
             self.burst = usize::MAX;
@@ -164,7 +172,6 @@ impl Session {
     pub(crate) fn leave(&mut self) {
         self.state = State::Vacant;
         self.deadline = Nanos::MAX;
-        self.generation = self.generation.wrapping_add(1);
     }
 
     /// Ends it where it is, because the run has ended. One that has not arrived yet never was.
@@ -176,7 +183,8 @@ impl Session {
                 self.state = State::Over(SessionOutcome::Unfinished);
             }
             State::Thinking(_) | State::Calling => self.leave(),
-            State::Vacant | State::Over(_) => {}
+            // A connection may have been kept for another one.
+            State::Vacant | State::Over(_) => self.close(kit),
         }
     }
 
@@ -215,7 +223,9 @@ impl Session {
     /// The burst has been answered: thinks, goes on with the next one, or is over.
     fn end_burst(&mut self, kit: &mut Kit<'_>) {
         if self.bursts.is_empty() {
-            self.close(kit);
+            if kit.run.kept_connections().is_none() {
+                self.close(kit);
+            }
             self.state =
                 State::Over(if self.failed { SessionOutcome::Failed } else { SessionOutcome::Completed });
             return;
@@ -223,7 +233,7 @@ impl Session {
         let now = kit.now();
         self.due = kit.run.begins(self.bursts.start).map(|at| at.max(now));
         let until = self.due.unwrap_or_else(|| {
-            let think = kit.run.log.burst(self.burst).think.unwrap_or(kit.run.patience.think);
+            let think = kit.run.log.burst(self.burst).think.unwrap_or(kit.patience(self.number).think);
             now.saturating_add(nanos(think))
         });
         if until <= now {
@@ -249,10 +259,10 @@ impl Session {
         while self.issued < calls.len() && self.flights.len() < room {
             let request = calls[self.issued];
             let intended = self.due.take().unwrap_or(now);
-            let deadline = now + kit.reply_patience(request);
+            let deadline = now + kit.reply_patience(self.number, request);
             let call = Call::new(request, self.number, self.position, intended, now);
             self.flights.push_back(Flight::new(call, deadline));
-            kit.recorder.issue(now);
+            kit.recorder.issue(&call);
             self.issued += 1;
             self.position += 1;
         }
@@ -261,9 +271,11 @@ impl Session {
     fn connect(&mut self, kit: &mut Kit<'_>) {
         let now = kit.now();
         self.connections += 1;
-        let (source, target) = kit.way(self.number);
-        let connected = client::connect(source, target).and_then(|(socket, up)| {
-            kit.epoll.add(&socket, kit.token, Interest::BOTH.on_edge())?;
+        let (source, target) = kit.way(self.number, self.kept);
+        self.generation = self.generation.wrapping_add(1);
+        let token = u64::from(self.generation) << 32 | u64::from(kit.place);
+        let connected = target.connect(source).and_then(|(socket, up)| {
+            kit.epoll.add(&socket, token, Interest::BOTH.on_edge())?;
             Ok((socket, up))
         });
         match connected {
@@ -271,7 +283,7 @@ impl Session {
                 let number = kit.number_connection();
                 self.connection = Some(Connection::new(socket, number, now, std::mem::take(&mut self.room)));
                 if let Some(first) = self.flights.front_mut() {
-                    first.deadline = now + kit.connect_patience();
+                    first.deadline = now + kit.connect_patience(self.number);
                 }
                 if up {
                     self.note_connected(kit);
@@ -289,7 +301,7 @@ impl Session {
             connection.port = kit::local_port(&connection.socket);
         }
         for flight in &mut self.flights {
-            flight.deadline = now + kit.reply_patience(flight.call.request);
+            flight.deadline = now + kit.reply_patience(self.number, flight.call.request);
         }
         if let Some(first) = self.flights.front_mut() {
             first.call.connected = Some(now);
@@ -300,7 +312,7 @@ impl Session {
     fn receive(&mut self, kit: &mut Kit<'_>) {
         let mut room = std::mem::take(&mut kit.room);
         while let Some(connection) = &mut self.connection {
-            let skippable = if kit.files.is_none() { connection.http.skip_body_hint() } else { 0 };
+            let skippable = if kit.drops_in_kernel { connection.http.skip_body_hint() } else { 0 };
             // A body without a known end is read to see the end.
             let skip = skippable > 0 && skippable < u64::MAX && connection.rest.is_empty();
             let received = if skip {
@@ -414,6 +426,7 @@ impl Session {
         let right = outcome == Outcome::Reply;
         connection.answered(right);
         self.answered += 1;
+        self.retried = 0;
         self.replies += u32::from(right);
         self.failed |= !right;
         let compared = flight.comparison.is_some();
@@ -443,7 +456,8 @@ impl Session {
             return self.fail(kit, outcome);
         }
         let burst = kit.run.log.burst(self.burst).calls.len();
-        let more = !self.flights.is_empty() || self.issued < burst || !self.bursts.is_empty();
+        let kept = kit.run.kept_connections().is_some();
+        let more = kept || !self.flights.is_empty() || self.issued < burst || !self.bursts.is_empty();
         if let Some(connection) = &mut self.connection {
             connection.lost = more;
         }
@@ -461,19 +475,21 @@ impl Session {
     fn fail(&mut self, kit: &mut Kit<'_>, outcome: Outcome) {
         let timeout = matches!(outcome, Outcome::ConnectTimeout | Outcome::ReplyTimeout);
         if timeout
-            && kit.run.patience.then == AfterTimeout::Retry
+            && self.retried < kit.patience(self.number).retries
             && let Some(flight) = self.flights.pop_front()
         {
             let now = kit.now();
             self.failed = true;
+            self.retried += 1;
             let call = self.call(&flight, outcome, now);
             kit.recorder.call(&call);
             if self.unrepeatable(kit).is_none() {
                 // Another attempt is another call, which nobody intended earlier: the client asks for it,
                 // whatever the method.
                 let Call { request, session, position, .. } = flight.call;
-                self.flights.push_front(Flight::new(Call::new(request, session, position, now, now), now));
-                kit.recorder.issue(now);
+                let call = Call::new(request, session, position, now, now);
+                self.flights.push_front(Flight::new(call, now));
+                kit.recorder.issue(&call);
                 return self.close(kit);
             }
             // What was sent behind it can't be asked again, and goes down with it.
@@ -506,7 +522,7 @@ impl Session {
         connection.rest.clear();
         self.room = connection.rest;
         for flight in &mut self.flights {
-            let deadline = now + kit.reply_patience(flight.call.request);
+            let deadline = now + kit.reply_patience(self.number, flight.call.request);
             flight.send_again(deadline);
         }
     }

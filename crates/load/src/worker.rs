@@ -1,12 +1,12 @@
 //! One thread of the generator: arrivals, events and timers of its share of the sessions.
 //!
 //! A turn of its loop: the sessions whose time has come arrive; events are gathered, without waiting while an
-//! arrival is overdue; sessions whose sockets are ready go on; timers are looked at. Session `n` of the run
-//! belongs to thread `n mod threads`.
+//! arrival is overdue; sessions whose sockets are ready go on; timers are looked at.
 //!
 //! When the run's duration is over, all threads go on as before, so that the server's load stays what it was,
 //! until the last call that one of them issued in that time is over: no later than its client's patience.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -14,11 +14,11 @@ use std::time::Duration;
 use sys::event::Events;
 use sys::process;
 
+use crate::arrivals::{Arrivals, share};
 use crate::kit::Kit;
+use crate::line::{Arrival, Line};
 use crate::measures::Recorder;
-use crate::record::{Nanos, SessionOutcome};
-use crate::run::{Load, Run};
-use crate::schedule::Schedule;
+use crate::record::{Nanos, Outcome, SessionOutcome};
 use crate::session::Session;
 use crate::timers::Timers;
 
@@ -99,26 +99,28 @@ pub(crate) struct Report {
     pub(crate) cpu: (Duration, Duration),
 }
 
-/// Sessions to come.
-struct Arrivals {
-    kind: Kind,
-    /// The number of the next session.
-    number: u64,
-    step: u64,
-    count: u64,
+/// A thread's share of the connections that go from one session to the next: each has a place of its own.
+struct Kept {
+    connections: u64,
+    /// Which thread of how many it is.
+    thread: (u32, u32),
+    /// Who waits for one.
+    line: Line,
 }
 
-enum Kind {
-    /// By a schedule; the time of the next one.
-    Scheduled(Schedule, Nanos),
-    /// As one leaves.
-    AsOneLeaves,
+impl Kept {
+    /// The number of a place's connection among those of all threads.
+    fn number(&self, place: u32) -> u32 {
+        place * self.thread.1 + self.thread.0
+    }
 }
 
 pub(crate) struct Worker<'a> {
     kit: Kit<'a>,
     sessions: Vec<Session>,
-    vacant: Vec<u32>,
+    vacant: VecDeque<u32>,
+    /// Where connections are kept.
+    kept: Option<Kept>,
     timers: Timers,
     arrivals: Arrivals,
     signals: &'a Signals,
@@ -141,23 +143,17 @@ impl<'a> Worker<'a> {
         (number, threads): (usize, usize),
         window: Range<Nanos>,
     ) -> Self {
-        let run: &Run = kit.run;
-        let (first, step) = (number as u64, threads as u64);
-        let arrivals = match &run.load {
-            Load::Arriving { schedule, count } => {
-                let mut schedule = schedule.clone();
-                let at = schedule.nth(number).unwrap_or(Nanos::MAX);
-                let kind = Kind::Scheduled(schedule, at);
-                Arrivals { kind, number: first, step, count: count.unwrap_or(u64::MAX) }
-            }
-            Load::Closed { count, .. } => {
-                Arrivals { kind: Kind::AsOneLeaves, number: first, step, count: count.unwrap_or(u64::MAX) }
-            }
-        };
+        let kept = kit.run.kept_connections().map(|all| Kept {
+            connections: share(all, number as u64, threads as u64),
+            thread: (number as u32, threads as u32),
+            line: Line::default(),
+        });
+        let arrivals = Arrivals::new(&kit.run.classes, number, threads);
         Self {
             kit,
             sessions: Vec::new(),
-            vacant: Vec::new(),
+            vacant: VecDeque::new(),
+            kept,
             timers: Timers::new(),
             arrivals,
             signals,
@@ -173,11 +169,9 @@ impl<'a> Worker<'a> {
     /// Plays until the last session is over, the time is and all that was issued in it, or somebody says so.
     pub(crate) fn run(mut self) -> std::io::Result<Report> {
         let mut events = Events::with_capacity(512);
-        let run: &Run = self.kit.run;
-        if let Load::Closed { connections, .. } = run.load {
-            let share = share(connections, self.arrivals.number, self.arrivals.step);
-            for _ in 0..share {
-                self.next_of_the_loop(0);
+        for (class, at_a_time) in self.arrivals.loops() {
+            for _ in 0..at_a_time {
+                self.next_of_the_loop(class, 0);
             }
         }
         loop {
@@ -190,7 +184,7 @@ impl<'a> Worker<'a> {
             if self.all_is_measured(now) {
                 break;
             }
-            if self.open() == 0 && self.arrivals.over() {
+            if self.open() == 0 && self.arrivals.over() && self.in_line(Nanos::MAX) == 0 {
                 break;
             }
             let wait = self.wait_at_most();
@@ -214,10 +208,11 @@ impl<'a> Worker<'a> {
                 self.tell();
             }
         }
-        for place in 0..self.sessions.len() {
-            self.kit.token = u64::MAX;
-            self.sessions[place].cut_off(&mut self.kit);
-            self.settle(place as u32);
+        for place in 0..self.sessions.len() as u32 {
+            self.with(place, Session::cut_off);
+        }
+        while let Some(arrival) = self.kept.as_mut().and_then(|kept| kept.line.next()) {
+            arrival.turn_away(&mut self.kit, Outcome::Unfinished);
         }
         self.measuring.end();
         let left = self.kit.now();
@@ -252,55 +247,96 @@ impl<'a> Worker<'a> {
         if now < self.window.end {
             return false;
         }
-        if self.kit.recorder.under_way() == 0 {
+        if self.under_way() == 0 {
             self.measuring.end();
         }
         self.signals.measuring.load(Ordering::Relaxed) == 0
     }
 
+    /// Calls of the measured time that are not over.
+    fn under_way(&self) -> u64 {
+        self.kit.recorder.under_way() + self.in_line(self.window.end)
+    }
+
+    /// How many wait in line who were due before a time.
+    fn in_line(&self, due: Nanos) -> u64 {
+        self.kept.as_ref().map_or(0, |kept| kept.line.due_before(due))
+    }
+
     /// Nobody has to wait until hundreds of others have been seen to.
     fn arrivals_due_now(&mut self) {
-        if matches!(self.arrivals.kind, Kind::Scheduled(..)) {
-            self.arrivals_due(self.kit.now());
+        let now = self.kit.now();
+        if self.kept.is_some() || self.arrivals.next_at() <= now {
+            self.arrivals_due(now);
         }
     }
 
     /// Has all sessions arrive whose time has come; those that are late come at once, one after the other.
     fn arrivals_due(&mut self, now: Nanos) {
         let before = self.arrived;
-        while let Kind::Scheduled(schedule, at) = &mut self.arrivals.kind
-            && *at <= now
-            && self.arrivals.number < self.arrivals.count
-        {
-            let intended = *at;
-            *at = schedule.nth(self.arrivals.step as usize - 1).unwrap_or(Nanos::MAX);
-            let number = self.arrivals.take();
+        while let Some((number, intended)) = self.arrivals.due(now) {
             self.arrive(number, intended);
         }
         self.kit.recorder.arrivals(self.arrived - before);
+        self.serve_line(now);
     }
 
-    /// The next session of a closed loop.
-    fn next_of_the_loop(&mut self, intended: Nanos) {
-        if self.arrivals.number < self.arrivals.count {
-            let number = self.arrivals.take();
+    /// Gives connections that are free to those who wait for one; who has waited for too long gives up.
+    fn serve_line(&mut self, now: Nanos) {
+        // Who waits in line is of the only class.
+        let patience = self.kit.connect_patience(0);
+        while let Some(kept) = &mut self.kept
+            && let Some(arrival) = kept.line.next_to_give_up(patience, now)
+        {
+            arrival.turn_away(&mut self.kit, Outcome::ConnectTimeout);
+        }
+        while let Some(place) = self.free_connection()
+            && let Some(kept) = &mut self.kept
+            && let Some(arrival) = kept.line.next()
+        {
+            let number = kept.number(place);
+            self.with(place, |session, kit| session.arrive(kit, arrival, Some(number)));
+        }
+    }
+
+    /// A place of one of the connections that are kept, if somebody waits for it. They take turns, so that
+    /// all of them are in use.
+    fn free_connection(&mut self) -> Option<u32> {
+        let Kept { connections, line, .. } = self.kept.as_ref()?;
+        match () {
+            () if line.is_empty() => None,
+            () if (self.sessions.len() as u64) < *connections => Some(self.new_place()),
+            () => self.vacant.pop_front(),
+        }
+    }
+
+    /// The session after this one, where its class is a closed loop.
+    fn next_of_the_loop(&mut self, session: u32, intended: Nanos) {
+        if let Some(number) = self.arrivals.after(session) {
             self.arrive(number, intended);
         }
     }
 
-    fn arrive(&mut self, number: u64, intended: Nanos) {
-        let place = self.vacant.pop().unwrap_or_else(|| {
-            self.sessions.push(Session::vacant());
-            self.sessions.len() as u32 - 1
-        });
+    fn arrive(&mut self, number: u32, intended: Nanos) {
+        let arrival = Arrival { number, intended, came: self.kit.now().max(intended) };
         self.arrived += 1;
-        self.with(place, |session, kit| session.arrive(kit, number as u32, intended));
+        if let Some(kept) = &mut self.kept {
+            return kept.line.join(arrival);
+        }
+        // The place that was left last is the one whose memory is at hand.
+        let place = self.vacant.pop_back().unwrap_or_else(|| self.new_place());
+        self.with(place, |session, kit| session.arrive(kit, arrival, None));
+    }
+
+    fn new_place(&mut self) -> u32 {
+        self.sessions.push(Session::vacant());
+        self.sessions.len() as u32 - 1
     }
 
     /// Lets a session do something, and sees to what it waits for then.
     fn with(&mut self, place: u32, work: impl FnOnce(&mut Session, &mut Kit<'a>)) {
         let session = &mut self.sessions[place as usize];
-        self.kit.token = u64::from(session.generation) << 32 | u64::from(place);
+        self.kit.place = place;
         work(session, &mut self.kit);
         self.settle(place);
     }
@@ -311,10 +347,11 @@ impl<'a> Worker<'a> {
         if let Some(end) = session.end(now) {
             self.kit.recorder.session(&end);
             session.leave();
-            self.vacant.push(place);
-            if matches!(self.arrivals.kind, Kind::AsOneLeaves) && end.outcome != SessionOutcome::Unfinished {
+            self.vacant.push_back(place);
+            let number = session.number;
+            if end.outcome != SessionOutcome::Unfinished {
                 let pause = if end.outcome == SessionOutcome::Failed { PAUSE_AFTER_FAILURE } else { 0 };
-                self.next_of_the_loop(now + pause);
+                self.next_of_the_loop(number, now + pause);
             }
         } else if session.deadline < Nanos::MAX {
             self.timers.schedule(place, session.deadline);
@@ -327,21 +364,20 @@ impl<'a> Worker<'a> {
 
     /// How long nothing is due, in nanoseconds.
     fn wait_at_most(&self) -> Nanos {
-        let arrival = match &self.arrivals.kind {
-            Kind::Scheduled(_, at) if self.arrivals.number < self.arrivals.count => *at,
-            _ => Nanos::MAX,
-        };
+        let arrival = self.arrivals.next_at();
         let timer = self.timers.next().unwrap_or(Nanos::MAX);
         let now = self.kit.now();
         let end = if now < self.window.end { self.window.end } else { Nanos::MAX };
-        let next = arrival.min(timer).min(self.next_tick).min(end);
+        let gives_up = self.kept.as_ref().and_then(|kept| kept.line.since());
+        let gives_up = gives_up.map_or(Nanos::MAX, |since| since + self.kit.connect_patience(0));
+        let next = arrival.min(timer).min(self.next_tick).min(end).min(gives_up);
         next.saturating_sub(now).min(LONGEST_WAIT)
     }
 
     /// Tells the master what has changed.
     fn tell(&mut self) {
         let shown = self.kit.recorder.shown();
-        let under_way = self.kit.recorder.under_way();
+        let under_way = self.under_way();
         let now = [
             (&self.signals.arrived, self.arrived),
             (&self.signals.open, self.open()),
@@ -355,37 +391,6 @@ impl<'a> Worker<'a> {
             // Wraps around where the number has gone down, and is right again in the sum.
             signal.fetch_add(now.wrapping_sub(*told), Ordering::Relaxed);
             *told = now;
-        }
-    }
-}
-
-impl Arrivals {
-    fn take(&mut self) -> u64 {
-        let number = self.number;
-        self.number += self.step;
-        number
-    }
-
-    fn over(&self) -> bool {
-        self.number >= self.count
-    }
-}
-
-/// How many of `all` fall to a thread.
-fn share(all: u32, thread: u64, threads: u64) -> u64 {
-    (u64::from(all) + threads - 1 - thread) / threads
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_add_up() {
-        for (all, threads) in [(1, 1), (7, 3), (64, 2), (2, 5), (15_000, 4)] {
-            let sum: u64 = (0..threads).map(|thread| share(all, thread, threads)).sum();
-            assert_eq!(sum, u64::from(all));
-            assert!(share(all, 0, threads) - share(all, threads - 1, threads) <= 1);
         }
     }
 }

@@ -159,6 +159,7 @@ fn ours(server: SocketAddr, log: SessionLog) -> String {
     let load = Load::Arriving {
         schedule: Schedule::drawn(Rate::constant(RATE).unwrap(), Arrivals::Fixed, 1),
         count: Some(SESSIONS),
+        kept: None,
     };
     let run = support::run(log, server, load, PATIENCE);
     let finished = engine::start(run, Keep::default()).unwrap().finish().unwrap();
@@ -182,6 +183,8 @@ fn ours(server: SocketAddr, log: SessionLog) -> String {
         cpus: vec![0],
         realtime: false,
         may_wait: 0.05,
+        thresholds: Vec::new(),
+        classes: Vec::new(),
         machine: machine::Machine::this().describe(),
         outcome: RunOutcome {
             duration_s: finished.ended as f64 / 1e9,

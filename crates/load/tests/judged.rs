@@ -124,6 +124,7 @@ fn play(
     let load = Load::Arriving {
         schedule: Schedule::drawn(Rate::constant(rate).unwrap(), Arrivals::Fixed, 1),
         count: None,
+        kept: None,
     };
     let run = Run { duration: Some(duration), ..support::run(log.finish(), server, load, patience) };
     let running = engine::start(run, Keep { warm_up, ..Keep::default() }).unwrap();

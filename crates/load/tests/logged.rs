@@ -38,10 +38,11 @@ fn serve(listener: &TcpListener) {
 fn play(server: SocketAddr) -> Vec<[u64; 5]> {
     let log = wsesslog::parse(SESSIONS).unwrap();
     let times = log.arrivals().unwrap();
-    let load = Load::Arriving { count: Some(times.len() as u64), schedule: Schedule::logged(times) };
+    let load =
+        Load::Arriving { count: Some(times.len() as u64), schedule: Schedule::logged(times), kept: None };
     let mut run = support::run(log, server, load, Duration::from_secs(10));
     // The times are to go before this.
-    run.patience.think = Duration::from_secs(10);
+    run.classes[0].patience.think = Duration::from_secs(10);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("calls.csv");
     let calls = Some(Output::open(&path).unwrap());

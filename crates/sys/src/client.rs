@@ -1,14 +1,16 @@
-//! The client's end of TCP: connecting from a chosen address, and receiving without looking.
+//! The client's end of TCP and of Unix sockets: connecting, from a chosen address where there are any, and
+//! receiving without looking.
 //!
 //! Sockets made here are non-blocking and closed on exec.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
 use std::ptr;
 
 use rustix::io::Errno;
-use rustix::net::{self, SocketFlags, SocketType, sockopt};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
 use crate::socket::{family, option};
 
@@ -39,6 +41,19 @@ pub fn connect(source: Option<IpAddr>, target: SocketAddr) -> io::Result<(OwnedF
     }
 }
 
+/// Connects to the Unix socket of that name, at once or not at all.
+///
+/// # Errors
+///
+/// `EAGAIN`: its queue is full, and nothing tells when that changes; `ECONNREFUSED`: nobody listens there;
+/// `ENOENT`, `EACCES`, `ENAMETOOLONG` of the name; `EMFILE`, `ENFILE`: no descriptor. unix(7), connect(2).
+pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}
+
 /// What came of [`connect`], once the socket is writable: nothing, or the error. `SO_ERROR`, socket(7).
 pub fn outcome(socket: impl AsFd) -> io::Result<()> {
     sockopt::socket_error(socket)?.map_err(io::Error::from)
@@ -58,6 +73,7 @@ pub fn discard(socket: impl AsFd, count: usize) -> io::Result<usize> {
 mod tests {
     use std::io::Write;
     use std::net::{Ipv4Addr, TcpListener};
+    use std::os::unix::net::UnixListener;
 
     use super::*;
     use crate::epoll::Epoll;
@@ -93,6 +109,26 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         let nowhere = connect(Some(Ipv4Addr::new(192, 0, 2, 1).into()), free).unwrap_err();
         assert_eq!(nowhere.kind(), io::ErrorKind::AddrNotAvailable);
+    }
+
+    #[test]
+    fn unix_sockets_are_connected_at_once_or_not_at_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let refused = |path| connect_unix(path).unwrap_err().kind();
+        assert_eq!(refused(&path), io::ErrorKind::NotFound);
+        let listener = UnixListener::bind(&path).unwrap();
+        let socket = connect_unix(&path).unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        peer.write_all(b"hello").unwrap();
+        let mut room = [0; 10];
+        assert_eq!(socket::recv(&socket, &mut room).unwrap(), 5);
+        assert_eq!(socket::recv(&socket, &mut room).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        rustix::net::listen(&listener, 0).unwrap();
+        let waiting = connect_unix(&path).unwrap();
+        assert_eq!(refused(&path), io::ErrorKind::WouldBlock, "its queue has room for one");
+        drop((listener, waiting));
+        assert_eq!(refused(&path), io::ErrorKind::ConnectionRefused);
     }
 
     #[test]

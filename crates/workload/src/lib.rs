@@ -6,7 +6,8 @@
 //! A [`FileSet`](fileset::FileSet) says which files there are; [`writer`] puts them on a disk, with a
 //! [`manifest`] that says what they are. Sessions are drawn for a set ([`specweb99`], [`support`],
 //! [`simple`]) or taken from an access log ([`replay`], [`access_log`]), checked against what was asked for
-//! ([`check`]), and written as httperf's session files ([`wsesslog`]).
+//! ([`check`]), and written as httperf's session files ([`wsesslog`]). Single requests may be for a list of
+//! paths ([`urls`]).
 
 pub mod access_log;
 pub mod check;
@@ -18,5 +19,6 @@ pub mod session;
 pub mod simple;
 pub mod specweb99;
 pub mod support;
+pub mod urls;
 pub mod writer;
 pub mod wsesslog;

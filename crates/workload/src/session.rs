@@ -180,12 +180,22 @@ impl Builder {
 
     /// One more call in the present burst.
     pub fn call(&mut self, request: Request) {
+        let request = self.request(request);
+        self.call_again(request);
+    }
+
+    /// The number of a request, which need not be called for.
+    pub fn request(&mut self, request: Request) -> RequestId {
         let next = self.log.requests.len() as RequestId;
-        let id = *self.known.entry(request).or_insert_with_key(|request| {
+        *self.known.entry(request).or_insert_with_key(|request| {
             self.log.requests.push(request.clone());
             next
-        });
-        self.log.calls.push(id);
+        })
+    }
+
+    /// One more call in the present burst, of a request by its number.
+    pub fn call_again(&mut self, request: RequestId) {
+        self.log.calls.push(request);
     }
 
     /// Ends the present burst, with the thinking after it. A burst without calls is none.

@@ -22,8 +22,8 @@ use super::{means, run};
     --workers=4'), another build ('old = sluice@path/to/sluice'), or any command ('mine = ./server --port \
     {port} {root}').\n\n\
     Servers are started anew in each round, and asked in slices that alternate between them; the first is \
-    also held against itself. A difference is told where it is beyond the margin with 95% certainty; where it \
-    says \"cannot tell\", there may be one."
+    also held against itself. A difference is told where it is beyond the margin with 95% certainty; where \
+    it says \"cannot tell\", there may be one."
 )]
 pub(crate) struct Options {
     /// Who is compared; the first with all others
@@ -54,7 +54,7 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with_all = ["rounds", "measured", "settling"])]
     quick: bool,
     #[command(flatten)]
-    means: means::Options,
+    means: means::Where,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {

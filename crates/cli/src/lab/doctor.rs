@@ -17,10 +17,19 @@ pub(crate) struct Doctor {
     /// As JSON, for programs
     #[arg(long)]
     json: bool,
+    /// Take away what experiments that are over have left: processes, network namespaces, control groups
+    #[arg(long, conflicts_with = "json")]
+    clean: bool,
 }
 
 impl Doctor {
     pub(crate) fn run(self) -> anyhow::Result<()> {
+        if self.clean {
+            let gone = lab::janitor::clean_up()?;
+            let told = if gone.is_empty() { "nothing was left".to_owned() } else { gone.join("\n") };
+            print(&(told + "\n"))?;
+            return Ok(());
+        }
         let diagnosis = doctor::examine();
         print(&if self.json { diagnosis.to_json() + "\n" } else { diagnosis.to_text() })?;
         Ok(())

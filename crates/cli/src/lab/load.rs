@@ -1,6 +1,8 @@
 //! `sluicelab load`: from options to a run, and from its measures to reports.
 
-use std::fs;
+mod classes;
+mod requests;
+
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -14,13 +16,16 @@ use anyhow::{Context as _, Error, Result, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use load::engine::{self, Finished, Keep, RunError};
 use load::output::{Output, Unwritten};
-use load::report::{self, Facts, Joined, Queues, RunOutcome, ServerLog, verification};
-use load::run::{AfterTimeout, Load, Patience, Run};
+use load::report::{
+    self, AskedOfClass, Bars, Facts, Joined, Queues, RunOutcome, ServerLog, Threshold, verification,
+};
+use load::run::{Class, Load, Run, Target as Server};
 use load::schedule::{Arrivals, Rate, Schedule};
 use machine::Machine;
-use workload::session::{Builder, Request, SessionLog};
-use workload::wsesslog;
+use workload::session::SessionLog;
 
+use self::classes::ClassOption;
+use self::requests::AskedFor;
 use super::progress::Watcher;
 use super::units::{self, Several, Target};
 use super::{BadInput, output, tell};
@@ -28,29 +33,32 @@ use crate::console::{Unprinted, print};
 
 /// What is asked of the generator.
 #[derive(Args)]
-#[command(group(ArgGroup::new("how").multiple(false).args(["rate", "session_rate", "connections"])))]
+#[command(group(ArgGroup::new("how").multiple(false).args(["rate", "session_rate"])))]
 #[command(after_help = "Load comes in these kinds:\n  \
     --sessions FILE --rate R         partially open: sessions arrive whatever the server does, and play out\n\
     \x20 --sessions FILE                  the same at the times in the file (sluicelab sessions replay)\n  \
     --target URL --rate R            open: requests for one URL arrive\n  \
-    --target URL --connections N     closed: N connections ask again when they are answered\n\n\
+    --target URL --connections N     closed: N connections ask again when they are answered\n  \
+    --rate R --connections N         paced: requests are due at the rate, over N connections that are kept;\n\
+    \x20                                who finds none that is free waits in line, and that counts\n  \
+    --target URL --class VALUES      classes of clients, each at a rate and with patience of its own\n\n\
     Ctrl-C ends a run and reports what was measured so far; in the warm-up that is nothing (exit code 3).\n\n\
     Exit codes: 0 measured, 1 no call was answered, or with --verify a reply was wrong or none was compared \
     (results are written nevertheless), 2 bad usage or input, 3 the generator was the bottleneck, so that \
-    the figures are not valid. Calls that fail are a result otherwise.\n\n\
+    the figures are not valid, 4 something is so that --fail-if names. Calls that fail are a result \
+    otherwise.\n\n\
     Files of results are opened before the run and emptied when it begins; --hdr and --calls are written as \
     it goes on.\n\
     One that can't be opened is refused (exit code 2); one that can't be written to its end costs nothing \
     else (1).")]
 pub(crate) struct Options {
-    /// Where to: <http://127.0.0.1:8080/index.html>; several take turns. With --sessions the path is not used
+    /// Where to: <http://127.0.0.1:8080/index.html>, or <unix:/path/of/socket:/index.html>; several take
+    /// turns. With --sessions or --urls the path is not used
     #[arg(long, value_name = "URL", required = true, value_parser = units::target)]
     target: Vec<Target>,
 
-    /// Sessions to play, in the syntax of httperf's --wsesslog; at a rate or in a closed loop they come round
-    /// again
-    #[arg(long, value_name = "FILE")]
-    sessions: Option<PathBuf>,
+    #[command(flatten)]
+    requests: AskedFor,
 
     /// Arrivals in requests per second: 250, or steps such as 0-500:30s,500:1min,100
     #[arg(long, value_name = "R", value_parser = units::rate, help_heading = "How load comes")]
@@ -60,10 +68,19 @@ pub(crate) struct Options {
     #[arg(long, value_name = "R", value_parser = units::rate, help_heading = "How load comes")]
     session_rate: Option<Rate>,
 
-    /// A closed loop of so many connections, 1 to 1000000
+    /// A closed loop of so many connections, 1 to 1000000. With --rate: so many are kept, and requests that
+    /// are due wait in line for one, no longer than --connect-timeout
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000),
           help_heading = "How load comes")]
     connections: Option<u32>,
+
+    /// Clients of a class, with a rate in requests per second, patience, retries after timeouts, and
+    /// addresses of their own: 'slow: rate=20 timeout=2s retries=2 source=127.0.0.3'; may be repeated. What
+    /// is left out is as other options say
+    #[arg(long, value_name = "NAME: VALUES", value_parser = classes::class,
+          conflicts_with_all = ["rate", "session_rate", "connections", "session_count"],
+          help_heading = "How load comes")]
+    class: Vec<ClassOption>,
 
     /// How arrivals are spread around their rate, or that they come when the session file says [default:
     /// exponential with a rate; without, logged]
@@ -78,16 +95,6 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
           help_heading = "How load comes")]
     session_count: Option<u64>,
-
-    /// Requests on each connection without --sessions [default: 1 at a rate, 1000 in a closed loop]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000),
-          conflicts_with = "sessions", help_heading = "How load comes")]
-    requests_per_connection: Option<u32>,
-
-    /// Requests sent in a row without --sessions; the first of a connection goes alone
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=32),
-          conflicts_with = "sessions", help_heading = "How load comes")]
-    burst: u32,
 
     /// When measuring ends
     /// [default: after 10s; with --session-count, or at the session file's times, with the last session]. The
@@ -118,14 +125,6 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "0s",
           help_heading = "Clients")]
     think: Duration,
-
-    /// Another header line for every request; may be repeated
-    #[arg(long, value_name = "NAME: VALUE", value_parser = header, help_heading = "Clients")]
-    header: Vec<String>,
-
-    /// What the Host line says [default: host and port of the first target]
-    #[arg(long, value_name = "HOST", help_heading = "Clients")]
-    host: Option<String>,
 
     /// Connect from these local addresses in turn, such as 127.0.0.2-127.0.0.9; may be repeated. Name several
     /// for more than some 14000 connections at a time: once half of an address's ports are taken, the kernel
@@ -158,7 +157,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR", help_heading = "Results")]
     verify: Option<PathBuf>,
 
-    /// How to print results: for people, as JSON, or as httperf does
+    /// How to print results: for people, as JSON, as a line of names and a line of values, or as httperf does
     #[arg(long, value_enum, default_value = "table", help_heading = "Results")]
     format: Format,
 
@@ -188,6 +187,12 @@ pub(crate) struct Options {
     /// Hold the run against the papers' rules on timeouts and fairness
     #[arg(long, help_heading = "Results")]
     rules: bool,
+
+    /// End with exit code 4 if this is so: 'p99 > 50ms', 'errors > 1%', 'replies/s < 1000'; may be repeated.
+    /// mean, p50, p90, p99, p999 and max are of waits: from when a request was due, to the reply or the
+    /// client's patience
+    #[arg(long, value_name = "EXPRESSION", help_heading = "Results")]
+    fail_if: Vec<Threshold>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -196,6 +201,18 @@ enum ArrivalsName {
     Uniform,
     Fixed,
     Logged,
+}
+
+impl ArrivalsName {
+    /// How they are drawn, if they are.
+    fn drawn(self) -> Option<Arrivals> {
+        match self {
+            Self::Exponential => Some(Arrivals::Exponential),
+            Self::Uniform => Some(Arrivals::Uniform),
+            Self::Fixed => Some(Arrivals::Fixed),
+            Self::Logged => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -208,12 +225,29 @@ enum OnTimeout {
 enum Format {
     Table,
     Json,
+    Csv,
     Httperf,
+}
+
+impl Options {
+    fn has_rate(&self) -> bool {
+        self.rate.is_some() || self.session_rate.is_some()
+    }
+
+    /// Whether connections ask again when they are answered.
+    fn is_closed(&self) -> bool {
+        self.connections.is_some() && !self.has_rate()
+    }
+
+    /// Whether requests are due at a rate, over connections that are kept.
+    fn is_paced(&self) -> bool {
+        self.connections.is_some() && self.has_rate()
+    }
 }
 
 /// Plays it, reports, and says whether it is a measurement, and its figures are valid.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let log = session_log(options)?;
+    let log = options.requests.sessions(&options.target, options.is_closed())?;
     let (run, mut facts) = plan(options, log)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     let handler = Arc::clone(&interrupted);
@@ -226,14 +260,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         ),
         None => None,
     };
-    let mut queues = Queues::watch(&run.targets, options.server_pid)
+    let addresses: Vec<_> = run.targets.iter().filter_map(Server::address).collect();
+    let mut queues = Queues::watch(&addresses, options.server_pid)
         .map_err(|error| BadInput(format!("--server-pid {}: {error}", options.server_pid.unwrap_or(0))))?;
     let json = options.json.as_ref().map(|path| output("--json", path)).transpose()?;
     let intervals = options.hdr.as_ref().map(|path| output("--hdr", path)).transpose()?;
     let calls = options.calls.as_ref().map(|path| output("--calls", path)).transpose()?;
     let keep = Keep { warm_up: options.warm_up, intervals, calls };
     let cpus = run.cpus.clone();
-    let (duration, schedule) = (run.duration, schedule_of(&run.load));
+    let (duration, schedules) = (run.duration, schedules_of(&run.classes));
     let log = run.log.clone();
     let began = SystemTime::now();
     let running = engine::start(run, keep).map_err(unusable)?;
@@ -241,7 +276,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     // What goes wrong from here on is told at the end, when all else has been written.
     let mut failures: Vec<Error> = Vec::new();
     let logged = facts.arrivals == Some("logged");
-    let mut watcher = Watcher::new(duration.or(log.last_time().filter(|_| logged)), schedule.clone());
+    let mut watcher = Watcher::new(duration.or(log.last_time().filter(|_| logged)), schedules.clone());
     let machine = Machine::this();
     let steal = || machine.cpu_ticks_of(&cpus).unwrap_or_default().steal;
     let (mut steal_before, mut steal_after) = (None, None);
@@ -280,7 +315,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
     let interrupted = interrupted.load(Ordering::Relaxed);
     facts.began_unix_s = began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    facts.outcome = outcome(&finished, options, schedule, interrupted, stolen);
+    facts.outcome = outcome(&finished, options, schedules, interrupted, stolen);
     if logged {
         // As many as there were is what the log asks for.
         let per_session = log.calls() as f64 / log.len() as f64;
@@ -301,10 +336,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let failed = !failures.is_empty() || !report::failures(&finished.measures, &facts).is_empty();
     let valid = report::reasons_against(&finished.measures, &facts).is_empty();
-    Ok(match (failed, valid) {
-        (true, _) => ExitCode::FAILURE,
-        (false, true) => ExitCode::SUCCESS,
-        (false, false) => ExitCode::from(3),
+    let within = report::thresholds(&finished.measures, &facts).iter().all(|judged| judged.holds);
+    Ok(match () {
+        () if failed => ExitCode::FAILURE,
+        () if !valid => ExitCode::from(3),
+        () if !within => ExitCode::from(4),
+        () => ExitCode::SUCCESS,
     })
 }
 
@@ -313,89 +350,63 @@ fn no_queue_drops(error: &io::Error) {
     tell(&format!("sluicelab: cannot read the server's queue drops: {error}"));
 }
 
-/// The sessions of the file, or such as ask for the target's path.
-fn session_log(options: &Options) -> Result<SessionLog> {
-    if let Some(path) = &options.sessions {
-        let bad = |what: String| BadInput(format!("--sessions {}: {what}", path.display()));
-        let text = fs::read(path).map_err(|error| bad(error.to_string()))?;
-        let log = wsesslog::parse(&text).map_err(|mistake| bad(mistake.to_string()))?;
-        if log.is_empty() {
-            bail!(bad("there is no session in it".to_owned()));
-        }
-        return Ok(log);
-    }
-    let usual = if options.connections.is_some() { 1000 } else { 1 };
-    let requests = options.requests_per_connection.unwrap_or(usual);
-    let mut log = Builder::new();
-    for target in &options.target {
-        let request = Request { uri: target.path.as_str().into(), ..Request::default() };
-        // A burst's first call goes alone, and the others together: to keep so many in a row, each burst has
-        // one more.
-        let burst = if options.burst == 1 { 1 } else { options.burst + 1 };
-        for number in 1..=requests {
-            log.call(request.clone());
-            if number % burst == 0 {
-                log.end_of_burst(Some(Duration::ZERO));
-            }
-        }
-        log.end_of_session();
-    }
-    Ok(log.finish())
-}
-
 /// The run, and what is known of it before it begins.
 fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
     let calls_per_session = log.calls() as f64 / log.len() as f64;
-    let load = how_it_comes(options, &log)?;
-    let logged = matches!(&load, Load::Arriving { schedule: Schedule::Logged(_), .. });
+    let classes = classes::of(options, &log)?;
+    let logged = matches!(&classes[0].load, Load::Arriving { schedule: Schedule::Logged(_), .. });
     let unbounded = options.session_count.is_none() && !logged;
     let duration = options.duration.or(unbounded.then_some(Duration::from_secs(10)));
-    if duration.is_some_and(|duration| duration.is_zero()) {
-        bail!(BadInput("--duration 0s: allowed: from 1ms".to_owned()));
-    }
-    if duration.is_some_and(|duration| duration <= options.warm_up) {
-        bail!(BadInput(format!("--warm-up {:?}: must be shorter than --duration", options.warm_up)));
-    }
-    for (name, time) in [("--timeout", Some(options.timeout)), ("--connect-timeout", options.connect_timeout)]
-    {
-        if time.is_some_and(|time| time.is_zero()) {
-            bail!(BadInput(format!("{name} 0s: allowed: from 1ms")));
-        }
-    }
+    check_times(options, duration)?;
     let cpus = match &options.cpus {
         Some(Several(cpus)) => cpus.clone(),
         None => engine::usual_cpus(),
     };
-    let sources: Vec<_> = options.source.iter().flat_map(|several| &several.0).copied().collect();
-    let mixed =
-        sources.iter().any(|source| options.target.iter().any(|to| to.address.is_ipv4() != source.is_ipv4()));
-    if mixed {
-        bail!(BadInput("--source: its addresses and the targets' must all be IPv4, or all IPv6".to_owned()));
+    let fits = |source: &IpAddr| {
+        let mut targets = options.target.iter().map(|target| target.server.address());
+        targets.all(|address| address.is_some_and(|address| address.is_ipv4() == source.is_ipv4()))
+    };
+    if !classes.iter().flat_map(|class| &class.sources).all(fits) {
+        bail!(BadInput(
+            "--source: its addresses and the targets' must all be IPv4, or all IPv6; Unix sockets have none"
+                .to_owned()
+        ));
     }
-    let sessions = options.sessions.is_some();
+    if options.is_paced() {
+        classes::check_kept(options, cpus.len())?;
+    }
+    let sessions = options.requests.sessions.is_some();
     let average = |schedule: &Schedule| {
         let end = duration.unwrap_or(options.warm_up + Duration::from_secs(1));
         let due = schedule.due_by(end) - schedule.due_by(options.warm_up);
         due / end.saturating_sub(options.warm_up).as_secs_f64()
     };
-    let asked = match &load {
+    let asked_of = |class: &Class| match &class.load {
         // Known when it has been seen how long that takes.
         Load::Arriving { .. } if logged => None,
         Load::Arriving { schedule, .. } => Some(average(schedule)),
         Load::Closed { .. } => None,
     };
-    let closed = options.connections.is_some();
+    let asked: Option<f64> = classes.iter().map(asked_of).sum();
+    let asked_of_class = |class: &Class| AskedOfClass {
+        name: class.name.clone(),
+        asked_requests_per_s: asked_of(class).unwrap_or(0.0) * calls_per_session,
+        connect_timeout_s: class.patience.connect.as_secs_f64(),
+        reply_timeout_s: class.patience.reply.as_secs_f64(),
+        retries: Some(class.patience.retries).filter(|retries| *retries < u32::MAX),
+        sources: class.sources.iter().map(IpAddr::to_string).collect(),
+    };
+    let closed = options.is_closed();
     let facts = Facts {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         command: std::env::args().collect(),
         began_unix_s: 0,
-        targets: options.target.iter().map(|target| format!("http://{}", target.address)).collect(),
-        model: if closed {
-            "closed"
-        } else if sessions {
-            "sessions"
-        } else {
-            "open"
+        targets: options.target.iter().map(|target| target.server.to_string()).collect(),
+        model: match () {
+            () if closed => "closed",
+            () if options.is_paced() => "paced",
+            () if sessions => "sessions",
+            () => "open",
         },
         arrivals: (!closed).then_some(match options.arrivals {
             _ if logged => "logged",
@@ -406,6 +417,7 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
         asked_sessions_per_s: asked,
         asked_requests_per_s: asked.map(|rate| rate * calls_per_session),
         connections: options.connections,
+        classes: classes.iter().filter(|class| !class.name.is_empty()).map(asked_of_class).collect(),
         seed: (!closed && !logged).then_some(options.seed),
         log_sessions: log.len() as u64,
         log_requests: log.calls() as u64,
@@ -416,26 +428,17 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
         cpus: cpus.clone(),
         realtime: options.realtime,
         may_wait: options.may_wait / 100.0,
+        thresholds: options.fail_if.clone(),
         machine: Machine::this().describe(),
         outcome: RunOutcome::default(),
     };
     let run = Run {
         log,
-        targets: options.target.iter().map(|target| target.address).collect(),
-        host: options.host.clone().unwrap_or_else(|| options.target[0].host.clone()),
-        headers: options.header.iter().flat_map(|line| [line, "\r\n"]).collect(),
-        sources,
-        load,
+        targets: options.target.iter().map(|target| target.server.clone()).collect(),
+        host: options.requests.host.clone().unwrap_or_else(|| options.target[0].host.clone()),
+        headers: options.requests.header.iter().flat_map(|line| [line, "\r\n"]).collect(),
+        classes,
         duration,
-        patience: Patience {
-            connect: options.connect_timeout.unwrap_or(options.timeout),
-            reply: options.timeout,
-            think: options.think,
-            then: match options.on_timeout {
-                OnTimeout::Fail => AfterTimeout::Fail,
-                OnTimeout::Retry => AfterTimeout::Retry,
-            },
-        },
         verify: options.verify.clone(),
         cpus,
         realtime: options.realtime,
@@ -443,64 +446,42 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
     Ok((run, facts))
 }
 
-/// How sessions come: in a closed loop, at a rate, or when the log says.
-fn how_it_comes(options: &Options, log: &SessionLog) -> Result<Load> {
-    let &Options { connections, arrivals, session_count: count, .. } = options;
-    let sessions_per_call = log.len() as f64 / log.calls() as f64;
-    let of_requests = options.rate.as_ref().map(|rate| rate.times(sessions_per_call));
-    let rate = options.session_rate.clone().or(of_requests);
-    let drawn = match arrivals {
-        None | Some(ArrivalsName::Exponential) => Arrivals::Exponential,
-        Some(ArrivalsName::Uniform) => Arrivals::Uniform,
-        Some(ArrivalsName::Fixed) => Arrivals::Fixed,
-        Some(ArrivalsName::Logged) if rate.is_none() && connections.is_none() => return logged(options, log),
-        Some(ArrivalsName::Logged) => bail!(BadInput(
-            "--arrivals logged: the session file says when sessions arrive; leave out --rate, --session-rate \
-             and --connections"
-                .to_owned()
-        )),
-    };
-    match (connections, rate) {
-        (Some(connections), _) => Ok(Load::Closed { connections, count }),
-        (None, Some(rate)) => {
-            Ok(Load::Arriving { schedule: Schedule::drawn(rate, drawn, options.seed), count })
+/// Times that leave something to measure, and clients some patience.
+fn check_times(options: &Options, duration: Option<Duration>) -> Result<(), BadInput> {
+    if duration.is_some_and(|duration| duration.is_zero()) {
+        return Err(BadInput("--duration 0s: allowed: from 1ms".to_owned()));
+    }
+    if duration.is_some_and(|duration| duration <= options.warm_up) {
+        return Err(BadInput(format!("--warm-up {:?}: must be shorter than --duration", options.warm_up)));
+    }
+    for (name, time) in [("--timeout", Some(options.timeout)), ("--connect-timeout", options.connect_timeout)]
+    {
+        if time.is_some_and(|time| time.is_zero()) {
+            return Err(BadInput(format!("{name} 0s: allowed: from 1ms")));
         }
-        (None, None) if arrivals.is_none() => logged(options, log),
-        (None, None) => bail!(BadInput("--arrivals: one of --rate and --session-rate is needed".to_owned())),
     }
+    Ok(())
 }
 
-/// Each session once, when the log says.
-fn logged(options: &Options, log: &SessionLog) -> Result<Load> {
-    let Some(times) = log.arrivals() else {
-        bail!(BadInput(
-            "one of --rate, --session-rate and --connections is needed, or --sessions FILE with the times \
-             of a log (sluicelab sessions replay)"
-                .to_owned()
-        ))
-    };
-    let count = options.session_count.map_or(times.len(), |count| times.len().min(count as usize));
-    let schedule = Schedule::logged(times.into_iter().take(count));
-    Ok(Load::Arriving { schedule, count: Some(count as u64) })
-}
-
-/// The schedule of a load, if it has one.
-fn schedule_of(load: &Load) -> Option<(Schedule, Option<u64>)> {
-    match load {
-        Load::Arriving { schedule, count } => Some((schedule.clone(), *count)),
+/// The schedules of those who have one, with the most sessions that there are, if not endless.
+fn schedules_of(classes: &[Class]) -> Vec<(Schedule, Option<u64>)> {
+    let schedule = |class: &Class| match &class.load {
+        Load::Arriving { schedule, count, .. } => Some((schedule.clone(), *count)),
         Load::Closed { .. } => None,
-    }
+    };
+    classes.iter().filter_map(schedule).collect()
 }
 
 fn outcome(
     finished: &Finished,
     options: &Options,
-    schedule: Option<(Schedule, Option<u64>)>,
+    schedules: Vec<(Schedule, Option<u64>)>,
     interrupted: bool,
     stolen_s: f64,
 ) -> RunOutcome {
     let warm_up = options.warm_up.as_nanos() as u64;
-    let due = schedule.map(|(schedule, count)| {
+    let has_schedules = !schedules.is_empty();
+    let due = schedules.into_iter().map(|(schedule, count)| {
         let first = schedule.take(count.map_or(usize::MAX, |count| count as usize));
         first.take_while(|at| *at < finished.ended).filter(|at| *at >= warm_up).count() as u64
     });
@@ -508,7 +489,7 @@ fn outcome(
         duration_s: Duration::from_nanos(finished.ended).as_secs_f64(),
         drain_s: Duration::from_nanos(finished.left - finished.ended).as_secs_f64(),
         interrupted,
-        due_sessions: due,
+        due_sessions: has_schedules.then(|| due.sum()),
         cpu_s: finished.cpu.iter().map(|(user, system)| (user.as_secs_f64(), system.as_secs_f64())).collect(),
         stolen_s,
         server_log: None,
@@ -523,7 +504,8 @@ fn write_json(to: Option<Output>, finished: &Finished, facts: &Facts) -> Result<
 fn print_results(options: &Options, finished: &Finished, facts: &Facts) -> Result<(), Unprinted> {
     let measures = &finished.measures;
     let mut text = match options.format {
-        Format::Table => report::table(measures, facts),
+        Format::Table => report::table(measures, facts, bars()),
+        Format::Csv => report::csv(measures, facts),
         Format::Json => report::json(measures, facts),
         Format::Httperf => report::httperf(measures, facts),
     };
@@ -553,6 +535,9 @@ fn print_results(options: &Options, finished: &Finished, facts: &Facts) -> Resul
             ));
         }
     }
+    for judged in report::thresholds(measures, facts) {
+        say(format!("threshold     {}", judged.told()));
+    }
     if options.format != Format::Table {
         for remark in report::remarks_on(measures, facts) {
             tell(&format!("NOTE: {remark}"));
@@ -568,6 +553,13 @@ fn print_results(options: &Options, finished: &Finished, facts: &Facts) -> Resul
     Ok(())
 }
 
+/// What the terminal can show, by the locale (locale(7)).
+fn bars() -> Bars {
+    let mut said = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
+    let locale = said.find(|locale| !locale.is_empty()).unwrap_or_default().to_ascii_lowercase();
+    if locale.contains("utf-8") || locale.contains("utf8") { Bars::Blocks } else { Bars::Ascii }
+}
+
 /// What was asked for can't be had here: the input is to blame, not the run.
 fn unusable(error: RunError) -> anyhow::Error {
     match error {
@@ -578,13 +570,4 @@ fn unusable(error: RunError) -> anyhow::Error {
         | RunError::Empty => BadInput(error.to_string()).into(),
         RunError::System { .. } => error.into(),
     }
-}
-
-fn header(text: &str) -> Result<String, String> {
-    let name = text.split_once(':').map_or("", |(name, _)| name);
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if name.is_empty() || !name.bytes().all(is_token) || text.bytes().any(|byte| byte.is_ascii_control()) {
-        return Err("allowed: a header line such as \"Accept-Encoding: gzip\"".to_owned());
-    }
-    Ok(text.to_owned())
 }

@@ -12,7 +12,7 @@ use super::BadInput;
 /// Programs, CPUs, directories.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Where and with what")]
-pub(crate) struct Options {
+pub(crate) struct Where {
     /// Our server, where no other build is named [default: beside this program]
     #[arg(long, value_name = "FILE")]
     sluice: Option<PathBuf>,
@@ -43,7 +43,7 @@ impl Cpus {
     }
 }
 
-impl Options {
+impl Where {
     /// What an experiment is run with.
     pub(super) fn means(&self) -> Result<Means> {
         let sluicelab = std::env::current_exe()?;

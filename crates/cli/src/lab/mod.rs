@@ -8,6 +8,7 @@ mod means;
 mod progress;
 pub(crate) mod run;
 pub(crate) mod sessions;
+pub(crate) mod tune;
 mod units;
 
 use std::io::{self, Write as _};

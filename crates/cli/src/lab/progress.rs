@@ -15,7 +15,7 @@ pub(super) struct Watcher {
     /// Of the run, if it is known.
     duration: Option<Duration>,
     /// With the most sessions that there are, if not endless.
-    schedule: Option<(Schedule, Option<u64>)>,
+    schedules: Vec<(Schedule, Option<u64>)>,
     before: Option<Progress>,
     said: Instant,
 }
@@ -24,15 +24,15 @@ pub(super) struct Watcher {
 const EVERY: Duration = Duration::from_secs(5);
 
 impl Watcher {
-    /// Of a run that takes so long, with that schedule of so many sessions at most.
-    pub(super) fn new(duration: Option<Duration>, schedule: Option<(Schedule, Option<u64>)>) -> Self {
+    /// Of a run that takes so long, with those schedules of so many sessions at most.
+    pub(super) fn new(duration: Option<Duration>, schedules: Vec<(Schedule, Option<u64>)>) -> Self {
         let bar = stderr().is_terminal().then(|| match duration {
             Some(duration) => {
                 ProgressBar::new(duration.as_millis() as u64).with_style(style("{bar:20} {msg}, {eta} left"))
             }
             None => ProgressBar::new_spinner().with_style(style("{spinner} {msg}")),
         });
-        Self { bar, duration, schedule, before: None, said: Instant::now() }
+        Self { bar, duration, schedules, before: None, said: Instant::now() }
     }
 
     /// Shows how far it is.
@@ -44,11 +44,15 @@ impl Watcher {
         let seconds = now.elapsed.saturating_sub(before.elapsed).as_secs_f64().max(1e-3);
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
         let time = |percent| now.reply_times.percentile_ms_since(&before.reply_times, percent).unwrap_or(0.0);
-        let asked = self.schedule.as_ref().map_or_else(String::new, |(schedule, count)| {
-            let due =
-                |time: Duration| schedule.due_by(time).min(count.map_or(f64::MAX, |count| count as f64));
-            format!(" of {:.0} asked", (due(now.elapsed) - due(before.elapsed)) / seconds)
-        });
+        let due_by = |time: Duration| -> f64 {
+            let most = |count: Option<u64>| count.map_or(f64::MAX, |count| count as f64);
+            self.schedules.iter().map(|(schedule, count)| schedule.due_by(time).min(most(*count))).sum()
+        };
+        let asked = if self.schedules.is_empty() {
+            String::new()
+        } else {
+            format!(" of {:.0} asked", (due_by(now.elapsed) - due_by(before.elapsed)) / seconds)
+        };
         let bad = match now.shown.bad_statuses {
             0 => String::new(),
             bad => format!(" and {bad} replies of 4xx or 5xx"),

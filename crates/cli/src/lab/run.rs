@@ -33,7 +33,7 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with = "resume")]
     check: bool,
     #[command(flatten)]
-    means: means::Options,
+    means: means::Where,
 }
 
 /// `sluicelab report`.
@@ -68,7 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 /// Runs it, and says what came of it.
-pub(super) fn carry_out(text: &str, directory: &Path, means: &means::Options) -> Result<()> {
+pub(super) fn carry_out(text: &str, directory: &Path, means: &means::Where) -> Result<()> {
     let means = means.means()?;
     interrupt::catch()?;
     run::run(text, directory, &means, &Progress::new())?;
@@ -76,7 +76,7 @@ pub(super) fn carry_out(text: &str, directory: &Path, means: &means::Options) ->
 }
 
 /// The report's address comes last.
-fn tell(directory: &Path) -> Result<()> {
+pub(super) fn tell(directory: &Path) -> Result<()> {
     let results = Results::of(directory)?;
     print(&summary::text(&results))?;
     let page = report::write(&results, directory)?.canonicalize()?;

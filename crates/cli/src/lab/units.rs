@@ -1,8 +1,9 @@
 //! Values with units, as options take them.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
+use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs as _};
 use std::time::Duration;
 
+use load::run::Target as Server;
 use load::schedule::{Rate, Step};
 
 /// A time such as `500ms`, `20 s`, `5min`; a number alone is seconds.
@@ -99,26 +100,41 @@ pub(super) fn sources(text: &str) -> Result<Several<IpAddr>, String> {
 /// A target.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    pub(super) address: SocketAddr,
+    pub(super) server: Server,
     /// What the Host line says.
     pub(super) host: String,
     /// The path with its query; `/` where there is none.
     pub(super) path: String,
 }
 
-/// A target such as `http://127.0.0.1:8080/index.html`.
+/// A target such as `http://127.0.0.1:8080/index.html`, or `unix:/run/server.sock:/index.html`.
 pub(super) fn target(text: &str) -> Result<Target, String> {
-    let allowed = "allowed: addresses such as http://127.0.0.1:8080/ (no https)";
+    let allowed = "allowed: addresses such as http://127.0.0.1:8080/ (no https), and unix:/path/of/socket, \
+                   or unix:/path/of/socket:/index.html";
+    if let Some(rest) = text.strip_prefix("unix:") {
+        let (socket, path) = rest.find(":/").map_or((rest, "/"), |at| (&rest[..at], &rest[at + 1..]));
+        if !(1..=LONGEST_SOCKET_NAME).contains(&socket.len()) {
+            return Err(format!("a socket's name has 1 to {LONGEST_SOCKET_NAME} bytes; {allowed}"));
+        }
+        return target_of(Server::Unix(socket.into()), "localhost", path, allowed);
+    }
     let rest = text.strip_prefix("http://").or((!text.contains("://")).then_some(text)).ok_or(allowed)?;
     let (host, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
     let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     let full = if has_port { host.to_owned() } else { format!("{host}:80") };
     let address = full.to_socket_addrs().ok().and_then(|mut found| found.next());
     let address = address.ok_or_else(|| format!("no such host; {allowed}"))?;
+    target_of(Server::Inet(address), host, path, allowed)
+}
+
+/// What fits into the address of a Unix socket, unix(7).
+const LONGEST_SOCKET_NAME: usize = 107;
+
+fn target_of(server: Server, host: &str, path: &str, allowed: &str) -> Result<Target, String> {
     if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(format!("the path has characters that must be percent-encoded; {allowed}"));
     }
-    Ok(Target { address, host: host.to_owned(), path: path.to_owned() })
+    Ok(Target { server, host: host.to_owned(), path: path.to_owned() })
 }
 
 fn split(text: &str) -> (&str, &str) {
@@ -164,13 +180,27 @@ mod tests {
     #[test]
     fn targets_have_an_address_and_a_path() {
         let of =
-            |text: &str| target(text).map(|target| (target.address.to_string(), target.host, target.path));
-        let expected = ("127.0.0.1:8080".to_owned(), "127.0.0.1:8080".to_owned(), "/a?b".to_owned());
+            |text: &str| target(text).map(|target| (target.server.to_string(), target.host, target.path));
+        let expected = ("http://127.0.0.1:8080".to_owned(), "127.0.0.1:8080".to_owned(), "/a?b".to_owned());
         assert_eq!(of("http://127.0.0.1:8080/a?b"), Ok(expected));
         let (address, host, path) = of("127.0.0.1").unwrap();
-        assert_eq!((address.as_str(), host.as_str(), path.as_str()), ("127.0.0.1:80", "127.0.0.1", "/"));
-        assert_eq!(of("http://[::1]:80").unwrap().0, "[::1]:80");
-        for wrong in ["https://127.0.0.1/", "http://", "http://127.0.0.1:x/", "http://127.0.0.1/a b"] {
+        assert_eq!(
+            (address.as_str(), host.as_str(), path.as_str()),
+            ("http://127.0.0.1:80", "127.0.0.1", "/")
+        );
+        assert_eq!(of("http://[::1]:80").unwrap().0, "http://[::1]:80");
+        let unix = |path: &str| Ok(("unix:/run/s".to_owned(), "localhost".to_owned(), path.to_owned()));
+        assert_eq!((of("unix:/run/s"), of("unix:/run/s:/a?b:/c")), (unix("/"), unix("/a?b:/c")));
+        assert!(of(&format!("unix:/{}", "x".repeat(107))).is_err());
+        for wrong in [
+            "unix:",
+            "unix::/a",
+            "unix:/s:/a b",
+            "https://127.0.0.1/",
+            "http://",
+            "http://127.0.0.1:x/",
+            "http://127.0.0.1/a b",
+        ] {
             assert!(of(wrong).is_err(), "{wrong}");
         }
     }

@@ -1,6 +1,6 @@
 //! What became of the calls that were issued in the window, whenever they were over.
 
-use super::{ByClient, ByKind, BySize, Outcomes, Times};
+use super::{ByClass, ByClient, ByKind, BySize, Outcomes, Times};
 use crate::record::{Call, Nanos, Outcome};
 
 /// Counts and times of those calls.
@@ -29,6 +29,8 @@ pub struct Cohort {
     pub by_client: ByClient,
     /// Calls, replies and times by method, and static or dynamic.
     pub by_kind: ByKind,
+    /// What came of the calls of each class of clients, where there are any.
+    pub by_class: ByClass,
 }
 
 /// How long clients waited, those included who did not wait to the end: percentiles of whole replies alone
@@ -57,6 +59,7 @@ impl Cohort {
             by_size: BySize::new(requests),
             by_client: ByClient::new(requests),
             by_kind: ByKind::default(),
+            by_class: ByClass::default(),
         }
     }
 
@@ -66,28 +69,25 @@ impl Cohort {
         if let (Some(sent), Some(first)) = (call.send_started, call.first_byte) {
             self.response_times.record(first.saturating_sub(sent));
         }
+        self.waits.call(call);
         let since = |from: Nanos| call.ended.saturating_sub(from);
         match call.outcome {
             Outcome::Reply => {
                 self.reply_times.record(since(call.issued));
                 self.corrected_times.record(since(call.intended));
-                self.waits.end(since(call.intended));
                 if let Some(first) = call.first_byte {
                     self.transfer_times.record(since(first));
                 }
             }
             Outcome::ConnectTimeout | Outcome::ReplyTimeout => {
                 self.timeout_times.record(since(call.issued));
-                self.waits.cut_short(since(call.intended));
             }
-            // Nobody waited for a connection that was refused at once.
-            Outcome::Unfinished | Outcome::Abandoned => self.waits.cut_short(since(call.intended)),
-            outcome if outcome.reached_server() => self.waits.cut_short(since(call.intended)),
             _ => {}
         }
         self.by_size.take(call);
         self.by_client.take(call);
         self.by_kind.take(call);
+        self.by_class.take(call);
     }
 
     pub(super) fn take_in(&mut self, other: &Self) {
@@ -97,6 +97,7 @@ impl Cohort {
         self.by_size.take_in(&other.by_size);
         self.by_client.take_in(&other.by_client);
         self.by_kind.take_in(&other.by_kind);
+        self.by_class.take_in(&other.by_class);
         for (mine, theirs) in [
             (&mut self.reply_times, &other.reply_times),
             (&mut self.corrected_times, &other.corrected_times),
@@ -123,8 +124,15 @@ impl Waits {
         self.least_bound_ms().is_some_and(|least| ms >= least)
     }
 
-    fn end(&mut self, time: Nanos) {
-        self.times.record(time);
+    pub(super) fn call(&mut self, call: &Call) {
+        let waited = call.ended.saturating_sub(call.intended);
+        match call.outcome {
+            Outcome::Reply => self.times.record(waited),
+            Outcome::ConnectTimeout | Outcome::Unfinished | Outcome::Abandoned => self.cut_short(waited),
+            outcome if outcome.reached_server() => self.cut_short(waited),
+            // Nobody waited for a connection that was refused at once.
+            _ => {}
+        }
     }
 
     fn cut_short(&mut self, time: Nanos) {
@@ -133,7 +141,7 @@ impl Waits {
         self.least_bound = Some(self.least_bound.map_or(time, |least| least.min(time)));
     }
 
-    fn take_in(&mut self, other: &Self) {
+    pub(super) fn take_in(&mut self, other: &Self) {
         self.times.take_in(&other.times);
         self.bounds += other.bounds;
         self.least_bound = self.least_bound.into_iter().chain(other.least_bound).min();

@@ -7,19 +7,20 @@
 //! - **The flow** ([`Flow`], [`Sessions`]): what *happened* in the window, whenever it began. Rates are made
 //!   of it: a server that answers 100 requests a second answers 100 in each second, also if each takes it
 //!   three.
-//! - **The cohort** ([`Cohort`], [`Connections`]): what became of the calls that were *issued* in the window,
-//!   whenever they were over. Times, shares and rules are made of it. The run goes on, under the same load,
-//!   until the last of them is over; one that somebody did not wait for is known to have taken as long as it
-//!   was waited for, at least.
+//! - **The cohort** ([`Cohort`], [`Connections`]): what became of the calls that were *issued* in the window
+//!   (of those that wait in line for a connection: that were due in it), whenever they were over. Times,
+//!   shares and rules are made of it. The run goes on, under the same load, until the last of them is over;
+//!   one that somebody did not wait for is known to have taken as long as it was waited for, at least.
 //!
 //! Each thread owns a [`Recorder`], into which nothing is allocated while the run goes on;
 //! [`Measures::merge`] makes one of all. Two times are kept of each reply: from when its call was *issued*,
-//! and *corrected*, from when it should have been. Only a session's first call can be late (with a log's
-//! times, a burst's): those after it depend on a reply, so they have no time of their own at which they
-//! should have been issued (`HdrHistogram`'s issue 148 has the argument).
+//! and *corrected*, from when it should have been. Only a session's first call can be late, or wait in line
+//! (with a log's times, a burst's): those after it depend on a reply, so they have no time of their own at
+//! which they should have been issued (`HdrHistogram`'s issue 148 has the argument).
 
 mod asked;
 mod calls;
+mod classes;
 mod clients;
 mod cohort;
 mod connections;
@@ -44,6 +45,7 @@ use pressure::Account;
 use crate::record::{Call, ConnectionEnd, Nanos, Outcome, SessionEnd};
 pub use asked::{Asked, AskedFor};
 pub use calls::{CallLog, CallWriter};
+pub use classes::{ByClass, OfClientClass};
 pub use clients::{ByClient, CLIENTS, Tally};
 pub use cohort::{Cohort, Waits};
 pub use connections::Connections;
@@ -76,7 +78,9 @@ pub struct Recorder {
     measures: Measures,
     calls: Option<CallLog>,
     intervals: Option<IntervalLog>,
-    /// Calls that were issued in the window and are not over.
+    /// Calls count by when they were due, not by when they were issued.
+    by_intended: bool,
+    /// Calls of the cohort that are not over.
     under_way: u64,
     /// Replies and bytes so far, for those who watch.
     shown: Shown,
@@ -133,6 +137,7 @@ impl Recorder {
             measures: Measures::new(from, scope.requests),
             calls,
             intervals: None,
+            by_intended: false,
             under_way: 0,
             shown: Shown::default(),
             live: Arc::default(),
@@ -149,11 +154,26 @@ impl Recorder {
         self
     }
 
+    /// Tells calls of so many classes of clients apart.
+    #[must_use]
+    pub fn with_classes(mut self, classes: usize) -> Self {
+        self.measures.cohort.by_class = ByClass::new(classes);
+        self
+    }
+
     /// Tells how large what requests ask for is, by their numbers in the log, as far as that is known before
     /// any reply.
     #[must_use]
     pub fn with_sizes(mut self, sizes: &[Option<u64>]) -> Self {
         self.measures.cohort.by_size.know(sizes);
+        self
+    }
+
+    /// Counts calls into the cohort by when they were due, where the server decides when they are issued:
+    /// those that wait in line for a connection.
+    #[must_use]
+    pub fn by_intended_start(mut self, by_intended: bool) -> Self {
+        self.by_intended = by_intended;
         self
     }
 
@@ -175,11 +195,16 @@ impl Recorder {
     }
 
     /// Takes notice of a call that is issued. [`call`](Self::call) will be told of it once, when it is over.
-    pub fn issue(&mut self, at: Nanos) {
-        self.under_way += u64::from(self.window.contains(&at));
+    pub fn issue(&mut self, call: &Call) {
+        self.under_way += u64::from(self.window.contains(&self.begin_of(call)));
     }
 
-    /// Calls that were issued in the window and are not over.
+    /// By what a call is or is not in the window's cohort.
+    fn begin_of(&self, call: &Call) -> Nanos {
+        if self.by_intended { call.intended } else { call.issued }
+    }
+
+    /// Calls of the cohort that are not over.
     pub fn under_way(&self) -> u64 {
         self.under_way
     }
@@ -203,11 +228,12 @@ impl Recorder {
         }
         self.measures.verified.call(call);
         self.measures.flow.call(call, &self.window);
-        if self.window.contains(&call.issued) {
+        let begin = self.begin_of(call);
+        if self.window.contains(&begin) {
             self.under_way = self.under_way.saturating_sub(1);
             self.measures.cohort.call(call);
         }
-        if call.issued >= self.window.start {
+        if begin >= self.window.start {
             self.measures.asked.call(call);
         }
     }
@@ -385,18 +411,34 @@ pub(crate) mod tests {
             (Outcome::Reply, 39, 90),
             (Outcome::Reply, 41, 42),
         ] {
-            recorder.issue(issued * MS);
+            recorder.issue(&call(outcome, issued * MS, ended * MS));
             recorder.call(&call(outcome, issued * MS, ended * MS));
         }
         assert_eq!(recorder.shown(), Shown { replies: 3, bad_statuses: 0, body_bytes: 3000, errors: 1 });
-        recorder.issue(20 * MS);
-        recorder.issue(40 * MS);
+        recorder.issue(&call(Outcome::Reply, 20 * MS, 90 * MS));
+        recorder.issue(&call(Outcome::Reply, 40 * MS, 90 * MS));
         assert_eq!(recorder.under_way(), 1);
         let Measures { flow, cohort, asked, .. } = Measures::merge(vec![recorder]);
         assert_eq!((flow.replies(), flow.outcomes.timeouts()), (1, 1));
         assert_eq!((cohort.issued, cohort.outcomes.of(Outcome::Reply), cohort.outcomes.errors()), (2, 1, 1));
         assert!((cohort.reply_times.mean_ms() - 51.0).abs() < 0.1);
         assert_eq!((asked.of(0).calls, asked.of(0).timeouts), (3, 1));
+    }
+
+    #[test]
+    fn who_waits_in_line_counts_from_when_it_was_due() {
+        let scope = Scope { window: 10 * MS..40 * MS, ..SCOPE };
+        let mut recorder = Recorder::new(scope, None).by_intended_start(true);
+        for (intended, issued) in [(9, 20), (10, 45), (39, 100), (40, 41)] {
+            let call =
+                Call { intended: intended * MS, ..call(Outcome::Reply, issued * MS, (issued + 1) * MS) };
+            recorder.issue(&call);
+            recorder.call(&call);
+        }
+        assert_eq!(recorder.under_way(), 0);
+        let Measures { flow, cohort, .. } = Measures::merge(vec![recorder]);
+        assert_eq!((flow.replies(), cohort.issued), (1, 2));
+        assert!((cohort.waits.times.mean_ms() - 49.0).abs() < 0.1 && cohort.reply_times.mean_ms() < 1.1);
     }
 
     proptest! {

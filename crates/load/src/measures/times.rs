@@ -62,6 +62,15 @@ impl Times {
         self.histogram.count_between(above, LONGEST_US)
     }
 
+    /// All there are, from the shortest on: milliseconds, and how many times were that long.
+    pub fn counts(&self) -> impl Iterator<Item = (f64, u64)> {
+        let recorded = self.histogram.iter_recorded();
+        recorded.map(|of| {
+            let lowest = self.histogram.lowest_equivalent(of.value_iterated_to());
+            (lowest as f64 / 1e3, of.count_since_last_iteration())
+        })
+    }
+
     /// Adds another's.
     pub fn take_in(&mut self, other: &Self) {
         // Both have the same bounds.

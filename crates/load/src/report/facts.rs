@@ -3,7 +3,7 @@
 use machine::Description;
 use serde::Serialize;
 
-use super::{Dropped, Joined};
+use super::{Dropped, Joined, Threshold};
 
 /// What was asked, and what the run itself used.
 #[derive(Clone, Debug, Serialize)]
@@ -16,7 +16,7 @@ pub struct Facts {
     pub began_unix_s: u64,
     /// Where to.
     pub targets: Vec<String>,
-    /// How load was made: `sessions`, `open` or `closed`.
+    /// How load was made: `sessions`, `open`, `paced` or `closed`.
     pub model: &'static str,
     /// Arrivals asked for: `exponential`, `uniform`, `fixed` or `logged`; none in a closed loop.
     pub arrivals: Option<&'static str>,
@@ -24,8 +24,10 @@ pub struct Facts {
     pub asked_sessions_per_s: Option<f64>,
     /// Requests per second asked for, on average over the measured time; none in a closed loop.
     pub asked_requests_per_s: Option<f64>,
-    /// Sessions at a time, in a closed loop.
+    /// Sessions at a time, in a closed loop; connections that are kept, of a paced load.
     pub connections: Option<u32>,
+    /// Classes of clients, if there are any.
+    pub classes: Vec<AskedOfClass>,
     /// What arrivals were drawn from, if they were.
     pub seed: Option<u64>,
     /// Sessions and requests of the log.
@@ -46,10 +48,30 @@ pub struct Facts {
     pub realtime: bool,
     /// The part of the time for which they may have waited for their cores behind others in a valid run.
     pub may_wait: f64,
+    /// What it was to be held against.
+    #[serde(skip)]
+    pub thresholds: Vec<Threshold>,
     /// Where it ran.
     pub machine: Description,
     /// How it went.
     pub outcome: Outcome,
+}
+
+/// What was asked of the clients of a class.
+#[derive(Clone, Debug, Serialize)]
+pub struct AskedOfClass {
+    /// Its name.
+    pub name: String,
+    /// Requests per second asked for, on average over the measured time.
+    pub asked_requests_per_s: f64,
+    /// Seconds that a client waits for a connection.
+    pub connect_timeout_s: f64,
+    /// Seconds that a client waits for a whole reply.
+    pub reply_timeout_s: f64,
+    /// How often it asks again after a timeout; none: until it is answered.
+    pub retries: Option<u32>,
+    /// Addresses that it connects from; none leaves that to the kernel.
+    pub sources: Vec<String>,
 }
 
 /// How a run went.

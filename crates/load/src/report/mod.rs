@@ -1,6 +1,8 @@
 //! What a run came to, for people and programs: functions of its [measures](crate::measures) and its
 //! [facts](Facts).
 
+mod chart;
+mod csv;
 mod facts;
 mod failures;
 mod httperf;
@@ -8,16 +10,20 @@ mod joining;
 mod queues;
 mod results;
 mod table;
+mod thresholds;
 mod validity;
 pub mod verification;
 
-pub use facts::{Facts, Outcome as RunOutcome};
+pub use chart::Bars;
+pub use csv::render as csv;
+pub use facts::{AskedOfClass, Facts, Outcome as RunOutcome};
 pub use failures::failures;
 pub use httperf::render as httperf;
 pub use joining::{Joined, ServerLog};
 pub use queues::{AtListener, Dropped, Queues};
 pub use results::{Results, json};
 pub use table::render as table;
+pub use thresholds::{Judged, Misunderstood, Threshold, thresholds};
 pub use validity::{reasons_against, remarks_on};
 
 #[cfg(test)]
@@ -38,7 +44,7 @@ mod tests {
         log.call(Request::default());
         let kinds = Arc::new(Kinds::of(&log.finish()));
         let scope = Scope { window: 0..10_000 * MS, requests: 1 };
-        let mut recorder = Recorder::new(scope, None).with_kinds(&kinds);
+        let mut recorder = Recorder::new(scope, None).with_kinds(&kinds).with_classes(1);
         for number in 0..100 {
             let began = number * 100 * MS;
             let failed = number % 10 == 9;
@@ -74,6 +80,7 @@ mod tests {
             asked_sessions_per_s: Some(10.0),
             asked_requests_per_s: Some(10.0),
             connections: None,
+            classes: Vec::new(),
             seed: Some(1),
             log_sessions: 1,
             log_requests: 1,
@@ -84,6 +91,7 @@ mod tests {
             cpus: vec![1],
             realtime: false,
             may_wait: 0.05,
+            thresholds: Vec::new(),
             machine: machine::Machine::this().describe(),
             outcome: RunOutcome {
                 duration_s: 10.0,

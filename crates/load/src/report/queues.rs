@@ -52,7 +52,7 @@ pub struct AtListener {
 
 impl Queues {
     /// Begins to watch the queues behind `targets`, in the namespace of process `server` if one is named.
-    /// `None`: some target is another machine's, or in a namespace that nobody named.
+    /// `None`: some target is another machine's, or in a namespace that nobody named; or there is none.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl Queues {
     pub fn watch(targets: &[SocketAddr], server: Option<u32>) -> io::Result<Option<Self>> {
         // A datagram socket takes no port that connections could use.
         let is_here = |target: &SocketAddr| UdpSocket::bind(SocketAddr::new(target.ip(), 0)).is_ok();
-        if server.is_none() && !targets.iter().all(is_here) {
+        if targets.is_empty() || server.is_none() && !targets.iter().all(is_here) {
             return Ok(None);
         }
         let (causes, sockets) = look(server)?;

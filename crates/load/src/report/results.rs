@@ -3,8 +3,8 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::Facts;
 use super::verification::{self, Check};
+use super::{AskedOfClass, Facts, Judged};
 use crate::measures::{self, Kind, Measures, Moments, OfClass, Second, SizeClass, Times, Verified};
 use crate::record::Outcome;
 
@@ -28,8 +28,8 @@ pub struct Results<'a> {
     replies: Replies,
     /// None: nothing was to be compared.
     verification: Option<Verified>,
-    reply_time_ms: Distribution,
-    corrected_reply_time_ms: Distribution,
+    reply_time_ms: Curve,
+    corrected_reply_time_ms: Curve,
     wait_ms: Waits,
     response_time_ms: Distribution,
     transfer_time_ms: Distribution,
@@ -39,7 +39,9 @@ pub struct Results<'a> {
     by_size: Vec<OfSize>,
     sizes: Vec<OfExactSize>,
     by_kind: Vec<OfKind>,
+    by_class: Vec<OfClientClass>,
     checks: Vec<Checked>,
+    thresholds: Vec<Judged>,
     seconds: Vec<OfSecond>,
 }
 
@@ -94,7 +96,7 @@ struct OfSize {
     size: &'static str,
     #[serde(flatten)]
     of: OfClass,
-    reply_time_ms: Distribution,
+    reply_time_ms: Curve,
 }
 
 #[derive(Debug, Serialize)]
@@ -127,6 +129,17 @@ struct OfKind {
     timeouts: u64,
     statuses: Map<String, Value>,
     reply_time_ms: Distribution,
+}
+
+#[derive(Debug, Serialize)]
+struct OfClientClass {
+    class: String,
+    calls: u64,
+    replies: u64,
+    timeouts: u64,
+    errors: u64,
+    reply_time_ms: Distribution,
+    wait_ms: Waits,
 }
 
 #[derive(Debug, Serialize)]
@@ -166,11 +179,34 @@ struct Distribution {
     max: f64,
 }
 
+/// A histogram in a few numbers, and in as many more as it takes to draw it.
+#[derive(Debug, Serialize)]
+struct Curve {
+    #[serde(flatten)]
+    times: Distribution,
+    /// Parts of all times, each with the milliseconds that it did not exceed. Empty where there are none.
+    percentiles: Vec<(f64, f64)>,
+}
+
+/// Parts that a curve has: close enough for a line, and closer where the last of them are looked at.
+const FRACTIONS: [f64; 26] = [
+    0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9,
+    0.95, 0.975, 0.99, 0.995, 0.999, 0.9995, 0.9999,
+];
+
+impl From<&Times> for Curve {
+    fn from(times: &Times) -> Self {
+        let point = |fraction| (fraction, times.percentile_ms(fraction * 100.0));
+        let percentiles = if times.count() == 0 { Vec::new() } else { FRACTIONS.map(point).into() };
+        Self { times: times.into(), percentiles }
+    }
+}
+
 /// Times of which some are lower bounds.
 #[derive(Debug, Serialize)]
 struct Waits {
     #[serde(flatten)]
-    times: Distribution,
+    times: Curve,
     bounds: u64,
     least_bound: Option<f64>,
 }
@@ -286,7 +322,9 @@ impl<'a> Results<'a> {
             by_size: SizeClass::ALL.map(|class| of_size(measures, class)).into(),
             sizes: sizes(measures),
             by_kind: cohort.by_kind.each().map(of_kind).collect(),
+            by_class: run.classes.iter().zip(cohort.by_class.each()).map(of_client_class).collect(),
             checks: checks(measures, run),
+            thresholds: super::thresholds(measures, run),
             seconds: flow.seconds.each().iter().map(Into::into).collect(),
         }
     }
@@ -324,6 +362,18 @@ fn of_kind((kind, of): (Kind, &measures::OfKind)) -> OfKind {
         timeouts: of.timeouts,
         statuses: by_class(&of.statuses),
         reply_time_ms: (&of.times).into(),
+    }
+}
+
+fn of_client_class((class, of): (&AskedOfClass, &measures::OfClientClass)) -> OfClientClass {
+    OfClientClass {
+        class: class.name.clone(),
+        calls: Outcome::ALL.into_iter().map(|outcome| of.outcomes.of(outcome)).sum(),
+        replies: of.outcomes.of(Outcome::Reply),
+        timeouts: of.outcomes.timeouts(),
+        errors: of.outcomes.errors(),
+        reply_time_ms: (&of.reply_times).into(),
+        wait_ms: (&of.waits).into(),
     }
 }
 
@@ -389,12 +439,22 @@ mod tests {
     fn every_member_is_documented() {
         let (measures, mut facts) = sample();
         facts.verified = true;
+        facts.classes = vec![AskedOfClass {
+            name: "slow".into(),
+            asked_requests_per_s: 5.0,
+            connect_timeout_s: 2.0,
+            reply_timeout_s: 2.0,
+            retries: Some(2),
+            sources: vec!["127.0.0.3".into()],
+        }];
+        facts.thresholds = vec!["p99 > 50ms".parse().unwrap()];
         let value: Value = serde_json::from_str(&json(&measures, &facts)).unwrap();
         let mut found = Vec::new();
         paths(&value, "", &mut found);
         let document = include_str!("../../../../docs/lab-results.md");
         for path in found {
-            let distribution = ["count", "mean", "deviation", "min", "p50", "p90", "p99", "p999", "max"];
+            let distribution =
+                ["count", "mean", "deviation", "min", "p50", "p90", "p99", "p999", "max", "percentiles"];
             let last = path.rsplit('.').next().unwrap();
             let (name, _) = path.rsplit_once('.').unwrap_or((&path, ""));
             let documented =
@@ -404,5 +464,20 @@ mod tests {
                 "{path} is not documented"
             );
         }
+    }
+
+    #[test]
+    fn curves_go_through_what_is_told_besides() {
+        let mut times = Times::new();
+        (1..=10_000).for_each(|ms| times.record(ms * 1_000_000));
+        let Curve { times: told, percentiles } = (&times).into();
+        assert!(percentiles.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1), "{percentiles:?}");
+        for (fraction, ms) in [(0.5, told.p50), (0.9, told.p90), (0.99, told.p99), (0.999, told.p999)] {
+            assert!(percentiles.contains(&(fraction, ms)), "{fraction}: {percentiles:?}");
+        }
+        for (fraction, ms) in percentiles {
+            assert!((ms / (fraction * 1e4) - 1.0).abs() < 0.001, "{fraction}: {ms}");
+        }
+        assert_eq!(Curve::from(&Times::new()).percentiles, []);
     }
 }

@@ -4,19 +4,20 @@ use std::fmt::Write as _;
 
 use machine::queue_drops::CAUSES;
 
+use super::chart::{Bars, write_chart};
 use super::{AtListener, Dropped, Facts, RunOutcome};
 use crate::measures::{Measures, SizeClass, Times};
 use crate::record::Outcome;
 
-/// A few lines on what happened, then a table of times.
-pub fn render(measures: &Measures, facts: &Facts) -> String {
+/// A few lines on what happened, then a table of times, and how they are distributed.
+pub fn render(measures: &Measures, facts: &Facts, bars: Bars) -> String {
     let mut text = String::new();
     // Writing to a String can't fail.
-    let _ = write_all(&mut text, measures, facts);
+    let _ = write_all(&mut text, measures, facts, bars);
     text
 }
 
-fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt::Result {
+fn write_all(text: &mut String, measures: &Measures, facts: &Facts, bars: Bars) -> std::fmt::Result {
     if let Some(reason) = super::validity::nothing_measured(measures, facts) {
         writeln!(text, "{} to {}", facts.model, facts.targets.join(", "))?;
         return writeln!(text, "INVALID: {reason}");
@@ -82,6 +83,11 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt:
     }
 
     write_times(text, measures, facts)?;
+    let (name, times) = match facts.model {
+        "closed" => ("reply time", &cohort.reply_times),
+        _ => ("reply time from intended start", &cohort.corrected_times),
+    };
+    write_chart(text, name, times, bars)?;
     write_generator(text, measures, facts)
 }
 
@@ -111,6 +117,11 @@ fn write_times(text: &mut String, measures: &Measures, facts: &Facts) -> std::fm
         }
     }
 
+    for (class, of) in facts.classes.iter().zip(cohort.by_class.each()) {
+        let calls: u64 = Outcome::ALL.into_iter().map(|outcome| of.outcomes.of(outcome)).sum();
+        let share = of.outcomes.timeouts() as f64 / calls.max(1) as f64 * 100.0;
+        row(text, &format!("{}, {share:.1}% late", class.name), &of.reply_times)?;
+    }
     if cohort.by_kind.each().count() > 1 {
         for (kind, of) in cohort.by_kind.each().filter(|(_, of)| of.calls > 0) {
             let made = if kind.dynamic { "dynamic" } else { "static" };
@@ -202,7 +213,7 @@ mod tests {
     #[test]
     fn people_find_what_they_look_for() {
         let (measures, facts) = sample();
-        let text = render(&measures, &facts);
+        let text = render(&measures, &facts, Bars::Ascii);
         for words in [
             "10.00 s measured",
             "100 arrived (10.00/s, 10.00/s asked): 90 completed, 10 failed",
@@ -213,6 +224,8 @@ mod tests {
             "at 127.0.0.1:80        9 (3.00/s)",
             "reply time                    90     1.000",
             "generator    20% of 1 CPU",
+            "reply time from intended start, ms\n        1 to 1.1              1   1.11%  #\n",
+            "        2 to 2.2             89  98.89%  ####",
         ] {
             assert!(text.contains(words), "{words}\n{text}");
         }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use load::run::{AfterTimeout, Load, Patience, Run};
+use load::run::{Class, Load, Patience, Run, Target};
 use workload::session::SessionLog;
 
 /// Sessions played against a server on one thread, by clients that wait so long, think no longer than their
@@ -11,18 +11,16 @@ use workload::session::SessionLog;
 pub(crate) fn run(log: SessionLog, server: SocketAddr, load: Load, patience: Duration) -> Run {
     Run {
         log,
-        targets: vec![server],
+        targets: vec![Target::Inet(server)],
         host: server.to_string(),
         headers: String::new(),
-        sources: Vec::new(),
-        load,
+        classes: vec![Class {
+            name: String::new(),
+            load,
+            sources: Vec::new(),
+            patience: Patience { connect: patience, reply: patience, think: Duration::ZERO, retries: 0 },
+        }],
         duration: None,
-        patience: Patience {
-            connect: patience,
-            reply: patience,
-            think: Duration::ZERO,
-            then: AfterTimeout::Fail,
-        },
         verify: None,
         cpus: vec![*sys::process::allowed_cpus().unwrap().last().unwrap()],
         realtime: false,

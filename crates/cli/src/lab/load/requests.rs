@@ -1,0 +1,163 @@
+//! What sessions ask for: what a session file says, or what options do.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use workload::session::{Builder, Method, Request, SessionLog};
+use workload::urls::Urls;
+use workload::wsesslog;
+
+use crate::lab::BadInput;
+use crate::lab::units::Target;
+
+#[derive(Args)]
+#[command(next_help_heading = "Requests")]
+pub(super) struct AskedFor {
+    /// Sessions to play, in the syntax of httperf's --wsesslog; at a rate or in a closed loop they come round
+    /// again
+    #[arg(long, value_name = "FILE")]
+    pub(super) sessions: Option<PathBuf>,
+
+    /// Ask for the paths in this file by turns, in place of the targets': a path on each line, and behind it
+    /// how often it is asked for among the others, if not once
+    #[arg(long, value_name = "FILE", conflicts_with = "sessions")]
+    pub(super) urls: Option<PathBuf>,
+
+    /// The method without --sessions [default: GET; with --data or --data-file, POST]
+    #[arg(long, value_name = "METHOD", value_parser = method, conflicts_with = "sessions")]
+    method: Option<Method>,
+
+    /// The body of every request without --sessions. No Content-Type is sent; --header can say one
+    #[arg(long, value_name = "TEXT", conflicts_with = "sessions")]
+    data: Option<String>,
+
+    /// The same, from a file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["sessions", "data"])]
+    data_file: Option<PathBuf>,
+
+    /// Another header line for every request; may be repeated
+    #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
+    pub(super) header: Vec<String>,
+
+    /// What the Host line says [default: host and port of the first target; localhost for a
+    /// Unix socket]
+    #[arg(long, value_name = "HOST")]
+    pub(super) host: Option<String>,
+
+    /// Requests on each connection without --sessions [default: 1 at a rate, 1000 in a closed loop]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+          conflicts_with = "sessions")]
+    pub(super) requests_per_connection: Option<u32>,
+
+    /// Requests sent in a row without --sessions; the first of a connection goes alone
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=32),
+          conflicts_with = "sessions")]
+    burst: u32,
+}
+
+impl AskedFor {
+    /// Whether targets' paths are not used.
+    pub(super) fn has_own_paths(&self) -> bool {
+        self.sessions.is_some() || self.urls.is_some()
+    }
+
+    /// The sessions of the file; or such as ask for the paths of a list, or the targets', in a closed loop
+    /// rather more often than at a rate.
+    pub(super) fn sessions(&self, targets: &[Target], closed: bool) -> Result<SessionLog> {
+        if let Some(path) = &self.sessions {
+            let bad = |what: String| BadInput(format!("--sessions {}: {what}", path.display()));
+            let log = wsesslog::parse(&read("--sessions", path)?);
+            let log = log.map_err(|mistake| bad(mistake.to_string()))?;
+            if log.is_empty() {
+                bail!(bad("there is no session in it".to_owned()));
+            }
+            return Ok(log);
+        }
+        let usual = if closed { 1000 } else { 1 };
+        let calls = self.requests_per_connection.unwrap_or(usual) as usize;
+        let mut log = Builder::new();
+        let contents = match (&self.data, &self.data_file) {
+            (Some(text), _) => Some(text.as_bytes().into()),
+            (None, Some(path)) => Some(read("--data-file", path)?.into()),
+            (None, None) => None,
+        };
+        let method = self.method.unwrap_or(if contents.is_some() { Method::Post } else { Method::Get });
+        let request =
+            |uri: &str| Request { method, uri: uri.into(), contents: contents.clone(), ..Request::default() };
+        let Some(path) = &self.urls else {
+            for target in targets {
+                let request = log.request(request(&target.path));
+                self.session(&mut log, (0..calls).map(|_| request));
+            }
+            return Ok(log.finish());
+        };
+        let urls = Urls::parse(&read("--urls", path)?);
+        let urls = urls.map_err(|mistake| BadInput(format!("--urls {}: {mistake}", path.display())))?;
+        let requests: Vec<_> = urls.paths().map(|uri| log.request(request(uri))).collect();
+        let turns = urls.turns();
+        // Each session goes on where the one before it ends.
+        for session in 0..sessions_for(turns.len(), calls) {
+            let calls = session * calls..(session + 1) * calls;
+            self.session(&mut log, calls.map(|turn| requests[turns[turn % turns.len()]]));
+        }
+        Ok(log.finish())
+    }
+
+    /// A session of these calls.
+    fn session(&self, log: &mut Builder, calls: impl Iterator<Item = u32>) {
+        // A burst's first call goes alone, and the others together: to keep so many in a row, each burst has
+        // one more.
+        let burst = if self.burst == 1 { 1 } else { self.burst + 1 };
+        for (call, number) in calls.zip(1..) {
+            log.call_again(call);
+            if number % burst == 0 {
+                log.end_of_burst(Some(Duration::ZERO));
+            }
+        }
+        log.end_of_session();
+    }
+}
+
+/// How many sessions of so many calls it takes until all turns have come round together with the sessions;
+/// where that is too many, enough for the last round, which is not complete, to make little difference.
+fn sessions_for(turns: usize, calls: usize) -> usize {
+    const ENOUGH_CALLS: usize = 1_000_000;
+    let complete = (1..=turns).find(|sessions| (sessions * calls).is_multiple_of(turns)).unwrap_or(1);
+    complete.min(ENOUGH_CALLS.max(turns).div_ceil(calls))
+}
+
+fn read(option: &str, path: &Path) -> Result<Vec<u8>, BadInput> {
+    fs::read(path).map_err(|error| BadInput(format!("{option} {}: {error}", path.display())))
+}
+
+fn method(text: &str) -> Result<Method, String> {
+    let allowed = || format!("allowed: {}", Method::ALL.map(Method::name).join(", "));
+    Method::ALL.into_iter().find(|method| method.name() == text).ok_or_else(allowed)
+}
+
+fn header(text: &str) -> Result<String, String> {
+    let name = text.split_once(':').map_or("", |(name, _)| name);
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_token) || text.bytes().any(|byte| byte.is_ascii_control()) {
+        return Err("allowed: a header line such as \"Accept-Encoding: gzip\"".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_and_sessions_come_round_together() {
+        assert_eq!(sessions_for(7, 1), 7);
+        assert_eq!(sessions_for(7, 1000), 7);
+        assert_eq!(sessions_for(4, 1000), 1);
+        assert_eq!(sessions_for(1_000_000, 1), 1_000_000);
+        // They would after 1001 * 1000 calls of each.
+        assert_eq!(sessions_for(1001, 1000), 1000);
+    }
+}

@@ -1,0 +1,138 @@
+//! `sluicelab tune`: looks for the settings with which a server does best.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use lab::experiment::{Experiment, Load};
+use lab::progress::Progress;
+use lab::quantity::Quantity;
+use lab::spec::Spec;
+use lab::tune::{self, Dimension, Search};
+use lab::{Workload, interrupt, units};
+use toml::Table;
+
+use super::{BadInput, means, run};
+use crate::console::print;
+
+/// `sluicelab tune`.
+#[derive(Debug, Args)]
+#[command(after_help = "Settings are drawn so that each value takes part as often as any other, the better \
+    half of them is measured more often, twice, the two best have their neighbours tried, and fresh rounds \
+    of winner, runner-up and the settings as they come are what is reported. Where --exhaustive is given all \
+    combinations are measured, as the papers did, however long it takes.\n\n\
+    What was interrupted goes on with the same command and --out DIR.")]
+pub(crate) struct Options {
+    /// Whose settings: sluice, nginx, lighttpd, apache, with settings that stay as they are, such as
+    /// 'sluice: --backlog=128'
+    #[arg(value_name = "SERVER", default_value = "sluice")]
+    server: Spec,
+    /// A setting and its values, from the least to the most, such as '--workers=1,2,4'; may be repeated
+    /// [default: what matters most for the server]
+    #[arg(long, value_name = "SETTING=VALUE,VALUE...", allow_hyphen_values = true)]
+    vary: Vec<Dimension>,
+    /// What clients ask for, as for `compare`
+    #[arg(long, default_value = "specweb99")]
+    workload: String,
+    /// How much: '64 sessions' at a time, '500 requests/s'
+    #[arg(long, default_value = "64 sessions")]
+    load: Load,
+    /// What is to be best: replies/s, CPU us/reply, Mbit/s, 'mean ms', 'p99 ms', ...
+    #[arg(long, value_name = "QUANTITY", default_value = "replies/s", value_parser = Quantity::named)]
+    by: Quantity,
+    /// Workload, load and all else as an experiment's first point has them
+    #[arg(long, value_name = "EXPERIMENT.toml", conflicts_with_all = ["workload", "load", "by"])]
+    like: Option<PathBuf>,
+    /// How long it may take, about
+    #[arg(long, value_name = "TIME", default_value = "20min", value_parser = units::time)]
+    budget: Duration,
+    /// Measure all combinations
+    #[arg(long, conflicts_with = "budget")]
+    exhaustive: bool,
+    /// What is drawn from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u32,
+    #[command(flatten)]
+    means: means::Where,
+}
+
+/// The part of its CPU that the server has, in percent: clients have a whole one, and are to be faster.
+const SHARE: i64 = 30;
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let dimensions =
+        if options.vary.is_empty() { tune::usual(options.server.kind) } else { options.vary.clone() };
+    let search = Search {
+        server: options.server.clone(),
+        dimensions,
+        like: options.like()?,
+        budget: options.budget,
+        is_exhaustive: options.exhaustive,
+        seed: options.seed,
+    };
+    let directory = options.means.out.clone().unwrap_or_else(|| run::fresh("tune"));
+    let means = options.means.means()?;
+    interrupt::catch()?;
+    let found = search.run(&directory, &means, &Progress::new())?;
+    for heat in &found.heats {
+        print(&format!("\n{}, {} rounds, by {}:\n", heat.name, heat.rounds, found.quantity))?;
+        for rank in heat.ranks.iter().take(8) {
+            let median = rank.median.map_or("would not run".to_owned(), |median| format!("{median:.2}"));
+            print(&format!("  {median:>14}  {}\n", rank.server))?;
+        }
+    }
+    print(&format!(
+        "\nas good as the best, within 2%, before the fresh rounds: {}\n\n",
+        found.plateau.join("; ")
+    ))?;
+    run::tell(&tune::fresh(&directory))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Options {
+    /// The experiment without its servers.
+    fn like(&self) -> Result<Table> {
+        if let Some(path) = &self.like {
+            Experiment::read(path).map_err(BadInput)?;
+            let mut table: Table = std::fs::read_to_string(path)?.parse()?;
+            // One point, with the servers of the search.
+            if let Some(points) = table.get_mut("points").and_then(toml::Value::as_array_mut) {
+                points.truncate(1);
+                points.iter_mut().filter_map(toml::Value::as_table_mut).for_each(one_point);
+            }
+            for key in ["judge", "findings"] {
+                table.remove(key);
+            }
+            return Ok(table);
+        }
+        self.workload.parse::<Workload>().map_err(BadInput)?;
+        let mut table = Table::new();
+        table.insert(
+            "title".to_owned(),
+            format!("Settings of {}: {}, {}", self.server, self.workload, self.load).into(),
+        );
+        table.insert("measured".to_owned(), "2.5 s".into());
+        if !self.means.loopback && lab::run::may_isolate() {
+            table.insert("share".to_owned(), SHARE.into());
+        }
+        let mut point = Table::new();
+        point.insert("workload".to_owned(), self.workload.clone().into());
+        point.insert("load".to_owned(), self.load.to_string().into());
+        point.insert("compare".to_owned(), vec![self.by.name].into());
+        table.insert("points".to_owned(), vec![toml::Value::Table(point)].into());
+        Ok(table)
+    }
+}
+
+/// The first of a point's workloads under the first of its loads, without servers of its own.
+fn one_point(point: &mut Table) {
+    point.remove("servers");
+    for key in ["workload", "load"] {
+        let first = point.get(key).and_then(toml::Value::as_array).and_then(|all| all.first()).cloned();
+        if let Some(first) = first {
+            point.insert(key.to_owned(), first);
+        }
+    }
+}

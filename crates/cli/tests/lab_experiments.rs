@@ -1,0 +1,270 @@
+//! `sluicelab run` and `compare` as people use them, with real servers: what is found, what is refused, what
+//! is left behind, and how they go on after they were killed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// The server with a fault: examples are built beside tests.
+fn faulty() -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a file");
+    let built = test.parent().and_then(Path::parent).expect("tests are in target/debug/deps");
+    let path = built.join("examples/faulty");
+    assert!(path.is_file(), "no {} (cargo build --examples)", path.display());
+    path
+}
+
+/// A directory that keeps everything, and files that are served from it.
+struct Bench(tempfile::TempDir);
+
+impl Bench {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = directory.path().join("www");
+        fs::create_dir(&root).expect("a root");
+        fs::write(root.join("small.html"), [b'a'; 900]).expect("a file");
+        fs::write(root.join("large.html"), vec![b'b'; 120_000]).expect("a file");
+        let calls = "/small.html\n/small.html\n/large.html\n/small.html\n\n";
+        fs::write(directory.path().join("log"), calls.repeat(20)).expect("a log");
+        Self(directory)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Its workload, as it is typed.
+    fn workload(&self) -> String {
+        format!("mine: root={} sessions={}", self.path("www").display(), self.path("log").display())
+    }
+
+    /// Servers, one after the other, for a moment; on loopback, so that anybody may.
+    fn experiment(&self, servers: &[String], rounds: u32, more: &str) -> PathBuf {
+        let servers: Vec<String> = servers.iter().map(|server| format!("  '{server}',\n")).collect();
+        let text = format!(
+            "title = 'A test'\nrounds = {rounds}\nwarm_up = '100ms'\nmeasured = '400ms'\ntimeout = '2 s'\n\
+             slices = 2\n{more}\nservers = [\n{}]\n[[points]]\nworkload = '{}'\nload = '4 sessions'\n",
+            servers.concat(),
+            self.workload()
+        );
+        let path = self.path("experiment.toml");
+        fs::write(&path, text).expect("it is written");
+        path
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluicelab"));
+        command.args(words).arg(format!("--data={}", self.path("data").display())).arg("--loopback");
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.command(words).output().expect("sluicelab runs")
+    }
+}
+
+fn faulty_with(name: &str, fault: &str) -> String {
+    format!("{name} = {} --port {{port}} --root {{root}} --fault {fault}", faulty().display())
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().expect("a path that is UTF-8").to_owned()
+}
+
+/// The keys of what was measured, in order.
+fn keys(directory: &Path) -> Vec<String> {
+    let journal = fs::read_to_string(directory.join("journal.jsonl")).unwrap_or_default();
+    let whole = journal.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    let key = |line: &str| {
+        let entry: Value = serde_json::from_str(line).expect("a line of JSON");
+        entry["key"].as_str().map(str::to_owned)
+    };
+    whole.filter_map(key).collect()
+}
+
+#[test]
+fn servers_are_run_and_everything_is_kept() {
+    let bench = Bench::new();
+    let servers = ["ours = sluice".to_owned(), "nginx".to_owned(), faulty_with("mine", "none")];
+    let (experiment, out) = (bench.experiment(&servers, 1, ""), bench.path("results"));
+    let output = bench.run(&["run", &text(&experiment), "--out", &text(&out)]);
+    assert!(output.status.success(), "{}", said(&output));
+    let told = said(&output);
+    // One round says nothing.
+    assert!(told.contains("cannot tell nginx from ours") && told.contains("ours again"), "{told}");
+    assert_eq!(
+        fs::read_to_string(out.join("experiment.toml")).unwrap(),
+        fs::read_to_string(&experiment).unwrap()
+    );
+    let environment: Value =
+        serde_json::from_str(&fs::read_to_string(out.join("environment.json")).unwrap()).unwrap();
+    assert_eq!(environment["settings"]["network"], "loopback");
+    assert!(environment["machine"]["kernel"].is_string(), "{environment}");
+    let configured = out.join("trials/verifying-nginx/0/nginx.conf");
+    assert!(fs::read_to_string(&configured).unwrap().contains("open_file_cache"), "{}", configured.display());
+    let sums =
+        Command::new("sha256sum").args(["--check", "--quiet", "SHA256SUMS"]).current_dir(&out).output();
+    let sums = sums.expect("sha256sum");
+    assert!(sums.status.success(), "{}", said(&sums));
+    // It is told again from what is there, and nothing is measured twice.
+    let before = keys(&out);
+    let again = bench.run(&["run", &text(&experiment), "--out", &text(&out)]);
+    assert!(again.status.success(), "{}", said(&again));
+    assert_eq!(keys(&out), before);
+    let report =
+        Command::new(env!("CARGO_BIN_EXE_sluicelab")).arg("report").arg(&out).output().expect("a report");
+    assert!(said(&report).contains("cannot tell nginx from ours"), "{}", said(&report));
+}
+
+#[test]
+fn a_server_that_does_not_serve_its_files_is_shown_as_failed() {
+    let bench = Bench::new();
+    let servers = [
+        faulty_with("good", "none"),
+        faulty_with("bytes", "wrong-bytes"),
+        faulty_with("large", "drops-large"),
+    ];
+    let (experiment, out) = (bench.experiment(&servers, 1, ""), bench.path("results"));
+    let output = bench.run(&["run", &text(&experiment), "--out", &text(&out)]);
+    let told = said(&output);
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("bytes failed: ") && told.contains("are not their files"), "{told}");
+    assert!(told.contains("large failed: failures of a size: "), "{told}");
+    // Who failed is not measured, and the others are.
+    let measured: Vec<String> = keys(&out).into_iter().filter(|key| key.contains(", round ")).collect();
+    assert!(measured.len() >= 2, "{measured:?}");
+    assert!(measured.iter().all(|key| key.contains(": good")), "{measured:?}");
+}
+
+#[test]
+fn what_was_killed_goes_on_and_leaves_nothing_behind() {
+    let bench = Bench::new();
+    let servers = ["ours = sluice".to_owned(), faulty_with("mine", "none")];
+    let (experiment, out) = (bench.experiment(&servers, 3, ""), bench.path("results"));
+    let started =
+        bench.command(&["run", &text(&experiment), "--out", &text(&out)]).stderr(Stdio::null()).spawn();
+    let mut run = started.expect("sluicelab runs");
+    wait_for("a round", &mut run, || keys(&out).iter().any(|key| key.contains("round 1")));
+    // In the middle of the next: its servers are there.
+    thread::sleep(Duration::from_millis(300));
+    let id = run.id();
+    assert!(!started_by(id).is_empty(), "nothing runs");
+    run.kill().expect("it is killed");
+    run.wait().expect("it is gone");
+    let since = Instant::now();
+    while !started_by(id).is_empty() || scratch_of(id) {
+        assert!(since.elapsed() < Duration::from_mins(1), "left behind: {:?}", started_by(id));
+        thread::sleep(Duration::from_millis(20));
+    }
+    let before = keys(&out);
+    let output = bench.run(&["run", "--resume", &text(&out)]);
+    assert!(output.status.success(), "{}", said(&output));
+    let after = keys(&out);
+    assert_eq!(after[..before.len()], before, "what was there stays");
+    let rounds: BTreeSet<&String> = after.iter().filter(|key| key.contains(", round ")).collect();
+    assert!(rounds.len() >= 9, "{after:?}");
+    // Another experiment does not go on there.
+    let other = bench.experiment(&servers, 4, "");
+    let output = bench.run(&["run", &text(&other), "--out", &text(&out)]);
+    assert!(!output.status.success() && said(&output).contains("is another experiment"), "{}", said(&output));
+}
+
+fn wait_for(what: &str, run: &mut Child, is_there: impl Fn() -> bool) {
+    let since = Instant::now();
+    while !is_there() {
+        assert!(since.elapsed() < Duration::from_mins(2), "no {what} in time");
+        assert!(run.try_wait().expect("a child").is_none(), "it has ended before {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Processes that a run has started, but for the one that cleans up behind it.
+fn started_by(run: u32) -> Vec<u32> {
+    let mark = format!("SLUICELAB_RUN={run}");
+    let processes = fs::read_dir("/proc").expect("processes").flatten();
+    let is_marked = |pid: &u32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+    };
+    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_marked).collect()
+}
+
+fn scratch_of(run: u32) -> bool {
+    let prefix = format!("sluicegate-{run}-");
+    let entries = fs::read_dir(std::env::temp_dir()).expect("a directory").flatten();
+    entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
+}
+
+#[test]
+fn mistakes_are_told_with_their_place_before_anything_runs() {
+    let bench = Bench::new();
+    let path = bench.path("experiment.toml");
+    let good = fs::read_to_string(bench.experiment(&["nginx".to_owned()], 1, "")).expect("it was written");
+    let many: [(&str, &str, &[&str]); 6] = [
+        ("'nginx'", "'ngnix'", &["line 8", "is it nginx?"]),
+        ("rounds = 1", "rounds = 0", &["rounds: 0 is not allowed; allowed: 1 to 1000"]),
+        ("'4 sessions'", "'4 people'", &["4 people", "allowed: loads such as '64 sessions'"]),
+        ("slices = 2", "slice = 2", &["unknown field `slice`"]),
+        ("warm_up = '100ms'", "warm_up = 'soon'", &["\"soon\"", "allowed: times such as 500ms"]),
+        ("\nload", "\nshare = 90\nload", &["share: 90 is not allowed; allowed: 3 to 50"]),
+    ];
+    for (right, wrong, expected) in many {
+        fs::write(&path, good.replace(right, wrong)).expect("it is written");
+        let output = bench.run(&["run", &text(&path), "--out", &text(&bench.path("results"))]);
+        let told = said(&output);
+        assert_eq!(output.status.code(), Some(2), "{wrong}: {told}");
+        for words in expected.iter().chain(&["experiment.toml"]) {
+            assert!(told.contains(words), "{wrong}: {told}");
+        }
+    }
+    // What needs namespaces is refused where there are none.
+    fs::write(&path, good.replace("\nload", "\nshare = 30\nload")).expect("it is written");
+    let output = bench.run(&["run", &text(&path), "--out", &text(&bench.path("results"))]);
+    assert!(
+        !output.status.success() && said(&output).contains("has share, which takes"),
+        "{}",
+        said(&output)
+    );
+    let output = bench.run(&["compare", "nginx", "apachee"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("is it apache?"), "{}", said(&output));
+}
+
+#[test]
+fn experiments_of_the_project_are_understood() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let mut count = 0;
+    for entry in fs::read_dir(directory).expect("experiments") {
+        let path = entry.expect("an entry").path();
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_sluicelab")).args(["run", "--check"]).arg(&path).output();
+        let output = output.expect("sluicelab runs");
+        assert!(output.status.success(), "{}", said(&output));
+        count += 1;
+    }
+    assert!(count >= 6, "only {count} experiments");
+}
+
+#[test]
+fn two_servers_are_compared_by_one_command() {
+    let bench = Bench::new();
+    let (workload, out) = (bench.workload(), text(&bench.path("results")));
+    let words = ["--rounds=1", "--measured=400ms", "--settling=1s", "--workload", &workload, "--out", &out];
+    let output = bench.run(&[&["compare", "sluice", "lighttpd"][..], &words].concat());
+    let told = said(&output);
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("sluice again") && told.contains("cannot tell lighttpd from sluice"), "{told}");
+    // What it did is a file that can be run.
+    let file = Path::new(&out).join("experiment.toml");
+    let check = Command::new(env!("CARGO_BIN_EXE_sluicelab")).args(["run", "--check"]).arg(file).output();
+    assert!(check.expect("sluicelab runs").status.success());
+}

@@ -1,0 +1,291 @@
+//! `sluicelab load` as it is asked: what its options make of requests, load and exit codes.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use serde_json::Value;
+
+use support::server::{Server, Setup};
+use support::site::{HELLO, LARGE};
+use support::variant::VARIANTS;
+
+fn run(target: &str, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluicelab"));
+    command.args(["load", "--target", target]).args(arguments).output().expect("sluicelab runs")
+}
+
+/// The results of a run whose figures may be the machine's, if that is busy.
+fn load(target: &str, arguments: &[&str]) -> Value {
+    let output = run(target, &[arguments, &["--format=json"]].concat());
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}: {told}", output.status);
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// Mistakes are told with what is allowed.
+fn refused(arguments: &[&str], words: &str) {
+    let output = run("http://127.0.0.1:1/", arguments);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
+    assert!(told.contains(words), "{arguments:?}: {told}");
+}
+
+/// How often it has read each request: its first line, those that are asked about, and its body.
+type Heard = Arc<Mutex<BTreeMap<String, u64>>>;
+
+/// A server that answers everything, and keeps what it was asked for.
+fn listener() -> (SocketAddr, Heard) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    let heard = Heard::default();
+    let all = Arc::clone(&heard);
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let all = Arc::clone(&all);
+            thread::spawn(move || listen(BufReader::new(client), &all));
+        }
+    });
+    (address, heard)
+}
+
+fn listen(mut client: BufReader<TcpStream>, all: &Heard) {
+    loop {
+        let mut head: Vec<String> = Vec::new();
+        while head.last().is_none_or(|line| !line.is_empty()) {
+            let mut line = String::new();
+            if client.read_line(&mut line).is_ok_and(|count| count == 0) {
+                return;
+            }
+            head.push(line.trim_end().to_owned());
+        }
+        let field = |name: &str| head.iter().find_map(|line| line.strip_prefix(name)).unwrap_or("-");
+        let mut body = vec![0; field("Content-Length: ").parse().unwrap_or(0)];
+        client.read_exact(&mut body).expect("a body");
+        let what = [
+            head[0].trim_end_matches(" HTTP/1.1"),
+            field("Content-Length: "),
+            field("Content-Type: "),
+            field("Host: "),
+            &String::from_utf8_lossy(&body),
+        ];
+        *all.lock().expect("the lock").entry(what.join("|")).or_default() += 1;
+        let _ = client.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    }
+}
+
+fn heard(heard: &Heard) -> Vec<(String, u64)> {
+    std::mem::take(&mut *heard.lock().expect("the lock")).into_iter().collect()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+#[test]
+fn connections_are_kept_at_a_rate() {
+    let server = Server::start(&VARIANTS[0]);
+    let target = format!("http://{}/hello.txt", server.address);
+    let results = load(&target, &["--rate=200", "--connections=4", "--duration=1s", "--arrivals=fixed"]);
+    let run = &results["run"];
+    assert_eq!((&run["model"], &run["connections"]), (&"paced".into(), &4.into()));
+    assert_eq!((&run["outcome"]["due_sessions"], &results["calls"]["issued"]), (&200.into(), &200.into()));
+    assert_eq!(number(&results["replies"]["statuses"]["2xx"]), 200, "{results:#}");
+    assert_eq!(number(&results["connections"]["tried"]), 4);
+
+    refused(&["--rate=5", "--connections=4", "--requests-per-connection=9"], "connections are kept");
+    refused(&["--rate=5", "--connections=4", "--target=http://127.0.0.1:1/other"], "have the same path");
+}
+
+#[test]
+fn requests_are_as_they_were_asked_for() {
+    let (address, all) = listener();
+    let target = format!("http://{address}/form?x");
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("body");
+    fs::write(&file, "line\n\"").expect("a file");
+    let from_file = format!("--data-file={}", file.display());
+    let content_type = "--header=Content-Type: text/plain";
+    for (arguments, expected) in [
+        (&["--data=a=1&b"] as &[&str], format!("POST /form?x|5|-|{address}|a=1&b")),
+        (&["--data="], format!("POST /form?x|0|-|{address}|")),
+        (&["--method=PUT", &from_file, content_type], format!("PUT /form?x|6|text/plain|{address}|line\n\"")),
+        (&["--method=DELETE", "--host=h:1"], "DELETE /form?x|-|-|h:1|".to_owned()),
+        (&["--burst=3"], format!("GET /form?x|-|-|{address}|")),
+    ] {
+        let usual = ["--connections=2", "--session-count=2", "--requests-per-connection=4"];
+        let results = load(&target, &[&usual, arguments].concat());
+        assert_eq!((&results["replies"]["count"], heard(&all)), (&8.into(), vec![(expected, 8)]));
+    }
+    refused(&["--rate=1", "--method=BREW"], "allowed: DELETE, GET, HEAD, OPTIONS, POST, PUT, TRACE");
+    refused(&["--rate=1", "--data=x", "--sessions=x"], "cannot be used with");
+    refused(&["--rate=1", "--data-file=/nonexistent"], "--data-file /nonexistent: No such file");
+}
+
+#[test]
+fn a_list_of_urls_is_gone_through_by_weight() {
+    let (address, all) = listener();
+    let target = format!("http://{address}/unused");
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("urls");
+    fs::write(&file, "/a 3\n/b\n# and\n/c?d 6\n").expect("a file");
+    let urls = format!("--urls={}", file.display());
+    let told = |path: &str, count: u64| (format!("HEAD {path}|-|-|{address}|"), count);
+    for load_of in [
+        &["--rate=400", "--session-count=100"] as &[&str],
+        &["--rate=400", "--connections=2", "--session-count=100"],
+        &["--connections=3", "--session-count=10", "--requests-per-connection=10"],
+        &["--connections=3", "--session-count=20", "--requests-per-connection=5", "--burst=2"],
+    ] {
+        let results = load(&target, &[&[&*urls, "--method=HEAD"], load_of].concat());
+        assert_eq!(number(&results["replies"]["count"]), 100, "{load_of:?}");
+        assert_eq!(heard(&all), [told("/a", 30), told("/b", 10), told("/c?d", 60)], "{load_of:?}");
+    }
+    fs::write(&file, "/a\nb\n").expect("a file");
+    refused(&["--rate=1", &urls], "urls: line 2: b is no path");
+    refused(&["--rate=1", "--urls=/nonexistent"], "--urls /nonexistent: No such file");
+}
+
+#[test]
+fn what_a_run_fails_if_it_is_so_is_its_exit_code() {
+    let (address, _) = listener();
+    let target = format!("http://{address}/");
+    for (thresholds, kept) in [
+        (&["replies/s > 90", "errors > 0"], [false, true]),
+        (&["p50 >= 30s", "replies/s < 10"], [true, true]),
+    ] {
+        let [one, other] = thresholds.map(|threshold| format!("--fail-if={threshold}"));
+        let usual = ["--rate=100", "--arrivals=fixed", "--duration=1s", "--format=json"];
+        let output = run(&target, &[&usual[..], &[&one, &other]].concat());
+        let told = String::from_utf8_lossy(&output.stderr);
+        let results: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let judged = results["thresholds"].as_array().expect("thresholds");
+        let said: Vec<_> =
+            judged.iter().map(|of| (of["expression"].as_str(), of["holds"].as_bool())).collect();
+        assert_eq!(said, [(Some(thresholds[0]), Some(kept[0])), (Some(thresholds[1]), Some(kept[1]))]);
+        let expected = match (&results["valid"], kept[0]) {
+            (Value::Bool(false), _) => 3,
+            (_, true) => 0,
+            (_, false) => 4,
+        };
+        assert_eq!(output.status.code(), Some(expected), "{told}");
+        assert_eq!(told.contains("BROKEN: must not be replies/s > 90, found 100"), !kept[0], "{told}");
+    }
+    // Nobody listens on port 1: 1 goes before 4.
+    let output = run("http://127.0.0.1:1/", &["--rate=50", "--duration=200ms", "--fail-if=errors > 1%"]);
+    assert_eq!(output.status.code(), Some(1));
+    // What was stopped by its warm-up is not valid, and 3 goes before 4.
+    let short = ["--rate=50", "--session-count=2", "--warm-up=10s", "--fail-if=p99 > 1us"];
+    assert_eq!(run(&target, &short).status.code(), Some(3));
+    refused(&["--rate=5", "--fail-if=p98 > 1ms"], "\"p98\" is not known; allowed: mean, p50, p90");
+}
+
+/// Every model, and bodies that the kernel does not drop.
+#[test]
+fn unix_sockets_are_targets() {
+    let setup = Setup::new(&VARIANTS[0]);
+    let socket = setup.directory().join("socket");
+    let listen = format!("listen = [\"127.0.0.1:0\", \"unix:{}\"]", socket.display());
+    let server = setup.config(&listen).start();
+    let target = |path: &str| format!("unix:{}:{path}", socket.display());
+    let verify = format!("--verify={}", server.root().display());
+    for model in [
+        &["--rate=100", "--session-count=20"] as &[&str],
+        &["--rate=100", "--connections=2", "--session-count=20"],
+        &["--connections=2", "--session-count=2", "--requests-per-connection=10"],
+    ] {
+        for more in [&[] as &[&str], &[&verify]] {
+            let results = load(&target("/large.bin"), &[model, more].concat());
+            assert_eq!(number(&results["replies"]["count"]), 20, "{results:#}");
+            assert_eq!(number(&results["replies"]["body_bytes"]), 20 * LARGE as u64, "{model:?}");
+            assert_eq!(results["run"]["targets"][0], format!("unix:{}", socket.display()));
+            assert!(results["run"]["outcome"]["queue_drops"].is_null());
+        }
+    }
+    let both = format!("--target=http://{}/hello.txt", server.address);
+    let results = load(&target("/hello.txt"), &[&both, "--rate=100", "--session-count=20"]);
+    assert_eq!(number(&results["replies"]["body_bytes"]), 20 * HELLO.len() as u64);
+
+    let nobody = format!("unix:{}", server.directory().join("none").display());
+    let output = run(&nobody, &["--rate=100", "--session-count=5", "--format=json"]);
+    let results: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((output.status.code(), number(&results["calls"]["outcomes"]["refused"])), (Some(1), 5));
+    refused(&["--rate=1", "--target=unix:"], "a socket's name has 1 to 107 bytes; allowed");
+    refused(&["--rate=1", "--target=unix:/x", "--source=127.0.0.1"], "Unix sockets have none");
+}
+
+/// One class is served, and the other never, which the server tells apart by their addresses.
+#[test]
+fn classes_have_rates_patience_and_addresses_of_their_own() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let target = format!("http://{}/", listener.local_addr().expect("an address"));
+    let all = Heard::default();
+    thread::spawn(move || {
+        let mut kept = Vec::new();
+        for client in listener.incoming().flatten() {
+            if client.peer_addr().expect("an address").ip() == Ipv4Addr::new(127, 0, 0, 3) {
+                kept.push(client);
+            } else {
+                let all = Arc::clone(&all);
+                thread::spawn(move || listen(BufReader::new(client), &all));
+            }
+        }
+    });
+    let results = load(
+        &target,
+        &[
+            "--class=quick: rate=100",
+            "--class=slow: rate=20 timeout=150ms retries=2 source=127.0.0.3",
+            "--duration=1s",
+            "--arrivals=fixed",
+        ],
+    );
+    let (quick, slow) = (&results["by_class"][0], &results["by_class"][1]);
+    assert_eq!((&quick["class"], &slow["class"]), (&"quick".into(), &"slow".into()));
+    assert_eq!((number(&quick["calls"]), number(&quick["replies"])), (100, 100));
+    // Each of 20 clients asks three times; the last of them begin when the measured time is over.
+    let calls = number(&slow["calls"]);
+    assert!((51..=60).contains(&calls), "{calls}");
+    assert_eq!((number(&slow["replies"]), number(&slow["timeouts"])), (0, calls));
+    assert_eq!(number(&slow["wait_ms"]["bounds"]), calls);
+    assert_eq!(number(&results["calls"]["timeouts"]), calls);
+    let asked: Vec<_> =
+        (0..2).map(|class| &results["run"]["classes"][class]["asked_requests_per_s"]).collect();
+    assert_eq!(
+        (asked, &results["run"]["asked_requests_per_s"]),
+        (vec![&100.0.into(), &20.0.into()], &120.0.into())
+    );
+    assert_eq!(results["run"]["outcome"]["due_sessions"], 120);
+
+    refused(&["--class=slow: rate=0"], "rate=0: a rate must be a number above 0");
+    refused(&["--class=slow: rate=5", "--rate=5"], "cannot be used with");
+    refused(&["--class=slow: rate=5", "--arrivals=logged"], "--arrivals logged");
+    refused(&["--class=slow: rate=5 source=::1"], "--source");
+}
+
+#[test]
+fn results_are_drawn_and_put_into_a_line() {
+    let (address, _) = listener();
+    let target = format!("http://{address}/");
+    let usual = ["--rate=100", "--session-count=20"];
+    for (locale, bar, other) in [("C.UTF-8", '\u{2588}', '#'), ("C", '#', '\u{2588}')] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluicelab"));
+        command.args(["load", "--target", &target]).args(usual).env("LC_ALL", locale);
+        let text = String::from_utf8(command.output().expect("sluicelab runs").stdout).expect("text");
+        assert!(text.contains("reply time from intended start, ms\n"), "{text}");
+        assert!(text.contains(bar) && !text.contains(other), "{locale}: {text}");
+    }
+    let output = run(&target, &[&usual[..], &["--format=csv"]].concat());
+    let text = String::from_utf8(output.stdout).expect("text");
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    let of = |name: &str| lines[1][lines[0].iter().position(|found| *found == name).expect("a column")];
+    assert_eq!([of("model"), of("issued"), of("replies"), of("errors")], ["open", "20", "20", "0"]);
+    assert!(of("wait_ms_p99").parse::<f64>().is_ok_and(|ms| ms > 0.0), "{text}");
+}

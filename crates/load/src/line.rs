@@ -1,0 +1,90 @@
+//! Sessions that have arrived and wait in line for one of the connections that a thread keeps.
+//!
+//! Who waits longer than clients wait for a connection gives up. So a server that is slower than its load
+//! makes a line as long as clients' patience, not an endless one.
+
+use std::collections::VecDeque;
+
+use crate::kit::Kit;
+use crate::record::{Call, Nanos, Outcome, SessionEnd, SessionOutcome};
+
+/// A session that has arrived, or is about to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    /// Among all of the run.
+    pub(crate) number: u32,
+    /// When it was due.
+    pub(crate) intended: Nanos,
+    /// When it came: later, if the generator was late.
+    pub(crate) came: Nanos,
+}
+
+/// In order of intended arrival.
+#[derive(Debug, Default)]
+pub(crate) struct Line(VecDeque<Arrival>);
+
+impl Arrival {
+    /// Its first call ends like this before it ever had a connection, and the session with it.
+    pub(crate) fn turn_away(self, kit: &mut Kit<'_>, outcome: Outcome) {
+        let Self { number, intended, came } = self;
+        let ended = kit.now();
+        let call = Call { ended, outcome, ..Call::new(kit.first_request(number), number, 0, intended, came) };
+        kit.recorder.issue(&call);
+        kit.recorder.call(&call);
+        let outcome = match outcome {
+            Outcome::Unfinished => SessionOutcome::Unfinished,
+            _ => SessionOutcome::Failed,
+        };
+        let started = came;
+        kit.recorder.session(&SessionEnd { intended, started, ended, replies: 0, connections: 0, outcome });
+    }
+}
+
+impl Line {
+    pub(crate) fn join(&mut self, arrival: Arrival) {
+        self.0.push_back(arrival);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Who has waited longest; nobody, if nobody waits.
+    pub(crate) fn next(&mut self) -> Option<Arrival> {
+        self.0.pop_front()
+    }
+
+    /// Who has waited longest, if that is for so long already.
+    pub(crate) fn next_to_give_up(&mut self, patience: Nanos, now: Nanos) -> Option<Arrival> {
+        self.0.pop_front_if(|arrival| arrival.came + patience <= now)
+    }
+
+    /// When the one came who has waited longest.
+    pub(crate) fn since(&self) -> Option<Nanos> {
+        self.0.front().map(|arrival| arrival.came)
+    }
+
+    /// How many were due before a time.
+    pub(crate) fn due_before(&self, time: Nanos) -> u64 {
+        self.0.partition_point(|arrival| arrival.intended < time) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_come_first_served() {
+        let mut line = Line::default();
+        for number in 0..4 {
+            let due = u64::from(number) * 10;
+            line.join(Arrival { number, intended: due, came: due + 5 });
+        }
+        assert_eq!((line.since(), line.due_before(20), line.due_before(21)), (Some(5), 2, 3));
+        let mut left = || line.next_to_give_up(100, 115).map(|arrival| arrival.number);
+        assert_eq!([left(), left(), left()], [Some(0), Some(1), None]);
+        assert_eq!(line.next().map(|arrival| arrival.number), Some(2));
+        assert!(line.next().is_some() && line.is_empty() && line.next().is_none());
+    }
+}

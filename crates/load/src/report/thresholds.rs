@@ -1,0 +1,240 @@
+//! Limits that somebody sets to a run, such as `p99 > 50ms`: a run of which that is so has failed them.
+
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use super::Facts;
+use super::validity::nothing_measured;
+use crate::measures::Measures;
+
+/// What a run fails if it is so.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Threshold {
+    expression: String,
+    quantity: Quantity,
+    comparison: Comparison,
+    /// In the unit of the quantity.
+    limit: f64,
+}
+
+/// A threshold, and what a run came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judged {
+    /// As it was written.
+    pub expression: String,
+    /// The quantity: milliseconds, a part of one, or a number per second. None: nothing was measured.
+    pub found: Option<f64>,
+    /// What was found is a lower bound: clients waited that long and gave up.
+    pub bound: bool,
+    /// Whether the run keeps to it: it was measured, and what the run fails if it is so is not so.
+    pub holds: bool,
+}
+
+/// It can't be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{reason}; allowed: mean, p50, p90, p99, p999 or max and a time (p99 > 50ms, max >= 1.5s), errors or \
+     timeouts and a part (errors > 1%, timeouts > 0.005), replies/s and a number (replies/s < 1000), with >, \
+     >=, < or <="
+)]
+pub struct Misunderstood {
+    reason: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Quantity {
+    /// Of the waits, in milliseconds.
+    Mean,
+    /// Of the waits, in milliseconds.
+    Percentile(f64),
+    /// Calls that failed in whatever way, as a part of all.
+    Errors,
+    /// Calls that timed out, as a part of all.
+    Timeouts,
+    RepliesPerS,
+}
+
+const QUANTITIES: [(&str, Quantity); 9] = [
+    ("mean", Quantity::Mean),
+    ("p50", Quantity::Percentile(50.0)),
+    ("p90", Quantity::Percentile(90.0)),
+    ("p99", Quantity::Percentile(99.0)),
+    ("p999", Quantity::Percentile(99.9)),
+    ("max", Quantity::Percentile(100.0)),
+    ("errors", Quantity::Errors),
+    ("timeouts", Quantity::Timeouts),
+    ("replies/s", Quantity::RepliesPerS),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Comparison {
+    Above,
+    AtLeast,
+    Below,
+    AtMost,
+}
+
+/// Those of two characters go before those that they begin with.
+const COMPARISONS: [(&str, Comparison); 4] = [
+    (">=", Comparison::AtLeast),
+    ("<=", Comparison::AtMost),
+    (">", Comparison::Above),
+    ("<", Comparison::Below),
+];
+
+impl FromStr for Threshold {
+    type Err = Misunderstood;
+
+    fn from_str(text: &str) -> Result<Self, Misunderstood> {
+        let no = |reason: String| Misunderstood { reason };
+        let at = text.find(['<', '>']).ok_or_else(|| no(format!("{text:?} compares nothing")))?;
+        let (name, rest) = text.split_at(at);
+        let (sign, comparison) = COMPARISONS
+            .into_iter()
+            .find(|(sign, _)| rest.starts_with(sign))
+            .ok_or_else(|| no(format!("{text:?} compares nothing")))?;
+        let (name, value) = (name.trim(), rest[sign.len()..].trim());
+        let (_, quantity) = QUANTITIES
+            .into_iter()
+            .find(|(known, _)| *known == name)
+            .ok_or_else(|| no(format!("{name:?} is not known")))?;
+        let limit = quantity.limit(value).ok_or_else(|| no(format!("{value:?} is nothing for {name}")))?;
+        Ok(Self { expression: text.trim().to_owned(), quantity, comparison, limit })
+    }
+}
+
+impl Quantity {
+    /// A limit in its unit.
+    fn limit(self, text: &str) -> Option<f64> {
+        let end = text.find(|c: char| c.is_ascii_alphabetic() || c == '%').unwrap_or(text.len());
+        let (number, unit) = (text[..end].trim().parse::<f64>().ok()?, &text[end..]);
+        let (factor, most) = match (self, unit) {
+            (Self::Mean | Self::Percentile(_), "us") => (1e-3, f64::MAX),
+            (Self::Mean | Self::Percentile(_), "ms") | (Self::RepliesPerS, "") => (1.0, f64::MAX),
+            (Self::Mean | Self::Percentile(_), "s") => (1e3, f64::MAX),
+            (Self::Errors | Self::Timeouts, "%") => (0.01, 1.0),
+            (Self::Errors | Self::Timeouts, "") => (1.0, 1.0),
+            _ => return None,
+        };
+        Some(number * factor).filter(|limit| (0.0..=most).contains(limit))
+    }
+
+    /// What a run came to, and whether that is a lower bound.
+    fn of(self, measures: &Measures, facts: &Facts) -> Option<(f64, bool)> {
+        let Measures { cohort, flow, .. } = measures;
+        let times = &cohort.waits.times;
+        let part = |count: u64| (cohort.issued > 0).then(|| (count as f64 / cohort.issued as f64, false));
+        match self {
+            _ if nothing_measured(measures, facts).is_some() => None,
+            Self::Mean | Self::Percentile(_) if times.count() == 0 => None,
+            // One bound makes the mean a bound.
+            Self::Mean => Some((times.mean_ms(), cohort.waits.bounds > 0)),
+            Self::Percentile(percent) => {
+                let ms = times.percentile_ms(percent);
+                Some((ms, cohort.waits.is_bound(ms)))
+            }
+            Self::Errors => part(cohort.outcomes.errors()),
+            Self::Timeouts => part(cohort.outcomes.timeouts()),
+            Self::RepliesPerS => Some((flow.replies() as f64 / facts.measured_s(), false)),
+        }
+    }
+}
+
+impl Threshold {
+    fn judge(&self, measures: &Measures, facts: &Facts) -> Judged {
+        let found = self.quantity.of(measures, facts);
+        let holds = found.is_some_and(|(found, bound)| {
+            // Nobody knows how long those would have waited who gave up: longer than any limit.
+            let found = if bound { f64::INFINITY } else { found };
+            let is_so = match self.comparison {
+                Comparison::Above => found > self.limit,
+                Comparison::AtLeast => found >= self.limit,
+                Comparison::Below => found < self.limit,
+                Comparison::AtMost => found <= self.limit,
+            };
+            !is_so
+        });
+        let expression = self.expression.clone();
+        Judged {
+            expression,
+            found: found.map(|(found, _)| found),
+            bound: found.is_some_and(|of| of.1),
+            holds,
+        }
+    }
+}
+
+impl Judged {
+    /// For people.
+    pub fn told(&self) -> String {
+        let verdict = if self.holds { "holds" } else { "BROKEN" };
+        let mark = if self.bound { ">" } else { "" };
+        let found = self.found.map_or_else(|| "nothing".to_owned(), |found| format!("{mark}{found:.3}"));
+        format!("{verdict}: must not be {}, found {found}", self.expression)
+    }
+}
+
+/// Holds a run against what was set to it.
+pub fn thresholds(measures: &Measures, facts: &Facts) -> Vec<Judged> {
+    facts.thresholds.iter().map(|threshold| threshold.judge(measures, facts)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measures::Waits;
+    use crate::report::tests::sample;
+
+    /// Of a hundred calls ninety took 2 ms from their intended start, and ten were given up as soon.
+    #[test]
+    fn a_run_is_held_against_limits() {
+        let (mut measures, mut facts) = sample();
+        let mut judge = |expression: &str| {
+            facts.thresholds = vec![expression.parse().unwrap()];
+            let Judged { found, bound, holds, .. } = thresholds(&measures, &facts).remove(0);
+            (found.map(|found| (found * 1000.0).round() / 1000.0), bound, holds)
+        };
+        assert_eq!(judge("errors > 10%"), (Some(0.1), false, true));
+        assert_eq!(judge("errors>=0.1"), (Some(0.1), false, false));
+        assert_eq!(judge("timeouts > 9.9 %"), (Some(0.1), false, false));
+        assert_eq!(judge("replies/s < 9"), (Some(9.0), false, true));
+        assert_eq!(judge("replies/s <= 9"), (Some(9.0), false, false));
+        let gave_up = judge("p99 > 50ms");
+        assert_eq!((gave_up.1, gave_up.2), (true, false), "who gave up might have waited for longer");
+        assert!(!judge("mean > 1s").2);
+        measures.cohort.waits = Waits::default();
+        measures.cohort.waits.times = measures.cohort.corrected_times.clone();
+        let mut judge = |expression: &str| {
+            facts.thresholds = vec![expression.parse().unwrap()];
+            let judged = thresholds(&measures, &facts).remove(0);
+            (judged.bound, judged.holds)
+        };
+        assert_eq!(judge("p99 > 2.1 ms"), (false, true));
+        assert_eq!(judge("max > 1.9ms"), (false, false));
+        assert_eq!(judge("mean >= 0.0019s"), (false, false));
+        assert_eq!(judge("p50 < 2500us"), (false, false));
+        facts.warm_up_s = 20.0;
+        assert_eq!(thresholds(&measures, &facts)[0].found, None);
+        assert!(!thresholds(&measures, &facts)[0].holds, "nothing shows that it is kept");
+    }
+
+    #[test]
+    fn what_is_allowed_is_told() {
+        for (text, told) in [
+            ("p99", "\"p99\" compares nothing; allowed: mean, p50"),
+            ("p98 > 1ms", "\"p98\" is not known; allowed"),
+            ("p99 > 50", "\"50\" is nothing for p99; allowed"),
+            ("p99 > -5ms", "\"-5ms\" is nothing for p99"),
+            ("p99 > NaNms", "\"NaNms\" is nothing for p99"),
+            ("errors > 3", "\"3\" is nothing for errors"),
+            ("errors > 101%", "\"101%\" is nothing for errors"),
+            ("replies/s < 5%", "\"5%\" is nothing for replies/s"),
+            ("replies/s <", "\"\" is nothing for replies/s"),
+            (">", "\"\" is not known"),
+        ] {
+            let error = text.parse::<Threshold>().unwrap_err().to_string();
+            assert!(error.starts_with(told), "{text}: {error}");
+        }
+    }
+}

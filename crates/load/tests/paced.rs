@@ -1,0 +1,129 @@
+//! Requests at a fixed rate over connections that are kept: they are due whatever the server does, and those
+//! that wait in line for it have waited since they were due.
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use load::engine::{self, Keep};
+use load::measures::{Measures, Times};
+use load::record::Outcome;
+use load::run::{Load, Run};
+use load::schedule::{Arrivals, Rate, Schedule};
+use workload::session::{Builder, Request};
+
+const MS: Duration = Duration::from_millis(1);
+const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// How a server treats the requests of its connections, of which each has a thread.
+#[derive(Clone, Copy)]
+enum Manner {
+    /// Each reply takes so long.
+    Takes(Duration),
+    /// All at once, but from the first moment on it stands still until the second.
+    Stalls(Instant, Instant),
+    /// It closes a connection so long after a reply.
+    Leaves(Duration),
+}
+
+/// A server, and how many connections it has had.
+fn serve(manner: Manner) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let count = Arc::new(AtomicUsize::new(0));
+    let accepted = Arc::clone(&count);
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            accepted.fetch_add(1, Ordering::Relaxed);
+            thread::spawn(move || converse(client.unwrap(), manner));
+        }
+    });
+    (address, count)
+}
+
+fn converse(mut client: TcpStream, manner: Manner) {
+    while client.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {
+        match manner {
+            Manner::Takes(time) => thread::sleep(time),
+            Manner::Stalls(from, to) if Instant::now() > from => {
+                thread::sleep(to.saturating_duration_since(Instant::now()));
+            }
+            Manner::Stalls(..) | Manner::Leaves(_) => {}
+        }
+        if client.write_all(REPLY).is_err() {
+            return;
+        }
+        if let Manner::Leaves(after) = manner {
+            return thread::sleep(after);
+        }
+    }
+}
+
+/// Plays so many requests per second over so many connections, and adds whether all went well.
+fn play(server: SocketAddr, rate: f64, connections: u32, duration: Duration, patience: Duration) -> Measures {
+    let mut log = Builder::new();
+    log.call(Request { uri: "/".into(), ..Request::default() });
+    let schedule = Schedule::drawn(Rate::constant(rate).unwrap(), Arrivals::Fixed, 1);
+    let load = Load::Arriving { schedule, count: None, kept: Some(connections) };
+    let run = Run { duration: Some(duration), ..support::run(log.finish(), server, load, patience) };
+    engine::start(run, Keep::default()).unwrap().finish().unwrap().measures
+}
+
+fn part_above(times: &Times, ms: f64) -> f64 {
+    times.count_above_ms(ms) as f64 / times.count() as f64
+}
+
+/// Half a second of three, in which 100 requests are due: of these four are on their way, and the others wait
+/// in line. Who looks at those four alone finds a fast server.
+#[test]
+fn a_stall_is_felt_by_all_who_were_due_in_it() {
+    let begin = Instant::now() + 1000 * MS;
+    let (server, connections) = serve(Manner::Stalls(begin, begin + 500 * MS));
+    let measures = play(server, 200.0, 4, 3000 * MS, 5000 * MS);
+    let cohort = &measures.cohort;
+    assert_eq!(cohort.outcomes.of(Outcome::Reply), cohort.issued);
+    assert!((599..=601).contains(&cohort.issued), "{}", cohort.issued);
+    assert_eq!(connections.load(Ordering::Relaxed), 4);
+    // On average a quarter of a second; 80 of 600 for longer than 100 ms.
+    for times in [&cohort.waits.times, &cohort.corrected_times] {
+        let part = part_above(times, 100.0);
+        assert!((0.12..0.3).contains(&part), "{part} of the requests waited");
+        assert!(times.percentile_ms(99.0) > 400.0);
+    }
+    assert!(part_above(&cohort.reply_times, 100.0) < 0.04, "each connection had one at that time");
+}
+
+/// A server of 2 connections with replies of 20 ms answers 100 per second; 150 are due.
+#[test]
+fn a_line_is_as_long_as_clients_have_patience() {
+    let (server, _) = serve(Manner::Takes(20 * MS));
+    let measures = play(server, 150.0, 2, 3000 * MS, 500 * MS);
+    let cohort = &measures.cohort;
+    assert!((449..=451).contains(&cohort.issued), "all that were due: {}", cohort.issued);
+    let (replies, gave_up) =
+        (cohort.outcomes.of(Outcome::Reply), cohort.outcomes.of(Outcome::ConnectTimeout));
+    assert_eq!(replies + gave_up, cohort.issued, "{:?}", cohort.outcomes);
+    // The line grows by a third of what is due, until it is 50 long; faster, where this machine is busy.
+    assert!(gave_up >= 60 && replies >= 60, "{gave_up} gave up, {replies} were answered");
+    assert_eq!(cohort.waits.bounds, gave_up);
+    let longest = cohort.waits.times.percentile_ms(100.0);
+    assert!((495.0..1500.0).contains(&longest), "{longest} ms");
+}
+
+/// Connections that a server ends while nobody uses them are opened again, and nobody fails.
+#[test]
+fn connections_that_end_are_opened_again() {
+    let (server, connections) = serve(Manner::Leaves(30 * MS));
+    let measures = play(server, 50.0, 2, 1000 * MS, 5000 * MS);
+    let cohort = &measures.cohort;
+    assert_eq!(cohort.outcomes.of(Outcome::Reply), cohort.issued, "{:?}", cohort.outcomes);
+    let opened = connections.load(Ordering::Relaxed) as u64;
+    assert!(opened >= 10, "{opened}");
+    let Measures { connections, .. } = &measures;
+    assert!(connections.tried.abs_diff(opened) <= 2 && connections.lost + 4 >= opened, "{connections:?}");
+}

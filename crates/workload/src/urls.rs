@@ -1,0 +1,127 @@
+//! Lists of URLs: a path on each line, and how often it is asked for among the others.
+//!
+//! ```text
+//! # A line that begins with # is a comment, an empty one means nothing.
+//! /index.html 5
+//! /style.css
+//! ```
+
+use crate::wsesslog::Mistake;
+
+/// The most turns until a list comes round again.
+const MOST_TURNS: u64 = 1_000_000;
+
+/// Paths with their weights.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Urls(Vec<(Box<str>, u32)>);
+
+impl Urls {
+    /// Reads a list.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake; or there is no URL in it, or more weight than turns are kept of.
+    pub fn parse(text: &[u8]) -> Result<Self, Mistake> {
+        let mut urls = Vec::new();
+        let mut last = 0;
+        for (line, number) in text.split(|byte| *byte == b'\n').zip(1..) {
+            let line = line.trim_ascii();
+            if !line.is_empty() && !line.starts_with(b"#") {
+                urls.push(url(line).map_err(|reason| Mistake { line: number, reason })?);
+                last = number;
+            }
+        }
+        let mistake = |reason| Err(Mistake { line: last.max(1), reason });
+        if urls.is_empty() {
+            return mistake(
+                "there is no URL in it; allowed: a path on each line, such as /index.html".into(),
+            );
+        }
+        let common = urls.iter().fold(0, |common, (_, weight)| greatest_common_divisor(common, *weight));
+        for (_, weight) in &mut urls {
+            *weight /= common;
+        }
+        let turns: u64 = urls.iter().map(|(_, weight)| u64::from(*weight)).sum();
+        if turns > MOST_TURNS {
+            return mistake(format!("weights add up to {turns}; allowed: up to {MOST_TURNS}"));
+        }
+        Ok(Self(urls))
+    }
+
+    /// The paths, in order.
+    pub fn paths(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.0.iter().map(|(path, _)| &**path)
+    }
+
+    /// Whose turn it is, by its place in the list, until all comes round again: each as often as its weight
+    /// says, and as evenly spread as can be.
+    pub fn turns(&self) -> Vec<usize> {
+        let of_one = |(place, &(_, weight)): (usize, &(Box<str>, u32))| {
+            (0..weight).map(move |turn| ((f64::from(turn) + 0.5) / f64::from(weight), place))
+        };
+        let mut turns: Vec<(f64, usize)> = self.0.iter().enumerate().flat_map(of_one).collect();
+        turns.sort_by(|(a, one), (b, other)| a.total_cmp(b).then(one.cmp(other)));
+        turns.into_iter().map(|(_, place)| place).collect()
+    }
+}
+
+fn url(line: &[u8]) -> Result<(Box<str>, u32), String> {
+    let allowed = "allowed: a path and a weight from 1 to 1000000, such as /index.html or /index.html 5";
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split_ascii_whitespace();
+    let path = words.next().unwrap_or_default();
+    if !path.starts_with('/') || !path.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(format!("{path} is no path, or has characters that must be percent-encoded; {allowed}"));
+    }
+    let weight = match words.next() {
+        None => 1,
+        Some(word) => {
+            let weight = word.parse().ok().filter(|weight| (1..=1_000_000).contains(weight));
+            weight.ok_or_else(|| format!("{word} is no weight; {allowed}"))?
+        }
+    };
+    match words.next() {
+        None => Ok((path.into(), weight)),
+        Some(word) => Err(format!("{word} is one word too many; {allowed}")),
+    }
+}
+
+fn greatest_common_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turns(text: &str) -> String {
+        let urls = Urls::parse(text.as_bytes()).unwrap();
+        let paths: Vec<_> = urls.paths().collect();
+        urls.turns().into_iter().map(|place| paths[place]).collect()
+    }
+
+    #[test]
+    fn each_has_its_turns_evenly_spread() {
+        assert_eq!(turns("/a\n/b\n\n# no URL\n  /c  \r\n"), "/a/b/c");
+        assert_eq!(turns("/a 20\n/b 10"), "/a/b/a");
+        assert_eq!(turns("/a 4\n/b\n/c 2\n"), "/a/c/a/b/a/c/a");
+        assert_eq!(Urls::parse(b"/a 999\n/b 1000").unwrap().turns().len(), 1999);
+    }
+
+    #[test]
+    fn mistakes_name_their_line() {
+        for (text, told) in [
+            ("\n# nothing\n", "line 1: there is no URL in it; allowed"),
+            ("/a\nb\n", "line 2: b is no path"),
+            ("http://h/\n", "line 1: http://h/ is no path"),
+            ("/a\n\n/b 0\n", "line 3: 0 is no weight; allowed: a path and a weight from 1"),
+            ("/a 1.5\n", "line 1: 1.5 is no weight"),
+            ("/a 1 2\n", "line 1: 2 is one word too many"),
+            ("/\u{e4}\n", "line 1: /\u{e4} is no path, or has characters"),
+            ("/a 1000000\n/b\n", "line 2: weights add up to 1000001; allowed: up to 1000000"),
+        ] {
+            let mistake = Urls::parse(text.as_bytes()).unwrap_err().to_string();
+            assert!(mistake.starts_with(told), "{text:?}: {mistake}");
+        }
+    }
+}

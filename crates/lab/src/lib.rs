@@ -11,6 +11,8 @@
 //! - [`run`]: all of it, into a directory ([`journal`] what was measured so far, `janitor` who cleans up);
 //! - [`results`]: what a directory says: [`series`] of trials, [`statistics`], [`verdict`]s, and whether
 //!   servers were [`steady`];
+//! - [`report`]: that as a page and as files for other programs, and [`summary`]: on a terminal; with where
+//!   CPU time went, if somebody left a [`profile`];
 //! - [`tune`]: experiments after each other, each of what was best in the one before.
 //!
 //! What starts, watches and ends programs is there for others as well: [`child`], [`launcher`],
@@ -30,8 +32,10 @@ pub mod launcher;
 mod network;
 pub mod outcome;
 mod plan;
+pub mod profile;
 pub mod progress;
 pub mod quantity;
+pub mod report;
 pub mod results;
 pub mod run;
 pub mod series;

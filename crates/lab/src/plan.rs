@@ -71,7 +71,7 @@ struct Heat<'a> {
 const TRIES: usize = 3;
 
 /// What came of a point.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Found {
     /// Where.
     pub point: PointSpec,

@@ -18,7 +18,7 @@ use crate::steady;
 use crate::verdict::{self, Verdict};
 
 /// Everything.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Results {
     /// What was asked for.
     pub experiment: Experiment,
@@ -51,6 +51,17 @@ pub struct LeftOut {
     pub server: String,
     pub point: String,
     pub why: String,
+}
+
+/// What is to be said of a point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sentence {
+    /// The same as [`Verdict::word`].
+    pub word: &'static str,
+    /// Where it is so.
+    pub point: String,
+    /// All of it.
+    pub says: String,
 }
 
 /// A relation that somebody has found, beside what is found here.
@@ -126,14 +137,21 @@ impl Results {
         })
     }
 
-    /// What is to be said first: sentences, the most certain before the others.
-    pub fn sentences(&self) -> Vec<String> {
+    /// What is to be said first, the most certain before the others.
+    pub fn sentences(&self) -> Vec<Sentence> {
         let mut verdicts: Vec<&Verdict> = self.verdicts.iter().collect();
         verdicts.sort_by_key(|verdict| !verdict.is_a_difference());
-        let at = |verdict: &&Verdict| format!("{}: {verdict}.", verdict.point);
-        let out =
-            self.left_out.iter().map(|out| format!("{}: {} failed: {}.", out.point, out.server, out.why));
-        out.chain(verdicts.iter().map(at)).collect()
+        let of_verdict = |verdict: &Verdict| Sentence {
+            word: verdict.word(),
+            point: verdict.point.clone(),
+            says: format!("{verdict}."),
+        };
+        let of_left_out = |out: &LeftOut| Sentence {
+            word: "failed",
+            point: out.point.clone(),
+            says: format!("{} takes no part: {}.", out.server, out.why),
+        };
+        self.left_out.iter().map(of_left_out).chain(verdicts.into_iter().map(of_verdict)).collect()
     }
 }
 

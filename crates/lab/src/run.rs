@@ -23,6 +23,7 @@ use crate::network;
 use crate::outcome::Outcome;
 use crate::plan::{Order, Plan};
 use crate::progress::Progress;
+use crate::report;
 use crate::servers;
 use crate::spec::Spec;
 use crate::stages::Stages;
@@ -189,7 +190,7 @@ fn hash(directory: &Path) -> Result<()> {
     let mut lines = String::new();
     for path in files {
         let name = path.strip_prefix(directory)?.display().to_string();
-        if name != HASHES && !name.starts_with("report") {
+        if name != HASHES && !report::FILES.contains(&name.as_str()) {
             writeln!(lines, "{}  {name}", hex(&Sha256::digest(fs::read(&path)?)))?;
         }
     }

@@ -1,12 +1,14 @@
 //! What a server's trials at one point came to, round by round, and how it compares with another's: the cells
 //! of tables.
 
+use serde::Serialize;
+
 use crate::outcome::Outcome;
 use crate::spec::Spec;
 use crate::statistics::{Ratio, Spread};
 
 /// What counts of one server's trials at one point, in order of the rounds.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Series {
     /// Whose.
     pub server: Spec,
@@ -17,7 +19,7 @@ pub struct Series {
 }
 
 /// What counts of a trial that may have been tried several times.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Taken {
     /// The last: the valid one, if there is one.
     pub outcome: Outcome,

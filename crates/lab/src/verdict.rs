@@ -189,6 +189,16 @@ impl Verdict {
     pub fn is_better(&self) -> bool {
         self.says == if self.quantity.more_is_better { Says::More } else { Says::Less }
     }
+
+    /// The same in a word or two.
+    pub fn word(&self) -> &'static str {
+        match self.says {
+            Says::Less | Says::More if self.is_better() => "better",
+            Says::Less | Says::More => "worse",
+            Says::CannotTell(_) => "cannot tell",
+            Says::Failed(_) => "failed",
+        }
+    }
 }
 
 /// A sentence.

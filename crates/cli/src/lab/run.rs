@@ -9,7 +9,7 @@ use clap::Args;
 use lab::experiment::Experiment;
 use lab::progress::Progress;
 use lab::results::Results;
-use lab::{interrupt, run, summary};
+use lab::{interrupt, report, run, summary};
 
 use super::{BadInput, means};
 use crate::console::print;
@@ -78,8 +78,10 @@ pub(super) fn carry_out(text: &str, directory: &Path, means: &means::Where) -> R
 /// The report's address comes last.
 pub(super) fn tell(directory: &Path) -> Result<()> {
     let results = Results::of(directory)?;
-    print(&summary::markdown(&results))?;
-    print(&format!("results: {}\n", directory.canonicalize()?.display()))?;
+    print(&summary::text(&results))?;
+    let page = report::write(&results, directory)?.canonicalize()?;
+    print(&format!("\nresults: {}\n", directory.canonicalize()?.display()))?;
+    print(&format!("report:  {}\n", report::address(&page)))?;
     Ok(())
 }
 

@@ -1,0 +1,199 @@
+//! Points that differ in nothing but their load make one section of the page: figures over the load, or rows
+//! for each. Here is what all of its figures ask for.
+
+use std::time::Duration;
+
+use super::sample::Sample;
+use super::svg::Look;
+use crate::experiment::{Experiment, Load, Setting};
+use crate::outcome::Outcome;
+use crate::plan::Found;
+use crate::results::Results;
+use crate::series::Series;
+
+/// What looks the same everywhere on the page.
+#[derive(Debug)]
+pub(crate) struct Scene<'a> {
+    pub(crate) results: &'a Results,
+    /// Names of all servers; each has the look of its place.
+    names: Vec<&'a str>,
+}
+
+/// Points with one setting, in order of their loads.
+#[derive(Debug)]
+pub(crate) struct Group<'a> {
+    pub(crate) scene: &'a Scene<'a>,
+    /// The name that they have in common.
+    pub(crate) title: String,
+    pub(crate) points: Vec<&'a Found>,
+}
+
+/// One server at one point.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    pub(crate) found: &'a Found,
+    pub(crate) series: &'a Series,
+}
+
+impl<'a> Scene<'a> {
+    pub(crate) fn of(results: &'a Results) -> Self {
+        let mut names: Vec<&str> = Vec::new();
+        for server in results.experiment.servers() {
+            if !names.contains(&server.name.as_str()) {
+                names.push(&server.name);
+            }
+        }
+        Self { results, names }
+    }
+
+    /// Of a server by its name.
+    pub(crate) fn look(&self, name: &str) -> Look {
+        let number = |name: &str| self.names.iter().position(|other| *other == name);
+        let first = name.strip_suffix(" again").and_then(number);
+        match (number(name), first) {
+            (Some(number), _) => Look { number, again: false },
+            (None, Some(number)) => Look { number, again: true },
+            (None, None) => Look { number: self.names.len(), again: false },
+        }
+    }
+
+    /// All points that have anything, in groups.
+    pub(crate) fn groups(&'a self) -> Vec<Group<'a>> {
+        let mut groups: Vec<Group<'a>> = Vec::new();
+        for found in self.results.found.iter().chain(&self.results.judged) {
+            if found.series.is_empty() {
+                continue;
+            }
+            let (title, setting) = (title(found), &found.point.setting);
+            let is_its = |group: &&mut Group<'_>| {
+                let other = &group.points[0].point.setting;
+                group.title == title
+                    && group.is_open() == is_open(setting.load)
+                    && Setting { load: setting.load, ..other.clone() } == *setting
+            };
+            match groups.iter_mut().find(is_its) {
+                Some(group) => group.points.push(found),
+                None => groups.push(Group { scene: self, title, points: vec![found] }),
+            }
+        }
+        for group in &mut groups {
+            group.points.sort_by(|one, other| load(one).total_cmp(&load(other)));
+        }
+        groups
+    }
+}
+
+/// A point's name without its load.
+fn title(found: &Found) -> String {
+    found.point.name.replacen(&format!(", {}", found.point.setting.load), "", 1)
+}
+
+fn is_open(load: Load) -> bool {
+    !matches!(load, Load::Sessions(_))
+}
+
+/// By which loads are sorted.
+fn load(found: &Found) -> f64 {
+    match found.point.setting.load {
+        Load::Sessions(sessions) => f64::from(sessions),
+        Load::Rate(load) | Load::Times(load) => load,
+    }
+}
+
+impl<'a> Group<'a> {
+    /// Whether clients come at set rates, whatever the server does.
+    pub(crate) fn is_open(&self) -> bool {
+        is_open(self.points[0].point.setting.load)
+    }
+
+    /// Each server at each point.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Place<'a>> {
+        let of = |found: &'a Found| found.series.iter().map(move |series| Place { found, series });
+        self.points.clone().into_iter().flat_map(of)
+    }
+
+    /// The same, server by server.
+    pub(crate) fn by_server(&self) -> Vec<(&'a str, Vec<Place<'a>>)> {
+        let mut all: Vec<(&str, Vec<Place<'_>>)> = Vec::new();
+        for place in self.places() {
+            let name = place.series.server.name.as_str();
+            match all.iter_mut().find(|(other, _)| *other == name) {
+                Some((_, places)) => places.push(place),
+                None => all.push((name, vec![place])),
+            }
+        }
+        all
+    }
+
+    /// What stands above them.
+    pub(crate) fn heading(&self) -> String {
+        match &self.points[..] {
+            [one] => one.point.name.clone(),
+            _ if self.is_open() => format!("{}, clients come at set rates", self.title),
+            _ => format!("{}, a set number of clients", self.title),
+        }
+    }
+
+    /// What a row is called: with its load where there are several.
+    pub(crate) fn row(&self, place: Place<'_>) -> String {
+        let name = &place.series.server.name;
+        if self.points.len() == 1 { name.clone() } else { format!("{name}, {}", place.load()) }
+    }
+
+    /// All that these were measured in, in words.
+    pub(crate) fn setting(&self) -> String {
+        let loads: Vec<String> =
+            self.points.iter().map(|found| found.point.setting.load.to_string()).collect();
+        setting(&self.scene.results.experiment, &self.points[0].point.setting, &loads.join(", "))
+    }
+}
+
+impl Place<'_> {
+    pub(crate) fn load(&self) -> String {
+        self.found.point.setting.load.to_string()
+    }
+
+    pub(crate) fn sample(&self, value: impl Fn(&Outcome) -> f64) -> Sample {
+        Sample::of(self.series, value)
+    }
+
+    /// Requests per second that clients were to make: the median.
+    pub(crate) fn offered(&self) -> Option<f64> {
+        self.sample(offered).median().filter(|offered| offered.is_finite())
+    }
+}
+
+/// Requests per second that clients were to make in a trial.
+pub(crate) fn offered(outcome: &Outcome) -> f64 {
+    outcome.asked_per_s.unwrap_or(f64::NAN)
+}
+
+fn setting(experiment: &Experiment, setting: &Setting, loads: &str) -> String {
+    let Setting { workload, memory, disk, others, cold, share, turn_us, both_cpus, lengths, .. } = setting;
+    let mut said = vec![format!("workload {workload}")];
+    // What its name does not say, where it is so.
+    let members = serde_json::to_value(workload).unwrap_or_default();
+    if matches!(members["kind"].as_str(), Some("specweb99" | "support")) {
+        let of = ["directories", "sessions"].into_iter().filter_map(|key| Some((key, members.get(key)?)));
+        said.extend(of.map(|(key, value)| format!("{key}={value}")));
+    }
+    let seconds = |time: Duration| format!("{} s", time.as_secs_f64());
+    said.push(format!("load {loads}"));
+    said.extend(share.map(|share| format!("{share}% of a CPU for each server, {turn_us} us at a time")));
+    said.extend(both_cpus.then(|| "servers and clients on all CPUs".to_owned()));
+    said.extend(memory.map(|memory| format!("memory with page cache {} MB", memory as f64 / 1e6)));
+    said.extend(disk.map(|disk| format!("disk {} MB/s, {others} other readers", disk as f64 / 1e6)));
+    said.push(if *cold { "files not in memory before" } else { "files in memory before" }.to_owned());
+    said.push(format!("warm-up {}", seconds(lengths.warm_up)));
+    said.push(format!("measured {} in {} slices", seconds(lengths.measured), lengths.slices));
+    said.push(format!("clients wait {}", seconds(lengths.timeout)));
+    said.push(format!("{} rounds, seed {}", experiment.rounds, experiment.seed));
+    said.push(format!("servers {}", order(experiment)));
+    said.push(format!("margin {}%", (experiment.margin * 1e4).round() / 1e2));
+    said.join("; ")
+}
+
+fn order(experiment: &Experiment) -> String {
+    let order = serde_json::to_value(experiment.order).unwrap_or_default();
+    order.as_str().unwrap_or_default().replace('-', " ")
+}

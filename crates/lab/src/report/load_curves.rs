@@ -1,0 +1,98 @@
+//! Figures over the offered rate: what servers do as clients come faster, with every repetition a point, the
+//! median a line, and the interval of the median a band.
+
+use super::figure::{Figure, Key, Table};
+use super::group::{Group, Place, offered};
+use super::sample::{Sample, Value, counts, digits};
+use super::svg::Of;
+use super::svg::axis::Axis;
+use super::svg::plot::Plot;
+use crate::series::{Series, Taken};
+use crate::statistics::Interval;
+
+/// What is drawn over the rate.
+pub(super) struct Curve<'a> {
+    pub(super) title: &'a str,
+    pub(super) unit: &'a str,
+    pub(super) of: Value,
+    pub(super) is_log: bool,
+    /// Of each request that is offered, where all of them are answered.
+    pub(super) per_request: Option<f64>,
+}
+
+/// How these figures are to be read.
+pub(super) const READING: &str = "Lines: medians; bands: where they are with 95% certainty; small: each \
+    repetition; crosses: trials that don't count.";
+
+pub(super) fn figure(group: &Group<'_>, curve: &Curve<'_>) -> Figure {
+    let Curve { title, unit, of, is_log, per_request } = curve;
+    let values = || group.places().flat_map(|place| place.sample(of).all().collect::<Vec<_>>());
+    let rates = group.places().flat_map(|place| place.sample(offered).all().collect::<Vec<_>>());
+    let x = Axis::linear("offered, requests/s", rates);
+    let y = if *is_log { Axis::log(unit, values()) } else { Axis::linear(unit, values()) };
+    let mut plot = Plot::new(&format!("{title} over the offered rate, {}", group.title), x, y);
+    let mut table = Table::new(&["server", "load", "offered", unit, "each repetition"]);
+    let mut keys = Vec::new();
+    if let Some(factor) = per_request {
+        plot.diagonal(*factor);
+        keys.push(Key {
+            class: "diagonal".to_owned(),
+            marker: None,
+            name: "all that was offered".to_owned(),
+        });
+    }
+    for (name, places) in group.by_server() {
+        let look = group.scene.look(name);
+        keys.push(Key::of(name, look));
+        let mut line = Vec::new();
+        let mut band = Vec::new();
+        for place in places {
+            let sample = place.sample(of);
+            for (at, value, is_counted) in each(place.series, *of) {
+                plot.point(look, (at, value), if is_counted { Of::One } else { Of::Uncounted });
+            }
+            if let (Some(at), Some((median, interval))) = (place.offered(), sample.middle()) {
+                line.push((at, median));
+                band.extend(interval.map(|Interval { lower, upper }| (at, lower, upper)));
+            }
+            table.rows.push(row(place, &sample));
+        }
+        if !look.again {
+            plot.band(look, &band);
+            plot.line(look, line.iter().copied());
+        }
+        for at in line {
+            plot.point(look, at, Of::Median);
+        }
+    }
+    let (title, setting) = ((*title).to_owned(), group.setting());
+    Figure { title, note: String::new(), keys, drawing: plot.to_string(), table, setting }
+}
+
+/// Where each trial stands, and whether it counts.
+fn each(series: &Series, value: Value) -> impl Iterator<Item = (f64, f64, bool)> {
+    let tries = series.taken().flat_map(Taken::tries);
+    let placed = tries.map(move |outcome| (offered(outcome), value(outcome), counts(outcome)));
+    placed.filter(|(at, value, _)| at.is_finite() && value.is_finite())
+}
+
+fn row(place: Place<'_>, sample: &Sample) -> Vec<String> {
+    let offered = place.offered().map_or("–".to_owned(), digits);
+    vec![place.series.server.name.clone(), place.load(), offered, sample.told(), sample.listed()]
+}
+
+/// The area below each server's curve, over the rates that all were measured at, as a part of the largest.
+pub(super) fn areas(group: &Group<'_>, of: Value) -> Vec<(String, Option<f64>)> {
+    let area = |places: &[Place<'_>]| {
+        let corner = |place: &Place<'_>| Some((place.offered()?, place.sample(of).median()?));
+        let corners: Vec<(f64, f64)> = places.iter().map(corner).collect::<Option<_>>()?;
+        let strip = |pair: &[(f64, f64)]| (pair[1].0 - pair[0].0) * (pair[0].1 + pair[1].1) / 2.0;
+        (corners.len() == group.points.len() && corners.len() > 1)
+            .then(|| corners.windows(2).map(strip).sum::<f64>())
+    };
+    let areas: Vec<(String, Option<f64>)> =
+        group.by_server().iter().map(|(name, places)| ((*name).to_owned(), area(places))).collect();
+    let best = areas.iter().filter_map(|(_, area)| *area).fold(0.0, f64::max);
+    let part = |area: f64| if best > 0.0 { area / best } else { 0.0 };
+    areas.into_iter().map(|(name, area)| (name, area.map(part))).collect()
+}

@@ -1,0 +1,55 @@
+//! What an experiment came to, as files in its directory: `report.html` for people, `results.csv` and
+//! `results.json` for other programs.
+//!
+//! All of them are made from [`Results`]. The `page` has its points in groups (`group`), each of which
+//! becomes a `section` with figures: over the offered rate (`load_curves`), as `rows`, of response `times`. A
+//! `figure` is a drawing (`svg`) with the same as a table; what trials say about a quantity is a `sample`.
+
+mod figure;
+mod files;
+pub(crate) mod group;
+mod load_curves;
+mod page;
+mod rows;
+pub(crate) mod sample;
+mod section;
+pub(crate) mod svg;
+mod times;
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use askama::Template as _;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use serde_json::json;
+
+use self::page::Page;
+use crate::profile::Profile;
+use crate::results::Results;
+
+/// The files that are written, the page first.
+pub const FILES: [&str; 3] = ["report.html", "results.csv", "results.json"];
+
+/// Writes what `directory` came to into it. Gives the path of the page.
+pub fn write(results: &Results, directory: &Path) -> Result<PathBuf> {
+    let profiles = Profile::read_all(directory)?;
+    let everything = serde_json::to_string(&json!({ "results": results, "profiles": profiles }))?;
+    let texts = [Page::of(results, &profiles).render()?, files::csv(results), everything];
+    for (name, text) in FILES.iter().zip(texts) {
+        let path = directory.join(name);
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(directory.join(FILES[0]))
+}
+
+/// A page's address, as browsers take it.
+pub fn address(page: &Path) -> String {
+    const PLAIN: &AsciiSet =
+        &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+    format!("file://{}", percent_encode(page.as_os_str().as_bytes(), PLAIN))
+}
+
+#[cfg(test)]
+mod tests;

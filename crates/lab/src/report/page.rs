@@ -1,0 +1,199 @@
+//! The page: verdicts first, then what was measured where, what others have found, the sections, and at the
+//! end the trials that don't count. It needs nothing from anywhere, and says so to the browser.
+
+use askama::Template;
+use serde_json::Value;
+
+use super::figure::Table;
+use super::group::Scene;
+use super::sample::{counts, digits};
+use super::section::Section;
+use crate::profile::Profile;
+use crate::results::{Held, Results, Sentence};
+use crate::series::{Series, Taken};
+
+/// All that the template writes down.
+#[derive(Debug, Template)]
+#[template(path = "report.html")]
+pub(super) struct Page<'a> {
+    title: &'a str,
+    about: &'a str,
+    missing: usize,
+    counts: String,
+    verdicts: Vec<Sentence>,
+    unsteady: &'a [String],
+    facts: Vec<(&'static str, String)>,
+    commands: Vec<&'a str>,
+    servers: Table,
+    findings: Vec<Finding<'a>>,
+    again: Table,
+    sections: Vec<Section>,
+    profiles: Vec<(String, Table)>,
+    uncounted: Table,
+    tries: usize,
+}
+
+/// What others have found beside what is found here.
+#[derive(Debug)]
+struct Finding<'a> {
+    class: &'static str,
+    badge: &'static str,
+    paper: &'a str,
+    says: &'a str,
+    /// The same as a relation of servers.
+    expected: String,
+    ours: String,
+}
+
+impl<'a> Page<'a> {
+    pub(super) fn of(results: &'a Results, profiles: &[Profile]) -> Self {
+        let scene = Scene::of(results);
+        let verdicts = results.sentences();
+        let count = |word: &str| verdicts.iter().filter(|verdict| verdict.word == word).count();
+        let of = |count: usize, what: &str| (count > 0).then(|| format!("{count} {what}"));
+        let counted = [
+            of(count("better") + count("worse"), "found to differ"),
+            of(count("cannot tell"), "that cannot be told"),
+            of(count("failed"), "failed"),
+        ];
+        let uncounted = uncounted(results);
+        let all = [&results.calibrating, &results.found, &results.judged].into_iter().flatten();
+        let tries = all.flat_map(|found| &found.series).flat_map(Series::taken).flat_map(Taken::tries);
+        Self {
+            title: &results.experiment.title,
+            about: &results.experiment.about,
+            missing: results.missing,
+            counts: counted.into_iter().flatten().collect::<Vec<_>>().join(", "),
+            verdicts,
+            unsteady: &results.unsteady,
+            facts: facts(results),
+            commands: results.sessions.iter().map(|session| session.command.as_str()).collect(),
+            servers: servers(results),
+            findings: results.findings.iter().map(Finding::of).collect(),
+            again: again(results),
+            sections: scene.groups().iter().map(Section::of).collect(),
+            profiles: profile_tables(profiles),
+            uncounted,
+            tries: tries.count(),
+        }
+    }
+}
+
+impl<'a> Finding<'a> {
+    fn of(held: &'a Held) -> Self {
+        let (class, badge) = match held.holds {
+            Some(true) => ("better", "holds here"),
+            Some(false) => ("worse", "does not hold here"),
+            None => ("cannot", "cannot tell"),
+        };
+        let finding = &held.finding;
+        let ours = held.ratio.map_or("not measured".to_owned(), |ratio| format!("{ratio:.3} times"));
+        let expected = finding.expect.to_string();
+        Self { class, badge, paper: &finding.paper, says: &finding.says, expected, ours }
+    }
+}
+
+fn facts(results: &Results) -> Vec<(&'static str, String)> {
+    let mut machines: Vec<String> = results.sessions.iter().map(|session| session.machine.line()).collect();
+    machines.dedup();
+    let list = |path: &str| {
+        let of = results.settings.pointer(path).and_then(Value::as_array);
+        let all = of.into_iter().flatten().map(ToString::to_string).collect::<Vec<_>>();
+        all.join(", ")
+    };
+    let network = match results.settings["network"].as_str() {
+        Some("namespaces") => "network namespaces, joined by veth: packets don't leave the machine",
+        Some("loopback") => "the loopback interface",
+        other => other.unwrap_or("not known"),
+    };
+    let mut facts: Vec<_> = machines.into_iter().map(|machine| ("Machine", machine)).collect();
+    facts.push(("CPUs", format!("servers {}; clients {}", list("/cpus/server"), list("/cpus/clients"))));
+    facts.push(("Network", network.to_owned()));
+    if !results.experiment.sysctls.is_empty() {
+        facts.push(("sysctl", results.experiment.sysctls.join(", ")));
+    }
+    facts
+}
+
+fn servers(results: &Results) -> Table {
+    let mut table = Table::new(&["server", "as it is typed", "build"]);
+    let build = |name: &str| results.settings["builds"][name].as_str().unwrap_or("–").to_owned();
+    for server in results.experiment.servers() {
+        table.rows.push(vec![server.name.clone(), server.typed(), build(&server.name)]);
+    }
+    table.rows.push(vec!["load generator".to_owned(), "sluicelab load".to_owned(), build("sluicelab")]);
+    table
+}
+
+/// The first of each point, held against itself.
+fn again(results: &Results) -> Table {
+    let mut table = Table::new(&["point", "quantity", "server", "times itself", "which is"]);
+    let margin = results.experiment.margin;
+    for found in results.found.iter().chain(&results.judged) {
+        let Some(first) = found.series.first() else { continue };
+        let again = found.series.iter().find(|series| series.server.is_again_of(&first.server));
+        let Some(again) = again else { continue };
+        for quantity in &found.point.compare {
+            let ratio = again.ratio(first, quantity.of);
+            let is_off = ratio.is_some_and(|of| of.is_below_one(margin) || of.is_above_one(margin));
+            let says = if is_off { "a difference: nothing is said here" } else { "no difference" };
+            let (point, name) = (found.point.name.clone(), first.server.name.clone());
+            let told = again.ratio_cell(first, quantity.of);
+            table.rows.push(vec![point, quantity.name.to_owned(), name, told, says.to_owned()]);
+        }
+    }
+    table
+}
+
+/// Every trial that is not averaged in, and why.
+fn uncounted(results: &Results) -> Table {
+    let mut table =
+        Table::new(&["point", "server", "round", "try", "replies/s", "", "why it does not count"]);
+    for found in [&results.calibrating, &results.found, &results.judged].into_iter().flatten() {
+        for series in &found.series {
+            for (round, taken) in series.rounds.iter().enumerate() {
+                let tries = taken.iter().flat_map(Taken::tries).enumerate();
+                for (number, outcome) in tries.filter(|(_, outcome)| !counts(outcome)) {
+                    let kind = if outcome.is_valid() { "failed" } else { "not valid" };
+                    let why = [&outcome.invalid[..], &outcome.failed[..]].concat().join("; ");
+                    table.rows.push(vec![
+                        found.point.name.clone(),
+                        series.server.name.clone(),
+                        (round + 1).to_string(),
+                        (number + 1).to_string(),
+                        digits(outcome.replies_per_s),
+                        kind.to_owned(),
+                        why,
+                    ]);
+                }
+            }
+        }
+    }
+    table
+}
+
+/// For each point, a row for each group of functions and a column for each server.
+fn profile_tables(profiles: &[Profile]) -> Vec<(String, Table)> {
+    let mut points: Vec<&str> = profiles.iter().map(|profile| profile.point.as_str()).collect();
+    points.dedup();
+    let of_point = |point: &str| {
+        let columns: Vec<&Profile> = profiles.iter().filter(|profile| profile.point == point).collect();
+        let mut names: Vec<&str> = Vec::new();
+        for part in columns.iter().flat_map(|profile| &profile.groups) {
+            if !names.contains(&part.group.as_str()) {
+                names.push(&part.group);
+            }
+        }
+        let headings = ["function group"].into_iter().chain(columns.iter().map(|of| of.server.as_str()));
+        let mut table = Table::new(&headings.collect::<Vec<_>>());
+        for name in names {
+            let cell = |profile: &&Profile| {
+                let part = profile.groups.iter().find(|part| part.group == name);
+                part.map_or("–".to_owned(), |part| format!("{:.2}", part.percent))
+            };
+            table.rows.push([name.to_owned()].into_iter().chain(columns.iter().map(cell)).collect());
+        }
+        (point.to_owned(), table)
+    };
+    points.into_iter().map(of_point).collect()
+}

@@ -1,0 +1,121 @@
+//! Figures of rows: a server's repetitions as dots with the interval of their median, its ratio to the first
+//! server with the margin that a difference has to exceed, and bars that show what something is made of.
+
+use super::figure::{Figure, Key, Table};
+use super::group::{Group, Place};
+use super::sample::digits;
+use super::svg::axis::Axis;
+use super::svg::rows::Rows;
+use crate::outcome::Outcome;
+use crate::quantity::Quantity;
+use crate::statistics::Ratio;
+use crate::verdict::Says;
+
+/// How these figures are to be read.
+pub(super) const READING: &str = "Large: medians; bars: where they are with 95% certainty; small: each \
+    repetition; crosses: trials that don't count.";
+
+/// What each server came to.
+pub(super) fn dots(group: &Group<'_>, quantity: Quantity) -> Figure {
+    let values = group.places().flat_map(|place| place.sample(quantity.of).all().collect::<Vec<_>>());
+    let title = in_words(quantity);
+    let mut rows = Rows::new(&format!("{title}, {}", group.title), Axis::linear(quantity.name, values));
+    let mut table = Table::new(&["server", "load", quantity.name, "each repetition"]);
+    for place in group.places() {
+        let (sample, name) = (place.sample(quantity.of), &place.series.server.name);
+        let (row, look) = (group.row(place), group.scene.look(name));
+        let told = sample.told();
+        rows.dots((&row, look, ""), told.clone(), (&sample.counted, &sample.uncounted), sample.middle());
+        table.rows.push(vec![name.clone(), place.load(), told, sample.listed()]);
+    }
+    let (note, drawing) = (String::new(), rows.to_string());
+    Figure { title, note, keys: Vec::new(), drawing, table, setting: group.setting() }
+}
+
+/// A quantity, and which of its values are good.
+fn in_words(quantity: Quantity) -> String {
+    let better = if quantity.more_is_better { "more" } else { "less" };
+    format!("{} ({better} is better)", quantity.name)
+}
+
+/// How each compares with the first of its point; `None` where nobody can be compared.
+pub(super) fn ratios(group: &Group<'_>, quantity: Quantity) -> Option<Figure> {
+    let results = group.scene.results;
+    let margin = results.experiment.margin;
+    let compared: Vec<(Place<'_>, Ratio, Vec<f64>)> =
+        group.places().filter_map(|place| compared(place, quantity)).collect();
+    let first = &compared.first()?.0.found.series[0].server.name;
+    let ends = compared.iter().flat_map(|(_, _, quotients)| quotients.clone());
+    let axis = Axis::around(&format!("times {first}"), ends.chain([1.0 - margin * 1.5, 1.0 + margin * 1.5]));
+    let title = format!("{}, compared with {first}", in_words(quantity));
+    let mut rows = Rows::new(&format!("{title}, {}", group.title), axis);
+    rows.margin(margin);
+    let mut table = Table::new(&["server", "load", &format!("times {first}"), "verdict", "each round"]);
+    for (place, ratio, quotients) in &compared {
+        let name = &place.series.server.name;
+        let is_its = |verdict: &&crate::verdict::Verdict| {
+            verdict.server == *name && verdict.point == place.found.point.name && verdict.quantity == quantity
+        };
+        let verdict = results.verdicts.iter().find(is_its);
+        let (class, says) = match verdict.map(|verdict| &verdict.says) {
+            Some(Says::Less) => ("sure", "less"),
+            Some(Says::More) => ("sure", "more"),
+            Some(Says::CannotTell(_)) => ("unsure", "cannot tell"),
+            Some(Says::Failed(_)) => ("unsure", "failed"),
+            None => ("unsure", "the first again"),
+        };
+        let told = format!("{ratio:.3}");
+        let (row, look) = (group.row(*place), group.scene.look(name));
+        let middle = Some((ratio.median, ratio.interval));
+        rows.dots((&row, look, class), told.clone(), (quotients, &[]), middle);
+        let each: Vec<String> = quotients.iter().map(|quotient| format!("{quotient:.3}")).collect();
+        table.rows.push(vec![name.clone(), place.load(), told, says.to_owned(), each.join(" ")]);
+    }
+    let note = String::new();
+    Some(Figure { title, note, keys: Vec::new(), drawing: rows.to_string(), table, setting: group.setting() })
+}
+
+fn compared(place: Place<'_>, quantity: Quantity) -> Option<(Place<'_>, Ratio, Vec<f64>)> {
+    let (first, series) = (&place.found.series[0], place.series);
+    if std::ptr::eq(first, series) {
+        return None;
+    }
+    let ratio = series.ratio(first, quantity.of)?;
+    let rounds = 0..series.rounds.len().min(first.rounds.len());
+    let quotients = rounds.filter_map(|round| series.quotient(first, round, quantity.of)).collect();
+    Some((place, ratio, quotients))
+}
+
+/// What something is made of: medians of each part, with the classes of the page.
+pub(super) fn parts(
+    group: &Group<'_>,
+    (title, unit, note): (&str, &str, &str),
+    parts: &[(String, String)],
+    value: &dyn Fn(&Outcome, &str) -> f64,
+) -> Figure {
+    let median = |place: Place<'_>, part: &str| place.sample(|of| value(of, part)).median();
+    let medians: Vec<(Place<'_>, Vec<Option<f64>>)> = group
+        .places()
+        .map(|place| (place, parts.iter().map(|(name, _)| median(place, name)).collect()))
+        .collect();
+    let sum = |medians: &[Option<f64>]| medians.iter().flatten().sum::<f64>();
+    let axis = Axis::linear(unit, medians.iter().map(|(_, medians)| sum(medians)));
+    let mut rows = Rows::new(&format!("{title}, {}", group.title), axis);
+    let names: Vec<&str> = parts.iter().map(|(name, _)| name.as_str()).collect();
+    let mut table = Table::new(&[&["server", "load"], &names[..]].concat());
+    for (place, medians) in &medians {
+        let bars: Vec<(String, f64)> = parts
+            .iter()
+            .zip(medians)
+            .map(|((_, class), median)| (class.clone(), median.unwrap_or(0.0)))
+            .collect();
+        // What is left over is not what it is about.
+        let used = bars.iter().filter(|(class, _)| !["idle", "others"].contains(&class.as_str()));
+        rows.bars(&group.row(*place), digits(used.map(|(_, part)| part).sum()), &bars);
+        let cells = medians.iter().map(|median| median.map_or("–".to_owned(), digits));
+        table.rows.push([place.series.server.name.clone(), place.load()].into_iter().chain(cells).collect());
+    }
+    let keys = parts.iter().map(|(name, class)| Key::area(name, class)).collect();
+    let (title, note) = (title.to_owned(), note.to_owned());
+    Figure { title, note, keys, drawing: rows.to_string(), table, setting: group.setting() }
+}

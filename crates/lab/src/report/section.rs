@@ -1,0 +1,227 @@
+//! One section of the page for each group of points: what came of it at a glance, then figures of throughput,
+//! comparison, response times, sizes and of the server's machine.
+
+use std::collections::BTreeSet;
+
+use super::figure::{Figure, Table};
+use super::group::{Group, Place};
+use super::load_curves::{self, Curve, areas};
+use super::sample::{Value, counts, digits};
+use super::{rows, times};
+use crate::outcome::Outcome;
+use crate::quantity::Quantity;
+use crate::series::Taken;
+
+/// A section.
+#[derive(Debug)]
+pub(super) struct Section {
+    pub(super) title: String,
+    pub(super) setting: String,
+    pub(super) overview: Table,
+    pub(super) blocks: Vec<Block>,
+}
+
+/// Figures about one thing.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) title: &'static str,
+    pub(super) note: String,
+    pub(super) figures: Vec<Figure>,
+    pub(super) table: Option<Table>,
+}
+
+impl Section {
+    pub(super) fn of(group: &Group<'_>) -> Self {
+        let blocks = [throughput(group), compared(group), times_of(group), sizes(group), machine(group)];
+        Self {
+            title: group.heading(),
+            setting: group.setting(),
+            overview: overview(group),
+            blocks: blocks.into_iter().filter(|block| !block.figures.is_empty()).collect(),
+        }
+    }
+}
+
+fn overview(group: &Group<'_>) -> Table {
+    let quantities = compared_by(group);
+    let mut table = Table::new(&["server", "load"]);
+    for quantity in &quantities {
+        table.headings.extend([quantity.name.to_owned(), "times the first".to_owned()]);
+    }
+    let columns: [(&str, Value); 6] = [
+        ("Mbit/s", |of| of.body_mbps),
+        ("mean ms", |of| of.times.mean),
+        ("p99 ms", |of| of.times.p99),
+        ("errors %", |of| of.errors * 100.0),
+        ("server CPU %", |of| of.cpu.server * 100.0),
+        ("memory MB", |of| of.memory_mb),
+    ];
+    let is_there = |name: &str| quantities.iter().any(|quantity| quantity.name == name);
+    let columns = || columns.into_iter().filter(|(name, _)| !is_there(name));
+    table.headings.extend(columns().map(|(name, _)| name.to_owned()));
+    table.headings.push("trials that count".to_owned());
+    for place in group.places() {
+        let Place { found, series } = place;
+        let mut row = vec![series.server.name.clone(), place.load()];
+        for quantity in &quantities {
+            row.extend([place.sample(quantity.of).told(), series.ratio_cell(&found.series[0], quantity.of)]);
+        }
+        row.extend(columns().map(|(_, of)| place.sample(of).median().map_or("–".to_owned(), digits)));
+        let tries: Vec<&Outcome> = series.taken().flat_map(Taken::tries).collect();
+        let counted = tries.iter().filter(|outcome| counts(outcome)).count();
+        row.push(format!("{counted} of {}", tries.len()));
+        table.rows.push(row);
+    }
+    table
+}
+
+/// By what any of its points compares.
+fn compared_by(group: &Group<'_>) -> Vec<Quantity> {
+    let mut all: Vec<Quantity> = Vec::new();
+    for quantity in group.points.iter().flat_map(|found| &found.point.compare) {
+        if !all.contains(quantity) {
+            all.push(*quantity);
+        }
+    }
+    all
+}
+
+fn throughput(group: &Group<'_>) -> Block {
+    if !group.is_open() {
+        let mut quantities = compared_by(group);
+        for name in ["replies/s", "Mbit/s"] {
+            quantities.extend(Quantity::named(name).ok().filter(|of| !quantities.contains(of)));
+        }
+        let figures = quantities.into_iter().map(|quantity| rows::dots(group, quantity)).collect();
+        let note = rows::READING.to_owned();
+        return Block { title: "What servers do", note, figures, table: None };
+    }
+    // What a reply has on average, where most of them come.
+    let bits = |of: &Outcome| of.body_mbps / of.replies_per_s;
+    let per_reply = group.places().find_map(|place| place.sample(bits).median());
+    let curve = |title, unit, of, per_request| {
+        load_curves::figure(group, &Curve { title, unit, of, is_log: false, per_request })
+    };
+    let mut figures = vec![
+        curve("Reply rate", "replies/s", |of| of.replies_per_s, Some(1.0)),
+        curve("Throughput", "Mbit/s", |of| of.body_mbps, per_reply.filter(|bits| *bits > 0.0)),
+    ];
+    if group.places().any(|place| place.sample(|of| of.errors).all().any(|errors| errors > 0.0)) {
+        figures.push(curve("Calls that failed", "% of the calls", |of| of.errors * 100.0, None));
+    }
+    let mut table = Table::new(&["server", "area, replies/s", "area, Mbit/s"]);
+    let part = |part: Option<f64>| part.map_or("–".to_owned(), |part| format!("{part:.3}"));
+    let [replies, mbps] = [areas(group, |of| of.replies_per_s), areas(group, |of| of.body_mbps)];
+    for ((name, replies), (_, mbps)) in replies.into_iter().zip(mbps) {
+        table.rows.push(vec![name, part(replies), part(mbps)]);
+    }
+    let table = (group.points.len() > 1).then_some(table);
+    let mut note =
+        format!("{} A server that answers all that is offered is on the diagonal.", load_curves::READING);
+    if table.is_some() {
+        note += " Below: areas under the curves, over the rates that were measured, as parts of the largest.";
+    }
+    Block { title: "Throughput", note, figures, table }
+}
+
+fn compared(group: &Group<'_>) -> Block {
+    let figures = compared_by(group).into_iter().filter_map(|quantity| rows::ratios(group, quantity));
+    let margin = (group.scene.results.experiment.margin * 1e4).round() / 1e2;
+    let note = format!(
+        "Large: medians of the ratios of each round; bars: where they are with 95% certainty; shaded: \
+         ±{margin}%, which is called no difference."
+    );
+    Block { title: "Compared with the first", note, figures: figures.collect(), table: None }
+}
+
+fn times_of(group: &Group<'_>) -> Block {
+    let mut figures = Vec::new();
+    if group.is_open() && group.points.len() > 1 {
+        let curves: [(&str, Value); 4] = [
+            ("Mean response time", |of| of.times.mean),
+            ("Median response time", |of| of.times.p50),
+            ("99% of response times are below", |of| of.times.p99),
+            ("99.9% of response times are below", |of| of.times.p999),
+        ];
+        figures.extend(curves.map(|(title, of)| {
+            let curve = Curve { title, unit: "ms", of, is_log: true, per_request: None };
+            load_curves::figure(group, &curve)
+        }));
+    }
+    figures.extend(group.points.iter().flat_map(|found| times::distributions(group, found)));
+    let note = "From when a call should have been made, connecting included, to the last byte of its reply, \
+        or to when its client gave up. Medians over the trials that count.";
+    Block { title: "Response times", note: note.to_owned(), figures, table: None }
+}
+
+fn sizes(group: &Group<'_>) -> Block {
+    let figures: Vec<Figure> = group.points.iter().flat_map(|found| times::by_size(group, found)).collect();
+    let without = !group.points.iter().any(|found| times::has_timeouts(found));
+    let note =
+        if without { "Medians over the trials that count. No call timed out." } else { times::READING };
+    Block { title: "By size of the body", note: note.to_owned(), figures, table: None }
+}
+
+fn machine(group: &Group<'_>) -> Block {
+    let mut figures = vec![cpu(group), memory(group)];
+    let causes: BTreeSet<&String> = group
+        .places()
+        .flat_map(|place| place.series.taken().flat_map(Taken::tries))
+        .flat_map(|outcome| outcome.drops_per_s.iter().filter(|(_, drops)| **drops > 0.0))
+        .map(|(cause, _)| cause)
+        .collect();
+    let parts: Vec<(String, String)> =
+        causes.into_iter().enumerate().map(|(at, cause)| (cause.clone(), format!("s{}", at % 8))).collect();
+    let mut note = String::new();
+    if parts.is_empty() {
+        "The kernel dropped no connection and no packet.".clone_into(&mut note);
+    } else {
+        let told = ("Drops by cause", "per second", "The kernel's counters, by their names there.");
+        let drops = |of: &Outcome, cause: &str| of.drops_per_s.get(cause).copied().unwrap_or(0.0);
+        figures.push(rows::parts(group, told, &parts, &drops));
+    }
+    Block { title: "The server's machine", note, figures, table: None }
+}
+
+const CPU_NOTE: &str = "CPUs of the server. Soft interrupts are sampled at the timer's ticks, whomever they \
+    interrupted; of the server's processes, system is what neither user mode nor these explain; others is \
+    what is left.";
+
+fn cpu(group: &Group<'_>) -> Figure {
+    let cpus = |who: &str| {
+        let of = group.scene.results.settings["cpus"][who].as_array();
+        of.map_or(0, Vec::len)
+    };
+    let on_both = group.points[0].point.setting.both_cpus;
+    let cpus = (cpus("server") + if on_both { cpus("clients") } else { 0 }).max(1) as f64;
+    let names = ["user", "system", "soft interrupts", "disk wait", "idle", "others"];
+    let classes = ["user", "system", "softirq", "iowait", "idle", "others"];
+    let parts: Vec<(String, String)> =
+        names.iter().zip(classes).map(|(name, class)| ((*name).to_owned(), class.to_owned())).collect();
+    let value = move |of: &Outcome, part: &str| {
+        let cpu = &of.cpu;
+        let user = cpu.server * cpu.server_user_part;
+        let system = (cpu.server - user - cpu.server_softirq).max(0.0);
+        let known = user + system + cpu.server_softirq + cpu.server_io_wait + cpu.server_idle;
+        100.0
+            * match part {
+                "user" => user,
+                "system" => system,
+                "soft interrupts" => cpu.server_softirq,
+                "disk wait" => cpu.server_io_wait,
+                "idle" => cpu.server_idle,
+                _ => (cpus - known).max(0.0),
+            }
+    };
+    rows::parts(group, ("CPU time", "% of a CPU", CPU_NOTE), &parts, &value)
+}
+
+fn memory(group: &Group<'_>) -> Figure {
+    let memory = Quantity { name: "memory MB", more_is_better: false, digits: 1, of: |of| of.memory_mb };
+    if group.is_open() && group.points.len() > 1 {
+        let (title, unit) = ("Memory of the server's processes", "MB");
+        let curve = Curve { title, unit, of: memory.of, is_log: false, per_request: None };
+        return load_curves::figure(group, &curve);
+    }
+    rows::dots(group, memory)
+}

@@ -1,0 +1,70 @@
+//! Drawings in SVG: an [`axis`] knows where a value stands, a [`plot`] has two of them, and [`rows`] has one
+//! below bars, dots and intervals of things with names. Templates write them down; colours, widths and fonts
+//! are the page's, so that they follow its colour scheme.
+
+pub(super) mod axis;
+pub(super) mod plot;
+pub(super) mod rows;
+
+/// Width of every drawing, in units of its own: what a phone shows without making letters too small.
+const WIDTH: f64 = 440.0;
+
+/// How one server looks everywhere: a colour, and a marker for those who don't see the colour. One that was
+/// measured again has those of the first, hollow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Look {
+    pub(super) number: usize,
+    pub(crate) again: bool,
+}
+
+/// Colours of the page, `s0` and so on.
+const COLOURS: usize = 8;
+/// Markers of the page, `m0` and so on, beside `x` for what does not count. One less than colours: pairs of
+/// both come again after 56 servers.
+const MARKERS: usize = 7;
+
+impl Look {
+    pub(super) fn class(self) -> String {
+        format!("s{}{}", self.number % COLOURS, if self.again { " again" } else { "" })
+    }
+
+    pub(super) fn marker(self) -> String {
+        format!("m{}", self.number % MARKERS)
+    }
+}
+
+/// A marker at a place.
+#[derive(Debug)]
+struct Mark {
+    x: f64,
+    y: f64,
+    marker: String,
+    class: String,
+}
+
+/// What a mark stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    /// One repetition.
+    One,
+    /// One that does not count.
+    Uncounted,
+    /// The median.
+    Median,
+}
+
+impl Mark {
+    fn new(x: f64, y: f64, look: Look, of: Of) -> Self {
+        let (what, marker) = match of {
+            Of::One => ("one", look.marker()),
+            Of::Uncounted => ("uncounted", "x".to_owned()),
+            Of::Median => ("median", look.marker()),
+        };
+        Self { x: px(x), y: px(y), marker, class: format!("{what} {}", look.class()) }
+    }
+}
+
+/// As many digits as can be seen.
+fn px(place: f64) -> f64 {
+    (place * 10.0).round() / 10.0
+}

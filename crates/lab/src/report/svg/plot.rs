@@ -1,0 +1,124 @@
+//! A plot of two axes: lines, bands around them and points, of servers each with a look of its own.
+
+use std::fmt::Write as _;
+
+use askama::Template;
+
+use super::axis::Axis;
+use super::{Look, Mark, Of, WIDTH, px};
+
+/// What is drawn, with places in units of the drawing.
+#[derive(Debug, Template)]
+#[template(path = "plot.svg")]
+pub(in crate::report) struct Plot {
+    label: String,
+    x: Axis,
+    y: Axis,
+    frame: Frame,
+    diagonal: String,
+    bands: Vec<Shape>,
+    lines: Vec<Shape>,
+    marks: Vec<Mark>,
+}
+
+/// The area between the axes.
+#[derive(Debug)]
+struct Frame {
+    width: f64,
+    height: f64,
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+}
+
+const FRAME: Frame =
+    Frame { width: WIDTH, height: 290.0, left: 52.0, right: 416.0, top: 26.0, bottom: 246.0 };
+
+/// A path, and how it looks.
+#[derive(Debug)]
+struct Shape {
+    class: String,
+    path: String,
+}
+
+impl Plot {
+    /// Axes without anything. The label is for whoever can't see it.
+    pub(in crate::report) fn new(label: &str, x: Axis, y: Axis) -> Self {
+        let (label, none) = (label.to_owned(), String::new());
+        Self { label, x, y, frame: FRAME, diagonal: none, bands: vec![], lines: vec![], marks: vec![] }
+    }
+
+    fn x_of(&self, value: f64) -> f64 {
+        px(self.frame.left + self.x.place(value) * (self.frame.right - self.frame.left))
+    }
+
+    fn y_of(&self, value: f64) -> f64 {
+        px(self.frame.bottom - self.y.place(value) * (self.frame.bottom - self.frame.top))
+    }
+
+    /// Places of an axis, and what is written at them.
+    fn x_ticks(&self) -> impl Iterator<Item = (f64, &str)> {
+        self.x.ticks.iter().map(|(value, text)| (self.x_of(*value), text.as_str()))
+    }
+
+    fn y_ticks(&self) -> impl Iterator<Item = (f64, &str)> {
+        self.y.ticks.iter().map(|(value, text)| (self.y_of(*value), text.as_str()))
+    }
+
+    fn path(&self, points: impl IntoIterator<Item = (f64, f64)>) -> String {
+        let mut path = String::new();
+        for (x, y) in points {
+            let letter = if path.is_empty() { 'M' } else { 'L' };
+            let _ = write!(path, "{letter}{} {}", self.x_of(x), self.y_of(y));
+        }
+        path
+    }
+
+    /// Where y is so many times x, from the origin as far as there are axes.
+    pub(in crate::report) fn diagonal(&mut self, factor: f64) {
+        let end = self.x.high.min(self.y.high / factor);
+        self.diagonal = self.path([(0.0, 0.0), (end, end * factor)]);
+    }
+
+    pub(in crate::report) fn line(&mut self, look: Look, points: impl IntoIterator<Item = (f64, f64)>) {
+        self.lines.push(Shape { class: look.class(), path: self.path(points) });
+    }
+
+    /// From one value to another at each place.
+    pub(in crate::report) fn band(&mut self, look: Look, band: &[(f64, f64, f64)]) {
+        let below = band.iter().map(|(x, low, _)| (*x, *low));
+        let above = band.iter().rev().map(|(x, _, high)| (*x, *high));
+        self.bands.push(Shape { class: look.class(), path: self.path(below.chain(above)) + "Z" });
+    }
+
+    pub(in crate::report) fn point(&mut self, look: Look, (x, y): (f64, f64), of: Of) {
+        self.marks.push(Mark::new(self.x_of(x), self.y_of(y), look, of));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOK: Look = Look { number: 9, again: false };
+
+    #[test]
+    fn values_stand_where_their_axes_have_them() {
+        let mut plot = Plot::new("a <b>&\" label", Axis::linear("x", [100.0]), Axis::linear("y", [50.0]));
+        plot.point(LOOK, (100.0, 0.0), Of::Median);
+        plot.line(LOOK, [(0.0, 50.0), (50.0, 25.0)]);
+        plot.band(LOOK, &[(0.0, 0.0, 50.0), (100.0, 0.0, 50.0)]);
+        plot.diagonal(1.0);
+        let drawn = plot.to_string();
+        for expected in [
+            "<use href=\"#m2\" class=\"median s1\" x=\"416\" y=\"246\"",
+            "d=\"M52 26L234 136\"",
+            "d=\"M52 246L416 246L416 26L52 26Z\"",
+            "class=\"diagonal\" d=\"M52 246L234 26\"",
+            "role=\"img\" aria-label=\"a &#60;b&#62;&#38;&#34; label\"",
+        ] {
+            assert!(drawn.contains(expected), "{expected} is not in {drawn}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Rows of things with names over one axis: bars in parts, or dots with a median and its interval. Names
+//! stand above what is drawn, so that there is room for long ones.
+
+use askama::Template;
+
+use super::axis::Axis;
+use super::{Look, Mark, Of, WIDTH, px};
+use crate::statistics::Interval;
+
+/// What is drawn, with places in units of the drawing.
+#[derive(Debug, Template)]
+#[template(path = "rows.svg")]
+pub(in crate::report) struct Rows {
+    label: String,
+    x: Axis,
+    width: f64,
+    bottom: f64,
+    /// What is called no difference: its beginning and its width.
+    margin: Option<(f64, f64)>,
+    /// Where there is none at all.
+    origin: Option<f64>,
+    all: Vec<Row>,
+}
+
+/// One row.
+#[derive(Debug)]
+struct Row {
+    name: String,
+    /// What is to be read at its end.
+    value: String,
+    y: f64,
+    class: String,
+    bars: Vec<Bar>,
+    interval: Option<(f64, f64)>,
+    marks: Vec<Mark>,
+}
+
+/// A part of a bar.
+#[derive(Debug)]
+struct Bar {
+    class: String,
+    x: f64,
+    width: f64,
+}
+
+const LEFT: f64 = 20.0;
+const RIGHT: f64 = WIDTH - 20.0;
+/// From the top to the first name, and from row to row.
+const TOP: f64 = 14.0;
+const ROW: f64 = 40.0;
+/// From a name to what is drawn below it.
+const BELOW: f64 = 13.0;
+/// Letters that leave room for the value.
+const LETTERS: usize = 38;
+
+impl Rows {
+    /// An axis without rows. The label is for whoever can't see it.
+    pub(in crate::report) fn new(label: &str, x: Axis) -> Self {
+        let (label, bottom) = (label.to_owned(), TOP + 6.0);
+        Self { label, x, width: WIDTH, bottom, margin: None, origin: None, all: Vec::new() }
+    }
+
+    fn x_of(&self, value: f64) -> f64 {
+        px(LEFT + self.x.place(value) * (RIGHT - LEFT))
+    }
+
+    /// Places of the axis, and what is written at them.
+    fn x_ticks(&self) -> impl Iterator<Item = (f64, &str)> {
+        self.x.ticks.iter().map(|(value, text)| (self.x_of(*value), text.as_str()))
+    }
+
+    /// Marks 1, and what is called no difference from it.
+    pub(in crate::report) fn margin(&mut self, margin: f64) {
+        let (low, high) = (self.x_of(1.0 - margin), self.x_of(1.0 + margin));
+        (self.margin, self.origin) = (Some((low, px(high - low))), Some(self.x_of(1.0)));
+    }
+
+    fn row(&mut self, name: &str, value: String, class: String) -> Row {
+        let y = self.bottom + BELOW;
+        self.bottom += ROW;
+        let is_long = name.chars().count() > LETTERS;
+        let cut = || name.chars().take(LETTERS - 1).chain(['…']).collect();
+        let name = if is_long { cut() } else { name.to_owned() };
+        Row { name, value, y, class, bars: Vec::new(), interval: None, marks: Vec::new() }
+    }
+
+    /// Bars one after the other, each with a class of the page.
+    pub(in crate::report) fn bars(&mut self, name: &str, value: String, parts: &[(String, f64)]) {
+        let mut row = self.row(name, value, String::new());
+        let mut before = 0.0;
+        for (class, part) in parts {
+            let (x, end) = (self.x_of(before), self.x_of(before + part));
+            row.bars.push(Bar { class: class.clone(), x, width: px(end - x) });
+            before += part;
+        }
+        self.all.push(row);
+    }
+
+    /// Values that count and others that don't, with what they come to. The class says what follows.
+    pub(in crate::report) fn dots(
+        &mut self,
+        (name, look, class): (&str, Look, &str),
+        value: String,
+        (counted, uncounted): (&[f64], &[f64]),
+        middle: Option<(f64, Option<Interval>)>,
+    ) {
+        let mut row = self.row(name, value, format!("{} {class}", look.class()));
+        let y = row.y;
+        let mark = |value: f64, of| Mark::new(self.x_of(value), y, look, of);
+        row.interval = middle
+            .and_then(|(_, interval)| interval)
+            .map(|interval| (self.x_of(interval.lower), self.x_of(interval.upper)));
+        row.marks.extend(counted.iter().map(|value| mark(*value, Of::One)));
+        row.marks.extend(uncounted.iter().map(|value| mark(*value, Of::Uncounted)));
+        row.marks.extend(middle.map(|(median, _)| mark(median, Of::Median)));
+        self.all.push(row);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_stand_below_each_other() {
+        let mut rows = Rows::new("", Axis::linear("", [10.0]));
+        rows.bars("a <b>&\"", "7".to_owned(), &[("user".to_owned(), 5.0), ("system".to_owned(), 2.5)]);
+        let look = Look { number: 0, again: true };
+        let interval = Some(Interval { lower: 0.0, upper: 10.0 });
+        rows.dots(
+            (&"long ".repeat(20), look, "more"),
+            String::new(),
+            (&[5.0], &[10.0]),
+            Some((5.0, interval)),
+        );
+        let drawn = rows.to_string();
+        for expected in [
+            "a &#60;b&#62;&#38;&#34;",
+            "class=\"bar user\" x=\"20\" y=\"27\" width=\"200\"",
+            "class=\"bar system\" x=\"220\" y=\"27\" width=\"100\"",
+            "class=\"interval s0 again more\" x1=\"20\" x2=\"420\" y1=\"73\"",
+            "class=\"one s0 again\" x=\"220\" y=\"73\"",
+            "class=\"uncounted s0 again\" x=\"420\"",
+            "viewBox=\"0 0 440 140\"",
+            "long lo…",
+        ] {
+            assert!(drawn.contains(expected), "{expected} is not in {drawn}");
+        }
+    }
+}

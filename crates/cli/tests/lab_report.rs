@@ -143,8 +143,8 @@ fn results(directory: &Path) {
             }
         }
     }
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    fs::write(directory.join("journal.jsonl"), text).expect("a file");
+    let text: Vec<String> = lines.iter().map(ToString::to_string).collect();
+    fs::write(directory.join("journal.jsonl"), text.join("\n") + "\n").expect("a file");
     let trial = directory.join("trials/measuring-1-0-1/0");
     fs::create_dir_all(&trial).expect("a directory");
     let profile = json!({ "point": "specweb99, 1x", "server": "sluice", "groups": [

@@ -76,6 +76,17 @@ impl Bounded {
         let line = memory.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|bytes| bytes.trim().parse().ok()).context("memory.stat tells no page cache")
     }
+
+    /// How many of those in it the kernel has ended because there was no memory left for them.
+    pub(crate) fn killed(&self) -> Result<u64> {
+        let file = match self.group.version {
+            Version::One => "memory.oom_control",
+            Version::Two => "memory.events",
+        };
+        let events = self.group.read(Controller::Memory, file)?;
+        let count = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        count.and_then(|count| count.trim().parse().ok()).with_context(|| format!("{file} has no oom_kill"))
+    }
 }
 
 /// Has the kernel forget the pages of all files below `root`, so that they have to be read from the disk, and
@@ -175,5 +186,10 @@ mod tests {
         assert!(said.contains(&crate::janitor::prefix(std::process::id())), "{said}");
         let cached = group.page_cache().unwrap();
         assert!(cached > 1 << 20 && cached <= 4 << 20, "{cached}");
+        assert_eq!(group.killed().unwrap(), 0);
+        // It keeps the last line, which never ends.
+        let script = "head -c 32M /dev/zero | tail -n 1 > /dev/null";
+        Command::new(&words[0]).args(&words[1..]).args(["sh", "-c", script]).output().unwrap();
+        assert_eq!(group.killed().unwrap(), 1);
     }
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use machine::process;
+use rustix::io::Errno;
 
 use crate::child::{Process, on_cpus};
 use crate::interrupt;
@@ -111,10 +112,22 @@ pub fn program(name: &str, path: &Path) -> Result<PathBuf> {
     path.canonicalize().with_context(|| format!("no {name} at {} (cargo build --release)", path.display()))
 }
 
-/// A figure of several processes together.
+/// A figure of several processes together. One that has ended since they were listed is left out; the first
+/// is to be there still.
 pub fn sum(processes: &[u32], figure: impl Fn(u32) -> io::Result<u64>) -> Result<u64> {
-    let figures = processes.iter().map(|&pid| figure(pid).with_context(|| format!("process {pid}")));
-    figures.sum()
+    let mut sum = 0;
+    for (number, &pid) in processes.iter().enumerate() {
+        match figure(pid) {
+            Err(error) if number > 0 && has_ended(&error) => {}
+            figure => sum += figure.with_context(|| format!("process {pid}"))?,
+        }
+    }
+    Ok(sum)
+}
+
+/// Whether this is what `/proc` says of a process that is no more.
+fn has_ended(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
 }
 
 /// The addresses on which a server has said that it listens, in lines that are whole.

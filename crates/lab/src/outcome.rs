@@ -195,10 +195,13 @@ impl Outcome {
         }));
         let own = Own::between(before, after)?;
         let by_size: Vec<OfSize> = members(results, "/by_size").filter_map(OfSize::of).collect();
-        let broken = match asked_per_s {
+        let mut broken: Vec<String> = match asked_per_s {
             Some(_) => unfair(&by_size).into_iter().collect(),
             None => broken(results),
         };
+        broken.extend((after.killed > 0).then(|| {
+            format!("{} of its processes were ended by the kernel for want of memory", after.killed)
+        }));
         let failed = members(results, "/failed").filter_map(Value::as_str).map(str::to_owned);
         Ok(Self {
             asked_per_s,
@@ -517,13 +520,12 @@ pub(crate) mod tests {
             client_cpu: ticks,
             page_cache: 0,
             read: 0,
+            killed: 0,
         }
     }
 
-    /// One of two seconds, where the looks were off.
-    fn outcome_of_looks(replies_per_s: f64, reasons: &[&str], off_ms: f64) -> Outcome {
-        let begun = Instant::now();
-        let results = json!({
+    fn results(replies_per_s: f64, reasons: &[&str]) -> Value {
+        json!({
             "run": { "asked_requests_per_s": 10, "warm_up_s": 1.0, "outcome": { "duration_s": 3.5 } },
             "seconds": [{ "replies": 0 }, { "replies": 7 }, { "replies": 8 }, { "replies": 4 }],
             "calls": { "issued": 100, "timeouts": 10, "errors": 20 },
@@ -535,7 +537,13 @@ pub(crate) mod tests {
                 { "rule": "unfairness", "holds": false, "found": 0.3, "allowed": 0.05, "remark": "9 bytes" },
                 { "rule": "timeouts", "holds": true, "found": 0.01, "allowed": 0.05, "remark": "" },
             ],
-        });
+        })
+    }
+
+    /// One of two seconds, where the looks were off.
+    fn outcome_of_looks(replies_per_s: f64, reasons: &[&str], off_ms: f64) -> Outcome {
+        let begun = Instant::now();
+        let results = results(replies_per_s, reasons);
         let later = begun + Duration::from_secs(2);
         let looks = Looks { began_after_ms: 1.0, off_ms };
         let watched = Watched { first: sight(begun, 100), second: sight(later, 300), looks, results };
@@ -551,6 +559,18 @@ pub(crate) mod tests {
             outcome.invalid[1],
             "counters were read up to 101 ms from the edges of the measured window"
         );
+    }
+
+    #[test]
+    fn a_server_that_lost_a_process_for_want_of_memory_has_failed() {
+        let begun = Instant::now();
+        let results = results(5.0, &[]);
+        let second = Sight { killed: 2, ..sight(begun + Duration::from_secs(2), 300) };
+        let looks = Looks { began_after_ms: 1.0, off_ms: 1.0 };
+        let outcome =
+            Outcome::of(&Watched { first: sight(begun, 100), second, looks, results }, None).unwrap();
+        assert!(outcome.is_valid());
+        assert_eq!(outcome.failed, ["2 of its processes were ended by the kernel for want of memory"]);
     }
 
     #[test]

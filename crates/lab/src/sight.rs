@@ -29,6 +29,8 @@ pub(crate) struct Sight {
     pub(crate) client_cpu: CpuTicks,
     pub(crate) page_cache: u64,
     pub(crate) read: u64,
+    /// Processes that the kernel has ended, since the server began, because there was no memory for them.
+    pub(crate) killed: u64,
 }
 
 impl Sight {
@@ -41,21 +43,25 @@ impl Sight {
     ) -> Result<Self> {
         let processes = server.processes()?;
         let at = Instant::now();
-        let server_ns = launcher::sum(&processes, process::cpu_time_ns)?;
+        // Workers may end, and then their time is their parent's.
+        let time = |pid| Ok(process::cpu_time_ns(pid)? + process::waited_children_cpu_ns(pid)?);
+        let server_ns = launcher::sum(&processes, time)?;
         let cpu =
             |cpus: &[usize]| Machine::this().cpu_ticks_of(cpus).with_context(|| format!("no CPUs {cpus:?}"));
         let (server_cpu, client_cpu) = (cpu(server_cpus)?, cpu(client_cpus)?);
         let drops = drops(server.id())?;
         let status = server.status()?;
-        let mut this = Self {
+        // Another user's may not be looked at so closely.
+        let memory = |pid| machine::memory::Usage::of(pid).map_or(0, |usage| usage.proportional);
+        Ok(Self {
             at,
             status,
             drops,
             server_ns,
-            user_ticks: 0,
-            system_ticks: 0,
+            user_ticks: launcher::sum(&processes, |pid| Ok(process::cpu_ticks(pid)?.0))?,
+            system_ticks: launcher::sum(&processes, |pid| Ok(process::cpu_ticks(pid)?.1))?,
             switches: launcher::sum(&processes, process::context_switches)?,
-            memory: 0,
+            memory: processes.iter().copied().map(memory).sum(),
             descriptors: launcher::sum(&processes, process::open_descriptors)?,
             server_cpu,
             client_cpu,
@@ -64,15 +70,8 @@ impl Sight {
                 None => Machine::this().page_cache().unwrap_or(0),
             },
             read: launcher::sum(&processes, process::bytes_read)?,
-        };
-        for &pid in &processes {
-            let (user, system) = process::cpu_ticks(pid).with_context(|| format!("process {pid}"))?;
-            this.user_ticks += user;
-            this.system_ticks += system;
-            // Another user's may not be looked at so closely.
-            this.memory += machine::memory::Usage::of(pid).map_or(0, |usage| usage.proportional);
-        }
-        Ok(this)
+            killed: bounded.map_or(Ok(0), Bounded::killed)?,
+        })
     }
 }
 

@@ -86,9 +86,9 @@ fn costs(options: &Options, environment: &Environment<'_>) -> Result<Vec<Cost>> 
 
 /// CPU microseconds per request of a child that counts its requests, and their number.
 fn cost_of(run: impl FnOnce() -> Result<u64>) -> Result<(f64, u64)> {
-    let before = waited_children_cpu_ns()?;
+    let before = waited_children_cpu_ns(std::process::id())?;
     let requests = run()?;
-    let used = waited_children_cpu_ns()? - before;
+    let used = waited_children_cpu_ns(std::process::id())? - before;
     ensure!(requests > 0, "no request was answered");
     Ok((used as f64 / 1e3 / requests as f64, requests))
 }

@@ -231,12 +231,13 @@ fn measure(wrk: &Wrk, server: &Server, case: &Case) -> Result<Sample> {
     let pids = server.processes()?;
     let machine = Machine::this();
     let cpus = std::thread::available_parallelism()?.get() as f64;
-    let (before, client, start) = (machine.cpu_ticks(), waited_children_cpu_ns()?, Instant::now());
+    let (before, client, start) =
+        (machine.cpu_ticks(), waited_children_cpu_ns(std::process::id())?, Instant::now());
     let cpu = launcher::sum(&pids, cpu_time_ns)?;
     let counted = wrk.run(&[], &server.url(case.target), case.close)?;
     let cpu_ns = (launcher::sum(&pids, cpu_time_ns)? - cpu) as f64;
     let elapsed_ns = start.elapsed().as_nanos() as f64;
-    let client_ns = (waited_children_cpu_ns()? - client) as f64;
+    let client_ns = (waited_children_cpu_ns(std::process::id())? - client) as f64;
     let steal_ns = seconds(machine.cpu_ticks().since(before).steal) * 1e9;
     let requests = counted.requests as f64;
     Ok(Sample {

@@ -188,12 +188,12 @@ fn setting(experiment: &Experiment, setting: &Setting, loads: &str) -> String {
     said.push(format!("measured {} in {} slices", seconds(lengths.measured), lengths.slices));
     said.push(format!("clients wait {}", seconds(lengths.timeout)));
     said.push(format!("{} rounds, seed {}", experiment.rounds, experiment.seed));
-    said.push(format!("servers {}", order(experiment)));
+    said.push(format!("servers {}", order(setting)));
     said.push(format!("margin {}%", (experiment.margin * 1e4).round() / 1e2));
     said.join("; ")
 }
 
-fn order(experiment: &Experiment) -> String {
-    let order = serde_json::to_value(experiment.order).unwrap_or_default();
+fn order(setting: &Setting) -> String {
+    let order = serde_json::to_value(setting.order).unwrap_or_default();
     order.as_str().unwrap_or_default().replace('-', " ")
 }

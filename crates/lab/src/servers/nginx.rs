@@ -15,12 +15,16 @@ pub(super) fn words(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>
     if rustix::process::geteuid().is_root() {
         text += "user root;\n";
     }
+    let workers = settings.take("worker_processes", &ground.cpus);
     let mut set = |name: &str, usual: &dyn ToString| directive(name, &settings.take(name, usual));
     text += &set("master_process", &"on");
-    text += &set("worker_processes", &ground.cpus);
+    text += &directive("worker_processes", &workers);
     text += &set("worker_rlimit_nofile", &(ground.capacity * 2 + 1_000));
     let mut events = set("use", &"epoll");
-    events += &set("worker_connections", &(ground.capacity + 100));
+    // A worker has some 440 bytes for each connection that it may have, from the start: what all of many
+    // could have is more than the memory of an experiment with little. Nobody gets twice its part.
+    let part = 2 * ground.capacity / workers.parse().unwrap_or(1).max(1);
+    events += &set("worker_connections", &part.max(512).min(ground.capacity + 100));
     events += &set("multi_accept", &"off");
     events += &set("accept_mutex", &"off");
     let mut http = "types { text/html html; }\n".to_owned();

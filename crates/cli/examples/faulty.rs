@@ -29,6 +29,8 @@ enum Fault {
     None,
     WrongBytes,
     DropsLarge,
+    /// With that reply.
+    Ends(u64),
     /// The part of its CPU time that it takes besides.
     Slow(f64),
     WarmsUp(Duration),
@@ -37,8 +39,8 @@ enum Fault {
 fn main() -> anyhow::Result<()> {
     let words: Vec<String> = std::env::args().collect();
     let option = |name: &str| words.iter().position(|word| word == name).and_then(|at| words.get(at + 1));
-    let usage =
-        "faulty --port PORT --root DIR [--fault none|wrong-bytes|drops-large|slow=PERCENT|warms-up=SECONDS]";
+    let usage = "faulty --port PORT --root DIR \
+        [--fault none|wrong-bytes|drops-large|ends=REPLIES|slow=PERCENT|warms-up=SECONDS]";
     let (Some(port), Some(root)) = (option("--port"), option("--root")) else { anyhow::bail!("{usage}") };
     let fault = option("--fault").map_or("none", String::as_str);
     let number = |text: &str| text.parse::<f64>().map_err(|_| anyhow::anyhow!("{fault:?}: {usage}"));
@@ -46,6 +48,7 @@ fn main() -> anyhow::Result<()> {
         ("none", _) => Fault::None,
         ("wrong-bytes", _) => Fault::WrongBytes,
         ("drops-large", _) => Fault::DropsLarge,
+        ("ends", replies) => Fault::Ends(number(replies)? as u64),
         ("slow", percent) => Fault::Slow(number(percent)? / 100.0),
         ("warms-up", seconds) => Fault::WarmsUp(Duration::try_from_secs_f64(number(seconds)?)?),
         _ => anyhow::bail!("{fault:?}: {usage}"),
@@ -119,6 +122,9 @@ fn answer(client: &mut Client, files: &Files, fault: Fault, replies: &mut u64) -
             return false;
         }
         *replies += 1;
+        if fault == Fault::Ends(*replies) {
+            std::process::exit(1);
+        }
         let mut body = body.to_vec();
         if fault == Fault::WrongBytes && replies.is_multiple_of(100) {
             body.iter_mut().take(1).for_each(|byte| *byte ^= 1);

@@ -48,11 +48,11 @@ fn pages_are_computed_behind_a_server_and_measured() {
     let trials = fs::read_dir(path("out/trials")).expect("trials");
     let results: Vec<Value> =
         trials.filter_map(|trial| load_json(&trial.expect("an entry").path().join("0"))).collect();
-    assert_eq!(results.len(), 2, "one whose replies are judged, one that is measured");
+    assert!(results.len() >= 2, "one whose replies are judged, and one that is measured, if not several");
     for results in results {
         let replies = |dynamic: bool| {
             let of = results["by_kind"].as_array().into_iter().flatten().find(|of| of["dynamic"] == dynamic);
-            of.and_then(|of| of["statuses"]["200"].as_u64()).unwrap_or_else(|| panic!("none in {results}"))
+            of.and_then(|of| of["statuses"]["2xx"].as_u64()).unwrap_or_else(|| panic!("none in {results}"))
         };
         let (computed, files) = (replies(true), replies(false));
         assert!(computed > 10 && files > 10, "{computed} and {files}");

@@ -66,7 +66,8 @@ fn outcome(server: (&str, &str, f64, f64), asked: Option<f64>, round: u64) -> Va
         .map(|((size, part), factor)| {
             let calls = replies * part * 4.0;
             json!({
-                "size": size, "calls": calls, "timeouts": calls * timeouts * factor, "unserved": 0.0,
+                "size": size, "calls": calls, "reached": calls, "timeouts": calls * timeouts * factor,
+                "unserved": 0.0,
                 "mean_ms": times(0.5) * factor, "p99_ms": times(0.99) * factor,
             })
         })
@@ -143,14 +144,12 @@ fn results(directory: &Path) {
             }
         }
     }
+    let profile = json!([
+        { "group": "networking", "percent": 41.3 }, { "group": "data copying", "percent": 17.7 },
+    ]);
+    put(&format!("profile of {} at specweb99, 1x", SERVERS[0].1), profile);
     let text: Vec<String> = lines.iter().map(ToString::to_string).collect();
     fs::write(directory.join("journal.jsonl"), text.join("\n") + "\n").expect("a file");
-    let trial = directory.join("trials/measuring-1-0-1/0");
-    fs::create_dir_all(&trial).expect("a directory");
-    let profile = json!({ "point": "specweb99, 1x", "server": "sluice", "groups": [
-        { "group": "TCP and below", "percent": 41.3 }, { "group": "copying", "percent": 17.7 },
-    ]});
-    fs::write(trial.join("profile.json"), profile.to_string()).expect("a file");
 }
 
 /// Left there for people to look at.

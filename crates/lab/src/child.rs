@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::{interrupt, janitor};
 
@@ -35,6 +35,16 @@ impl Process {
         Ok(self.child.try_wait()?)
     }
 
+    /// Whether it has. It is there to be waited for then.
+    pub fn has_ended(&self) -> Result<bool> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        Ok(waitid(WaitId::Pid(self.pid()?), options)?.is_some())
+    }
+
+    fn pid(&self) -> Result<Pid> {
+        Pid::from_raw(self.child.id() as i32).context("process id 0")
+    }
+
     /// Asks it to leave and waits for it.
     pub fn stop(mut self, patience: Duration) -> Result<()> {
         self.terminate()?;
@@ -43,8 +53,7 @@ impl Process {
     }
 
     fn terminate(&self) -> Result<()> {
-        let pid = Pid::from_raw(self.child.id() as i32).context("process id 0")?;
-        Ok(kill_process(pid, Signal::TERM)?)
+        Ok(kill_process(self.pid()?, Signal::TERM)?)
     }
 
     fn leaves_within(&mut self, patience: Duration) -> Result<bool> {

@@ -42,6 +42,8 @@ pub struct Experiment {
     pub sysctls: Vec<String>,
     /// Whether each server is watched once for longer, for how it changes with time.
     pub settling: Duration,
+    /// For how long it is sampled what each server's CPUs run, at each point. `None`: it is not.
+    pub profile: Option<Duration>,
     /// Where servers are compared.
     pub points: Vec<PointSpec>,
     /// Who is measured afresh against the best of the others, after all else.
@@ -147,6 +149,7 @@ struct Written {
     again: Option<bool>,
     saturating: Option<Load>,
     settling: Option<Time>,
+    profile: Option<Time>,
     #[serde(default)]
     sysctls: Vec<String>,
     #[serde(flatten)]
@@ -431,6 +434,7 @@ impl Experiment {
             again: written.again.unwrap_or(true),
             saturating: written.saturating.unwrap_or(Load::Sessions(64)),
             settling: written.settling.map_or(Duration::ZERO, |time| time.0),
+            profile: written.profile.map(|time| time.0),
             sysctls: written.sysctls,
             points,
             judge: written.judge,

@@ -39,7 +39,7 @@ pub struct Watched<T> {
 }
 
 /// How well the looks met the edges of the measured window, in milliseconds.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct Looks {
     /// From the start of the generator's process to that of its run: it reads the sessions first.
     pub began_after_ms: f64,

@@ -75,6 +75,11 @@ impl Server {
         self.process.id()
     }
 
+    /// Whether it has ended by itself.
+    pub fn has_ended(&self) -> Result<bool> {
+        self.process.has_ended()
+    }
+
     /// `http://ADDR` and `target`.
     pub fn url(&self, target: &str) -> String {
         format!("http://{}{target}", self.address)

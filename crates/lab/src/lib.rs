@@ -7,12 +7,11 @@
 //! - `plan`: what is measured in which order, and what again;
 //! - `trial`: one measured run: servers ([`servers`], `subject`) and the [`generator`], in a network
 //!   (`network`) and under bounds (`bounds`, `cgroup`, `share`, `turns`) of their own, looked at from outside
-//!   (`sight`), and what came of it ([`outcome`]);
+//!   (`sight`) and sampled (`profiler`), and what came of it ([`outcome`], [`profile`]);
 //! - [`run`]: all of it, into a directory ([`journal`] what was measured so far, `janitor` who cleans up);
 //! - [`results`]: what a directory says: [`series`] of trials, [`statistics`], [`verdict`]s, and whether
 //!   servers were [`steady`];
-//! - [`report`]: that as a page and as files for other programs, and [`summary`]: on a terminal; with where
-//!   CPU time went, if somebody left a [`profile`];
+//! - [`report`]: that as a page and as files for other programs, and [`summary`]: on a terminal;
 //! - [`tune`]: experiments after each other, each of what was best in the one before.
 //!
 //! What starts, watches and ends programs is there for others as well: [`child`], [`launcher`],
@@ -33,6 +32,7 @@ mod network;
 pub mod outcome;
 mod plan;
 pub mod profile;
+mod profiler;
 pub mod progress;
 pub mod quantity;
 pub mod report;

@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::generator::{Looks, Watched};
+use crate::profile::Part;
 use crate::sight::Sight;
 use crate::statistics::Spread;
 use crate::turns::Given;
 
 /// What came of a trial. Rates are per second of the measured time.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Outcome {
     /// What the clients were to ask for; `None` in a closed loop.
     pub asked_per_s: Option<f64>,
@@ -60,6 +61,9 @@ pub struct Outcome {
     pub seconds: Vec<f64>,
     /// What the slices came to that this is the median of, if there were several.
     pub slices: Vec<Slice>,
+    /// Where its CPU time went, if that was sampled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profile: Vec<Part>,
     /// Why the figures don't count: what the generator says against them, and looks that missed the window.
     /// Empty if they do. Such a trial is repeated.
     pub invalid: Vec<String>,
@@ -116,7 +120,7 @@ pub struct Accepting {
 }
 
 /// Where CPU time went, in CPUs (1: a whole one).
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct Cpu {
     /// The server's processes, with soft interrupts that came while they ran.
     pub server: f64,
@@ -161,6 +165,11 @@ const ERRORS: f64 = 2.6;
 const NOT_THE_SERVERS: [&str; 1] = ["uncertainty of the mean"];
 
 impl Outcome {
+    /// Of a server that was there no more: without any figures.
+    pub(crate) fn lost(why: String) -> Self {
+        Self { failed: vec![why], ..Self::default() }
+    }
+
     /// Whether its figures count as a measurement.
     pub fn is_valid(&self) -> bool {
         self.invalid.is_empty()
@@ -199,9 +208,7 @@ impl Outcome {
             Some(_) => unfair(&by_size).into_iter().collect(),
             None => broken(results),
         };
-        broken.extend((after.killed > 0).then(|| {
-            format!("{} of its processes were ended by the kernel for want of memory", after.killed)
-        }));
+        broken.extend(want_of_memory(after.killed));
         let failed = members(results, "/failed").filter_map(Value::as_str).map(str::to_owned);
         Ok(Self {
             asked_per_s,
@@ -225,6 +232,7 @@ impl Outcome {
             looks: *looks,
             seconds: whole_seconds(results),
             slices: Vec::new(),
+            profile: Vec::new(),
             invalid,
             failed: failed.chain(broken).collect(),
         })
@@ -295,6 +303,11 @@ fn middle(all: &[Value]) -> Value {
             .collect(),
         other => other.clone(),
     }
+}
+
+/// What processes that the kernel has ended say against a server.
+pub(crate) fn want_of_memory(killed: u64) -> Option<String> {
+    (killed > 0).then(|| format!("the kernel ended {killed} of its processes for want of memory"))
 }
 
 fn members<'a>(results: &'a Value, path: &str) -> impl Iterator<Item = &'a Value> {
@@ -529,7 +542,9 @@ pub(crate) mod tests {
             "run": { "asked_requests_per_s": 10, "warm_up_s": 1.0, "outcome": { "duration_s": 3.5 } },
             "seconds": [{ "replies": 0 }, { "replies": 7 }, { "replies": 8 }, { "replies": 4 }],
             "calls": { "issued": 100, "timeouts": 10, "errors": 20 },
-            "replies": { "per_s": replies_per_s, "body_mbps": 1, "statuses": { "2xx": 75, "4xx": 4, "5xx": 1 } },
+            "replies": {
+                "per_s": replies_per_s, "body_mbps": 1, "statuses": { "2xx": 75, "4xx": 4, "5xx": 1 }
+            },
             "wait_ms": { "mean": 1, "p50": 1, "p90": 1, "p99": 1, "p999": 1, "max": 1 },
             "generator": { "cpu_us_per_call": 1 },
             "invalid": reasons,
@@ -570,7 +585,7 @@ pub(crate) mod tests {
         let outcome =
             Outcome::of(&Watched { first: sight(begun, 100), second, looks, results }, None).unwrap();
         assert!(outcome.is_valid());
-        assert_eq!(outcome.failed, ["2 of its processes were ended by the kernel for want of memory"]);
+        assert_eq!(outcome.failed, ["the kernel ended 2 of its processes for want of memory"]);
     }
 
     #[test]

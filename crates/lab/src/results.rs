@@ -11,6 +11,7 @@ use crate::experiment::Experiment;
 use crate::finding::Finding;
 use crate::journal::{Journal, Session};
 use crate::plan::Found;
+use crate::profile::Profile;
 use crate::run;
 use crate::stages::Stages;
 use crate::statistics::Ratio;
@@ -40,6 +41,8 @@ pub struct Results {
     pub unsteady: Vec<String>,
     /// What others have found, and whether it holds.
     pub findings: Vec<Held>,
+    /// Where CPU time went, of those that were sampled.
+    pub profiles: Vec<Profile>,
     /// How many trials are not measured yet.
     pub missing: usize,
 }
@@ -91,12 +94,15 @@ impl Results {
         let (calibrating, found) = (calibration.found(journal)?, measuring.found(journal)?);
         let judged = stages.judging(&found).found(journal)?;
         let mut left_out = Vec::new();
-        let mut unsettled = Vec::new();
+        let (mut unsettled, mut profiles) = (Vec::new(), Vec::new());
         for point in &experiment.points {
             for server in &point.servers {
                 if let Some(why) = Stages::left_out(journal, server, &point.setting)? {
                     let (server, point) = (server.name.clone(), point.name.clone());
                     left_out.push(LeftOut { server, point, why });
+                }
+                if let Some(groups) = journal.get(&Stages::profile_key(server, point))? {
+                    profiles.push(Profile { point: point.name.clone(), server: server.name.clone(), groups });
                 }
                 if let Some(why) = Stages::unsettled(journal, server, point)? {
                     unsettled.push((server.name.clone(), point.name.clone(), why));
@@ -133,6 +139,7 @@ impl Results {
             verdicts,
             unsteady,
             findings,
+            profiles,
             missing,
         })
     }

@@ -22,6 +22,8 @@ use crate::journal::{Journal, Session};
 use crate::network;
 use crate::outcome::Outcome;
 use crate::plan::{Order, Plan};
+use crate::profile::Part;
+use crate::profiler;
 use crate::progress::Progress;
 use crate::report;
 use crate::servers;
@@ -30,7 +32,7 @@ use crate::stages::Stages;
 use crate::steady::Settling;
 use crate::subject;
 use crate::testbed::Testbed;
-use crate::trial::{Heat, Site};
+use crate::trial::{Heat, Purpose, Site};
 use crate::workload::Prepared;
 
 /// The experiment, in a directory of results.
@@ -101,6 +103,9 @@ pub fn run(text: &str, directory: &Path, means: &Means, progress: &Progress) -> 
         needs_no_namespaces(&experiment)?;
         progress
             .remark("on the loopback interface: only root may make network namespaces with iproute2's ip");
+    }
+    if experiment.profile.is_some() {
+        profiler::check()?;
     }
     let workshop = Workshop { experiment: &experiment, site, directory, progress };
     workshop.run(&mut journal)?;
@@ -238,7 +243,8 @@ impl Workshop<'_> {
         self.measure(&stages.calibration(journal)?, &files, journal)?;
         self.measure(&stages.measuring(journal)?, &files, journal)?;
         let found = stages.measuring(journal)?.found(journal)?;
-        self.measure(&stages.judging(&found), &files, journal)
+        self.measure(&stages.judging(&found), &files, journal)?;
+        self.profile(&files, journal)
     }
 
     /// Whether servers run with these settings.
@@ -290,8 +296,11 @@ impl Workshop<'_> {
                 }
                 self.progress.begin(&format!("comparing {}'s replies with their files", spec.name));
                 // What an application says is in no file.
-                let verify = setting.application.is_none();
-                let outcome = self.alone("verifying", spec, &setting, files, verify)?;
+                let purpose = match setting.application {
+                    Some(_) => Purpose::Measuring,
+                    None => Purpose::Verifying,
+                };
+                let outcome = self.alone("verifying", spec, &setting, files, purpose)?;
                 let mut failures = outcome.failed;
                 if outcome.refused > 0.0 {
                     failures.push(format!("{:.2}% of its replies were 4xx or 5xx", outcome.refused * 100.0));
@@ -326,8 +335,30 @@ impl Workshop<'_> {
                     continue;
                 }
                 self.progress.begin(&format!("watching {} for {:?}", spec.name, self.experiment.settling));
-                let outcome = self.alone("settling", spec, &setting, files, false)?;
+                let outcome = self.alone("settling", spec, &setting, files, Purpose::Measuring)?;
                 journal.put(&key, &Settling { replies: outcome.seconds })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where each server's CPU time goes at each point: a run of its own, after all that is measured.
+    fn profile(&self, files: &[Prepared], journal: &mut Journal) -> Result<()> {
+        let Some(measured) = self.experiment.profile else { return Ok(()) };
+        for (number, (point, files)) in self.experiment.points.iter().zip(files).enumerate() {
+            let Some(load) = Stages(self.experiment).load(point, journal)? else { continue };
+            let lengths = Lengths { measured, slices: 1, ..point.setting.lengths };
+            let setting = Setting { load, lengths, ..point.setting.clone() };
+            for spec in &point.servers {
+                let key = Stages::profile_key(spec, point);
+                let is_known = journal.get::<Vec<Part>>(&key)?.is_some();
+                if is_known || Stages::left_out(journal, spec, &setting)?.is_some() {
+                    continue;
+                }
+                self.progress.begin(&format!("sampling {} at {}", spec.name, point.name));
+                let name = format!("profiling-{}", number + 1);
+                let outcome = self.alone(&name, spec, &setting, files, Purpose::Profiling)?;
+                journal.put(&key, &outcome.profile)?;
             }
         }
         Ok(())
@@ -340,13 +371,13 @@ impl Workshop<'_> {
         spec: &Spec,
         setting: &Setting,
         files: &Prepared,
-        verify: bool,
+        purpose: Purpose,
     ) -> Result<Outcome> {
         let directory = self.directory.join("trials").join(format!("{name}-{}", plain(&spec.name)));
         let setting = &Setting { order: Order::InTurn, ..setting.clone() };
         let servers = [spec];
         let (load, seed) = (setting.load, u64::from(self.experiment.seed));
-        let heat = Heat { setting, load, files, servers: &servers, seed, directory: &directory, verify };
+        let heat = Heat { setting, load, files, servers: &servers, seed, directory: &directory, purpose };
         let outcome = self.site.run(heat)?.pop();
         outcome.context("a run without an outcome")
     }
@@ -366,7 +397,8 @@ impl Workshop<'_> {
             let at = self.experiment.points.iter().position(is_its).context("a point without a workload")?;
             let directory = self.directory.join("trials").join(name);
             let (files, setting) = (&files[at], &point.setting);
-            self.site.run(Heat { setting, load, files, servers, seed, directory: &directory, verify: false })
+            let purpose = Purpose::Measuring;
+            self.site.run(Heat { setting, load, files, servers, seed, directory: &directory, purpose })
         })
     }
 }

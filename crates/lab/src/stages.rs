@@ -38,6 +38,11 @@ impl Stages<'_> {
         format!("settling of {spec}")
     }
 
+    /// What the journal has under it says where the CPU time of a server went at a point.
+    pub(crate) fn profile_key(spec: &Spec, point: &PointSpec) -> String {
+        format!("profile of {spec} at {}", point.name)
+    }
+
     /// Why a server takes no part at a point, if it takes none.
     pub(crate) fn left_out(journal: &Journal, spec: &Spec, setting: &Setting) -> Result<Option<String>> {
         if let Some(why) = journal.get::<Option<String>>(&Self::refusal_key(spec))?.flatten() {

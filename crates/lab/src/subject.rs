@@ -70,6 +70,12 @@ impl Subject {
         Ok(all.concat())
     }
 
+    /// Whether one of those that were started has ended by itself.
+    pub(crate) fn has_ended(&self) -> Result<bool> {
+        let ended: Vec<bool> = self.running.iter().map(Server::has_ended).collect::<Result<_>>()?;
+        Ok(ended.contains(&true))
+    }
+
     /// The process that tells its status, if it is ours.
     pub(crate) fn status_process(&self) -> Result<Option<u32>> {
         if self.status.is_none() {

@@ -26,14 +26,15 @@ use crate::experiment::{Lengths, Load, Setting};
 use crate::generator::{Generator, Watched};
 use crate::interrupt;
 use crate::network::{Link, Network};
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, want_of_memory};
 use crate::plan::Order;
+use crate::profiler::Profiler;
 use crate::servers::Ground;
 use crate::share::Share;
 use crate::sight::Sight;
 use crate::spec::Spec;
 use crate::subject::Subject;
-use crate::turns::{Conductor, Turns};
+use crate::turns::{Conductor, Given, Turns};
 use crate::workload::Prepared;
 
 /// What all trials of an experiment have in common.
@@ -67,8 +68,17 @@ pub(crate) struct Heat<'a> {
     /// What arrivals are drawn from.
     pub(crate) seed: u64,
     pub(crate) directory: &'a Path,
-    /// Whether every reply is compared with its file: a run of its own, as that costs the generator time.
-    pub(crate) verify: bool,
+    pub(crate) purpose: Purpose,
+}
+
+/// What a run is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Measuring,
+    /// Every reply is compared with its file, which costs the generator time.
+    Verifying,
+    /// What the server's CPUs run is sampled, which costs them time.
+    Profiling,
 }
 
 impl Site {
@@ -110,11 +120,19 @@ impl Site {
         let running = each_in_a_thread(heat.servers.iter().enumerate(), |(number, spec)| {
             Running::start(&this, heat, spec, heat.directory.join(number.to_string()))
         })?;
-        let outcomes = match heat.setting.order {
+        let see = || format!("see {}", heat.directory.display());
+        let profiler = match heat.purpose {
+            Purpose::Profiling => Some(this.profiler(heat).with_context(see)?),
+            Purpose::Measuring | Purpose::Verifying => None,
+        };
+        let mut outcomes = match heat.setting.order {
             Order::Abreast => this.abreast(heat, &running, turns),
             Order::InTurn | Order::Interleaved => this.interleaved(heat, &running, turns),
         }
-        .with_context(|| format!("see {}", heat.directory.display()));
+        .with_context(see);
+        if let (Some(profiler), Ok(outcomes)) = (profiler, &mut outcomes) {
+            outcomes[0].profile = profiler.finish(&running[0].server.processes()?).with_context(see)?;
+        }
         each_in_a_thread(running, |one| {
             drop(one);
             Ok(())
@@ -126,13 +144,19 @@ impl Site {
         Ok(outcomes)
     }
 
+    /// It begins with the measured time, or a little before.
+    fn profiler(&self, heat: Heat<'_>) -> Result<Profiler> {
+        let delay = heat.setting.lengths.warm_up;
+        Profiler::start(&self.server_cpus, &self.client_cpus, delay, heat.directory)
+    }
+
     fn abreast(&self, heat: Heat<'_>, running: &[Running], turns: Option<Turns>) -> Result<Vec<Outcome>> {
         let conduct = |turns| Conductor::start(self.server_cpus[0], turns, running.len());
         let conductor = turns.map(conduct).transpose()?;
         let options = self.load_options(heat, heat.setting.lengths);
         let watched = each_in_a_thread(running, |one| one.watch(self, &options, heat.setting.lengths))?;
         let given = conductor.map(Conductor::stop).transpose()?;
-        watched.iter().map(|watched| Outcome::of(watched, given)).collect()
+        watched.into_iter().map(|seen| seen.outcome(given)).collect()
     }
 
     /// One after the other, in slices. The first slice of each is preceded by the whole warm-up, the others
@@ -155,7 +179,7 @@ impl Site {
                 let conductor = turns.map(conduct).transpose()?;
                 let watched = running[number].watch(self, &options, lengths)?;
                 let given = conductor.map(Conductor::stop).transpose()?;
-                all[number].push(Outcome::of(&watched, given)?);
+                all[number].push(watched.outcome(given)?);
             }
         }
         all.into_iter().map(|slices| Outcome::median(slices).context("no slice was measured")).collect()
@@ -181,7 +205,7 @@ impl Site {
         if self.has_namespaces && self.client_cpus.iter().all(|cpu| !self.server_cpus.contains(cpu)) {
             options.push("--realtime".to_owned());
         }
-        if heat.verify {
+        if heat.purpose == Purpose::Verifying {
             options.push(format!("--verify={}", heat.files.root.display()));
         }
         // Generators of other servers are on the same CPU, and wait as long.
@@ -203,6 +227,22 @@ struct Running {
     network: Network,
     /// For its files and its generator's.
     directory: PathBuf,
+}
+
+/// What there was to be seen of a server.
+enum Seen {
+    Whole(Box<Watched<Sight>>),
+    /// It was there no more. Why.
+    Lost(String),
+}
+
+impl Seen {
+    fn outcome(self, turns: Option<Given>) -> Result<Outcome> {
+        match self {
+            Self::Whole(watched) => Outcome::of(&watched, turns),
+            Self::Lost(why) => Ok(Outcome::lost(why)),
+        }
+    }
 }
 
 /// Does the same to each at the same time.
@@ -259,7 +299,24 @@ impl Running {
     }
 
     /// Has clients of its own ask it as `options` say, and looks at it meanwhile.
-    fn watch(&self, site: &Site, options: &[String], lengths: Lengths) -> Result<Watched<Sight>> {
+    fn watch(&self, site: &Site, options: &[String], lengths: Lengths) -> Result<Seen> {
+        match self.look(site, options, lengths) {
+            Ok(watched) => Ok(Seen::Whole(Box::new(watched))),
+            Err(error) => match self.lost()? {
+                Some(why) => Ok(Seen::Lost(format!("{why} ({error:#})"))),
+                None => Err(error),
+            },
+        }
+    }
+
+    /// Why there is no server any more, or not all of it.
+    fn lost(&self) -> Result<Option<String>> {
+        let killed = self.bounded.as_ref().map_or(Ok(0), Bounded::killed)?;
+        let ended = self.server.has_ended()?.then(|| "it ended by itself".to_owned());
+        Ok(want_of_memory(killed).or(ended))
+    }
+
+    fn look(&self, site: &Site, options: &[String], lengths: Lengths) -> Result<Watched<Sight>> {
         let targets =
             self.network.addresses().into_iter().map(|address| format!("--target=http://{address}"));
         let mut options: Vec<String> = targets.chain(options.iter().cloned()).collect();

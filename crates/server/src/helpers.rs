@@ -155,8 +155,6 @@ const MOST_HELPERS: usize = 4;
 
 /// Helpers look and read, and call nothing deep.
 const STACK: usize = 256 << 10;
-/// What a helper reads at a time; the bytes are of no use to it.
-const SCRATCH: usize = 64 << 10;
 /// How long the end of service waits for jobs that nobody waits for any more.
 const LAST_JOBS: Duration = Duration::from_secs(1);
 
@@ -422,7 +420,6 @@ impl Shared {
 
 /// The life of a helper.
 fn help(shared: &Shared, resolver: &Resolver) {
-    let mut scratch = Vec::new();
     while let Some(Task { name, job, .. }) = shared.next() {
         let done = match job {
             Job::Lookup(lookup) => {
@@ -430,9 +427,7 @@ fn help(shared: &Shared, resolver: &Resolver) {
                 Done::LookedUp(lookup, result)
             }
             Job::Fetch(fetch) => {
-                // A helper that never fetches takes no memory for it.
-                scratch.resize(SCRATCH, 0);
-                fetch.run(&mut scratch);
+                fetch.run();
                 Done::Fetched
             }
         };

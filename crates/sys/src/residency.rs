@@ -9,21 +9,26 @@
 //! |---|---|---|
 //! | one byte | 399 ns | says nothing of other pages |
 //! | the first and the last byte of 256 KiB | 813 ns | a hole in the middle goes unnoticed |
-//! | all of 64 KiB, 256 KiB, copied | 1.9 us, 7.0 us | a fifth of what sending them takes |
+//! | all of 64 KiB, 256 KiB, copied | 1.9 us, 7.0 us | |
 //! | cachestat(2), 256 KiB | 189 ns | EPERM unless one owns or may write it; counts pages being read |
 //! | mincore(2), 256 KiB, mapped already | 4.7 us | the same |
 //!
-//! So [`is_resident`] asks for the first and the last byte: files are read ahead and forgotten in long runs.
+//! So [`is_resident`] reads all of it, into a place that stays in the CPU's nearest cache: 0.4 us for 16 KiB,
+//! 1.4 us for 64 KiB, 5.0 us for 256 KiB (where the first and the last byte take 0.37 us). Those two alone
+//! were asked for once. But to ask is to use: under pressure the kernel kept both ends of a file and forgot
+//! what was between, and the loop waited for that in sendfile, most of the time.
 
 use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 
 use rustix::fs::Advice;
 use rustix::io::{Errno, ReadWriteFlags};
 
-/// The smallest page there is: what lies in one of these is in memory as a whole.
-const PAGE: u64 = 4096;
+/// Bytes of a part that is skimmed, and how many parts at a time: as much as is sent in a turn.
+const PART: usize = 16 << 10;
+const PARTS: usize = 16;
 
 /// Reads from `offset` into `buffer` what is in memory. It may be less than there is, and where nothing is it
 /// fails with [`WouldBlock`](io::ErrorKind::WouldBlock). So does every file on a file system that cannot
@@ -36,17 +41,48 @@ pub fn read_at_cached(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Resu
     }
 }
 
-/// Whether the `len` bytes from `offset` can be sent without waiting for a disk, as told by the first and the
-/// last of them. What lies behind the end of the file needs no waiting; nor does what cannot be read at all.
-#[inline]
+/// Whether the `len` bytes from `offset` can be sent without waiting for a disk. What lies behind the end of
+/// the file needs no waiting; nor does what cannot be read at all.
 pub fn is_resident(fd: impl AsFd, offset: u64, len: u64) -> bool {
-    let fd = fd.as_fd();
-    let is_here = |at| match read_at_cached(fd, &mut [0], at) {
-        Err(error) => error.kind() != io::ErrorKind::WouldBlock,
-        Ok(_) => true,
-    };
-    let last = offset + len.saturating_sub(1);
-    is_here(offset) && (offset / PAGE == last / PAGE || is_here(last))
+    match skim(fd.as_fd(), offset, len, libc::RWF_NOWAIT) {
+        Ok(()) => true,
+        Err(error) => !matches!(error, Errno::AGAIN | Errno::OPNOTSUPP),
+    }
+}
+
+/// Waits until the `len` bytes from `offset` are in memory, or cannot be read: whoever wants them will be
+/// told. `preadv2(2)`.
+pub fn fetch(fd: impl AsFd, offset: u64, len: u64) {
+    let _ = skim(fd.as_fd(), offset, len, 0);
+}
+
+/// Reads up to the end of the file, and forgets it at once: all parts go to the same place.
+fn skim(fd: BorrowedFd<'_>, offset: u64, len: u64, flags: libc::c_int) -> Result<(), Errno> {
+    let (mut at, end) = (offset, offset.saturating_add(len));
+    while at < end {
+        match skim_once(fd, at, end - at, flags) {
+            Ok(0) => break,
+            Ok(here) => at += here as u64,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Says how many bytes there were.
+fn skim_once(fd: BorrowedFd<'_>, offset: u64, len: u64, flags: libc::c_int) -> Result<usize, Errno> {
+    let mut scratch = [MaybeUninit::<u8>::uninit(); PART];
+    let place = scratch.as_mut_ptr().cast::<libc::c_void>();
+    let parts: [libc::iovec; PARTS] = std::array::from_fn(|number| {
+        let before = (number * PART) as u64;
+        libc::iovec { iov_base: place, iov_len: len.saturating_sub(before).min(PART as u64) as usize }
+    });
+    let offset = libc::off_t::try_from(offset).map_err(|_| Errno::OVERFLOW)?;
+    // SAFETY: each part is at most as long as `scratch`, to which nobody else writes meanwhile, and which
+    // nobody reads. The descriptor is borrowed, so it is open.
+    let read = unsafe { libc::preadv2(fd.as_raw_fd(), parts.as_ptr(), PARTS as libc::c_int, offset, flags) };
+    usize::try_from(read).map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
 }
 
 /// Has the kernel begin to read the `len` bytes from `offset`, without waiting for them to arrive.
@@ -92,6 +128,24 @@ mod tests {
         assert!(is_resident(&file, 0, LEN) && is_resident(&file, 5, 0) && is_resident(&file, LEN, 100));
         let (pipe, _other_end) = rustix::pipe::pipe().unwrap();
         assert!(is_resident(pipe, 0, 1), "what can't be read at a place is the caller's to find out");
+    }
+
+    #[test]
+    fn a_hole_in_the_middle_is_seen_and_filled() {
+        let file = file();
+        fetch(&file, 0, 2 * LEN);
+        assert!(is_resident(&file, 0, LEN));
+        let (hole, len) = (LEN / 2, LEN / 8);
+        rustix::fs::fadvise(&file, hole, NonZeroU64::new(len), Advice::DontNeed).unwrap();
+        if read_at_cached(&file, &mut [0], hole).is_ok() {
+            eprintln!("skipped: this file system keeps the pages of a file that is not needed");
+            return;
+        }
+        rustix::fs::fadvise(&file, hole, NonZeroU64::new(len), Advice::DontNeed).unwrap();
+        assert!(is_resident(&file, 0, hole) && is_resident(&file, LEN - len, len));
+        assert!(!is_resident(&file, 0, LEN));
+        fetch(&file, hole, len);
+        assert!(is_resident(&file, 0, LEN));
     }
 
     #[test]

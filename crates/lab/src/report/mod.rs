@@ -23,10 +23,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use askama::Template as _;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
-use serde_json::json;
 
 use self::page::Page;
-use crate::profile::Profile;
 use crate::results::Results;
 
 /// The files that are written, the page first.
@@ -34,9 +32,7 @@ pub const FILES: [&str; 3] = ["report.html", "results.csv", "results.json"];
 
 /// Writes what `directory` came to into it. Gives the path of the page.
 pub fn write(results: &Results, directory: &Path) -> Result<PathBuf> {
-    let profiles = Profile::read_all(directory)?;
-    let everything = serde_json::to_string(&json!({ "results": results, "profiles": profiles }))?;
-    let texts = [Page::of(results, &profiles).render()?, files::csv(results), everything];
+    let texts = [Page::of(results).render()?, files::csv(results), serde_json::to_string(results)?];
     for (name, text) in FILES.iter().zip(texts) {
         let path = directory.join(name);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;

@@ -46,7 +46,7 @@ struct Finding<'a> {
 }
 
 impl<'a> Page<'a> {
-    pub(super) fn of(results: &'a Results, profiles: &[Profile]) -> Self {
+    pub(super) fn of(results: &'a Results) -> Self {
         let scene = Scene::of(results);
         let verdicts = results.sentences();
         let count = |word: &str| verdicts.iter().filter(|verdict| verdict.word == word).count();
@@ -72,7 +72,7 @@ impl<'a> Page<'a> {
             findings: results.findings.iter().map(Finding::of).collect(),
             again: again(results),
             sections: scene.groups().iter().map(Section::of).collect(),
-            profiles: profile_tables(profiles),
+            profiles: profile_tables(&results.profiles),
             uncounted,
             tries: tries.count(),
         }

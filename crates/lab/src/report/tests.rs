@@ -41,6 +41,7 @@ fn results(of: impl Fn(usize) -> Vec<Series>) -> Results {
         judged: Vec::new(),
         unsteady: Vec::new(),
         findings: Vec::new(),
+        profiles: Vec::new(),
         missing: 0,
         experiment,
         found,
@@ -65,7 +66,7 @@ fn measured() -> Results {
 }
 
 fn page(results: &Results) -> String {
-    Page::of(results, &[]).render().unwrap()
+    Page::of(results).render().unwrap()
 }
 
 #[track_caller]
@@ -183,8 +184,8 @@ fn files_are_written_and_addressed() {
     }
     let json: serde_json::Value =
         serde_json::from_slice(&fs::read(directory.path().join("results.json")).unwrap()).unwrap();
-    assert_eq!(json["results"]["verdicts"][0]["says"], "less");
-    assert_eq!(json["results"]["found"][2]["series"][0]["rounds"][0]["outcome"]["replies_per_s"], 100.0);
+    assert_eq!(json["verdicts"][0]["says"], "less");
+    assert_eq!(json["found"][2]["series"][0]["rounds"][0]["outcome"]["replies_per_s"], 100.0);
     assert!(address(&page).starts_with("file:///"));
     assert_eq!(address(Path::new("/a b/ü#.html")), "file:///a%20b/%C3%BC%23.html");
 }

@@ -23,8 +23,8 @@ pub(super) struct Mpm {
     is_async: bool,
 }
 
-/// A thread for each request that is worked on. With 16 or 32 threads for a CPU, 64 or 256 clients get replies
-/// of `SPECweb99` for 4 to 6% less CPU time than with 64 threads, and with 128 for 4% more.
+/// A thread for each request that is worked on. With 16 or 32 threads for a CPU, 64 or 256 clients get
+/// replies of `SPECweb99` for 4 to 6% less CPU time than with 64 threads, and with 128 for 4% more.
 pub(super) const EVENT: Mpm =
     Mpm { name: "event", threads_per_child: 32, servers: |ground| ground.cpus, is_async: true };
 

@@ -1,5 +1,5 @@
 //! What all measurements of servers and load generators take on the command line, where they find files and
-//! what becomes of their results. (Experiments have [`crate::experiment`] for that.)
+//! what becomes of their results. (Experiments have [`lab::run`] for that.)
 
 use std::fs;
 use std::path::PathBuf;

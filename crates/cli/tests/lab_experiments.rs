@@ -176,6 +176,31 @@ fn what_cpus_run_is_sampled_after_all_else() {
 }
 
 #[test]
+fn the_most_that_is_answered_in_time_is_searched_for() {
+    let bench = Bench::new();
+    let (experiment, out) = (bench.experiment(&["ours = sluice".to_owned()], 1, ""), bench.path("results"));
+    let written = fs::read_to_string(&experiment).unwrap();
+    fs::write(&experiment, written.replace("4 sessions", "mat: p50 < 5ms")).unwrap();
+    let output = bench.run(&["run", &text(&experiment), "--out", &text(&out)]);
+    assert!(output.status.success(), "{}", said(&output));
+    let results: Value =
+        serde_json::from_str(&fs::read_to_string(out.join("results.json")).unwrap()).unwrap();
+    let outcome = &results["found"][0]["series"][0]["rounds"][0]["outcome"];
+    let probes = outcome["probes"].as_array().unwrap();
+    let rate = |is_served: bool| {
+        probes
+            .iter()
+            .filter(move |probe| probe["is_served"] == is_served)
+            .filter_map(|probe| probe["rate"].as_f64())
+    };
+    let (served, too_much) = (rate(true).fold(0.0, f64::max), rate(false).fold(f64::INFINITY, f64::min));
+    assert!(served > 0.0 && too_much / served <= 1.03, "{probes:?}");
+    assert!((outcome["asked_per_s"].as_f64().unwrap() - served).abs() < 1.0, "{outcome}");
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("in time in every round"), "no bracket");
+}
+
+#[test]
 fn what_was_killed_goes_on_and_leaves_nothing_behind() {
     let bench = Bench::new();
     let servers = ["ours = sluice".to_owned(), faulty_with("mine", "none")];

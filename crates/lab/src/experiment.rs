@@ -11,9 +11,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::de::{Error as _, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::finding::Finding;
+use crate::load::Load;
 use crate::plan::Order;
 use crate::quantity::Quantity;
 use crate::servers::{self, Application};
@@ -108,17 +109,6 @@ pub struct Lengths {
     pub timeout: Duration,
     /// Into how many slices the measured window is cut where servers are interleaved.
     pub slices: u32,
-}
-
-/// How much load there is: `64 sessions`, `500 requests/s`, `2x`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Load {
-    /// So many sessions at a time, each followed by another.
-    Sessions(u32),
-    /// Sessions arrive so that they ask for so many requests per second, whatever the server does.
-    Rate(f64),
-    /// The same, as a multiple of what the point's first server does saturated.
-    Times(f64),
 }
 
 /// Who is judged, and in how many rounds.
@@ -224,12 +214,6 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-impl<'de> Deserialize<'de> for Load {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        from_text(deserializer, str::parse)
-    }
-}
-
 impl<'de, T: FromStr<Err = String>> Deserialize<'de> for OneOrMany<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Texts(PhantomData))
@@ -256,51 +240,6 @@ impl<'de, T: FromStr<Err = String>> Visitor<'de> for Texts<T> {
             many.push(text.parse().map_err(|allowed| A::Error::custom(format!("{text:?}: {allowed}")))?);
         }
         Ok(OneOrMany(many))
-    }
-}
-
-impl FromStr for Load {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let allowed = "allowed: loads such as '64 sessions', '500 requests/s', '2x'";
-        let text = text.trim();
-        let positive = |number: f64| number.is_finite() && number > 0.0;
-        if let Some(number) = text.strip_suffix('x') {
-            return number
-                .trim()
-                .parse()
-                .ok()
-                .filter(|n| positive(*n))
-                .map(Self::Times)
-                .ok_or(allowed.to_owned());
-        }
-        let (number, unit) = text.split_once(' ').ok_or(allowed)?;
-        match unit.trim() {
-            "sessions" | "connections" => {
-                number.parse().ok().filter(|n| *n > 0).map(Self::Sessions).ok_or(allowed.to_owned())
-            }
-            "requests/s" => {
-                number.parse().ok().filter(|n| positive(*n)).map(Self::Rate).ok_or(allowed.to_owned())
-            }
-            _ => Err(allowed.to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for Load {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sessions(count) => write!(f, "{count} sessions"),
-            Self::Rate(rate) => write!(f, "{rate} requests/s"),
-            Self::Times(times) => write!(f, "{times}x"),
-        }
-    }
-}
-
-impl Serialize for Load {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 
@@ -451,8 +390,11 @@ impl Experiment {
         if !(0.0..0.5).contains(&self.margin) {
             return Err(format!("margin: {} is not allowed; allowed: 0 to 0.5 (a part of one)", self.margin));
         }
-        if let Load::Times(_) = self.saturating {
-            return Err("saturating: a multiple of itself; allowed: such as '64 sessions'".to_owned());
+        if let Load::Times(_) | Load::Most(_) = self.saturating {
+            return Err(format!(
+                "saturating: {} rests on it; allowed: such as '64 sessions'",
+                self.saturating
+            ));
         }
         let mut names = HashSet::new();
         for point in &self.points {

@@ -3,7 +3,7 @@
 //! It drives programs, `sluicelab load` among them, and links no server. From the file to the report:
 //!
 //! - [`experiment`]: what the file says, checked: servers ([`spec`]), what they are asked for ([`workload`]),
-//!   by what they are compared ([`quantity`]), what others have found ([`finding`]);
+//!   how much ([`load`]), by what they are compared ([`quantity`]), what others have found ([`finding`]);
 //! - `plan`: what is measured in which order, and what again;
 //! - `trial`: one measured run: servers ([`servers`], `subject`) and the [`generator`], in a network
 //!   (`network`) and under bounds (`bounds`, `cgroup`, `share`, `turns`) of their own, looked at from outside
@@ -12,7 +12,8 @@
 //! - [`results`]: what a directory says: [`series`] of trials, [`statistics`], [`verdict`]s, and whether
 //!   servers were [`steady`];
 //! - [`report`]: that as a page and as files for other programs, and [`summary`]: on a terminal;
-//! - [`tune`]: experiments after each other, each of what was best in the one before.
+//! - [`tune`]: experiments after each other, each of what was best in the one before, and what they came to
+//!   ([`tuned`]).
 //!
 //! What starts, watches and ends programs is there for others as well: [`child`], [`launcher`],
 //! [`interrupt`], [`spinner`], [`testbed`], [`table`].
@@ -28,6 +29,7 @@ pub mod interrupt;
 pub mod janitor;
 pub mod journal;
 pub mod launcher;
+pub mod load;
 mod network;
 pub mod outcome;
 mod plan;
@@ -38,6 +40,7 @@ pub mod quantity;
 pub mod report;
 pub mod results;
 pub mod run;
+pub mod search;
 pub mod series;
 pub mod servers;
 mod share;
@@ -53,6 +56,7 @@ pub mod table;
 pub mod testbed;
 mod trial;
 pub mod tune;
+pub mod tuned;
 pub mod turns;
 pub mod units;
 pub mod verdict;

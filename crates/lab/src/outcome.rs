@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::generator::{Looks, Watched};
 use crate::profile::Part;
+use crate::search::Probe;
 use crate::sight::Sight;
 use crate::statistics::Spread;
 use crate::turns::Given;
@@ -61,6 +62,10 @@ pub struct Outcome {
     pub seconds: Vec<f64>,
     /// What the slices came to that this is the median of, if there were several.
     pub slices: Vec<Slice>,
+    /// The rates that were tried, where the highest was searched for that is served in time. All other
+    /// figures are of that one then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<Probe>,
     /// Where its CPU time went, if that was sampled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub profile: Vec<Part>,
@@ -232,6 +237,7 @@ impl Outcome {
             looks: *looks,
             seconds: whole_seconds(results),
             slices: Vec::new(),
+            probes: Vec::new(),
             profile: Vec::new(),
             invalid,
             failed: failed.chain(broken).collect(),

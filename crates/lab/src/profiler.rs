@@ -96,7 +96,8 @@ fn groups(report: &str, server: &[u32]) -> Result<Vec<Part>> {
 /// So many samples of one function.
 struct Sample<'a> {
     count: u64,
-    pid: u32,
+    /// -1 of a process that has ended before perf could ask.
+    pid: i64,
     command: &'a str,
     object: &'a str,
     is_kernel: bool,
@@ -117,7 +118,7 @@ impl<'a> Sample<'a> {
 
     /// `None`: it is not the server's.
     fn group(&self, server: &[u32]) -> Option<&'static str> {
-        let is_servers = server.contains(&self.pid);
+        let is_servers = server.iter().any(|pid| i64::from(*pid) == self.pid);
         if !self.is_kernel {
             let is_library = self.object.starts_with("libc") || self.object.starts_with("ld-linux");
             let group = if is_library || self.object == "[vdso]" { "C library" } else { "the server" };
@@ -255,7 +256,8 @@ mod tests {
             \x20 10\t  9:ksoftirqd/1\t[kernel.kallsyms]\t[k] __tcp_push\n\
             \x20 99\t  0:swapper\t[kernel.kallsyms]\t[k] pv_native_safe_halt\n\
             \x20 99\t  8:other\t[kernel.kallsyms]\t[k] tcp_ack\n\
-            \x20 99\t  8:other\tserver\t[.] main\n\n";
+            \x20 99\t  8:other\tserver\t[.] main\n\
+            \x20 1\t -1::-1\t[kernel.kallsyms]\t[k] d_walk\n\n";
         let part = |group: &str, percent| Part { group: group.to_owned(), percent };
         let parts = [part("networking", 70.0), part("the server", 20.0), part("C library", 10.0)];
         assert_eq!(groups(report, &[7]).unwrap(), parts);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use crate::experiment::Load;
+use crate::load::Load;
 use crate::outcome::Outcome;
 
 /// A figure of a trial.
@@ -42,7 +42,7 @@ impl Quantity {
     pub(crate) fn usual(load: Load) -> Vec<Self> {
         match load {
             Load::Sessions(_) => vec![COST, REPLIES],
-            Load::Rate(_) | Load::Times(_) => vec![REPLIES],
+            Load::Rate(_) | Load::Times(_) | Load::Most(_) => vec![REPLIES],
         }
     }
 

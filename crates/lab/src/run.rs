@@ -15,10 +15,11 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::experiment::{Experiment, Lengths, Load, PointSpec, Setting};
+use crate::experiment::{Experiment, Lengths, PointSpec, Setting};
 use crate::interrupt;
 use crate::janitor::{self, Janitor};
 use crate::journal::{Journal, Session};
+use crate::load::Load;
 use crate::network;
 use crate::outcome::Outcome;
 use crate::plan::{Order, Plan};
@@ -346,7 +347,12 @@ impl Workshop<'_> {
     fn profile(&self, files: &[Prepared], journal: &mut Journal) -> Result<()> {
         let Some(measured) = self.experiment.profile else { return Ok(()) };
         for (number, (point, files)) in self.experiment.points.iter().zip(files).enumerate() {
-            let Some(load) = Stages(self.experiment).load(point, journal)? else { continue };
+            let load = match Stages(self.experiment).load(point, journal)? {
+                None => continue,
+                // The rate is another in each trial.
+                Some(Load::Most(_)) => self.experiment.saturating,
+                Some(load) => load,
+            };
             let lengths = Lengths { measured, slices: 1, ..point.setting.lengths };
             let setting = Setting { load, lengths, ..point.setting.clone() };
             for spec in &point.servers {

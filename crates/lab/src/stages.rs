@@ -9,8 +9,9 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 
-use crate::experiment::{Experiment, Judge, Load, PointSpec, Setting};
+use crate::experiment::{Experiment, Judge, PointSpec, Setting};
 use crate::journal::Journal;
+use crate::load::Load;
 use crate::plan::{CALIBRATING_ROUNDS, Found, Order, Plan, Stage};
 use crate::quantity::REPLIES;
 use crate::series::Series;

@@ -13,8 +13,9 @@ use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
@@ -22,13 +23,15 @@ use rand_pcg::Pcg64Mcg;
 use crate::bounds::{self, Bounded, Bounds};
 use crate::cgroup::Group;
 use crate::child::list;
-use crate::experiment::{Lengths, Load, Setting};
+use crate::experiment::{Lengths, Setting};
 use crate::generator::{Generator, Watched};
 use crate::interrupt;
+use crate::load::{Load, Threshold};
 use crate::network::{Link, Network};
 use crate::outcome::{Outcome, want_of_memory};
 use crate::plan::Order;
 use crate::profiler::Profiler;
+use crate::search;
 use crate::servers::Ground;
 use crate::share::Share;
 use crate::sight::Sight;
@@ -125,9 +128,10 @@ impl Site {
             Purpose::Profiling => Some(this.profiler(heat).with_context(see)?),
             Purpose::Measuring | Purpose::Verifying => None,
         };
-        let mut outcomes = match heat.setting.order {
-            Order::Abreast => this.abreast(heat, &running, turns),
-            Order::InTurn | Order::Interleaved => this.interleaved(heat, &running, turns),
+        let mut outcomes = match (heat.load, heat.setting.order) {
+            (Load::Most(threshold), _) => this.searched(heat, &running, turns, threshold),
+            (_, Order::Abreast) => this.abreast(heat, &running, turns),
+            (_, Order::InTurn | Order::Interleaved) => this.interleaved(heat, &running, turns),
         }
         .with_context(see);
         if let (Some(profiler), Ok(outcomes)) = (profiler, &mut outcomes) {
@@ -153,7 +157,7 @@ impl Site {
     fn abreast(&self, heat: Heat<'_>, running: &[Running], turns: Option<Turns>) -> Result<Vec<Outcome>> {
         let conduct = |turns| Conductor::start(self.server_cpus[0], turns, running.len());
         let conductor = turns.map(conduct).transpose()?;
-        let options = self.load_options(heat, heat.setting.lengths);
+        let options = self.load_options(heat, heat.setting.lengths)?;
         let watched = each_in_a_thread(running, |one| one.watch(self, &options, heat.setting.lengths))?;
         let given = conductor.map(Conductor::stop).transpose()?;
         watched.into_iter().map(|seen| seen.outcome(given)).collect()
@@ -172,25 +176,66 @@ impl Site {
             let warm_up = if slice == 0 { whole.warm_up } else { whole.warm_up / slices };
             let lengths = Lengths { warm_up, measured: whole.measured / slices, ..whole };
             let options =
-                self.load_options(Heat { seed: heat.seed + u64::from(slice) * 10_000, ..heat }, lengths);
+                self.load_options(Heat { seed: heat.seed + u64::from(slice) * 10_000, ..heat }, lengths)?;
             for &number in &order {
-                // Idle servers have shares, too: each leaves the others theirs.
-                let conduct = |turns| Conductor::start(self.server_cpus[0], turns, running.len());
-                let conductor = turns.map(conduct).transpose()?;
-                let watched = running[number].watch(self, &options, lengths)?;
-                let given = conductor.map(Conductor::stop).transpose()?;
-                all[number].push(watched.outcome(given)?);
+                all[number].push(self.one_of(running, number, turns, &options, lengths)?);
             }
         }
         all.into_iter().map(|slices| Outcome::median(slices).context("no slice was measured")).collect()
     }
 
-    fn load_options(&self, heat: Heat<'_>, lengths: Lengths) -> Vec<String> {
+    /// One after the other, each with a search of its own.
+    fn searched(
+        &self,
+        heat: Heat<'_>,
+        running: &[Running],
+        turns: Option<Turns>,
+        threshold: Threshold,
+    ) -> Result<Vec<Outcome>> {
+        // Who waits for much longer than is in time holds a connection for nothing.
+        let patience = (threshold.time * 20).max(Duration::from_millis(200));
+        let lengths = heat.setting.lengths;
+        let lengths = Lengths { timeout: lengths.timeout.min(patience), ..lengths };
+        let mut order: Vec<usize> = (0..running.len()).collect();
+        order.shuffle(&mut Pcg64Mcg::seed_from_u64(heat.seed));
+        let mut found = Vec::new();
+        for number in order {
+            let mut seed = heat.seed;
+            let outcome = search::highest(threshold, |rate| {
+                seed += 10_000;
+                let options = self.load_options(Heat { load: Load::Rate(rate), seed, ..heat }, lengths)?;
+                self.one_of(running, number, turns, &options, lengths)
+            })?;
+            found.push((number, outcome));
+        }
+        found.sort_by_key(|(number, _)| *number);
+        Ok(found.into_iter().map(|(_, outcome)| outcome).collect())
+    }
+
+    /// One of several that are there, while nobody asks the others.
+    fn one_of(
+        &self,
+        running: &[Running],
+        number: usize,
+        turns: Option<Turns>,
+        options: &[String],
+        lengths: Lengths,
+    ) -> Result<Outcome> {
+        // Idle servers have shares, too: each leaves the others theirs.
+        let conduct = |turns| Conductor::start(self.server_cpus[0], turns, running.len());
+        let conductor = turns.map(conduct).transpose()?;
+        let seen = running[number].watch(self, options, lengths)?;
+        let given = conductor.map(Conductor::stop).transpose()?;
+        seen.outcome(given)
+    }
+
+    fn load_options(&self, heat: Heat<'_>, lengths: Lengths) -> Result<Vec<String>> {
         let load = match heat.load {
             Load::Sessions(count) => format!("--connections={count}"),
             Load::Rate(rate) | Load::Times(rate) => format!("--rate={rate:.3}"),
+            Load::Most(threshold) => bail!("mat: {threshold} is searched for by rates"),
         };
-        let ms = |time: std::time::Duration| format!("{}ms", time.as_millis());
+        let ms = |time: Duration| format!("{}ms", time.as_millis());
         let mut options = vec![
             format!("--sessions={}", heat.files.sessions.display()),
             load,
@@ -211,7 +256,7 @@ impl Site {
         // Generators of other servers are on the same CPU, and wait as long.
         let usual = (heat.setting.order == Order::Abreast || heat.setting.both_cpus).then_some(MAY_WAIT);
         options.extend(heat.setting.may_wait.or(usual).map(|percent| format!("--may-wait={percent}")));
-        options
+        Ok(options)
     }
 }
 
@@ -291,7 +336,9 @@ impl Running {
             application: application.as_ref(),
         };
         let server = Subject::start(spec, &ground, &network, &site.server_cpus, &wrapper)?;
-        if let (Some(share), Some(status)) = (&share, server.status_process()?) {
+        if let Some(share) = &share
+            && let Some(status) = server.status_process()?
+        {
             share.excuse(status)?;
         }
         let idle = network.connect(addresses[0], workload.idle as usize)?;

@@ -9,15 +9,13 @@
 //! where it was interrupted. See docs/experiments.md for the sources.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
-use serde::{Deserialize, Serialize};
 
 use crate::experiment::Experiment;
 use crate::progress::Progress;
@@ -25,29 +23,7 @@ use crate::results::Results;
 use crate::run::{self, Means};
 use crate::series::Series;
 use crate::spec::{Kind, Spec};
-
-/// A setting, and the values that it may have, from the least to the most.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Dimension {
-    /// As a server's settings have it: `--workers`, `worker_processes`.
-    pub name: String,
-    /// At least two.
-    pub values: Vec<String>,
-}
-
-impl FromStr for Dimension {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let allowed = "allowed: a setting and its values, such as '--workers=1,2,4'";
-        let (name, values) = text.split_once('=').ok_or_else(|| format!("{text:?}: {allowed}"))?;
-        let values: Vec<String> = values.split(',').map(|value| value.trim().to_owned()).collect();
-        if name.trim().is_empty() || values.len() < 2 || values.iter().any(String::is_empty) {
-            return Err(format!("{text:?}: {allowed}"));
-        }
-        Ok(Self { name: name.trim().to_owned(), values })
-    }
-}
+use crate::tuned::{Dimension, FOUND, FRESH, Found, Heat, Rank};
 
 /// What is usually varied of a server, by what the papers found to matter (Harji et al. 2012, section 10):
 /// how many run at the same time, how sends wait, how many connections are accepted in a row.
@@ -93,46 +69,6 @@ pub struct Search {
 
 /// One value of each dimension, by its place there.
 type Candidate = Vec<usize>;
-
-/// What came of a heat: who took part, best first.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Heat {
-    /// Its directory.
-    pub name: String,
-    /// How often everything was measured.
-    pub rounds: u32,
-    /// The candidates.
-    pub ranks: Vec<Rank>,
-}
-
-/// A candidate's place.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Rank {
-    /// Its settings, as they are typed.
-    pub server: String,
-    /// The value of each dimension.
-    pub values: Vec<String>,
-    /// The median of what is compared; `None` if it would not run, or not serve its files.
-    pub median: Option<f64>,
-}
-
-/// Everything that a search came to, as `tune.json` has it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Found {
-    /// What was varied.
-    pub dimensions: Vec<Dimension>,
-    /// By what candidates were compared.
-    pub quantity: String,
-    /// The heats, the first first. The last is that of fresh rounds.
-    pub heats: Vec<Heat>,
-    /// Who took part before the fresh rounds and was within 2% of the best there.
-    pub plateau: Vec<String>,
-}
-
-/// What a search came to, in its directory.
-pub const FOUND: &str = "tune.json";
-/// The directory of the fresh rounds.
-pub const FRESH: &str = "fresh";
 
 /// Fresh rounds.
 const FRESH_ROUNDS: u32 = 10;
@@ -335,11 +271,6 @@ fn plateau(heat: Option<&Heat>) -> Vec<String> {
     let Some(best) = heat.ranks.first().and_then(|rank| rank.median) else { return Vec::new() };
     let is_near = |rank: &&Rank| rank.median.is_some_and(|median| (median / best - 1.0).abs() <= PLATEAU);
     heat.ranks.iter().filter(is_near).map(|rank| rank.server.clone()).collect()
-}
-
-/// Where the report of a search's fresh rounds is.
-pub fn fresh(directory: &Path) -> PathBuf {
-    directory.join(FRESH)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use lab::Workload;
-use lab::experiment::Load;
+use lab::load::Load;
 use lab::spec::Spec;
 use lab::units;
 

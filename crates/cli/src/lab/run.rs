@@ -9,7 +9,7 @@ use clap::Args;
 use lab::experiment::Experiment;
 use lab::progress::Progress;
 use lab::results::Results;
-use lab::{interrupt, report, run, summary};
+use lab::{interrupt, report, run, summary, tuned};
 
 use super::{BadInput, means};
 use crate::console::print;
@@ -77,6 +77,7 @@ pub(super) fn carry_out(text: &str, directory: &Path, means: &means::Where) -> R
 
 /// The report's address comes last.
 pub(super) fn tell(directory: &Path) -> Result<()> {
+    let directory = &tuned::reported(directory);
     let results = Results::of(directory)?;
     print(&summary::text(&results))?;
     let page = report::write(&results, directory)?.canonicalize()?;

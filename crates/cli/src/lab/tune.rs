@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use lab::experiment::{Experiment, Load};
+use lab::experiment::Experiment;
+use lab::load::Load;
 use lab::progress::Progress;
 use lab::quantity::Quantity;
 use lab::spec::Spec;
-use lab::tune::{self, Dimension, Search};
+use lab::tune::{self, Search};
+use lab::tuned::Dimension;
 use lab::{Workload, interrupt, units};
 use toml::Table;
 
@@ -87,7 +89,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         "\nas good as the best, within 2%, before the fresh rounds: {}\n\n",
         found.plateau.join("; ")
     ))?;
-    run::tell(&tune::fresh(&directory))?;
+    run::tell(&directory)?;
     Ok(ExitCode::SUCCESS)
 }
 

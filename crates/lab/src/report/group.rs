@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::sample::Sample;
 use super::svg::Look;
-use crate::experiment::{Experiment, Load, Setting};
+use crate::experiment::{Experiment, Setting};
+use crate::load::Load;
 use crate::outcome::Outcome;
 use crate::plan::Found;
 use crate::results::Results;
@@ -68,7 +69,7 @@ impl<'a> Scene<'a> {
             let is_its = |group: &&mut Group<'_>| {
                 let other = &group.points[0].point.setting;
                 group.title == title
-                    && group.is_open() == is_open(setting.load)
+                    && group.is_open() == setting.load.is_open()
                     && Setting { load: setting.load, ..other.clone() } == *setting
             };
             match groups.iter_mut().find(is_its) {
@@ -88,22 +89,19 @@ fn title(found: &Found) -> String {
     found.point.name.replacen(&format!(", {}", found.point.setting.load), "", 1)
 }
 
-fn is_open(load: Load) -> bool {
-    !matches!(load, Load::Sessions(_))
-}
-
 /// By which loads are sorted.
 fn load(found: &Found) -> f64 {
     match found.point.setting.load {
         Load::Sessions(sessions) => f64::from(sessions),
         Load::Rate(load) | Load::Times(load) => load,
+        Load::Most(threshold) => threshold.time.as_secs_f64(),
     }
 }
 
 impl<'a> Group<'a> {
     /// Whether clients come at set rates, whatever the server does.
     pub(crate) fn is_open(&self) -> bool {
-        is_open(self.points[0].point.setting.load)
+        self.points[0].point.setting.load.is_open()
     }
 
     /// Each server at each point.
@@ -130,6 +128,9 @@ impl<'a> Group<'a> {
         match &self.points[..] {
             [one] => one.point.name.clone(),
             _ if self.is_open() => format!("{}, clients come at set rates", self.title),
+            [one, ..] if matches!(one.point.setting.load, Load::Most(_)) => {
+                format!("{}, the most that is answered in time", self.title)
+            }
             _ => format!("{}, a set number of clients", self.title),
         }
     }

@@ -2,12 +2,14 @@
 //! `results.json` for other programs.
 //!
 //! All of them are made from [`Results`]. The `page` has its points in groups (`group`), each of which
-//! becomes a `section` with figures: over the offered rate (`load_curves`), as `rows`, of response `times`. A
-//! `figure` is a drawing (`svg`) with the same as a table; what trials say about a quantity is a `sample`.
+//! becomes a `section` with figures: over the offered rate (`load_curves`), as `rows`, of response `times`;
+//! what a search for settings came to has a `heat_map`. A `figure` is a drawing (`svg`) with the same as a
+//! table; what trials say about a quantity is a `sample`.
 
 mod figure;
 mod files;
 pub(crate) mod group;
+mod heat_map;
 mod load_curves;
 mod page;
 mod rows;
@@ -26,13 +28,19 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use self::page::Page;
 use crate::results::Results;
+use crate::tuned::Found;
 
 /// The files that are written, the page first.
 pub const FILES: [&str; 3] = ["report.html", "results.csv", "results.json"];
 
 /// Writes what `directory` came to into it. Gives the path of the page.
 pub fn write(results: &Results, directory: &Path) -> Result<PathBuf> {
-    let texts = [Page::of(results).render()?, files::csv(results), serde_json::to_string(results)?];
+    let searched = Found::of_fresh_rounds(directory)?;
+    let texts = [
+        Page::of(results, searched.as_ref()).render()?,
+        files::csv(results),
+        serde_json::to_string(results)?,
+    ];
     for (name, text) in FILES.iter().zip(texts) {
         let path = directory.join(name);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;

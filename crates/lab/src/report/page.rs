@@ -6,11 +6,13 @@ use serde_json::Value;
 
 use super::figure::Table;
 use super::group::Scene;
+use super::heat_map::Searched;
 use super::sample::{counts, digits};
 use super::section::Section;
 use crate::profile::Profile;
 use crate::results::{Held, Results, Sentence};
 use crate::series::{Series, Taken};
+use crate::tuned::Found;
 
 /// All that the template writes down.
 #[derive(Debug, Template)]
@@ -28,6 +30,7 @@ pub(super) struct Page<'a> {
     findings: Vec<Finding<'a>>,
     again: Table,
     sections: Vec<Section>,
+    searched: Option<Searched>,
     profiles: Vec<(String, Table)>,
     uncounted: Table,
     tries: usize,
@@ -46,7 +49,7 @@ struct Finding<'a> {
 }
 
 impl<'a> Page<'a> {
-    pub(super) fn of(results: &'a Results) -> Self {
+    pub(super) fn of(results: &'a Results, searched: Option<&Found>) -> Self {
         let scene = Scene::of(results);
         let verdicts = results.sentences();
         let count = |word: &str| verdicts.iter().filter(|verdict| verdict.word == word).count();
@@ -72,6 +75,7 @@ impl<'a> Page<'a> {
             findings: results.findings.iter().map(Finding::of).collect(),
             again: again(results),
             sections: scene.groups().iter().map(Section::of).collect(),
+            searched: searched.map(Searched::of),
             profiles: profile_tables(&results.profiles),
             uncounted,
             tries: tries.count(),

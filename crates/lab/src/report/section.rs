@@ -93,8 +93,11 @@ fn throughput(group: &Group<'_>) -> Block {
             quantities.extend(Quantity::named(name).ok().filter(|of| !quantities.contains(of)));
         }
         let figures = quantities.into_iter().map(|quantity| rows::dots(group, quantity)).collect();
-        let note = rows::READING.to_owned();
-        return Block { title: "What servers do", note, figures, table: None };
+        let (mut note, table) = (rows::READING.to_owned(), brackets(group));
+        if table.is_some() {
+            note += " Below: requests per second, between which the most lies that is answered in time.";
+        }
+        return Block { title: "What servers do", note, figures, table };
     }
     // What a reply has on average, where most of them come.
     let bits = |of: &Outcome| of.body_mbps / of.replies_per_s;
@@ -122,6 +125,27 @@ fn throughput(group: &Group<'_>) -> Block {
         note += " Below: areas under the curves, over the rates that were measured, as parts of the largest.";
     }
     Block { title: "Throughput", note, figures, table }
+}
+
+/// Between which rates the highest lies that is served in time, where that was searched for.
+fn brackets(group: &Group<'_>) -> Option<Table> {
+    let rates = |of: &Outcome, is_served: bool| {
+        let fitting = of.probes.iter().filter(move |probe| probe.is_served == is_served);
+        fitting.map(|probe| probe.rate).collect::<Vec<_>>()
+    };
+    let served = |of: &Outcome| rates(of, true).into_iter().fold(f64::NAN, f64::max);
+    let too_much = |of: &Outcome| rates(of, false).into_iter().fold(f64::NAN, f64::min);
+    let mut table = Table::new(&["server", "load", "in time in every round", "in time", "too much"]);
+    for place in group.places() {
+        let (low, high) = (place.sample(served), place.sample(too_much));
+        let least = low.counted.iter().copied().fold(f64::NAN, f64::min);
+        let cells = [Some(least).filter(|rate| rate.is_finite()), low.median(), high.median()];
+        let cells = cells.map(|rate| rate.map_or("–".to_owned(), digits));
+        table.rows.push([place.series.server.name.clone(), place.load()].into_iter().chain(cells).collect());
+    }
+    let is_searched =
+        group.places().any(|place| place.series.taken().any(|of| !of.outcome.probes.is_empty()));
+    is_searched.then_some(table)
 }
 
 fn compared(group: &Group<'_>) -> Block {

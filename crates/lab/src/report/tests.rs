@@ -66,7 +66,7 @@ fn measured() -> Results {
 }
 
 fn page(results: &Results) -> String {
-    Page::of(results).render().unwrap()
+    Page::of(results, None).render().unwrap()
 }
 
 #[track_caller]

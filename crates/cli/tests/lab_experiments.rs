@@ -109,7 +109,7 @@ fn servers_are_run_and_everything_is_kept() {
         serde_json::from_str(&fs::read_to_string(out.join("environment.json")).unwrap()).unwrap();
     assert_eq!(environment["settings"]["network"], "loopback");
     assert!(environment["machine"]["kernel"].is_string(), "{environment}");
-    let configured = out.join("trials/verifying-nginx/0/nginx.conf");
+    let configured = out.join("trials/verifying-1-nginx/0/nginx.conf");
     assert!(fs::read_to_string(&configured).unwrap().contains("open_file_cache"), "{}", configured.display());
     let sums =
         Command::new("sha256sum").args(["--check", "--quiet", "SHA256SUMS"]).current_dir(&out).output();

@@ -426,6 +426,8 @@ fn a_terminal_that_is_stopped(variant: &Variant) {
 fn a_terminal_that_is_closed(variant: &Variant) {
     let (terminal, mut server) = Terminal::start(Setup::new(variant), &[]);
     server.get("/hello.txt");
+    // What is lost with a terminal is told.
+    eventually("the line is there", || terminal.shown().contains("/hello.txt"));
     drop(terminal);
     server.wait_for_line(|line| line.contains("settings reloaded"));
     server.signal_all(Signal::HUP);

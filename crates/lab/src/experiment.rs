@@ -282,17 +282,18 @@ impl WrittenSetting {
             return Err(format!("share: {share} is not allowed; allowed: 3 to 50 (percent of a CPU)"));
         }
         // Files that one server has read are in memory for the others.
-        let order = match (self.order, self.memory) {
-            (None, None) => Order::Interleaved,
-            (None, Some(_)) => Order::InTurn,
-            (Some(Order::Interleaved), Some(_)) => {
-                return Err(
-                    "order: servers with bounds on memory are not interleaved; allowed: in-turn, abreast"
-                        .to_owned(),
-                );
+        let cold = self.cold.unwrap_or(self.disk.is_some());
+        let order = match (self.order, cold || self.memory.is_some()) {
+            (None, false) => Order::Interleaved,
+            (None | Some(Order::InTurn), true) => Order::InTurn,
+            (Some(_), true) => {
+                return Err("order: servers that read from a disk are measured in-turn".to_owned());
             }
-            (Some(order), _) => order,
+            (Some(order), false) => order,
         };
+        if self.share.is_some() && self.both_cpus == Some(true) {
+            return Err("share: it is one of a single CPU; allowed: without both_cpus".to_owned());
+        }
         if order == Order::Abreast && self.share.is_none() {
             return Err("order: servers abreast need a share".to_owned());
         }
@@ -304,7 +305,7 @@ impl WrittenSetting {
             memory: self.memory.map(|size| size.0),
             disk: self.disk.map(|size| size.0),
             others: within("others", self.others.unwrap_or(0), 0, 64)?,
-            cold: self.cold.unwrap_or(self.disk.is_some()),
+            cold,
             share: self.share,
             turn_us: within("turn_us", self.turn_us.unwrap_or(500), 20, 10_000)?,
             both_cpus: self.both_cpus.unwrap_or(false),

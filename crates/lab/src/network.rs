@@ -172,9 +172,9 @@ impl Namespaces {
                 this.server, this.client
             ))?;
             let up = |cpus: &[usize]| {
-                let mask = cpus.iter().fold(0_u64, |mask, cpu| mask | 1 << cpu);
+                let mask = mask(cpus);
                 format!(
-                    "ip link set {device} up; echo {mask:x} > /sys/class/net/{device}/queues/rx-0/rps_cpus\n"
+                    "ip link set {device} up; echo {mask} > /sys/class/net/{device}/queues/rx-0/rps_cpus\n"
                 )
             };
             server += &up(&link.server_cpus);
@@ -216,4 +216,24 @@ fn address(link: u8, host: u8) -> Ipv4Addr {
 fn ip(command: &str) -> Result<()> {
     let done = output(Command::new("ip").args(command.split(' ')), " (Debian package iproute2)");
     done.context("network namespaces need root").map(drop)
+}
+
+/// CPUs as the kernel takes them: a bit for each, in words of 32, the highest first.
+fn mask(cpus: &[usize]) -> String {
+    let words = cpus.iter().map(|cpu| cpu / 32 + 1).max().unwrap_or(1);
+    let word = |at: usize| {
+        cpus.iter().filter(|cpu| **cpu / 32 == at).fold(0_u32, |word, cpu| word | 1 << (cpu % 32))
+    };
+    (0..words).rev().map(|at| format!("{:08x}", word(at))).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_are_bits_in_words() {
+        assert_eq!(mask(&[0, 3]), "00000009");
+        assert_eq!(mask(&[1, 32, 95]), "80000000,00000001,00000002");
+    }
 }

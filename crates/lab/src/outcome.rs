@@ -222,7 +222,7 @@ impl Outcome {
             body_mbps: number("/replies/body_mbps")?,
             timeouts: part("/calls/timeouts")?,
             errors: part("/calls/errors")?,
-            refused: refused / issued,
+            refused: over(refused, issued),
             times: Times::of(&results["wait_ms"])?,
             by_size,
             accepting: own.map(|own| own.accepting),
@@ -263,6 +263,7 @@ impl Outcome {
         let mut median: Self = serde_json::from_value(middle(&figures)).ok()?;
         median.seconds = slices.iter().flat_map(|slice| slice.seconds.clone()).collect();
         median.slices = slices.iter().map(Slice::of).collect();
+        median.by_size = OfSize::median(&slices);
         (median.invalid, median.failed) = (reasons, failed);
         for reasons in [&mut median.invalid, &mut median.failed] {
             let mut kinds = BTreeSet::new();
@@ -404,6 +405,25 @@ impl OfSize {
             mean_ms: number("/reply_time_ms/mean")?,
             p99_ms: number("/reply_time_ms/p99")?,
         })
+    }
+}
+
+impl OfSize {
+    /// The medians of each size, over those slices in which it was asked for.
+    fn median(slices: &[Outcome]) -> Vec<Self> {
+        let all = || slices.iter().flat_map(|slice| &slice.by_size);
+        let mut sizes: Vec<&str> = Vec::new();
+        for class in all() {
+            if !sizes.contains(&class.size.as_str()) {
+                sizes.push(&class.size);
+            }
+        }
+        let of = |size: &str| {
+            let same = all().filter(|class| class.size == size);
+            let values: Vec<Value> = same.filter_map(|class| serde_json::to_value(class).ok()).collect();
+            serde_json::from_value(middle(&values)).ok()
+        };
+        sizes.into_iter().filter_map(of).collect()
     }
 }
 

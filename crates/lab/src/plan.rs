@@ -118,11 +118,15 @@ impl PointSpec {
         heats.collect()
     }
 
-    /// One that its name makes: FNV-1a, which is the same everywhere.
     fn number(&self) -> u64 {
-        let step = |number: u64, byte: u8| (number ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        self.name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+        number(&self.name)
     }
+}
+
+/// One that a text makes: FNV-1a, which is the same everywhere.
+pub(crate) fn number(text: &str) -> u64 {
+    let step = |number: u64, byte: u8| (number ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 impl Heat<'_> {
@@ -155,12 +159,12 @@ impl Plan {
 
     /// The seed of a round, for arrivals: the same for all that are compared.
     fn round_seed(&self, round: u32) -> u64 {
-        self.stage as u64 + u64::from(round) + 1
+        u64::from(self.seed) << 32 | (self.stage as u64 + u64::from(round) + 1)
     }
 
     /// All heats of a round. The same plan always has the same order.
     fn order(&self, round: u32) -> Vec<Heat<'_>> {
-        let seed = u64::from(self.seed) << 32 | self.round_seed(round);
+        let seed = self.round_seed(round);
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let mut points: Vec<&PointSpec> = self.points.iter().collect();
         points.shuffle(&mut random);
@@ -537,7 +541,7 @@ pub(crate) mod tests {
                     bail!("interrupted")
                 }
                 done += 1;
-                Ok(vec![outcome([7.0, 9.4, 8.4][seed as usize - 1])])
+                Ok(vec![outcome([7.0, 9.4, 8.4][seed as u32 as usize - 1])])
             });
             (measured.is_ok(), plan.rates(&journal).unwrap())
         };

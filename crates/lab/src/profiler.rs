@@ -49,7 +49,7 @@ impl Profiler {
         Ok(Self { process: Process::start(&mut command)?, samples, log })
     }
 
-    /// Ends it. `server` has the server's processes; their samples are put into groups. All others' programs
+    /// Ends it. `server` has the server's threads; their samples are put into groups. All others' programs
     /// are left out, and the kernel where it works for these.
     pub(crate) fn finish(self, server: &[u32]) -> Result<Vec<Part>> {
         let stopped = self.process.stop(PATIENCE);
@@ -96,8 +96,8 @@ fn groups(report: &str, server: &[u32]) -> Result<Vec<Part>> {
 /// So many samples of one function.
 struct Sample<'a> {
     count: u64,
-    /// -1 of a process that has ended before perf could ask.
-    pid: i64,
+    /// Of the thread, although perf calls it the process's. -1 of one that had ended before perf could ask.
+    thread: i64,
     command: &'a str,
     object: &'a str,
     is_kernel: bool,
@@ -109,22 +109,22 @@ impl<'a> Sample<'a> {
     fn parse(line: &'a str) -> Option<Self> {
         let mut columns = line.split(COLUMN).map(str::trim);
         let count = columns.next()?.parse().ok()?;
-        let (pid, command) = columns.next()?.split_once(':')?;
+        let (thread, command) = columns.next()?.split_once(':')?;
         let object = columns.next()?;
         let (mode, function) = columns.next()?.split_once(']')?;
-        let pid = pid.trim().parse().ok()?;
-        Some(Self { count, pid, command, object, is_kernel: mode == "[k", function: function.trim() })
+        let thread = thread.trim().parse().ok()?;
+        Some(Self { count, thread, command, object, is_kernel: mode == "[k", function: function.trim() })
     }
 
     /// `None`: it is not the server's.
     fn group(&self, server: &[u32]) -> Option<&'static str> {
-        let is_servers = server.iter().any(|pid| i64::from(*pid) == self.pid);
+        let is_servers = server.iter().any(|thread| i64::from(*thread) == self.thread);
         if !self.is_kernel {
             let is_library = self.object.starts_with("libc") || self.object.starts_with("ld-linux");
             let group = if is_library || self.object == "[vdso]" { "C library" } else { "the server" };
             return is_servers.then_some(group);
         }
-        let is_nobodys = self.pid == 0 || KERNEL_THREADS.iter().any(|name| self.command.starts_with(name));
+        let is_nobodys = self.thread == 0 || KERNEL_THREADS.iter().any(|name| self.command.starts_with(name));
         let is_idle = IDLE.iter().any(|name| self.function.contains(name));
         ((is_servers || is_nobodys) && !is_idle).then(|| kernel_group(self.function))
     }

@@ -13,10 +13,11 @@ use crate::journal::{Journal, Session};
 use crate::plan::Found;
 use crate::profile::Profile;
 use crate::run;
+use crate::series::Series;
 use crate::stages::Stages;
 use crate::statistics::Ratio;
 use crate::steady;
-use crate::verdict::{self, Verdict};
+use crate::verdict::{self, Doubts, Verdict};
 
 /// Everything.
 #[derive(Debug, Serialize)]
@@ -92,7 +93,7 @@ impl Results {
         let calibration = stages.calibration(journal)?;
         let measuring = stages.measuring(journal)?;
         let (calibrating, found) = (calibration.found(journal)?, measuring.found(journal)?);
-        let judged = stages.judging(&found).found(journal)?;
+        let judged = stages.judging(&found, journal)?.found(journal)?;
         let mut left_out = Vec::new();
         let (mut unsettled, mut profiles) = (Vec::new(), Vec::new());
         for point in &experiment.points {
@@ -109,7 +110,7 @@ impl Results {
                 }
             }
         }
-        for found in &found {
+        for found in found.iter().chain(&judged) {
             for series in &found.series {
                 if let Some(why) = steady::drift(series) {
                     unsettled.push((series.server.name.clone(), found.point.name.clone(), why));
@@ -117,16 +118,17 @@ impl Results {
             }
         }
         let doubts = |server: &str, point: &str| {
-            let of = unsettled.iter().find(|(name, at, _)| name == server && at == point);
+            // Points of judges are called after those that they judge.
+            let is_at = |at: &String| point == at || point.starts_with(&format!("{at}, judging against "));
+            let of = unsettled.iter().find(|(name, at, _)| name == server && is_at(at));
             of.map(|(_, _, why)| why.clone())
         };
-        let mut verdicts = verdict::verdicts(&found, experiment.margin, &doubts);
-        verdicts.extend(verdict::verdicts(&judged, experiment.margin, &doubts));
+        let verdicts = verdict::verdicts(found.iter().chain(&judged), experiment.margin, &doubts);
+        let held = |finding| Held::of(finding, &found, experiment.margin, &doubts);
+        let findings = experiment.findings.iter().map(held).collect();
         let mut unsteady: Vec<String> = unsettled.into_iter().map(|(_, _, why)| why).collect();
         unsteady.sort();
         unsteady.dedup();
-        let findings =
-            experiment.findings.iter().map(|finding| Held::of(finding, &found, experiment.margin)).collect();
         let missing = [&calibrating, &found, &judged].into_iter().flatten().map(|found| found.missing).sum();
         Ok(Self {
             settings: journal.settings().clone(),
@@ -163,14 +165,19 @@ impl Results {
 }
 
 impl Held {
-    fn of(finding: &Finding, found: &[Found], margin: f64) -> Self {
+    fn of(finding: &Finding, found: &[Found], margin: f64, doubts: Doubts<'_>) -> Self {
         let relation = &finding.expect;
         let at = found.iter().find(|found| found.point.name == relation.point);
         let series = |name: &str| at?.series.iter().find(|series| series.server.name == name);
         let ratio = series(&relation.more)
             .zip(series(&relation.less))
             .and_then(|(more, less)| more.ratio(less, relation.quantity.of));
+        let counts = |name: &str| {
+            let fits = |of: &Series| of.is_whole() && of.is_valid() && of.failures().is_empty();
+            series(name).is_some_and(fits) && doubts(name, &relation.point).is_none()
+        };
         let holds = ratio.as_ref().and_then(|ratio| match ratio {
+            _ if !(counts(&relation.more) && counts(&relation.less)) => None,
             _ if ratio.is_above_one(margin) => Some(true),
             _ if ratio.is_below_one(margin) => Some(false),
             _ => None,

@@ -33,7 +33,7 @@ use crate::stages::Stages;
 use crate::steady::Settling;
 use crate::subject;
 use crate::testbed::Testbed;
-use crate::trial::{Heat, Purpose, Site};
+use crate::trial::{Heat, NotStarted, Purpose, Site};
 use crate::workload::Prepared;
 
 /// The experiment, in a directory of results.
@@ -76,14 +76,27 @@ pub fn run(text: &str, directory: &Path, means: &Means, progress: &Progress) -> 
         means.server_cpus.iter().all(|cpu| !means.client_cpus.contains(cpu)),
         "servers and clients need different CPUs"
     );
+    ensure!(
+        means.server_cpus.len() == 1 || experiment.points.iter().all(|point| point.setting.share.is_none()),
+        "a share is one of a single CPU, and servers have {}: name one with --server-cpus",
+        means.server_cpus.len()
+    );
     keep(directory, EXPERIMENT, text)?;
     // Servers look for their files elsewhere.
     let directory = directory.canonicalize()?;
     let directory = directory.as_path();
     let has_namespaces = !means.loopback && may_isolate();
+    if !has_namespaces {
+        needs_no_namespaces(&experiment)?;
+        progress
+            .remark("on the loopback interface: only root may make network namespaces with iproute2's ip");
+    }
+    if experiment.profile.is_some() {
+        profiler::check()?;
+    }
     let environment = environment(&experiment, means, has_namespaces)?;
-    fs::write(directory.join(ENVIRONMENT), serde_json::to_string_pretty(&environment)?)?;
     let mut journal = Journal::open(&directory.join(JOURNAL), &environment["settings"])?;
+    fs::write(directory.join(ENVIRONMENT), serde_json::to_string_pretty(&environment)?)?;
     let machine = Testbed::describe(&[&means.sluice, &means.sluicelab]);
     journal.begin_session(&Session { command: means.command.clone(), machine })?;
     // Connections of idle clients are held here.
@@ -100,14 +113,6 @@ pub fn run(text: &str, directory: &Path, means: &Means, progress: &Progress) -> 
         sysctls: experiment.sysctls.clone(),
         scratch: scratch.path().to_owned(),
     };
-    if !has_namespaces {
-        needs_no_namespaces(&experiment)?;
-        progress
-            .remark("on the loopback interface: only root may make network namespaces with iproute2's ip");
-    }
-    if experiment.profile.is_some() {
-        profiler::check()?;
-    }
     let workshop = Workshop { experiment: &experiment, site, directory, progress };
     workshop.run(&mut journal)?;
     progress.end();
@@ -133,6 +138,10 @@ fn environment(experiment: &Experiment, means: &Means, has_namespaces: bool) -> 
             let path = servers::executable(&spec, &means.sluice)
                 .with_context(|| format!("{}: there is no program for {spec:#}", spec.name))?;
             builds.insert(spec.name.clone(), build(&path)?);
+            // Of a command that runs a script, what counts is the script.
+            for file in spec.settings.iter().map(Path::new).filter(|path| path.is_file()) {
+                builds.insert(format!("{}: {}", spec.name, file.display()), build(file)?);
+            }
             versions.insert(spec.name.clone(), json!({ "typed": spec.typed(), "program": path }));
         }
     }
@@ -244,7 +253,7 @@ impl Workshop<'_> {
         self.measure(&stages.calibration(journal)?, &files, journal)?;
         self.measure(&stages.measuring(journal)?, &files, journal)?;
         let found = stages.measuring(journal)?.found(journal)?;
-        self.measure(&stages.judging(&found), &files, journal)?;
+        self.measure(&stages.judging(&found, journal)?, &files, journal)?;
         self.profile(&files, journal)
     }
 
@@ -278,7 +287,7 @@ impl Workshop<'_> {
     /// Whether each server's replies are their files, and it serves all sizes alike: a run of its own.
     fn verify(&self, files: &[Prepared], journal: &mut Journal) -> Result<()> {
         let (load, lengths) = VERIFYING;
-        for (point, files) in self.experiment.points.iter().zip(files) {
+        for (number, (point, files)) in self.experiment.points.iter().zip(files).enumerate() {
             // From memory, with all of a CPU: it is not measured.
             let setting = Setting {
                 lengths,
@@ -301,18 +310,38 @@ impl Workshop<'_> {
                     Some(_) => Purpose::Measuring,
                     None => Purpose::Verifying,
                 };
-                let outcome = self.alone("verifying", spec, &setting, files, purpose)?;
-                let mut failures = outcome.failed;
-                if outcome.refused > 0.0 {
-                    failures.push(format!("{:.2}% of its replies were 4xx or 5xx", outcome.refused * 100.0));
-                }
-                if !failures.is_empty() {
-                    self.progress.remark(&format!("failed: {}: {}", spec.name, failures.join("; ")));
-                }
-                journal.put(&key, &failures)?;
+                let failures =
+                    match self.alone(&format!("verifying-{}", number + 1), spec, &setting, files, purpose) {
+                        Ok(outcome) if outcome.refused > 0.0 => {
+                            let refused =
+                                format!("{:.2}% of its replies were 4xx or 5xx", outcome.refused * 100.0);
+                            [outcome.failed, vec![refused]].concat()
+                        }
+                        Ok(outcome) => outcome.failed,
+                        Err(error) if error.downcast_ref::<NotStarted>().is_some() => {
+                            interrupt::check()?;
+                            vec![format!("{error:#}")]
+                        }
+                        Err(error) => return Err(error),
+                    };
+                self.leave_out(journal, spec, &setting, &failures)?;
             }
         }
         Ok(())
+    }
+
+    /// A server that has failures takes no part where it has them.
+    fn leave_out(
+        &self,
+        journal: &mut Journal,
+        spec: &Spec,
+        setting: &Setting,
+        failures: &[String],
+    ) -> Result<()> {
+        if !failures.is_empty() {
+            self.progress.remark(&format!("failed: {}: {}", spec.name, failures.join("; ")));
+        }
+        journal.put(&Stages::verification_key(spec, setting), &failures)
     }
 
     /// How each server fares in a long run.
@@ -337,6 +366,10 @@ impl Workshop<'_> {
                 }
                 self.progress.begin(&format!("watching {} for {:?}", spec.name, self.experiment.settling));
                 let outcome = self.alone("settling", spec, &setting, files, Purpose::Measuring)?;
+                if !outcome.is_good() {
+                    self.leave_out(journal, spec, &setting, &outcome.failed)?;
+                    continue;
+                }
                 journal.put(&key, &Settling { replies: outcome.seconds })?;
             }
         }
@@ -364,6 +397,11 @@ impl Workshop<'_> {
                 self.progress.begin(&format!("sampling {} at {}", spec.name, point.name));
                 let name = format!("profiling-{}", number + 1);
                 let outcome = self.alone(&name, spec, &setting, files, Purpose::Profiling)?;
+                if !outcome.is_good() {
+                    let why = outcome.failed.join("; ");
+                    self.progress.remark(&format!("no samples of {} at {}: {why}", spec.name, point.name));
+                    continue;
+                }
                 journal.put(&key, &outcome.profile)?;
             }
         }

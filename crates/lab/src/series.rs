@@ -82,7 +82,8 @@ impl Series {
 
     /// Why the server did not do what it was measured for, in the rounds in which it didn't.
     pub fn failures(&self) -> Vec<&str> {
-        self.outcomes().flat_map(|outcome| &outcome.failed).map(String::as_str).collect()
+        let beside = self.beside.iter().flatten().flatten();
+        self.outcomes().chain(beside).flat_map(|outcome| &outcome.failed).map(String::as_str).collect()
     }
 
     /// The rounds in which it did.
@@ -118,7 +119,10 @@ impl Series {
             let outcome = &series.rounds.get(round)?.as_ref()?.outcome;
             let own = outcome.is_good().then(|| value(outcome))?;
             match &series.beside {
-                Some(beside) => Some(own / value(beside.get(round)?.as_ref()?)),
+                Some(beside) => {
+                    let beside = beside.get(round)?.as_ref()?;
+                    beside.is_good().then(|| own / value(beside))
+                }
                 None => Some(own),
             }
         };

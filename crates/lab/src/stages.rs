@@ -12,7 +12,7 @@ use anyhow::Result;
 use crate::experiment::{Experiment, Judge, PointSpec, Setting};
 use crate::journal::Journal;
 use crate::load::Load;
-use crate::plan::{CALIBRATING_ROUNDS, Found, Order, Plan, Stage};
+use crate::plan::{CALIBRATING_ROUNDS, Found, Order, Plan, Stage, number};
 use crate::quantity::REPLIES;
 use crate::series::Series;
 use crate::spec::Spec;
@@ -31,7 +31,8 @@ impl Stages<'_> {
     /// What the journal has under it says which replies were not as they should be.
     pub(crate) fn verification_key(spec: &Spec, setting: &Setting) -> String {
         let by = setting.application.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
-        format!("verification of {spec} with {}{by}", setting.workload)
+        let exactly = number(&serde_json::to_string(&setting.workload).unwrap_or_default());
+        format!("verification of {spec} with {}{by} ({exactly:x})", setting.workload)
     }
 
     /// What the journal has under it says what became of a server in a long run.
@@ -95,6 +96,9 @@ impl Stages<'_> {
         let mut setting = point.setting.clone();
         setting.load = self.0.saturating;
         let Setting { workload, application, memory, share, .. } = &setting;
+        // Names say what is of interest, numbers tell apart what differs in anything.
+        let exactly = serde_json::to_string(&(&setting, &point.servers[0])).unwrap_or_default();
+        let exactly = number(&exactly);
         let mut name = format!("calibration, {workload}, {}", point.servers[0].name);
         if let Some(application) = application {
             let _ = write!(name, ", {application}");
@@ -105,6 +109,7 @@ impl Stages<'_> {
         if let Some(share) = share {
             let _ = write!(name, ", {share}% of a CPU");
         }
+        let _ = write!(name, " ({exactly:x})");
         let is_abreast = point.setting.order == Order::Abreast;
         let servers = if is_abreast { 2 } else { 1 };
         let servers = point.servers.iter().take(servers).cloned().collect();
@@ -131,11 +136,17 @@ impl Stages<'_> {
     }
 
     /// Who is judged, beside the best of the others, at each point where all has been measured.
-    pub(crate) fn judging(self, found: &[Found]) -> Plan {
-        let judge = self.0.judge.as_ref();
-        let points = judge.map(|judge| found.iter().filter_map(|found| judged(judge, found)).collect());
-        let rounds = judge.map_or(0, |judge| judge.rounds);
-        self.plan(Stage::Judging, rounds, points.unwrap_or_default())
+    pub(crate) fn judging(self, found: &[Found], journal: &Journal) -> Result<Plan> {
+        let Some(judge) = &self.0.judge else { return Ok(self.plan(Stage::Judging, 0, Vec::new())) };
+        let mut points = Vec::new();
+        for found in found {
+            let Some(mut point) = judged(judge, found) else { continue };
+            // A multiple is one of what saturates the point's first, who may not be the first here.
+            let Some(load) = self.load(&found.point, journal)? else { continue };
+            point.setting.load = load;
+            points.push(point);
+        }
+        Ok(self.plan(Stage::Judging, judge.rounds, points))
     }
 
     /// What was said against trials of a server: it changes in a long run.
@@ -150,14 +161,74 @@ fn judged(judge: &Judge, found: &Found) -> Option<PointSpec> {
     let is_whole = series.len() == point.servers.len() && series.iter().all(Series::is_whole);
     let judged = series.iter().find(|series| series.server.name == judge.server && is_whole)?;
     let quantity = point.compare.first()?;
-    let worth =
-        |series: &&Series| series.median(quantity.of).map_or(f64::NAN, |median| quantity.worth(median));
-    let others = series
-        .iter()
-        .filter(|other| other.server != judged.server && !other.server.is_again_of(&point.servers[0]));
-    let best = others.max_by(|one, other| worth(one).total_cmp(&worth(other)))?;
+    let is_other = |other: &&Series| {
+        other.server != judged.server
+            && !other.server.is_again_of(&point.servers[0])
+            && other.failures().is_empty()
+    };
+    let others = series.iter().filter(is_other);
+    let worths = others.filter_map(|other| Some((other, quantity.worth(other.median(quantity.of)?))));
+    let (best, _) = worths.max_by(|(_, one), (_, other)| one.total_cmp(other))?;
     // Another choice is another point: what was measured beside one is not compared with another.
     let name = format!("{}, judging against {}", point.name, best.server.name);
     let servers = vec![best.server.clone(), judged.server.clone()];
     Some(PointSpec { name, servers, ..point.clone() }.with_first_again())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::tests::journal;
+    use crate::outcome::Outcome;
+    use crate::outcome::tests::outcome;
+    use crate::progress::Progress;
+
+    const EXPERIMENT: &str = "
+        title = 't'
+        rounds = 2
+        servers = ['auto = nginx', 'one = nginx: worker_processes=1', 'lost = nginx: worker_processes=2']
+        [[points]]
+        workload = 'specweb99: directories=3'
+        load = '2x'
+        [[points]]
+        name = 'of more files'
+        workload = 'specweb99: directories=5'
+        load = '2x'
+        [judge]
+        server = 'auto'
+        rounds = 3
+    ";
+
+    fn measure(plan: &Plan, journal: &mut Journal, rate: impl Fn(&PointSpec, &Spec) -> Option<f64>) {
+        let result = plan.measure(journal, &Progress::quiet(), |point, servers, _, _| {
+            let of = |spec: &&Spec| rate(point, spec).map_or(Outcome::lost("gone".to_owned()), outcome);
+            Ok(servers.iter().map(of).collect())
+        });
+        result.unwrap();
+    }
+
+    #[test]
+    fn the_judged_are_asked_for_what_the_point_was_asked_for() {
+        let experiment = Experiment::parse(EXPERIMENT).unwrap();
+        let (stages, mut journal) = (Stages(&experiment), journal());
+        let calibration = stages.calibration(&journal).unwrap();
+        assert_eq!(calibration.points.len(), 2, "each set of files has a rate of its own");
+        let of_files = |point: &PointSpec| if point == &calibration.points[0] { 100.0 } else { 300.0 };
+        measure(&calibration, &mut journal, |point, _| Some(of_files(point)));
+        let plan = stages.measuring(&journal).unwrap();
+        measure(&plan, &mut journal, |_, spec| match spec.name.as_str() {
+            "one" => Some(5.0),
+            "lost" => None,
+            _ => Some(4.0),
+        });
+        let found = plan.found(&journal).unwrap();
+        let judging = stages.judging(&found, &journal).unwrap();
+        let loads: Vec<Load> = judging.points.iter().map(|point| point.setting.load).collect();
+        assert_eq!(loads, [Load::Rate(200.0), Load::Rate(600.0)]);
+        for point in &judging.points {
+            let names: Vec<&str> = point.servers.iter().map(|spec| spec.name.as_str()).collect();
+            assert_eq!(names, ["one", "auto", "one again"], "who failed is not the best");
+            assert_eq!(stages.load(point, &journal).unwrap(), Some(point.setting.load));
+        }
+    }
 }

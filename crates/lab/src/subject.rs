@@ -70,6 +70,12 @@ impl Subject {
         Ok(all.concat())
     }
 
+    /// All their threads.
+    pub(crate) fn threads(&self) -> Result<Vec<u32>> {
+        // A process may end in between.
+        Ok(self.processes()?.into_iter().flat_map(|pid| process::threads(pid).unwrap_or_default()).collect())
+    }
+
     /// Whether one of those that were started has ended by itself.
     pub(crate) fn has_ended(&self) -> Result<bool> {
         let ended: Vec<bool> = self.running.iter().map(Server::has_ended).collect::<Result<_>>()?;

@@ -9,11 +9,11 @@
 //! measured time, one after the other in an order drawn anew: what the machine does in one second it does to
 //! all of them.
 
-use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
+use std::{fmt, fs};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rand::SeedableRng as _;
@@ -135,7 +135,7 @@ impl Site {
         }
         .with_context(see);
         if let (Some(profiler), Ok(outcomes)) = (profiler, &mut outcomes) {
-            outcomes[0].profile = profiler.finish(&running[0].server.processes()?).with_context(see)?;
+            outcomes[0].profile = profiler.finish(&running[0].server.threads()?).with_context(see)?;
         }
         each_in_a_thread(running, |one| {
             drop(one);
@@ -201,11 +201,13 @@ impl Site {
         let mut found = Vec::new();
         for number in order {
             let mut seed = heat.seed;
-            let outcome = search::highest(threshold, |rate| {
+            let mut outcome = search::highest(threshold, |rate| {
                 seed += 10_000;
                 let options = self.load_options(Heat { load: Load::Rate(rate), seed, ..heat }, lengths)?;
                 self.one_of(running, number, turns, &options, lengths)
             })?;
+            // To a search that looks like a rate that is too much.
+            outcome.failed.extend(running[number].lost()?);
             found.push((number, outcome));
         }
         found.sort_by_key(|(number, _)| *number);
@@ -262,6 +264,16 @@ impl Site {
 
 /// For which part of the time, in percent, generators may wait for a CPU that others have on purpose as well.
 const MAY_WAIT: u32 = 50;
+
+/// What an error is about that has kept a server from starting.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NotStarted;
+
+impl fmt::Display for NotStarted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it does not start")
+    }
+}
 
 /// A server that is tried, with all that was set up for it. What is first goes first.
 struct Running {
@@ -324,6 +336,8 @@ impl Running {
         wrapper.extend(network.in_server());
         let addresses: Vec<SocketAddr> = network.addresses();
         let sockets = site.scratch.join(directory.file_name().unwrap_or_default());
+        // What an earlier one's application has left would be in the way.
+        let _ = fs::remove_dir_all(&sockets);
         fs::create_dir_all(&sockets)?;
         let ground = Ground {
             root: &heat.files.root,
@@ -335,7 +349,8 @@ impl Running {
             sluice: &site.sluice,
             application: application.as_ref(),
         };
-        let server = Subject::start(spec, &ground, &network, &site.server_cpus, &wrapper)?;
+        let server = Subject::start(spec, &ground, &network, &site.server_cpus, &wrapper);
+        let server = server.context(NotStarted)?;
         if let Some(share) = &share
             && let Some(status) = server.status_process()?
         {

@@ -18,6 +18,7 @@ use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
 
 use crate::experiment::Experiment;
+use crate::plan::number;
 use crate::progress::Progress;
 use crate::results::Results;
 use crate::run::{self, Means};
@@ -190,13 +191,15 @@ impl Search {
     }
 
     /// The text of a heat's experiment. The settings as they come take part in each, first.
-    fn text(&self, candidates: &[Candidate], rounds: u32) -> Result<String> {
+    fn text(&self, name: &str, candidates: &[Candidate], rounds: u32) -> Result<String> {
         let mut table = self.like.clone();
         let default = Spec { name: AS_IT_COMES.to_owned(), ..self.server.clone() };
         let servers = [default].into_iter().chain(candidates.iter().map(|candidate| self.server(candidate)));
         table.insert("servers".to_owned(), servers.map(|server| server.typed()).collect::<Vec<_>>().into());
         table.insert("rounds".to_owned(), i64::from(rounds).into());
-        table.insert("seed".to_owned(), i64::from(self.seed).into());
+        // Fresh rounds have fresh arrivals.
+        let seed = self.seed ^ (number(name) & 0x7fff_ffff) as u32;
+        table.insert("seed".to_owned(), i64::from(seed).into());
         // Only fresh rounds are held against themselves.
         table.insert("again".to_owned(), (rounds == FRESH_ROUNDS).into());
         table.insert("order".to_owned(), "in-turn".into());
@@ -204,7 +207,7 @@ impl Search {
     }
 
     fn experiment(&self, candidates: &[Candidate], rounds: u32) -> Result<Experiment> {
-        Experiment::parse(&self.text(candidates, rounds)?).map_err(anyhow::Error::msg)
+        Experiment::parse(&self.text("", candidates, rounds)?).map_err(anyhow::Error::msg)
     }
 
     /// Runs an experiment with these candidates, and gives them in their order, best first. Those that won't
@@ -219,15 +222,14 @@ impl Search {
         progress: &Progress,
     ) -> Result<(Heat, Vec<Candidate>)> {
         progress.remark(&format!("{name}: {} candidates, {rounds} rounds", candidates.len()));
-        run::run(&self.text(candidates, rounds)?, directory, means, progress)?;
+        run::run(&self.text(name, candidates, rounds)?, directory, means, progress)?;
         let results = Results::of(directory)?;
         let found = results.found.first().context("an experiment without points")?;
         let quantity = *found.point.compare.first().context("nothing is compared")?;
+        let series = |server: &Spec| found.series.iter().find(|series| series.server == *server);
         let median = |server: &Spec| {
-            let series = found.series.iter().find(|series| series.server == *server);
-            series
-                .filter(|series| series.failures().is_empty())
-                .and_then(|series: &Series| series.median(quantity.of))
+            let good = series(server).filter(|series| series.failures().is_empty());
+            good.and_then(|series: &Series| series.median(quantity.of))
         };
         let mut ranked: Vec<(Candidate, Option<f64>)> =
             candidates.iter().map(|candidate| (candidate.clone(), median(&self.server(candidate)))).collect();
@@ -243,6 +245,7 @@ impl Search {
                 .map(|(of, value)| of.values[*value].clone())
                 .collect(),
             median: *median,
+            is_valid: series(&self.server(candidate)).is_none_or(Series::is_valid),
         };
         let heat = Heat { name: name.to_owned(), rounds, ranks: ranked.iter().map(rank).collect() };
         let best: Vec<Candidate> = ranked
@@ -342,7 +345,12 @@ mod tests {
 
     #[test]
     fn a_plateau_is_within_two_percent() {
-        let rank = |server: &str, median| Rank { server: server.to_owned(), values: Vec::new(), median };
+        let rank = |server: &str, median| Rank {
+            server: server.to_owned(),
+            values: Vec::new(),
+            median,
+            is_valid: true,
+        };
         let ranks =
             vec![rank("a", Some(100.0)), rank("b", Some(98.5)), rank("c", Some(97.0)), rank("d", None)];
         assert_eq!(plateau(Some(&Heat { name: String::new(), rounds: 1, ranks })), ["a", "b"]);

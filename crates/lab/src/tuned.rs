@@ -55,6 +55,8 @@ pub struct Rank {
     pub values: Vec<String>,
     /// The median of what is compared; `None` if it would not run, or not serve its files.
     pub median: Option<f64>,
+    /// Whether all of its trials are valid.
+    pub is_valid: bool,
 }
 
 /// Everything that a search came to, as `tune.json` has it.

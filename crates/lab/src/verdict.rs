@@ -58,8 +58,12 @@ const LEVEL: f64 = 0.05;
 pub type Doubts<'a> = &'a dyn Fn(&str, &str) -> Option<String>;
 
 /// The verdicts of all points, each by its quantities.
-pub fn verdicts(found: &[Found], margin: f64, doubts: Doubts<'_>) -> Vec<Verdict> {
-    let mut all: Vec<Verdict> = found.iter().flat_map(|found| at_point(found, margin, doubts)).collect();
+pub fn verdicts<'a>(
+    found: impl IntoIterator<Item = &'a Found>,
+    margin: f64,
+    doubts: Doubts<'_>,
+) -> Vec<Verdict> {
+    let mut all: Vec<Verdict> = found.into_iter().flat_map(|found| at_point(found, margin, doubts)).collect();
     // Those about which something is left to be decided.
     let open: Vec<usize> =
         (0..all.len()).filter(|at| matches!(all[*at].says, Says::Less | Says::More)).collect();
@@ -152,8 +156,10 @@ fn against_first(found: &Found, first: &Series, quantity: Quantity, margin: f64)
     }
     // Nobody wanted to know where the experiment leaves it out.
     let again = found.series.iter().find(|series| series.server.is_again_of(&first.server))?;
-    if !(again.is_whole() && again.is_valid()) {
-        return Some(format!("{name}, measured again, rests on trials that are missing or not valid"));
+    if !(again.is_whole() && again.is_valid() && again.failures().is_empty()) {
+        return Some(format!(
+            "{name}, measured again, rests on trials that are missing, failed or not valid"
+        ));
     }
     let ratio = again.ratio(first, quantity.of)?;
     let differs = ratio.is_below_one(margin) || ratio.is_above_one(margin);

@@ -30,7 +30,8 @@ impl RunTime {
     }
 }
 
-/// CPU time that the live threads of a process have used so far, in nanoseconds. See [`RunTime::ran`].
+/// CPU time that a process has used so far, in nanoseconds. See [`RunTime::ran`]; where threads have ended, in
+/// steps of a tick of 10 ms.
 pub fn cpu_time_ns(pid: u32) -> io::Result<u64> {
     let mut sum = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -38,7 +39,10 @@ pub fn cpu_time_ns(pid: u32) -> io::Result<u64> {
         let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) else { continue };
         sum += RunTime::parse(&text).ok_or_else(|| odd("schedstat"))?.ran;
     }
-    Ok(sum)
+    // These have the time of threads that have ended as well.
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let ticks = stat_field(&stat, 14).zip(stat_field(&stat, 15)).ok_or_else(|| odd("stat"))?;
+    Ok(sum.max((ticks.0 + ticks.1) * (1_000_000_000 / TICKS_PER_S)))
 }
 
 /// CPU time of the children that a process has waited for, in nanoseconds, in steps of a tick of 10 ms.
@@ -73,6 +77,12 @@ pub fn open_descriptors(pid: u32) -> io::Result<u64> {
 /// What a process calls itself, 15 bytes at most.
 pub fn name(pid: u32) -> io::Result<String> {
     Ok(fs::read_to_string(format!("/proc/{pid}/comm"))?.trim_end().to_owned())
+}
+
+/// The ids of a process's threads; the first thread's is the process's own.
+pub fn threads(pid: u32) -> io::Result<Vec<u32>> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))?.flatten();
+    Ok(tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect())
 }
 
 /// What the threads of a process call themselves.
@@ -172,6 +182,17 @@ mod tests {
         assert!(cpu_time_ns(std::process::id()).unwrap() > before.ran);
         assert_eq!(RunTime::parse("123 45 6\n"), Some(RunTime { ran: 123, waited: 45 }));
         assert_eq!((RunTime::parse("123"), RunTime::parse("x y")), (None, None));
+    }
+
+    #[test]
+    fn threads_are_listed() {
+        let own = std::process::id();
+        let (tell, told) = std::sync::mpsc::channel::<()>();
+        let other = thread::spawn(move || told.recv());
+        let all = threads(own).unwrap();
+        assert!(all.contains(&own) && all.len() >= 2, "{all:?}");
+        drop(tell);
+        assert!(other.join().unwrap().is_err());
     }
 
     #[test]

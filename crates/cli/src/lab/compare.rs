@@ -92,7 +92,7 @@ impl Options {
         line("margin", &(self.margin / 100.0).to_string())?;
         line("settling", &quoted(&format!("{} s", settling.as_secs_f64())))?;
         line("measured", &quoted(&format!("{} s", self.measured.as_secs_f64())))?;
-        if !self.means.loopback && lab::run::may_isolate() {
+        if self.means.may_share() {
             line("share", &SHARE.to_string())?;
         }
         line("\n[[points]]\nworkload", &quoted(&self.workload))?;

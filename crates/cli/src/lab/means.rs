@@ -31,7 +31,7 @@ pub(crate) struct Where {
     pub(super) out: Option<PathBuf>,
     /// Use the loopback interface even where network namespaces may be made
     #[arg(long)]
-    pub(super) loopback: bool,
+    loopback: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -44,6 +44,12 @@ impl Cpus {
 }
 
 impl Where {
+    /// Whether servers may have a share of a CPU each: of one that they have for themselves.
+    pub(super) fn may_share(&self) -> bool {
+        let one = self.server_cpus.as_ref().is_none_or(|Cpus(cpus)| cpus.len() == 1);
+        one && !self.loopback && lab::run::may_isolate()
+    }
+
     /// What an experiment is run with.
     pub(super) fn means(&self) -> Result<Means> {
         let sluicelab = std::env::current_exe()?;

@@ -81,7 +81,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     for heat in &found.heats {
         print(&format!("\n{}, {} rounds, by {}:\n", heat.name, heat.rounds, found.quantity))?;
         for rank in heat.ranks.iter().take(8) {
-            let median = rank.median.map_or("would not run".to_owned(), |median| format!("{median:.2}"));
+            let mark = if rank.is_valid { "" } else { "!" };
+            let median =
+                rank.median.map_or("would not run".to_owned(), |median| format!("{median:.2}{mark}"));
             print(&format!("  {median:>14}  {}\n", rank.server))?;
         }
     }
@@ -104,7 +106,7 @@ impl Options {
                 points.truncate(1);
                 points.iter_mut().filter_map(toml::Value::as_table_mut).for_each(one_point);
             }
-            for key in ["judge", "findings"] {
+            for key in ["judge", "findings", "profile", "settling"] {
                 table.remove(key);
             }
             return Ok(table);
@@ -116,7 +118,7 @@ impl Options {
             format!("Settings of {}: {}, {}", self.server, self.workload, self.load).into(),
         );
         table.insert("measured".to_owned(), "2.5 s".into());
-        if !self.means.loopback && lab::run::may_isolate() {
+        if self.means.may_share() {
             table.insert("share".to_owned(), SHARE.into());
         }
         let mut point = Table::new();

@@ -56,8 +56,10 @@ struct Shared {
 
 #[derive(Default)]
 struct Regular {
-    /// Of the present connection, once there was an answer on it.
+    /// Of the present connection.
     port: Option<u16>,
+    /// Whether there was an answer on it, and there may be another.
+    goes_on: bool,
     answers: u64,
 }
 
@@ -124,7 +126,7 @@ impl Crowd {
         let answers = || -> Vec<u64> {
             let each = self.shared.regulars.iter().map(|regular| {
                 let regular = regular.lock().expect("nobody panics with it");
-                if regular.port.is_some() { regular.answers } else { 0 }
+                if regular.goes_on { regular.answers } else { 0 }
             });
             each.chain([self.shared.strangers_answers.load(Ordering::Relaxed)]).collect()
         };
@@ -211,6 +213,7 @@ impl Shared {
             };
             let Ok(mut client) = connected else { return };
             let port = port(&client);
+            self.regulars[number].lock().expect("nobody panics with it").port = Some(port);
             let end = loop {
                 if self.stops() {
                     return leave(client);
@@ -223,7 +226,7 @@ impl Shared {
                 match answer {
                     Ok(more) => {
                         let mut regular = self.regulars[number].lock().expect("nobody panics with it");
-                        regular.port = more.then_some(port);
+                        regular.goes_on = more;
                         regular.answers += 1;
                         if !more {
                             break None;
@@ -232,7 +235,9 @@ impl Shared {
                     Err(how) => break Some(Loss { port, at: Instant::now(), how }),
                 }
             };
-            self.regulars[number].lock().expect("nobody panics with it").port = None;
+            let mut regular = self.regulars[number].lock().expect("nobody panics with it");
+            (regular.port, regular.goes_on) = (None, false);
+            drop(regular);
             self.losses.lock().expect("nobody panics with it").extend(end);
         }
     }

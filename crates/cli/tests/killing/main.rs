@@ -162,19 +162,21 @@ fn kill_one(server: &Server, crowd: &Crowd, random: &mut Random, worst: &mut Wor
     crowd.forget_losses();
     crowd.hold(true);
     let (mut ports, mut by_worker) = (HashSet::new(), Vec::new());
-    // One that has just connected may still be in the queue.
+    // One that has just connected may still be in the queue. Where CPUs are scarce, some are told to close all
+    // the time, and wait then: whoever is connected after workers were looked at has been seen there.
     eventually("each regular has one worker", || {
+        by_worker = server.workers().into_iter().map(|pid| (pid, clients_of(server, pid))).collect();
         ports = crowd.ports().into_iter().collect();
+        for (_, clients) in &mut by_worker {
+            let clients: &mut HashSet<u16> = clients;
+            clients.retain(|port| ports.contains(port));
+        }
         if ports.is_empty() {
-            // All of them were told to close, as happens where CPUs are scarce: they come again.
             crowd.hold(false);
             crowd.is_served();
             crowd.hold(true);
-            return false;
         }
-        let worker = |pid| -> (u32, HashSet<u16>) { (pid, &clients_of(server, pid) & &ports) };
-        by_worker = server.workers().into_iter().map(worker).collect();
-        by_worker.iter().map(|(_, clients)| clients.len()).sum::<usize>() == ports.len()
+        !ports.is_empty() && by_worker.iter().map(|(_, clients)| clients.len()).sum::<usize>() == ports.len()
     });
     // The one that has fewest, so that there are others.
     let with_clients = by_worker.into_iter().filter(|(_, clients)| !clients.is_empty());

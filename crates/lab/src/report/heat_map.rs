@@ -4,6 +4,7 @@
 use super::figure::Table;
 use super::sample::digits;
 use crate::quantity::Quantity;
+use crate::series::mark;
 use crate::tuned::{Found, Heat, Rank};
 
 /// A search.
@@ -61,7 +62,8 @@ fn called(heat: &Heat) -> String {
 fn table(heat: &Heat, quantity: &str) -> Table {
     let mut table = Table::new(&["settings", quantity]);
     for rank in &heat.ranks {
-        table.rows.push(vec![rank.server.clone(), rank.median.map_or("would not run".to_owned(), digits)]);
+        let told = |median: f64| digits(median) + mark(rank.is_valid);
+        table.rows.push(vec![rank.server.clone(), rank.median.map_or("would not run".to_owned(), told)]);
     }
     table
 }
@@ -110,6 +112,7 @@ mod tests {
             server: String::new(),
             values: values.map(str::to_owned).into(),
             median,
+            is_valid: true,
         };
         let ranks = vec![
             rank(["1", "on", "x"], Some(30.0)),

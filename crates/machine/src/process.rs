@@ -30,8 +30,8 @@ impl RunTime {
     }
 }
 
-/// CPU time that a process has used so far, in nanoseconds. See [`RunTime::ran`]; where threads have ended, in
-/// steps of a tick of 10 ms.
+/// CPU time that a process has used so far, in nanoseconds. See [`RunTime::ran`]; where threads have ended,
+/// in steps of a tick of 10 ms.
 pub fn cpu_time_ns(pid: u32) -> io::Result<u64> {
     let mut sum = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {

@@ -162,8 +162,8 @@ fn kill_one(server: &Server, crowd: &Crowd, random: &mut Random, worst: &mut Wor
     crowd.forget_losses();
     crowd.hold(true);
     let (mut ports, mut by_worker) = (HashSet::new(), Vec::new());
-    // One that has just connected may still be in the queue. Where CPUs are scarce, some are told to close all
-    // the time, and wait then: whoever is connected after workers were looked at has been seen there.
+    // One that has just connected may still be in the queue. Where CPUs are scarce, some are told to close
+    // all the time, and wait then: whoever is connected after workers were looked at has been seen there.
     eventually("each regular has one worker", || {
         by_worker = server.workers().into_iter().map(|pid| (pid, clients_of(server, pid))).collect();
         ports = crowd.ports().into_iter().collect();

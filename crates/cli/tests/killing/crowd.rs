@@ -139,8 +139,18 @@ impl Crowd {
 
     /// The ports of the regulars' connections.
     pub(crate) fn ports(&self) -> Vec<u16> {
-        let port = |regular: &Mutex<Regular>| regular.lock().expect("nobody panics with it").port;
-        self.shared.regulars.iter().filter_map(port).collect()
+        self.ports_of(|_| true)
+    }
+
+    /// Of those on which there was an answer, so that somebody has accepted them.
+    pub(crate) fn ports_served(&self) -> Vec<u16> {
+        self.ports_of(|regular| regular.goes_on)
+    }
+
+    fn ports_of(&self, is_meant: impl Fn(&Regular) -> bool) -> Vec<u16> {
+        let regulars =
+            self.shared.regulars.iter().map(|regular| regular.lock().expect("nobody panics with it"));
+        regulars.filter(|regular| is_meant(regular)).filter_map(|regular| regular.port).collect()
     }
 
     /// Whether regulars who lose their connection wait until this is said to be over.

@@ -261,7 +261,7 @@ fn processes_during_reload(variant: &Variant) {
         let victim = running[random.below(running.len())];
         crowd.forget_losses();
         // Who comes after this may be the victim's client as well.
-        let known = crowd.ports();
+        let known = crowd.ports_served();
         let clients = clients_of(&server, victim);
         // It may have ended by itself meanwhile.
         let _ = kill_process(Pid::from_raw(victim as i32).expect("a process"), Signal::KILL);

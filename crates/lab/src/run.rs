@@ -364,16 +364,36 @@ impl Workshop<'_> {
                 if is_known || Stages::left_out(journal, spec, &setting)?.is_some() {
                     continue;
                 }
-                self.progress.begin(&format!("watching {} for {:?}", spec.name, self.experiment.settling));
-                let outcome = self.alone("settling", spec, &setting, files, Purpose::Measuring)?;
-                if !outcome.is_good() {
-                    self.leave_out(journal, spec, &setting, &outcome.failed)?;
-                    continue;
+                if let Some(settling) = self.watch(journal, spec, point, &setting, files)? {
+                    journal.put(&key, &settling)?;
                 }
-                journal.put(&key, &Settling { replies: outcome.seconds })?;
             }
         }
         Ok(())
+    }
+
+    /// How a server fares in long runs, as many as it takes to tell; `None` if it fails in one.
+    fn watch(
+        &self,
+        journal: &mut Journal,
+        spec: &Spec,
+        point: &PointSpec,
+        setting: &Setting,
+        files: &Prepared,
+    ) -> Result<Option<Settling>> {
+        let mut settling = Settling::default();
+        while settling.is_open(point.setting.lengths) {
+            let again = if settling.runs.is_empty() { "" } else { " again: it changed" };
+            let what = format!("watching {} for {:?}{again}", spec.name, self.experiment.settling);
+            self.progress.begin(&what);
+            let outcome = self.alone("settling", spec, setting, files, Purpose::Measuring)?;
+            if !outcome.is_good() {
+                self.leave_out(journal, spec, setting, &outcome.failed)?;
+                return Ok(None);
+            }
+            settling.runs.push(outcome.seconds);
+        }
+        Ok(Some(settling))
     }
 
     /// Where each server's CPU time goes at each point: a run of its own, after all that is measured.

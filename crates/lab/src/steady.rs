@@ -3,7 +3,8 @@
 //!
 //! Two things are looked at. In all rounds together: whether the end of the measured time differs from its
 //! beginning. And, if the experiment has it settle: whether it differs, after a long run, from what it was in
-//! the time that trials are measured in.
+//! the time that trials are measured in. The machine itself may have changed in one such run, which knows no
+//! interval: so whoever is suspected is watched again, and only what comes back each time is the server's.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,14 +16,17 @@ use crate::statistics::{Ratio, Spread};
 /// What a change between the beginning and the end of trials has to exceed, as a part of one.
 const DRIFT: f64 = 0.05;
 
-/// What a change between trials and a long run has to exceed: that is one run, which knows no interval.
+/// What a change between trials and a long run has to exceed.
 const SETTLING: f64 = 0.10;
 
-/// Replies in each second of a long run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Long runs that have to say so.
+const WATCHES: usize = 3;
+
+/// What became of a server in long runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Settling {
-    /// Since the load began.
-    pub replies: Vec<f64>,
+    /// Replies in each second of each run, since the load began.
+    pub runs: Vec<Vec<f64>>,
 }
 
 /// What trials say against a server being steady: in all rounds, the second half of the measured time differs
@@ -49,24 +53,42 @@ pub fn drift(series: &Series) -> Option<String> {
 }
 
 impl Settling {
+    /// Whether another run is wanted to tell.
+    pub fn is_open(&self, lengths: Lengths) -> bool {
+        self.runs.len() < WATCHES && self.changes(lengths).is_none_or(|changes| !changes.is_empty())
+    }
+
     /// What it says against trials of such lengths.
     pub fn against(&self, server: &str, lengths: Lengths) -> Option<String> {
-        let second = |time: std::time::Duration| time.as_secs_f64().ceil() as usize;
-        let begin = second(lengths.warm_up);
-        let in_trials = begin..(begin + second(lengths.measured)).min(self.replies.len());
-        let median = |seconds: &[f64]| Spread::of(seconds.iter().copied()).map(|spread| spread.median);
-        let early = median(self.replies.get(in_trials)?)?;
-        let late = median(&self.replies[self.replies.len() - self.replies.len().min(5)..])?;
-        let change = late / early;
-        let changes = (change - 1.0).abs() > SETTLING;
-        changes.then(|| {
-            format!(
-                "{server} is not stationary: after {} s it answers {change:.2} times as much as in the time \
-                 that trials are measured in; give it a longer warm_up",
-                self.replies.len()
-            )
-        })
+        let changes = self.changes(lengths)?;
+        let change = Spread::of(changes.iter().copied())?.median;
+        Some(format!(
+            "{server} is not stationary: after {} s it answers {change:.2} times as much as in the time \
+             that trials are measured in ({} runs); give it a longer warm_up",
+            self.runs.first()?.len(),
+            self.runs.len(),
+        ))
     }
+
+    /// By how much the server's replies changed in each run; none if one of them says that it did not, or
+    /// that it did the other way. `None`: nothing is known.
+    fn changes(&self, lengths: Lengths) -> Option<Vec<f64>> {
+        let changes: Vec<f64> = self.runs.iter().filter_map(|run| change(run, lengths)).collect();
+        let all = |changed: fn(f64) -> bool| changes.iter().all(|change| changed(*change));
+        let have_changed = all(|change| change > 1.0 + SETTLING) || all(|change| change < 1.0 - SETTLING);
+        (!changes.is_empty()).then(|| if have_changed { changes } else { Vec::new() })
+    }
+}
+
+/// How many times as many replies a run has at its end as in the time that trials are measured in.
+fn change(run: &[f64], lengths: Lengths) -> Option<f64> {
+    let second = |time: std::time::Duration| time.as_secs_f64().ceil() as usize;
+    let begin = second(lengths.warm_up);
+    let in_trials = begin..(begin + second(lengths.measured)).min(run.len());
+    let median = |seconds: &[f64]| Spread::of(seconds.iter().copied()).map(|spread| spread.median);
+    let early = median(run.get(in_trials)?)?;
+    let late = median(&run[run.len() - run.len().min(5)..])?;
+    Some(late / early)
 }
 
 #[cfg(test)]
@@ -103,14 +125,22 @@ mod tests {
             timeout: Duration::from_secs(1),
             slices: 4,
         };
-        let settling = |slow: usize| {
-            let replies = (0..25).map(|second| if second < slow { 50.0 } else { 100.0 }).collect();
-            Settling { replies }.against("one", lengths)
+        let run = |slow: usize| (0..25).map(|second| if second < slow { 50.0 } else { 100.0 }).collect();
+        let settling = |runs: &[usize]| {
+            let settling = Settling { runs: runs.iter().map(|slow| run(*slow)).collect() };
+            (settling.is_open(lengths), settling.against("one", lengths))
         };
-        assert_eq!(settling(0), None);
+        assert_eq!(settling(&[0]), (false, None));
         // The warm-up is there for it.
-        assert_eq!(settling(1), None);
-        assert!(settling(19).unwrap().contains("answers 2.00 times"));
-        assert_eq!(Settling { replies: Vec::new() }.against("one", lengths), None);
+        assert_eq!(settling(&[1]), (false, None));
+        let (is_open, said) = settling(&[19]);
+        assert!(is_open && said.unwrap().contains("answers 2.00 times"));
+        let (is_open, said) = settling(&[19, 18, 17]);
+        assert!(!is_open && said.unwrap().contains("(3 runs)"));
+        // A change that does not come back is the machine's.
+        assert_eq!(settling(&[19, 0]), (false, None));
+        assert_eq!(settling(&[]), (true, None));
+        let backwards = Settling { runs: vec![run(19), run(19).into_iter().rev().collect()] };
+        assert_eq!((backwards.is_open(lengths), backwards.against("one", lengths)), (false, None));
     }
 }

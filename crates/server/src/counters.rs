@@ -157,6 +157,10 @@ sys::shareable! {
         pub helper_queue: Counter,
         /// The most of them at a time.
         pub helper_queue_max: Counter,
+        /// What a client that comes now would wait for one, as estimated, in microseconds.
+        pub disk_delay_us: Counter,
+        /// Times that accepting was held because that was too much.
+        pub disk_holds: Counter,
         /// Helpers whose job has taken long.
         pub helpers_stuck: Counter,
         /// Waits for the disk that had no end, by who waited.

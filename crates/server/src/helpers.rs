@@ -7,7 +7,8 @@
 //! A job holds all that it needs (an open file, a path), so nothing happens to it when the connection that
 //! asked for it is closed meanwhile; who waits for it is known to the loop alone, by slot and ticket. Those
 //! who want the same wait for the same job. The queue is bounded by the connections, each of which waits for
-//! one job at most.
+//! one job at most. It may be bounded by time as well: as long as a job that came now would take longer than
+//! clients are welcome for, nobody is accepted ([`is_behind`](Helpers::is_behind)).
 //!
 //! A disk that hangs keeps those who ask it, and nobody can call them back. So a helper whose job takes long
 //! is *stuck*, and another is started in its place, up to a bound. Where half as many are stuck as there are
@@ -72,9 +73,31 @@ pub struct Helpers {
     resolver: Arc<Resolver>,
     /// How many have been started so far.
     started: u32,
-    /// Who waits for which job.
-    waiters: HashMap<Name, Vec<Waiter>>,
+    /// Jobs that are not finished.
+    awaited: HashMap<Name, Awaited>,
+    pace: Pace,
+    /// The longest delay at which clients are still welcome.
+    most_ms: Option<u64>,
     counters: &'static Counters,
+}
+
+/// A job that is not finished.
+#[derive(Debug)]
+struct Awaited {
+    waiters: Vec<Waiter>,
+    since_ms: u64,
+}
+
+/// How fast jobs are finished.
+#[derive(Debug, Default)]
+struct Pace {
+    /// How many of late, and in how much time, that without jobs left out.
+    finished: f64,
+    busy_ms: f64,
+    /// Until when that has been counted.
+    counted_ms: u64,
+    /// What a job took of late, waiting included: an average.
+    took_ms: f64,
 }
 
 /// What a job is known by: alike for all who want the same.
@@ -150,6 +173,10 @@ struct Running {
 
 /// How often a wait is looked at before it is given up. A helper is stuck after the first part of that time.
 pub const LOOKS: u32 = 8;
+/// Of late is as far back as this. A disk that is shared may be given in parts of a tenth of a second.
+const OF_LATE_MS: f64 = 1000.0;
+/// Averages of jobs are over about so many.
+const SOME_JOBS: f64 = 16.0;
 /// How many times as many helpers there may be as there should, with those that are stuck.
 const MOST_HELPERS: usize = 4;
 
@@ -183,7 +210,10 @@ impl Helpers {
             finished: Mutex::default(),
             wake: Wake::new()?,
         });
-        let mut helpers = Self { shared, resolver, started: 0, waiters: HashMap::new(), counters };
+        let most_ms = settings.disk_delay.map(|most| most.as_millis() as u64);
+        let awaited = HashMap::new();
+        let pace = Pace::default();
+        let mut helpers = Self { shared, resolver, started: 0, awaited, pace, most_ms, counters };
         for _ in 0..bounds.helpers {
             helpers.start_another()?;
         }
@@ -198,11 +228,14 @@ impl Helpers {
         if lock(&self.shared.queue).is_hopeless(&name, &disk, self.shared.bounds, now_ms) {
             return false;
         }
-        if let Some(waiters) = self.waiters.get_mut(&name) {
-            waiters.push(waiter);
+        if let Some(awaited) = self.awaited.get_mut(&name) {
+            awaited.waiters.push(waiter);
             return true;
         }
-        self.waiters.insert(name.clone(), vec![waiter]);
+        if self.awaited.is_empty() {
+            self.pace.counted_ms = now_ms;
+        }
+        self.awaited.insert(name.clone(), Awaited { waiters: vec![waiter], since_ms: now_ms });
         self.enqueue(Task { name, disk, job, since_ms: now_ms });
         true
     }
@@ -236,7 +269,7 @@ impl Helpers {
                 break;
             }
         }
-        late.iter().flat_map(|name| self.release(name)).collect()
+        late.iter().flat_map(|name| self.release(name, now_ms)).collect()
     }
 
     /// What has been finished since this was asked last.
@@ -252,10 +285,20 @@ impl Helpers {
     }
 
     /// Those who wait for a job that is finished.
-    pub fn release(&mut self, name: &Name) -> Vec<Waiter> {
-        let waiters = self.waiters.remove(name).unwrap_or_default();
-        self.counters.helper_queue.set(self.waiters.len() as u64);
+    pub fn release(&mut self, name: &Name, now_ms: u64) -> Vec<Waiter> {
+        let Some(Awaited { waiters, since_ms }) = self.awaited.remove(name) else { return Vec::new() };
+        self.pace.finished(since_ms, now_ms);
+        self.counters.helper_queue.set(self.awaited.len() as u64);
         waiters
+    }
+
+    /// Whether the disk is too far behind for more clients: a job that came now would take longer than
+    /// clients are welcome for. To be asked when jobs have been finished: a disk that finishes none says
+    /// nothing about others, and must not keep clients from those.
+    pub fn is_behind(&self) -> bool {
+        let delay_ms = self.pace.delay_ms(self.awaited.len());
+        self.counters.disk_delay_us.set((delay_ms * 1e3) as u64);
+        self.most_ms.is_some_and(|most_ms| delay_ms > most_ms as f64)
     }
 
     fn start_another(&mut self) -> io::Result<()> {
@@ -273,7 +316,7 @@ impl Helpers {
             Job::Lookup(_) => HelperJob::Lookup,
             Job::Fetch(_) => HelperJob::Fetch,
         };
-        self.counters.helper_jobs(kind, self.waiters.len() as u64);
+        self.counters.helper_jobs(kind, self.awaited.len() as u64);
         lock(&self.shared.queue).jobs.push_back(task);
         self.shared.more.notify_one();
     }
@@ -325,6 +368,26 @@ impl Disk {
             Job::Lookup(lookup) => Self::Directory(lookup.top_directory().into()),
             Job::Fetch(fetch) => Self::Device(fetch.shared_name().0),
         }
+    }
+}
+
+impl Pace {
+    fn finished(&mut self, since_ms: u64, now_ms: u64) {
+        self.busy_ms += now_ms.saturating_sub(self.counted_ms) as f64;
+        self.counted_ms = now_ms;
+        self.finished += 1.0;
+        if self.busy_ms > OF_LATE_MS {
+            self.busy_ms /= 2.0;
+            self.finished /= 2.0;
+        }
+        self.took_ms += (now_ms.saturating_sub(since_ms) as f64 - self.took_ms) / SOME_JOBS;
+    }
+
+    /// What a job that comes now will take behind so many others. By Little's law, but no longer than jobs
+    /// have taken of late: those that are stuck are waited for by nobody else.
+    fn delay_ms(&self, unfinished: usize) -> f64 {
+        let by_number = unfinished as f64 * self.busy_ms / self.finished.max(1.0);
+        by_number.min(self.took_ms)
     }
 }
 
@@ -438,4 +501,38 @@ fn help(shared: &Shared, resolver: &Resolver) {
 /// Whoever panicked with the lock held left the list as it was before or after a push.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A job each `each_ms` for a second, each of which took `took_ms`.
+    fn pace(each_ms: u64, took_ms: u64) -> Pace {
+        let mut pace = Pace { counted_ms: 5_000, ..Pace::default() };
+        for n in 1..=1_000 / each_ms {
+            let now_ms = 5_000 + n * each_ms;
+            pace.finished(now_ms - took_ms, now_ms);
+        }
+        pace
+    }
+
+    #[test]
+    fn the_delay_is_that_of_all_before_at_the_pace_of_late() {
+        let expect = |found: f64, expected: f64| {
+            assert!((found - expected).abs() < expected / 8.0, "{found}, not {expected}");
+        };
+        expect(pace(2, 400).delay_ms(100), 200.0);
+        expect(pace(10, 400).delay_ms(30), 300.0);
+        // Jobs of a disk that hangs are no reason to wait for one that does not.
+        expect(pace(10, 20).delay_ms(1_000), 20.0);
+        // Bursts, as of a disk that is throttled.
+        let mut bursts = Pace { counted_ms: 5_000, ..Pace::default() };
+        for n in 0..4_000 {
+            let now_ms = 5_000 + (n / 100 + 1) * 100;
+            bursts.finished(now_ms - 500, now_ms);
+        }
+        expect(bursts.delay_ms(200), 200.0);
+        assert!(Pace::default().delay_ms(1_000) == 0.0, "nothing is known yet");
+    }
 }

@@ -35,6 +35,7 @@ const TESTS: &[Test] = tests![
         a_drain_waits_for_the_disk,
         a_drain_cuts_off_clients_of_a_disk_that_hangs,
         a_file_that_shrinks_is_cut_off,
+        clients_wait_outside_while_the_disk_is_behind,
         clients_that_have_closed_are_let_go,
         replies_from_a_disk_that_hangs_are_broken_off;
     One:
@@ -293,6 +294,34 @@ fn a_file_that_shrinks_is_cut_off(variant: &Variant) {
     assert!(matches!(end, Err(Broken::CutShort(_) | Broken::Reset)), "{end:?}");
     eventually("the reset is counted", || server.count("resets/file_changed") == 1);
     others_are_served(&server);
+}
+
+/// As long as it goes on: one that hangs keeps nobody else.
+fn clients_wait_outside_while_the_disk_is_behind(variant: &Variant) {
+    let Some((server, disk)) = slow(variant, "[amped]\ndisk_delay = \"30 ms\"") else { return };
+    assert_eq!(server.count("disk_holds"), 0);
+    let mut round = 0;
+    // All may be finished before the loop looks.
+    eventually("nobody is accepted for a while", || {
+        disk.hold_look_ups();
+        let name = |n: usize| format!("{round}-{n}.bin");
+        let mut clients: Vec<Client> = (0..40).map(|n| get(&server, &format!("/slow/{}", name(n)))).collect();
+        eventually("the others wait for helpers", || server.count("helper_queue") == 40);
+        sleep_ms(200);
+        others_are_served(&server);
+        disk.release();
+        expect_files(&mut clients, name);
+        round += 1;
+        server.count("disk_holds") > 0
+    });
+    others_are_served(&server);
+    // The disk was behind when it was last heard of.
+    disk.hold_look_ups();
+    let mut client = get(&server, "/slow/last.bin");
+    eventually("a helper looks", || disk.waiting() == 1);
+    others_are_served(&server);
+    disk.release();
+    assert!(client.reply().body == content("last.bin"));
 }
 
 /// A disk that does not answer in this time is given up.

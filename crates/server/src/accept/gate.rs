@@ -2,7 +2,8 @@
 
 use http1::Tick;
 
-/// When accepting is possible: below the bound on connections, and not just after descriptors ran out.
+/// When accepting is possible: below the bound on connections, not just after descriptors ran out, and not
+/// while the disk is behind, if that is to matter.
 ///
 /// At the bound the server stops accepting; the kernel's accept queue holds the clients, and its backlog
 /// bounds them. Accepting only to close again would cost more and tell them less.
@@ -10,6 +11,8 @@ use http1::Tick;
 pub struct Gate {
     max_connections: u32,
     paused_until: Option<Tick>,
+    /// The disk is behind. After this nobody knows any more.
+    held_until: Option<Tick>,
 }
 
 /// After descriptors ran out: long enough that trying again costs nothing, short enough that nobody notices.
@@ -18,7 +21,7 @@ const BACK_OFF_TICKS: u32 = 100 / Tick::MS;
 impl Gate {
     /// A gate that lets `max_connections` be open at once.
     pub fn new(max_connections: u32) -> Self {
-        Self { max_connections, paused_until: None }
+        Self { max_connections, paused_until: None, held_until: None }
     }
 
     /// Descriptors (or memory) ran out: no accepting for a while.
@@ -28,15 +31,20 @@ impl Gate {
 
     /// How many more connections there is room for.
     pub fn room(&mut self, open: u32, now: Tick) -> u32 {
-        if self.paused_until.is_some_and(|until| until.reached(now)) {
-            self.paused_until = None;
+        for until in [&mut self.paused_until, &mut self.held_until] {
+            *until = until.filter(|until| !until.reached(now));
         }
-        if self.paused_until.is_some() { 0 } else { self.max_connections.saturating_sub(open) }
+        if self.paused_until().is_some() { 0 } else { self.max_connections.saturating_sub(open) }
     }
 
-    /// When a pause ends, if there is one.
+    /// No accepting until then, if nobody says otherwise before; or no such hold any more.
+    pub fn hold(&mut self, until: Option<Tick>) {
+        self.held_until = until;
+    }
+
+    /// When a pause or a hold ends, if there is one.
     pub fn paused_until(&self) -> Option<Tick> {
-        self.paused_until
+        self.paused_until.or(self.held_until)
     }
 }
 
@@ -54,5 +62,18 @@ mod tests {
         assert_eq!(gate.paused_until(), Some(Tick(BACK_OFF_TICKS)));
         assert_eq!(gate.room(0, Tick(BACK_OFF_TICKS)), 10);
         assert_eq!(gate.paused_until(), None);
+    }
+
+    #[test]
+    fn a_hold_ends_when_it_is_taken_back_or_when_nobody_says_anything_more() {
+        let mut gate = Gate::new(10);
+        gate.hold(Some(Tick(5)));
+        assert_eq!((gate.room(0, Tick(4)), gate.paused_until()), (0, Some(Tick(5))));
+        gate.hold(Some(Tick(7)));
+        assert_eq!(gate.room(0, Tick(6)), 0);
+        gate.hold(None);
+        assert_eq!((gate.room(0, Tick(6)), gate.paused_until()), (10, None));
+        gate.hold(Some(Tick(9)));
+        assert_eq!((gate.room(0, Tick(9)), gate.paused_until()), (10, None));
     }
 }

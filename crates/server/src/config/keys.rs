@@ -301,6 +301,7 @@ pub(super) const KEYS: &[Key] = &[
     }),
     Key::of("amped", "helpers", |s| one(&mut s.amped.helpers, up_to(256))),
     Key::of("amped", "disk_timeout", |s| one(&mut s.amped.disk_timeout, time(TIMEOUT))),
+    Key::of("amped", "disk_delay", |s| one(&mut s.amped.disk_delay, unless_off(time(TIMEOUT)))),
     Key::of("tcp", "nodelay", |s| one(&mut s.connections.nodelay, flag())),
     Key {
         unset: "what the kernel adapts it to",

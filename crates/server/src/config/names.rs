@@ -159,7 +159,7 @@ const SEVERAL: &[&str] = &["workers", "wake"];
 /// The keys of copies.
 const COPIES: &[&str] = &["copies", "copies_by", "placement.cpus", "placement.mapping"];
 /// The keys of helpers.
-const HELPERS: &[&str] = &["amped.helpers", "amped.disk_timeout"];
+const HELPERS: &[&str] = &["amped.helpers", "amped.disk_timeout", "amped.disk_delay"];
 
 /// Every architecture of the design, built or not.
 pub const DESIGNED: [Design; 10] = [

@@ -249,6 +249,9 @@ pub struct AmpedSettings {
     pub helpers: NonZeroU32,
     /// How long a client waits for the disk at a time.
     pub disk_timeout: Duration,
+    /// Nobody is accepted while a client that comes now would wait longer than this for the disk; `None`:
+    /// however long it takes.
+    pub disk_delay: Option<Duration>,
 }
 
 /// Sockets and their number.
@@ -503,7 +506,11 @@ impl Default for EventSettings {
 
 impl Default for AmpedSettings {
     fn default() -> Self {
-        Self { helpers: const { NonZeroU32::new(4).unwrap() }, disk_timeout: Duration::from_secs(20) }
+        Self {
+            helpers: const { NonZeroU32::new(4).unwrap() },
+            disk_timeout: Duration::from_secs(20),
+            disk_delay: None,
+        }
     }
 }
 

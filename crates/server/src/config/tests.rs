@@ -475,6 +475,7 @@ send_hold = "2 s"
 [amped]
 helpers = 7
 disk_timeout = "9 s"
+disk_delay = "100 ms"
 
 [tcp]
 nodelay = false

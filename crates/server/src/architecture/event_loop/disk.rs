@@ -4,9 +4,14 @@
 use std::io;
 use std::os::fd::AsFd;
 
+use http1::Tick;
+
 use super::{EventLoop, HELPERS};
 use crate::content::{Admitted, Lookup, Patience};
 use crate::helpers::{Done, Finished, Helpers, Job, Waiter};
+
+/// A disk that is behind finishes something in this time. One that hangs keeps nobody from what is elsewhere.
+const HOLD_TICKS: u32 = 1000 / Tick::MS;
 
 impl EventLoop {
     /// From now on helpers wait for the disk in this loop's place.
@@ -53,14 +58,26 @@ impl EventLoop {
         let now_ms = self.service.clock.ms;
         for Finished { name, done } in helpers.take_finished(now_ms) {
             match done {
-                Done::Fetched => self.wake_waiters(&helpers.release(&name), None),
+                Done::Fetched => self.wake_waiters(&helpers.release(&name, now_ms), None),
                 Done::LookedUp(mut look, seen) => match self.service.content.admit(&mut look, seen) {
-                    Some(found) => self.wake_waiters(&helpers.release(&name), Some((&look, &found))),
+                    Some(found) => {
+                        self.wake_waiters(&helpers.release(&name, now_ms), Some((&look, &found)));
+                    }
                     None => helpers.look_up_again(name, look, now_ms),
                 },
             }
         }
+        self.accept_as_the_disk_allows(helpers.is_behind());
         self.helpers = Some(helpers);
+    }
+
+    /// Leaves clients outside while the disk is behind, as far as is known from the last job finished.
+    fn accept_as_the_disk_allows(&mut self, is_behind: bool) {
+        if is_behind && self.gate.paused_until().is_none() {
+            self.service.counters.disk_holds.add(1);
+        }
+        let until = self.service.clock.tick.after(HOLD_TICKS);
+        self.gate.hold(is_behind.then_some(until));
     }
 
     /// Lets one that waits go on without what it waits for.

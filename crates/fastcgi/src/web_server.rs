@@ -1,0 +1,206 @@
+//! The web server's end of a connection to an application.
+//!
+//! One request at a time. Two numbers are given to requests by turns, so that what an application still says
+//! about the last one (PHP ends some requests twice) is not taken for the next.
+
+use std::ops::Range;
+
+use crate::Error;
+use crate::record::{self, Eight, Header, Kind, NO_REQUEST, Part, ProtocolStatus, Reader, Role};
+
+/// The state of one connection to an application.
+#[derive(Debug, Default)]
+pub struct WebServer {
+    reader: Reader,
+    /// The request under way, or the last one; 0 before the first.
+    request: u16,
+    is_under_way: bool,
+    content: Content,
+}
+
+/// What the content of the record under way is.
+#[derive(Debug, Default)]
+enum Content {
+    /// Nothing that anybody wants.
+    #[default]
+    Other,
+    Stdout,
+    Stderr,
+    End(Eight),
+}
+
+/// What an application says, a step at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Nothing more can be made of the input, all of which is used up.
+    NeedInput,
+    /// This range of the input is a part of the reply: a CGI response.
+    Stdout(Range<usize>),
+    /// This range of the input is for the error log.
+    Stderr(Range<usize>),
+    /// The request is over. A CGI program would have exited with `exit`.
+    End {
+        /// Zero for success, by custom.
+        exit: u32,
+    },
+}
+
+impl WebServer {
+    /// Begins a request, and says by which number. Its parameters and body follow, as streams of that number.
+    /// The one before has to be over, and no record of it may have been sent in part only.
+    pub fn begin(&mut self, out: &mut Vec<u8>, role: Role, keeps: bool) -> u16 {
+        debug_assert!(!self.is_under_way);
+        self.request = if self.request == 1 { 2 } else { 1 };
+        self.is_under_way = true;
+        record::begin_request(out, self.request, role, keeps);
+        self.request
+    }
+
+    /// Asks the application to give the request up, if one is under way. It may go on all the same.
+    pub fn abort(&mut self, out: &mut Vec<u8>) {
+        if self.is_under_way {
+            record::abort_request(out, self.request);
+        }
+    }
+
+    /// Whether another request can begin, as far as the application is concerned: none is under way, and no
+    /// record of its.
+    pub fn is_idle(&self) -> bool {
+        !self.is_under_way && self.reader.is_between_records()
+    }
+
+    /// Takes what the application sent, and says how much of it is used up and what it means. Call again with
+    /// the rest until it is [`Output::NeedInput`].
+    ///
+    /// # Errors
+    ///
+    /// The application breaks the protocol or refuses the request; the connection is to be closed.
+    pub fn receive(&mut self, input: &[u8]) -> Result<(usize, Output), Error> {
+        let mut used = 0;
+        loop {
+            let (taken, part) = self.reader.next(&input[used..])?;
+            let from = used;
+            used += taken;
+            match part {
+                Part::NeedInput => return Ok((used, Output::NeedInput)),
+                Part::Record(header) => self.content = self.begin_record(header)?,
+                Part::Content(range) => {
+                    let range = from + range.start..from + range.end;
+                    match &mut self.content {
+                        Content::Other => {}
+                        Content::Stdout => return Ok((used, Output::Stdout(range))),
+                        Content::Stderr => return Ok((used, Output::Stderr(range))),
+                        Content::End(eight) => eight.take(&input[range]),
+                    }
+                }
+                Part::End => {
+                    if let Content::End(eight) = std::mem::take(&mut self.content) {
+                        self.is_under_way = false;
+                        let (exit, status) = record::read_end(eight.bytes());
+                        return match status {
+                            refused if refused != ProtocolStatus::RequestComplete as u8 => {
+                                Err(Error::Refused(refused))
+                            }
+                            _ => Ok((used, Output::End { exit })),
+                        };
+                    }
+                }
+            }
+        }
+    }
+
+    /// What a record's content will be.
+    fn begin_record(&self, header: Header) -> Result<Content, Error> {
+        let is_ours = self.is_under_way && header.request == self.request;
+        match Kind::from_number(header.kind) {
+            Some(Kind::Stdout) if is_ours => Ok(Content::Stdout),
+            Some(Kind::Stderr) if is_ours => Ok(Content::Stderr),
+            Some(Kind::EndRequest) if is_ours => Ok(Content::End(Eight::begin(header)?)),
+            // Something about a request that is over.
+            Some(Kind::Stdout | Kind::Stderr | Kind::EndRequest) if header.request != NO_REQUEST => {
+                Ok(Content::Other)
+            }
+            Some(Kind::GetValuesResult | Kind::UnknownType) | None if header.request == NO_REQUEST => {
+                Ok(Content::Other)
+            }
+            _ => Err(Error::Misplaced(header.kind)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begun() -> WebServer {
+        let mut web_server = WebServer::default();
+        assert_eq!(web_server.begin(&mut Vec::new(), Role::Responder, true), 1);
+        web_server
+    }
+
+    fn outputs(web_server: &mut WebServer, mut input: &[u8]) -> Result<Vec<String>, Error> {
+        let mut told = Vec::new();
+        loop {
+            let (used, output) = web_server.receive(input)?;
+            match output {
+                Output::NeedInput => {
+                    assert_eq!(used, input.len());
+                    return Ok(told);
+                }
+                Output::Stdout(range) => told.push(String::from_utf8_lossy(&input[range]).into_owned()),
+                Output::Stderr(range) => told.push(format!("!{}", String::from_utf8_lossy(&input[range]))),
+                Output::End { exit } => told.push(format!("end {exit}")),
+            }
+            input = &input[used..];
+        }
+    }
+
+    #[test]
+    fn a_reply_is_told_and_the_connection_may_be_used_again() {
+        let mut web_server = begun();
+        let mut answer = Vec::new();
+        record::stream(&mut answer, Kind::Stdout, 1, b"Status: 200\n\n");
+        record::stream(&mut answer, Kind::Stderr, 1, b"warning");
+        record::stream(&mut answer, Kind::Stdout, 1, b"body");
+        record::end_of_stream(&mut answer, Kind::Stdout, 1);
+        record::end_request(&mut answer, 1, 3, ProtocolStatus::RequestComplete);
+        assert!(!web_server.is_idle());
+        let told = outputs(&mut web_server, &answer).unwrap();
+        assert_eq!(told, ["Status: 200\n\n", "!warning", "body", "end 3"]);
+        assert!(web_server.is_idle());
+        assert_eq!(web_server.begin(&mut Vec::new(), Role::Responder, true), 2);
+    }
+
+    #[test]
+    fn a_second_end_is_not_the_next_requests() {
+        let mut web_server = begun();
+        let mut end = Vec::new();
+        record::end_request(&mut end, 1, 0, ProtocolStatus::RequestComplete);
+        assert_eq!(outputs(&mut web_server, &end).unwrap(), ["end 0"]);
+        assert!(outputs(&mut web_server, &end).unwrap().is_empty());
+        web_server.begin(&mut Vec::new(), Role::Responder, true);
+        assert!(outputs(&mut web_server, &end).unwrap().is_empty());
+        assert!(!web_server.is_idle(), "the second request is under way");
+    }
+
+    #[test]
+    fn breaches_are_told() {
+        let mut refused = Vec::new();
+        record::end_request(&mut refused, 1, 0, ProtocolStatus::Overloaded);
+        assert_eq!(outputs(&mut begun(), &refused), Err(Error::Refused(2)));
+        let mut misplaced = Vec::new();
+        record::stream(&mut misplaced, Kind::Stdin, 1, b"x");
+        assert_eq!(outputs(&mut begun(), &misplaced), Err(Error::Misplaced(5)));
+        let short = record::header(Kind::EndRequest, 1, 7);
+        assert_eq!(outputs(&mut begun(), &short), Err(Error::Length { kind: 3, length: 7 }));
+        assert_eq!(outputs(&mut begun(), b"HTTP/1.1 200"), Err(Error::Version(b'H')));
+    }
+
+    #[test]
+    fn management_records_are_passed_over() {
+        let mut records = Vec::new();
+        record::unknown_type(&mut records, 77);
+        records.extend_from_slice(&Header { kind: 99, request: 0, length: 0, padding: 0 }.encode());
+        assert!(outputs(&mut begun(), &records).unwrap().is_empty());
+    }
+}

@@ -22,6 +22,7 @@ use server::RunError;
 use server::affinity::AffinityError;
 use server::allotment::Allotment;
 use server::config::{self, CommandLine, ConfigError, Source, StatusAddress};
+use server::content::explain;
 use server::error_log;
 use server::status::client::{self, Form, Watch};
 
@@ -58,6 +59,10 @@ enum Command {
         /// Print nothing but what is wrong, for units and scripts
         #[arg(long, short)]
         quiet: bool,
+
+        /// Print which route answers requests for this URL or path, and how, in place of the settings
+        #[arg(long, value_name = "URL", conflicts_with = "quiet")]
+        url: Option<String>,
     },
 
     /// Ask a running server what it is doing
@@ -137,7 +142,7 @@ fn main() -> ExitCode {
     let is_check = matches!(command, Command::Check { .. });
     let result = match command {
         Command::Serve(options) => serve(options.0),
-        Command::Check { options, quiet } => check(&options.0, quiet),
+        Command::Check { options, quiet, url } => check(&options.0, quiet, url.as_deref()),
         Command::Status { server, json, watch } => status(server, json, watch),
         Command::Memory { server, json } => memory(server, json),
         Command::Affinity(options) => affinity::run(&options),
@@ -168,8 +173,17 @@ fn serve(source: Source) -> anyhow::Result<()> {
     Ok(server::run(source)?)
 }
 
-fn check(source: &Source, quiet: bool) -> anyhow::Result<()> {
+fn check(source: &Source, quiet: bool, url: Option<&str>) -> anyhow::Result<()> {
     let settings = source.load()?;
+    if let Some(url) = url {
+        // There is one site, whatever the host.
+        let target = match url.split_once("://") {
+            Some((_, behind)) => behind.find('/').map_or("/", |at| &behind[at..]),
+            None => url,
+        };
+        print(&format!("{}\n", explain(&settings.files, target)))?;
+        return Ok(());
+    }
     let warnings = server::check(&settings)?;
     let room = Allotment::explain(&settings)?;
     if quiet {

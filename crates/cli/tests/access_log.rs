@@ -19,7 +19,14 @@ use support::variant::{Test, Variant, tests};
 
 const TESTS: &[Test] = tests![
     Each: standard_output, cut_replies;
-    Three: combined_lines, json_lines, disk_that_stands_still, waiting_for_the_disk, waiting_can_be_stopped;
+    Three:
+        combined_lines,
+        json_lines,
+        those_whom_proxies_ask_for,
+        those_whom_connections_announce,
+        disk_that_stands_still,
+        waiting_for_the_disk,
+        waiting_can_be_stopped;
     One: refused_requests, hostile_values;
 ];
 
@@ -86,6 +93,83 @@ const ASKED: [&str; 7] = [
     "GET /hello.txt HTTP/1.1",
     "POST /form HTTP/1.0",
 ];
+
+/// For whom a line says that a request was.
+fn remote(line: &str) -> String {
+    let line: Value = serde_json::from_str(line).expect("JSON");
+    line["remote"].as_str().expect("an address").to_owned()
+}
+
+/// Whose word is taken is a setting.
+fn those_whom_proxies_ask_for(variant: &Variant) {
+    let asked_for = |config: &str| -> Vec<String> {
+        let (server, log) = logging(variant, "json", config);
+        let mut client = server.connect();
+        for fields in [
+            &[("X-Forwarded-For", "192.0.2.1, 198.51.100.7")][..],
+            &[("Forwarded", "for=\"[2001:db8::1]:80\";proto=https")],
+            &[("Forwarded", "for=192.0.2.1"), ("X-Forwarded-For", "192.0.2.2")],
+            &[],
+        ] {
+            assert_eq!(client.fetch("GET", "/hello.txt", fields).status, 200);
+        }
+        lines(&log, 4).iter().map(|line| remote(line)).collect()
+    };
+    let peer = "127.0.0.1";
+    assert_eq!(asked_for(""), [peer; 4]);
+    assert_eq!(asked_for("[proxies]\ntrusted = ['unix', '10.0.0.0/8']"), [peer; 4]);
+    assert_eq!(asked_for("[proxies]\ntrusted = '127.0.0.0/8'"), ["198.51.100.7", "2001:db8::1", peer, peer]);
+}
+
+/// By the header that a connection begins with, where one is agreed upon.
+fn those_whom_connections_announce(variant: &Variant) {
+    let listen = "listen = '127.0.0.1:0'\n";
+    let (server, log) = logging(
+        variant,
+        "json",
+        &format!(
+            "{listen}[proxies]\ntrusted = '127.0.0.1'\nprotocol = '127.0.0.1:0'\n[timeouts]\nheader = '1 s'"
+        ),
+    );
+    let v2 = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\x7f\0\0\x01\x12\x34\0\x50";
+    for (header, cut) in [
+        (&b"PROXY TCP4 198.51.100.7 127.0.0.1 4660 80\r\n"[..], 1000),
+        (b"PROXY TCP6 2001:db8::1 ::1 4660 80\r\n", 9),
+        (b"PROXY UNKNOWN\r\n", 3),
+        (v2, 13),
+    ] {
+        let mut client = server.connect();
+        let (now, later) = header.split_at(cut.min(header.len()));
+        client.send(now);
+        if !later.is_empty() {
+            support::sleep_ms(20);
+            client.send(later);
+        }
+        assert_eq!(client.get("/hello.txt").text(), HELLO);
+        assert_eq!(client.get("/hello.txt").text(), HELLO);
+    }
+    // Nothing is said to whoever does not begin so, or not in time.
+    for header in ["GET / HTTP/1.1\r\nHost: x\r\n\r\n", "PROXY TCP4 1.1.1.1\r\n", "PROXY TCP4 198.51."] {
+        let mut client = server.connect();
+        client.send(header);
+        client.expect_end();
+    }
+    eventually("they are counted", || server.count("proxy_headers_refused") == 2);
+    let mut remotes: Vec<String> = lines(&log, 8).iter().map(|line| remote(line)).collect();
+    remotes.sort();
+    let expected =
+        ["127.0.0.1", "192.0.2.7", "198.51.100.7", "2001:db8::1"].map(|address| [address; 2]).concat();
+    assert_eq!(remotes, expected);
+    // Somebody else's word is not taken.
+    let (server, _) = logging(
+        variant,
+        "json",
+        &format!("{listen}[proxies]\ntrusted = '10.0.0.0/8'\nprotocol = '127.0.0.1:0'"),
+    );
+    let mut client = server.connect();
+    client.send("PROXY UNKNOWN\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.expect_end();
+}
 
 fn combined_lines(variant: &Variant) {
     let (server, log) = logging(variant, "combined", "");

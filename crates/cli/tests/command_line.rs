@@ -121,6 +121,27 @@ fn check_finds_what_serve_would() {
 }
 
 #[test]
+fn the_route_of_a_url_is_told() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let routes = "[[routes]]\npath = '/old/**'\nredirect = '/new/{rest}'\nstatus = 301\n\
+        [[routes]]\npath = '/gone'\nstatus = 410\n\
+        [[routes]]\npath = '/app/**'\nfallback = '/index.html'\n\
+        [[routes]]\npath = '**/*.txt'\n";
+    fs::write(dir.path().join("sluice.toml"), routes).expect("a file");
+    for (url, told) in [
+        ("/old/x?y=z", "route 1 (/old/**): 301 to /new/x?y=z"),
+        ("http://example.org/a/..//gone", "route 2 (/gone): 410 Gone"),
+        ("/app/p%61ge", "route 3 (/app/**): the file /app/page, or if there is none /index.html"),
+        ("/a.txt", "route 4 (**/*.txt): the file /a.txt"),
+        ("https://example.org", "no route matches: the file /"),
+        ("/.git/config", "404: a name in it begins with a dot"),
+    ] {
+        let output = sluice(dir.path(), &["check", "--config=sluice.toml", "--url", url]);
+        assert_eq!((output.status.code(), stdout(&output).trim_end()), (Some(0), told), "{url}");
+    }
+}
+
+#[test]
 fn whatever_is_wrong_with_usage_or_configuration_ends_with_2_and_prints_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
     fs::write(dir.path().join("sluice.toml"), "worker = 1\n[limits]\nbody = '1 XB'\n").expect("a file");

@@ -26,6 +26,7 @@ const ORDER: &[&str] = &[
     "allotment",
     "error_log",
     "placement",
+    "proxies",
     "sends",
     "access_log",
     "affinity",

@@ -23,11 +23,13 @@ pub enum Field {
     Range,
     Referer,
     UserAgent,
+    Forwarded,
+    XForwardedFor,
 }
 
 impl Field {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Accept,
         Self::AcceptEncoding,
         Self::IfMatch,
@@ -38,6 +40,8 @@ impl Field {
         Self::Range,
         Self::Referer,
         Self::UserAgent,
+        Self::Forwarded,
+        Self::XForwardedFor,
     ];
 
     /// Its name, in lower case.
@@ -53,6 +57,8 @@ impl Field {
             Self::Range => "range",
             Self::Referer => "referer",
             Self::UserAgent => "user-agent",
+            Self::Forwarded => "forwarded",
+            Self::XForwardedFor => "x-forwarded-for",
         }
     }
 

@@ -337,11 +337,13 @@ impl<'a> Seen<'a> {
             7 if is("referer") => fields.note(Field::Referer),
             8 if is("if-match") => fields.note(Field::IfMatch),
             8 if is("if-range") => fields.note(Field::IfRange),
+            9 if is("forwarded") => fields.note(Field::Forwarded),
             13 if is("if-none-match") => fields.note(Field::IfNoneMatch),
             14 if is("content-length") => {
                 let length = parse_length(value).ok_or(ErrorKind::ContentLength)?;
                 set_once(&mut self.length, length, ErrorKind::ContentLength)?;
             }
+            15 if is("x-forwarded-for") => fields.note(Field::XForwardedFor),
             17 if is("if-modified-since") => fields.note(Field::IfModifiedSince),
             17 if is("transfer-encoding") => {
                 self.codings = Some(Codings::add(self.codings, value)?);

@@ -145,6 +145,8 @@ sys::shareable! {
         /// Bytes of heads and small bodies held by the table now.
         pub file_table_memory_bytes: Counter,
 
+        /// Connections closed that did not begin with a header that says for whom they are.
+        pub proxy_headers_refused: Counter,
         /// Connections that there is room for in memory set aside.
         pub connection_places: Counter,
         /// What a connection takes, by the sizes of its parts.

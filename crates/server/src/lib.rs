@@ -24,6 +24,7 @@ pub mod helpers;
 pub mod listeners;
 pub mod memory;
 pub mod placement;
+pub mod proxies;
 pub mod sends;
 pub mod service;
 pub mod slab;

@@ -18,6 +18,7 @@ use crate::content::{Content, Lookup, Patience, Pin, Prefetched};
 use crate::counters::Counters;
 use crate::error_log;
 use crate::listeners::Listener;
+use crate::proxies::Proxies;
 use crate::sends::BlockingSends;
 
 /// The name that replies carry in their Server line.
@@ -38,6 +39,8 @@ pub struct Service {
     pub counters: &'static Counters,
     /// The access log, if one is kept.
     pub log: Option<AccessLog>,
+    /// Who may ask for others.
+    pub proxies: Proxies,
     /// The time of this turn.
     pub clock: Clock,
     /// Buffers for leftover input and lines of the access log.
@@ -119,6 +122,7 @@ impl Service {
             common,
             counters,
             log,
+            proxies: Proxies::new(settings),
             clock,
             buffers: Buffers::default(),
             sheets: Vec::new(),

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use crate::support::server::{Server, Setup};
+use crate::support::site::HELLO;
 use crate::support::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
@@ -15,6 +16,7 @@ pub(crate) const TESTS: &[Test] = tests![
         pages_that_change,
         pages_that_are_missing,
         no_echo,
+        routes,
         told_in_a_line;
 ];
 
@@ -71,6 +73,36 @@ fn header_rules(variant: &Variant) {
         assert_eq!(reply.field("Access-Control-Allow-Origin"), cors.then_some("*"), "{head}");
         assert_eq!(reply.field("Expires").is_some(), head.contains("a.txt") && status == 200, "{head}");
     }
+}
+
+/// Redirects, errors and fallbacks by path, on connections that go on.
+fn routes(variant: &Variant) {
+    let config = r#"
+        [[routes]]
+        path = "/old/**"
+        redirect = "/{rest}"
+        status = 308
+        [[routes]]
+        path = "/bare/**"
+        status = 410
+        [[routes]]
+        path = "/app/**"
+        fallback = "/hello.txt"
+    "#;
+    let server = Setup::new(variant).config(config).start();
+    let mut client = server.connect();
+    for _ in 0..3 {
+        let reply = client.get("/old/dir/?a=b");
+        assert_eq!((reply.status, reply.need("Location")), (308, "/dir/?a=b"));
+        assert_eq!(client.get("/bare/a.txt").status, 410);
+        assert_eq!(client.get("/app/page").text(), HELLO);
+        assert_eq!(client.fetch("HEAD", "/app/page", &[]).status, 200);
+        assert_eq!(client.get("/nothing").status, 404);
+    }
+    client.send("POST /old/form HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\na=b");
+    assert_eq!(client.reply().need("Location"), "/form");
+    client.send("POST /app/form HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\na=b");
+    assert_eq!(client.reply().status, 405);
 }
 
 fn own_pages(variant: &Variant) {

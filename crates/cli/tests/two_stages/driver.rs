@@ -17,7 +17,7 @@ use std::time::Duration;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use server::config::{CommandLine, ListenAddress, Settings, Source};
 use server::content::{Content, Resolver, SharedFiles};
-use server::conversation::{Conversation, Next, Turn};
+use server::conversation::{self, Conversation, Next, Turn};
 use server::listeners::Listener;
 use server::service::Service;
 use socket2::SockRef;
@@ -186,7 +186,10 @@ impl Stages {
                     let Ok((socket, peer)) = service.accept(listener) else { continue };
                     service.begin_turn();
                     self.accepts.fetch_add(1, Ordering::Relaxed);
-                    Box::new(Conversation::new(socket, peer, &service))
+                    Box::new(Conversation::new(
+                        conversation::Client { socket, peer, is_announced: false },
+                        &service,
+                    ))
                 } else {
                     let mut waiting = self.waiting.lock().expect("nobody panics with it");
                     let mut conversation = waiting.remove(&token).expect("an event comes once");

@@ -23,12 +23,12 @@ mod tests;
 mod work_phase;
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use http1::Tick;
 use sys::event::Events;
-use sys::socket::{self, PeerAddress};
+use sys::socket;
 
 use self::accept_phase::Port;
 use self::listings::Listings;
@@ -42,7 +42,7 @@ use crate::allotment::Allotment;
 use crate::config::{Sends, Settings, Wake};
 use crate::content::Patience;
 use crate::control::{Control, Phase};
-use crate::conversation::{Conversation, Turn};
+use crate::conversation::{Client, Conversation, Turn};
 use crate::counters::Reset;
 use crate::error_log::Limited;
 use crate::helpers::Helpers;
@@ -172,11 +172,11 @@ impl EventLoop {
     }
 
     /// Takes a new connection into service.
-    fn open(&mut self, socket: OwnedFd, peer: PeerAddress) {
+    fn open(&mut self, client: Client) {
         if let Some(common) = &self.service.common {
-            common.own(&socket);
+            common.own(&client.socket);
         }
-        let mut conversation = Conversation::new(socket, peer, &self.service);
+        let mut conversation = Conversation::new(client, &self.service);
         if self.work_phase_skips_new {
             conversation.await_input();
         }

@@ -24,14 +24,14 @@ mod headway;
 mod yielding;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use http1::Tick;
 use sys::epoll::Epoll;
 use sys::event::{Events, Interest};
 use sys::poll;
-use sys::socket::{self, PeerAddress};
+use sys::socket;
 use sys::tcp_info;
 use sys::wake;
 
@@ -42,7 +42,7 @@ use super::common::ending::{Begins, Census, Ending};
 use crate::accept::Gate;
 use crate::config::{Settings, Wake};
 use crate::control::{Control, Phase};
-use crate::conversation::{Conversation, Turn};
+use crate::conversation::{Client, Conversation, Turn};
 use crate::counters::{ConnectionState, Reset};
 use crate::crew::Crew;
 use crate::error_log::Limited;
@@ -139,8 +139,8 @@ impl Worker {
             // Even at the end: if only this worker was woken for a connection, nobody else would look.
             let accepted = self.accept();
             let is_free = accepted.is_none();
-            if let Some((socket, peer)) = accepted {
-                self.serve(socket, peer)?;
+            if let Some(client) = accepted {
+                self.serve(client)?;
             }
             // After each client: where there is always another, there is no wait in which the supervisor
             // would be heard.
@@ -157,7 +157,7 @@ impl Worker {
     }
 
     /// The first connection of a queue. Listeners take turns.
-    fn accept(&mut self) -> Option<(OwnedFd, PeerAddress)> {
+    fn accept(&mut self) -> Option<Client> {
         let now = self.service.clock.tick;
         // After the drain timeout whoever is in the queue is cut off as well: each would be sent to for a
         // while.
@@ -168,10 +168,10 @@ impl Worker {
         let mut at = 0;
         while at < self.doors.len() {
             match self.doors[at].accept(&mut self.service, &mut self.gate, &mut self.complaints) {
-                Accepted::Client(socket, peer) => {
+                Accepted::Client(client) => {
                     self.doors[at..].rotate_left(1);
                     self.service.counters.accept_phase(1);
-                    return Some((socket, peer));
+                    return Some(client);
                 }
                 Accepted::Nobody => at += 1,
                 Accepted::TryAgain => {}
@@ -209,9 +209,9 @@ impl Worker {
     }
 
     /// Serves a client until its connection ends.
-    fn serve(&mut self, socket: OwnedFd, peer: PeerAddress) -> io::Result<()> {
+    fn serve(&mut self, client: Client) -> io::Result<()> {
         self.service.counters.connections_opened.add(1);
-        let mut client = Conversation::new(socket, peer, &self.service);
+        let mut client = Conversation::new(client, &self.service);
         if self.work_phase_skips_new {
             client.await_input();
         }

@@ -154,6 +154,10 @@ fn check_addresses(checks: &mut Checks<'_>, settings: &Settings) {
             check_parent(checks, "listen", path);
         }
     }
+    if let Some(nowhere) = settings.proxy_protocol.iter().find(|address| !settings.listen.contains(address)) {
+        let what = format!("contradiction: {nowhere} is none of the addresses under listen");
+        checks.problem("proxies.protocol", what);
+    }
     if let Some(status) = &settings.status {
         if let Some(other) = settings.listen.iter().find(|other| status.overlaps(other)) {
             let what =

@@ -6,9 +6,9 @@ use std::time::Duration;
 use globset::{Glob, GlobBuilder};
 
 use super::error::Problem;
-use super::key::{self, Field, Key, Read, optional, pairs};
+use super::key::{Field, Key, optional, pairs};
 use super::settings::HeaderRule;
-use super::typed::{Item, Table, Value};
+use super::typed::{Item, Table};
 use super::values::{Kind, is_token, pair, quoted, text, time};
 
 /// Fields that frame the message, belong to the connection, or are made from the file.
@@ -34,7 +34,7 @@ const OURS: [&str; 17] = [
 
 /// The keys of a rule.
 pub(super) const KEYS: &[Key<HeaderRule>] = &[
-    Key::of("headers", "path", |rule| optional(&mut rule.path, pattern(path_pattern))),
+    Key::of("headers", "path", |rule| optional(&mut rule.path, path_pattern())),
     Key::of("headers", "media_type", |rule| optional(&mut rule.media_type, pattern(media_type_pattern))),
     Key::of("headers", "set", |rule| {
         let fields: Vec<_> = rule.set.iter().map(|(name, value)| pair(name, value)).collect();
@@ -45,26 +45,8 @@ pub(super) const KEYS: &[Key<HeaderRule>] = &[
     }),
 ];
 
-/// Reads all `[[headers]]` tables.
-pub(super) fn read(rules: &mut Vec<HeaderRule>, item: &Item) -> Read {
-    let Value::List(items) = &item.value else {
-        return Err(vec![item.problem("must be a list of tables, each under [[headers]]")]);
-    };
-    let mut problems = Vec::new();
-    for item in items {
-        let mut rule = HeaderRule::default();
-        if let Value::Table(table) = &item.value {
-            problems.extend(key::read(KEYS, table, &mut rule));
-            problems.extend(contradictions(&rule, item, table));
-        } else {
-            problems.push(item.problem("must be a table under [[headers]]"));
-        }
-        rules.push(rule);
-    }
-    if problems.is_empty() { Ok(()) } else { Err(problems) }
-}
-
-fn contradictions(rule: &HeaderRule, item: &Item, table: &Table) -> Vec<Problem> {
+/// What makes no sense together, or does nothing.
+pub(super) fn contradictions(rule: &HeaderRule, item: &Item, table: &Table) -> Vec<Problem> {
     let mut problems = Vec::new();
     let sets = |name: &str| rule.set.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
     if rule.expires.is_some() && (sets("Cache-Control") || sets("Expires")) {
@@ -128,7 +110,12 @@ fn pattern(read: fn(&Item) -> Result<Glob, String>) -> Kind<Glob> {
     Kind::new(|glob: &Glob| quoted(glob.glob()), read)
 }
 
-fn path_pattern(item: &Item) -> Result<Glob, String> {
+/// A pattern for paths.
+pub(super) fn path_pattern() -> Kind<Glob> {
+    pattern(path_pattern_of)
+}
+
+fn path_pattern_of(item: &Item) -> Result<Glob, String> {
     let pattern = text(item)?;
     if !pattern.starts_with('/') && !pattern.starts_with("**") {
         return Err(

@@ -118,6 +118,32 @@ pub(super) fn each<T>(field: &mut Vec<T>, kind: Kind<T>) -> Field<'_> {
     Field { written: Some(written), read: Box::new(read) }
 }
 
+/// A list of tables that have these keys. They are not written here.
+pub(super) fn rules<'a, T: Default>(
+    field: &'a mut Vec<T>,
+    keys: &'static [Key<T>],
+    contradictions: fn(&T, &Item, &Table) -> Vec<Problem>,
+) -> Field<'a> {
+    let read_all = move |item: &Item| {
+        let Value::List(items) = &item.value else {
+            return Err(vec![item.problem(format!("must be a list of tables, each under [[{}]]", item.key))]);
+        };
+        let mut problems = Vec::new();
+        for one in items {
+            let mut rule = T::default();
+            if let Value::Table(table) = &one.value {
+                problems.extend(read(keys, table, &mut rule));
+                problems.extend(contradictions(&rule, one, table));
+            } else {
+                problems.push(one.problem(format!("must be a table under [[{}]]", item.key)));
+            }
+            field.push(rule);
+        }
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
+    };
+    Field { written: None, read: Box::new(read_all) }
+}
+
 /// A table whose keys are the operator's own. It is not written here.
 pub(super) fn pairs<'a, T, C: FromIterator<T>>(
     field: &'a mut C,

@@ -7,15 +7,16 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::headers;
-use super::key::{Field, Key, each, one, optional, pairs, read_each};
+use super::key::{Field, Key, each, one, optional, pairs, read_each, rules};
 use super::names::Named;
+use super::routes;
 use super::settings::{
     Architecture, Coalesce, CopiesBy, Events, FileSettings, LogFormat, LogLevel, LogTarget, Sends, Wake,
     WhenBehind,
 };
 use super::values::{
     accept_limit, access_log, account, address, addresses, charset, count, cpus, error_log, error_page,
-    file_name, flag, mode, one_of, path, size, time, unless_off, up_to,
+    file_name, flag, mode, one_of, path, size, time, trusted_proxy, unless_off, up_to,
 };
 
 /// The keys that are options of the command line, in the order in which people should read of them.
@@ -269,13 +270,17 @@ pub(super) const KEYS: &[Key] = &[
         let FileSettings { root, error_pages, .. } = &mut s.files;
         pairs(error_pages, |status, item| error_page(root, status, item))
     }),
-    Key::of("", "headers", |s| Field {
-        written: None,
-        read: Box::new(|item| headers::read(&mut s.files.headers, item)),
-    }),
+    Key::of("", "headers", |s| rules(&mut s.files.headers, headers::KEYS, headers::contradictions)),
+    Key::of("", "routes", |s| rules(&mut s.files.routes, routes::KEYS, routes::contradictions)),
     Key::of("placement", "cpus", |s| each(&mut s.placement.cpus, cpus())),
     Key::of("placement", "mapping", |s| one(&mut s.placement.mapping, one_of())),
     Key::of("placement", "partition", |s| one(&mut s.placement.partition, flag())),
+    Key::of("proxies", "trusted", |s| each(&mut s.trusted_proxies, trusted_proxy())),
+    Key::of("proxies", "protocol", |s| {
+        let written = each(&mut s.proxy_protocol, address()).written;
+        let read = |item: &_| read_each(item, addresses).map(|several| s.proxy_protocol = several.concat());
+        Field { written, read: Box::new(read) }
+    }),
     Key::of("unix_sockets", "mode", |s| one(&mut s.unix_sockets.mode, mode())),
     Key {
         unset: "whoever starts the server",

@@ -20,9 +20,12 @@ mod key;
 mod keys;
 mod layout;
 mod names;
+mod network;
 mod print;
 mod resolve;
+mod routes;
 mod settings;
+mod target;
 #[cfg(test)]
 mod tests;
 mod typed;
@@ -38,11 +41,14 @@ pub use key::Key;
 pub use keys::options;
 pub use layout::{Layout, Role, Threads};
 pub use names::{DESIGNED, Design};
+pub use network::{Network, TrustedProxy};
 pub use settings::{
     AcceptLimit, AccessLogSettings, AmpedSettings, Architecture, Coalesce, ConnectionSettings, CopiesBy,
     ErrorLog, EventSettings, Events, FileSettings, HeaderRule, Limits, LogFormat, LogLevel, LogTarget,
-    Mapping, PlacementSettings, Sends, Settings, SocketFileSettings, Symlinks, Timeouts, Wake, WhenBehind,
+    Mapping, PlacementSettings, RouteRule, Sends, Settings, SocketFileSettings, Symlinks, Timeouts, Wake,
+    WhenBehind,
 };
+pub use target::{Part, Target, literal_prefix};
 pub use typed::CommandLine;
 pub(crate) use units::{cpus as print_cpus, parse_cpus};
 

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::headers;
 use super::key::Key;
 use super::keys::KEYS;
+use super::routes;
 use super::settings::Settings;
 use super::values::pair;
 
@@ -27,6 +28,10 @@ pub(super) fn print(settings: &Settings) -> String {
     for rule in &files.headers {
         page += "\n[[headers]]\n";
         print_keys(&mut page, headers::KEYS, rule);
+    }
+    for rule in &files.routes {
+        page += "\n[[routes]]\n";
+        print_keys(&mut page, routes::KEYS, rule);
     }
     page
 }

@@ -8,6 +8,7 @@ use super::error::Problem;
 use super::headers;
 use super::key::{self, Key};
 use super::keys::KEYS;
+use super::routes;
 use super::settings::{Settings, usable_cpus};
 use super::typed::{Entry, Table, Value};
 
@@ -29,10 +30,12 @@ pub(super) fn resolve(table: &Table, current: PathBuf) -> Result<Settings, Vec<P
             },
         });
     }
-    if let Some(Value::List(rules)) = table.get("headers").map(|entry| &entry.item.value) {
-        for rule in rules {
-            if let Value::Table(rule) = &rule.value {
-                problems.extend(unknown_keys("headers", rule));
+    for name in ["headers", "routes"] {
+        if let Some(Value::List(rules)) = table.get(name).map(|entry| &entry.item.value) {
+            for rule in rules {
+                if let Value::Table(rule) = &rule.value {
+                    problems.extend(unknown_keys(name, rule));
+                }
             }
         }
     }
@@ -67,7 +70,8 @@ fn unknown_keys(table: &str, typed: &Table) -> Vec<Problem> {
 pub(super) fn all_keys() -> impl Iterator<Item = (&'static str, &'static str)> {
     let tables = KEYS.iter().map(|key| ("", key.table)).filter(|(_, table)| !table.is_empty());
     let rules = headers::KEYS.iter().map(|key| (key.table, key.name));
-    KEYS.iter().map(|key| (key.table, key.name)).chain(tables).chain(rules)
+    let routes = routes::KEYS.iter().map(|key| (key.table, key.name));
+    KEYS.iter().map(|key| (key.table, key.name)).chain(tables).chain(rules).chain(routes)
 }
 
 /// Keys of the design that this build lacks.

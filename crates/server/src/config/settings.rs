@@ -14,6 +14,8 @@ pub use sys::file::Symlinks;
 pub use tracing::Level as LogLevel;
 
 use super::address::{ListenAddress, StatusAddress};
+use super::network::TrustedProxy;
+use super::target::Target;
 
 /// Everything that can be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +68,10 @@ pub struct Settings {
     pub files: FileSettings,
     /// Where requests are logged; `None`: nowhere.
     pub access_log: Option<AccessLogSettings>,
+    /// Whose word is taken for whom they ask.
+    pub trusted_proxies: Vec<TrustedProxy>,
+    /// Addresses to listen at where each connection begins by saying for whom it is.
+    pub proxy_protocol: Vec<ListenAddress>,
 }
 
 /// How concurrency is organised.
@@ -341,6 +347,23 @@ pub struct FileSettings {
     pub error_pages: BTreeMap<u16, String>,
     /// More response header fields. All rules that match apply; for one field name the last of them wins.
     pub headers: Vec<HeaderRule>,
+    /// What is done with requests for some paths. The first that matches is taken.
+    pub routes: Vec<RouteRule>,
+}
+
+/// What is done with requests for some paths: a redirect, a status, or the file, or another file if there is
+/// none of that name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouteRule {
+    /// Matches the whole decoded path of the request, as [`HeaderRule::path`] does that of the file; all
+    /// paths, if it is not set.
+    pub path: Option<Glob>,
+    /// Where they are sent.
+    pub redirect: Option<Target>,
+    /// With which status, one of a redirect's; without a redirect, 400 to 599, the status that they get.
+    pub status: Option<u16>,
+    /// The file that is sent where there is none of the name asked for: a path from the root.
+    pub fallback: Option<String>,
 }
 
 /// Response header fields for some of the files. A rule with neither pattern applies to all.
@@ -464,6 +487,8 @@ impl Settings {
             timeouts: Timeouts::default(),
             files: FileSettings::new(root),
             access_log: Some(AccessLogSettings::to(LogTarget::Terminal)),
+            trusted_proxies: Vec::new(),
+            proxy_protocol: Vec::new(),
         }
     }
 
@@ -566,6 +591,7 @@ impl FileSettings {
             charset: Some("utf-8".into()),
             error_pages: BTreeMap::new(),
             headers: Vec::new(),
+            routes: Vec::new(),
         }
     }
 

@@ -330,6 +330,29 @@ const WRONG: &[(&str, &str)] = &[
         "[[headers]]\nsets = { }\nexpires = '1 d'",
         "2:1: headers.sets: unknown key, did you mean set?; allowed: expires, media_type, path, set",
     ),
+    ("[proxies]\nprotocol = ['127.0.0.1:9']", "contradiction: 127.0.0.1:9 is none of the addresses under"),
+    (
+        "[proxies]\ntrusted = ['10.0.0.1/8']",
+        "2:12: proxies.trusted = '10.0.0.1/8': allowed: addresses, networks",
+    ),
+    ("[routes]\npath = '/**'", "routes = [routes]: must be a list of tables, each under [[routes]]"),
+    ("[[routes]]\npath = 'x'\nstatus = 404", "2:8: routes.path = 'x': allowed: a pattern for the whole path"),
+    ("[[routes]]\nstatus = 200", "2:10: routes.status = 200: allowed: 400 to 599, and with redirect 301"),
+    ("[[routes]]\nstatus = 301", "a redirect needs to lead somewhere: add redirect = \"/where\""),
+    (
+        "[[routes]]\nredirect = '/x'\nstatus = 404",
+        "3:10: routes.status = 404: no status of a redirect; allowed",
+    ),
+    ("[[routes]]\nredirect = '//x'", "2:12: routes.redirect = '//x': allowed: a path or an address"),
+    ("[[routes]]\nredirect = '/{host}'", "allowed: a path or an address with http:// or https://"),
+    ("[[routes]]\nredirect = '/a b'", "without blanks"),
+    ("[[routes]]\npath = '/x'\nredirect = '/{rest}'", "{rest} is what wildcards stand for, and the path"),
+    ("[[routes]]\nfallback = '/../x'", "2:12: routes.fallback = '/../x': allowed: a path from the root, no"),
+    (
+        "[[routes]]\nfallback = '/x'\nstatus = 404",
+        "2:12: routes.fallback = '/x': contradiction: another file",
+    ),
+    ("[[routes]]\nto = '/x'", "2:1: routes.to: unknown key; allowed: fallback, path, redirect, status"),
     ("listen = ", "1:10: not TOML: "),
     ("workers = 1\nworkers = 1", "2:1: not TOML: duplicate key"),
     ("backlog = 99999999999999999999", "1:11: "),
@@ -462,6 +485,10 @@ mode = "0660"
 owner = "www-data"
 group = "www-data"
 
+[proxies]
+trusted = ["10.0.0.0/8", "::1", "unix"]
+protocol = ["unix:web.sock"]
+
 [status_socket]
 mode = "640"
 owner = "root"
@@ -525,4 +552,18 @@ expires = "365 d"
 
 [[headers]]
 expires = "0 s"
+
+[[routes]]
+path = "/old/**"
+redirect = "/new/{rest}"
+
+[[routes]]
+path = "/gone"
+status = 410
+
+[[routes]]
+path = "**/*.txt"
+
+[[routes]]
+fallback = "/404.html"
 "#;

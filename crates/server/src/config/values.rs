@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::address::ListenAddress;
 use super::names::Named;
+use super::network::{Network, TrustedProxy};
 use super::settings::{AcceptLimit, AccessLogSettings, ErrorLog, LogTarget};
 use super::typed::{Item, Value};
 use super::units;
@@ -152,6 +153,21 @@ pub(super) fn cpus() -> Kind<Vec<usize>> {
             Value::Integer(cpu) => units::parse_cpus(&cpu.to_string()),
             Value::Text(text) => units::parse_cpus(text),
             _ => Err("allowed: numbers and ranges in quotes, such as \"0-3,8\"".to_owned()),
+        },
+    )
+}
+
+/// A network whose proxies are believed, or Unix sockets.
+pub(super) fn trusted_proxy() -> Kind<TrustedProxy> {
+    Kind::new(
+        |proxy: &TrustedProxy| quoted(&proxy.to_string()),
+        |item| match text(item)?.as_str() {
+            "unix" => Ok(TrustedProxy::Unix),
+            network => Network::parse(network).map(TrustedProxy::Network).ok_or_else(|| {
+                "allowed: addresses, networks such as \"10.0.0.0/8\" with nothing behind the prefix, and \
+                 \"unix\""
+                    .to_owned()
+            }),
         },
     )
 }

@@ -10,6 +10,7 @@ use super::listing::Form;
 use super::lookup::{Admitted, Cached, Lookup, LookupResult, Original, Resolved};
 use super::path::Path;
 use super::request::{Asking, Request};
+use super::routes::Elsewhere;
 use super::table::Place;
 
 /// Why a path led to nothing.
@@ -17,6 +18,8 @@ pub(super) enum Obstacle {
     /// It is no name yet, and has to be decoded.
     NotPlain,
     Refused(Status),
+    /// It has a route that leads to no file.
+    Elsewhere(Elsewhere),
     /// Somebody has to look who may wait.
     Lookup(Box<Lookup<'static>>),
 }
@@ -61,7 +64,7 @@ impl Content {
                 self.table.counts().hits += u64::from(asking.prefetched.is_none());
                 Ok(Resolved::Entry(place))
             }
-            _ if path.is_plain() => self.look_up(Lookup::new(path.bytes(), None), asking),
+            _ if path.is_plain() => self.find_anew(path, asking),
             _ => Err(Obstacle::NotPlain),
         }
     }
@@ -73,6 +76,9 @@ impl Content {
         if !path.is_plain() {
             return Err(Obstacle::NotPlain);
         }
+        if let Some(route) = self.routes.elsewhere(path.bytes()) {
+            return Err(Obstacle::Elsewhere(route));
+        }
         let form = Form::asked_for(request.head);
         let known = self.table.find(path.bytes(), None).map(|place| self.table.entry(place));
         let has_index = |entry: &Facts| !entry.is_listing() && request.asking.now.ms < entry.trusted_until_ms;
@@ -81,6 +87,15 @@ impl Content {
         }
         let name = form.name(path.bytes());
         self.find(Path::known(&name), request.asking)
+    }
+
+    /// What a path leads to that the table does not have as it is now.
+    #[cold]
+    fn find_anew(&mut self, path: Path<'_>, asking: Asking<'_>) -> Result<Resolved, Obstacle> {
+        match self.routes.elsewhere(path.bytes()) {
+            Some(route) => Err(Obstacle::Elsewhere(route)),
+            None => self.look_up(Lookup::new(path.bytes(), None), asking),
+        }
     }
 
     /// Looks a file up where it should be, if that has not been done for this request.
@@ -174,7 +189,7 @@ impl Content {
         self.table.unpin(pin);
         match sibling {
             Ok(Resolved::Entry(place)) => Ok(place),
-            Ok(_) | Err(Obstacle::Refused(_) | Obstacle::NotPlain) => Ok(original),
+            Ok(_) | Err(Obstacle::Refused(_) | Obstacle::Elsewhere(_) | Obstacle::NotPlain) => Ok(original),
             Err(lookup) => Err(lookup),
         }
     }

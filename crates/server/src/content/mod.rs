@@ -16,6 +16,7 @@
 //!   `patience` allows; `root` is the directory that it starts from, and `load` opens a file and makes an
 //!   entry, with `types` and `rules` for its header lines; `outdated` tells of siblings that were not made
 //!   anew with their file.
+//! - `routes` are what is done with some paths in place of that, or where it finds nothing; `follow` does it.
 //! - `refusals` tells the operator why there is none.
 //! - `reply` decides between whole, part and 304, and lays out the plan.
 //! - `listing` and `error_page` make the pages that are no files.
@@ -25,7 +26,8 @@
 //! thread or at another time, [admits](Content::admit) what it found, [keeps](Content::keep) that for the
 //! request, and answers again.
 //!
-//! Everything is read-only and for GET and HEAD; other methods are refused here. Misses are not remembered:
+//! Everything is read-only and for GET and HEAD; other methods are refused here, unless a route has an answer
+//! for them. Misses are not remembered:
 //! the kernel keeps names that don't exist itself (the dentry cache), and a table of them could be filled by
 //! anybody.
 
@@ -35,6 +37,7 @@ mod error_page;
 mod escape;
 mod fetch;
 mod find;
+mod follow;
 mod listing;
 mod load;
 mod lookup;
@@ -47,6 +50,7 @@ mod reply;
 mod request;
 mod resolver;
 mod root;
+mod routes;
 mod rules;
 mod shared_table;
 mod table;
@@ -66,7 +70,7 @@ use sys::socket::Slice;
 
 use self::error_page::ErrorPages;
 pub use self::fetch::Fetch;
-use self::find::Obstacle;
+pub use self::follow::explain;
 use self::load::Now;
 pub use self::lookup::{Admitted, Lookup, LookupResult, Resolved};
 use self::path::Path;
@@ -75,6 +79,7 @@ pub use self::prefetch::Prefetched;
 use self::reply::Verdict;
 use self::request::{Asking, Request};
 pub use self::resolver::{ContentError, Resolver};
+use self::routes::Routes;
 pub use self::shared_table::{SharedFiles, SharedTable};
 use self::table::{Bounds, Place, Table};
 pub use self::table::{Pin, TableCounts, TableSize};
@@ -99,6 +104,7 @@ pub struct Content {
     listing: bool,
     max_ranges: usize,
     error_pages: ErrorPages,
+    routes: Routes,
     /// Where paths are decoded.
     scratch: Vec<u8>,
 }
@@ -132,6 +138,7 @@ impl Content {
             listing: settings.listing,
             max_ranges: max_ranges.into(),
             error_pages: ErrorPages::new(settings),
+            routes: Routes::new(&settings.routes),
             scratch: Vec::new(),
         }
     }
@@ -181,7 +188,7 @@ impl Content {
                 plan.end_of_head();
                 return Ok(plan);
             }
-            _ => return self.refuse(Status::METHOD_NOT_ALLOWED, request, sheet),
+            _ => return self.serve_other_method(request, sheet),
         }
         if head.is_encoded {
             return self.serve_decoded(request, sheet);
@@ -312,13 +319,15 @@ impl Content {
         {
             found = self.select_anew(place, path, request);
         }
-        match found {
-            Ok(Resolved::Entry(place)) => self.reply(place, request, sheet),
-            Ok(Resolved::NoSlash) => Ok(self.redirect(path, request, sheet)),
-            Err(Obstacle::NotPlain) => self.serve_decoded(request, sheet),
-            Err(Obstacle::Refused(status)) => self.refuse(status, request, sheet),
-            Err(Obstacle::Lookup(lookup)) => Err(lookup),
-        }
+        let (place, sheet) = match found {
+            Ok(Resolved::Entry(place)) => (place, sheet),
+            found => match self.find_instead(found, path, request, sheet) {
+                Ok(instead) => instead,
+                Err(answer) => return answer,
+            },
+        };
+        // The one call: a second keeps it from being made part of this.
+        self.reply(place, request, sheet)
     }
 
     #[inline]

@@ -28,11 +28,13 @@ impl Exchange {
         }
     }
 
+    #[inline(never)]
     fn begin_line(&mut self, service: &mut Service, peer: &PeerAddress, head: &Head<'_>) {
         if let Some(log) = &mut service.log {
             self.log_line = service.buffers.take();
             self.began_ms = service.clock.ms;
-            log.begin(&mut self.log_line, peer, head, service.clock.unix_secs);
+            let client = service.proxies.client(peer, head.fields);
+            log.begin(&mut self.log_line, client.as_ref().unwrap_or(peer), head, service.clock.unix_secs);
         }
     }
 

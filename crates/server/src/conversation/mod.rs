@@ -29,6 +29,17 @@ use crate::content::Pin;
 use crate::counters::{ConnectionState, Failure, Reset};
 use crate::service::Service;
 
+/// A connection that was just accepted.
+#[derive(Debug)]
+pub struct Client {
+    /// Its socket.
+    pub socket: OwnedFd,
+    /// Who has connected.
+    pub peer: PeerAddress,
+    /// It begins with a [header](crate::proxies::header) that says for whom.
+    pub is_announced: bool,
+}
+
 /// A client being served.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about the socket, a byte each")]
@@ -55,6 +66,8 @@ pub struct Conversation {
     carried_over: bool,
     /// Sends block while the socket is full.
     blocks: bool,
+    /// A proxy has not said yet for whom it connects.
+    is_announced: bool,
 }
 
 /// How long a connection must have been idle to be closed in favour of another client.
@@ -62,7 +75,7 @@ const IDLE_ENOUGH_TICKS: u32 = 1000 / http1::Tick::MS;
 
 impl Conversation {
     /// A client that was just accepted.
-    pub fn new(socket: OwnedFd, peer: PeerAddress, service: &Service) -> Self {
+    pub fn new(Client { socket, peer, is_announced }: Client, service: &Service) -> Self {
         Self {
             machine: Connection::new(service.clock.tick, &service.limits),
             socket,
@@ -78,6 +91,7 @@ impl Conversation {
             rest_unseen: false,
             carried_over: false,
             blocks: service.sends.is_some(),
+            is_announced,
         }
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use sys::socket::PeerAddress;
 
-use super::{Conversation, Next, Turn};
+use super::{Client, Conversation, Next, Turn};
 use crate::config::Settings;
 use crate::content::{Content, Resolver};
 use crate::counters::Counters;
@@ -84,7 +84,10 @@ impl World {
         for end in [&client, &socket] {
             end.set_nonblocking(true).unwrap();
         }
-        let conversation = Conversation::new(socket.into(), PeerAddress::Unix, &service);
+        let conversation = Conversation::new(
+            Client { socket: socket.into(), peer: PeerAddress::Unix, is_announced: false },
+            &service,
+        );
         Self { conversation, service, client, in_stages }
     }
 

@@ -1,5 +1,7 @@
 //! A turn: receiving and sending by turns, until something would block or the share is used.
 
+use http1::End;
+
 use super::Conversation;
 use super::receive::Input;
 use super::turn::{Next, Turn};
@@ -11,6 +13,12 @@ impl Conversation {
     pub fn work(&mut self, service: &mut Service) -> Turn {
         if self.waits_for_disk().is_some() {
             return self.keep_waiting(service);
+        }
+        if self.is_announced
+            && self.machine.wants_end() == End::Open
+            && let Some(turn) = self.hear_announcement(service)
+        {
+            return turn;
         }
         let mut scratch = std::mem::take(&mut service.scratch);
         let mut input = Input::new(&mut scratch);

@@ -153,6 +153,7 @@ pub static METRICS: &[Metric] = &[
     metric!(Kind::Gauge, file_table_entries, "Open-file table entries"),
     metric!(Kind::Gauge, file_table_descriptors, "Descriptors held by the open-file table"),
     metric!(Kind::Gauge, file_table_memory_bytes, "Bytes held by the open-file table"),
+    metric!(Kind::Counter, proxy_headers_refused, "Connections closed for want of a good PROXY header"),
     metric!(Kind::Gauge, connection_places, "Connections that memory has been set aside for"),
     metric!(Kind::Peak, connection_bytes, "Bytes that a connection takes, by the sizes of its parts"),
     metric!(Kind::Gauge, start_memory_bytes, "Bytes that the worker had of its own when it began to serve"),

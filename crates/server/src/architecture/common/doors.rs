@@ -7,14 +7,14 @@
 //! have a descriptor table in common, the supervisor does.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use http1::Tick;
-use sys::socket::{self, PeerAddress};
+use sys::socket;
 
 use crate::accept::Gate;
 use crate::control::{Control, LetGo};
+use crate::conversation::Client;
 use crate::counters::Failure;
 use crate::error_log::Limited;
 use crate::listeners::{Listener, Share};
@@ -33,7 +33,7 @@ pub(in crate::architecture) struct Door {
 /// What came of accepting.
 pub(in crate::architecture) enum Accepted {
     /// A client.
-    Client(OwnedFd, PeerAddress),
+    Client(Client),
     /// Nobody waits here.
     Nobody,
     /// Whoever waited is gone, or there is room by now: it is worth another attempt.
@@ -66,7 +66,12 @@ impl Door {
         complaints: &mut Limited,
     ) -> Accepted {
         let error = match service.accept(&self.listener) {
-            Ok((socket, peer)) => return Accepted::Client(socket, peer),
+            Ok((socket, peer)) => {
+                let listener = &self.listener;
+                let address = listener.asked.as_ref().unwrap_or(&listener.address);
+                let is_announced = service.proxies.announce_at(address);
+                return Accepted::Client(Client { socket, peer, is_announced });
+            }
             Err(error) => error,
         };
         match error.kind() {

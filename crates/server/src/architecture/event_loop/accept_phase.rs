@@ -56,13 +56,13 @@ impl EventLoop {
         for at in 0..self.ports.len() {
             while self.ports[at].pending && budget > 0 && self.has_room() {
                 match self.accept_at(at) {
-                    Accepted::Client(socket, peer) => {
+                    Accepted::Client(client) => {
                         budget -= 1;
                         accepted += 1;
                         if std::mem::take(&mut sample) {
-                            self.sample_wait(&socket);
+                            self.sample_wait(&client.socket);
                         }
-                        self.open(socket, peer);
+                        self.open(client);
                     }
                     Accepted::Nobody => self.ports[at].pending = false,
                     Accepted::TryAgain | Accepted::Paused => {}

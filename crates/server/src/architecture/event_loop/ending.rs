@@ -47,10 +47,10 @@ impl EventLoop {
         // supervisor wakes the others once more for what there is no room for.
         for at in 0..self.ports.len() {
             while self.has_room()
-                && let Accepted::Client(socket, peer) = self.accept_at(at)
+                && let Accepted::Client(client) = self.accept_at(at)
             {
                 self.service.counters.accept_phase(1);
-                self.open(socket, peer);
+                self.open(client);
             }
         }
         while let Some(port) = self.ports.pop() {

@@ -19,6 +19,7 @@ use super::EventLoop;
 use crate::config::Settings;
 use crate::content::{Content, Resolver};
 use crate::control::Control;
+use crate::conversation::Client;
 use crate::counters::Counters;
 use crate::helpers::Helpers;
 use crate::listeners::Share;
@@ -98,7 +99,11 @@ impl World {
                 for end in [&client, &socket] {
                     end.set_nonblocking(true).unwrap();
                 }
-                self.server.open(socket.into(), PeerAddress::Unix);
+                self.server.open(Client {
+                    socket: socket.into(),
+                    peer: PeerAddress::Unix,
+                    is_announced: false,
+                });
                 let index = *self.server.work.last().expect("it is to have a turn");
                 self.clients.push((client, index));
             }

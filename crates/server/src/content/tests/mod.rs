@@ -10,6 +10,7 @@ mod precompressed;
 mod preconditions;
 mod ranges;
 mod root;
+mod routes;
 mod symbolic_links;
 
 /// The same with the table that workers share: [`Site`] knows from the name of the test's thread.
@@ -28,6 +29,7 @@ mod sharing {
     mod preconditions;
     mod ranges;
     mod root;
+    mod routes;
     mod symbolic_links;
 }
 

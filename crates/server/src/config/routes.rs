@@ -1,0 +1,75 @@
+//! Routes: where requests for some paths are sent, refused, or answered with another file.
+
+use super::error::Problem;
+use super::headers::path_pattern;
+use super::key::{Key, optional};
+use super::settings::RouteRule;
+use super::target::{Target, literal_prefix};
+use super::typed::{Item, Table, Value};
+use super::values::{Kind, quoted, text};
+
+/// The keys of a route.
+pub(super) const KEYS: &[Key<RouteRule>] = &[
+    Key::of("routes", "path", |rule| optional(&mut rule.path, path_pattern())),
+    Key::of("routes", "redirect", |rule| optional(&mut rule.redirect, target())),
+    Key::of("routes", "status", |rule| optional(&mut rule.status, status())),
+    Key::of("routes", "fallback", |rule| optional(&mut rule.fallback, fallback())),
+];
+
+/// Statuses of redirects (RFC 9110 section 15.4).
+const REDIRECTS: [u16; 5] = [301, 302, 303, 307, 308];
+
+/// What makes no sense together.
+pub(super) fn contradictions(rule: &RouteRule, item: &Item, table: &Table) -> Vec<Problem> {
+    // What is wrong by itself is told already.
+    let is_said = |key| table.contains_key(key);
+    let problem = match rule {
+        _ if is_said("fallback") && (is_said("redirect") || is_said("status")) => {
+            let why = "contradiction: another file is sent, or a redirect or a status, not both";
+            item.problem_of("fallback", why)
+        }
+        RouteRule { status: Some(status), .. } if is_said("redirect") && !REDIRECTS.contains(status) => {
+            item.problem_of("status", "no status of a redirect; allowed: 301, 302, 303, 307, 308")
+        }
+        RouteRule { status: Some(status), .. } if !is_said("redirect") && REDIRECTS.contains(status) => {
+            item.problem_of("status", "a redirect needs to lead somewhere: add redirect = \"/where\"")
+        }
+        RouteRule { path, redirect: Some(target), .. }
+            if target.asks_for_rest()
+                && literal_prefix(path.as_ref().map_or("", |glob| glob.glob())).is_none() =>
+        {
+            let why = "{rest} is what wildcards stand for, and the path of this route has none";
+            item.problem_of("redirect", why)
+        }
+        _ => return Vec::new(),
+    };
+    vec![problem]
+}
+
+fn target() -> Kind<Target> {
+    Kind::new(|target: &Target| quoted(&target.to_string()), |item| Target::read(&text(item)?))
+}
+
+fn status() -> Kind<u16> {
+    let is_redirect = |status: i64| REDIRECTS.iter().any(|known| i64::from(*known) == status);
+    Kind::new(u16::to_string, move |item| match item.value {
+        Value::Integer(status) if (400..=599).contains(&status) || is_redirect(status) => Ok(status as u16),
+        _ => Err("allowed: 400 to 599, and with redirect 301, 302, 303, 307, 308".to_owned()),
+    })
+}
+
+fn fallback() -> Kind<String> {
+    Kind::new(
+        |path: &String| quoted(path),
+        |item| {
+            let path = text(item)?;
+            let inside = path.strip_prefix('/').ok_or("allowed: a path from the root, beginning with /")?;
+            let is_odd = |part: &str| part.is_empty() || part.starts_with('.');
+            if path.contains('\0') || inside.split('/').any(is_odd) {
+                return Err("allowed: a path from the root, no part of which is empty or begins with a dot"
+                    .to_owned());
+            }
+            Ok(path)
+        },
+    )
+}

@@ -1,0 +1,74 @@
+//! Where a redirect leads.
+
+use std::fmt;
+
+/// What stands before the first wildcard of a pattern. `None`: there is none.
+pub fn literal_prefix(pattern: &str) -> Option<&str> {
+    pattern.find(['*', '?', '[', '{', '\\']).map(|at| &pattern[..at]).or(pattern.is_empty().then_some(""))
+}
+
+/// Where a redirect leads: a path, or a reference with a scheme, and what of the request's path goes into it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    text: String,
+    parts: Vec<Part>,
+}
+
+/// A part of a [`Target`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// As it stands there.
+    Text(String),
+    /// The whole path that was asked for.
+    Path,
+    /// The path from where the first wildcard of the pattern stands.
+    Rest,
+}
+
+impl Target {
+    /// Reads one.
+    pub(super) fn read(text: &str) -> Result<Self, String> {
+        let allowed = "allowed: a path or an address with http:// or https://, without blanks, in which \
+                       {path} and {rest} stand for the path that was asked for and for what wildcards match";
+        let begins = text.starts_with('/') && !text.starts_with("//");
+        let begins = begins || text.starts_with("http://") || text.starts_with("https://");
+        if !begins || text.bytes().any(|byte| !byte.is_ascii_graphic() || b"\"<>\\^`|#".contains(&byte)) {
+            return Err(allowed.to_owned());
+        }
+        let (mut parts, mut left) = (Vec::new(), text);
+        while let Some((before, behind)) = left.split_once('{') {
+            let (name, behind) = behind.split_once('}').ok_or(allowed)?;
+            parts.push(Part::Text(before.to_owned()));
+            parts.push(match name {
+                "path" => Part::Path,
+                "rest" => Part::Rest,
+                _ => return Err(allowed.to_owned()),
+            });
+            left = behind;
+        }
+        parts.push(Part::Text(left.to_owned()));
+        parts.retain(|part| *part != Part::Text(String::new()));
+        if left.contains('}') { Err(allowed.to_owned()) } else { Ok(Self { text: text.to_owned(), parts }) }
+    }
+
+    /// What it is made of, in order.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// Whether it says itself what the query is.
+    pub fn has_query(&self) -> bool {
+        self.text.contains('?')
+    }
+
+    /// Whether what wildcards match goes into it.
+    pub(super) fn asks_for_rest(&self) -> bool {
+        self.parts.contains(&Part::Rest)
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}

@@ -26,7 +26,7 @@ enum Told {
 
 fn asked(input: &[u8], piece: usize) -> Vec<Told> {
     let mut application = Application::new(MOST_PARAMS);
-    let (mut told, mut at) = (Vec::new(), 0);
+    let (mut told, mut at) = (Vec::new(), 0_usize);
     loop {
         let lent = &input[at..input.len().min(at.saturating_add(piece))];
         let step = match application.receive(lent) {

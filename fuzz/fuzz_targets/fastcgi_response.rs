@@ -25,7 +25,7 @@ fuzz_target!(|input: &[u8]| {
 
 /// Where the head ends, if it does.
 fn end(input: &[u8], piece: usize) -> Result<Option<usize>, Malformed> {
-    let (mut scan, mut there) = (Scan::default(), 0);
+    let (mut scan, mut there) = (Scan::default(), 0_usize);
     loop {
         there = input.len().min(there.saturating_add(piece));
         match scan.find_end(&input[..there], MOST) {

@@ -29,7 +29,7 @@ struct Request {
 fn told(input: &[u8], piece: usize) -> Told {
     let mut web_server = WebServer::default();
     let mut told = Told::default();
-    let mut at = 0;
+    let mut at = 0_usize;
     // The first is under way, and each that ends is followed by another.
     loop {
         web_server.begin(&mut Vec::new(), Role::Responder, true);

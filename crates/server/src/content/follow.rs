@@ -42,7 +42,8 @@ impl Content {
         }
     }
 
-    /// The file that is sent where a path led to none, with the sheet for the reply; or the answer without one.
+    /// The file that is sent where a path led to none, with the sheet for the reply; or the answer without
+    /// one.
     #[cold]
     pub(super) fn find_instead(
         &mut self,

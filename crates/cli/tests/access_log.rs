@@ -154,7 +154,14 @@ fn those_whom_connections_announce(variant: &Variant) {
         client.send(header);
         client.expect_end();
     }
-    eventually("they are counted", || server.count("proxy_headers_refused") == 2);
+    // Nor to whoever leaves before.
+    for header in ["", "PROXY TCP4 198.51."] {
+        let mut client = server.connect();
+        client.send(header);
+        client.half_close();
+        client.expect_end();
+    }
+    eventually("they are counted", || server.count("proxy_headers_refused") == 4);
     let mut remotes: Vec<String> = lines(&log, 8).iter().map(|line| remote(line)).collect();
     remotes.sort();
     let expected =

@@ -128,26 +128,20 @@ impl Application {
     pub fn receive(&mut self, input: &[u8]) -> Result<(usize, Asked), Error> {
         let mut used = 0;
         loop {
-            let (taken, part) = self.reader.next(&input[used..])?;
-            let from = used;
-            used += taken;
-            match part {
+            match self.reader.next(input, &mut used)? {
                 Part::NeedInput => return Ok((used, Asked::NeedInput)),
                 Part::Record(header) => self.content = self.begin_record(header)?,
-                Part::Content(range) => {
-                    let range = from + range.start..from + range.end;
-                    match &mut self.content {
-                        Content::Begin(_, eight) => eight.take(&input[range]),
-                        Content::Params if self.params.len() + range.len() > self.most_params => {
-                            return Err(Error::Params);
-                        }
-                        Content::Params => self.params.extend_from_slice(&input[range]),
-                        Content::Values => self.asked.extend_from_slice(&input[range]),
-                        Content::Stdin => return Ok((used, Asked::Stdin(range))),
-                        Content::Data => return Ok((used, Asked::Data(range))),
-                        _ => {}
+                Part::Content(range) => match &mut self.content {
+                    Content::Begin(_, eight) => eight.take(&input[range]),
+                    Content::Params if self.params.len() + range.len() > self.most_params => {
+                        return Err(Error::Params);
                     }
-                }
+                    Content::Params => self.params.extend_from_slice(&input[range]),
+                    Content::Values => self.asked.extend_from_slice(&input[range]),
+                    Content::Stdin => return Ok((used, Asked::Stdin(range))),
+                    Content::Data => return Ok((used, Asked::Data(range))),
+                    _ => {}
+                },
                 Part::End => {
                     if let Some(asked) = self.end_record()? {
                         return Ok((used, asked));

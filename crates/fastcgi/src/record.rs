@@ -205,30 +205,34 @@ pub(crate) enum Part {
 }
 
 impl Reader {
-    /// Takes the next part off `input`, and says how much that is.
-    pub(crate) fn next(&mut self, input: &[u8]) -> Result<(usize, Part), Error> {
+    /// Takes the next part of `input` behind what is `used` of it, which grows by that.
+    pub(crate) fn next(&mut self, input: &[u8], used: &mut usize) -> Result<Part, Error> {
         if self.in_record {
             if self.content == 0 {
                 self.in_record = false;
-                return Ok((0, Part::End));
+                return Ok(Part::End);
             }
-            let taken = input.len().min(self.content.into());
+            let from = *used;
+            let taken = (input.len() - from).min(self.content.into());
             self.content -= taken as u16;
-            return Ok(if taken == 0 { (0, Part::NeedInput) } else { (taken, Part::Content(0..taken)) });
+            *used += taken;
+            return Ok(if taken == 0 { Part::NeedInput } else { Part::Content(from..*used) });
         }
-        let skipped = input.len().min(self.padding.into());
+        let skipped = (input.len() - *used).min(self.padding.into());
         self.padding -= skipped as u8;
+        *used += skipped;
         let have = usize::from(self.have);
-        let taken = (input.len() - skipped).min(HEADER_LENGTH - have);
-        self.header[have..have + taken].copy_from_slice(&input[skipped..skipped + taken]);
+        let taken = (input.len() - *used).min(HEADER_LENGTH - have);
+        self.header[have..have + taken].copy_from_slice(&input[*used..*used + taken]);
         self.have += taken as u8;
+        *used += taken;
         if usize::from(self.have) < HEADER_LENGTH {
-            return Ok((skipped + taken, Part::NeedInput));
+            return Ok(Part::NeedInput);
         }
         let header = Header::decode(self.header)?;
         self.have = 0;
         (self.content, self.padding, self.in_record) = (header.length, header.padding, true);
-        Ok((skipped + taken, Part::Record(header)))
+        Ok(Part::Record(header))
     }
 
     /// Whether nothing of a record has come that is not complete; padding does not count.
@@ -272,9 +276,7 @@ mod tests {
         let (mut at, mut parts, mut content) = (0, Vec::new(), 0);
         loop {
             let end = (at + step).min(stream.len());
-            let (used, part) = reader.next(&stream[at..end]).unwrap();
-            at += used;
-            match part {
+            match reader.next(&stream[..end], &mut at).unwrap() {
                 Part::NeedInput if at == stream.len() => return parts,
                 Part::NeedInput => {}
                 Part::Content(range) => content += range.len(),
@@ -301,7 +303,7 @@ mod tests {
 
     #[test]
     fn another_version_is_refused() {
-        assert_eq!(Reader::default().next(&[2, 1, 0, 1, 0, 0, 0, 0]), Err(Error::Version(2)));
+        assert_eq!(Reader::default().next(&[2, 1, 0, 1, 0, 0, 0, 0], &mut 0), Err(Error::Version(2)));
     }
 
     #[test]

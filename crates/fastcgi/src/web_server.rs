@@ -78,21 +78,15 @@ impl WebServer {
     pub fn receive(&mut self, input: &[u8]) -> Result<(usize, Output), Error> {
         let mut used = 0;
         loop {
-            let (taken, part) = self.reader.next(&input[used..])?;
-            let from = used;
-            used += taken;
-            match part {
+            match self.reader.next(input, &mut used)? {
                 Part::NeedInput => return Ok((used, Output::NeedInput)),
                 Part::Record(header) => self.content = self.begin_record(header)?,
-                Part::Content(range) => {
-                    let range = from + range.start..from + range.end;
-                    match &mut self.content {
-                        Content::Other => {}
-                        Content::Stdout => return Ok((used, Output::Stdout(range))),
-                        Content::Stderr => return Ok((used, Output::Stderr(range))),
-                        Content::End(eight) => eight.take(&input[range]),
-                    }
-                }
+                Part::Content(range) => match &mut self.content {
+                    Content::Other => {}
+                    Content::Stdout => return Ok((used, Output::Stdout(range))),
+                    Content::Stderr => return Ok((used, Output::Stderr(range))),
+                    Content::End(eight) => eight.take(&input[range]),
+                },
                 Part::End => {
                     if let Content::End(eight) = std::mem::take(&mut self.content) {
                         self.is_under_way = false;

@@ -55,13 +55,12 @@ pub fn drift(series: &Series) -> Option<String> {
 impl Settling {
     /// Whether another run is wanted to tell.
     pub fn is_open(&self, lengths: Lengths) -> bool {
-        self.runs.len() < WATCHES && self.changes(lengths).is_none_or(|changes| !changes.is_empty())
+        self.runs.is_empty() || self.runs.len() < WATCHES && self.change(lengths).is_some()
     }
 
     /// What it says against trials of such lengths.
     pub fn against(&self, server: &str, lengths: Lengths) -> Option<String> {
-        let changes = self.changes(lengths)?;
-        let change = Spread::of(changes.iter().copied())?.median;
+        let change = self.change(lengths)?;
         Some(format!(
             "{server} is not stationary: after {} s it answers {change:.2} times as much as in the time \
              that trials are measured in ({} runs); give it a longer warm_up",
@@ -70,13 +69,12 @@ impl Settling {
         ))
     }
 
-    /// By how much the server's replies changed in each run; none if one of them says that it did not, or
-    /// that it did the other way. `None`: nothing is known.
-    fn changes(&self, lengths: Lengths) -> Option<Vec<f64>> {
+    /// By how much the server's replies changed, if they did in all runs, and the same way.
+    fn change(&self, lengths: Lengths) -> Option<f64> {
         let changes: Vec<f64> = self.runs.iter().filter_map(|run| change(run, lengths)).collect();
         let all = |changed: fn(f64) -> bool| changes.iter().all(|change| changed(*change));
         let have_changed = all(|change| change > 1.0 + SETTLING) || all(|change| change < 1.0 - SETTLING);
-        (!changes.is_empty()).then(|| if have_changed { changes } else { Vec::new() })
+        Spread::of(changes).filter(|_| have_changed).map(|spread| spread.median)
     }
 }
 

@@ -48,9 +48,12 @@ impl Proxies {
         if !self.speaks_for_others(peer) || !fields.any_of(&[Field::Forwarded, Field::XForwardedFor]) {
             return None;
         }
-        let forwarded = || self.first(fields.all(Field::Forwarded).flat_map(elements).map(for_of));
-        let listed =
-            || self.first(fields.all(Field::XForwardedFor).flat_map(|value| split(value, b',')).map(node));
+        let elements = || fields.all(Field::Forwarded).flat_map(|value| unquoted(value, b','));
+        let forwarded = || self.first(elements().map(for_of));
+        // Quotes mean nothing here: one that a client begins with must not hide what proxies add.
+        let addresses =
+            || fields.all(Field::XForwardedFor).flat_map(|value| value.split(|byte| *byte == b','));
+        let listed = || self.first(addresses().map(|address| node(address.trim_ascii())));
         let client = match [Field::Forwarded, Field::XForwardedFor].map(|field| fields.any_of(&[field])) {
             [true, true] => forwarded().filter(|client| Some(*client) == listed()),
             [true, false] => forwarded(),
@@ -82,8 +85,8 @@ impl Proxies {
     }
 }
 
-/// The parts between separators, but for those in quoted strings, and no blanks around them.
-fn split(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+/// The parts between separators that are not in quoted strings (RFC 7239 section 4), without blanks around.
+fn unquoted(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let (mut quoted, mut escaped) = (false, false);
     let parts = value.split(move |&byte| {
         let is_escaped = std::mem::take(&mut escaped);
@@ -98,20 +101,15 @@ fn split(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     parts.map(<[u8]>::trim_ascii)
 }
 
-/// The elements of a `Forwarded` field (RFC 7239 section 4).
-fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    split(value, b',')
-}
-
 /// Whom an element is for.
 fn for_of(element: &[u8]) -> Option<IpAddr> {
-    let mut pairs = split(element, b';').filter_map(|pair| {
+    let mut pairs = unquoted(element, b';').filter_map(|pair| {
         let at = pair.iter().position(|&byte| byte == b'=')?;
         Some((&pair[..at], &pair[at + 1..]))
     });
     let (_, value) = pairs.find(|(name, _)| name.eq_ignore_ascii_case(b"for"))?;
-    let unquoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
-    node(unquoted.unwrap_or(value))
+    let quoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+    node(quoted.unwrap_or(value))
 }
 
 /// An address, with a port or not. Names that were made up, and `unknown`, are none.
@@ -172,6 +170,7 @@ mod tests {
             ("X-Forwarded-For: 1.1.1.1, unknown", None),
             ("X-Forwarded-For: 1.1.1.1, unknown, 10.2.2.2", Some("10.2.2.2")),
             ("X-Forwarded-For: 1.1.1.1,", None),
+            ("X-Forwarded-For: \"1.1.1.1, 192.0.2.1", Some("192.0.2.1")),
             ("X-Forwarded-For: 192.0.2.1:80", Some("192.0.2.1")),
             ("X-Forwarded-For: [2001:db9::1]:80, 2001:db8::5", Some("2001:db9::1")),
             ("X-Forwarded-For: ::ffff:192.0.2.1", Some("192.0.2.1")),
@@ -179,6 +178,7 @@ mod tests {
             ("Forwarded: by=x;FOR=\"[2001:db9::1]:4711\";proto=https, for=10.1.1.1", Some("2001:db9::1")),
             ("Forwarded: for=\"_a,b;for=1.1.1.1\", for=192.0.2.1", Some("192.0.2.1")),
             ("Forwarded: for=192.0.2.1, proto=http", None),
+            ("Forwarded: for=\"1.1.1.1, for=192.0.2.1", None),
             ("Forwarded: for=192.0.2.1\nX-Forwarded-For: 192.0.2.1", Some("192.0.2.1")),
             ("Forwarded: for=192.0.2.1\nX-Forwarded-For: 192.0.2.2", None),
             ("Referer: 192.0.2.1", None),

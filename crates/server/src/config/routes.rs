@@ -6,14 +6,16 @@ use super::key::{Key, optional};
 use super::settings::RouteRule;
 use super::target::{Target, literal_prefix};
 use super::typed::{Item, Table, Value};
-use super::values::{Kind, quoted, text};
+use super::values::{Kind, path_from_root, quoted, text};
 
 /// The keys of a route.
 pub(super) const KEYS: &[Key<RouteRule>] = &[
     Key::of("routes", "path", |rule| optional(&mut rule.path, path_pattern())),
     Key::of("routes", "redirect", |rule| optional(&mut rule.redirect, target())),
     Key::of("routes", "status", |rule| optional(&mut rule.status, status())),
-    Key::of("routes", "fallback", |rule| optional(&mut rule.fallback, fallback())),
+    Key::of("routes", "fallback", |rule| {
+        optional(&mut rule.fallback, Kind::new(|path: &String| quoted(path), path_from_root))
+    }),
 ];
 
 /// Statuses of redirects (RFC 9110 section 15.4).
@@ -56,20 +58,4 @@ fn status() -> Kind<u16> {
         Value::Integer(status) if (400..=599).contains(&status) || is_redirect(status) => Ok(status as u16),
         _ => Err("allowed: 400 to 599, and with redirect 301, 302, 303, 307, 308".to_owned()),
     })
-}
-
-fn fallback() -> Kind<String> {
-    Kind::new(
-        |path: &String| quoted(path),
-        |item| {
-            let path = text(item)?;
-            let inside = path.strip_prefix('/').ok_or("allowed: a path from the root, beginning with /")?;
-            let is_odd = |part: &str| part.is_empty() || part.starts_with('.');
-            if path.contains('\0') || inside.split('/').any(is_odd) {
-                return Err("allowed: a path from the root, no part of which is empty or begins with a dot"
-                    .to_owned());
-            }
-            Ok(path)
-        },
-    )
 }

@@ -30,8 +30,10 @@ impl Target {
     pub(super) fn read(text: &str) -> Result<Self, String> {
         let allowed = "allowed: a path or an address with http:// or https://, without blanks, in which \
                        {path} and {rest} stand for the path that was asked for and for what wildcards match";
-        let begins = text.starts_with('/') && !text.starts_with("//");
-        let begins = begins || text.starts_with("http://") || text.starts_with("https://");
+        let begins = match text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")) {
+            Some(behind) => names_its_host(behind),
+            None => text.starts_with('/') && !text.starts_with("//"),
+        };
         if !begins || text.bytes().any(|byte| !byte.is_ascii_graphic() || b"\"<>\\^`|#".contains(&byte)) {
             return Err(allowed.to_owned());
         }
@@ -65,6 +67,13 @@ impl Target {
     pub(super) fn asks_for_rest(&self) -> bool {
         self.parts.contains(&Part::Rest)
     }
+}
+
+/// Whether what is behind a scheme has a host that is the same whatever is asked for. A path begins with a
+/// slash, and so ends it.
+fn names_its_host(behind: &str) -> bool {
+    let end = behind.find(['/', '?', '{']).unwrap_or(behind.len());
+    end > 0 && (!behind[end..].starts_with('{') || behind[end..].starts_with("{path}"))
 }
 
 impl fmt::Display for Target {

@@ -346,8 +346,14 @@ const WRONG: &[(&str, &str)] = &[
     ("[[routes]]\nredirect = '//x'", "2:12: routes.redirect = '//x': allowed: a path or an address"),
     ("[[routes]]\nredirect = '/{host}'", "allowed: a path or an address with http:// or https://"),
     ("[[routes]]\nredirect = '/a b'", "without blanks"),
+    (
+        "[[routes]]\nredirect = 'https://{path}'",
+        "2:12: routes.redirect = 'https://{path}': allowed: a path or",
+    ),
+    ("[[routes]]\nredirect = 'https://example.org{rest}'", "allowed: a path or an address with http:// or"),
+    ("[[routes]]\nredirect = 'https:///x'", "allowed: a path or an address with http:// or https://"),
     ("[[routes]]\npath = '/x'\nredirect = '/{rest}'", "{rest} is what wildcards stand for, and the path"),
-    ("[[routes]]\nfallback = '/../x'", "2:12: routes.fallback = '/../x': allowed: a path from the root, no"),
+    ("[[routes]]\nfallback = '/../x'", "2:12: routes.fallback = '/../x': allowed: a path from the root wi"),
     (
         "[[routes]]\nfallback = '/x'\nstatus = 404",
         "2:12: routes.fallback = '/x': contradiction: another file",

@@ -278,15 +278,22 @@ pub(super) fn mode() -> Kind<u32> {
 pub(super) fn error_page(root: &Path, status: &str, item: &Item) -> Result<(u16, String), String> {
     let status = units::parse_number(status).filter(|status| (400..=599).contains(status));
     let status = status.ok_or("the key must be a status; allowed: 400 to 599")?;
-    let page = text(item)?;
-    let inside = page.strip_prefix('/').ok_or("allowed: a path from the root, beginning with /")?;
-    if inside.split('/').any(|part| part.is_empty() || part == "." || part == "..") || page.contains('\0') {
-        return Err("allowed: a path from the root without empty parts, \".\" and \"..\"".to_owned());
-    }
-    if !root.join(inside).is_file() {
-        return Err(format!("there is no file {}", root.join(inside).display()));
+    let page = path_from_root(item)?;
+    let file = root.join(&page[1..]);
+    if !file.is_file() {
+        return Err(format!("there is no file {}", file.display()));
     }
     Ok((status as u16, page))
+}
+
+/// The path of a file from the root, with the slash that it begins with.
+pub(super) fn path_from_root(item: &Item) -> Result<String, String> {
+    let path = text(item)?;
+    let inside = path.strip_prefix('/').ok_or("allowed: a path from the root, beginning with /")?;
+    if inside.split('/').any(|part| part.is_empty() || part == "." || part == "..") || path.contains('\0') {
+        return Err("allowed: a path from the root without empty parts, \".\" and \"..\"".to_owned());
+    }
+    Ok(path)
 }
 
 /// RFC 9110 section 5.6.2.

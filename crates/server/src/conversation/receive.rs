@@ -256,7 +256,10 @@ impl Conversation {
         let turn = loop {
             let found = match header::parse(input.unused()) {
                 _ if !service.proxies.speaks_for_others(&self.peer) => None,
-                Ok(None) if self.readable && self.read(service, &mut input, &mut share) => continue,
+                // More may be there.
+                Ok(None) if !self.eof && self.readable && self.read(service, &mut input, &mut share) => {
+                    continue;
+                }
                 Ok(None) if !self.eof && self.machine.wants_end() == End::Open => break Some(Turn::Blocked),
                 Ok(found) => found,
                 Err(header::Malformed) => None,

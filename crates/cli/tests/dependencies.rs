@@ -73,7 +73,7 @@ const CRATES: &[Crate] = &[
     },
     Crate {
         name: "server",
-        ours: &["http1", "sys", "machine"],
+        ours: &["http1", "fastcgi", "sys", "machine"],
         foreign: Foreign::AllBut(&["anyhow", "libc", "nix", "rustix"]),
         unsafe_code: false,
         banned: &[],

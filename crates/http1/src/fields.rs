@@ -132,8 +132,8 @@ impl<'a> Fields<'a> {
         self.pairs().find(|(name, _)| is_name(name, "host")).map(|(_, value)| value)
     }
 
-    /// Name and value of each line.
-    fn pairs(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone {
+    /// Name and value of each line, in order, white space around the value left out.
+    pub fn pairs(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone {
         let mut rest = self.lines;
         iter::from_fn(move || {
             let end = memchr_iter(b'\r', rest).find(|&at| rest.get(at + 1) == Some(&b'\n'))?;

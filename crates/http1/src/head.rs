@@ -95,6 +95,13 @@ impl Terms {
     pub fn closing(self) -> Self {
         Self { persistent: false, ..self }
     }
+
+    /// These terms for a reply whose length is not known when its head is sent: in HTTP/1.0 only the end of
+    /// the connection tells the end of its body, if it has one (RFC 9112 section 6.3).
+    pub fn of_unknown_length(self) -> Self {
+        let tells = self.version != Version::Http10 || !self.body;
+        Self { persistent: self.persistent && tells, ..self }
+    }
 }
 
 /// How the body of a request is framed (RFC 9112 section 6.3).

@@ -7,7 +7,8 @@
 //! Data flows through the server role like this: the driver lends what arrived to [`Connection::receive`],
 //! which answers with a [`Step`]; a [`Step::Request`] carries a [`Head`] borrowed from that input, which the
 //! service turns at once into a [`Plan`]; [`Connection::respond`] takes the plan, [`Connection::output`]
-//! lends its bytes as [`Segment`]s, and [`Connection::sent`] hears how far they got.
+//! lends its bytes as [`Segment`]s, and [`Connection::sent`] hears how far they got. A reply that is sent
+//! while it is made is an [`OpenReply`] beside the connection.
 
 pub mod chunked;
 pub mod client;
@@ -21,6 +22,7 @@ mod head;
 mod limits;
 pub mod media;
 mod method;
+mod open_reply;
 mod plan;
 pub mod range;
 mod stamp;
@@ -34,6 +36,7 @@ pub use fields::{Field, Fields};
 pub use head::{Head, Terms, Version};
 pub use limits::{Limits, Timeouts};
 pub use method::Method;
+pub use open_reply::OpenReply;
 pub use plan::{Plan, Segment, Sheet};
 pub use stamp::Stamp;
 pub use status::Status;

@@ -19,23 +19,23 @@ const OWN_BYTES: usize = 192;
 /// What a plan is written on, to be used again and again. `P` is the server's pin on an open-file-table
 /// entry; it is opaque here.
 #[derive(Debug)]
-pub struct Sheet<P>(Box<Content<P>>);
+pub struct Sheet<P>(pub(crate) Box<Content<P>>);
 
 /// A reply that has been decided. `P` is the server's pin on an open-file-table entry; it is opaque here.
 #[derive(Debug)]
-pub struct Plan<P>(Box<Content<P>>);
+pub struct Plan<P>(pub(crate) Box<Content<P>>);
 
 /// What is written on a sheet.
 #[derive(Debug)]
-struct Content<P> {
-    own: Vec<u8>,
+pub(crate) struct Content<P> {
+    pub(crate) own: Vec<u8>,
     pin: Option<P>,
     pieces: Vec<Piece>,
     /// Bytes of it all, and of the head.
     len: u64,
     head_len: u32,
-    status: Status,
-    terms: Terms,
+    pub(crate) status: Status,
+    pub(crate) terms: Terms,
     in_body: bool,
 }
 

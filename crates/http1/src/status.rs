@@ -59,11 +59,13 @@ impl Status {
     pub const HEADER_FIELDS_TOO_LARGE: Self = Self(431);
     pub const INTERNAL_SERVER_ERROR: Self = Self(500);
     pub const NOT_IMPLEMENTED: Self = Self(501);
+    pub const BAD_GATEWAY: Self = Self(502);
     pub const SERVICE_UNAVAILABLE: Self = Self(503);
+    pub const GATEWAY_TIMEOUT: Self = Self(504);
     pub const VERSION_NOT_SUPPORTED: Self = Self(505);
 
     /// All of these, which are those that this server sends, in the order of their codes.
-    pub const SENT: [Self; 20] = [
+    pub const SENT: [Self; 22] = [
         Self::OK,
         Self::NO_CONTENT,
         Self::PARTIAL_CONTENT,
@@ -82,7 +84,9 @@ impl Status {
         Self::HEADER_FIELDS_TOO_LARGE,
         Self::INTERNAL_SERVER_ERROR,
         Self::NOT_IMPLEMENTED,
+        Self::BAD_GATEWAY,
         Self::SERVICE_UNAVAILABLE,
+        Self::GATEWAY_TIMEOUT,
         Self::VERSION_NOT_SUPPORTED,
     ];
 }

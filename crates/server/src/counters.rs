@@ -147,6 +147,12 @@ sys::shareable! {
 
         /// Connections closed that did not begin with a header that says for whom they are.
         pub proxy_headers_refused: Counter,
+        /// Requests for applications.
+        pub application_requests: Counter,
+        /// Those that an application has not answered, or not to the end.
+        pub application_failures: Counter,
+        /// Those whose client left before the end of the reply.
+        pub application_clients_left: Counter,
         /// Connections that there is room for in memory set aside.
         pub connection_places: Counter,
         /// What a connection takes, by the sizes of its parts.

@@ -7,16 +7,17 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use http1::{Ended, Head, Limits, Plan, ProtocolError, Sheet, Stamp, Terms, Tick};
+use http1::{Ended, Head, Limits, Plan, ProtocolError, Sheet, Stamp, Status, Terms, Tick};
 use sys::socket::{self, PeerAddress};
 
 use crate::access_log::AccessLog;
 use crate::buffers::{self, Buffers};
 use crate::common::Common;
 use crate::config::{Coalesce, Settings};
-use crate::content::{Content, Lookup, Patience, Pin, Prefetched};
+use crate::content::{Answer, Content, Lookup, Patience, Pin, Prefetched};
 use crate::counters::Counters;
 use crate::error_log;
+use crate::gateway::{Desk, Gateway, Tools};
 use crate::listeners::Listener;
 use crate::proxies::Proxies;
 use crate::sends::BlockingSends;
@@ -41,6 +42,8 @@ pub struct Service {
     pub log: Option<AccessLog>,
     /// Who may ask for others.
     pub proxies: Proxies,
+    /// The ways to applications.
+    pub gateway: Gateway,
     /// The time of this turn.
     pub clock: Clock,
     /// Buffers for leftover input and lines of the access log.
@@ -111,6 +114,7 @@ impl Service {
         counters: &'static Counters,
         log: Option<AccessLog>,
         common: Option<Common>,
+        desk: Desk,
     ) -> Self {
         let clock = Clock::now();
         let limits = settings.limits();
@@ -118,6 +122,7 @@ impl Service {
             common.own(content.root());
         }
         Self {
+            gateway: Gateway::new(settings, common.clone(), desk),
             content,
             common,
             counters,
@@ -248,13 +253,9 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// A look that must be had first, where there is no patience for it.
+    /// What must be done first, or instead.
     #[inline]
-    pub fn answer(
-        &mut self,
-        head: &Head<'_>,
-        looked: Option<&Prefetched>,
-    ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
+    pub fn answer(&mut self, head: &Head<'_>, looked: Option<&Prefetched>) -> Answer {
         let sheet = self.sheets.pop().unwrap_or_default();
         self.content.answer(head, (looked, self.patience), self.clock.ms, sheet, &self.stamp)
     }
@@ -269,23 +270,49 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// As of [`answer`](Self::answer).
+    /// A look that must be had first, where there is no patience for it.
     pub fn refuse(
         &mut self,
         error: ProtocolError,
         terms: Terms,
         looked: Option<&Prefetched>,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
+        self.error(error.status(), terms, looked)
+    }
+
+    /// Answers with an error, for whose page this has been looked at.
+    ///
+    /// # Errors
+    ///
+    /// A look that must be had first, where there is no patience for it.
+    pub fn error(
+        &mut self,
+        status: Status,
+        terms: Terms,
+        looked: Option<&Prefetched>,
+    ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let sheet = self.sheets.pop().unwrap_or_default();
-        self.content.error(error.status(), terms, (looked, self.patience), self.clock.ms, sheet, &self.stamp)
+        self.content.error(status, terms, (looked, self.patience), self.clock.ms, sheet, &self.stamp)
+    }
+
+    /// The ways to applications, and what they work with.
+    pub fn gateway_and_tools<'a>(&'a mut self, scratch: &'a mut [u8]) -> (&'a mut Gateway, Tools<'a>) {
+        let Self { gateway, limits, clock, stamp, sheets, .. } = self;
+        (gateway, Tools { limits, now: clock.tick, stamp, scratch, sheets })
+    }
+
+    /// Takes back what a reply was written on.
+    #[inline]
+    pub fn take_sheet(&mut self, sheet: Sheet<Pin>) {
+        if buffers::is_kept(sheet.capacity(), self.sheets.len()) {
+            self.sheets.push(sheet);
+        }
     }
 
     /// Takes back what a reply held, and counts it.
     #[inline]
     pub fn release(&mut self, reply: Ended<Pin>) {
-        if buffers::is_kept(reply.sheet.capacity(), self.sheets.len()) {
-            self.sheets.push(reply.sheet);
-        }
+        self.take_sheet(reply.sheet);
         if let Some(pin) = reply.pin {
             self.content.unpin(pin);
         }

@@ -19,6 +19,7 @@ use server::config::{Events, ListenAddress, LogFormat, LogTarget, Settings, When
 use server::content::{Content, Resolver};
 use server::control::{Control, Phase};
 use server::counters::Counters;
+use server::gateway::Queues;
 use server::listeners::{Listener, Share};
 use server::service::Service;
 
@@ -101,7 +102,8 @@ fn count(mechanism: Events, root: &Path, log: Option<&Path>) {
         move || {
             let resolver = Arc::new(Resolver::new(&settings.files).unwrap());
             let content = Content::new(resolver, &settings.files, 10, settings.limits.ranges);
-            let service = Service::new(content, &settings, counters, access_log, None);
+            let service =
+                Service::new(content, &settings, counters, access_log, None, Queues::of_one(&settings));
             let share = Share { serving: vec![Arc::new(listener)], retiring: Vec::new() };
             sped::run(service, share, &settings, control).unwrap();
         }

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use socket2::{Domain, SockRef, Socket, Type};
@@ -38,6 +39,14 @@ pub enum Broken {
     Silent,
     /// The reply breaks the rules of HTTP.
     Malformed(String),
+}
+
+/// Whether replies may be of unknown length, as those of applications are.
+static TAKES_CHUNKS: AtomicBool = AtomicBool::new(false);
+
+/// Lets replies be of unknown length from here on.
+pub fn take_chunks() {
+    TAKES_CHUNKS.store(true, Ordering::Relaxed);
 }
 
 impl Client {
@@ -123,6 +132,16 @@ impl Client {
             }
         };
         let mut reply = parse_head(&self.buffer[..head_len]).map_err(Broken::Malformed)?;
+        if TAKES_CHUNKS.load(Ordering::Relaxed) && reply.is_of_unknown_length() {
+            self.buffer.drain(..head_len);
+            reply.body = match reply.field("Transfer-Encoding") {
+                _ if method == "HEAD" => Vec::new(),
+                Some("chunked") => self.read_chunks()?,
+                Some(other) => return Err(Broken::Malformed(format!("Transfer-Encoding {other:?}"))),
+                None => self.read_to_end()?,
+            };
+            return Ok(reply);
+        }
         let length = reply.body_length(method).map_err(Broken::Malformed)?;
         while self.buffer.len() < head_len + length {
             if self.fill()? == 0 {
@@ -132,6 +151,42 @@ impl Client {
         reply.body = self.buffer[head_len..head_len + length].to_vec();
         self.buffer.drain(..head_len + length);
         Ok(reply)
+    }
+
+    fn read_chunks(&mut self) -> Result<Vec<u8>, Broken> {
+        let mut body = Vec::new();
+        loop {
+            let line_end = loop {
+                if let Some(at) = self.buffer.windows(2).position(|two| two == b"\r\n") {
+                    break at;
+                }
+                if self.fill()? == 0 {
+                    return Err(Broken::CutShort(body.len()));
+                }
+            };
+            let size = String::from_utf8_lossy(&self.buffer[..line_end]).into_owned();
+            let malformed = || Broken::Malformed(format!("a chunk of {size:?}"));
+            let size = usize::from_str_radix(&size, 16).map_err(|_| malformed())?;
+            let (from, to) = (line_end + 2, line_end + 2 + size);
+            while self.buffer.len() < to + 2 {
+                if self.fill()? == 0 {
+                    return Err(Broken::CutShort(body.len()));
+                }
+            }
+            body.extend_from_slice(&self.buffer[from..to]);
+            if self.buffer[to..to + 2] != *b"\r\n" {
+                return Err(malformed());
+            }
+            self.buffer.drain(..to + 2);
+            if size == 0 {
+                return Ok(body);
+            }
+        }
+    }
+
+    fn read_to_end(&mut self) -> Result<Vec<u8>, Broken> {
+        while self.fill()? > 0 {}
+        Ok(std::mem::take(&mut self.buffer))
     }
 
     /// Reads replies until the connection ends, however it does.
@@ -245,6 +300,11 @@ impl Reply {
     pub fn list(&self, name: &str) -> Vec<String> {
         let value = self.field(name).unwrap_or_default().to_ascii_lowercase();
         value.split(',').map(|element| element.trim().to_owned()).collect()
+    }
+
+    /// Whether there may be a body whose length is not told.
+    fn is_of_unknown_length(&self) -> bool {
+        self.field("Content-Length").is_none() && !matches!(self.status, 100..=199 | 204 | 304)
     }
 
     /// The length of the body that follows (RFC 9112 section 6.3). A server of files knows all lengths

@@ -18,6 +18,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use server::config::{CommandLine, ListenAddress, Settings, Source};
 use server::content::{Content, Resolver, SharedFiles};
 use server::conversation::{self, Conversation, Next, Turn};
+use server::gateway::Queues;
 use server::listeners::Listener;
 use server::service::Service;
 use socket2::SockRef;
@@ -134,7 +135,8 @@ impl Stages {
                     continue;
                 }
                 Next::Turn(Turn::Close) => false,
-                Next::Turn(Turn::Reset | Turn::Disk(_)) => true,
+                // It has no applications.
+                Next::Turn(Turn::Reset | Turn::Disk(_) | Turn::Application) => true,
             };
             let socket = conversation.end(&mut service);
             if reset {
@@ -209,6 +211,7 @@ impl Stages {
         let resolver = Arc::new(Resolver::new(files).expect("the root"));
         let table = self.files.for_worker(thread, thread as u32);
         let content = Content::sharing(resolver, table, files, limits.ranges);
-        Service::new(content, &self.settings, Box::leak(Box::default()), None, None)
+        let desk = Queues::of_one(&self.settings);
+        Service::new(content, &self.settings, Box::leak(Box::default()), None, None, desk)
     }
 }

@@ -35,7 +35,8 @@ pub enum Step<'a> {
     /// answered with [`Connection::respond`] on the terms of [`Connection::error_terms`], which ends the
     /// connection.
     Refused(Head<'a>, ProtocolError),
-    /// A piece of the request's body: this range of the input. Nobody needs to keep it.
+    /// A piece of the request's body: this range of the input. Nobody needs to keep it, but who
+    /// [invited it](Connection::invite_body).
     Body(Range<usize>),
     /// The request's body is complete. Not given for requests without one.
     EndOfRequest,
@@ -165,6 +166,8 @@ struct Body {
     data: u64,
     /// Bytes received since the deadline was set, framing included.
     progress: u64,
+    /// The client waits to be asked for it. Whether the connection may go on if it is.
+    awaits_invitation: Option<bool>,
 }
 
 #[derive(Debug)]
@@ -263,6 +266,27 @@ impl<P> Connection<P> {
         self.write_mark = 0;
         self.writing = Writing::Reply;
         self.reply = Some(Reply::new(plan));
+    }
+
+    /// Somebody wants the body of the request announced last. `Some`: its client waits to be asked for it,
+    /// by an interim reply of 100 (Continue), which is to be sent; and whether the connection may go on after
+    /// the answer, which the request's terms did not know.
+    pub fn invite_body(&mut self) -> Option<bool> {
+        debug_assert!(self.owes_answer());
+        let Reading::Body(body) = &mut self.reading else { return None };
+        let is_persistent = body.awaits_invitation.take()? && !self.draining;
+        self.last = !is_persistent;
+        Some(is_persistent)
+    }
+
+    /// Somebody else has answered the request announced last, on a socket that was lent for that, with all
+    /// that a reply takes: an [open reply](crate::OpenReply), for one. `persistent`: it did not say that the
+    /// connection ends. Its body, if it has one, may have been [received](Self::receive) before that or not.
+    pub fn returned(&mut self, limits: &Limits, now: Tick, persistent: bool) {
+        debug_assert!(self.owes_answer());
+        self.last |= !persistent;
+        self.writing = Writing::Idle;
+        self.turn(limits, now);
     }
 
     /// Whether a request or an error has been announced and not been answered.
@@ -603,12 +627,10 @@ impl<P> Connection<P> {
             Framing::Length(length) => self.begin_body(limits, now, BodyFraming::Length(length)),
             Framing::Chunked => self.begin_body(limits, now, BodyFraming::Chunked(ChunkDecoder::new())),
         }
-        // A client that waits for 100 (Continue) gets the final status instead. Whether it then sends the
-        // body can't be known, so the connection ends with the reply (RFC 9110 section 10.1.1). Not even a
-        // body that is there already changes that: what a request comes to must not depend on how the network
-        // cut it.
-        terms.persistent &=
-            parsed.expectation == Expectation::None && !self.draining && self.requests < limits.requests;
+        terms.persistent &= !self.draining && self.requests < limits.requests;
+        if parsed.expectation != Expectation::None {
+            self.await_invitation(terms);
+        }
         self.last = !terms.persistent;
         self.writing = Writing::Due;
         None
@@ -617,7 +639,19 @@ impl<P> Connection<P> {
     fn begin_body(&mut self, limits: &Limits, now: Tick, framing: BodyFraming) {
         self.client_closes = false;
         self.read_deadline = now.after(limits.timeouts.body);
-        self.reading = Reading::Body(Body { framing, data: 0, progress: 0 });
+        self.reading = Reading::Body(Body { framing, data: 0, progress: 0, awaits_invitation: None });
+    }
+
+    /// A client that waits for 100 (Continue) gets the final status instead, unless somebody
+    /// [invites the body](Self::invite_body). Whether it then sends the body can't be known, so the connection
+    /// ends with the reply (RFC 9110 section 10.1.1). Not even a body that is there already changes that: what
+    /// a request comes to must not depend on how the network cut it.
+    #[cold]
+    fn await_invitation(&mut self, terms: &mut Terms) {
+        let is_persistent = std::mem::replace(&mut terms.persistent, false);
+        if let Reading::Body(body) = &mut self.reading {
+            body.awaits_invitation = Some(is_persistent);
+        }
     }
 
     fn receive_body<'a>(

@@ -12,6 +12,7 @@
 //! trigger will not repeat itself for either.)
 
 mod accept_phase;
+mod applications;
 mod disk;
 mod ending;
 mod get_events;
@@ -66,6 +67,8 @@ pub struct EventLoop {
     helpers: Option<Helpers>,
     /// Listings to be made, where there are no helpers.
     listings: Listings,
+    /// Connections whose request waits in a pool's queue: place and generation.
+    queued: Vec<(u32, u16)>,
     timers: Timers,
     ports: Vec<Port>,
     gate: Gate,
@@ -92,6 +95,8 @@ struct Registered {
     generation: u16,
     /// It is due for a turn already: it gets one, however many reasons there are.
     due: bool,
+    /// It is among those whose request waits in a pool's queue.
+    queued: bool,
 }
 
 const SUPERVISOR: u64 = Token::of(Kind::Supervisor).number();
@@ -115,6 +120,9 @@ impl EventLoop {
         if settings.send == Sends::Blocking {
             service.sends = Some(BlockingSends::of_many_clients(settings)?);
         }
+        if let Some(bell) = service.gateway.bell() {
+            events.watch(bell, Token::of(Kind::Bell).number())?;
+        }
         let now = service.clock.tick;
         let mut this = Self {
             measures: Measures::new(service.clock.ns),
@@ -126,6 +134,7 @@ impl EventLoop {
             generation: 0,
             helpers: None,
             listings: Listings::default(),
+            queued: Vec::new(),
             timers: Timers::new(now),
             ports: Port::all(listeners, now),
             gate: Gate::new(Allotment::of(settings).connections),
@@ -187,7 +196,13 @@ impl EventLoop {
         self.generation = self.generation.wrapping_add(1);
         let (registration, generation) = (Registration::None, self.generation);
         let due = !self.work_phase_skips_new;
-        let index = self.connections.insert(Registered { conversation, registration, generation, due });
+        let index = self.connections.insert(Registered {
+            conversation,
+            registration,
+            generation,
+            due,
+            queued: false,
+        });
         if let Some(registered) = self.connections.get_mut(index) {
             registered.keep_deadline(index, &mut self.timers);
         }
@@ -215,6 +230,12 @@ impl EventLoop {
                     }
                 }
                 registered.keep_deadline(index, &mut self.timers);
+            }
+            Turn::Application => {
+                if !self.watch_link(index) {
+                    return self.close(index, true);
+                }
+                self.settle(index, Turn::Blocked);
             }
             Turn::Disk(job) => {
                 self.put_off(index, *job);

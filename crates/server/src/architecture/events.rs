@@ -13,6 +13,7 @@ use sys::poll::PollSet;
 use sys::select::SelectSet;
 
 use crate::config;
+pub(super) use crate::registration::Registration;
 
 /// One of the mechanisms.
 #[derive(Debug)]
@@ -20,23 +21,6 @@ pub(super) enum EventMechanism {
     Epoll { epoll: Epoll, edge: bool },
     Poll(PollSet),
     Select(SelectSet),
-}
-
-/// What a descriptor is registered for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Registration {
-    /// Not at all.
-    #[default]
-    None,
-    /// For everything, by edges.
-    Edge,
-    /// For these conditions, by levels.
-    Level {
-        /// Input.
-        readable: bool,
-        /// Room for output.
-        writable: bool,
-    },
 }
 
 impl EventMechanism {

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use http1::Tick;
 use sys::epoll::Epoll;
-use sys::event::{Events, Interest};
+use sys::event::{Events, Interest, Ready};
 use sys::poll;
 use sys::socket;
 use sys::tcp_info;
@@ -252,14 +252,18 @@ impl Worker {
                     in_receive = has_asked && self.may_await_in_receive(&mut client);
                     in_receive || self.await_event(&mut client, look)?
                 }
+                Turn::Application => self.await_event(&mut client, look)?,
                 Turn::Unfinished => true,
             };
+            while let Some((socket, _)) = self.service.gateway.take_retired() {
+                drop(socket);
+            }
             if !in_receive {
                 self.service.begin_turn();
             }
             self.heed_supervisor(Some(&mut client));
             let now = self.service.clock.tick;
-            if client.machine().deadline().is_some_and(|deadline| deadline.reached(now))
+            if client.deadline().is_some_and(|deadline| deadline.reached(now))
                 && let Some(next) = client.timeout(&mut self.service)
             {
                 (turn, due) = (next, false);
@@ -324,7 +328,7 @@ impl Worker {
     fn await_event(&mut self, client: &mut Conversation, look: Tick) -> io::Result<bool> {
         self.service.rest();
         let now = self.service.clock.tick;
-        let deadline = client.machine().deadline().map(|deadline| deadline.remaining(now));
+        let deadline = client.deadline().map(|deadline| deadline.remaining(now));
         let ending = self.ends_something().then_some(ENDING_TICKS);
         let ticks = [deadline, ending, Some(look.remaining(now))].into_iter().flatten().min();
         let ms = ticks.map(|ticks| u64::from(ticks) * u64::from(Tick::MS));
@@ -332,14 +336,36 @@ impl Worker {
             [ms, self.log_wait_ms()].into_iter().flatten().min().map(|ms| ms.min(u64::from(u32::MAX)) as u32);
         let (readable, writable) = client.waits_for();
         let interest = Interest { readable, writable, ..Interest::NONE };
-        let [event, told] =
-            poll::wait_for([(client.as_fd(), interest), (self.notifier(), Interest::READABLE)], timeout)?;
+        let (of_client, of_supervisor) = ((client.as_fd(), interest), (self.notifier(), Interest::READABLE));
+        let is_queued = client.queued(&self.service).is_some();
+        let (event, told, said) = match (client.link_fd(), self.service.gateway.bell()) {
+            (None, Some(bell)) if is_queued => {
+                let of_bell = (bell, Interest::READABLE);
+                let [event, told, rung] = poll::wait_for([of_client, of_supervisor, of_bell], timeout)?;
+                if rung.readable {
+                    self.service.gateway.clear_bell();
+                }
+                (event, told, rung.readable)
+            }
+            (None, _) => {
+                let [event, told] = poll::wait_for([of_client, of_supervisor], timeout)?;
+                (event, told, false)
+            }
+            (Some((link, (readable, writable))), _) => {
+                let of_link = (link, Interest { readable, writable, ..Interest::NONE });
+                let [event, told, said] = poll::wait_for([of_client, of_supervisor, of_link], timeout)?;
+                if let Some((link, _)) = client.link() {
+                    link.note(said.readable, said.writable, said.hang_up || said.error);
+                }
+                (event, told, is_something(said))
+            }
+        };
         self.service.counters.event_waits.add(1);
         client.note(event.readable, event.writable, event.hang_up || event.error);
         if told.readable {
             self.clear_notifier();
         }
-        Ok(event.readable || event.writable || event.hang_up || event.error)
+        Ok(said || is_something(event))
     }
 
     /// Does what the supervisor wants.
@@ -395,6 +421,9 @@ impl Worker {
 
     /// Whether the client takes longer than it may where others wait.
     fn dawdles(&self, headway: &mut Headway, client: &Conversation) -> bool {
+        if client.waits_for_application() {
+            return false;
+        }
         let stage = stage(client);
         // What the kernel still keeps for it, it has not taken.
         let kept = match stage.state {
@@ -434,6 +463,10 @@ impl Worker {
             }
         }
     }
+}
+
+fn is_something(event: Ready) -> bool {
+    event.readable || event.writable || event.hang_up || event.error
 }
 
 fn stage(client: &Conversation) -> Stage {

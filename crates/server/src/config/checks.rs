@@ -35,6 +35,7 @@ pub(super) fn problems(settings: &Settings, typed: &Table) -> Vec<Problem> {
     }
     check_addresses(&mut checks, settings);
     check_logs(&mut checks, settings);
+    check_pools(&mut checks, settings);
     check_processes(&mut checks, settings);
     if settings.limits.request_line > settings.limits.header_size {
         let why = "must not be larger than limits.header_size, of which it is a part";
@@ -69,6 +70,25 @@ impl Checks<'_> {
     /// Whether a key at the top was typed.
     fn has(&self, key: &str) -> bool {
         self.typed.contains_key(key)
+    }
+}
+
+/// Pools have different names, and routes lead to such as there are.
+fn check_pools(checks: &mut Checks<'_>, settings: &Settings) {
+    let names: Vec<_> = settings.all_pools().map(|pool| pool.name.clone()).collect();
+    for (at, name) in names.iter().enumerate() {
+        if names[..at].contains(name) {
+            checks.problem("pools", format!("two pools have the name {name:?}"));
+        }
+    }
+    let pools = settings.files.routes.iter().filter_map(|route| route.pool.as_ref());
+    for missing in pools.filter(|pool| !names.contains(pool)) {
+        let allowed = if names.is_empty() { "there are none".to_owned() } else { names.join(", ") };
+        checks.problem("routes", format!("there is no pool {missing:?} for a route; allowed: {allowed}"));
+    }
+    if !names.is_empty() && !settings.spool.is_dir() {
+        let spool = settings.spool.display();
+        checks.problem("gateway.spool", format!("{spool} is no directory; allowed: one for large bodies"));
     }
 }
 

@@ -6,6 +6,9 @@ use super::*;
 const PAGE: &str = include_str!("../../../../docs/configuration.md");
 const EXAMPLE: &str = include_str!("../../../../docs/sluice.example.toml");
 
+/// What every pool needs.
+const POOL: &str = "[[pools]]\nname = 'a'\nservers = '127.0.0.1:1'\n";
+
 /// The rows of the page's tables: each key with its table, and what the column of defaults says.
 fn page_rows() -> Vec<(String, &'static str)> {
     let mut table = "";
@@ -45,8 +48,11 @@ fn the_page_tells_the_defaults() {
             assert_eq!(shown, "–", "{key}");
             continue;
         };
-        let settings =
-            source.load_text(&format!("{key} = {shown}")).unwrap_or_else(|error| panic!("{error}"));
+        let load = |text: &str| source.load_text(text).unwrap_or_else(|error| panic!("{error}"));
+        let (settings, default) = match key.strip_prefix("pools.") {
+            None => (load(&format!("{key} = {shown}")), default.clone()),
+            Some(key) => (load(&format!("{POOL}{key} = {shown}")), load(POOL)),
+        };
         assert_eq!(settings, default, "{key} is not {shown} by default");
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::headers;
 use super::key::{Field, Key, each, one, optional, pairs, read_each, rules};
 use super::names::Named;
+use super::pools;
 use super::routes;
 use super::settings::{
     Architecture, Coalesce, CopiesBy, Events, FileSettings, LogFormat, LogLevel, LogTarget, Sends, Wake,
@@ -167,6 +168,13 @@ pub(super) const KEYS: &[Key] = &[
         ..Key::under("Files")
     },
     Key {
+        name: "php",
+        value: "ADDR:PORT|unix:PATH",
+        help: "Where PHP-FPM listens, to run the directory's index.php and *.php",
+        setting: |s| optional(&mut s.files.php, pools::server()),
+        ..Key::under("Files")
+    },
+    Key {
         name: "small_file",
         value: "SIZE",
         help: "Up to this size a file is sent from memory, such as \"16 KiB\"",
@@ -272,6 +280,7 @@ pub(super) const KEYS: &[Key] = &[
     }),
     Key::of("", "headers", |s| rules(&mut s.files.headers, headers::KEYS, headers::contradictions)),
     Key::of("", "routes", |s| rules(&mut s.files.routes, routes::KEYS, routes::contradictions)),
+    Key::of("", "pools", |s| rules(&mut s.pools, pools::KEYS, pools::contradictions)),
     Key::of("placement", "cpus", |s| each(&mut s.placement.cpus, cpus())),
     Key::of("placement", "mapping", |s| one(&mut s.placement.mapping, one_of())),
     Key::of("placement", "partition", |s| one(&mut s.placement.partition, flag())),
@@ -307,6 +316,11 @@ pub(super) const KEYS: &[Key] = &[
     Key::of("amped", "helpers", |s| one(&mut s.amped.helpers, up_to(256))),
     Key::of("amped", "disk_timeout", |s| one(&mut s.amped.disk_timeout, time(TIMEOUT))),
     Key::of("amped", "disk_delay", |s| one(&mut s.amped.disk_delay, unless_off(time(TIMEOUT)))),
+    Key::of("gateway", "spool", |s| one(&mut s.spool, path())),
+    Key {
+        unset: "half of the workers",
+        ..Key::of("gateway", "waiting_workers", |s| optional(&mut s.waiting_workers, up_to(1024 * 1024)))
+    },
     Key::of("tcp", "nodelay", |s| one(&mut s.connections.nodelay, flag())),
     Key {
         unset: "what the kernel adapts it to",

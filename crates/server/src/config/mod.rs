@@ -21,6 +21,7 @@ mod keys;
 mod layout;
 mod names;
 mod network;
+mod pools;
 mod print;
 mod resolve;
 mod routes;
@@ -45,8 +46,8 @@ pub use network::{Network, TrustedProxy};
 pub use settings::{
     AcceptLimit, AccessLogSettings, AmpedSettings, Architecture, Coalesce, ConnectionSettings, CopiesBy,
     ErrorLog, EventSettings, Events, FileSettings, HeaderRule, Limits, LogFormat, LogLevel, LogTarget,
-    Mapping, PlacementSettings, RouteRule, Sends, Settings, SocketFileSettings, Symlinks, Timeouts, Wake,
-    WhenBehind,
+    Mapping, PlacementSettings, PoolRule, RouteRule, Sends, Settings, SocketFileSettings, Symlinks, Timeouts,
+    Wake, WhenBehind,
 };
 pub use target::{Part, Target, literal_prefix};
 pub use typed::CommandLine;

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::headers;
 use super::key::Key;
 use super::keys::KEYS;
+use super::pools;
 use super::routes;
 use super::settings::Settings;
 use super::values::pair;
@@ -32,6 +33,10 @@ pub(super) fn print(settings: &Settings) -> String {
     for rule in &files.routes {
         page += "\n[[routes]]\n";
         print_keys(&mut page, routes::KEYS, rule);
+    }
+    for rule in &settings.pools {
+        page += "\n[[pools]]\n";
+        print_keys(&mut page, pools::KEYS, rule);
     }
     page
 }

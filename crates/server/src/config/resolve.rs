@@ -8,6 +8,7 @@ use super::error::Problem;
 use super::headers;
 use super::key::{self, Key};
 use super::keys::KEYS;
+use super::pools;
 use super::routes;
 use super::settings::{Settings, usable_cpus};
 use super::typed::{Entry, Table, Value};
@@ -30,7 +31,7 @@ pub(super) fn resolve(table: &Table, current: PathBuf) -> Result<Settings, Vec<P
             },
         });
     }
-    for name in ["headers", "routes"] {
+    for name in ["headers", "routes", "pools"] {
         if let Some(Value::List(rules)) = table.get(name).map(|entry| &entry.item.value) {
             for rule in rules {
                 if let Value::Table(rule) = &rule.value {
@@ -40,6 +41,11 @@ pub(super) fn resolve(table: &Table, current: PathBuf) -> Result<Settings, Vec<P
         }
     }
     settle(&mut settings);
+    let limits = table.get("limits").map(|entry| &entry.item.value);
+    let is_said = matches!(limits, Some(Value::Table(limits)) if limits.contains_key("body"));
+    if !is_said && settings.all_pools().next().is_some() {
+        settings.limits.body = BODY_FOR_APPLICATIONS;
+    }
     problems.extend(checks::problems(&settings, table));
     if problems.is_empty() {
         return Ok(settings);
@@ -71,11 +77,12 @@ pub(super) fn all_keys() -> impl Iterator<Item = (&'static str, &'static str)> {
     let tables = KEYS.iter().map(|key| ("", key.table)).filter(|(_, table)| !table.is_empty());
     let rules = headers::KEYS.iter().map(|key| (key.table, key.name));
     let routes = routes::KEYS.iter().map(|key| (key.table, key.name));
-    KEYS.iter().map(|key| (key.table, key.name)).chain(tables).chain(rules).chain(routes)
+    let pools = pools::KEYS.iter().map(|key| (key.table, key.name));
+    KEYS.iter().map(|key| (key.table, key.name)).chain(tables).chain(rules).chain(routes).chain(pools)
 }
 
 /// Keys of the design that this build lacks.
-const NOT_BUILT: [&str; 4] = ["pipeline", "user_threads", "gateway", "fastcgi"];
+const NOT_BUILT: [&str; 3] = ["pipeline", "user_threads", "fastcgi"];
 
 fn unknown_key(table: &str, key: &str) -> String {
     if table.is_empty() && NOT_BUILT.contains(&key) {
@@ -100,6 +107,9 @@ fn unknown_key(table: &str, key: &str) -> String {
 
 /// From which likeness on (1 is the same) one name may have been meant for the other: a letter or two apart.
 const ALIKE: f64 = 0.85;
+
+/// The largest body that applications get where nobody has said it: what PHP takes (`post_max_size`).
+const BODY_FOR_APPLICATIONS: u64 = 8 << 20;
 
 /// How many copies and workers there are where nobody has said it.
 fn settle(settings: &mut Settings) {

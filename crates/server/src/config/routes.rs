@@ -3,16 +3,20 @@
 use super::error::Problem;
 use super::headers::path_pattern;
 use super::key::{Key, optional};
+use super::pools;
 use super::settings::RouteRule;
 use super::target::{Target, literal_prefix};
 use super::typed::{Item, Table, Value};
-use super::values::{Kind, path_from_root, quoted, text};
+use super::values::{Kind, path, path_from_root, quoted, text};
 
 /// The keys of a route.
 pub(super) const KEYS: &[Key<RouteRule>] = &[
     Key::of("routes", "path", |rule| optional(&mut rule.path, path_pattern())),
     Key::of("routes", "redirect", |rule| optional(&mut rule.redirect, target())),
     Key::of("routes", "status", |rule| optional(&mut rule.status, status())),
+    Key::of("routes", "pool", |rule| optional(&mut rule.pool, pools::name())),
+    Key::of("routes", "scripts", |rule| optional(&mut rule.scripts, pools::ending())),
+    Key::of("routes", "program", |rule| optional(&mut rule.program, path())),
     Key::of("routes", "fallback", |rule| {
         optional(&mut rule.fallback, Kind::new(|path: &String| quoted(path), path_from_root))
     }),
@@ -29,6 +33,18 @@ pub(super) fn contradictions(rule: &RouteRule, item: &Item, table: &Table) -> Ve
         _ if is_said("fallback") && (is_said("redirect") || is_said("status")) => {
             let why = "contradiction: another file is sent, or a redirect or a status, not both";
             item.problem_of("fallback", why)
+        }
+        _ if is_said("pool") && (is_said("redirect") || is_said("status")) => {
+            let why = "contradiction: an application answers, or a redirect or a status, not both";
+            item.problem_of("pool", why)
+        }
+        _ if is_said("program") && (is_said("scripts") || is_said("fallback")) => {
+            let why = "contradiction: one program answers all of them, or scripts that may be missing do";
+            item.problem_of("program", why)
+        }
+        _ if !is_said("pool") && (is_said("scripts") || is_said("program")) => {
+            let key = if is_said("scripts") { "scripts" } else { "program" };
+            item.problem_of(key, "a pool is to run it: add pool = \"NAME\"")
         }
         RouteRule { status: Some(status), .. } if is_said("redirect") && !REDIRECTS.contains(status) => {
             item.problem_of("status", "no status of a redirect; allowed: 301, 302, 303, 307, 308")

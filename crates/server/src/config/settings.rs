@@ -3,6 +3,7 @@
 //!
 //! The defaults are here and nowhere else. `docs/configuration.md` says for people what the fields say here.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -66,6 +67,12 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// The files served.
     pub files: FileSettings,
+    /// Applications behind routes.
+    pub pools: Vec<PoolRule>,
+    /// Where request bodies for applications go that are too large for memory: a directory.
+    pub spool: PathBuf,
+    /// Where each worker has one client: how many may wait for one pool.
+    pub waiting_workers: Option<NonZeroU32>,
     /// Where requests are logged; `None`: nowhere.
     pub access_log: Option<AccessLogSettings>,
     /// Whose word is taken for whom they ask.
@@ -349,6 +356,100 @@ pub struct FileSettings {
     pub headers: Vec<HeaderRule>,
     /// What is done with requests for some paths. The first that matches is taken.
     pub routes: Vec<RouteRule>,
+    /// Where the application is that runs the root's PHP scripts, before all other routes.
+    pub php: Option<ListenAddress>,
+}
+
+/// The pool that [`FileSettings::php`] stands for.
+const PHP: &str = "php";
+/// The ending of scripts' names, where none is set.
+const SCRIPT_ENDING: &str = ".php";
+/// The index name that comes first where PHP scripts are run.
+const PHP_INDEX: &str = "index.php";
+
+impl FileSettings {
+    /// The routes, that of PHP scripts included.
+    pub fn all_routes(&self) -> impl Iterator<Item = Cow<'_, RouteRule>> {
+        let php = self.php.iter().map(|_| RouteRule { pool: Some(PHP.to_owned()), ..RouteRule::default() });
+        php.map(Cow::Owned).chain(self.routes.iter().map(Cow::Borrowed))
+    }
+
+    /// The index names, that of PHP included.
+    pub fn index_names(&self) -> Vec<String> {
+        let php = self.php.iter().map(|_| PHP_INDEX.to_owned());
+        php.filter(|php| !self.index.contains(php)).chain(self.index.iter().cloned()).collect()
+    }
+}
+
+/// Processes of an application that speak FastCGI, behind one or several addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolRule {
+    /// What routes call it by.
+    pub name: String,
+    /// Where they listen. A request goes to where the fewest are in flight.
+    pub servers: Vec<ListenAddress>,
+    /// Most requests in flight, of all workers together: as many as the application has children (processes,
+    /// threads).
+    pub children: NonZeroU32,
+    /// Most requests that wait for one of them.
+    pub queue: u32,
+    /// How long a request may wait.
+    pub queue_timeout: Duration,
+    /// The newest goes first while the oldest has waited for longer than this for a while; `None`: never.
+    pub queue_delay: Option<Duration>,
+    /// Clients get equal shares of the application's time, by address prefix.
+    pub fair: bool,
+    /// How long it may take until one has accepted a connection.
+    pub connect_timeout: Duration,
+    /// How long one may say and take nothing at all while a request is in flight.
+    pub timeout: Duration,
+    /// How long a request may be in flight until its reply has begun and ended.
+    pub total_timeout: Option<Duration>,
+    /// More parameters for each request, by name.
+    pub params: Vec<(String, String)>,
+}
+
+impl PoolRule {
+    /// Most requests of a pool, in flight and waiting.
+    pub const MOST_AT_ONCE: u32 = 2048;
+}
+
+impl Default for PoolRule {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            servers: Vec::new(),
+            children: NonZeroU32::new(5).unwrap_or(NonZeroU32::MIN),
+            queue: 1000,
+            queue_timeout: Duration::from_secs(10),
+            queue_delay: Some(Duration::from_millis(100)),
+            fair: true,
+            connect_timeout: Duration::from_secs(5),
+            timeout: Duration::from_mins(1),
+            total_timeout: None,
+            params: Vec::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// How many workers may wait for one pool with their clients, where each has one client: half of them, if
+    /// nobody says otherwise. `None`: a worker has others meanwhile.
+    pub fn most_waiting_workers(&self) -> Option<u32> {
+        let workers = self.workers.saturating_mul(self.copies) as u32;
+        let most = self.waiting_workers.map_or((workers / 2).max(1), NonZeroU32::get);
+        (!self.architecture.is_event_driven()).then_some(most)
+    }
+
+    /// The pools, that of PHP scripts included.
+    pub fn all_pools(&self) -> impl Iterator<Item = Cow<'_, PoolRule>> {
+        let php = self.files.php.iter().map(|address| PoolRule {
+            name: PHP.to_owned(),
+            servers: vec![address.clone()],
+            ..PoolRule::default()
+        });
+        php.map(Cow::Owned).chain(self.pools.iter().map(Cow::Borrowed))
+    }
 }
 
 /// What is done with requests for some paths: a redirect, a status, or the file, or another file if there is
@@ -364,6 +465,21 @@ pub struct RouteRule {
     pub status: Option<u16>,
     /// The file that is sent where there is none of the name asked for: a path from the root.
     pub fallback: Option<String>,
+    /// Which pool answers.
+    pub pool: Option<String>,
+    /// The ending of the names of scripts that it runs, which are files below the root: only paths that have
+    /// one match.
+    pub scripts: Option<String>,
+    /// The one program that answers all of them, instead of scripts: its file, absolute.
+    pub program: Option<PathBuf>,
+}
+
+impl RouteRule {
+    /// The ending of the scripts' names, if scripts are what it leads to.
+    pub fn script_ending(&self) -> Option<&str> {
+        let ending = || self.scripts.as_deref().unwrap_or(SCRIPT_ENDING);
+        (self.pool.is_some() && self.program.is_none()).then(ending)
+    }
 }
 
 /// Response header fields for some of the files. A rule with neither pattern applies to all.
@@ -487,6 +603,9 @@ impl Settings {
             timeouts: Timeouts::default(),
             files: FileSettings::new(root),
             access_log: Some(AccessLogSettings::to(LogTarget::Terminal)),
+            pools: Vec::new(),
+            spool: PathBuf::from("/var/tmp"),
+            waiting_workers: None,
             trusted_proxies: Vec::new(),
             proxy_protocol: Vec::new(),
         }
@@ -592,6 +711,7 @@ impl FileSettings {
             error_pages: BTreeMap::new(),
             headers: Vec::new(),
             routes: Vec::new(),
+            php: None,
         }
     }
 

@@ -87,8 +87,18 @@ fn every_key_makes_a_difference() {
     let settings = source.load().expect("settings");
     let file = source.file.as_ref().expect("a file");
     // Taken away alone these leave something that is wrong or means the same.
-    let cannot_go =
-        ["root = ", "listen = ", "architecture = ", "workers = ", "user = ", "set = ", "expires = \"0 s"];
+    let cannot_go = [
+        "root = ",
+        "listen = ",
+        "architecture = ",
+        "workers = ",
+        "user = ",
+        "set = ",
+        "expires = \"0 s",
+        "pool = ",
+        "name = ",
+        "servers = ",
+    ];
     let lines: Vec<_> = EVERYTHING.lines().collect();
     let cpu = settings.cpus.as_ref().map_or(String::new(), |cpus| cpus[0].to_string());
     for (i, line) in lines.iter().enumerate() {
@@ -225,7 +235,7 @@ const WRONG: &[(&str, &str)] = &[
              amped, architecture, ",
     ),
     ("[limits]\nbodies = 1", "2:1: limits.bodies: unknown key; allowed: body, header_count, "),
-    ("[timeout]", "1:2: timeout: unknown key, did you mean timeouts?; allowed: accept_limit"),
+    ("[timeots]", "1:2: timeots: unknown key, did you mean timeouts?; allowed: accept_limit"),
     ("[files]\nsmall_file = 1", "2:1: files.small_file: this key belongs to the top of the file, before"),
     ("\nvalidity = '1 s'", "2:1: validity: this key belongs to [files]"),
     ("send = 2", "1:8: send = 2: allowed: non-blocking, blocking"),
@@ -358,7 +368,10 @@ const WRONG: &[(&str, &str)] = &[
         "[[routes]]\nfallback = '/x'\nstatus = 404",
         "2:12: routes.fallback = '/x': contradiction: another file",
     ),
-    ("[[routes]]\nto = '/x'", "2:1: routes.to: unknown key; allowed: fallback, path, redirect, status"),
+    (
+        "[[routes]]\nto = '/x'",
+        "2:1: routes.to: unknown key; allowed: fallback, path, pool, program, redirect",
+    ),
     ("listen = ", "1:10: not TOML: "),
     ("workers = 1\nworkers = 1", "2:1: not TOML: duplicate key"),
     ("backlog = 99999999999999999999", "1:11: "),
@@ -457,6 +470,7 @@ fn value() -> impl Strategy<Value = String> {
 const EVERYTHING: &str = r#"
 root = "www"
 listen = ["0.0.0.0:80", "[::]:80", "unix:web.sock"]
+php = "unix:php.sock"
 architecture = "sped"
 workers = 1
 copies = 3
@@ -504,6 +518,10 @@ group = "www-data"
 work_phase_skips_new = true
 quantum = "1 MB"
 send_hold = "2 s"
+
+[gateway]
+spool = "/"
+waiting_workers = 3
 
 [amped]
 helpers = 7
@@ -571,5 +589,28 @@ status = 410
 path = "**/*.txt"
 
 [[routes]]
+path = "/cgi-bin/**"
+pool = "a"
+scripts = ".cgi"
+
+[[routes]]
+path = "/git/**"
+pool = "a"
+program = "git-http-backend"
+
+[[routes]]
 fallback = "/404.html"
+
+[[pools]]
+name = "a"
+servers = ["127.0.0.1:9000", "unix:a.sock"]
+children = 7
+queue = 8
+queue_timeout = "9 s"
+queue_delay = "off"
+fair = false
+connect_timeout = "3 s"
+timeout = "5 s"
+total_timeout = "8 s"
+params = { A = "b", "C" = "d \"e\"" }
 "#;

@@ -18,7 +18,7 @@ use super::patience::Patience;
 use super::prefetch::Prefetched;
 use super::request::Asking;
 use super::table::{Pin, Place};
-use super::{Answer, Content};
+use super::{Content, RETRY_AFTER};
 use crate::config::FileSettings;
 
 /// The operator's pages.
@@ -52,10 +52,16 @@ impl Content {
         now_ms: u64,
         sheet: Sheet<Pin>,
         stamp: &Stamp,
-    ) -> Answer {
+    ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
         let page = self.find_error_page(status, Asking { now, prefetched, patience });
-        let plan = page.map(|page| self.error_with(Plan::new(sheet, status, terms, stamp), page, None));
+        let plan = page.map(|page| {
+            let mut plan = Plan::new(sheet, status, terms, stamp);
+            if status == Status::SERVICE_UNAVAILABLE {
+                plan.field("Retry-After", RETRY_AFTER);
+            }
+            self.error_with(plan, page, None)
+        });
         self.table.let_go();
         plan
     }

@@ -10,7 +10,7 @@ use super::listing::Form;
 use super::lookup::{Admitted, Cached, Lookup, LookupResult, Original, Resolved};
 use super::path::Path;
 use super::request::{Asking, Request};
-use super::routes::Elsewhere;
+use super::routes::{Elsewhere, LeadsTo};
 use super::table::Place;
 
 /// Why a path led to nothing.
@@ -76,8 +76,12 @@ impl Content {
         if !path.is_plain() {
             return Err(Obstacle::NotPlain);
         }
-        if let Some(route) = self.routes.elsewhere(path.bytes()) {
-            return Err(Obstacle::Elsewhere(route));
+        match self.routes.leads_to(path.bytes()) {
+            LeadsTo::Elsewhere(route) => return Err(Obstacle::Elsewhere(route)),
+            LeadsTo::File(file) if file.len() < path.bytes().len() => {
+                return self.look_up(Lookup::new(file, None), request.asking);
+            }
+            LeadsTo::File(_) => {}
         }
         let form = Form::asked_for(request.head);
         let known = self.table.find(path.bytes(), None).map(|place| self.table.entry(place));
@@ -92,9 +96,9 @@ impl Content {
     /// What a path leads to that the table does not have as it is now.
     #[cold]
     fn find_anew(&mut self, path: Path<'_>, asking: Asking<'_>) -> Result<Resolved, Obstacle> {
-        match self.routes.elsewhere(path.bytes()) {
-            Some(route) => Err(Obstacle::Elsewhere(route)),
-            None => self.look_up(Lookup::new(path.bytes(), None), asking),
+        match self.routes.leads_to(path.bytes()) {
+            LeadsTo::Elsewhere(route) => Err(Obstacle::Elsewhere(route)),
+            LeadsTo::File(file) => self.look_up(Lookup::new(file, None), asking),
         }
     }
 
@@ -211,6 +215,7 @@ impl Content {
             },
             LookupResult::File(entry) => self.enter(path, coding, *entry).map(Resolved::Entry),
             LookupResult::NoSlash => Ok(Resolved::NoSlash),
+            LookupResult::Script(index) => Ok(Resolved::Script(index)),
             LookupResult::Exhausted if !lookup.again && self.table.close_half() > 0 => {
                 lookup.again = true;
                 return None;

@@ -1,15 +1,15 @@
 //! Answers by routes: to requests for paths that lead elsewhere, for files that are not there, and with
 //! methods that are not for files.
 
-use http1::{Plan, Sheet, Status};
+use http1::{Method, Plan, Sheet, Status};
 
 use super::find::Obstacle;
 use super::lookup::Resolved;
 use super::path::Path;
 use super::request::Request;
-use super::routes::{Elsewhere, Instead, Routes};
+use super::routes::{Elsewhere, Instead, LeadsTo, Routes};
 use super::table::{Pin, Place};
-use super::{Answer, Content};
+use super::{ALLOW, Answer, Content, Detour};
 use crate::config::FileSettings;
 
 /// Which route answers requests for a target (a path with or without a query), and how, for people.
@@ -17,7 +17,7 @@ pub fn explain(settings: &FileSettings, target: &str) -> String {
     let (raw, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
     let mut decoded = Vec::new();
     match Path::decode(raw.as_bytes(), settings.dotfiles, &mut decoded) {
-        Ok(path) => Routes::new(&settings.routes).explain(path.bytes(), query.map(str::as_bytes)),
+        Ok(path) => Routes::new(settings).explain(path.bytes(), query.map(str::as_bytes)),
         Err(refusal) => format!("{}: {}", refusal.status().0, refusal.text()),
     }
 }
@@ -39,6 +39,7 @@ impl Content {
                 Ok(plan)
             }
             Instead::Refuse(status) => self.refuse(status, request, sheet),
+            Instead::Call(call) => Err(Detour::Call(call)),
         }
     }
 
@@ -55,9 +56,10 @@ impl Content {
         let status = match found {
             Ok(Resolved::Entry(place)) => return Ok((place, sheet)),
             Ok(Resolved::NoSlash) => return Err(Ok(self.redirect(path, request, sheet))),
+            Ok(Resolved::Script(index)) => return Err(self.run(path, index, request, sheet)),
             Err(Obstacle::NotPlain) => return Err(self.serve_decoded(request, sheet)),
             Err(Obstacle::Elsewhere(route)) => return Err(self.follow(route, path, request, sheet)),
-            Err(Obstacle::Lookup(lookup)) => return Err(Err(lookup)),
+            Err(Obstacle::Lookup(lookup)) => return Err(Err(lookup.into())),
             Err(Obstacle::Refused(status)) => status,
         };
         if status == Status::NOT_FOUND
@@ -65,7 +67,10 @@ impl Content {
         {
             match self.select(Path::known(&fallback), request) {
                 Ok(Resolved::Entry(place)) => return Ok((place, sheet)),
-                Err(Obstacle::Lookup(lookup)) => return Err(Err(lookup)),
+                Ok(Resolved::Script(index)) => {
+                    return Err(self.run(Path::known(&fallback), index, request, sheet));
+                }
+                Err(Obstacle::Lookup(lookup)) => return Err(Err(lookup.into())),
                 _ => {}
             }
         }
@@ -77,12 +82,54 @@ impl Content {
     pub(super) fn serve_other_method(&mut self, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
         let mut scratch = std::mem::take(&mut self.scratch);
         let path = Path::decode(request.head.path, self.dotfiles, &mut scratch);
-        let elsewhere = path.as_ref().ok().and_then(|path| self.routes.elsewhere(path.bytes()));
-        let answer = match (path, elsewhere) {
-            (Ok(path), Some(elsewhere)) => self.follow(elsewhere, path, request, sheet),
-            _ => self.refuse(Status::METHOD_NOT_ALLOWED, request, sheet),
+        let answer = match path {
+            Ok(path) => self.serve_other_method_at(path, request, sheet),
+            Err(_) => self.answer_other_method(request, sheet),
         };
         self.scratch = scratch;
         answer
+    }
+
+    fn serve_other_method_at(&mut self, path: Path<'_>, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
+        if let LeadsTo::Elsewhere(elsewhere) = self.routes.leads_to(path.bytes()) {
+            return self.follow(elsewhere, path, request, sheet);
+        }
+        if !self.routes.have_applications() {
+            return self.answer_other_method(request, sheet);
+        }
+        let found = self.select(path, request);
+        match self.find_instead(found, path, request, sheet) {
+            Ok((_, sheet)) => self.answer_other_method(request, sheet),
+            Err(answer) => answer,
+        }
+    }
+
+    /// Answers such a request for what is sent as a file.
+    fn answer_other_method(&mut self, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
+        let Request { head, stamp, .. } = *request;
+        if head.method != Method::Options {
+            return self.refuse(Status::METHOD_NOT_ALLOWED, request, sheet);
+        }
+        let mut plan = Plan::new(sheet, Status::NO_CONTENT, head.terms, stamp);
+        plan.field("Allow", ALLOW);
+        self.add_fields(&mut plan, Some(head.path), None);
+        plan.bytes(b"\r\n");
+        plan.end_of_head();
+        Ok(plan)
+    }
+
+    /// Has the script run that a path leads to, or in a directory the index name of that number.
+    fn run(
+        &mut self,
+        path: Path<'_>,
+        index: Option<usize>,
+        request: &Request<'_>,
+        sheet: Sheet<Pin>,
+    ) -> Answer {
+        let index = index.map_or(&b""[..], |index| self.resolver.index_name(index));
+        match self.routes.run(&[path.bytes(), index].concat()) {
+            Some(call) => Err(Detour::Call(call)),
+            None => self.refuse(Status::NOT_FOUND, request, sheet),
+        }
     }
 }

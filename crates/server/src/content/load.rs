@@ -31,6 +31,7 @@ use super::path::{self, Path};
 use super::patience::{Patience, WouldBlock};
 use super::root::Root;
 use super::rules::Rules;
+use super::scripts::Scripts;
 use super::types::Types;
 use crate::config::FileSettings;
 
@@ -55,6 +56,8 @@ pub(super) struct Loader {
     pub(super) root: Root,
     symlinks: Symlinks,
     dotfiles: bool,
+    /// What is run and not sent.
+    pub(super) scripts: Scripts,
     types: Types,
     /// The operator's header fields.
     pub(super) rules: Rules,
@@ -101,6 +104,7 @@ impl Loader {
             root: Root::open(settings.root.clone(), validity_ms)?,
             symlinks: settings.symlinks,
             dotfiles: settings.dotfiles,
+            scripts: Scripts::new(settings),
             types: Types::new(settings.types.clone(), settings.charset.clone()),
             rules: Rules::new(&settings.headers),
             precompressed: settings.precompressed,
@@ -115,7 +119,7 @@ impl Loader {
     pub(super) fn open(&self, path: Path<'_>, patience: Patience) -> io::Result<Option<Opened>> {
         let open =
             if patience == Patience::None { sys::file::open_beneath_cached } else { sys::file::open_beneath };
-        let file = self.follow(|symlinks| open(self.root.directory(), path.relative(), symlinks))?;
+        let file = self.follow(path, |symlinks| open(self.root.directory(), path.relative(), symlinks))?;
         let Some(file) = file else { return Ok(None) };
         // The inode of an open file is in memory.
         let stat = sys::file::stat(&file)?;
@@ -130,28 +134,39 @@ impl Loader {
     pub(super) fn stat(&self, path: Path<'_>, patience: Patience) -> io::Result<FileStat> {
         let find =
             if patience == Patience::None { sys::file::find_beneath_cached } else { sys::file::find_beneath };
-        let file = self.follow(|symlinks| find(self.root.directory(), path.relative(), symlinks))?;
+        let file = self.follow(path, |symlinks| find(self.root.directory(), path.relative(), symlinks))?;
         sys::file::stat(file.ok_or(io::ErrorKind::NotFound)?)
     }
 
     /// Opens a file, by symbolic links only if they don't lead to a name that is not served.
-    fn follow(&self, open: impl Fn(Symlinks) -> io::Result<OwnedFd>) -> io::Result<Option<OwnedFd>> {
-        if self.dotfiles {
+    fn follow(
+        &self,
+        path: Path<'_>,
+        open: impl Fn(Symlinks) -> io::Result<OwnedFd>,
+    ) -> io::Result<Option<OwnedFd>> {
+        if self.dotfiles && self.scripts.are_none() {
             return open(self.symlinks).map(Some);
         }
         match open(Symlinks::None) {
             Err(error) if self.symlinks != Symlinks::None && sys::file::is_link(&error) => {
                 let file = open(self.symlinks)?;
-                Ok(if self.is_hidden(&file)? { None } else { Some(file) })
+                Ok(if self.is_hidden(path, &file)? { None } else { Some(file) })
             }
             result => result.map(Some),
         }
     }
 
-    /// Whether a file lies below the root under a name that is not served. What lies elsewhere has no name
-    /// there.
-    fn is_hidden(&self, file: &OwnedFd) -> io::Result<bool> {
+    /// Whether a file that was asked for by a path lies below the root under a name that is not served, or
+    /// is a script by its own name and none by that path. What lies elsewhere has no name below the root.
+    fn is_hidden(&self, asked: Path<'_>, file: &OwnedFd) -> io::Result<bool> {
         let (root, path) = (sys::file::path_of(&self.root)?, sys::file::path_of(file)?);
+        let is_script = |path: &[u8]| self.scripts.judge(path).is_some();
+        if is_script(path.as_os_str().as_bytes()) && !is_script(asked.bytes()) {
+            return Ok(true);
+        }
+        if self.dotfiles {
+            return Ok(false);
+        }
         let Ok(inner) = path.strip_prefix(&root) else { return Ok(self.symlinks != Symlinks::Any) };
         let mut names = inner.iter().enumerate();
         Ok(names.any(|(depth, name)| path::is_hidden(name.as_bytes(), depth == 0)))

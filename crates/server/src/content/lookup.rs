@@ -49,6 +49,9 @@ pub enum LookupResult {
     File(Box<Entry>),
     /// A directory that was asked for without its slash.
     NoSlash,
+    /// A script, which applications run and nobody is sent: the one of that path, or in that directory the
+    /// index name of this number.
+    Script(Option<usize>),
     /// Nothing that may be sent.
     Refused(Status),
     /// There are no descriptors left.
@@ -63,6 +66,9 @@ pub enum Resolved<E = Place> {
     Entry(E),
     /// A directory that was asked for without its slash.
     NoSlash,
+    /// A script, which applications run: the one of that path, or in that directory the index name of this
+    /// number.
+    Script(Option<usize>),
 }
 
 /// What came of a lookup once the table has it: what the name stands for, or the status of its refusal.
@@ -117,7 +123,7 @@ impl LookupResult {
             Self::File(entry) => {
                 entry.facts.trusted_until_ms = most_ms.min(entry.facts.trusted_until_ms);
             }
-            Self::NoSlash | Self::Refused(_) | Self::Exhausted => {}
+            Self::NoSlash | Self::Script(_) | Self::Refused(_) | Self::Exhausted => {}
         }
         self
     }

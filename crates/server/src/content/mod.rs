@@ -31,6 +31,7 @@
 //! the kernel keeps names that don't exist itself (the dentry cache), and a table of them could be filled by
 //! anybody.
 
+mod call;
 mod ends;
 mod entry;
 mod error_page;
@@ -52,6 +53,7 @@ mod resolver;
 mod root;
 mod routes;
 mod rules;
+mod scripts;
 mod shared_table;
 mod table;
 mod tables;
@@ -68,6 +70,7 @@ use http1::{Field, Head, Method, Plan, Sheet, Stamp, Status};
 use sys::file::{FileKind, FileStat};
 use sys::socket::Slice;
 
+pub use self::call::{Call, Detour};
 use self::error_page::ErrorPages;
 pub use self::fetch::Fetch;
 pub use self::follow::explain;
@@ -109,8 +112,8 @@ pub struct Content {
     scratch: Vec<u8>,
 }
 
-/// The plan of a reply, or the lookup that must be had first, for which there is no patience.
-pub type Answer = Result<Plan<Pin>, Box<Lookup<'static>>>;
+/// The plan of a reply, or what must be done first, or instead.
+pub type Answer = Result<Plan<Pin>, Detour>;
 
 impl Content {
     /// What is below the root that `resolver` has open. `open_files` is how many files are kept open at most,
@@ -138,7 +141,7 @@ impl Content {
             listing: settings.listing,
             max_ranges: max_ranges.into(),
             error_pages: ErrorPages::new(settings),
-            routes: Routes::new(&settings.routes),
+            routes: Routes::new(settings),
             scratch: Vec::new(),
         }
     }
@@ -152,8 +155,8 @@ impl Content {
     ///
     /// # Errors
     ///
-    /// A lookup that must be had first and that there is no patience for. [Keep](Self::keep) what it finds
-    /// with what has been `prefetched`, and answer again.
+    /// A lookup that must be had first and that there is no patience for: [keep](Self::keep) what it finds
+    /// with what has been `prefetched`, and answer again. Or an application that is to be called.
     #[inline]
     pub fn answer(
         &mut self,
@@ -177,17 +180,9 @@ impl Content {
 
     #[inline]
     fn decide(&mut self, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
-        let Request { head, stamp, .. } = *request;
+        let head = request.head;
         match head.method {
             Method::Get | Method::Head => {}
-            Method::Options => {
-                let mut plan = Plan::new(sheet, Status::NO_CONTENT, head.terms, stamp);
-                plan.field("Allow", ALLOW);
-                self.add_fields(&mut plan, Some(head.path), None);
-                plan.bytes(b"\r\n");
-                plan.end_of_head();
-                return Ok(plan);
-            }
             _ => return self.serve_other_method(request, sheet),
         }
         if head.is_encoded {

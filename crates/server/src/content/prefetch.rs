@@ -39,6 +39,7 @@ impl Prefetched {
         Some(match &entry.kept {
             Ok(Resolved::Entry(pin)) => Ok(Resolved::Entry(pin.0)),
             Ok(Resolved::NoSlash) => Ok(Resolved::NoSlash),
+            Ok(Resolved::Script(index)) => Ok(Resolved::Script(*index)),
             Err(status) => Err(*status),
         })
     }
@@ -50,6 +51,7 @@ impl Content {
         let kept = match admitted {
             Ok(Resolved::Entry(place)) => Ok(Resolved::Entry(self.table.pin(*place))),
             Ok(Resolved::NoSlash) => Ok(Resolved::NoSlash),
+            Ok(Resolved::Script(index)) => Ok(Resolved::Script(*index)),
             Err(status) => Err(*status),
         };
         let path = lookup.path.as_ref().into();

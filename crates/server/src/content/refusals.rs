@@ -22,16 +22,17 @@ pub(super) enum Reason {
     Outside,
     Link,
     Hidden,
+    Script,
 }
 
 impl Reason {
-    const COUNT: usize = Self::Hidden as usize + 1;
+    const COUNT: usize = Self::Script as usize + 1;
 
     /// What the client is told.
     pub(super) fn status(self) -> Status {
         match self {
             Self::Denied | Self::Irregular | Self::Unlisted => Status::FORBIDDEN,
-            Self::Outside | Self::Link | Self::Hidden => Status::NOT_FOUND,
+            Self::Outside | Self::Link | Self::Hidden | Self::Script => Status::NOT_FOUND,
         }
     }
 
@@ -44,7 +45,10 @@ impl Reason {
             }
             Self::Outside => "a symbolic link on the way leads out of the root",
             Self::Link => "symbolic links on the way are not to be followed, or too many",
-            Self::Hidden => "a symbolic link leads to where a name begins with a dot",
+            Self::Hidden => {
+                "a symbolic link leads to where a name begins with a dot, or to a script of an application's"
+            }
+            Self::Script => "its name is that of a script but for the case of letters",
         }
     }
 }

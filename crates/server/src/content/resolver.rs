@@ -24,6 +24,7 @@ use super::lookup::{Cached, Lookup, LookupResult, Original};
 use super::path::Path;
 use super::patience::{Patience, WouldBlock};
 use super::refusals::{Reason, Refusals, permit};
+use super::scripts::Verdict;
 use crate::config::FileSettings;
 use crate::error_log::Limited;
 
@@ -93,7 +94,7 @@ impl Resolver {
             .map_err(|source| ContentError::Root { path: settings.root.clone(), source })?;
         Ok(Self {
             loader,
-            index: settings.index.clone(),
+            index: settings.index_names(),
             listing: settings.listing,
             listed: Listed { dotfiles: settings.dotfiles, most: settings.listing_names },
             complaints: Default::default(),
@@ -151,6 +152,9 @@ impl Resolver {
         let root_changes = self.loader.root.changes();
         let (path, form) = Form::of(&lookup.path);
         let path = Path::known(path);
+        if let Some(verdict) = self.loader.scripts.judge(path.bytes()) {
+            return self.find_script(path, verdict, None, patience);
+        }
         if !path.is_directory() {
             return match self.open(path, patience)? {
                 Opened::File(file, stat) => {
@@ -163,6 +167,12 @@ impl Resolver {
         for index in 0..self.index.len() {
             let file_path = [path.bytes(), self.index[index].as_bytes()].concat();
             let file_path = Path::known(&file_path);
+            if let Some(verdict) = self.loader.scripts.judge(file_path.bytes()) {
+                match self.find_script(file_path, verdict, Some(index), patience) {
+                    Err(Stop::Refused(Status::NOT_FOUND)) => continue,
+                    found => return found,
+                }
+            }
             match self.open(file_path, patience) {
                 Ok(Opened::File(file, stat)) => {
                     return self.load_if_changed(lookup, file_path, Some(index), (file, stat), patience, now);
@@ -178,6 +188,23 @@ impl Resolver {
                 self.list(&lookup.path, (path, form), &directory, patience, request)
             }
             _ => Err(self.refuse(path, Reason::Unlisted)),
+        }
+    }
+
+    /// Looks whether a script is there. Nobody is sent it, under whichever name.
+    fn find_script(
+        &self,
+        path: Path<'_>,
+        verdict: Verdict,
+        index: Option<usize>,
+        patience: Patience,
+    ) -> Result<LookupResult, Stop> {
+        match verdict {
+            Verdict::Lookalike => Err(self.refuse(path, Reason::Script)),
+            Verdict::Script => match self.open(path, patience)? {
+                Opened::File(..) => Ok(LookupResult::Script(index)),
+                Opened::Directory(_) | Opened::Other => Err(Stop::Refused(Status::NOT_FOUND)),
+            },
         }
     }
 
@@ -259,6 +286,11 @@ impl Resolver {
             }
         })?;
         opened.ok_or_else(|| self.refuse(path, Reason::Hidden))
+    }
+
+    /// The index name of that number, as found in [`LookupResult::Script`].
+    pub(super) fn index_name(&self, number: usize) -> &[u8] {
+        self.index.get(number).map_or(&[], |name| name.as_bytes())
     }
 
     fn refuse(&self, path: Path<'_>, reason: Reason) -> Stop {

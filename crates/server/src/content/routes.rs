@@ -11,12 +11,18 @@ use std::sync::Arc;
 use globset::GlobMatcher;
 use http1::Status;
 
+use super::call::Call;
 use super::escape;
-use crate::config::{Part, RouteRule, Target, literal_prefix};
+use super::scripts::script_length;
+use crate::config::{FileSettings, Part, RouteRule, Target, literal_prefix};
 
 /// All routes, in their order; the first that matches is taken.
 #[derive(Debug)]
-pub(super) struct Routes(Vec<Route>);
+pub(super) struct Routes {
+    routes: Vec<Route>,
+    /// The document root, by its name.
+    root: Arc<[u8]>,
+}
 
 #[derive(Debug)]
 struct Route {
@@ -33,6 +39,26 @@ enum Action {
     File(Option<Arc<[u8]>>),
     Redirect(Status, Target),
     Refuse(Status),
+    /// The scripts with this ending, for a pool to run; where there is no such script, this file.
+    Scripts {
+        pool: Arc<str>,
+        ending: Box<[u8]>,
+        fallback: Option<Arc<[u8]>>,
+    },
+    /// A pool, for all of them.
+    Program {
+        pool: Arc<str>,
+        file: Box<[u8]>,
+    },
+}
+
+/// What a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LeadsTo<'a> {
+    /// What this path names below the root: a file, or a script with the rest of the path behind it.
+    File(&'a [u8]),
+    /// Something else.
+    Elsewhere(Elsewhere),
 }
 
 /// A route by its number.
@@ -45,39 +71,75 @@ pub(super) enum Instead {
     /// That it is there, by this Location.
     Redirect(Status, String),
     Refuse(Status),
+    /// Whatever an application answers.
+    Call(Box<Call>),
 }
 
 /// The status of a redirect that has none of its own: nobody is to remember it.
 const FOUND: Status = Status(302);
 
 impl Routes {
-    pub(super) fn new(rules: &[RouteRule]) -> Self {
-        Self(rules.iter().map(Route::new).collect())
+    pub(super) fn new(settings: &FileSettings) -> Self {
+        let routes = settings.all_routes().map(|rule| Route::new(&rule)).collect();
+        Self { routes, root: settings.root.as_os_str().as_bytes().into() }
     }
 
-    /// The route of a path that leads to no file.
-    pub(super) fn elsewhere(&self, path: &[u8]) -> Option<Elsewhere> {
-        let number = self.number(path)?;
-        (!matches!(self.0[number].action, Action::File(_))).then_some(Elsewhere(number))
+    /// What a path leads to.
+    pub(super) fn leads_to<'a>(&self, path: &'a [u8]) -> LeadsTo<'a> {
+        let Some(number) = self.number(path) else { return LeadsTo::File(path) };
+        match &self.routes[number].action {
+            Action::File(_) => LeadsTo::File(path),
+            Action::Scripts { ending, .. } => {
+                LeadsTo::File(&path[..script_length(path, ending).unwrap_or(path.len())])
+            }
+            _ => LeadsTo::Elsewhere(Elsewhere(number)),
+        }
+    }
+
+    /// Whether requests may have other methods than those for files.
+    pub(super) fn have_applications(&self) -> bool {
+        let is_one = |route: &Route| matches!(route.action, Action::Scripts { .. } | Action::Program { .. });
+        self.routes.iter().any(is_one)
+    }
+
+    /// How the script at the beginning of a path is run, the rest of which it is told. `None`: by nobody.
+    pub(super) fn run(&self, path: &[u8]) -> Option<Box<Call>> {
+        let Action::Scripts { pool, ending, .. } = &self.routes[self.number(path)?].action else {
+            return None;
+        };
+        let (name, info) = path.split_at(script_length(path, ending)?);
+        let file = [&self.root, name].concat().into();
+        let (pool, root) = (Arc::clone(pool), Arc::clone(&self.root));
+        Some(Box::new(Call { pool, file, name: name.into(), info: info.into(), root }))
     }
 
     /// What is done with those whose route it is.
     pub(super) fn answer(&self, Elsewhere(number): Elsewhere, path: &[u8], query: Option<&[u8]>) -> Instead {
-        let route = &self.0[number];
+        let route = &self.routes[number];
         match &route.action {
             Action::Redirect(status, target) => {
                 Instead::Redirect(*status, location(target, path, route.literal, query))
             }
             Action::Refuse(status) => Instead::Refuse(*status),
+            Action::Program { pool, file } => {
+                let (name, info) = path.split_at(mounted_at(path, route.literal));
+                Instead::Call(Box::new(Call {
+                    pool: Arc::clone(pool),
+                    file: file.clone(),
+                    name: name.into(),
+                    info: info.into(),
+                    root: Arc::clone(&self.root),
+                }))
+            }
             // They have no such route.
-            Action::File(_) => Instead::Refuse(Status::NOT_FOUND),
+            Action::File(_) | Action::Scripts { .. } => Instead::Refuse(Status::NOT_FOUND),
         }
     }
 
     /// The file that is sent where there is none of that path.
     pub(super) fn fallback(&self, path: &[u8]) -> Option<Arc<[u8]>> {
-        match &self.0[self.number(path)?].action {
-            Action::File(fallback) => fallback.clone(),
+        match &self.routes[self.number(path)?].action {
+            Action::File(fallback) | Action::Scripts { fallback, .. } => fallback.clone(),
             _ => None,
         }
     }
@@ -86,12 +148,25 @@ impl Routes {
     pub(super) fn explain(&self, path: &[u8], query: Option<&[u8]>) -> String {
         let file = String::from_utf8_lossy(path);
         let Some(number) = self.number(path) else { return format!("no route matches: the file {file}") };
-        let route = &self.0[number];
+        let route = &self.routes[number];
         let pattern = route.path.as_ref().map_or("any path", |path| path.glob().glob());
         let done = match (&route.action, self.answer(Elsewhere(number), path, query)) {
             (Action::File(None), _) => format!("the file {file}"),
             (Action::File(Some(fallback)), _) => {
                 format!("the file {file}, or if there is none {}", String::from_utf8_lossy(fallback))
+            }
+            (Action::Scripts { pool, .. }, _) => match self.run(path) {
+                Some(call) => {
+                    let [name, info] = [&call.name, &call.info].map(|part| String::from_utf8_lossy(part));
+                    let info =
+                        if info.is_empty() { String::new() } else { format!(" with PATH_INFO {info}") };
+                    format!("the script {name}{info}, if there is one, by the pool {pool}")
+                }
+                None => format!("a script, by the pool {pool}"),
+            },
+            (_, Instead::Call(call)) => {
+                let [name, info] = [&call.name, &call.info].map(|part| String::from_utf8_lossy(part));
+                format!("the pool {}, SCRIPT_NAME {name:?}, PATH_INFO {info:?}", call.pool)
             }
             (_, Instead::Redirect(status, location)) => format!("{} to {location}", status.0),
             (_, Instead::Refuse(status)) => format!("{} {}", status.0, status.reason()),
@@ -100,8 +175,7 @@ impl Routes {
     }
 
     fn number(&self, path: &[u8]) -> Option<usize> {
-        let path = OsStr::from_bytes(path);
-        self.0.iter().position(|route| route.path.as_ref().is_none_or(|glob| glob.is_match(path)))
+        self.routes.iter().position(|route| route.matches(path))
     }
 }
 
@@ -111,10 +185,40 @@ impl Route {
         let action = match (&rule.redirect, rule.status) {
             (Some(target), status) => Action::Redirect(status.map_or(FOUND, Status), target.clone()),
             (None, Some(status)) => Action::Refuse(Status(status)),
-            (None, None) => Action::File(rule.fallback.as_ref().map(|path| path.as_bytes().into())),
+            (None, None) => {
+                let fallback = rule.fallback.as_ref().map(|path| path.as_bytes().into());
+                match (rule.pool.as_deref(), &rule.program, rule.script_ending()) {
+                    (Some(pool), Some(file), _) => {
+                        Action::Program { pool: pool.into(), file: file.as_os_str().as_bytes().into() }
+                    }
+                    (Some(pool), None, Some(ending)) => {
+                        Action::Scripts { pool: pool.into(), ending: ending.as_bytes().into(), fallback }
+                    }
+                    _ => Action::File(fallback),
+                }
+            }
         };
         let path = rule.path.as_ref().map(globset::Glob::compile_matcher);
         Self { path, literal: literal_prefix(pattern).unwrap_or(pattern).len(), action }
+    }
+
+    fn matches(&self, path: &[u8]) -> bool {
+        let is_of_it = self.path.as_ref().is_none_or(|glob| glob.is_match(OsStr::from_bytes(path)));
+        is_of_it
+            && match &self.action {
+                Action::Scripts { ending, .. } => script_length(path, ending).is_some(),
+                _ => true,
+            }
+    }
+}
+
+/// Where a program is mounted whose route matches a path, the first bytes of which are before what wildcards
+/// match: SCRIPT_NAME is up to there, PATH_INFO begins with the slash behind it (RFC 3875 section 4.1).
+fn mounted_at(path: &[u8], literal: usize) -> usize {
+    let literal = literal.min(path.len());
+    match path[..literal].iter().rposition(|byte| *byte == b'/') {
+        Some(slash) if literal < path.len() || path.ends_with(b"/") => slash,
+        _ => literal,
     }
 }
 

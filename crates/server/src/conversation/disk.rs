@@ -9,9 +9,9 @@
 
 use std::os::fd::AsFd;
 
-use http1::{Head, ProtocolError, Terms, Tick};
+use http1::{Head, ProtocolError, Status, Terms, Tick};
 
-use super::{Conversation, Turn};
+use super::{Conversation, Pause, Turn};
 use crate::content::{Admitted, Fetch, Lookup, Prefetched};
 use crate::counters::{DiskWait, Reset};
 use crate::helpers::{self, Job};
@@ -54,18 +54,28 @@ pub(super) enum Owed {
     Reply { consumed: Vec<u8>, terms: Terms },
     /// The answer to a breach of the protocol.
     Refusal(ProtocolError),
+    /// What an application has not answered: this status.
+    Error(Status, Terms),
+}
+
+impl Waiting {
+    /// Whether what is waited for is done, or won't be.
+    #[inline]
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
 }
 
 impl Conversation {
     /// Whether it waits for the disk, and for which job.
     pub fn waits_for_disk(&self) -> Option<u64> {
-        self.exchange.waiting.as_ref().filter(|waiting| !waiting.is_over).map(|waiting| waiting.ticket)
+        self.exchange.disk().filter(|waiting| !waiting.is_over).map(|waiting| waiting.ticket)
     }
 
     /// The job that it waits for has been done. What a look found is taken note of, before the table changes
     /// again.
     pub fn disk_is_done(&mut self, service: &mut Service, found: Option<(&Lookup<'_>, &Admitted)>) {
-        let Some(waiting) = &mut self.exchange.waiting else { return };
+        let Some(waiting) = self.exchange.disk_mut() else { return };
         waiting.is_over = true;
         if let (Until::LookedUp(deferred), Some((look, found))) = (&mut waiting.until, found) {
             service.content.keep(&mut deferred.looked, look, found);
@@ -74,7 +84,7 @@ impl Conversation {
 
     /// The job that it waits for won't be done in time.
     pub fn disk_has_failed(&mut self, service: &mut Service) {
-        let Some(waiting) = &mut self.exchange.waiting else { return };
+        let Some(waiting) = self.exchange.disk_mut() else { return };
         waiting.is_over = true;
         match &mut waiting.until {
             Until::LookedUp(deferred) => {
@@ -90,7 +100,7 @@ impl Conversation {
 
     /// When its wait is to be looked at, if it waits for the disk.
     pub(super) fn looks_after_wait_at(&self) -> Option<Tick> {
-        self.exchange.waiting.as_ref().filter(|waiting| !waiting.is_over).map(|waiting| waiting.look_at)
+        self.exchange.disk().filter(|waiting| !waiting.is_over).map(|waiting| waiting.look_at)
     }
 
     /// It has waited for a while, or for too long.
@@ -101,7 +111,7 @@ impl Conversation {
             self.machine.send_failed();
             return Some(Turn::Close);
         }
-        let waiting = self.exchange.waiting.as_mut()?;
+        let waiting = self.exchange.disk_mut()?;
         if waiting.give_up_at.reached(now) {
             self.disk_has_failed(service);
             return Some(self.work(service));
@@ -125,18 +135,22 @@ impl Conversation {
 
     /// What is to be done so that it can go on, once for each wait.
     pub(super) fn take_job(&mut self) -> Option<Job> {
-        self.exchange.waiting.as_mut()?.job.take()
+        self.exchange.disk_mut()?.job.take()
     }
 
     /// Goes on where it had to wait. Says which window of the file that is being sent is in memory, if that
     /// was waited for.
     #[inline]
     pub(super) fn go_on(&mut self, service: &mut Service) -> Option<u64> {
-        let waiting = self.exchange.waiting.take()?;
-        self.go_on_after(service, *waiting)
+        let pause = self.exchange.waiting.take()?;
+        self.go_on_after(service, pause)
     }
 
-    fn go_on_after(&mut self, service: &mut Service, waiting: Waiting) -> Option<u64> {
+    fn go_on_after(&mut self, service: &mut Service, pause: Box<Pause>) -> Option<u64> {
+        let Pause::Disk(waiting) = *pause else {
+            self.exchange.waiting = Some(pause);
+            return None;
+        };
         self.machine.resume(service.clock.tick);
         // Nobody has listened meanwhile.
         self.readable = true;
@@ -152,6 +166,9 @@ impl Conversation {
                     None => self.machine.abort(),
                 }
                 service.buffers.give(consumed);
+            }
+            Until::LookedUp(Deferred { owed: Owed::Error(status, terms), looked }) => {
+                self.answer_error(service, status, terms, Some(looked));
             }
         }
         None
@@ -181,18 +198,20 @@ impl Conversation {
         let (look_at, give_up_at) = (now.after(look_after(service)), now.after(service.disk_timeout_ticks));
         let job = Some(job);
         self.exchange.waiting =
-            Some(Box::new(Waiting { ticket, job, is_over: false, look_at, give_up_at, until }));
+            Some(Box::new(Pause::Disk(Waiting { ticket, job, is_over: false, look_at, give_up_at, until })));
     }
 
     /// Gives back what it holds while it waits.
     pub(super) fn stop_waiting(&mut self, service: &mut Service) {
-        if let Some(waiting) = self.exchange.waiting.take()
-            && let Until::LookedUp(deferred) = waiting.until
-        {
-            service.content.unkeep(deferred.looked);
-            if let Owed::Reply { consumed, .. } = deferred.owed {
-                service.buffers.give(consumed);
+        match self.exchange.waiting.take().map(|pause| *pause) {
+            Some(Pause::Disk(Waiting { until: Until::LookedUp(deferred), .. })) => {
+                service.content.unkeep(deferred.looked);
+                if let Owed::Reply { consumed, .. } = deferred.owed {
+                    service.buffers.give(consumed);
+                }
             }
+            Some(Pause::Application(application)) => self.leave_application(service, application),
+            Some(Pause::Disk(_)) | None => {}
         }
     }
 }

@@ -4,6 +4,7 @@
 use http1::{Head, Status};
 use sys::socket::PeerAddress;
 
+use super::application::Application;
 use super::disk::Waiting;
 use crate::service::Service;
 
@@ -15,10 +16,36 @@ pub(super) struct Exchange {
     /// When the request was read, in monotonic milliseconds.
     began_ms: u64,
     /// What it waits for beside its client, if it does.
-    pub(super) waiting: Option<Box<Waiting>>,
+    pub(super) waiting: Option<Box<Pause>>,
+}
+
+/// What a conversation waits for beside its client.
+#[derive(Debug)]
+pub(super) enum Pause {
+    /// The disk.
+    Disk(Waiting),
+    /// An application.
+    Application(Application),
 }
 
 impl Exchange {
+    /// The wait for the disk, if it is that.
+    #[inline]
+    pub(super) fn disk(&self) -> Option<&Waiting> {
+        match self.waiting.as_deref() {
+            Some(Pause::Disk(waiting)) => Some(waiting),
+            _ => None,
+        }
+    }
+
+    /// The wait for the disk, if it is that.
+    pub(super) fn disk_mut(&mut self) -> Option<&mut Waiting> {
+        match self.waiting.as_deref_mut() {
+            Some(Pause::Disk(waiting)) => Some(waiting),
+            _ => None,
+        }
+    }
+
     /// Counts a request that was read, and begins its line of the access log.
     #[inline]
     pub(super) fn begin(&mut self, service: &mut Service, peer: &PeerAddress, head: &Head<'_>) {

@@ -7,6 +7,7 @@
 //! alternates between both directions; the stages of a pipeline call one of them each, and hand the
 //! conversation on. Between two calls it borrows nothing, so it moves between threads by value.
 
+mod application;
 mod disk;
 mod exchange;
 mod receive;
@@ -22,7 +23,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use http1::{Connection, End, Limits};
 use sys::socket::PeerAddress;
 
-use self::exchange::Exchange;
+use self::exchange::{Exchange, Pause};
 pub use self::send::{Follows, Operation, Runs};
 pub use self::turn::{Next, Turn};
 use crate::content::Pin;
@@ -159,8 +160,10 @@ impl Conversation {
 
     /// Whether an event is needed to go on reading or writing, as the state machine wants.
     pub fn waits_for(&self) -> (bool, bool) {
-        if self.exchange.waiting.is_some() {
-            return (false, false);
+        match self.exchange.waiting.as_deref() {
+            None => {}
+            Some(Pause::Disk(_)) => return (false, false),
+            Some(Pause::Application(application)) => return self.application_waits_for(application),
         }
         let machine = &self.machine;
         (machine.wants_input() && !self.readable, machine.is_replying() && !self.writable)
@@ -169,13 +172,24 @@ impl Conversation {
     /// When it is to be looked at, if nothing happens before: the client's deadline, or how long the disk may
     /// take.
     pub fn deadline(&self) -> Option<http1::Tick> {
-        self.looks_after_wait_at().or_else(|| self.machine.deadline())
+        if self.exchange.waiting.is_some() {
+            let machine = self.machine.deadline();
+            let application = self.application_deadline();
+            let earlier = [application, machine].into_iter().flatten().reduce(http1::Tick::earlier);
+            return self.looks_after_wait_at().or(earlier);
+        }
+        self.machine.deadline()
     }
 
     /// Acts on a deadline that has come. `None`: nothing has ended, ask for the deadline again.
     pub fn timeout(&mut self, service: &mut Service) -> Option<Turn> {
         if self.waits_for_disk().is_some() {
             return self.look_after_wait(service);
+        }
+        let is_due =
+            |deadline: Option<http1::Tick>| deadline.is_some_and(|at| at.reached(service.clock.tick));
+        if !is_due(self.machine.deadline()) && is_due(self.application_deadline()) {
+            return self.application_timeout(service);
         }
         match self.machine.timeout(&service.limits, service.clock.tick) {
             http1::Timeout::NotYet => None,

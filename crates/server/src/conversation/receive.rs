@@ -7,13 +7,13 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use http1::{End, Head, Plan, ProtocolError, Step};
+use http1::{End, Head, Plan, ProtocolError, Status, Step, Terms};
 use sys::socket::PeerAddress;
 
 use super::Conversation;
 use super::disk::Owed;
 use super::turn::{Next, Turn};
-use crate::content::{Pin, Prefetched};
+use crate::content::{Detour, Pin, Prefetched};
 use crate::counters::Failure;
 use crate::proxies::header;
 use crate::service::Service;
@@ -31,12 +31,17 @@ impl<'a> Input<'a> {
         Self { scratch, from: 0, to: 0 }
     }
 
-    fn unused(&self) -> &[u8] {
+    pub(super) fn unused(&self) -> &[u8] {
         &self.scratch[self.from..self.to]
     }
 
-    fn is_used_up(&self) -> bool {
+    pub(super) fn is_used_up(&self) -> bool {
         self.from == self.to
+    }
+
+    /// That many more bytes are used.
+    pub(super) fn use_up(&mut self, count: usize) {
+        self.from += count;
     }
 
     /// What is unused means nothing any more.
@@ -46,7 +51,7 @@ impl<'a> Input<'a> {
 
     /// Takes up what was kept, if that has not been done. There is nothing unused then.
     #[inline]
-    fn take_up(&mut self, kept: &mut Vec<u8>) {
+    pub(super) fn take_up(&mut self, kept: &mut Vec<u8>) {
         if !kept.is_empty() {
             (self.from, self.to) = (0, kept.len());
             self.scratch[..self.to].copy_from_slice(kept);
@@ -71,8 +76,10 @@ impl Conversation {
     /// The read stage: gives back what a finished reply held, and receives until there is a reply to be sent
     /// or nothing can be done without an event. Never sends.
     pub fn receive(&mut self, service: &mut Service) -> Next {
-        if self.waits_for_disk().is_some() {
-            return Next::Turn(self.keep_waiting(service));
+        while self.is_held() {
+            if let Some(turn) = self.attend_pause(service) {
+                return Next::Turn(turn);
+            }
         }
         if self.is_announced
             && self.machine.wants_end() == End::Open
@@ -181,7 +188,7 @@ impl Conversation {
     /// Receives what is there. `false`: nothing, or the connection is broken.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
-    fn read(&mut self, service: &mut Service, input: &mut Input<'_>, share: &mut u64) -> bool {
+    pub(super) fn read(&mut self, service: &mut Service, input: &mut Input<'_>, share: &mut u64) -> bool {
         let room = input.room();
         match service.receive(self.socket.as_fd(), room) {
             Ok(0) => {
@@ -290,11 +297,49 @@ impl Conversation {
     ) {
         match service.answer(head, looked.as_ref()) {
             Ok(plan) => self.respond(service, plan, looked),
-            Err(look) => {
+            Err(detour) => self.take_detour(service, detour, head, consumed, looked),
+        }
+    }
+
+    /// Has done what must be before a request is answered, or instead.
+    #[cold]
+    fn take_detour(
+        &mut self,
+        service: &mut Service,
+        detour: Detour,
+        head: &Head<'_>,
+        consumed: &[u8],
+        looked: Option<Prefetched>,
+    ) {
+        match detour {
+            Detour::Lookup(look) => {
                 let mut kept = service.buffers.take();
                 kept.extend_from_slice(consumed);
                 let owed = Owed::Reply { consumed: kept, terms: head.terms };
                 self.defer(service, owed, looked.unwrap_or_default(), look);
+            }
+            Detour::Call(call) => {
+                if let Some(looked) = looked {
+                    service.content.unkeep(looked);
+                }
+                self.call(service, call, head, consumed);
+            }
+        }
+    }
+
+    /// Answers with an error that is neither content's nor a breach of the protocol, for whose page this has
+    /// been looked at, or puts it by until more has been.
+    pub(super) fn answer_error(
+        &mut self,
+        service: &mut Service,
+        status: Status,
+        terms: Terms,
+        looked: Option<Prefetched>,
+    ) {
+        match service.error(status, terms, looked.as_ref()) {
+            Ok(plan) => self.respond(service, plan, looked),
+            Err(look) => {
+                self.defer(service, Owed::Error(status, terms), looked.unwrap_or_default(), look);
             }
         }
     }

@@ -80,8 +80,10 @@ impl Conversation {
     /// receives, and gives back nothing: what a finished reply held goes back where it was planned, in the
     /// read stage, which a conversation that is over is to be given to as well.
     pub fn send(&mut self, service: &mut Service) -> Next {
-        if self.waits_for_disk().is_some() {
-            return Next::Turn(self.keep_waiting(service));
+        while self.is_held() {
+            if let Some(turn) = self.attend_pause(service) {
+                return Next::Turn(turn);
+            }
         }
         let mut share = service.quantum;
         self.active = service.clock.tick;

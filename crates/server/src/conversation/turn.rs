@@ -12,6 +12,8 @@ pub enum Turn {
     /// It waits until somebody has done this for it. Only in a worker without
     /// [patience](crate::service::Service::patience).
     Disk(Box<Job>),
+    /// It waits for the socket, and for an application's, as [`Conversation::link`] says.
+    Application,
     /// It has used up its share and could go on at once.
     Unfinished,
     /// It is over: close the socket.

@@ -2,17 +2,19 @@
 
 use http1::End;
 
-use super::Conversation;
 use super::receive::Input;
 use super::turn::{Next, Turn};
+use super::{Conversation, Pause};
 use crate::service::Service;
 
 impl Conversation {
     /// Receives, answers and sends until the socket blocks, the conversation ends, or its share of the turn
     /// is used.
     pub fn work(&mut self, service: &mut Service) -> Turn {
-        if self.waits_for_disk().is_some() {
-            return self.keep_waiting(service);
+        while self.is_held() {
+            if let Some(turn) = self.attend_pause(service) {
+                return turn;
+            }
         }
         if self.is_announced
             && self.machine.wants_end() == End::Open
@@ -42,6 +44,25 @@ impl Conversation {
         self.keep(service, &input);
         service.scratch = scratch;
         self.end_turn(turn)
+    }
+
+    /// Whether something else than its client has to be seen to first.
+    #[inline]
+    pub(super) fn is_held(&self) -> bool {
+        match self.exchange.waiting.as_deref() {
+            None => false,
+            Some(Pause::Disk(waiting)) => !waiting.is_over(),
+            Some(Pause::Application(_)) => true,
+        }
+    }
+
+    /// Sees to what holds it. `None`: it may go on.
+    #[cold]
+    pub(super) fn attend_pause(&mut self, service: &mut Service) -> Option<Turn> {
+        if self.waits_for_disk().is_some() {
+            return Some(self.keep_waiting(service));
+        }
+        self.attend_application(service)
     }
 
     /// Leaves it to whoever comes next.

@@ -13,6 +13,7 @@ use crate::config::{Role, Settings};
 use crate::content::{Content, Resolver, SharedFiles};
 use crate::control::Control;
 use crate::counters::Counters;
+use crate::gateway::Queues;
 use crate::listeners::Share;
 use crate::memory;
 use crate::service::Service;
@@ -26,6 +27,7 @@ pub(super) fn serve(
     control: Arc<Control>,
     common: Option<(&Common, &SharedFiles)>,
     access_log: Option<&Arc<LogFile>>,
+    (queues, first): (&Queues, usize),
 ) -> Result<(), RunError> {
     control.attend().map_err(failed("notice the end of the supervisor"))?;
     // Only the supervisor executes programs, and what it executes in an upgrade may need privileges of its
@@ -56,12 +58,13 @@ pub(super) fn serve(
             Content::sharing(Arc::clone(&resolver), table, &files, ranges)
         }
     };
-    let service = |&counters: &&'static Counters| {
+    let service = |(thread, &counters): (usize, &&'static Counters)| {
         let log = log.zip(writer.as_ref());
         let log = log.map(|(log, writer)| writer.worker(log.format, log.when_full, counters));
-        Service::new(content(), settings, counters, log, common.map(|(common, _)| common.clone()))
+        let common = common.map(|(common, _)| common.clone());
+        Service::new(content(), settings, counters, log, common, queues.desk(first + thread))
     };
-    let services = counters.iter().map(service).collect();
+    let services = counters.iter().enumerate().map(service).collect();
     note_start_memory(counters);
     let result = architecture::run(services, listeners, settings, control);
     // The services, whose logs have been flushed into the writer, are gone.

@@ -23,6 +23,7 @@ use crate::content::SharedFiles;
 use crate::control::{Control, LetGo, Phase};
 use crate::counters::Counters;
 use crate::crew::Crew;
+use crate::gateway::Queues;
 use crate::listeners::{Listener, Listeners, Share};
 use crate::placement::Position;
 use crate::status::{Endpoint, ListenerSource, Sources, WorkerSource};
@@ -52,6 +53,8 @@ pub(super) struct Workers {
     access_log: Option<Arc<LogFile>>,
     /// Retired workers that had not let go of their listeners when it was last looked.
     leaving: usize,
+    /// What the last generation shares in front of applications.
+    queues: Option<Queues>,
 }
 
 /// Where a worker is, or will be again.
@@ -68,6 +71,8 @@ struct Place {
     quick_deaths: u32,
     /// Of a worker that has its descriptors in common with the others.
     in_common: Option<InCommon>,
+    /// Those that its threads share with the other workers.
+    queues: Queues,
 }
 
 /// What is special about workers that have a descriptor table in common.
@@ -112,6 +117,7 @@ impl Workers {
             endpoint,
             access_log: None,
             leaving: 0,
+            queues: None,
         })
     }
 
@@ -195,14 +201,28 @@ impl Workers {
         let crews = (0..settings.copies).map(|_| Crew::new(layout.processes));
         let crews = crews.collect::<io::Result<Vec<_>>>()?;
         let files = self.shared_files(settings)?;
+        let threads = layout.threads(Role::Serve);
+        let queues = Queues::new(settings, Position::all(settings).count() * threads, self.queues.as_ref())?;
+        self.queues = Some(queues.clone());
         for (number, position) in Position::all(settings).enumerate() {
             let control = Arc::new(Control::of(crews[position.copy].clone(), position.worker)?);
             let block = |_| self.spare.pop().map_or_else(|| Shared::new().map(Shared::leak), Ok);
-            let counters = (0..layout.threads(Role::Serve)).map(block).collect::<io::Result<_>>()?;
+            let counters = (0..threads).map(block).collect::<io::Result<_>>()?;
             let cpus = position.cpus(settings, &usable);
             let (state, quick_deaths) = (State::Gone, 0);
             let in_common = files.get(position.copy).cloned().map(InCommon::new);
-            places.push(Place { number, position, cpus, control, counters, state, quick_deaths, in_common });
+            let queues = queues.clone();
+            places.push(Place {
+                number,
+                position,
+                cpus,
+                control,
+                counters,
+                state,
+                quick_deaths,
+                in_common,
+                queues,
+            });
         }
         for place in &*places {
             let others = places.iter().filter(|other| place.is_beside(other));
@@ -240,6 +260,7 @@ impl Workers {
         let in_common = place.in_common.as_mut();
         let gone = in_common.and_then(|common| common.worker.take().zip(Some(common.files.clone())));
         place.counters.iter().for_each(|block| block.settle());
+        place.give_back_queued();
         self.lived |= since.elapsed() >= QUICK || place.counters.iter().any(|block| block.accepts.get() > 0);
         if phase == Phase::Run && place.control.asked() == Phase::Run {
             place.quick_deaths = if since.elapsed() < QUICK { place.quick_deaths + 1 } else { 0 };
@@ -500,6 +521,12 @@ impl Place {
         self.number != other.number && self.position.copy == other.position.copy
     }
 
+    /// Gives back what its threads held in queues that others share.
+    fn give_back_queued(&self) {
+        let threads = self.counters.len();
+        (0..threads).for_each(|thread| self.queues.clear(self.number * threads + thread));
+    }
+
     fn start(
         &mut self,
         settings: &Settings,
@@ -514,7 +541,8 @@ impl Place {
         let serving = self.position.listeners(settings, &copies[self.position.copy]);
         let work = |share: Share, common: Option<(&Common, &SharedFiles)>| {
             let counters = &self.counters;
-            let ended = worker::serve(settings, cpus, share, counters, control, common, access_log);
+            let queues = (&self.queues, self.number * counters.len());
+            let ended = worker::serve(settings, cpus, share, counters, control, common, access_log, queues);
             exit_code("a worker", ended)
         };
         let pid = match (&mut self.in_common, common_table) {

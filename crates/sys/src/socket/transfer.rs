@@ -79,6 +79,13 @@ pub fn send(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(net::send(fd, bytes, SendFlags::NOSIGNAL)?)
 }
 
+/// Sends as much as there is room for, also on a socket that blocks. send(2) with `MSG_NOSIGNAL` and
+/// `MSG_DONTWAIT`.
+#[inline]
+pub fn send_at_once(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    Ok(net::send(fd, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
+}
+
 /// Sends the slices in order, saying that more follows at once: an incomplete segment waits for it up to 200
 /// ms. sendmsg(2) with `MSG_MORE` and `MSG_NOSIGNAL`.
 #[inline]

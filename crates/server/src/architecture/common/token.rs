@@ -19,9 +19,14 @@ pub(in crate::architecture) enum Kind {
     Listener,
     Supervisor,
     Helpers,
+    /// The application's server that a client's request is with, told by the client's place.
+    Application,
+    /// A request goes that had to wait in a pool's queue.
+    Bell,
 }
 
-const KINDS: [Kind; 4] = [Kind::Client, Kind::Listener, Kind::Supervisor, Kind::Helpers];
+const KINDS: [Kind; 6] =
+    [Kind::Client, Kind::Listener, Kind::Supervisor, Kind::Helpers, Kind::Application, Kind::Bell];
 
 impl Token {
     /// The only one of its kind.

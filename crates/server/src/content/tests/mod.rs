@@ -237,7 +237,8 @@ impl Site {
                 &stamp,
             ) {
                 Ok(plan) => break plan,
-                Err(mut lookup) => {
+                Err(Detour::Call(call)) => panic!("{call:?}"),
+                Err(Detour::Lookup(mut lookup)) => {
                     assert!(self.impatient);
                     assert!(
                         asked_for.insert((lookup.path.to_vec(), lookup.coding().map(Coding::token))),

@@ -1,0 +1,67 @@
+//! PHP-FPM, as the distribution has it, with a pool of its own.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::support::eventually;
+
+/// A running PHP-FPM.
+pub(super) struct Fpm {
+    child: Child,
+    pub(super) socket: PathBuf,
+}
+
+impl Fpm {
+    /// One with so many children, its files in that directory.
+    pub(super) fn start(directory: &Path, children: u32) -> Self {
+        let path = |name: &str| directory.join(name);
+        let socket = path("php.sock");
+        let config = format!(
+            "[global]\nerror_log = {}\ndaemonize = no\n[www]\nlisten = {}\npm = static\n\
+             pm.max_children = {children}\ncatch_workers_output = no\n{}",
+            path("php.log").display(),
+            socket.display(),
+            // As root it wants to be told who to be.
+            if rustix::process::getuid().is_root() { "user = root\ngroup = root\n" } else { "" }
+        );
+        fs::write(path("php-fpm.conf"), config).expect("a file");
+        let child = Command::new(program())
+            .args(["--nodaemonize", "--allow-to-run-as-root", "--fpm-config"])
+            .arg(path("php-fpm.conf"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("php-fpm starts");
+        let fpm = Self { child, socket };
+        eventually("PHP-FPM listens", || UnixStream::connect(&fpm.socket).is_ok());
+        fpm
+    }
+
+    /// As the option of the command line wants it.
+    pub(super) fn argument(&self) -> String {
+        format!("--php=unix:{}", self.socket.display())
+    }
+}
+
+impl Drop for Fpm {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Debian names its version: `php-fpm8.2`.
+fn program() -> PathBuf {
+    let directories = std::env::var_os("PATH").unwrap_or_default();
+    let mut all = std::env::split_paths(&directories).chain(["/usr/sbin".into()]);
+    let found = all.find_map(|directory| {
+        let entries = fs::read_dir(directory).ok()?.filter_map(Result::ok).map(|entry| entry.path());
+        entries
+            .filter(|path| path.is_file())
+            .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("php-fpm")))
+    });
+    found.expect("php-fpm is installed: scripts/install-test-tools")
+}

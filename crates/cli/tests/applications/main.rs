@@ -1,0 +1,548 @@
+//! Applications behind the server: PHP-FPM as the distribution has it, and applications that misbehave.
+
+mod fpm;
+mod scripted;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+
+use fpm::Fpm;
+use scripted::{Asked, answer, end, record};
+use support::client::{Broken, Client, Reply, request};
+use support::eventually;
+use support::server::{Server, Setup};
+use support::site::{HELLO, pattern};
+use support::variant::{Test, Variant, tests};
+
+const TESTS: &[Test] = tests![
+    Each:
+        php,
+        bodies_are_brought,
+        a_client_that_waits_to_be_asked,
+        a_client_that_leaves,
+        a_slow_client,
+        an_application_that_is_silent,
+        applications_that_break;
+    Three:
+        scripts_never_leave,
+        fields_that_deceive,
+        routes_to_programs,
+        several_servers,
+        errors_are_logged,
+        a_reload;
+    One: mistakes_are_told;
+];
+
+fn main() -> ExitCode {
+    support::client::take_chunks();
+    support::variant::run(&[("applications", TESTS)])
+}
+
+const INDEX: &str = "<?php echo 'index ', $_SERVER['SCRIPT_NAME'], ' ', $_SERVER['PATH_INFO'] ?? '-';";
+const ECHO: &str = "<?php
+    header('X-Length: ' . ($_SERVER['CONTENT_LENGTH'] ?? ''));
+    header('X-Type: ' . ($_SERVER['CONTENT_TYPE'] ?? ''));
+    echo md5(file_get_contents('php://input'));";
+const LARGE: &str = "<?php for ($i = 0; $i < 1000; $i++) echo str_repeat(chr(65 + $i % 26), 1000);";
+
+/// A site with scripts, and PHP-FPM to run them.
+fn php_site(variant: &Variant) -> (Setup, Fpm) {
+    let setup = Setup::new(variant)
+        .file("index.php", INDEX)
+        .file("blog/index.php", INDEX)
+        .file("echo.php", ECHO)
+        .file("large.php", LARGE)
+        .file("gone.php", "<?php header('Location: /x'); http_response_code(410); echo 'gone';");
+    let fpm = Fpm::start(setup.directory(), 3);
+    let setup = setup.argument(fpm.argument());
+    (setup, fpm)
+}
+
+/// The standard site with a pool that an application in this process is, for all below `/app/`.
+fn scripted_site<R>(variant: &Variant, serve: impl Fn(Asked) -> R + Send + Sync + 'static) -> Server {
+    scripted_site_with(variant, "", serve)
+}
+
+fn scripted_site_with<R>(
+    variant: &Variant,
+    of_pool: &str,
+    serve: impl Fn(Asked) -> R + Send + Sync + 'static,
+) -> Server {
+    let setup = Setup::new(variant);
+    let socket = scripted::start(setup.directory(), "app.sock", serve);
+    setup.config(&pool(&[&socket], of_pool)).start()
+}
+
+fn pool(sockets: &[&Path], more: &str) -> String {
+    let sockets: Vec<_> = sockets.iter().map(|socket| format!("'unix:{}'", socket.display())).collect();
+    format!(
+        "[[pools]]\nname = 'app'\nservers = [{}]\n{more}\n\
+         [[routes]]\npath = '/app/**'\npool = 'app'\nprogram = '/srv/app'\n",
+        sockets.join(", ")
+    )
+}
+
+fn post(target: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len().to_string();
+    [request("POST", target, &[("Content-Length", &length)]).as_bytes(), body].concat()
+}
+
+fn php(variant: &Variant) {
+    let (setup, _fpm) = php_site(variant);
+    let server = setup.start();
+    let mut client = server.connect();
+    for _ in 0..2 {
+        assert_eq!(client.get("/").text(), "index /index.php -");
+        assert_eq!(client.get("/hello.txt").text(), HELLO);
+        assert_eq!(client.get("/index.php/a/b?c").text(), "index /index.php /a/b");
+        assert_eq!(client.get("/blog/").text(), "index /blog/index.php -");
+        let slash = client.get("/blog");
+        assert_eq!((slash.status, slash.need("Location")), (301, "/blog/"));
+        for missing in ["/none.php", "/none.php/a", "/blog/none.php", "/index.PHP", "/none"] {
+            assert_eq!(client.get(missing).status, 404, "{missing}");
+        }
+        let gone = client.get("/gone.php");
+        assert_eq!((gone.status, gone.need("Location"), &*gone.text()), (410, "/x", "gone"));
+        let large = client.get("/large.php");
+        assert_eq!(
+            (large.status, large.body.len(), large.body[999_999]),
+            (200, 1_000_000, b'A' + (999_u16 % 26) as u8)
+        );
+        let head = client.fetch("HEAD", "/index.php", &[]);
+        assert_eq!((head.status, head.body.len()), (200, 0));
+    }
+    client.send("GET /index.php HTTP/1.0\r\nHost: x\r\n\r\n");
+    let reply = client.reply();
+    assert_eq!((reply.closes(), &*reply.text()), (true, "index /index.php -"));
+    client.expect_close();
+    assert_eq!(server.get("/index.php").text(), "index /index.php -");
+    eventually("all are counted", || server.count("application_requests") >= 12);
+    assert_eq!((server.count("application_failures"), server.count("application_clients_left")), (0, 0));
+}
+
+fn bodies_are_brought(variant: &Variant) {
+    let (setup, _fpm) = php_site(variant);
+    let server = setup.start();
+    let mut client = server.connect();
+    for length in [0, 1, 1000, 70_000, 1_000_000] {
+        let body = pattern(7, length);
+        let digest = |reply: &Reply| (reply.status, reply.text(), reply.need("X-Length").to_owned());
+        let known =
+            [("X-Form", "a"), ("Content-Type", "application/x"), ("Content-Length", &*length.to_string())];
+        client.send(request("PUT", "/echo.php", &known));
+        for piece in body.chunks(100_000) {
+            client.send(piece);
+        }
+        let reply = client.reply();
+        // A body that is not there has no length.
+        let told = if length == 0 { String::new() } else { length.to_string() };
+        let expected = (200, md5(&body), told);
+        assert_eq!((digest(&reply), reply.need("X-Type")), (expected.clone(), "application/x"));
+        client.send(request("POST", "/echo.php", &[("Transfer-Encoding", "chunked")]));
+        for piece in body.chunks(33_333) {
+            client.send([format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat());
+        }
+        client.send("0\r\n\r\n");
+        let reply = client.reply();
+        assert_eq!(digest(&reply), expected);
+    }
+    // Larger than it may be.
+    client.send(request("POST", "/echo.php", &[("Content-Length", "9000000")]));
+    assert_eq!(client.reply().status, 413);
+    // Two at once.
+    let mut client = server.connect();
+    client.send([post("/echo.php", b"first"), post("/echo.php", b"second")].concat());
+    assert_eq!([client.reply().text(), client.reply().text()], [md5(b"first"), md5(b"second")]);
+    // The other methods are for applications alone.
+    assert_eq!(server.one(post("/hello.txt", b"x")).status, 405);
+    assert_eq!(server.fetch("OPTIONS", "/hello.txt", &[]).status, 204);
+}
+
+/// By the tool that everybody has: the application's word for it must not be ours.
+fn md5(bytes: &[u8]) -> String {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+    let mut child =
+        Command::new("md5sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("md5sum");
+    child.stdin.take().expect("a pipe").write_all(bytes).expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    String::from_utf8_lossy(&output.stdout[..32]).into_owned()
+}
+
+fn a_client_that_waits_to_be_asked(variant: &Variant) {
+    let (setup, _fpm) = php_site(variant);
+    let server = setup.start();
+    let mut client = server.connect();
+    for _ in 0..2 {
+        client.send(request("POST", "/echo.php", &[("Content-Length", "5"), ("Expect", "100-continue")]));
+        assert_eq!(client.reply().status, 100);
+        client.expect_silence(50);
+        client.send("hello");
+        let reply = client.reply();
+        assert_eq!((reply.text(), reply.closes()), (md5(b"hello"), false));
+    }
+    // Nobody wants this one.
+    client.send(request("POST", "/none.php", &[("Content-Length", "5"), ("Expect", "100-continue")]));
+    let reply = client.reply();
+    assert_eq!((reply.status, reply.closes()), (404, true));
+}
+
+fn a_client_that_leaves(variant: &Variant) {
+    let (told, heard) = mpsc::channel();
+    let told = Mutex::new(told);
+    let server = scripted_site(variant, move |mut asked| {
+        let begun = asked.params["QUERY_STRING"] == "begun";
+        if begun {
+            asked.say(record(6, b"X: y\r\n\r\nbegun"));
+        }
+        let told = told.lock().expect("no panic").clone();
+        told.send(()).expect("the test waits");
+        // The request to abort, and the end.
+        let records: Vec<_> = std::iter::from_fn(|| asked.next_record()).collect();
+        let _ = told.send(());
+        assert!(records.is_empty() || records == [2], "{records:?}");
+    });
+    for (left, target) in ["/app/x", "/app/x?begun"].into_iter().enumerate() {
+        let mut client = server.connect();
+        client.ask("GET", target, &[]);
+        heard.recv_timeout(support::PATIENCE).expect("the application is asked");
+        if target.ends_with("begun") {
+            client.read_raw(10).expect("a reply begins");
+        }
+        drop(client);
+        heard.recv_timeout(support::PATIENCE).expect("the application hears of it");
+        eventually("it is counted", || server.count("application_clients_left") == left as u64 + 1);
+    }
+    assert_eq!(server.get("/hello.txt").text(), HELLO);
+}
+
+/// Nobody waits for it, and of a reply no more is kept than a part.
+fn a_slow_client(variant: &Variant) {
+    const PIECE: usize = 60_000;
+    const PIECES: usize = 600;
+    let said = Arc::new(Mutex::new(0));
+    let counted = Arc::clone(&said);
+    let server = scripted_site(variant, move |mut asked| {
+        asked.say(record(6, b"Content-Type: text/plain\r\n\r\n"));
+        for _ in 0..PIECES {
+            if !asked.say(record(6, &[b'x'; PIECE])) {
+                return;
+            }
+            *counted.lock().expect("no panic") += 1;
+        }
+        asked.say(end());
+    });
+    let mut slow = Client::connect_narrow(server.addresses()[0]);
+    slow.ask("GET", "/app/x", &[]);
+    let count = || *said.lock().expect("no panic");
+    eventually("it has begun", || count() > 0);
+    let mut before = 0;
+    eventually("the application waits", || {
+        support::sleep_ms(200);
+        std::mem::replace(&mut before, count()) == count()
+    });
+    assert!(count() < PIECES / 2, "{} pieces are under way", count());
+    assert_eq!(server.get("/hello.txt").text(), HELLO);
+    let reply = slow.reply();
+    assert_eq!((reply.status, reply.body.len()), (200, PIECE * PIECES));
+    assert_eq!(server.count("application_failures"), 0);
+}
+
+fn an_application_that_is_silent(variant: &Variant) {
+    let server = scripted_site_with(variant, "timeout = '300 ms'\ntotal_timeout = '1 s'", |mut asked| {
+        match &*asked.params["QUERY_STRING"] {
+            "nothing" => {}
+            "begun" => {
+                asked.say(record(6, b"Content-Type: a/b\r\n\r\nbegun"));
+            }
+            // Slow, but never for so long.
+            _ => {
+                asked.say(record(6, b"Content-Type: a/b\r\n\r\n"));
+                while asked.say(record(6, b"x")) {
+                    support::sleep_ms(100);
+                }
+            }
+        }
+        while asked.next_record().is_some() {}
+    });
+    let mut client = server.connect();
+    assert_eq!(client.get("/app/?nothing").status, 504);
+    assert_eq!(client.get("/hello.txt").text(), HELLO);
+    for target in ["/app/?begun", "/app/?always"] {
+        let mut client = server.connect();
+        client.ask("GET", target, &[]);
+        assert!(matches!(client.try_reply(), Err(Broken::Reset | Broken::CutShort(_))), "{target}");
+    }
+    assert_eq!(server.count("application_failures"), 3);
+}
+
+/// Each at another point of the exchange: the right status, or a connection that breaks.
+fn applications_that_break(variant: &Variant) {
+    const HEAD: &[u8] = b"Content-Type: text/plain\r\n\r\n";
+    let server = scripted_site(variant, |mut asked| {
+        let how = asked.params["QUERY_STRING"].replace('-', " ");
+        let long_head = vec![b'x'; 100_000];
+        match &*how {
+            "close" => true,
+            "half a header" => asked.say([1, 6, 0]),
+            "half a head" => asked.say(record(6, b"Content-Ty")),
+            "an end without a reply" => asked.say(end()),
+            "garbage" => asked.say("HTTP/1.1 200 OK\r\n\r\nhello"),
+            "another request" => asked.say([1, 3, 0, 9, 0, 8, 0, 0]),
+            "a long head" => asked.say(answer(long_head)),
+            "no head" => asked.say(answer("hello\r\n\r\n")),
+            "a bad status" => asked.say(answer("Status: 99\r\n\r\n")),
+            "two lengths" => asked.say(answer("Content-Length: 1\r\nContent-Length: 2\r\n\r\nx")),
+            "overloaded" => asked.say(record(3, &[0, 0, 0, 0, 2, 0, 0, 0])),
+            "a line end in a field" => asked.say(answer("X: a\rb\r\n\r\n")),
+            "close in the body" => asked.say(record(6, &[HEAD, b"hello"].concat())),
+            "garbage in the body" => asked.say([record(6, HEAD), b"garbage!".to_vec()].concat()),
+            "short" => asked.say(answer("Content-Length: 10\r\n\r\nhello")),
+            "two ends" => asked.say([answer([HEAD, b"well"].concat()), end()].concat()),
+            "more behind the end" => {
+                asked.say([answer([HEAD, b"well"].concat()), b"garbage!".to_vec()].concat())
+            }
+            "too long" => asked.say(answer("Content-Length: 4\r\n\r\nwell, that is more")),
+            "a byte at a time" => answer([HEAD, b"well"].concat()).iter().all(|byte| asked.say([*byte])),
+            other => panic!("{other}"),
+        }
+    });
+    for (how, status) in [
+        ("close", 502),
+        ("half a header", 502),
+        ("half a head", 502),
+        ("an end without a reply", 502),
+        ("garbage", 502),
+        ("another request", 502),
+        ("a long head", 502),
+        ("no head", 502),
+        ("a bad status", 502),
+        ("two lengths", 502),
+        ("overloaded", 503),
+        ("a line end in a field", 502),
+        ("close in the body", 0),
+        ("garbage in the body", 0),
+        ("short", 0),
+        ("two ends", 200),
+        ("more behind the end", 200),
+        ("too long", 200),
+        ("a byte at a time", 200),
+    ] {
+        let mut client = server.connect();
+        client.ask("GET", &format!("/app/?{}", how.replace(' ', "-")), &[]);
+        match client.try_reply() {
+            Ok(reply) => {
+                assert_eq!(reply.status, status, "{how}");
+                assert!(status != 200 || reply.text() == "well", "{how}");
+                assert_eq!(client.get("/hello.txt").text(), HELLO, "{how}");
+            }
+            Err(broken) => assert_eq!(status, 0, "{how}: {broken:?}"),
+        }
+    }
+    assert_eq!(server.count("application_failures"), 15);
+    assert_eq!(server.count("application_clients_left"), 0);
+}
+
+/// The source of a script is nobody's, whatever is asked for and however the pool is.
+fn scripts_never_leave(variant: &Variant) {
+    const SECRET: &str = "<?php /* the source */ echo 'run';";
+    let setup = Setup::new(variant)
+        .file("index.php", SECRET)
+        .file("dir/index.php", SECRET)
+        .file("dir/a.PHP", SECRET)
+        .file("file.php/inside.txt", "inside");
+    let root = setup.root();
+    symlink("index.php", root.join("alias.txt")).expect("a link");
+    symlink("dir", root.join("linked")).expect("a link");
+    let dead = setup.directory().join("dead.sock");
+    let setup = setup
+        .argument(format!("--php=unix:{}", dead.display()))
+        .config("[error_pages]\n404 = '/index.php'\n[[routes]]\npath = '/front/**'\nfallback = '/index.php'");
+    let server = setup.start();
+    for (target, status) in [
+        ("/", 502),
+        ("/index.php", 502),
+        ("/INDEX.php", 404),
+        ("/index.PHP", 404),
+        ("/inde%78.ph%70", 502),
+        ("//index.php", 502),
+        ("/dir/../index.php", 502),
+        ("/index.php/", 502),
+        ("/index.php/a.txt", 502),
+        ("/dir/", 502),
+        ("/dir/a.PHP", 404),
+        ("/dir/a.php", 404),
+        ("/alias.txt", 404),
+        ("/linked/index.php", 502),
+        ("/linked/", 502),
+        ("/file.php", 404),
+        ("/file.php/inside.txt", 404),
+        ("/none.txt", 404),
+        ("/front/any", 502),
+        ("/index.php%00", 400),
+        ("/index.php%0a", 404),
+        ("/index.php/%0d%0aX:%20y", 404),
+        ("/hello.txt", 200),
+    ] {
+        for fields in [&[][..], &[("Range", "bytes=0-100")], &[("Accept-Encoding", "gzip")]] {
+            let reply = server.fetch("GET", target, fields);
+            assert!(reply.status == status || (status, reply.status) == (200, 206), "{target}: {reply:?}");
+            assert!(!reply.text().contains("source"), "{target}: {reply:?}");
+        }
+    }
+}
+
+fn fields_that_deceive(variant: &Variant) {
+    let (told, heard) = mpsc::channel();
+    let told = Mutex::new(told);
+    let serve = move |mut asked: Asked| {
+        assert!(asked.body.is_empty());
+        told.lock().expect("no panic").send(asked.params.clone()).expect("the test waits");
+        asked.say(answer("Content-Type: text/plain\r\n\r\nwell"));
+    };
+    let server = scripted_site(variant, serve);
+    let fields = [
+        ("Proxy", "http://evil/"),
+        ("X_Real_IP", "192.0.2.1"),
+        ("X-Forwarded-For", "192.0.2.1"),
+        ("X-Forwarded-Proto", "https"),
+        ("X.Y", "z"),
+        ("Cookie", "a=1"),
+        ("Cookie", "b=2"),
+        ("Authorization", "Basic YTpi"),
+    ];
+    let reply = server.fetch("GET", "/app/some%20where?q=%20", &fields);
+    assert_eq!((reply.status, &*reply.text()), (200, "well"));
+    let params = heard.recv_timeout(support::PATIENCE).expect("the application is asked");
+    let of_client: Vec<_> = params.iter().filter(|(name, _)| name.starts_with("HTTP_")).collect();
+    let of_client: Vec<_> = of_client.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let expected = [("HTTP_AUTHORIZATION", "Basic YTpi"), ("HTTP_COOKIE", "a=1; b=2"), ("HTTP_HOST", "test")];
+    assert_eq!(of_client, expected);
+    for (name, value) in [
+        ("REMOTE_ADDR", "127.0.0.1"),
+        ("REQUEST_URI", "/app/some%20where?q=%20"),
+        ("PATH_INFO", "/some where"),
+        ("SCRIPT_NAME", "/app"),
+        ("SCRIPT_FILENAME", "/srv/app"),
+        ("QUERY_STRING", "q=%20"),
+        ("SERVER_NAME", "test"),
+        ("REQUEST_METHOD", "GET"),
+        ("CONTENT_LENGTH", ""),
+    ] {
+        assert_eq!(params[name], value, "{name}");
+    }
+}
+
+fn routes_to_programs(variant: &Variant) {
+    let setup = Setup::new(variant).file("app/file.txt", "a file that nobody gets");
+    let named = |name: &'static str| {
+        move |mut asked: Asked| {
+            let [script, info] = ["SCRIPT_NAME", "PATH_INFO"].map(|of| asked.params.get(of).cloned());
+            let own = asked.params.get("OWN").cloned().unwrap_or_default();
+            let text = format!("{name} {script:?} {info:?} {own}");
+            asked.say(answer(format!("Content-Length: {}\r\n\r\n{text}", text.len())));
+        }
+    };
+    let directory = setup.directory();
+    let app = scripted::start(directory, "app.sock", named("app"));
+    let cgi = scripted::start(directory, "cgi.sock", named("cgi"));
+    let config = format!(
+        "{}[[pools]]\nname = 'cgi'\nservers = 'unix:{}'\nparams = {{ OWN = 'own words' }}\n\
+         [[routes]]\npath = '/bin/**'\npool = 'cgi'\nscripts = '.cgi'\nfallback = '/hello.txt'\n",
+        pool(&[&app], ""),
+        cgi.display()
+    );
+    let server = setup.file("bin/run.cgi", "#!/bin/sh").file("other/run.cgi", "text").config(&config).start();
+    let some = |text: &str| format!("Some({text:?})");
+    for (target, text) in [
+        ("/app/file.txt", format!("app {} {} ", some("/app"), some("/file.txt"))),
+        ("/app/", format!("app {} {} ", some("/app"), some("/"))),
+        ("/bin/run.cgi", format!("cgi {} None own words", some("/bin/run.cgi"))),
+        ("/bin/run.cgi/x", format!("cgi {} {} own words", some("/bin/run.cgi"), some("/x"))),
+        ("/bin/none.cgi", HELLO.to_owned()),
+    ] {
+        assert_eq!(server.get(target).text(), text, "{target}");
+    }
+    // No pool runs it there, and it is no file, either.
+    assert_eq!(server.get("/other/run.cgi").status, 404);
+}
+
+fn several_servers(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let named = |name: &'static str| move |mut asked: Asked| asked.say(answer(format!("X: y\n\n{name}")));
+    let directory = setup.directory().to_owned();
+    let first = scripted::start(&directory, "first.sock", named("first"));
+    let dead = directory.join("dead.sock");
+    let server = setup.config(&pool(&[&dead, &first], "")).start();
+    for _ in 0..20 {
+        assert_eq!(server.get("/app/x").text(), "first");
+    }
+    fs::remove_file(&first).expect("a socket");
+    assert_eq!(server.get("/app/x").status, 502);
+    let _again = scripted::start(&directory, "dead.sock", named("second"));
+    for _ in 0..20 {
+        assert_eq!(server.get("/app/x").text(), "second");
+    }
+}
+
+fn errors_are_logged(variant: &Variant) {
+    let server = scripted_site(variant, |mut asked| {
+        asked.say([record(7, b"PHP Warning:  something\non two lines"), answer("X: y\n\nwell")].concat());
+    });
+    assert_eq!(server.get("/app/page?x").text(), "well");
+    let line = server.wait_for_line(|line| line.contains("PHP Warning:  something"));
+    assert!(line.contains("GET /app/page?x") && line.contains("on two lines"), "{line}");
+}
+
+/// Requests that are under way end well, and new ones go to the new pool.
+fn a_reload(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let (told, heard) = mpsc::channel();
+    let told = Mutex::new(told);
+    let slow = scripted::start(setup.directory(), "slow.sock", move |mut asked| {
+        told.lock().expect("no panic").send(()).expect("the test waits");
+        support::sleep_ms(700);
+        asked.say(answer("X: y\n\nslow"));
+    });
+    let new = scripted::start(setup.directory(), "new.sock", |mut asked| asked.say(answer("X: y\n\nnew")));
+    let server = setup.config(&pool(&[&slow], "")).start();
+    let mut client = server.connect();
+    client.ask("GET", "/app/x", &[]);
+    heard.recv_timeout(support::PATIENCE).expect("the application is asked");
+    server.rewrite_config(&pool(&[&new], ""));
+    server.signal(rustix::process::Signal::HUP);
+    assert_eq!(client.reply().text(), "slow");
+    eventually("new ones go elsewhere", || server.get("/app/x").text() == "new");
+}
+
+fn mistakes_are_told(variant: &Variant) {
+    for (config, told) in [
+        ("[[pools]]\nname = 'a'", "a pool needs servers"),
+        ("[[pools]]\nservers = '127.0.0.1:1'", "a pool needs name"),
+        ("[[pools]]\nname = 'a b'\nservers = '127.0.0.1:1'", "pools.name = 'a b': allowed: letters"),
+        ("[[pools]]\nname = 'a'\nservers = ':80'", "allowed: an address and port that can be connected to"),
+        (
+            "[[pools]]\nname = 'a'\nservers = '127.0.0.1:1'\nparams = { 'A=' = 'x' }",
+            "allowed: a name without",
+        ),
+        ("[[routes]]\npool = 'a'", "there is no pool \"a\" for a route; allowed: there are none"),
+        ("[[routes]]\nprogram = '/x'", "a pool is to run it"),
+        ("[[routes]]\npool = 'a'\nstatus = 404", "an application answers, or a redirect or a status"),
+        ("[[routes]]\npool = 'a'\nscripts = 'php'", "allowed: a dot and what follows it"),
+        (
+            "[gateway]\nspool = '/none'\n[[pools]]\nname = 'a'\nservers = '127.0.0.1:1'",
+            "/none is no directory",
+        ),
+    ] {
+        let output = Setup::new(variant).config(config).output();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{config}: {stderr}");
+        assert!(stderr.contains(told), "{config}: {stderr}");
+    }
+}

@@ -1,0 +1,121 @@
+//! An application that does as a test says, at a Unix socket. It shares no code with the server.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+/// A request as it arrived, and the connection to answer it on.
+pub(super) struct Asked {
+    pub(super) params: BTreeMap<String, String>,
+    pub(super) body: Vec<u8>,
+    pub(super) stream: UnixStream,
+}
+
+/// Records of that kind with that content, for the first request of a connection.
+pub(super) fn record(kind: u8, content: &[u8]) -> Vec<u8> {
+    let mut records = Vec::new();
+    for content in content.chunks(60_000) {
+        let length = (content.len() as u16).to_be_bytes();
+        records.extend_from_slice(&[1, kind, 0, 1, length[0], length[1], 0, 0]);
+        records.extend_from_slice(content);
+    }
+    records
+}
+
+/// What ends a request well.
+pub(super) fn end() -> Vec<u8> {
+    record(3, &[0; 8])
+}
+
+/// A whole answer.
+pub(super) fn answer(response: impl AsRef<[u8]>) -> Vec<u8> {
+    [record(6, response.as_ref()), end()].concat()
+}
+
+impl Asked {
+    /// Says something; whoever does not listen any more is none of the application's concern.
+    pub(super) fn say(&mut self, records: impl AsRef<[u8]>) -> bool {
+        self.stream.write_all(records.as_ref()).is_ok()
+    }
+
+    /// Reads the next record: its kind.
+    pub(super) fn next_record(&mut self) -> Option<u8> {
+        read_record(&mut self.stream).ok().map(|(kind, _)| kind)
+    }
+}
+
+/// Starts an application, which answers each connection in a thread of its own until the process ends.
+pub(super) fn start<R>(
+    directory: &Path,
+    name: &str,
+    serve: impl Fn(Asked) -> R + Send + Sync + 'static,
+) -> PathBuf {
+    let path = directory.join(name);
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let serve = Arc::new(serve);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let serve = Arc::clone(&serve);
+            thread::spawn(move || {
+                if let Ok(asked) = stream.and_then(read) {
+                    serve(asked);
+                }
+            });
+        }
+    });
+    path
+}
+
+fn read(mut stream: UnixStream) -> io::Result<Asked> {
+    let (mut params, mut body, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
+    loop {
+        let (kind, content) = read_record(&mut stream)?;
+        kinds.push(kind);
+        match kind {
+            1 => assert_eq!(content, [0, 1, 0, 0, 0, 0, 0, 0], "a responder, and the connection not kept"),
+            4 => params.extend_from_slice(&content),
+            5 if content.is_empty() => break,
+            5 => body.extend_from_slice(&content),
+            other => panic!("a record of kind {other} in {kinds:?}"),
+        }
+    }
+    Ok(Asked { params: pairs(&params), body, stream })
+}
+
+fn read_record(stream: &mut UnixStream) -> io::Result<(u8, Vec<u8>)> {
+    let mut header = [0; 8];
+    stream.read_exact(&mut header)?;
+    assert_eq!((header[0], header[2]), (1, 0));
+    let mut content = vec![0; usize::from(u16::from_be_bytes([header[4], header[5]]))];
+    stream.read_exact(&mut content)?;
+    io::copy(&mut stream.take(header[6].into()), &mut io::sink())?;
+    Ok((header[1], content))
+}
+
+fn pairs(mut bytes: &[u8]) -> BTreeMap<String, String> {
+    fn length(bytes: &mut &[u8]) -> usize {
+        if bytes[0] < 128 {
+            let length = bytes[0].into();
+            *bytes = &bytes[1..];
+            return length;
+        }
+        let length = u32::from_be_bytes(bytes[..4].try_into().expect("four bytes")) & 0x7fff_ffff;
+        *bytes = &bytes[4..];
+        length as usize
+    }
+    fn text(bytes: &mut &[u8], length: usize) -> String {
+        let (text, rest) = bytes.split_at(length);
+        *bytes = rest;
+        String::from_utf8_lossy(text).into_owned()
+    }
+    let mut pairs = BTreeMap::new();
+    while !bytes.is_empty() {
+        let (name, value) = (length(&mut bytes), length(&mut bytes));
+        let name = text(&mut bytes, name);
+        assert_eq!(pairs.insert(name, text(&mut bytes, value)), None, "a parameter is there twice");
+    }
+    pairs
+}

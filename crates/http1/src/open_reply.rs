@@ -1,0 +1,367 @@
+//! A reply whose body is still being made while it is sent, as by an application.
+//!
+//! It is a state machine without IO beside the [`Connection`](crate::Connection) whose client it answers:
+//! whoever makes such a reply has the client's socket for that long, and
+//! [returns](crate::Connection::returned) the client when it is over. The head is complete when the reply is
+//! [opened](crate::Plan::open); the body is [supplied](OpenReply::supply) bit by bit, and framed as the client
+//! understands. What was supplied and not been sent waits here: whoever supplies looks at
+//! [`unsent`](OpenReply::unsent), and stops while that is much.
+//!
+//! The client's time runs while there is something for it to take, and only then: it has to take as much of
+//! it as [`Timeouts::write_rate`] asks for.
+
+use crate::limits::{Limits, Timeouts};
+use crate::plan::{Plan, Sheet};
+use crate::{Status, Tick, Version};
+
+/// A reply that is sent while it is made. `P` is the server's pin on an open-file-table entry, of which it
+/// has none.
+#[derive(Debug)]
+pub struct OpenReply<P> {
+    sheet: Sheet<P>,
+    status: Status,
+    is_persistent: bool,
+    frame: Frame,
+    is_finished: bool,
+    /// Bytes of the sheet that are gone.
+    gone: usize,
+    /// Bytes of body supplied, and of anything sent.
+    body: u64,
+    sent: u64,
+    period: Option<Period>,
+}
+
+/// How the end of the body is told (RFC 9112 section 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Frame {
+    /// By a length, of which this much is still owed.
+    Length(u64),
+    /// By chunks.
+    Chunked,
+    /// By the end of the connection.
+    Close,
+    /// There is none: it is dropped.
+    Nothing,
+}
+
+/// A period in which the client has to take its share.
+#[derive(Clone, Copy, Debug)]
+struct Period {
+    ends: Tick,
+    /// Bytes sent when it began.
+    mark: u64,
+}
+
+/// What comes behind the last chunk: no trailer fields.
+const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+/// What ends a line, and the data of a chunk.
+const LINE_END: &[u8] = b"\r\n";
+/// Sent bytes in front of unsent ones that are worth moving these.
+const WORTH_MOVING: usize = 32 << 10;
+
+impl<P> Plan<P> {
+    /// Completes the head of a reply whose body is still being made, and will be of this many bytes if that
+    /// is known. Without a length its terms have to be [those for that](crate::Terms::of_unknown_length).
+    /// Where the request's method or the status allows no body, what is supplied is dropped.
+    pub fn open(mut self, length: Option<u64>, limits: &Limits, now: Tick) -> OpenReply<P> {
+        let (status, terms) = (self.0.status, self.0.terms);
+        debug_assert!(length.is_some() || terms == terms.of_unknown_length());
+        let frame = match length {
+            Some(length) => {
+                if !status.is_bodiless() {
+                    self.field("Content-Length", itoa::Buffer::new().format(length).as_bytes());
+                }
+                Frame::Length(length)
+            }
+            None if terms.version == Version::Http10 => Frame::Close,
+            None => {
+                if terms.body {
+                    self.field("Transfer-Encoding", b"chunked");
+                }
+                Frame::Chunked
+            }
+        };
+        self.bytes(LINE_END);
+        OpenReply {
+            status,
+            is_persistent: terms.persistent,
+            frame: if terms.body { frame } else { Frame::Nothing },
+            is_finished: false,
+            gone: 0,
+            body: 0,
+            sent: 0,
+            period: Some(Period { ends: now.after(limits.timeouts.write), mark: 0 }),
+            sheet: Sheet(self.0),
+        }
+    }
+}
+
+impl<P> OpenReply<P> {
+    /// Adds to the body, and says how many of the bytes belong to it: no more than its promised length.
+    pub fn supply(&mut self, limits: &Limits, now: Tick, bytes: &[u8]) -> usize {
+        let taken = match &mut self.frame {
+            Frame::Nothing => return bytes.len(),
+            Frame::Length(left) => {
+                let taken = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= taken as u64;
+                taken
+            }
+            Frame::Chunked | Frame::Close => bytes.len(),
+        };
+        if taken > 0 {
+            self.body += taken as u64;
+            let is_chunk = self.frame == Frame::Chunked;
+            let own = self.room(limits, now);
+            if is_chunk {
+                begin_chunk(own, taken);
+            }
+            own.extend_from_slice(&bytes[..taken]);
+            if is_chunk {
+                own.extend_from_slice(LINE_END);
+            }
+        }
+        taken
+    }
+
+    /// The body is complete. Says whether it is what was promised; if not, the client must notice: the
+    /// connection is to be reset.
+    pub fn finish(&mut self, limits: &Limits, now: Tick) -> bool {
+        self.is_finished = true;
+        match self.frame {
+            Frame::Length(left) => left == 0,
+            Frame::Chunked => {
+                self.room(limits, now).extend_from_slice(LAST_CHUNK);
+                true
+            }
+            Frame::Close | Frame::Nothing => true,
+        }
+    }
+
+    /// What can be sent now.
+    pub fn unsent(&self) -> &[u8] {
+        &self.sheet.0.own[self.gone..]
+    }
+
+    /// `n` more of these bytes are gone.
+    pub fn sent(&mut self, n: usize) {
+        debug_assert!(n <= self.unsent().len());
+        self.gone += n;
+        self.sent += n as u64;
+        if self.unsent().is_empty() {
+            self.period = None;
+        }
+    }
+
+    /// Whether all of it is made and sent.
+    pub fn is_complete(&self) -> bool {
+        self.is_finished && self.unsent().is_empty()
+    }
+
+    /// When to ask whether the client [is too slow](Self::is_too_slow), if there is something for it to take.
+    pub fn deadline(&self) -> Option<Tick> {
+        self.period.map(|period| period.ends)
+    }
+
+    /// Whether the client has taken less than it has to in a period that is over by `now`.
+    pub fn is_too_slow(&mut self, limits: &Limits, now: Tick) -> bool {
+        let Timeouts { write, write_rate, .. } = limits.timeouts;
+        let Some(period) = &mut self.period else { return false };
+        if !period.ends.reached(now) {
+            return false;
+        }
+        let taken = self.sent - period.mark;
+        *period = Period { ends: now.after(write), mark: self.sent };
+        taken < Timeouts::progress(write, write_rate)
+    }
+
+    /// Its status.
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// Whether the connection may go on after it.
+    pub fn is_persistent(&self) -> bool {
+        self.is_persistent
+    }
+
+    /// Bytes of body that the client has been sent: all of what was supplied to a complete reply, and no more
+    /// than were sent of another, to within the framing of its chunks.
+    pub fn body_sent(&self) -> u64 {
+        self.body.saturating_sub(self.unsent().len() as u64)
+    }
+
+    /// What it was written on.
+    pub fn into_sheet(self) -> Sheet<P> {
+        self.sheet
+    }
+
+    /// Where more goes. Sent bytes make room for those that come.
+    fn room(&mut self, limits: &Limits, now: Tick) -> &mut Vec<u8> {
+        let own = &mut self.sheet.0.own;
+        if self.gone == own.len() {
+            own.clear();
+            self.gone = 0;
+            let ends = now.after(limits.timeouts.write);
+            self.period.get_or_insert(Period { ends, mark: self.sent });
+        } else if self.gone >= WORTH_MOVING && self.gone >= own.len() / 2 {
+            own.drain(..self.gone);
+            self.gone = 0;
+        }
+        own
+    }
+}
+
+/// Writes the line in front of a chunk's data (RFC 9112 section 7.1).
+fn begin_chunk(own: &mut Vec<u8>, length: usize) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = (usize::BITS - length.leading_zeros()).div_ceil(4);
+    own.extend((0..digits).rev().map(|at| DIGITS[length >> (at * 4) & 15]));
+    own.extend_from_slice(LINE_END);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunked::{ChunkDecoder, Chunked};
+    use crate::{Stamp, Terms};
+
+    const TERMS: Terms = Terms { version: Version::Http11, persistent: true, body: true };
+
+    fn open(terms: Terms, status: Status, length: Option<u64>) -> OpenReply<()> {
+        let plan = Plan::new(Sheet::default(), status, terms, &Stamp::new("", 0));
+        plan.open(length, &Limits::default(), Tick::from_ms(0))
+    }
+
+    fn supply(reply: &mut OpenReply<()>, bytes: &[u8]) -> usize {
+        reply.supply(&Limits::default(), Tick::from_ms(0), bytes)
+    }
+
+    fn finish(reply: &mut OpenReply<()>) -> bool {
+        reply.finish(&Limits::default(), Tick::from_ms(0))
+    }
+
+    /// Sends at most `step` bytes, and says which.
+    fn send(reply: &mut OpenReply<()>, step: usize) -> Vec<u8> {
+        let sent = reply.unsent()[..reply.unsent().len().min(step)].to_vec();
+        reply.sent(sent.len());
+        sent
+    }
+
+    fn unchunked(mut coded: &[u8]) -> Vec<u8> {
+        let (mut decoder, mut data) = (ChunkDecoder::new(), Vec::new());
+        loop {
+            let (used, step) = decoder.decode(coded).unwrap();
+            match step {
+                Chunked::Data(range) => data.extend_from_slice(&coded[range]),
+                Chunked::End => return data,
+                Chunked::NeedInput => panic!("it goes on"),
+            }
+            coded = &coded[used..];
+        }
+    }
+
+    #[test]
+    fn the_end_of_the_body_is_told_as_the_client_understands() {
+        let told = |terms: Terms, status, length| {
+            let reply = open(terms, status, length);
+            let stamp = Stamp::new("", 0);
+            let text = String::from_utf8(reply.unsent().to_vec()).unwrap();
+            let fields = text.split_once("\r\n").unwrap().1;
+            let fields = fields.replace(str::from_utf8(stamp.lines()).unwrap(), "");
+            (fields.strip_suffix("\r\n").unwrap().to_owned(), reply.frame)
+        };
+        let old = Terms { version: Version::Http10, ..TERMS };
+        let head = Terms { body: false, ..TERMS };
+        for (found, fields, frame) in [
+            (told(TERMS, Status::OK, Some(5)), "Content-Length: 5\r\n", Frame::Length(5)),
+            (told(TERMS, Status::OK, None), "Transfer-Encoding: chunked\r\n", Frame::Chunked),
+            (told(old.of_unknown_length(), Status::OK, None), "Connection: close\r\n", Frame::Close),
+            (
+                told(old, Status::OK, Some(5)),
+                "Connection: keep-alive\r\nContent-Length: 5\r\n",
+                Frame::Length(5),
+            ),
+            (told(head, Status::OK, Some(5)), "Content-Length: 5\r\n", Frame::Nothing),
+            (told(head, Status::OK, None), "", Frame::Nothing),
+            (told(TERMS, Status::NO_CONTENT, None), "", Frame::Nothing),
+            (told(TERMS, Status::NOT_MODIFIED, Some(5)), "", Frame::Nothing),
+        ] {
+            assert_eq!(found, (fields.to_owned(), frame));
+        }
+    }
+
+    #[test]
+    fn a_body_grows_while_it_is_sent_and_takes_no_more_room_than_is_unsent() {
+        for step in [1, 2, 3, 5, 7, 1000] {
+            for length in [None, Some(100_000)] {
+                let mut reply = open(TERMS, Status::OK, length);
+                let (mut given, mut got) = (Vec::new(), Vec::new());
+                for n in 0_u32..10_000 {
+                    let data = n.to_le_bytes().repeat(3)[..10].to_vec();
+                    assert_eq!(supply(&mut reply, &data), 10);
+                    given.extend_from_slice(&data);
+                    while reply.unsent().len() > 200 {
+                        got.extend(send(&mut reply, step));
+                        assert!(!reply.is_complete());
+                    }
+                    assert!(reply.sheet.0.own.len() < WORTH_MOVING + 500, "sent bytes go");
+                }
+                assert!(finish(&mut reply));
+                while !reply.is_complete() {
+                    got.extend(send(&mut reply, step));
+                }
+                assert_eq!(reply.body_sent(), 100_000);
+                let body = memchr::memmem::find(&got, b"\r\n\r\n").unwrap() + 4;
+                let body = if length.is_some() { got[body..].to_vec() } else { unchunked(&got[body..]) };
+                assert!(body == given);
+            }
+        }
+    }
+
+    #[test]
+    fn a_body_is_neither_longer_nor_shorter_than_promised() {
+        let mut long = open(TERMS, Status::OK, Some(3));
+        let taken = [supply(&mut long, b"12"), supply(&mut long, b"34"), supply(&mut long, b"5")];
+        assert_eq!(taken, [2, 1, 0]);
+        assert!(finish(&mut long));
+        let mut short = open(TERMS, Status::OK, Some(3));
+        supply(&mut short, b"12");
+        assert!(!finish(&mut short));
+        let mut to_head = open(Terms { body: false, ..TERMS }, Status::OK, Some(3));
+        let head = to_head.unsent().len();
+        assert_eq!(supply(&mut to_head, b"123456"), 6, "it is dropped");
+        assert!(finish(&mut to_head));
+        assert_eq!(to_head.unsent().len(), head);
+    }
+
+    #[test]
+    fn the_clients_time_runs_while_there_is_something_to_take() {
+        let limits = Limits::default();
+        let Timeouts { write, write_rate, .. } = limits.timeouts;
+        let enough = Timeouts::progress(write, write_rate) as usize;
+        let begin = Tick::from_ms(0);
+        let mut reply = open(TERMS, Status::OK, None);
+        assert_eq!(reply.deadline(), Some(begin.after(write)));
+        send(&mut reply, usize::MAX);
+        assert_eq!(reply.deadline(), None, "it waits for the server");
+        let later = begin.after(10 * write);
+        assert!(!reply.is_too_slow(&limits, later));
+        reply.supply(&limits, later, &vec![b'x'; 3 * enough]);
+        assert_eq!(reply.deadline(), Some(later.after(write)));
+        send(&mut reply, enough);
+        assert!(!reply.is_too_slow(&limits, later.after(write - 1)));
+        assert!(!reply.is_too_slow(&limits, later.after(write)), "it has taken enough");
+        send(&mut reply, enough - 1);
+        assert_eq!(reply.deadline(), Some(later.after(2 * write)));
+        assert!(reply.is_too_slow(&limits, later.after(2 * write)), "a byte less is not");
+    }
+
+    #[test]
+    fn a_sheet_forgets_the_reply_before() {
+        let mut first = open(TERMS, Status::OK, None);
+        supply(&mut first, &[b'x'; 100]);
+        let plan = Plan::new(first.into_sheet(), Status::OK, TERMS, &Stamp::new("", 0));
+        let reply = plan.open(Some(0), &Limits::default(), Tick::from_ms(0));
+        assert!(!reply.unsent().contains(&b'x'));
+    }
+}

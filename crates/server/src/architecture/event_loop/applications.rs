@@ -1,0 +1,58 @@
+//! The event loop beside applications: the sockets of their servers are watched for the connections that have
+//! a request there, and the bell for those whose request waits in a queue.
+
+use std::os::fd::AsFd;
+
+use super::EventLoop;
+use crate::architecture::common::token::{Kind, Token};
+
+impl EventLoop {
+    /// Watches the socket of an application's server for the connection in that place; says whether that can
+    /// be done.
+    pub(super) fn watch_link(&mut self, index: u32) -> bool {
+        let Some(registered) = self.connections.get_mut(index) else { return true };
+        if registered.conversation.queued(&self.service).is_some()
+            && !std::mem::replace(&mut registered.queued, true)
+        {
+            self.queued.push((index, registered.generation));
+        }
+        let Some((link, waits)) = registered.conversation.link() else { return true };
+        let token = Token { kind: Kind::Application, generation: registered.generation, index }.number();
+        match self.events.await_events(link.as_fd(), token, link.registration, waits) {
+            Ok(registration) => {
+                link.registration = registration;
+                true
+            }
+            Err(error) => {
+                let message = format!("cannot wait for an application: {error}");
+                self.complaints.warn(self.service.clock.ms, &message);
+                false
+            }
+        }
+    }
+
+    /// Lets those go on whose requests may go.
+    pub(super) fn heed_bell(&mut self) {
+        self.service.gateway.clear_bell();
+        let mut queued = std::mem::take(&mut self.queued);
+        queued.retain(|&(index, generation)| {
+            let registered = self.connections.get_mut(index).filter(|one| one.generation == generation);
+            let Some(registered) = registered else { return false };
+            let waits_on = registered.conversation.queued(&self.service) == Some(false);
+            registered.queued = waits_on;
+            if !waits_on && !std::mem::replace(&mut registered.due, true) {
+                self.work.push(index);
+            }
+            waits_on
+        });
+        self.queued = queued;
+    }
+
+    /// Closes the sockets that nobody uses any more.
+    #[cold]
+    pub(super) fn close_retired_links(&mut self) {
+        while let Some((socket, registration)) = self.service.gateway.take_retired() {
+            self.events.forget_closing(socket.as_fd(), registration);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Pools: where applications are that answer some of the routes.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::address::ListenAddress;
+use super::error::Problem;
+use super::key::{Field, Key, each, one, optional, pairs, read_each};
+use super::settings::PoolRule;
+use super::typed::{Item, Table};
+use super::values::{Kind, address, addresses, count, flag, quoted, text, time, unless_off, up_to};
+
+/// Bounds of what a pool's servers may take.
+const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_hours(24);
+
+/// The keys of a pool.
+pub(super) const KEYS: &[Key<PoolRule>] = &[
+    Key::of("pools", "name", |rule| one(&mut rule.name, name())),
+    Key::of("pools", "servers", |rule| {
+        let written = each(&mut rule.servers, address()).written;
+        let read = |item: &_| read_each(item, servers).map(|several| rule.servers = several.concat());
+        Field { written, read: Box::new(read) }
+    }),
+    Key::of("pools", "children", |rule| one(&mut rule.children, up_to(PoolRule::MOST_AT_ONCE))),
+    Key::of("pools", "queue", |rule| one(&mut rule.queue, count(0..=PoolRule::MOST_AT_ONCE.into()))),
+    Key::of("pools", "queue_timeout", |rule| one(&mut rule.queue_timeout, time(TIMEOUT))),
+    Key::of("pools", "queue_delay", |rule| one(&mut rule.queue_delay, unless_off(time(TIMEOUT)))),
+    Key::of("pools", "fair", |rule| one(&mut rule.fair, flag())),
+    Key::of("pools", "connect_timeout", |rule| one(&mut rule.connect_timeout, time(TIMEOUT))),
+    Key::of("pools", "timeout", |rule| one(&mut rule.timeout, time(TIMEOUT))),
+    Key::of("pools", "total_timeout", |rule| optional(&mut rule.total_timeout, time(TIMEOUT))),
+    Key::of("pools", "params", |rule| {
+        let written = rule.params.iter().map(|(name, value)| format!("{} = {}", quoted(name), quoted(value)));
+        let written = format!("{{ {} }}", written.collect::<Vec<_>>().join(", "));
+        let written = Some(written).filter(|_| !rule.params.is_empty());
+        Field { written, ..pairs(&mut rule.params, param) }
+    }),
+];
+
+/// What a pool lacks.
+pub(super) fn contradictions(_: &PoolRule, item: &Item, table: &Table) -> Vec<Problem> {
+    let missing = [("name", "name = \"php\""), ("servers", "servers = \"unix:/run/php/php-fpm.sock\"")];
+    let missing = missing.into_iter().filter(|(key, _)| !table.contains_key(*key));
+    missing.map(|(key, example)| item.problem(format!("a pool needs {key}, such as {example}"))).collect()
+}
+
+/// What a pool is called by.
+pub(super) fn name() -> Kind<String> {
+    Kind::new(
+        |name: &String| quoted(name),
+        |item| {
+            let name = text(item)?;
+            let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+            if name.is_empty() || !name.bytes().all(is_part) {
+                return Err("allowed: letters, digits, hyphens, underscores and dots".to_owned());
+            }
+            Ok(name)
+        },
+    )
+}
+
+/// The ending of scripts' names.
+pub(super) fn ending() -> Kind<String> {
+    Kind::new(
+        |ending: &String| quoted(ending),
+        |item| {
+            let ending = text(item)?;
+            let is_ending = ending.strip_prefix('.').is_some_and(|rest| !rest.is_empty());
+            if !is_ending || ending.contains(['/', '\0']) {
+                return Err("allowed: a dot and what follows it, such as \".php\"".to_owned());
+            }
+            Ok(ending)
+        },
+    )
+}
+
+/// A server that is one address.
+pub(super) fn server() -> Kind<ListenAddress> {
+    Kind { read: Box::new(|item| Ok(servers(item)?.swap_remove(0))), ..address() }
+}
+
+fn servers(item: &Item) -> Result<Vec<ListenAddress>, String> {
+    let servers = addresses(item)?;
+    let can_be_connected_to = |server: &ListenAddress| match server {
+        ListenAddress::Tcp(address) => address.port() != 0 && !address.ip().is_unspecified(),
+        ListenAddress::Unix(_) => true,
+    };
+    if servers.iter().all(can_be_connected_to) {
+        return Ok(servers);
+    }
+    Err("allowed: an address and port that can be connected to, or unix:PATH".to_owned())
+}
+
+fn param(name: &str, item: &Item) -> Result<(String, String), String> {
+    let value = text(item)?;
+    if name.is_empty() || name.contains(['\0', '=']) || value.contains('\0') {
+        return Err("allowed: a name without \"=\", and text".to_owned());
+    }
+    Ok((name.to_owned(), value))
+}

@@ -1,0 +1,88 @@
+//! Which files are scripts: an application runs them, and nobody is ever sent one.
+//!
+//! A name is a script's by its ending, byte for byte. One that differs from such a name in the case of
+//! letters alone is neither a script nor a file: on a file system that does not tell them apart it would be
+//! the source.
+
+use crate::config::FileSettings;
+
+/// The endings of scripts' names, such as `.php`.
+#[derive(Debug)]
+pub(super) struct Scripts(Vec<Box<[u8]>>);
+
+/// What a name is, if it is not that of a file to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Script,
+    /// It would be one in another case of letters.
+    Lookalike,
+}
+
+impl Scripts {
+    pub(super) fn new(settings: &FileSettings) -> Self {
+        let endings = settings.all_routes();
+        Self(endings.filter_map(|rule| Some(rule.script_ending()?.as_bytes().into())).collect())
+    }
+
+    /// Whether there are no endings.
+    pub(super) fn are_none(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What a path names. `None`: a file to be sent, or a directory.
+    pub(super) fn judge(&self, path: &[u8]) -> Option<Verdict> {
+        let has = |ending: &[u8]| path.len() > ending.len() && path.ends_with(ending);
+        if self.0.iter().any(|ending| has(ending)) {
+            return Some(Verdict::Script);
+        }
+        let looks_like = |ending: &[u8]| {
+            let end = path.len().checked_sub(ending.len()).map(|at| &path[at..]);
+            end.is_some_and(|end| end.eq_ignore_ascii_case(ending))
+        };
+        self.0.iter().any(|ending| looks_like(ending)).then_some(Verdict::Lookalike)
+    }
+}
+
+/// Where in a path the name of its script ends: with the first segment that has the ending.
+pub(super) fn script_length(path: &[u8], ending: &[u8]) -> Option<usize> {
+    let mut end = 0;
+    for segment in path.split(|byte| *byte == b'/') {
+        end += segment.len();
+        if segment.len() > ending.len() && segment.ends_with(ending) {
+            return Some(end);
+        }
+        end += 1;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_told_by_its_ending_and_never_by_its_likeness() {
+        let scripts = Scripts(vec![b".php"[..].into()]);
+        assert_eq!(scripts.judge(b"/a/b.php"), Some(Verdict::Script));
+        for path in [&b"/a.PHP"[..], b"/a.Php", b"/.pHp"] {
+            assert_eq!(scripts.judge(path), Some(Verdict::Lookalike), "{path:?}");
+        }
+        for path in [&b"/a.php5"[..], b"/a.phps", b"/php", b"/a.php/", b"/", b"", b"/a.ph\xc4\xb1"] {
+            assert_eq!(scripts.judge(path), None, "{path:?}");
+        }
+        assert_eq!(Scripts(Vec::new()).judge(b"/a.php"), None);
+    }
+
+    #[test]
+    fn a_path_is_split_behind_the_first_script() {
+        fn split(path: &str) -> Option<(&str, &str)> {
+            script_length(path.as_bytes(), b".php").map(|at| path.split_at(at))
+        }
+        assert_eq!(split("/a.php"), Some(("/a.php", "")));
+        assert_eq!(split("/d/a.php/b.php/c"), Some(("/d/a.php", "/b.php/c")));
+        assert_eq!(split("/a.php/"), Some(("/a.php", "/")));
+        assert_eq!(split("/.php"), None);
+        assert_eq!(split("/a.phpx/b.PHP/php"), None);
+        assert_eq!(split("/"), None);
+    }
+}

@@ -1,0 +1,376 @@
+//! A conversation whose request an application answers: it brings the [relay](Relay) what comes of the
+//! client, and sends the client what comes of the relay.
+//!
+//! The connection's state machine has announced the request and waits for its answer meanwhile. It reads the
+//! body; the reply is the relay's own. A client that hangs up is taken to have left: whether it only shut
+//! down its own side can't be told, and an application had better not work for nobody.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use http1::{Head, ProtocolError, Status, Step, Terms, Tick, TimerKind};
+
+use super::receive::Input;
+use super::turn::Turn;
+use super::{Conversation, Pause};
+use crate::content::Call;
+use crate::counters::Failure as Failed;
+use crate::gateway::{Asker, Failure, Link, Relay};
+use crate::service::Service;
+
+/// How often it is looked whether a client is still there that nothing else is heard of.
+const LOOK_TICKS: u32 = 250 / Tick::MS;
+
+/// What asks for a body (RFC 9110 section 15.2.1).
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// What is logged of a request whose client has left before the reply: as others do, who made it up.
+const CLIENT_LEFT: Status = Status(499);
+
+/// A relay, and when it is looked after its client.
+#[derive(Debug)]
+pub(super) struct Application {
+    relay: Relay,
+    look_at: Tick,
+    /// What is left to be sent before the reply.
+    interim: &'static [u8],
+}
+
+/// Why a client gets no reply, or no more of it.
+enum Trouble {
+    /// Its body is none.
+    Body(ProtocolError),
+    /// The application's doing.
+    Application(Failure),
+    /// It is gone.
+    Gone,
+    /// It takes its reply too slowly.
+    Slow,
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        Self::Application(failure)
+    }
+}
+
+impl Conversation {
+    /// Has an application answer the request that was announced with this head.
+    #[cold]
+    pub(super) fn call(&mut self, service: &mut Service, call: Box<Call>, head: &Head<'_>, consumed: &[u8]) {
+        let now = service.clock.tick;
+        let client = service.proxies.client(&self.peer, head.fields).unwrap_or(self.peer);
+        let asker = Asker {
+            client,
+            local: sys::socket::local_address(self.socket.as_fd()).ok(),
+            is_trusted: service.proxies.speaks_for_others(&self.peer),
+        };
+        let mut kept = service.buffers.take();
+        kept.extend_from_slice(consumed);
+        match Relay::new(&service.gateway, call, (kept, head.terms), asker, now) {
+            Ok(relay) => {
+                let application = Application { relay, look_at: now.after(LOOK_TICKS), interim: b"" };
+                self.exchange.waiting = Some(Box::new(Pause::Application(application)));
+                service.counters.application_requests.add(1);
+            }
+            Err(failure) => {
+                let request = String::from_utf8_lossy(head.target).into_owned();
+                self.answer_failure(service, &failure, &request, head.terms);
+            }
+        }
+    }
+
+    /// Goes on with the application, if that is what it waits for. `None`: it is over, or something else is.
+    #[cold]
+    pub(super) fn attend_application(&mut self, service: &mut Service) -> Option<Turn> {
+        let pause = self.exchange.waiting.take()?;
+        let Pause::Application(mut application) = *pause else {
+            self.exchange.waiting = Some(pause);
+            return None;
+        };
+        self.active = service.clock.tick;
+        let mut scratch = std::mem::take(&mut service.scratch);
+        let turn = self.attend(service, &mut application, &mut scratch);
+        service.scratch = scratch;
+        match turn {
+            Ok(None) => {
+                self.end_application(service, application);
+                None
+            }
+            Ok(Some(turn)) => {
+                self.exchange.waiting = Some(Box::new(Pause::Application(application)));
+                Some(turn)
+            }
+            Err(trouble) => {
+                self.give_application_up(service, application, trouble);
+                None
+            }
+        }
+    }
+
+    /// Works on both sides until something would block, the reply is sent (`None`), or its share is used.
+    fn attend(
+        &mut self,
+        service: &mut Service,
+        application: &mut Application,
+        scratch: &mut [u8],
+    ) -> Result<Option<Turn>, Trouble> {
+        let mut share = service.quantum;
+        if self.hung_up && sys::socket::has_hung_up(self.socket.as_fd()) {
+            return Err(Trouble::Gone);
+        }
+        if application.relay.awaits_body() && !self.take_body(service, application, scratch)? {
+            return Ok(Some(Turn::Application));
+        }
+        loop {
+            let (gateway, mut tools) = service.gateway_and_tools(scratch);
+            application.relay.work(gateway, &mut tools)?;
+            let sent = self.send_reply(service, application)?;
+            if application.relay.reply().is_some_and(|reply| reply.is_complete()) {
+                return Ok(None);
+            }
+            // What was sent may have made room for more.
+            if sent == 0 {
+                return Ok(Some(Turn::Application));
+            }
+            share = share.saturating_sub(sent);
+            if share == 0 {
+                return Ok(Some(Turn::Unfinished));
+            }
+        }
+    }
+
+    /// Takes the request's body in; says whether it is complete.
+    fn take_body(
+        &mut self,
+        service: &mut Service,
+        application: &mut Application,
+        scratch: &mut [u8],
+    ) -> Result<bool, Trouble> {
+        if let Some(is_persistent) = self.machine.invite_body() {
+            application.relay.set_persistent(is_persistent);
+            application.interim = CONTINUE;
+            self.send_interim(service, application)?;
+        }
+        let mut share = service.quantum;
+        let mut input = Input::new(scratch);
+        input.take_up(&mut self.rest);
+        let taken = loop {
+            if !self.machine.is_reading_body() {
+                break match application.relay.end_body(&service.gateway, service.clock.tick) {
+                    Ok(()) => Ok(true),
+                    Err(failure) => Err(failure.into()),
+                };
+            }
+            let unused = input.unused();
+            match self.machine.receive(&service.limits, service.clock.tick, unused, self.eof) {
+                Ok((used, step)) => {
+                    let needs_input = matches!(step, Step::NeedInput);
+                    let taken = match step {
+                        Step::Body(range) => application.relay.take_body(&service.gateway, &unused[range]),
+                        _ => Ok(()),
+                    };
+                    input.use_up(used);
+                    if let Err(failure) = taken {
+                        break Err(failure.into());
+                    }
+                    if needs_input
+                        && (share == 0 || !self.readable || !self.read(service, &mut input, &mut share))
+                    {
+                        break Ok(false);
+                    }
+                }
+                Err(error) => break Err(Trouble::Body(error)),
+            }
+        };
+        self.rest_unseen = !input.is_used_up();
+        self.keep(service, &input);
+        if self.machine.wants_end() != http1::End::Open {
+            return Err(Trouble::Gone);
+        }
+        taken
+    }
+
+    fn send_interim(&mut self, service: &mut Service, application: &mut Application) -> Result<(), Trouble> {
+        while self.writable && !application.interim.is_empty() {
+            let sent = self.send_now(service, application.interim)?;
+            application.interim = &application.interim[sent..];
+        }
+        Ok(())
+    }
+
+    /// Sends what there is of the reply, and says how many bytes are gone.
+    fn send_reply(&mut self, service: &mut Service, application: &mut Application) -> Result<u64, Trouble> {
+        self.send_interim(service, application)?;
+        let mut gone = 0;
+        while self.writable && application.interim.is_empty() {
+            let Some(reply) = application.relay.reply().filter(|reply| !reply.unsent().is_empty()) else {
+                break;
+            };
+            let sent = self.send_now(service, reply.unsent())?;
+            reply.sent(sent);
+            gone += sent as u64;
+        }
+        Ok(gone)
+    }
+
+    /// Sends what there is room for, also where sends block.
+    fn send_now(&mut self, service: &mut Service, bytes: &[u8]) -> Result<usize, Trouble> {
+        match sys::socket::send_at_once(self.socket.as_fd(), bytes) {
+            Ok(sent) => {
+                service.counters.bytes_sent.add(sent as u64);
+                Ok(sent)
+            }
+            Err(error) => match error.kind() {
+                std::io::ErrorKind::WouldBlock => {
+                    self.writable = false;
+                    Ok(0)
+                }
+                std::io::ErrorKind::Interrupted => Ok(0),
+                _ => {
+                    self.broken(service, &error, Failed::Send);
+                    Err(Trouble::Gone)
+                }
+            },
+        }
+    }
+
+    /// The reply is sent: the connection goes on, or ends.
+    fn end_application(&mut self, service: &mut Service, mut application: Application) {
+        application.relay.give_up(&mut service.gateway);
+        let (consumed, reply) = application.relay.into_parts();
+        service.buffers.give(consumed);
+        let Some(reply) = reply else { return };
+        let (status, sent) = (reply.status(), reply.body_sent());
+        self.machine.returned(&service.limits, service.clock.tick, reply.is_persistent());
+        self.exchange.end(service, status, sent);
+        service.counters.reply(status.0);
+        service.take_sheet(reply.into_sheet());
+        self.carried_over = true;
+    }
+
+    /// There will be no reply of the application's, or no more of it.
+    fn give_application_up(&mut self, service: &mut Service, mut application: Application, trouble: Trouble) {
+        application.relay.give_up(&mut service.gateway);
+        let (request, terms) = (application.relay.request(), application.relay.terms());
+        let (consumed, reply) = application.relay.into_parts();
+        service.buffers.give(consumed);
+        let begun = reply.map(|reply| {
+            let begun = (reply.status(), reply.body_sent());
+            service.take_sheet(reply.into_sheet());
+            begun
+        });
+        match (trouble, begun) {
+            (Trouble::Body(error), _) => self.refuse(service, error),
+            (Trouble::Application(failure), None) => self.answer_failure(service, &failure, &request, terms),
+            (Trouble::Application(failure), Some((status, sent))) => {
+                service.counters.application_failures.add(1);
+                service.gateway.complain(service.clock.ms, &request, &failure);
+                self.machine.abort();
+                self.exchange.end(service, status, sent);
+            }
+            (Trouble::Slow, begun) => {
+                self.machine.abort();
+                let (status, sent) = begun.unwrap_or((CLIENT_LEFT, 0));
+                self.exchange.end(service, status, sent);
+            }
+            (Trouble::Gone, begun) => {
+                service.counters.application_clients_left.add(1);
+                self.machine.send_failed();
+                self.exchange.end(service, CLIENT_LEFT, begun.map_or(0, |(_, sent)| sent));
+            }
+        }
+    }
+
+    /// Answers a request that the application has not.
+    fn answer_failure(&mut self, service: &mut Service, failure: &Failure, request: &str, terms: Terms) {
+        service.counters.application_failures.add(1);
+        service.gateway.complain(service.clock.ms, request, failure);
+        self.answer_error(service, failure.status(), terms, None);
+    }
+
+    /// When it is to be looked at that has an application at work.
+    pub(super) fn application_deadline(&self) -> Option<Tick> {
+        let Some(Pause::Application(application)) = self.exchange.waiting.as_deref() else { return None };
+        let deadline = application.relay.deadline().unwrap_or(application.look_at);
+        Some(deadline.earlier(application.look_at))
+    }
+
+    /// A deadline has come while an application is at work. `None`: ask for the deadline again.
+    pub(super) fn application_timeout(&mut self, service: &mut Service) -> Option<Turn> {
+        let pause = self.exchange.waiting.take()?;
+        let Pause::Application(mut application) = *pause else {
+            self.exchange.waiting = Some(pause);
+            return None;
+        };
+        match self.look_after_application(service, &mut application) {
+            Ok(()) => self.exchange.waiting = Some(Box::new(Pause::Application(application))),
+            Err(trouble) => self.give_application_up(service, application, trouble),
+        }
+        // Another server may be due.
+        Some(self.work(service))
+    }
+
+    fn look_after_application(
+        &mut self,
+        service: &mut Service,
+        application: &mut Application,
+    ) -> Result<(), Trouble> {
+        let now = service.clock.tick;
+        application.look_at = now.after(LOOK_TICKS);
+        application.relay.expire(&mut service.gateway, now)?;
+        if sys::socket::has_hung_up(self.socket.as_fd()) {
+            return Err(Trouble::Gone);
+        }
+        if application.relay.reply().is_some_and(|reply| reply.is_too_slow(&service.limits, now)) {
+            service.counters.timeout(TimerKind::Write);
+            return Err(Trouble::Slow);
+        }
+        Ok(())
+    }
+
+    /// Gives up what an application has been asked, as the connection ends.
+    pub(super) fn leave_application(&mut self, service: &mut Service, application: Application) {
+        let mut application = application;
+        application.relay.give_up(&mut service.gateway);
+        let (consumed, reply) = application.relay.into_parts();
+        service.buffers.give(consumed);
+        if let Some(reply) = reply {
+            service.take_sheet(reply.into_sheet());
+        }
+    }
+
+    /// What the client's socket is waited for while an application is at work: input, and room.
+    pub(super) fn application_waits_for(&self, application: &Application) -> (bool, bool) {
+        let has_output = !application.interim.is_empty() || application.relay.has_output();
+        (application.relay.awaits_body() && !self.readable, has_output && !self.writable)
+    }
+
+    /// Whether an application is at work, which is none of the client's doing.
+    pub fn waits_for_application(&self) -> bool {
+        matches!(self.exchange.waiting.as_deref(), Some(Pause::Application(application))
+            if !application.relay.awaits_body() && !application.relay.has_output())
+    }
+
+    /// Whether its request waits in a pool's queue, and whether it has come to go.
+    pub fn queued(&self, service: &Service) -> Option<bool> {
+        match self.exchange.waiting.as_deref() {
+            Some(Pause::Application(application)) if application.relay.is_queued() => {
+                Some(application.relay.may_go(&service.gateway))
+            }
+            _ => None,
+        }
+    }
+
+    /// The socket of that connection alone.
+    pub fn link_fd(&self) -> Option<(BorrowedFd<'_>, (bool, bool))> {
+        let Some(Pause::Application(application)) = self.exchange.waiting.as_deref() else { return None };
+        Some((application.relay.link_fd()?, application.relay.link_waits_for()))
+    }
+
+    /// The connection to an application's server that is to be watched too, and for what: input, and room.
+    pub fn link(&mut self) -> Option<(&mut Link, (bool, bool))> {
+        let Some(Pause::Application(application)) = self.exchange.waiting.as_deref_mut() else { return None };
+        let waits = application.relay.link_waits_for();
+        Some((application.relay.link()?, waits))
+    }
+}

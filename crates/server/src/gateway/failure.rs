@@ -1,0 +1,72 @@
+//! Why an application has not answered, and what its client is told.
+
+use std::io;
+
+use http1::Status;
+
+/// Why an application has not answered.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// No server of the pool can be connected to.
+    #[error("no server can be connected to: {0}")]
+    Unreachable(io::Error),
+    /// The queues of all servers are full, or none accepts.
+    #[error("no server has accepted the request in time")]
+    Busy,
+    /// A server ends the connection before its reply, or in it.
+    #[error("the server has closed the connection before the end of its reply")]
+    Closed,
+    /// The connection to a server broke.
+    #[error("the connection to the server broke: {0}")]
+    Broken(io::Error),
+    /// A server breaks the protocol, or refuses the request.
+    #[error(transparent)]
+    Protocol(#[from] fastcgi::Error),
+    /// What a server says is no reply.
+    #[error(transparent)]
+    Reply(#[from] fastcgi::response::Malformed),
+    /// A reply is shorter than it said.
+    #[error("the reply is shorter than its Content-Length")]
+    Short,
+    /// A server says and takes nothing for too long, or takes too long in all.
+    #[error("the server has not answered in time")]
+    TimedOut,
+    /// A parameter is too long.
+    #[error(transparent)]
+    Parameter(#[from] fastcgi::TooLong),
+    /// The path holds a line break, which names no script.
+    #[error("a line break in the path")]
+    LineBreak,
+    /// As many wait for the application as may.
+    #[error("too many requests wait for the application")]
+    Full,
+    /// It has waited for as long as it may.
+    #[error("the application has had no time for the request")]
+    Late,
+    /// The request's body can't be kept.
+    #[error("the body can't be spooled: {0}")]
+    Spool(io::Error),
+    /// There is no such pool (any more).
+    #[error("there is no such pool")]
+    NoPool,
+}
+
+impl Failure {
+    /// The status that tells the client.
+    pub fn status(&self) -> Status {
+        match self {
+            Self::Unreachable(_) | Self::Closed | Self::Broken(_) | Self::Reply(_) | Self::Short => {
+                Status::BAD_GATEWAY
+            }
+            Self::Protocol(fastcgi::Error::Refused(_))
+            | Self::Busy
+            | Self::Full
+            | Self::Late
+            | Self::Spool(_) => Status::SERVICE_UNAVAILABLE,
+            Self::Protocol(_) | Self::NoPool => Status::BAD_GATEWAY,
+            Self::TimedOut => Status::GATEWAY_TIMEOUT,
+            Self::Parameter(_) => Status::HEADER_FIELDS_TOO_LARGE,
+            Self::LineBreak => Status::NOT_FOUND,
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Applications that answer requests, over FastCGI: PHP and others.
+//!
+//! A request that content has no answer to becomes a [`Relay`], which stands between its client and one
+//! server of a [pool](pool):
+//!
+//! ```text
+//! client -- body --> spool -- stdin --> link --> application
+//! client <-- OpenReply <-- head, body <-- stdout -- link <-- application
+//! ```
+//!
+//! Between the body and the server is the pool's [queue](queue), which all workers share: no more requests are
+//! in flight than the application has children.
+//!
+//! A body is spooled whole before a server is asked for anything, so that a slow upload occupies none. A
+//! reply is passed on as it comes, as fast as its client takes it. Nothing here touches the client's socket
+//! or waits: the [conversation](crate::conversation) brings and sends what is the client's, and whoever calls
+//! that watches the [link](Link)'s socket as well.
+
+mod failure;
+mod link;
+mod params;
+mod pool;
+mod queue;
+mod queues;
+mod relay;
+mod spool;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use http1::{Limits, Sheet, Stamp, Tick};
+
+pub use self::failure::Failure;
+pub use self::link::Link;
+use self::pool::Pool;
+pub use self::queues::{Desk, Queues};
+pub use self::relay::{Asker, Relay};
+use crate::common::Common;
+use crate::config::Settings;
+use crate::content::Pin;
+use crate::error_log::Limited;
+use crate::registration::Registration;
+
+/// A worker's ways to all applications.
+#[derive(Debug)]
+pub struct Gateway {
+    pools: Vec<Pool>,
+    desk: Desk,
+    /// Where large bodies go.
+    spool: PathBuf,
+    common: Option<Common>,
+    /// Sockets that nobody uses any more, to be closed by whoever watches them.
+    retired: Vec<(OwnedFd, Registration)>,
+    complaints: Limited,
+}
+
+/// What of the worker's a relay works with.
+pub struct Tools<'a> {
+    /// Bounds on clients.
+    pub limits: &'a Limits,
+    /// The time of this turn.
+    pub now: Tick,
+    /// What every reply's head has.
+    pub stamp: &'a Stamp,
+    /// Where records are received.
+    pub scratch: &'a mut [u8],
+    /// What replies are written on, while none is.
+    pub sheets: &'a mut Vec<Sheet<Pin>>,
+}
+
+impl Gateway {
+    /// As the settings have it.
+    pub fn new(settings: &Settings, common: Option<Common>, desk: Desk) -> Self {
+        Self {
+            pools: settings.all_pools().map(|rule| Pool::new(&rule)).collect(),
+            spool: settings.spool.clone(),
+            desk,
+            common,
+            retired: Vec::new(),
+            complaints: Limited::default(),
+        }
+    }
+
+    /// Whether there are sockets to be closed.
+    #[inline]
+    pub fn has_retired(&self) -> bool {
+        !self.retired.is_empty()
+    }
+
+    /// A socket to be closed, and what it is registered for.
+    pub fn take_retired(&mut self) -> Option<(OwnedFd, Registration)> {
+        let (socket, registration) = self.retired.pop()?;
+        self.leave(&socket);
+        Some((socket, registration))
+    }
+
+    /// What becomes readable when a request goes that had to wait in a queue. `None`: there are no
+    /// applications.
+    pub fn bell(&self) -> Option<BorrowedFd<'_>> {
+        self.desk.bell()
+    }
+
+    /// Takes note of the bell.
+    pub fn clear_bell(&self) {
+        self.desk.clear_bell();
+    }
+
+    /// Tells the operator why a request has not been answered, once a second.
+    pub fn complain(&mut self, now_ms: u64, request: &str, failure: &Failure) {
+        if let Some(suppressed) = self.complaints.permit(now_ms) {
+            tracing::warn!(suppressed, "{request}: {failure}");
+        }
+    }
+
+    fn retire(&mut self, link: Link) {
+        self.retired.push(link.into_socket());
+    }
+
+    fn own(&self, fd: impl AsFd) {
+        if let Some(common) = &self.common {
+            common.own(fd);
+        }
+    }
+
+    fn leave(&self, fd: impl AsFd) {
+        if let Some(common) = &self.common {
+            common.leave(fd);
+        }
+    }
+
+    /// The number of the pool of that name.
+    fn pool(&self, name: &str) -> Option<usize> {
+        self.pools.iter().position(|pool| *pool.name == *name)
+    }
+}

@@ -1,0 +1,253 @@
+//! The parameters of a request: what CGI calls its meta-variables (RFC 3875 section 4.1), and those that PHP
+//! and its users know from other servers.
+
+use std::net::SocketAddr;
+
+use fastcgi::{Params, TooLong};
+use http1::{Field, Fields, Head};
+use itoa::Buffer;
+use sys::socket::{LocalAddress, PeerAddress};
+
+use super::relay::Asker;
+use crate::content::Call;
+
+/// What this server calls itself.
+const SOFTWARE: &str = concat!("sluice/", env!("CARGO_PKG_VERSION"));
+
+/// Fields that are about the client's connection with this server, or spoof parameters of other meaning.
+const DROPPED: [&str; 11] = [
+    "content-length",
+    "content-type",
+    "connection",
+    "keep-alive",
+    "proxy",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Writes all parameters of a request whose body has that length.
+pub(super) fn write(
+    params: &mut Params<'_>,
+    head: &Head<'_>,
+    call: &Call,
+    asker: &Asker,
+    body: Option<u64>,
+    own: &[(String, String)],
+) -> Result<(), TooLong> {
+    // The path behind the script, as if it were one of the root's (RFC 3875 section 4.1.6).
+    if !call.info.is_empty() {
+        params.pair(b"PATH_INFO", &call.info)?;
+        params.joined(b"PATH_TRANSLATED", &[&call.root, &call.info])?;
+    }
+    params.pair(b"SCRIPT_FILENAME", &call.file)?;
+    params.pair(b"SCRIPT_NAME", &call.name)?;
+    params.joined(b"DOCUMENT_URI", &[&call.name, &call.info])?;
+    params.pair(b"DOCUMENT_ROOT", &call.root)?;
+    params.pair(b"REQUEST_METHOD", head.method.name().as_bytes())?;
+    params.pair(b"REQUEST_URI", head.target)?;
+    params.pair(b"QUERY_STRING", head.query().unwrap_or_default())?;
+    params.pair(b"REQUEST_SCHEME", b"http")?;
+    params.pair(b"SERVER_PROTOCOL", head.terms.version.name().as_bytes())?;
+    params.pair(b"GATEWAY_INTERFACE", b"CGI/1.1")?;
+    params.pair(b"SERVER_SOFTWARE", SOFTWARE.as_bytes())?;
+    // PHP may be built to run nothing that comes without it (cgi.force_redirect).
+    params.pair(b"REDIRECT_STATUS", b"200")?;
+    write_addresses(params, head, asker)?;
+    let length = body.map(|length| Buffer::new().format(length).to_owned());
+    params.pair(b"CONTENT_LENGTH", length.as_deref().unwrap_or_default().as_bytes())?;
+    let media_type = head.fields.pairs().find(|(name, _)| name.eq_ignore_ascii_case(b"content-type"));
+    params.pair(b"CONTENT_TYPE", media_type.map_or(&b""[..], |(_, value)| value))?;
+    write_fields(params, head.fields, asker.is_trusted)?;
+    for (name, value) in own {
+        params.pair(name.as_bytes(), value.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Who asks, and whom.
+fn write_addresses(params: &mut Params<'_>, head: &Head<'_>, asker: &Asker) -> Result<(), TooLong> {
+    if let PeerAddress::Inet(address) = asker.client {
+        write_address(params, (b"REMOTE_ADDR", b"REMOTE_PORT"), address)?;
+    } else {
+        params.pair(b"REMOTE_ADDR", b"")?;
+    }
+    let local = match &asker.local {
+        Some(LocalAddress::Inet(address)) => {
+            write_address(params, (b"SERVER_ADDR", b"SERVER_PORT"), *address)?;
+            Some(address.ip().to_string())
+        }
+        _ => {
+            params.pair(b"SERVER_PORT", b"80")?;
+            None
+        }
+    };
+    let named = head.host().map(without_port).filter(|name| !name.is_empty());
+    params.pair(b"SERVER_NAME", named.unwrap_or(local.as_deref().unwrap_or("localhost").as_bytes()))
+}
+
+fn write_address(
+    params: &mut Params<'_>,
+    (address_name, port_name): (&[u8], &[u8]),
+    address: SocketAddr,
+) -> Result<(), TooLong> {
+    params.pair(address_name, address.ip().to_canonical().to_string().as_bytes())?;
+    params.pair(port_name, Buffer::new().format(address.port()).as_bytes())
+}
+
+/// The host of an authority that was checked: an IPv6 address keeps its brackets.
+fn without_port(authority: &[u8]) -> &[u8] {
+    let address_ends = authority.iter().position(|byte| *byte == b']').unwrap_or(0);
+    match authority[address_ends..].iter().position(|byte| *byte == b':') {
+        Some(colon) => &authority[..address_ends + colon],
+        None => authority,
+    }
+}
+
+/// The fields of the request, each once. Those that say for whom a proxy asks come from one that is trusted,
+/// or not at all.
+fn write_fields(params: &mut Params<'_>, fields: Fields<'_>, is_trusted: bool) -> Result<(), TooLong> {
+    for (at, (name, first)) in fields.pairs().enumerate() {
+        let is_same = |other: &(&[u8], &[u8])| other.0.eq_ignore_ascii_case(name);
+        if !is_passed_on(name, is_trusted) || fields.pairs().take(at).any(|other| is_same(&other)) {
+            continue;
+        }
+        if fields.pairs().skip(at + 1).any(|other| is_same(&other)) {
+            // One list on several lines (RFC 9110 section 5.3; RFC 6265 section 5.4 for Cookie).
+            let between: &[u8] = if name.eq_ignore_ascii_case(b"cookie") { b"; " } else { b", " };
+            let all: Vec<_> = fields.pairs().filter(is_same).map(|(_, value)| value).collect();
+            params.field(name, &all.join(between))?;
+        } else {
+            params.field(name, first)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether an application gets to see a field. The names of others would be written like that of some field
+/// that means something else: of `_` and `.` CGI makes `_`, as it does of `-`.
+fn is_passed_on(name: &[u8], is_trusted: bool) -> bool {
+    let is_plain = name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
+    let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+    let speaks_for_others = is(Field::Forwarded.name())
+        || is("x-real-ip")
+        || name.get(..12).is_some_and(|start| start.eq_ignore_ascii_case(b"x-forwarded-"));
+    is_plain && !DROPPED.iter().any(|dropped| is(dropped)) && (is_trusted || !speaks_for_others)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use fastcgi::Pairs;
+    use fastcgi::record::HEADER_LENGTH;
+    use http1::{Method, Terms, Version};
+
+    use super::*;
+
+    const TERMS: Terms = Terms { version: Version::Http11, persistent: true, body: true };
+
+    fn parameters(target: &str, fields: &str, is_trusted: bool) -> BTreeMap<String, String> {
+        let consumed = format!("POST {target} HTTP/1.1\r\nHost: example.org:8080\r\n{fields}\r\n");
+        let head = Head::again(consumed.as_bytes(), TERMS).unwrap();
+        assert_eq!(head.method, Method::Post);
+        let call = Call {
+            pool: "php".into(),
+            file: b"/srv/a.php"[..].into(),
+            name: b"/a.php"[..].into(),
+            info: b"/b c"[..].into(),
+            root: b"/srv"[..].into(),
+        };
+        let address = |text: &str| text.parse().unwrap();
+        let asker = Asker {
+            client: PeerAddress::Inet(address("[::ffff:192.0.2.7]:1234")),
+            local: Some(LocalAddress::Inet(address("127.0.0.1:80"))),
+            is_trusted,
+        };
+        let mut out = Vec::new();
+        let mut params = Params::new(&mut out, 1);
+        let own = [("APP_ENV".to_owned(), "test".to_owned())];
+        write(&mut params, &head, &call, &asker, Some(12), &own).unwrap();
+        params.finish();
+        let content = u16::from_be_bytes([out[4], out[5]]).into();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let pairs = Pairs::of(&out[HEADER_LENGTH..][..content]).map(Result::unwrap);
+        let mut found = BTreeMap::new();
+        for (name, value) in pairs {
+            assert_eq!(found.insert(text(name), text(value)), None, "{} is there twice", text(name));
+        }
+        found
+    }
+
+    #[test]
+    fn what_cgi_defines_is_there() {
+        let found = parameters("/%61.php/b%20c?x=1&y", "Content-Type: text/plain\r\nCookie: a=1\r\n", false);
+        for (name, value) in [
+            ("AUTH_TYPE", None),
+            ("APP_ENV", Some("test")),
+            ("CONTENT_LENGTH", Some("12")),
+            ("CONTENT_TYPE", Some("text/plain")),
+            ("DOCUMENT_ROOT", Some("/srv")),
+            ("DOCUMENT_URI", Some("/a.php/b c")),
+            ("GATEWAY_INTERFACE", Some("CGI/1.1")),
+            ("HTTP_CONTENT_LENGTH", None),
+            ("HTTP_CONTENT_TYPE", None),
+            ("HTTP_COOKIE", Some("a=1")),
+            ("HTTP_HOST", Some("example.org:8080")),
+            ("PATH_INFO", Some("/b c")),
+            ("PATH_TRANSLATED", Some("/srv/b c")),
+            ("QUERY_STRING", Some("x=1&y")),
+            ("REMOTE_ADDR", Some("192.0.2.7")),
+            ("REMOTE_PORT", Some("1234")),
+            ("REQUEST_METHOD", Some("POST")),
+            ("REQUEST_URI", Some("/%61.php/b%20c?x=1&y")),
+            ("SCRIPT_FILENAME", Some("/srv/a.php")),
+            ("SCRIPT_NAME", Some("/a.php")),
+            ("SERVER_ADDR", Some("127.0.0.1")),
+            ("SERVER_NAME", Some("example.org")),
+            ("SERVER_PORT", Some("80")),
+            ("SERVER_PROTOCOL", Some("HTTP/1.1")),
+        ] {
+            assert_eq!(found.get(name).map(String::as_str), value, "{name}");
+        }
+    }
+
+    #[test]
+    fn fields_that_would_be_taken_for_something_else_are_dropped() {
+        let fields = "Proxy: http://evil\r\nX_Forwarded_For: 1.2.3.4\r\nX.Real.IP: 1.2.3.4\r\n\
+                      X-Forwarded-For: 1.2.3.4\r\nx-forwarded-Host: evil\r\nForwarded: for=1.2.3.4\r\n\
+                      X-Real-IP: 1.2.3.4\r\nTransfer-Encoding: chunked\r\nX-Forwarder: a\r\n";
+        let http = |is_trusted| {
+            let found = parameters("/a.php", fields, is_trusted).into_keys();
+            found.filter(|name| name.starts_with("HTTP_")).collect::<Vec<_>>()
+        };
+        assert_eq!(http(false), ["HTTP_HOST", "HTTP_X_FORWARDER"]);
+        let trusted = [
+            "HTTP_FORWARDED",
+            "HTTP_HOST",
+            "HTTP_X_FORWARDED_FOR",
+            "HTTP_X_FORWARDED_HOST",
+            "HTTP_X_FORWARDER",
+            "HTTP_X_REAL_IP",
+        ];
+        assert_eq!(http(true), trusted);
+    }
+
+    #[test]
+    fn a_field_on_several_lines_is_one() {
+        let found = parameters("/a.php", "A: 1\r\ncookie: x=1\r\na: 2\r\nCookie: y=2\r\nA:\r\n", false);
+        assert_eq!((&*found["HTTP_A"], &*found["HTTP_COOKIE"]), ("1, 2, ", "x=1; y=2"));
+    }
+
+    #[test]
+    fn hosts_are_told_without_their_port() {
+        for (authority, host) in
+            [("a", "a"), ("a:1", "a"), ("[::1]", "[::1]"), ("[::1]:8", "[::1]"), ("a:", "a"), ("", "")]
+        {
+            assert_eq!(without_port(authority.as_bytes()), host.as_bytes());
+        }
+    }
+}

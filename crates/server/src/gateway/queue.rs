@@ -1,0 +1,555 @@
+//! The queue in front of a pool: no more requests are in flight than the application has children, and the
+//! others wait here, those of all workers in one line.
+//!
+//! It lies in memory that the workers share. Each request has a place there, from when it is due until it is
+//! answered; whoever gives a place back that was in flight says which of those who wait goes next, and has its
+//! worker woken. What a worker holds that dies is given back by the supervisor ([`Queue::clear`]).
+//!
+//! Who goes next:
+//!
+//! - Nobody who has waited for longer than it may: it would be answered too late.
+//! - By **fairness** between clients (by address prefix): each is charged with the time that the application
+//!   works for it, and one that has had more than its share waits for those who have not. This is start-time
+//!   fair queueing (Goyal, Vin, Cheng 1996): a request is charged an estimate when it begins, and what it took
+//!   when it ends; a client that was away for long has saved nothing up.
+//! - Among those who have had as much as each other, the **oldest first**. But if the oldest has waited for
+//!   longer than a target throughout an interval (the standing queue of CoDel, RFC 8289), the **newest first**:
+//!   a line that does not get shorter would have everybody answered late, and so only some.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use sys::lock::{Held, Mutex};
+use sys::shared::Shared;
+use sys::socket::PeerAddress;
+
+use crate::config::PoolRule;
+
+/// A pool's queue, as one worker or the supervisor uses it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Queue {
+    line: &'static Line,
+    rules: Rules,
+}
+
+/// How a queue is kept. Times are in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    /// Most requests in flight.
+    pub(super) in_flight: u32,
+    /// Most that wait.
+    pub(super) waiting: u32,
+    /// How long one may wait.
+    pub(super) patience_us: u64,
+    /// From which standing delay on the newest goes first; `None`: never.
+    pub(super) target_us: Option<u64>,
+    /// Whether clients are charged.
+    pub(super) is_fair: bool,
+}
+
+/// A request's place in a queue.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Ticket(u32);
+
+/// What becomes of a request that is due.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// It is in flight.
+    Goes(Ticket),
+    /// It waits.
+    Waits(Ticket),
+    /// There is no room.
+    Full,
+}
+
+/// Who is charged together: a hash of the client's address prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Account(u32);
+
+/// Places, which bounds what can be in flight and wait together.
+const PLACES: u32 = PoolRule::MOST_AT_ONCE;
+const ACCOUNTS: usize = 4096;
+
+sys::shareable! {
+    #[derive(Debug)]
+    struct Line {
+        lock: Mutex,
+        /// No place from this one on is taken.
+        end: AtomicU32,
+        in_flight: AtomicU32,
+        waiting: AtomicU32,
+        /// Where the fair share has come to, in microseconds of the application's time.
+        share_us: AtomicU64,
+        /// What a request takes.
+        mean_us: AtomicU64,
+        /// The least age of the oldest in the interval, and when that is over.
+        least_age_us: AtomicU64,
+        interval_ends_us: AtomicU64,
+        newest_first: AtomicU8,
+        charged_us: [AtomicU64; ACCOUNTS],
+        places: [Place; PLACES as usize],
+    }
+}
+
+sys::shareable! {
+    #[derive(Debug)]
+    struct Place {
+        state: AtomicU8,
+        worker: AtomicU32,
+        account: AtomicU32,
+        /// When it began to wait, or to be in flight.
+        since_us: AtomicU64,
+        /// What it was charged beforehand.
+        estimate_us: AtomicU64,
+    }
+}
+
+impl Rules {
+    /// As a pool has them, where no more workers than that may wait with their clients. Those that wait have
+    /// what places are left.
+    pub(super) fn of(pool: &PoolRule, workers: Option<u32>) -> Self {
+        let us = |time: Duration| time.as_micros() as u64;
+        let in_flight = pool.children.get();
+        Self {
+            in_flight,
+            waiting: pool.queue.min(PLACES - in_flight).min(workers.unwrap_or(u32::MAX)),
+            patience_us: us(pool.queue_timeout),
+            target_us: pool.queue_delay.map(us),
+            is_fair: pool.fair,
+        }
+    }
+}
+
+const FREE: u8 = 0;
+const WAITS: u8 = 1;
+const IN_FLIGHT: u8 = 2;
+
+/// The interval in which the standing delay is judged.
+const INTERVAL_US: u64 = 500_000;
+/// A part of the last request's time in the mean: one in so many.
+const MEAN_PART: u64 = 8;
+/// Nobody holds the lock for as long as that, unless it has been stopped.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+const ORDER: Ordering = Ordering::Relaxed;
+
+impl Account {
+    /// Whose request it is: a /24 of IPv4, a /56 of IPv6, or this machine.
+    pub(super) fn of(client: &PeerAddress) -> Self {
+        let prefix = match client {
+            PeerAddress::Unix => 0,
+            PeerAddress::Inet(address) => match address.ip().to_canonical() {
+                IpAddr::V4(address) => u64::from(address.to_bits() >> 8) | 1 << 63,
+                IpAddr::V6(address) => (address.to_bits() >> 72) as u64,
+            },
+        };
+        // Fibonacci hashing: prefixes are often neighbours.
+        Self((prefix.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as u32 % ACCOUNTS as u32)
+    }
+}
+
+impl Queue {
+    /// An empty one, for this process and those that it forks.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory to be had.
+    pub(super) fn new(rules: Rules) -> io::Result<Self> {
+        Ok(Self { line: Shared::<Line>::new()?.leak(), rules })
+    }
+
+    /// The same line, kept by other rules.
+    pub(super) fn with(self, rules: Rules) -> Self {
+        Self { rules, ..self }
+    }
+
+    /// A worker's request is due.
+    pub(super) fn enter(&self, worker: u32, account: Account, now_us: u64) -> Entry {
+        let Some(_held) = self.lock() else { return Entry::Full };
+        let line = self.line;
+        let has_room = line.in_flight.load(ORDER) < self.rules.in_flight;
+        if !has_room && line.waiting.load(ORDER) >= self.rules.waiting {
+            return Entry::Full;
+        }
+        let Some(at) = line.places.iter().position(|place| place.state.load(ORDER) == FREE) else {
+            return Entry::Full;
+        };
+        let place = &line.places[at];
+        line.end.fetch_max(at as u32 + 1, ORDER);
+        place.worker.store(worker, ORDER);
+        place.account.store(account.0, ORDER);
+        place.since_us.store(now_us, ORDER);
+        let ticket = Ticket(at as u32);
+        // Where there is room, those who wait have waited for too long.
+        if has_room {
+            self.launch(place, now_us);
+            return Entry::Goes(ticket);
+        }
+        if line.waiting.fetch_add(1, ORDER) == 0 {
+            // There was no standing delay.
+            self.judge_delay(0, now_us);
+        }
+        place.state.store(WAITS, ORDER);
+        Entry::Waits(ticket)
+    }
+
+    /// Whether a request has come to be in flight that had to wait.
+    pub(super) fn goes(&self, ticket: &Ticket) -> bool {
+        self.line.places[ticket.0 as usize].state.load(Ordering::Acquire) == IN_FLIGHT
+    }
+
+    /// How long a request may wait.
+    pub(super) fn patience_us(&self) -> u64 {
+        self.rules.patience_us
+    }
+
+    /// A request is answered, or given up. Says whose worker is to be woken, if another goes now.
+    pub(super) fn leave(&self, ticket: Ticket, now_us: u64) -> Option<u32> {
+        let _held = self.lock()?;
+        self.free(&self.line.places[ticket.0 as usize], now_us);
+        self.shrink();
+        self.launch_next(now_us)
+    }
+
+    /// Gives back what a worker holds that has died, and says whose workers are to be woken.
+    pub(super) fn clear(&self, worker: u32, now_us: u64) -> Vec<u32> {
+        let Some(_held) = self.lock() else { return Vec::new() };
+        let is_its = |place: &&Place| place.state.load(ORDER) != FREE && place.worker.load(ORDER) == worker;
+        self.taken().filter(is_its).for_each(|place| self.free(place, now_us));
+        self.shrink();
+        std::iter::from_fn(|| self.launch_next(now_us)).collect()
+    }
+
+    fn lock(&self) -> Option<Held> {
+        let held = self.line.lock.lock(PATIENCE)?;
+        if held.owner_died() {
+            self.recount();
+        }
+        Some(held)
+    }
+
+    /// Places that may be taken.
+    fn taken(&self) -> std::slice::Iter<'static, Place> {
+        self.line.places[..(self.line.end.load(ORDER).min(PLACES)) as usize].iter()
+    }
+
+    /// The places are right even if somebody died in the midst of changing what is counted of them.
+    fn recount(&self) {
+        let line = self.line;
+        line.end.store(PLACES, ORDER);
+        let count = |state| self.taken().filter(|place| place.state.load(ORDER) == state).count() as u32;
+        line.in_flight.store(count(IN_FLIGHT), ORDER);
+        line.waiting.store(count(WAITS), ORDER);
+        self.shrink();
+    }
+
+    fn shrink(&self) {
+        let last = self.taken().rposition(|place| place.state.load(ORDER) != FREE);
+        self.line.end.store(last.map_or(0, |last| last as u32 + 1), ORDER);
+    }
+
+    fn free(&self, place: &Place, now_us: u64) {
+        match place.state.swap(FREE, ORDER) {
+            IN_FLIGHT => {
+                self.line.in_flight.fetch_sub(1, ORDER);
+                let took_us = now_us.saturating_sub(place.since_us.load(ORDER));
+                let mean_us = self.line.mean_us.load(ORDER);
+                let mean_us = mean_us - mean_us / MEAN_PART + took_us / MEAN_PART;
+                self.line.mean_us.store(mean_us, ORDER);
+                let charged = self.account(place);
+                let paid_us = charged.load(ORDER).saturating_add(took_us);
+                charged.store(paid_us.saturating_sub(place.estimate_us.load(ORDER)), ORDER);
+            }
+            WAITS => {
+                self.line.waiting.fetch_sub(1, ORDER);
+            }
+            _ => {}
+        }
+    }
+
+    fn account(&self, place: &Place) -> &'static AtomicU64 {
+        &self.line.charged_us[place.account.load(ORDER) as usize % ACCOUNTS]
+    }
+
+    /// Where the share of whoever has the place has come to, were it in flight now.
+    fn share_us(&self, place: &Place) -> u64 {
+        let share_us = self.line.share_us.load(ORDER);
+        if self.rules.is_fair { self.account(place).load(ORDER).max(share_us) } else { share_us }
+    }
+
+    /// Puts a request in flight.
+    fn launch(&self, place: &Place, now_us: u64) {
+        let (share_us, estimate_us) = (self.share_us(place), self.line.mean_us.load(ORDER));
+        self.line.share_us.store(share_us, ORDER);
+        self.account(place).store(share_us.saturating_add(estimate_us), ORDER);
+        place.estimate_us.store(estimate_us, ORDER);
+        place.since_us.store(now_us, ORDER);
+        self.line.in_flight.fetch_add(1, ORDER);
+        place.state.store(IN_FLIGHT, Ordering::Release);
+    }
+
+    /// Puts the next request in flight, if there is one and there may be one more; says whose worker is to be
+    /// woken.
+    fn launch_next(&self, now_us: u64) -> Option<u32> {
+        if self.line.in_flight.load(ORDER) >= self.rules.in_flight {
+            return None;
+        }
+        let waits = |place: &&Place| place.state.load(ORDER) == WAITS;
+        let since_us = |place: &Place| place.since_us.load(ORDER);
+        let oldest_us = self.taken().filter(waits).map(since_us).min();
+        let newest_first =
+            self.judge_delay(oldest_us.map_or(0, |since| now_us.saturating_sub(since)), now_us);
+        let is_in_time = |place: &&Place| now_us.saturating_sub(since_us(place)) < self.rules.patience_us;
+        let next = self.taken().filter(waits).filter(is_in_time).min_by_key(|place| {
+            let since_us = since_us(place);
+            (self.share_us(place), if newest_first { u64::MAX - since_us } else { since_us })
+        })?;
+        self.line.waiting.fetch_sub(1, ORDER);
+        self.launch(next, now_us);
+        Some(next.worker.load(ORDER))
+    }
+
+    /// Takes note of the oldest one's age, and says whether the newest goes first.
+    fn judge_delay(&self, age_us: u64, now_us: u64) -> bool {
+        let Some(target_us) = self.rules.target_us else { return false };
+        let line = self.line;
+        let least_us = line.least_age_us.load(ORDER).min(age_us);
+        if now_us >= line.interval_ends_us.load(ORDER) {
+            line.newest_first.store((least_us > target_us).into(), ORDER);
+            line.least_age_us.store(age_us, ORDER);
+            line.interval_ends_us.store(now_us + INTERVAL_US, ORDER);
+        } else {
+            line.least_age_us.store(least_us, ORDER);
+        }
+        // It ends as soon as there is no standing delay.
+        if age_us <= target_us {
+            line.newest_first.store(0, ORDER);
+        }
+        line.newest_first.load(ORDER) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const RULES: Rules =
+        Rules { in_flight: 2, waiting: 3, patience_us: 10_000_000, target_us: Some(100_000), is_fair: true };
+    const A: Account = Account(1);
+    const B: Account = Account(2);
+
+    fn queue(rules: Rules) -> Queue {
+        Queue::new(rules).unwrap()
+    }
+
+    fn waits(entry: Entry) -> Ticket {
+        match entry {
+            Entry::Waits(ticket) => ticket,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn goes(entry: Entry) -> Ticket {
+        match entry {
+            Entry::Goes(ticket) => ticket,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn as_many_are_in_flight_as_may_and_as_many_wait() {
+        let queue = queue(RULES);
+        let first = goes(queue.enter(0, A, 0));
+        let second = goes(queue.enter(1, A, 0));
+        let waiting: Vec<_> = (10..13).map(|worker| waits(queue.enter(worker, A, 0))).collect();
+        assert_eq!(queue.enter(20, A, 0), Entry::Full);
+        assert!(!queue.goes(&waiting[0]));
+        assert_eq!(queue.leave(first, 1000), Some(10));
+        assert!(queue.goes(&waiting[0]) && !queue.goes(&waiting[1]));
+        let mut waiting = waiting.into_iter();
+        assert_eq!(queue.leave(waiting.next().unwrap(), 2000), Some(11));
+        assert_eq!(queue.leave(second, 2000), Some(12));
+        for ticket in waiting {
+            assert_eq!(queue.leave(ticket, 3000), None);
+        }
+        goes(queue.enter(0, A, 4000));
+    }
+
+    #[test]
+    fn who_has_waited_for_too_long_does_not_go() {
+        let queue = queue(Rules { in_flight: 1, ..RULES });
+        let first = goes(queue.enter(0, A, 0));
+        let late = waits(queue.enter(1, A, 1000));
+        let in_time = waits(queue.enter(2, A, 2_000_000));
+        assert_eq!(queue.leave(first, 10_500_000), Some(2));
+        assert!(!queue.goes(&late) && queue.goes(&in_time));
+        assert_eq!(queue.leave(late, 10_500_000), None);
+        assert_eq!(queue.leave(in_time, 10_600_000), None);
+    }
+
+    /// A hundred requests of one client, and then one of another.
+    #[test]
+    fn a_client_with_many_requests_leaves_others_their_share() {
+        let queue = queue(Rules { in_flight: 1, waiting: 1000, target_us: None, ..RULES });
+        let mut now = 0;
+        let mut flying = goes(queue.enter(0, A, now));
+        let mut tickets: BTreeMap<u32, Ticket> =
+            (1..100).map(|worker| (worker, waits(queue.enter(worker, A, now)))).collect();
+        let mut order = Vec::new();
+        for turn in 0..20 {
+            if turn >= 5 {
+                let worker = 1000 + turn;
+                tickets.insert(worker, waits(queue.enter(worker, B, now)));
+            }
+            now += 50_000;
+            let next = queue.leave(flying, now).unwrap();
+            order.push(next >= 1000);
+            flying = tickets.remove(&next).unwrap();
+        }
+        let of_other = order[5..].iter().filter(|is_other| **is_other).count();
+        assert!((7..=9).contains(&of_other), "half of what comes then: {order:?}");
+    }
+
+    /// One that was away has nothing saved up: it gets its share from now on, not what it did not take.
+    #[test]
+    fn nothing_is_saved_up() {
+        let queue = queue(Rules { in_flight: 1, waiting: 1000, target_us: None, ..RULES });
+        let mut now = 0;
+        for _ in 0..100 {
+            let ticket = goes(queue.enter(0, A, now));
+            now += 50_000;
+            assert_eq!(queue.leave(ticket, now), None);
+        }
+        let mut flying = goes(queue.enter(0, A, now));
+        let mut tickets = BTreeMap::new();
+        for worker in 1..50 {
+            tickets.insert(worker, waits(queue.enter(worker, A, now)));
+            tickets.insert(1000 + worker, waits(queue.enter(1000 + worker, B, now)));
+        }
+        let mut of_b = 0;
+        for _ in 0..20 {
+            now += 50_000;
+            let next = queue.leave(flying, now).unwrap();
+            of_b += u32::from(next > 1000);
+            flying = tickets.remove(&next).unwrap();
+        }
+        assert!((9..=11).contains(&of_b), "{of_b} of 20");
+    }
+
+    /// A line that does not get shorter: the newest are answered in time; when it is gone, the oldest go
+    /// first again.
+    #[test]
+    fn the_newest_go_first_while_a_delay_stands() {
+        let queue = queue(Rules { in_flight: 1, waiting: 1000, is_fair: false, ..RULES });
+        let mut now = 0;
+        let mut flying = goes(queue.enter(0, A, now));
+        let mut tickets = BTreeMap::new();
+        for worker in 1..=40 {
+            tickets.insert(worker, waits(queue.enter(worker, A, now)));
+        }
+        let mut order = Vec::new();
+        for turn in 0..30 {
+            now += 50_000;
+            let worker = 100 + turn;
+            tickets.insert(worker, waits(queue.enter(worker, A, now)));
+            let next = queue.leave(flying, now).unwrap();
+            order.push(next);
+            flying = tickets.remove(&next).unwrap();
+        }
+        assert_eq!(order[..10], (1..11).collect::<Vec<_>>(), "not before the delay has stood for long");
+        assert_eq!(order[25..], (125..130).collect::<Vec<_>>());
+        while let Some(next) = queue.leave(flying, now) {
+            now += 1000;
+            flying = tickets.remove(&next).unwrap();
+        }
+        let ticket = goes(queue.enter(0, A, now));
+        waits(queue.enter(1, A, now));
+        waits(queue.enter(2, A, now + 1));
+        assert_eq!(queue.leave(ticket, now + 2), Some(1));
+    }
+
+    #[test]
+    fn what_a_dead_worker_held_goes_to_others() {
+        let queue = queue(RULES);
+        goes(queue.enter(7, A, 0));
+        goes(queue.enter(7, A, 0));
+        waits(queue.enter(7, A, 0));
+        let other = waits(queue.enter(8, A, 0));
+        assert_eq!(queue.clear(7, 1000), [8]);
+        assert!(queue.goes(&other));
+        goes(queue.enter(9, A, 2000));
+        assert_eq!(queue.enter(9, A, 2000), Entry::Waits(Ticket(1)));
+    }
+
+    #[test]
+    fn clients_are_told_apart_by_their_networks() {
+        let account = |address: &str| Account::of(&PeerAddress::Inet(address.parse().unwrap()));
+        assert_eq!(account("192.0.2.1:1"), account("192.0.2.200:2"));
+        assert_eq!(account("192.0.2.1:1"), account("[::ffff:192.0.2.9]:1"));
+        assert_ne!(account("192.0.2.1:1"), account("192.0.3.1:1"));
+        assert_eq!(account("[2001:db8:0:1::1]:1"), account("[2001:db8:0:ff::1]:1"));
+        assert_ne!(account("[2001:db8:0:1::1]:1"), account("[2001:db8:0:100::1]:1"));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Enter {
+            worker: u32,
+            account: u32,
+        },
+        /// The one that has been there for so many others.
+        Leave(usize),
+        Clear(u32),
+        Wait(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0_u32..4, 0_u32..3).prop_map(|(worker, account)| Step::Enter { worker, account }),
+            4 => (0_usize..10).prop_map(Step::Leave),
+            1 => (0_u32..4).prop_map(Step::Clear),
+            2 => (0_u64..3_000_000).prop_map(Step::Wait),
+        ]
+    }
+
+    proptest! {
+        /// Whatever happens: no more are in flight than may, and nobody who may go waits while there is room.
+        #[test]
+        fn nobody_is_forgotten(steps in prop::collection::vec(step(), 1..200), fair: bool, delay: bool) {
+            let target_us = delay.then_some(100_000);
+            let queue = queue(Rules { is_fair: fair, target_us, ..RULES });
+            let (mut now, mut held) = (0, Vec::<(u32, u64, Ticket)>::new());
+            for step in steps {
+                match step {
+                    Step::Enter { worker, account } => match queue.enter(worker, Account(account), now) {
+                        Entry::Goes(ticket) | Entry::Waits(ticket) => held.push((worker, now, ticket)),
+                        Entry::Full => {}
+                    },
+                    Step::Leave(at) if at < held.len() => {
+                        queue.leave(held.remove(at).2, now);
+                    }
+                    Step::Leave(_) => {}
+                    Step::Clear(worker) => {
+                        queue.clear(worker, now);
+                        held.retain(|(other, ..)| *other != worker);
+                    }
+                    Step::Wait(us) => now += us,
+                }
+                let in_flight = held.iter().filter(|(.., ticket)| queue.goes(ticket)).count();
+                prop_assert!(in_flight <= 2);
+                prop_assert_eq!(in_flight as u32, queue.line.in_flight.load(ORDER));
+                let waiting = held.iter().filter(|(.., ticket)| !queue.goes(ticket));
+                prop_assert_eq!(waiting.clone().count() as u32, queue.line.waiting.load(ORDER));
+                // Late ones are taken away by those whose they are.
+                let in_time = waiting.filter(|(_, since, _)| now - since < RULES.patience_us).count();
+                prop_assert!(in_flight == 2 || in_time == 0, "{in_time} wait, {in_flight} are in flight");
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The queues of all pools, as the workers of one generation share them.
+//!
+//! A worker whose request goes that had to wait is woken by its bell, an eventfd that all of them inherit. The
+//! lines themselves outlive a generation, so that a reload does not double what is in flight; who of one
+//! generation can't wake who is of another leaves it to be looked at.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use sys::wake::Wake;
+
+use super::queue::{Queue, Rules};
+use crate::config::{PoolRule, Settings};
+
+/// The queues, and who is woken how.
+#[derive(Clone, Debug)]
+pub struct Queues {
+    of_pools: Arc<[(String, Queue)]>,
+    bells: Arc<[Wake]>,
+    /// The number of the first of these workers. None is used twice.
+    first: u32,
+}
+
+/// One worker's part in them.
+#[derive(Clone, Debug)]
+pub struct Desk {
+    queues: Queues,
+    /// Its number.
+    pub(super) worker: u32,
+}
+
+impl Queues {
+    /// Those of the settings' pools for so many workers, that go on with the lines of the generation before.
+    ///
+    /// # Errors
+    ///
+    /// There are no descriptors or no memory to be had.
+    pub fn new(settings: &Settings, workers: usize, before: Option<&Self>) -> io::Result<Self> {
+        let of_pool = |pool: &PoolRule| {
+            let rules = Rules::of(pool, settings.most_waiting_workers());
+            let known = before.and_then(|before| before.of_pools.iter().find(|(name, _)| *name == pool.name));
+            let queue = known.map_or_else(|| Queue::new(rules), |(_, queue)| Ok(queue.with(rules)))?;
+            Ok((pool.name.clone(), queue))
+        };
+        let of_pools = settings.all_pools().map(|pool| of_pool(&pool)).collect::<io::Result<Arc<[_]>>>()?;
+        // Nobody is woken where nothing is waited for.
+        let bells = if of_pools.is_empty() { 0 } else { workers };
+        let bells = (0..bells).map(|_| Wake::new()).collect::<io::Result<_>>()?;
+        let first = before.map_or(0, |before| before.first.wrapping_add(before.bells.len() as u32));
+        Ok(Self { of_pools, bells, first })
+    }
+
+    /// The part of a worker that is alone.
+    ///
+    /// # Panics
+    ///
+    /// There are no descriptors or no memory to be had.
+    pub fn of_one(settings: &Settings) -> Desk {
+        Self::new(settings, 1, None).expect("memory and a descriptor").desk(0)
+    }
+
+    /// The part of the worker of that number, counted from 0.
+    pub fn desk(&self, number: usize) -> Desk {
+        Desk { queues: self.clone(), worker: self.first.wrapping_add(number as u32) }
+    }
+
+    /// Gives back what a worker holds that has died.
+    pub fn clear(&self, number: usize) {
+        let worker = self.first.wrapping_add(number as u32);
+        for (_, queue) in &*self.of_pools {
+            for other in queue.clear(worker, now_us()) {
+                self.wake(other);
+            }
+        }
+    }
+
+    fn wake(&self, worker: u32) {
+        if let Some(bell) = self.bells.get(worker.wrapping_sub(self.first) as usize) {
+            // An eventfd can always be written to.
+            let _ = bell.wake();
+        }
+    }
+}
+
+impl Desk {
+    /// The queue of the pool of that number.
+    pub(super) fn queue(&self, pool: usize) -> Queue {
+        self.queues.of_pools[pool].1
+    }
+
+    /// Wakes a worker one of whose requests goes.
+    pub(super) fn wake(&self, worker: Option<u32>) {
+        if let Some(worker) = worker {
+            self.queues.wake(worker);
+        }
+    }
+
+    /// What becomes readable when a request of this worker's goes that had to wait. `None`: there are no
+    /// applications.
+    pub(super) fn bell(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.own_bell()?.as_fd())
+    }
+
+    /// Takes note of the bell.
+    pub(super) fn clear_bell(&self) {
+        if let Some(bell) = self.own_bell() {
+            let _ = bell.clear();
+        }
+    }
+
+    fn own_bell(&self) -> Option<&Wake> {
+        self.queues.bells.get(self.worker.wrapping_sub(self.queues.first) as usize)
+    }
+}
+
+/// The time by which queues go. It is the same for all processes.
+pub(super) fn now_us() -> u64 {
+    sys::clock::monotonic_ns() / 1000
+}

@@ -1,0 +1,522 @@
+//! One request on its way to an application, and the reply on its way back.
+//!
+//! ```text
+//! Body --> Queued --> Due --> Asking --> Over
+//! ```
+//!
+//! The body is taken in (`Body`), there is room among the requests in flight (`Queued`), a server is found and connected to (`Due`), the request is sent to it while
+//! its reply is received (`Asking`), and what is left of the reply is for the client to take (`Over`). The
+//! first answer that is none ends it with a [`Failure`]; once the client has seen a part of a reply, all that
+//! can be done about one is a reset.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use fastcgi::{Output, response};
+use http1::{Head, OpenReply, Plan, Status, Terms, Tick, Timeouts};
+use sys::client;
+use sys::socket::{LocalAddress, PeerAddress};
+
+use super::failure::Failure;
+use super::link::Link;
+use super::params;
+use super::pool::{PoolPatience, Tried};
+use super::queue::{Account, Entry, Ticket};
+use super::queues::now_us;
+use super::spool::Spool;
+use super::{Gateway, Tools};
+use crate::content::{Call, Pin};
+
+/// A request for an application.
+#[derive(Debug)]
+pub struct Relay {
+    call: Box<Call>,
+    /// The request's head, as it was consumed.
+    consumed: Vec<u8>,
+    terms: Terms,
+    asker: Asker,
+    /// The number of the pool, and how long its servers may take.
+    pool: usize,
+    patience: PoolPatience,
+    stage: Stage,
+    /// Its place among the requests in flight.
+    flying: Option<Ticket>,
+    /// When it is too late to ask an application.
+    late_at: Tick,
+    body: Spool,
+    has_body: bool,
+    tried: Tried,
+    /// The head of the reply, until it is whole.
+    head: Vec<u8>,
+    scan: response::Scan,
+    reply: Option<OpenReply<Pin>>,
+    /// What the application says for the error log.
+    errors: Vec<u8>,
+    /// When a server was first looked for, and when the one asked last said or took something.
+    due_since: Tick,
+    active: Tick,
+}
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub struct Asker {
+    /// The client, which may be one for whom a trusted proxy asks.
+    pub client: PeerAddress,
+    /// Where it has connected to.
+    pub local: Option<LocalAddress>,
+    /// Whether whoever has connected is trusted to say for whom.
+    pub is_trusted: bool,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Body,
+    Queued(Ticket),
+    /// Not before that, if something was tried already.
+    Due(Option<Tick>),
+    Asking(Link),
+    Over,
+}
+
+/// The longest head of a reply.
+const MOST_HEAD: usize = 64 << 10;
+/// Most of what an application says for the error log that is kept, for each request.
+const MOST_ERRORS: usize = 4 << 10;
+/// No more of a reply is received while so much of it is unsent.
+const MOST_UNSENT: usize = 256 << 10;
+/// How long until a server is tried again whose queue is full.
+const PAUSE_TICKS: u32 = 10 / Tick::MS;
+
+impl Relay {
+    /// For a call, on the terms of a request whose head was consumed as said.
+    ///
+    /// # Errors
+    ///
+    /// Its pool is unknown, or its path is none of a script's.
+    pub fn new(
+        gateway: &Gateway,
+        call: Box<Call>,
+        (consumed, terms): (Vec<u8>, Terms),
+        asker: Asker,
+        now: Tick,
+    ) -> Result<Self, Failure> {
+        let pool = gateway.pool(&call.pool).ok_or(Failure::NoPool)?;
+        // They name no script, and would divide what applications log.
+        if [&call.name, &call.info].iter().any(|part| part.iter().any(|byte| matches!(byte, b'\r' | b'\n'))) {
+            return Err(Failure::LineBreak);
+        }
+        Ok(Self {
+            call,
+            consumed,
+            terms,
+            asker,
+            pool,
+            patience: gateway.pools[pool].patience,
+            stage: Stage::Body,
+            flying: None,
+            late_at: now,
+            body: Spool::default(),
+            has_body: false,
+            tried: Tried::default(),
+            head: Vec::new(),
+            scan: response::Scan::default(),
+            reply: None,
+            errors: Vec::new(),
+            due_since: now,
+            active: now,
+        })
+    }
+
+    /// Whether the request's body is awaited.
+    pub fn awaits_body(&self) -> bool {
+        matches!(self.stage, Stage::Body)
+    }
+
+    /// Takes in more of the body.
+    ///
+    /// # Errors
+    ///
+    /// It can't be kept.
+    pub fn take_body(&mut self, gateway: &Gateway, bytes: &[u8]) -> Result<(), Failure> {
+        self.has_body = true;
+        match self.body.write(bytes, &gateway.spool).map_err(Failure::Spool)? {
+            Some(file) => gateway.own(file),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// The body is complete, or there is none: the request goes to the queue.
+    ///
+    /// # Errors
+    ///
+    /// There is no room.
+    pub fn end_body(&mut self, gateway: &Gateway, now: Tick) -> Result<(), Failure> {
+        self.due_since = now;
+        let queue = gateway.desk.queue(self.pool);
+        self.late_at = now.after(Timeouts::ticks(queue.patience_us() / 1000));
+        match queue.enter(gateway.desk.worker, Account::of(&self.asker.client), now_us()) {
+            Entry::Goes(ticket) => {
+                self.flying = Some(ticket);
+                self.stage = Stage::Due(None);
+                Ok(())
+            }
+            Entry::Waits(ticket) => {
+                self.stage = Stage::Queued(ticket);
+                Ok(())
+            }
+            Entry::Full => Err(Failure::Full),
+        }
+    }
+
+    /// Whether it waits in the queue no longer, although it did.
+    pub fn may_go(&self, gateway: &Gateway) -> bool {
+        match &self.stage {
+            Stage::Queued(ticket) => gateway.desk.queue(self.pool).goes(ticket),
+            _ => false,
+        }
+    }
+
+    /// Whether it waits in the queue.
+    pub fn is_queued(&self) -> bool {
+        matches!(self.stage, Stage::Queued(_))
+    }
+
+    /// Goes on as far as it can without waiting.
+    ///
+    /// # Errors
+    ///
+    /// There will be no reply, or no more of it.
+    pub fn work(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<(), Failure> {
+        loop {
+            match &mut self.stage {
+                Stage::Body | Stage::Over => return Ok(()),
+                Stage::Queued(_) => {
+                    if !self.may_go(gateway) {
+                        return Ok(());
+                    }
+                    if let Stage::Queued(ticket) = std::mem::replace(&mut self.stage, Stage::Due(None)) {
+                        self.flying = Some(ticket);
+                    }
+                    self.due_since = tools.now;
+                }
+                Stage::Due(not_before) => {
+                    if not_before.is_some_and(|until| !until.reached(tools.now)) {
+                        return Ok(());
+                    }
+                    self.connect(gateway, tools.now)?;
+                }
+                Stage::Asking(link) if link.is_connecting => {
+                    if !link.has_connected() {
+                        return Ok(());
+                    }
+                    match client::outcome(&*link) {
+                        Ok(()) => self.ask(gateway, tools.now)?,
+                        Err(error) => {
+                            let server = link.server;
+                            self.let_go(gateway);
+                            self.is_away(gateway, server, error, tools.now)?;
+                        }
+                    }
+                }
+                Stage::Asking(link) => {
+                    if link.send(&mut self.body).map_err(Failure::Broken)? {
+                        self.active = tools.now;
+                    }
+                    if !self.receive(gateway, tools)? {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Finds a server and connects to it, or begins to.
+    fn connect(&mut self, gateway: &mut Gateway, now: Tick) -> Result<(), Failure> {
+        let pool = &mut gateway.pools[self.pool];
+        let Some(server) = pool.choose(self.tried, now) else {
+            let nobody = io::ErrorKind::ConnectionRefused.into();
+            return Err(Failure::Unreachable(nobody));
+        };
+        self.tried.note(server);
+        match pool.connect(server) {
+            Ok((socket, is_up)) => {
+                pool.begin(server);
+                gateway.own(&socket);
+                self.stage = Stage::Asking(Link::new(socket, server, is_up));
+                self.active = now;
+                if is_up { self.ask(gateway, now) } else { Ok(()) }
+            }
+            Err(error) => self.is_away(gateway, server, error, now),
+        }
+    }
+
+    /// A server can't be connected to: others may be.
+    fn is_away(
+        &mut self,
+        gateway: &mut Gateway,
+        server: usize,
+        error: io::Error,
+        now: Tick,
+    ) -> Result<(), Failure> {
+        let pool = &mut gateway.pools[self.pool];
+        // The queue of a Unix socket is full, and nothing tells when it is not.
+        let is_busy = error.kind() == io::ErrorKind::WouldBlock;
+        if !is_busy {
+            pool.is_away(server, now);
+        }
+        if pool.choose(self.tried, now).is_some() {
+            self.stage = Stage::Due(None);
+            return Ok(());
+        }
+        if !is_busy {
+            return Err(Failure::Unreachable(error));
+        }
+        if self.due_since.after(self.patience.connect).reached(now) {
+            return Err(Failure::Busy);
+        }
+        self.tried = Tried::default();
+        self.stage = Stage::Due(Some(now.after(PAUSE_TICKS)));
+        Ok(())
+    }
+
+    /// The connection is up: begins the request.
+    fn ask(&mut self, gateway: &mut Gateway, now: Tick) -> Result<(), Failure> {
+        let Stage::Asking(link) = &mut self.stage else { return Ok(()) };
+        let pool = &mut gateway.pools[self.pool];
+        link.is_connecting = false;
+        pool.is_there(link.server);
+        self.active = now;
+        let Some(head) = Head::again(&self.consumed, self.terms) else { return Err(Failure::NoPool) };
+        let body = self.has_body.then(|| self.body.length());
+        link.begin(|params| params::write(params, &head, &self.call, &self.asker, body, &pool.params))?;
+        Ok(())
+    }
+
+    /// Receives from the server, as far as the client takes it. Says whether to come back at once.
+    fn receive(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<bool, Failure> {
+        let wants_input = self.wants_input();
+        let Stage::Asking(link) = &mut self.stage else { return Ok(false) };
+        if !link.readable || !wants_input {
+            return Ok(false);
+        }
+        let room = &mut *tools.scratch;
+        let Some(count) = link.receive(room).map_err(Failure::Broken)? else { return Ok(link.readable) };
+        if count == 0 {
+            return Err(Failure::Closed);
+        }
+        self.active = tools.now;
+        let mut input = std::mem::take(&mut tools.scratch);
+        let taken = self.take_in(gateway, &input[..count], tools);
+        std::mem::swap(&mut tools.scratch, &mut input);
+        taken?;
+        Ok(true)
+    }
+
+    /// Makes what it means of what the server said.
+    fn take_in(
+        &mut self,
+        gateway: &mut Gateway,
+        mut input: &[u8],
+        tools: &mut Tools<'_>,
+    ) -> Result<(), Failure> {
+        loop {
+            let Stage::Asking(link) = &mut self.stage else { return Ok(()) };
+            let (used, output) = link.protocol.receive(input)?;
+            match output {
+                Output::NeedInput => return Ok(()),
+                Output::Stdout(range) => self.take_reply(&input[range], tools)?,
+                Output::Stderr(range) => {
+                    let room = MOST_ERRORS.saturating_sub(self.errors.len());
+                    self.errors.extend(input[range].iter().take(room));
+                }
+                Output::End { .. } => return self.end_reply(gateway, tools),
+            }
+            input = &input[used..];
+        }
+    }
+
+    /// Takes in a piece of the CGI response: head first, then body.
+    fn take_reply(&mut self, bytes: &[u8], tools: &mut Tools<'_>) -> Result<(), Failure> {
+        if let Some(reply) = &mut self.reply {
+            // What goes beyond the promised length is nobody's.
+            reply.supply(tools.limits, tools.now, bytes);
+            return Ok(());
+        }
+        self.head.extend_from_slice(bytes);
+        if let Some(end) = self.scan.find_end(&self.head, MOST_HEAD)? {
+            let head = std::mem::take(&mut self.head);
+            let reply = self.open(&response::parse(&head[..end])?, tools);
+            self.reply.insert(reply).supply(tools.limits, tools.now, &head[end..]);
+        }
+        Ok(())
+    }
+
+    /// Begins the reply.
+    fn open(&self, head: &response::Head<'_>, tools: &mut Tools<'_>) -> OpenReply<Pin> {
+        let terms = if head.length.is_some() { self.terms } else { self.terms.of_unknown_length() };
+        let sheet = tools.sheets.pop().unwrap_or_default();
+        let mut plan = Plan::new(sheet, Status(head.status), terms, tools.stamp);
+        for (name, value) in head.for_client() {
+            plan.field(name, value);
+        }
+        plan.open(head.length, tools.limits, tools.now)
+    }
+
+    /// The server has said all.
+    fn end_reply(&mut self, gateway: &mut Gateway, tools: &Tools<'_>) -> Result<(), Failure> {
+        self.let_go(gateway);
+        self.leave_queue(gateway);
+        self.tell_errors();
+        match &mut self.reply {
+            Some(reply) => reply.finish(tools.limits, tools.now).then_some(()).ok_or(Failure::Short),
+            None => Err(response::Malformed::CutShort.into()),
+        }
+    }
+
+    /// Ends it without a reply, or without the rest of it: the client has left, or there was a failure.
+    pub fn give_up(&mut self, gateway: &mut Gateway) {
+        if let Stage::Asking(link) = &mut self.stage {
+            link.abort();
+        }
+        self.let_go(gateway);
+        self.leave_queue(gateway);
+        self.tell_errors();
+        if let Some(file) = self.body.file() {
+            gateway.leave(file);
+        }
+    }
+
+    /// Gives the server's connection up, if there is one.
+    fn let_go(&mut self, gateway: &mut Gateway) {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Asking(link) => {
+                gateway.pools[self.pool].end(link.server);
+                gateway.retire(link);
+            }
+            other => self.stage = other,
+        }
+    }
+
+    /// Gives its place in the queue to another.
+    fn leave_queue(&mut self, gateway: &mut Gateway) {
+        let waiting = match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Queued(ticket) => Some(ticket),
+            _ => None,
+        };
+        for ticket in [self.flying.take(), waiting].into_iter().flatten() {
+            gateway.desk.wake(gateway.desk.queue(self.pool).leave(ticket, now_us()));
+        }
+    }
+
+    /// Writes what the application said for it to the error log.
+    fn tell_errors(&mut self) {
+        let errors = std::mem::take(&mut self.errors);
+        let text = String::from_utf8_lossy(errors.trim_ascii());
+        if !text.is_empty() {
+            tracing::error!("{}, {}: {text}", self.call.pool, self.request());
+        }
+    }
+
+    /// The request, for people.
+    pub fn request(&self) -> String {
+        let head = Head::again(&self.consumed, self.terms);
+        let line =
+            head.map(|head| format!("{} {}", head.method.name(), String::from_utf8_lossy(head.target)));
+        line.unwrap_or_default()
+    }
+
+    /// The terms that the reply must respect.
+    pub fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    /// The connection may go on after the reply, or not, which was not known before.
+    pub fn set_persistent(&mut self, is_persistent: bool) {
+        self.terms.persistent = is_persistent;
+    }
+
+    /// Whether there is something for the client to take.
+    pub fn has_output(&self) -> bool {
+        self.reply.as_ref().is_some_and(|reply| !reply.unsent().is_empty())
+    }
+
+    /// The reply, once its head is there.
+    pub fn reply(&mut self) -> Option<&mut OpenReply<Pin>> {
+        self.reply.as_mut()
+    }
+
+    /// Ends a relay that is over: the head of its request, to be used again, and the reply if there is one.
+    pub fn into_parts(self) -> (Vec<u8>, Option<OpenReply<Pin>>) {
+        (self.consumed, self.reply)
+    }
+
+    /// The server's connection, if there is one.
+    pub fn link(&mut self) -> Option<&mut Link> {
+        match &mut self.stage {
+            Stage::Asking(link) => Some(link),
+            _ => None,
+        }
+    }
+
+    /// The socket of the server's connection, if there is one.
+    pub fn link_fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.stage {
+            Stage::Asking(link) => Some(link.as_fd()),
+            _ => None,
+        }
+    }
+
+    /// What the server's connection waits for: input, and room.
+    pub fn link_waits_for(&self) -> (bool, bool) {
+        match &self.stage {
+            Stage::Asking(link) => link.waits_for(self.wants_input()),
+            _ => (false, false),
+        }
+    }
+
+    /// Whether more of the reply may be received: the client has taken enough of what is there.
+    fn wants_input(&self) -> bool {
+        self.reply.as_ref().is_none_or(|reply| reply.unsent().len() < MOST_UNSENT)
+    }
+
+    /// When to call [`expire`](Self::expire), unless something happens before.
+    pub fn deadline(&self) -> Option<Tick> {
+        let reply = self.reply.as_ref().and_then(OpenReply::deadline);
+        [self.server_deadline(), reply].into_iter().flatten().reduce(Tick::earlier)
+    }
+
+    fn server_deadline(&self) -> Option<Tick> {
+        let total = self.patience.total.map(|ticks| self.due_since.after(ticks));
+        let stage = match &self.stage {
+            Stage::Body | Stage::Over => return None,
+            Stage::Queued(_) => return Some(self.late_at),
+            Stage::Due(not_before) => *not_before,
+            Stage::Asking(link) if link.is_connecting => Some(self.active.after(self.patience.connect)),
+            // The client keeps the server waiting.
+            Stage::Asking(_) if !self.wants_input() => None,
+            Stage::Asking(_) => Some(self.active.after(self.patience.quiet)),
+        };
+        [stage, total].into_iter().flatten().reduce(Tick::earlier)
+    }
+
+    /// Judges the server's deadlines that have come by `now`.
+    ///
+    /// # Errors
+    ///
+    /// It has taken too long.
+    pub fn expire(&mut self, gateway: &mut Gateway, now: Tick) -> Result<(), Failure> {
+        let is_overdue = self.server_deadline().is_some_and(|deadline| deadline.reached(now));
+        let server = match &self.stage {
+            _ if !is_overdue => return Ok(()),
+            Stage::Asking(link) if link.is_connecting => link.server,
+            Stage::Queued(_) => return Err(Failure::Late),
+            Stage::Asking(_) => return Err(Failure::TimedOut),
+            // Another try is due; or all of it takes too long.
+            Stage::Due(Some(until)) if until.reached(now) => return Ok(()),
+            _ => return Err(Failure::TimedOut),
+        };
+        self.let_go(gateway);
+        self.is_away(gateway, server, io::ErrorKind::TimedOut.into(), now)
+    }
+}

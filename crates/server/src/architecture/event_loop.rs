@@ -170,6 +170,9 @@ impl EventLoop {
             self.accept_phase()?;
             self.work_phase();
             self.timers_phase();
+            if self.service.gateway.has_retired() {
+                self.close_retired_links();
+            }
             self.turn_ends();
             self.make_a_listing();
             if self.has_ended() {

@@ -255,9 +255,7 @@ impl Worker {
                 Turn::Application => self.await_event(&mut client, look)?,
                 Turn::Unfinished => true,
             };
-            while let Some((socket, _)) = self.service.gateway.take_retired() {
-                drop(socket);
-            }
+            self.close_retired_links();
             if !in_receive {
                 self.service.begin_turn();
             }
@@ -296,6 +294,7 @@ impl Worker {
             }
         };
         let socket = client.end(&mut self.service);
+        self.close_retired_links();
         self.service.counters.connections_closed.add(1);
         if reset {
             self.service.counters.reset(Reset::Local);
@@ -303,6 +302,13 @@ impl Worker {
             let _ = socket::reset(socket);
         }
         Ok(())
+    }
+
+    /// Closes the sockets of applications' servers that nobody uses any more.
+    fn close_retired_links(&mut self) {
+        while let Some((socket, _)) = self.service.gateway.take_retired() {
+            drop(socket);
+        }
     }
 
     /// Whether the client's next request may be awaited in the call that receives it: that is all that the

@@ -40,9 +40,6 @@ impl EventLoop {
             work.drain(..done);
         }
         self.work = work;
-        if self.service.gateway.has_retired() {
-            self.close_retired_links();
-        }
         self.work_ends(done as u32);
     }
 
@@ -62,9 +59,6 @@ impl EventLoop {
                 Some(turn) => self.settle(index, turn),
                 None => registered.keep_deadline(index, &mut self.timers),
             }
-        }
-        if self.service.gateway.has_retired() {
-            self.close_retired_links();
         }
         if helpers_are_slow {
             self.look_after_helpers();

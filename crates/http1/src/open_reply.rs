@@ -3,8 +3,8 @@
 //! It is a state machine without IO beside the [`Connection`](crate::Connection) whose client it answers:
 //! whoever makes such a reply has the client's socket for that long, and
 //! [returns](crate::Connection::returned) the client when it is over. The head is complete when the reply is
-//! [opened](crate::Plan::open); the body is [supplied](OpenReply::supply) bit by bit, and framed as the client
-//! understands. What was supplied and not been sent waits here: whoever supplies looks at
+//! [opened](crate::Plan::open); the body is [supplied](OpenReply::supply) bit by bit, and framed as the
+//! client understands. What was supplied and not been sent waits here: whoever supplies looks at
 //! [`unsent`](OpenReply::unsent), and stops while that is much.
 //!
 //! The client's time runs while there is something for it to take, and only then: it has to take as much of

@@ -124,7 +124,8 @@ fn chunked(body: &str) -> String {
 fn bodies_come_and_the_connection_goes_on() {
     let stream = "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello\
                   GET /b HTTP/1.1\r\nHost: x\r\n\r\n\
-                  PUT /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nwo\r\n3\r\nrld\r\n0\r\n\r\n\
+                  PUT /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n\
+                  2\r\nwo\r\n3\r\nrld\r\n0\r\n\r\n\
                   GET /d HTTP/1.1\r\nHost: x\r\n\r\n";
     let told = however_cut(stream, Making::AtLast);
     let body = |text: &str| Ok(text.to_owned());

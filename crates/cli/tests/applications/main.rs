@@ -9,10 +9,13 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
+use std::thread;
 
 use fpm::Fpm;
+use rustix::process::Signal;
 use scripted::{Asked, answer, end, record};
 use support::client::{Broken, Client, Reply, request};
 use support::eventually;
@@ -27,6 +30,7 @@ const TESTS: &[Test] = tests![
         a_client_that_waits_to_be_asked,
         a_client_that_leaves,
         a_slow_client,
+        as_many_as_it_has_children,
         an_application_that_is_silent,
         applications_that_break;
     Three:
@@ -34,6 +38,9 @@ const TESTS: &[Test] = tests![
         fields_that_deceive,
         routes_to_programs,
         several_servers,
+        a_line_has_an_end,
+        who_leaves_the_line_is_not_asked_for,
+        workers_that_die,
         errors_are_logged,
         a_reload;
     One: mistakes_are_told;
@@ -231,7 +238,7 @@ fn a_slow_client(variant: &Variant) {
     let server = scripted_site(variant, move |mut asked| {
         asked.say(record(6, b"Content-Type: text/plain\r\n\r\n"));
         for _ in 0..PIECES {
-            if !asked.say(record(6, &[b'x'; PIECE])) {
+            if !asked.say(record(6, &vec![b'x'; PIECE])) {
                 return;
             }
             *counted.lock().expect("no panic") += 1;
@@ -280,6 +287,119 @@ fn an_application_that_is_silent(variant: &Variant) {
         assert!(matches!(client.try_reply(), Err(Broken::Reset | Broken::CutShort(_))), "{target}");
     }
     assert_eq!(server.count("application_failures"), 3);
+}
+
+/// Requests that are with an application now, at most at a time, and in all.
+type Counts = Arc<Mutex<(usize, usize, usize)>>;
+
+/// An application that takes that long for each request, and counts those that are with it, and the most.
+fn busy(ms: u64) -> (Counts, impl Fn(Asked) + Send + Sync + 'static) {
+    let counts = Counts::default();
+    let counted = Arc::clone(&counts);
+    let serve = move |mut asked: Asked| {
+        {
+            let (now, most, all) = &mut *counted.lock().expect("no panic");
+            *now += 1;
+            *most = (*most).max(*now);
+            *all += 1;
+        }
+        support::sleep_ms(ms);
+        // The next may come as soon as this one is over.
+        counted.lock().expect("no panic").0 -= 1;
+        asked.say(answer("X: y\n\nwell"));
+    };
+    (counts, serve)
+}
+
+/// Of all workers together.
+fn as_many_as_it_has_children(variant: &Variant) {
+    let (counts, serve) = busy(60);
+    let server = scripted_site_with(variant, "children = 2", serve);
+    let address = server.addresses()[0];
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(move || {
+                let mut client = Client::connect(address);
+                for _ in 0..3 {
+                    assert_eq!(client.get("/app/x").text(), "well");
+                }
+            });
+        }
+    });
+    let (now, most, all) = *counts.lock().expect("no panic");
+    assert_eq!((now, most, all), (0, 2, 24));
+    assert_eq!(server.count("application_failures"), 0);
+}
+
+fn a_line_has_an_end(variant: &Variant) {
+    let (_, serve) = busy(1500);
+    let server = scripted_site_with(variant, "children = 1\nqueue = 1\nqueue_timeout = '300 ms'", serve);
+    let mut first = server.connect();
+    first.ask("GET", "/app/first", &[]);
+    eventually("the first is asked for", || server.count("application_requests") == 1);
+    let mut second = server.connect();
+    second.ask("GET", "/app/second", &[]);
+    eventually("the second waits", || server.count("application_requests") == 2);
+    let mut third = server.connect();
+    for _ in 0..2 {
+        let reply = third.get("/app/third");
+        assert_eq!((reply.status, reply.need("Retry-After"), reply.closes()), (503, "1", false));
+    }
+    let reply = second.reply();
+    assert_eq!((reply.status, reply.need("Retry-After")), (503, "1"));
+    assert_eq!(second.get("/hello.txt").text(), HELLO);
+    assert_eq!(first.reply().text(), "well");
+    assert_eq!(second.get("/app/second").text(), "well");
+}
+
+fn who_leaves_the_line_is_not_asked_for(variant: &Variant) {
+    let (asked_for, is_open) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (counted, opened) = (Arc::clone(&asked_for), Arc::clone(&is_open));
+    let server = scripted_site_with(variant, "children = 1", move |mut asked| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        eventually("the test goes on", || opened.load(Ordering::Relaxed));
+        asked.say(answer("X: y\n\nwell"));
+    });
+    let mut clients: Vec<_> = (0..3)
+        .map(|at| {
+            let mut client = server.connect();
+            client.ask("GET", "/app/x", &[]);
+            eventually("it is read", || server.count("application_requests") == at + 1);
+            client
+        })
+        .collect();
+    drop(clients.remove(1));
+    eventually("it is noticed", || server.count("application_clients_left") == 1);
+    is_open.store(true, Ordering::Relaxed);
+    for mut client in clients {
+        assert_eq!(client.reply().text(), "well");
+    }
+    assert_eq!(asked_for.load(Ordering::Relaxed), 2);
+}
+
+/// What they have in flight is given back, or nobody would be served any more.
+fn workers_that_die(variant: &Variant) {
+    let (counts, serve) = busy(3000);
+    let server = scripted_site_with(variant, "children = 1", move |asked: Asked| {
+        if asked.params["PATH_INFO"] == "/slow" {
+            return serve(asked);
+        }
+        let mut asked = asked;
+        asked.say(answer("X: y\n\nquick"));
+    });
+    let mut client = server.connect();
+    client.ask("GET", "/app/slow", &[]);
+    eventually("it is asked for", || counts.lock().expect("no panic").0 == 1);
+    for worker in server.workers() {
+        let pid = rustix::process::Pid::from_raw(worker as i32).expect("a process");
+        rustix::process::kill_process(pid, Signal::KILL).expect("it is ours");
+    }
+    assert!(client.try_reply().is_err());
+    eventually("others are served", || {
+        let mut client = Client::connect(server.addresses()[0]);
+        client.ask("GET", "/app/quick", &[]);
+        client.try_reply().is_ok_and(|reply| reply.text() == "quick")
+    });
 }
 
 /// Each at another point of the exchange: the right status, or a connection that breaks.
@@ -516,7 +636,7 @@ fn a_reload(variant: &Variant) {
     client.ask("GET", "/app/x", &[]);
     heard.recv_timeout(support::PATIENCE).expect("the application is asked");
     server.rewrite_config(&pool(&[&new], ""));
-    server.signal(rustix::process::Signal::HUP);
+    server.signal(Signal::HUP);
     assert_eq!(client.reply().text(), "slow");
     eventually("new ones go elsewhere", || server.get("/app/x").text() == "new");
 }

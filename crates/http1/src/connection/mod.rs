@@ -643,9 +643,9 @@ impl<P> Connection<P> {
     }
 
     /// A client that waits for 100 (Continue) gets the final status instead, unless somebody
-    /// [invites the body](Self::invite_body). Whether it then sends the body can't be known, so the connection
-    /// ends with the reply (RFC 9110 section 10.1.1). Not even a body that is there already changes that: what
-    /// a request comes to must not depend on how the network cut it.
+    /// [invites the body](Self::invite_body). Whether it then sends the body can't be known, so the
+    /// connection ends with the reply (RFC 9110 section 10.1.1). Not even a body that is there already
+    /// changes that: what a request comes to must not depend on how the network cut it.
     #[cold]
     fn await_invitation(&mut self, terms: &mut Terms) {
         let is_persistent = std::mem::replace(&mut terms.persistent, false);

@@ -24,12 +24,12 @@ impl From<Box<Lookup<'static>>> for Detour {
 pub struct Call {
     /// The name of the pool that the application is in.
     pub pool: Arc<str>,
-    /// SCRIPT_FILENAME: the file of the script or program, absolute.
+    /// `SCRIPT_FILENAME`: the file of the script or program, absolute.
     pub file: Box<[u8]>,
-    /// SCRIPT_NAME: the part of the path that leads to it.
+    /// `SCRIPT_NAME`: the part of the path that leads to it.
     pub name: Box<[u8]>,
-    /// PATH_INFO: the rest of the path.
+    /// `PATH_INFO`: the rest of the path.
     pub info: Box<[u8]>,
-    /// DOCUMENT_ROOT.
+    /// `DOCUMENT_ROOT`: the directory that is served.
     pub root: Arc<[u8]>,
 }

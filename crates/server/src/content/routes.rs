@@ -213,7 +213,7 @@ impl Route {
 }
 
 /// Where a program is mounted whose route matches a path, the first bytes of which are before what wildcards
-/// match: SCRIPT_NAME is up to there, PATH_INFO begins with the slash behind it (RFC 3875 section 4.1).
+/// match: `SCRIPT_NAME` is up to there, `PATH_INFO` begins with the slash behind it (RFC 3875 section 4.1).
 fn mounted_at(path: &[u8], literal: usize) -> usize {
     let literal = literal.min(path.len());
     match path[..literal].iter().rposition(|byte| *byte == b'/') {

@@ -69,7 +69,7 @@ impl Conversation {
         match Relay::new(&service.gateway, call, (kept, head.terms), asker, now) {
             Ok(relay) => {
                 let application = Application { relay, look_at: now.after(LOOK_TICKS), interim: b"" };
-                self.exchange.waiting = Some(Box::new(Pause::Application(application)));
+                self.exchange.waiting = Some(Box::new(Pause::Application(Box::new(application))));
                 service.counters.application_requests.add(1);
             }
             Err(failure) => {
@@ -82,18 +82,14 @@ impl Conversation {
     /// Goes on with the application, if that is what it waits for. `None`: it is over, or something else is.
     #[cold]
     pub(super) fn attend_application(&mut self, service: &mut Service) -> Option<Turn> {
-        let pause = self.exchange.waiting.take()?;
-        let Pause::Application(mut application) = *pause else {
-            self.exchange.waiting = Some(pause);
-            return None;
-        };
+        let mut application = self.take_application()?;
         self.active = service.clock.tick;
         let mut scratch = std::mem::take(&mut service.scratch);
         let turn = self.attend(service, &mut application, &mut scratch);
         service.scratch = scratch;
         match turn {
             Ok(None) => {
-                self.end_application(service, application);
+                self.end_application(service, *application);
                 None
             }
             Ok(Some(turn)) => {
@@ -101,7 +97,18 @@ impl Conversation {
                 Some(turn)
             }
             Err(trouble) => {
-                self.give_application_up(service, application, trouble);
+                self.give_application_up(service, *application, trouble);
+                None
+            }
+        }
+    }
+
+    /// The application, if that is what it waits for.
+    fn take_application(&mut self) -> Option<Box<Application>> {
+        match *self.exchange.waiting.take()? {
+            Pause::Application(application) => Some(application),
+            other @ Pause::Disk(_) => {
+                self.exchange.waiting = Some(Box::new(other));
                 None
             }
         }
@@ -297,14 +304,10 @@ impl Conversation {
 
     /// A deadline has come while an application is at work. `None`: ask for the deadline again.
     pub(super) fn application_timeout(&mut self, service: &mut Service) -> Option<Turn> {
-        let pause = self.exchange.waiting.take()?;
-        let Pause::Application(mut application) = *pause else {
-            self.exchange.waiting = Some(pause);
-            return None;
-        };
+        let mut application = self.take_application()?;
         match self.look_after_application(service, &mut application) {
             Ok(()) => self.exchange.waiting = Some(Box::new(Pause::Application(application))),
-            Err(trouble) => self.give_application_up(service, application, trouble),
+            Err(trouble) => self.give_application_up(service, *application, trouble),
         }
         // Another server may be due.
         Some(self.work(service))
@@ -326,17 +329,6 @@ impl Conversation {
             return Err(Trouble::Slow);
         }
         Ok(())
-    }
-
-    /// Gives up what an application has been asked, as the connection ends.
-    pub(super) fn leave_application(&mut self, service: &mut Service, application: Application) {
-        let mut application = application;
-        application.relay.give_up(&mut service.gateway);
-        let (consumed, reply) = application.relay.into_parts();
-        service.buffers.give(consumed);
-        if let Some(reply) = reply {
-            service.take_sheet(reply.into_sheet());
-        }
     }
 
     /// What the client's socket is waited for while an application is at work: input, and room.
@@ -372,5 +364,17 @@ impl Conversation {
         let Some(Pause::Application(application)) = self.exchange.waiting.as_deref_mut() else { return None };
         let waits = application.relay.link_waits_for();
         Some((application.relay.link()?, waits))
+    }
+}
+
+impl Application {
+    /// Gives up what was asked, as the connection ends.
+    pub(super) fn leave(mut self, service: &mut Service) {
+        self.relay.give_up(&mut service.gateway);
+        let (consumed, reply) = self.relay.into_parts();
+        service.buffers.give(consumed);
+        if let Some(reply) = reply {
+            service.take_sheet(reply.into_sheet());
+        }
     }
 }

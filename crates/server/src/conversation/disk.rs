@@ -143,14 +143,11 @@ impl Conversation {
     #[inline]
     pub(super) fn go_on(&mut self, service: &mut Service) -> Option<u64> {
         let pause = self.exchange.waiting.take()?;
-        self.go_on_after(service, pause)
+        self.go_on_after(service, *pause)
     }
 
-    fn go_on_after(&mut self, service: &mut Service, pause: Box<Pause>) -> Option<u64> {
-        let Pause::Disk(waiting) = *pause else {
-            self.exchange.waiting = Some(pause);
-            return None;
-        };
+    fn go_on_after(&mut self, service: &mut Service, pause: Pause) -> Option<u64> {
+        let Pause::Disk(waiting) = pause else { unreachable!("an application is seen to first") };
         self.machine.resume(service.clock.tick);
         // Nobody has listened meanwhile.
         self.readable = true;
@@ -210,7 +207,7 @@ impl Conversation {
                     service.buffers.give(consumed);
                 }
             }
-            Some(Pause::Application(application)) => self.leave_application(service, application),
+            Some(Pause::Application(application)) => application.leave(service),
             Some(Pause::Disk(_)) | None => {}
         }
     }

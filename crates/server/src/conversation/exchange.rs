@@ -25,7 +25,7 @@ pub(super) enum Pause {
     /// The disk.
     Disk(Waiting),
     /// An application.
-    Application(Application),
+    Application(Box<Application>),
 }
 
 impl Exchange {

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use fastcgi::record::{self, Kind};
+use fastcgi::record::{self, HEADER_LENGTH, Kind};
 use fastcgi::{Params, Role, TooLong, WebServer};
 use sys::socket;
 
@@ -12,6 +12,7 @@ use crate::registration::Registration;
 
 /// A connection to a server, and the request that it is for.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about the socket, a byte each")]
 pub struct Link {
     socket: OwnedFd,
     /// What the socket is registered for, of whoever watches it.
@@ -113,14 +114,17 @@ impl Link {
     }
 
     fn say_more(&mut self, body: &mut Spool) -> io::Result<()> {
-        let mut room = [0; STDIN];
-        let count = body.read(&mut room)?;
-        if count > 0 {
-            record::stream(&mut self.out, Kind::Stdin, self.request, &room[..count]);
-        } else {
+        let header = self.out.len();
+        let content = header + HEADER_LENGTH;
+        let most = STDIN.min(usize::try_from(body.left()).unwrap_or(usize::MAX));
+        if most == 0 {
             record::end_of_stream(&mut self.out, Kind::Stdin, self.request);
             self.is_said = true;
+            return Ok(());
         }
+        self.out.resize(content + most, 0);
+        let count = body.read(&mut self.out[content..])?;
+        self.out[header..content].copy_from_slice(&record::header(Kind::Stdin, self.request, count));
         Ok(())
     }
 

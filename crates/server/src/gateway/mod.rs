@@ -8,14 +8,15 @@
 //! client <-- OpenReply <-- head, body <-- stdout -- link <-- application
 //! ```
 //!
-//! Between the body and the server is the pool's [queue](queue), which all workers share: no more requests are
-//! in flight than the application has children.
+//! Between the body and the server is the pool's [queue](queue), which all workers share: no more requests
+//! are in flight than the application has children.
 //!
 //! A body is spooled whole before a server is asked for anything, so that a slow upload occupies none. A
 //! reply is passed on as it comes, as fast as its client takes it. Nothing here touches the client's socket
 //! or waits: the [conversation](crate::conversation) brings and sends what is the client's, and whoever calls
 //! that watches the [link](Link)'s socket as well.
 
+mod asker;
 mod failure;
 mod link;
 mod params;
@@ -30,11 +31,12 @@ use std::path::PathBuf;
 
 use http1::{Limits, Sheet, Stamp, Tick};
 
+pub use self::asker::Asker;
 pub use self::failure::Failure;
 pub use self::link::Link;
 use self::pool::Pool;
 pub use self::queues::{Desk, Queues};
-pub use self::relay::{Asker, Relay};
+pub use self::relay::Relay;
 use crate::common::Common;
 use crate::config::Settings;
 use crate::content::Pin;

@@ -8,7 +8,7 @@ use http1::{Field, Fields, Head};
 use itoa::Buffer;
 use sys::socket::{LocalAddress, PeerAddress};
 
-use super::relay::Asker;
+use super::asker::Asker;
 use crate::content::Call;
 
 /// What this server calls itself.
@@ -75,15 +75,12 @@ fn write_addresses(params: &mut Params<'_>, head: &Head<'_>, asker: &Asker) -> R
     } else {
         params.pair(b"REMOTE_ADDR", b"")?;
     }
-    let local = match &asker.local {
-        Some(LocalAddress::Inet(address)) => {
-            write_address(params, (b"SERVER_ADDR", b"SERVER_PORT"), *address)?;
-            Some(address.ip().to_string())
-        }
-        _ => {
-            params.pair(b"SERVER_PORT", b"80")?;
-            None
-        }
+    let local = if let Some(LocalAddress::Inet(address)) = &asker.local {
+        write_address(params, (b"SERVER_ADDR", b"SERVER_PORT"), *address)?;
+        Some(address.ip().to_string())
+    } else {
+        params.pair(b"SERVER_PORT", b"80")?;
+        None
     };
     let named = head.host().map(without_port).filter(|name| !name.is_empty());
     params.pair(b"SERVER_NAME", named.unwrap_or(local.as_deref().unwrap_or("localhost").as_bytes()))

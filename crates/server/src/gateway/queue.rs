@@ -2,18 +2,18 @@
 //! others wait here, those of all workers in one line.
 //!
 //! It lies in memory that the workers share. Each request has a place there, from when it is due until it is
-//! answered; whoever gives a place back that was in flight says which of those who wait goes next, and has its
-//! worker woken. What a worker holds that dies is given back by the supervisor ([`Queue::clear`]).
+//! answered; whoever gives a place back that was in flight says which of those who wait goes next, and has
+//! its worker woken. What a worker holds that dies is given back by the supervisor ([`Queue::clear`]).
 //!
 //! Who goes next:
 //!
 //! - Nobody who has waited for longer than it may: it would be answered too late.
 //! - By **fairness** between clients (by address prefix): each is charged with the time that the application
 //!   works for it, and one that has had more than its share waits for those who have not. This is start-time
-//!   fair queueing (Goyal, Vin, Cheng 1996): a request is charged an estimate when it begins, and what it took
-//!   when it ends; a client that was away for long has saved nothing up.
+//!   fair queueing (Goyal, Vin, Cheng 1996): a request is charged an estimate when it begins, and what it
+//!   took when it ends; a client that was away for long has saved nothing up.
 //! - Among those who have had as much as each other, the **oldest first**. But if the oldest has waited for
-//!   longer than a target throughout an interval (the standing queue of CoDel, RFC 8289), the **newest first**:
+//!   longer than a target throughout an interval (a standing queue, RFC 8289), the **newest first**:
 //!   a line that does not get shorter would have everybody answered late, and so only some.
 
 use std::io;
@@ -206,9 +206,9 @@ impl Queue {
     }
 
     /// A request is answered, or given up. Says whose worker is to be woken, if another goes now.
-    pub(super) fn leave(&self, ticket: Ticket, now_us: u64) -> Option<u32> {
+    pub(super) fn leave(&self, Ticket(at): Ticket, now_us: u64) -> Option<u32> {
         let _held = self.lock()?;
-        self.free(&self.line.places[ticket.0 as usize], now_us);
+        self.free(&self.line.places[at as usize], now_us);
         self.shrink();
         self.launch_next(now_us)
     }

@@ -1,7 +1,7 @@
 //! The queues of all pools, as the workers of one generation share them.
 //!
-//! A worker whose request goes that had to wait is woken by its bell, an eventfd that all of them inherit. The
-//! lines themselves outlive a generation, so that a reload does not double what is in flight; who of one
+//! A worker whose request goes that had to wait is woken by its bell, an eventfd that all of them inherit.
+//! The lines themselves outlive a generation, so that a reload does not double what is in flight; who of one
 //! generation can't wake who is of another leaves it to be looked at.
 
 use std::io;

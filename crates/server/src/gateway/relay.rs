@@ -4,10 +4,10 @@
 //! Body --> Queued --> Due --> Asking --> Over
 //! ```
 //!
-//! The body is taken in (`Body`), there is room among the requests in flight (`Queued`), a server is found and connected to (`Due`), the request is sent to it while
-//! its reply is received (`Asking`), and what is left of the reply is for the client to take (`Over`). The
-//! first answer that is none ends it with a [`Failure`]; once the client has seen a part of a reply, all that
-//! can be done about one is a reset.
+//! The body is taken in (`Body`), there is room among the requests in flight (`Queued`), a server is found
+//! and connected to (`Due`), the request is sent to it while its reply is received (`Asking`), and what is
+//! left of the reply is for the client to take (`Over`). The first answer that is none ends it with a
+//! [`Failure`]; once the client has seen a part of a reply, all that can be done about one is a reset.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,8 +15,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use fastcgi::{Output, response};
 use http1::{Head, OpenReply, Plan, Status, Terms, Tick, Timeouts};
 use sys::client;
-use sys::socket::{LocalAddress, PeerAddress};
 
+use super::asker::Asker;
 use super::failure::Failure;
 use super::link::Link;
 use super::params;
@@ -55,17 +55,6 @@ pub struct Relay {
     /// When a server was first looked for, and when the one asked last said or took something.
     due_since: Tick,
     active: Tick,
-}
-
-/// Who asks.
-#[derive(Clone, Debug)]
-pub struct Asker {
-    /// The client, which may be one for whom a trusted proxy asks.
-    pub client: PeerAddress,
-    /// Where it has connected to.
-    pub local: Option<LocalAddress>,
-    /// Whether whoever has connected is trusted to say for whom.
-    pub is_trusted: bool,
 }
 
 #[derive(Debug)]
@@ -139,9 +128,8 @@ impl Relay {
     /// It can't be kept.
     pub fn take_body(&mut self, gateway: &Gateway, bytes: &[u8]) -> Result<(), Failure> {
         self.has_body = true;
-        match self.body.write(bytes, &gateway.spool).map_err(Failure::Spool)? {
-            Some(file) => gateway.own(file),
-            None => {}
+        if let Some(file) = self.body.write(bytes, &gateway.spool).map_err(Failure::Spool)? {
+            gateway.own(file);
         }
         Ok(())
     }
@@ -511,7 +499,6 @@ impl Relay {
             _ if !is_overdue => return Ok(()),
             Stage::Asking(link) if link.is_connecting => link.server,
             Stage::Queued(_) => return Err(Failure::Late),
-            Stage::Asking(_) => return Err(Failure::TimedOut),
             // Another try is due; or all of it takes too long.
             Stage::Due(Some(until)) if until.reached(now) => return Ok(()),
             _ => return Err(Failure::TimedOut),

@@ -42,6 +42,11 @@ impl Spool {
         self.length
     }
 
+    /// Bytes that have not been read.
+    pub(super) fn left(&self) -> u64 {
+        self.length - self.read
+    }
+
     /// Its file, if it is in one.
     pub(super) fn file(&self) -> Option<impl AsFd> {
         self.file.as_ref()
@@ -49,7 +54,7 @@ impl Spool {
 
     /// Puts the next bytes into the room, and says how many; 0 at the end.
     pub(super) fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        let left = usize::try_from(self.length - self.read).unwrap_or(usize::MAX);
+        let left = usize::try_from(self.left()).unwrap_or(usize::MAX);
         let count = left.min(room.len());
         let room = &mut room[..count];
         match &self.file {
@@ -94,7 +99,7 @@ mod tests {
     #[test]
     fn where_no_file_can_be_made_it_is_told() {
         let mut spool = Spool::default();
-        let error = spool.write(&[0; IN_MEMORY + 1], Path::new("/nonexistent")).unwrap_err();
+        let error = spool.write(&vec![0; IN_MEMORY + 1], Path::new("/nonexistent")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 }

@@ -13,21 +13,21 @@ use crate::config::{Role, Settings};
 use crate::content::{Content, Resolver, SharedFiles};
 use crate::control::Control;
 use crate::counters::Counters;
-use crate::gateway::Queues;
+use crate::gateway::Desk;
 use crate::listeners::Share;
 use crate::memory;
 use crate::service::Service;
 
-/// Serves in a process that has just been forked.
+/// Serves in a process that has just been forked, with a block of counters and a part in the queues for each
+/// thread that serves.
 pub(super) fn serve(
     settings: &Settings,
     cpus: Option<&[usize]>,
     listeners: Share,
-    counters: &[&'static Counters],
+    threads: &[(&'static Counters, Desk)],
     control: Arc<Control>,
     common: Option<(&Common, &SharedFiles)>,
     access_log: Option<&Arc<LogFile>>,
-    (queues, first): (&Queues, usize),
 ) -> Result<(), RunError> {
     control.attend().map_err(failed("notice the end of the supervisor"))?;
     // Only the supervisor executes programs, and what it executes in an upgrade may need privileges of its
@@ -42,7 +42,7 @@ pub(super) fn serve(
         Some(_) => opened.try_clone().map(Arc::new),
         None => Ok(Arc::clone(opened)),
     };
-    let start = |opened| own(opened).and_then(|own| Writer::start(own, counters.len()));
+    let start = |opened| own(opened).and_then(|own| Writer::start(own, threads.len()));
     let writer = access_log.map(start).transpose()?;
     if let (Some((common, _)), Some(writer)) = (common, &writer) {
         // The supervisor closes it at the end of this process, be it killed or not.
@@ -58,14 +58,14 @@ pub(super) fn serve(
             Content::sharing(Arc::clone(&resolver), table, &files, ranges)
         }
     };
-    let service = |(thread, &counters): (usize, &&'static Counters)| {
+    let service = |(counters, desk): &(&'static Counters, Desk)| {
         let log = log.zip(writer.as_ref());
         let log = log.map(|(log, writer)| writer.worker(log.format, log.when_full, counters));
         let common = common.map(|(common, _)| common.clone());
-        Service::new(content(), settings, counters, log, common, queues.desk(first + thread))
+        Service::new(content(), settings, counters, log, common, desk.clone())
     };
-    let services = counters.iter().enumerate().map(service).collect();
-    note_start_memory(counters);
+    let services = threads.iter().map(service).collect();
+    note_start_memory(threads);
     let result = architecture::run(services, listeners, settings, control);
     // The services, whose logs have been flushed into the writer, are gone.
     if let Some(writer) = writer {
@@ -78,10 +78,10 @@ pub(super) fn serve(
 }
 
 /// For `sluice memory`: what the process has of its own before it serves, in equal parts for its threads.
-fn note_start_memory(counters: &[&'static Counters]) {
+fn note_start_memory(threads: &[(&'static Counters, Desk)]) {
     // Where the kernel does not tell, the model has no such figure.
     let bytes = memory::private_bytes().unwrap_or(0);
-    for block in counters {
-        block.start_memory_bytes.set(bytes / counters.len().max(1) as u64);
+    for (block, _) in threads {
+        block.start_memory_bytes.set(bytes / threads.len().max(1) as u64);
     }
 }

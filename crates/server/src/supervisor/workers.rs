@@ -539,10 +539,10 @@ impl Place {
         let (control, cpus, name) = (Arc::clone(&self.control), self.cpus.as_deref(), self.name());
         control.begin();
         let serving = self.position.listeners(settings, &copies[self.position.copy]);
+        let desk = |thread| self.queues.desk(self.number * self.counters.len() + thread);
+        let threads: Vec<_> = self.counters.iter().zip(0..).map(|(&block, at)| (block, desk(at))).collect();
         let work = |share: Share, common: Option<(&Common, &SharedFiles)>| {
-            let counters = &self.counters;
-            let queues = (&self.queues, self.number * counters.len());
-            let ended = worker::serve(settings, cpus, share, counters, control, common, access_log, queues);
+            let ended = worker::serve(settings, cpus, share, &threads, control, common, access_log);
             exit_code("a worker", ended)
         };
         let pid = match (&mut self.in_common, common_table) {

@@ -36,6 +36,8 @@ pub(super) struct Gateway {
     pub(super) socket: String,
     /// The root of the scripts, if it gets all requests for `.php`; `None` if it gets those below `/fcgi/`.
     pub(super) scripts: Option<String>,
+    /// How many requests it serves at a time, if that is known.
+    pub(super) children: Option<u32>,
 }
 
 const ALLOWED: &str = "allowed: 'php-fpm', with workers=N (1 to 4096), root=DIR of its scripts and \
@@ -136,15 +138,15 @@ impl Application {
 
     /// What is written into the server's configuration.
     pub(super) fn gateway(&self, ground: &Ground<'_>) -> Result<Gateway> {
-        let scripts = match self {
-            Self::Command(_) => None,
-            Self::PhpFpm { root, .. } => {
+        let (scripts, children) = match self {
+            Self::Command(_) => (None, None),
+            Self::PhpFpm { root, workers, .. } => {
                 let root = root.as_deref().unwrap_or(ground.root);
                 let there = root.canonicalize().with_context(|| format!("no {}", root.display()))?;
-                Some(there.display().to_string())
+                (Some(there.display().to_string()), Some(*workers))
             }
         };
-        Ok(Gateway { socket: socket(ground).display().to_string(), scripts })
+        Ok(Gateway { socket: socket(ground).display().to_string(), scripts, children })
     }
 }
 

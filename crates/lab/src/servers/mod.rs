@@ -104,14 +104,13 @@ impl Part {
 }
 
 /// Why a server has no application.
-pub(crate) const CANNOT_HAND_ON: &str = "it hands no requests to an application; allowed with one: nginx, \
-    lighttpd, apache, apache-worker, haproxy in front of one of these, and commands that name {socket}";
+pub(crate) const CANNOT_HAND_ON: &str = "it hands no requests to an application; allowed with one: sluice, \
+    nginx, lighttpd, apache, apache-worker, haproxy in front of one of these, and commands that name {socket}";
 
-/// Whether the server hands requests to an application: ours has no FastCGI yet.
+/// Whether the server hands requests to an application.
 pub(crate) fn can_hand_on(spec: &Spec) -> bool {
     match spec.kind {
-        Kind::Nginx | Kind::Lighttpd | Kind::Apache | Kind::ApacheWorker => true,
-        Kind::Sluice => false,
+        Kind::Sluice | Kind::Nginx | Kind::Lighttpd | Kind::Apache | Kind::ApacheWorker => true,
         Kind::Haproxy => matches!(behind(spec), Ok(Some(behind)) if can_hand_on(&behind)),
         Kind::Command => spec.settings.iter().any(|word| word.contains("{socket}")),
     }
@@ -254,6 +253,7 @@ mod tests {
     fn an_application_gets_what_is_computed() {
         let mine = Some("command: ./app {socket}");
         has("nginx", mine, &["location /fcgi/ {", "fastcgi_max_temp_file_size 0;"]);
+        has("sluice: pool.queue=7", mine, &["path = \"/fcgi/**\"", "queue=7", "pool = \"application\""]);
         has("apache", mine, &["<LocationMatch \"^/fcgi/\">"]);
         has("nginx: fastcgi_buffers=\"8 8k\"", mine, &["fastcgi_buffers 8 8k;"]);
     }

@@ -1,23 +1,33 @@
-//! Ours: settings that begin with dashes are options, the others lines of its TOML file.
+//! Ours: settings that begin with dashes are options, those with `pool.` keys of the application's pool, and
+//! the others lines of its TOML file.
 
 use anyhow::Result;
 
+use super::application::Gateway;
 use super::{Ground, write};
 use crate::spec::Spec;
 
 /// What its status is asked at.
 pub(crate) const STATUS: &str = "status";
 
+/// What settings of the application's pool begin with.
+const OF_POOL: &str = "pool.";
+
 pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
     let Ground { root, listen, sockets, capacity, sluice, .. } = ground;
-    let (options, toml): (Vec<&String>, Vec<&String>) =
+    let (options, others): (Vec<&String>, Vec<&String>) =
         spec.settings.iter().partition(|word| word.starts_with("--"));
+    let (of_pool, toml): (Vec<&String>, Vec<&String>) =
+        others.into_iter().partition(|word| word.starts_with(OF_POOL));
     let sets = |name: &str| spec.settings.iter().any(|word| word.trim_start_matches('-').starts_with(name));
     let mut lines = vec!["drain_timeout = \"200 ms\"".to_owned()];
     if !sets("max_connections") && !sets("max-connections") {
         lines.push(format!("max_connections = {capacity}"));
     }
     lines.extend(toml.into_iter().cloned());
+    if let Some(application) = ground.application {
+        lines.push(pool(&application.gateway(ground)?, &of_pool));
+    }
     let config = write(ground, "sluice.toml", &(lines.join("\n") + "\n"))?;
     let executable = spec.program.as_deref().unwrap_or(sluice);
     let mut words = vec![executable.display().to_string(), "serve".to_owned(), root.display().to_string()];
@@ -26,4 +36,25 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
     words.push(format!("--status=unix:{}", sockets.join(STATUS).display()));
     words.extend(options.into_iter().cloned());
     Ok(words)
+}
+
+/// The pool of the application, and what leads there.
+fn pool(Gateway { socket, scripts, children }: &Gateway, settings: &[&String]) -> String {
+    let settings = settings.iter().filter_map(|word| word.strip_prefix(OF_POOL));
+    let settings: Vec<_> = settings.map(|setting| format!("{setting}\n")).collect();
+    let children = match children {
+        Some(children) if !settings.iter().any(|setting| setting.starts_with("children")) => {
+            format!("children = {children}\n")
+        }
+        _ => String::new(),
+    };
+    let route = match scripts {
+        Some(_) => "scripts = \".php\"",
+        None => "path = \"/fcgi/**\"\nprogram = \"/fcgi\"",
+    };
+    format!(
+        "[[pools]]\nname = \"application\"\nservers = \"unix:{socket}\"\n{children}{}\
+         [[routes]]\npool = \"application\"\n{route}",
+        settings.concat()
+    )
 }

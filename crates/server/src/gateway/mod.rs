@@ -1,14 +1,14 @@
 //! Applications that answer requests, over FastCGI: PHP and others.
 //!
 //! A request that content has no answer to becomes a [`Relay`], which stands between its client and one
-//! server of a [pool](pool):
+//! server of a [pool]:
 //!
 //! ```text
 //! client -- body --> spool -- stdin --> link --> application
 //! client <-- OpenReply <-- head, body <-- stdout -- link <-- application
 //! ```
 //!
-//! Between the body and the server is the pool's [queue](queue), which all workers share: no more requests
+//! Between the body and the server is the pool's [queue], which all workers share: no more requests
 //! are in flight than the application has children.
 //!
 //! A body is spooled whole before a server is asked for anything, so that a slow upload occupies none. A

@@ -26,6 +26,7 @@ use support::variant::{Test, Variant, tests};
 const TESTS: &[Test] = tests![
     Each:
         php,
+        one_request_after_the_other,
         bodies_are_brought,
         a_client_that_waits_to_be_asked,
         a_client_that_leaves,
@@ -131,6 +132,19 @@ fn php(variant: &Variant) {
     assert_eq!(server.get("/index.php").text(), "index /index.php -");
     eventually("all are counted", || server.count("application_requests") >= 12);
     assert_eq!((server.count("application_failures"), server.count("application_clients_left")), (0, 0));
+}
+
+/// Nobody waits for anything but the application: if a request were only noticed when its client is looked
+/// after, so many would take longer than anything may.
+fn one_request_after_the_other(variant: &Variant) {
+    let server = scripted_site(variant, |mut asked: Asked| asked.say(answer("X: y\n\nwell")));
+    let mut client = server.connect();
+    let took = support::client::time(|| {
+        for _ in 0..100 {
+            assert_eq!(client.get("/app/x").text(), "well");
+        }
+    });
+    assert!(took < support::PATIENCE, "{took:?}");
 }
 
 fn bodies_are_brought(variant: &Variant) {

@@ -100,7 +100,7 @@ impl Conversation {
         let next = self.receive_on(service, &mut input, &mut share);
         self.keep(service, &input);
         service.scratch = scratch;
-        self.leave(next)
+        self.leave(service, next)
     }
 
     /// Receives and uses up input until there is a reply to be sent, it must wait, or its share is used.

@@ -89,7 +89,7 @@ impl Conversation {
         self.active = service.clock.tick;
         let resident = self.go_on(service);
         let next = self.send_on(service, &mut share, resident);
-        self.leave(next)
+        self.leave(service, next)
     }
 
     /// What is to be sent next of the reply under way; this changes nothing but `runs`, where runs of memory

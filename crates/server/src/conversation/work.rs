@@ -43,7 +43,7 @@ impl Conversation {
         };
         self.keep(service, &input);
         service.scratch = scratch;
-        self.end_turn(turn)
+        self.end_turn(service, turn)
     }
 
     /// Whether something else than its client has to be seen to first.
@@ -66,9 +66,9 @@ impl Conversation {
     }
 
     /// Leaves it to whoever comes next.
-    pub(super) fn leave(&mut self, next: Next) -> Next {
+    pub(super) fn leave(&mut self, service: &mut Service, next: Next) -> Next {
         match next {
-            Next::Turn(turn) => Next::Turn(self.end_turn(turn)),
+            Next::Turn(turn) => Next::Turn(self.end_turn(service, turn)),
             next => {
                 self.carried_over |= self.machine.is_replying();
                 next
@@ -77,11 +77,19 @@ impl Conversation {
     }
 
     #[inline]
-    fn end_turn(&mut self, turn: Turn) -> Turn {
+    fn end_turn(&mut self, service: &mut Service, turn: Turn) -> Turn {
         self.carried_over |= self.machine.is_replying();
-        match self.take_job() {
-            Some(job) => Turn::Disk(Box::new(job)),
-            None => turn,
+        if self.exchange.waiting.is_some() { self.begin_pause(service, turn) } else { turn }
+    }
+
+    /// Has begun what it came to wait for in this turn.
+    #[cold]
+    fn begin_pause(&mut self, service: &mut Service, turn: Turn) -> Turn {
+        match (self.take_job(), turn) {
+            (Some(job), _) => Turn::Disk(Box::new(job)),
+            // What comes of a pause that is over already is for the next turn.
+            (None, Turn::Blocked) if self.is_held() => self.attend_pause(service).unwrap_or(Turn::Unfinished),
+            (None, turn) => turn,
         }
     }
 }

@@ -157,6 +157,16 @@ impl<P> OpenReply<P> {
         self.is_finished && self.unsent().is_empty()
     }
 
+    /// Whether all of a body is there whose length was told beforehand.
+    pub fn has_all(&self) -> bool {
+        self.frame == Frame::Length(0)
+    }
+
+    /// Whether any of it is sent.
+    pub fn has_begun(&self) -> bool {
+        self.sent > 0
+    }
+
     /// When to ask whether the client [is too slow](Self::is_too_slow), if there is something for it to take.
     pub fn deadline(&self) -> Option<Tick> {
         self.period.map(|period| period.ends)

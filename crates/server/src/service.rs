@@ -296,9 +296,13 @@ impl Service {
     }
 
     /// The ways to applications, and what they work with.
-    pub fn gateway_and_tools<'a>(&'a mut self, scratch: &'a mut [u8]) -> (&'a mut Gateway, Tools<'a>) {
+    pub fn gateway_and_tools<'a>(
+        &'a mut self,
+        scratch: &'a mut [u8],
+        share: &'a mut u64,
+    ) -> (&'a mut Gateway, Tools<'a>) {
         let Self { gateway, limits, clock, stamp, sheets, .. } = self;
-        (gateway, Tools { limits, now: clock.tick, stamp, scratch, sheets })
+        (gateway, Tools { limits, now: clock.tick, stamp, scratch, sheets, share })
     }
 
     /// Takes back what a reply was written on.

@@ -105,7 +105,8 @@ impl Part {
 
 /// Why a server has no application.
 pub(crate) const CANNOT_HAND_ON: &str = "it hands no requests to an application; allowed with one: sluice, \
-    nginx, lighttpd, apache, apache-worker, haproxy in front of one of these, and commands that name {socket}";
+    nginx, lighttpd, apache, apache-worker, haproxy in front of one of these, and commands that name \
+    {socket}";
 
 /// Whether the server hands requests to an application.
 pub(crate) fn can_hand_on(spec: &Spec) -> bool {

@@ -277,6 +277,7 @@ impl Drop for EventLoop {
         for index in 0..self.connections.slots() {
             self.close(index, false);
         }
+        self.close_retired_links();
         self.service.publish();
         if let (Some(common), Some(descriptor)) = (&self.service.common, self.events.descriptor()) {
             common.leave(descriptor);

@@ -16,7 +16,7 @@ use std::sync::Mutex;
 
 use http1::Status;
 use http1::coding::CodingSet;
-use sys::file::{FileStat, OpenFailure};
+use sys::file::{FileKind, FileStat, OpenFailure};
 
 use super::listing::{self, Form, Listed, Made};
 use super::load::{self, Load, Loader, Now, Opened};
@@ -201,9 +201,11 @@ impl Resolver {
     ) -> Result<LookupResult, Stop> {
         match verdict {
             Verdict::Lookalike => Err(self.refuse(path, Reason::Script)),
-            Verdict::Script => match self.open(path, patience)? {
-                Opened::File(..) => Ok(LookupResult::Script(index)),
-                Opened::Directory(_) | Opened::Other => Err(Stop::Refused(Status::NOT_FOUND)),
+            // Only the application has to be able to read it.
+            Verdict::Script => match self.loader.stat(path, patience) {
+                Ok(stat) if stat.kind == FileKind::Regular => Ok(LookupResult::Script(index)),
+                Ok(_) => Err(Stop::Refused(Status::NOT_FOUND)),
+                Err(error) => Err(self.not_opened(path, &error, patience)),
             },
         }
     }
@@ -272,8 +274,15 @@ impl Resolver {
     }
 
     fn open(&self, path: Path<'_>, patience: Patience) -> Result<Opened, Stop> {
-        let opened = self.loader.open(path, patience).map_err(|error| match OpenFailure::of(&error) {
-            _ if patience.is_over(&error) => Stop::WouldBlock,
+        let opened = self.loader.open(path, patience);
+        let opened = opened.map_err(|error| self.not_opened(path, &error, patience))?;
+        opened.ok_or_else(|| self.refuse(path, Reason::Hidden))
+    }
+
+    /// What follows from a path's not having been opened, or found.
+    fn not_opened(&self, path: Path<'_>, error: &io::Error, patience: Patience) -> Stop {
+        match OpenFailure::of(error) {
+            _ if patience.is_over(error) => Stop::WouldBlock,
             OpenFailure::Missing => Stop::Refused(Status::NOT_FOUND),
             OpenFailure::Outside => self.refuse(path, Reason::Outside),
             OpenFailure::Link => self.refuse(path, Reason::Link),
@@ -281,11 +290,10 @@ impl Resolver {
             OpenFailure::Irregular => self.refuse(path, Reason::Irregular),
             OpenFailure::Exhausted => Stop::Exhausted,
             OpenFailure::Failed => {
-                self.complain(Deed::Open, path.bytes(), &error);
+                self.complain(Deed::Open, path.bytes(), error);
                 Stop::Refused(Status::INTERNAL_SERVER_ERROR)
             }
-        })?;
-        opened.ok_or_else(|| self.refuse(path, Reason::Hidden))
+        }
     }
 
     /// The index name of that number, as found in [`LookupResult::Script`].

@@ -1,8 +1,8 @@
 //! Which files are scripts: an application runs them, and nobody is ever sent one.
 //!
 //! A name is a script's by its ending, byte for byte. One that differs from such a name in the case of
-//! letters alone is neither a script nor a file: on a file system that does not tell them apart it would be
-//! the source.
+//! letters, or by dots and blanks behind it, is neither a script nor a file: on a file system that does not
+//! tell them apart it would be the source.
 
 use crate::config::FileSettings;
 
@@ -36,7 +36,9 @@ impl Scripts {
             return Some(Verdict::Script);
         }
         let looks_like = |ending: &[u8]| {
-            let end = path.len().checked_sub(ending.len()).map(|at| &path[at..]);
+            let last = path.iter().rposition(|byte| !b". ".contains(byte));
+            let name = &path[..last.map_or(0, |last| last + 1)];
+            let end = name.len().checked_sub(ending.len()).map(|at| &name[at..]);
             end.is_some_and(|end| end.eq_ignore_ascii_case(ending))
         };
         self.0.iter().any(|ending| looks_like(ending)).then_some(Verdict::Lookalike)
@@ -64,7 +66,7 @@ mod tests {
     fn a_script_is_told_by_its_ending_and_never_by_its_likeness() {
         let scripts = Scripts(vec![b".php"[..].into()]);
         assert_eq!(scripts.judge(b"/a/b.php"), Some(Verdict::Script));
-        for path in [&b"/a.PHP"[..], b"/a.Php", b"/.pHp"] {
+        for path in [&b"/a.PHP"[..], b"/a.Php", b"/.pHp", b"/a.php.", b"/a.php. .", b"/a.PHP "] {
             assert_eq!(scripts.judge(path), Some(Verdict::Lookalike), "{path:?}");
         }
         for path in [&b"/a.php5"[..], b"/a.phps", b"/php", b"/a.php/", b"/", b"", b"/a.ph\xc4\xb1"] {

@@ -125,23 +125,27 @@ impl Conversation {
         if self.hung_up && sys::socket::has_hung_up(self.socket.as_fd()) {
             return Err(Trouble::Gone);
         }
-        if application.relay.awaits_body() && !self.take_body(service, application, scratch)? {
-            return Ok(Some(Turn::Application));
+        if application.relay.awaits_body() && !self.take_body(service, application, scratch, &mut share)? {
+            return Ok(Some(if self.readable { Turn::Unfinished } else { Turn::Application }));
+        }
+        // Not everybody hears of it who waits for others.
+        if application.relay.may_go(&service.gateway) && sys::socket::has_hung_up(self.socket.as_fd()) {
+            return Err(Trouble::Gone);
         }
         loop {
-            let (gateway, mut tools) = service.gateway_and_tools(scratch);
+            let (gateway, mut tools) = service.gateway_and_tools(scratch, &mut share);
             application.relay.work(gateway, &mut tools)?;
             let sent = self.send_reply(service, application)?;
             if application.relay.reply().is_some_and(|reply| reply.is_complete()) {
                 return Ok(None);
             }
-            // What was sent may have made room for more.
-            if sent == 0 {
-                return Ok(Some(Turn::Application));
-            }
             share = share.saturating_sub(sent);
             if share == 0 {
                 return Ok(Some(Turn::Unfinished));
+            }
+            // What was sent may have made room for more.
+            if sent == 0 {
+                return Ok(Some(Turn::Application));
             }
         }
     }
@@ -152,13 +156,13 @@ impl Conversation {
         service: &mut Service,
         application: &mut Application,
         scratch: &mut [u8],
+        share: &mut u64,
     ) -> Result<bool, Trouble> {
         if let Some(is_persistent) = self.machine.invite_body() {
             application.relay.set_persistent(is_persistent);
             application.interim = CONTINUE;
-            self.send_interim(service, application)?;
         }
-        let mut share = service.quantum;
+        self.send_interim(service, application)?;
         let mut input = Input::new(scratch);
         input.take_up(&mut self.rest);
         let taken = loop {
@@ -181,7 +185,7 @@ impl Conversation {
                         break Err(failure.into());
                     }
                     if needs_input
-                        && (share == 0 || !self.readable || !self.read(service, &mut input, &mut share))
+                        && (*share == 0 || !self.readable || !self.read(service, &mut input, share))
                     {
                         break Ok(false);
                     }
@@ -261,8 +265,9 @@ impl Conversation {
         let (request, terms) = (application.relay.request(), application.relay.terms());
         let (consumed, reply) = application.relay.into_parts();
         service.buffers.give(consumed);
-        let begun = reply.map(|reply| {
-            let begun = (reply.status(), reply.body_sent());
+        // Of a reply that nobody has seen any of, nothing has to be kept.
+        let begun = reply.and_then(|reply| {
+            let begun = reply.has_begun().then(|| (reply.status(), reply.body_sent()));
             service.take_sheet(reply.into_sheet());
             begun
         });
@@ -331,6 +336,22 @@ impl Conversation {
         Ok(())
     }
 
+    /// Whether the client brings the body of a request for an application.
+    pub(super) fn brings_body(&self) -> bool {
+        matches!(self.exchange.waiting.as_deref(), Some(Pause::Application(application))
+            if application.relay.awaits_body())
+    }
+
+    /// Ends an application's reply that the client takes its time for.
+    pub(super) fn give_slow_reply_up(&mut self, service: &mut Service) {
+        let Some(Pause::Application(application)) = self.exchange.waiting.as_deref() else { return };
+        if application.relay.has_output()
+            && let Some(application) = self.take_application()
+        {
+            self.give_application_up(service, *application, Trouble::Slow);
+        }
+    }
+
     /// What the client's socket is waited for while an application is at work: input, and room.
     pub(super) fn application_waits_for(&self, application: &Application) -> (bool, bool) {
         let has_output = !application.interim.is_empty() || application.relay.has_output();
@@ -353,10 +374,12 @@ impl Conversation {
         }
     }
 
-    /// The socket of that connection alone.
+    /// The socket of that connection alone, if it waits for anything: that a server has closed would be told
+    /// again and again.
     pub fn link_fd(&self) -> Option<(BorrowedFd<'_>, (bool, bool))> {
         let Some(Pause::Application(application)) = self.exchange.waiting.as_deref() else { return None };
-        Some((application.relay.link_fd()?, application.relay.link_waits_for()))
+        let waits = application.relay.link_waits_for();
+        Some((application.relay.link_fd().filter(|_| waits != (false, false))?, waits))
     }
 
     /// The connection to an application's server that is to be watched too, and for what: input, and room.

@@ -142,7 +142,7 @@ impl Conversation {
         let machine = &self.machine;
         if machine.is_lingering() || machine.wants_end() != End::Open {
             ConnectionState::Lingering
-        } else if machine.is_replying() || machine.owes_answer() {
+        } else if machine.is_replying() || machine.owes_answer() && !self.brings_body() {
             ConnectionState::Writing
         } else if machine.is_reading_body() {
             ConnectionState::ReadingBody
@@ -195,11 +195,13 @@ impl Conversation {
             http1::Timeout::NotYet => None,
             http1::Timeout::Answer(kind, error) => {
                 service.counters.timeout(kind);
+                self.stop_waiting(service);
                 self.refuse(service, error);
                 Some(self.work(service))
             }
             http1::Timeout::Ended(kind) => {
                 service.counters.timeout(kind);
+                self.stop_waiting(service);
                 Some(self.work(service))
             }
         }
@@ -208,7 +210,9 @@ impl Conversation {
     /// Ends whatever the client takes its time for, since others wait for its place. It is told so where an
     /// answer is owed, and its end is not awaited.
     pub fn give_way(&mut self, service: &mut Service) -> Turn {
+        self.give_slow_reply_up(service);
         if let http1::Timeout::Answer(_, error) = self.machine.give_up() {
+            self.stop_waiting(service);
             self.refuse(service, error);
         }
         match self.work(service) {

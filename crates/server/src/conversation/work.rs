@@ -79,17 +79,16 @@ impl Conversation {
     #[inline]
     fn end_turn(&mut self, service: &mut Service, turn: Turn) -> Turn {
         self.carried_over |= self.machine.is_replying();
-        if self.exchange.waiting.is_some() { self.begin_pause(service, turn) } else { turn }
+        if self.exchange.waiting.is_some() { self.begin_pause(service) } else { turn }
     }
 
     /// Has begun what it came to wait for in this turn.
     #[cold]
-    fn begin_pause(&mut self, service: &mut Service, turn: Turn) -> Turn {
-        match (self.take_job(), turn) {
-            (Some(job), _) => Turn::Disk(Box::new(job)),
+    fn begin_pause(&mut self, service: &mut Service) -> Turn {
+        match self.take_job() {
+            Some(job) => Turn::Disk(Box::new(job)),
             // What comes of a pause that is over already is for the next turn.
-            (None, Turn::Blocked) if self.is_held() => self.attend_pause(service).unwrap_or(Turn::Unfinished),
-            (None, turn) => turn,
+            None => self.attend_pause(service).unwrap_or(Turn::Unfinished),
         }
     }
 }

@@ -79,10 +79,11 @@ impl Link {
         Ok(())
     }
 
-    /// Sends what there is to be said, as far as there is room; says whether any of it is gone.
-    pub(super) fn send(&mut self, body: &mut Spool) -> io::Result<bool> {
+    /// Sends what there is to be said, as far as there is room and the share goes; says whether any of it is
+    /// gone.
+    pub(super) fn send(&mut self, body: &mut Spool, share: &mut u64) -> io::Result<bool> {
         let mut has_sent = false;
-        while self.writable {
+        while self.writable && *share > 0 {
             if self.gone > 0 && self.gone == self.out.len() {
                 self.out.clear();
                 self.gone = 0;
@@ -96,6 +97,7 @@ impl Link {
             match socket::send(&self.socket, &self.out[self.gone..]) {
                 Ok(n) => {
                     self.gone += n;
+                    *share = share.saturating_sub(n as u64);
                     has_sent = true;
                 }
                 Err(error) => match error.kind() {

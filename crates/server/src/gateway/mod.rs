@@ -68,6 +68,8 @@ pub struct Tools<'a> {
     pub scratch: &'a mut [u8],
     /// What replies are written on, while none is.
     pub sheets: &'a mut Vec<Sheet<Pin>>,
+    /// Bytes that may still be exchanged with servers in this turn.
+    pub share: &'a mut u64,
 }
 
 impl Gateway {

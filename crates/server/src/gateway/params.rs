@@ -15,10 +15,12 @@ use crate::content::Call;
 const SOFTWARE: &str = concat!("sluice/", env!("CARGO_PKG_VERSION"));
 
 /// Fields that are about the client's connection with this server, or spoof parameters of other meaning.
-const DROPPED: [&str; 11] = [
+const DROPPED: [&str; 12] = [
     "content-length",
     "content-type",
     "connection",
+    // Told by the target, if that is absolute.
+    "host",
     "keep-alive",
     "proxy",
     "proxy-authorization",
@@ -48,7 +50,12 @@ pub(super) fn write(
     params.joined(b"DOCUMENT_URI", &[&call.name, &call.info])?;
     params.pair(b"DOCUMENT_ROOT", &call.root)?;
     params.pair(b"REQUEST_METHOD", head.method.name().as_bytes())?;
-    params.pair(b"REQUEST_URI", head.target)?;
+    // An absolute target has its origin in Host (RFC 9112 section 3.2.2).
+    match (head.target.starts_with(b"/"), head.query()) {
+        (false, Some(query)) => params.joined(b"REQUEST_URI", &[head.path, b"?", query])?,
+        (false, None) => params.pair(b"REQUEST_URI", head.path)?,
+        (true, _) => params.pair(b"REQUEST_URI", head.target)?,
+    }
     params.pair(b"QUERY_STRING", head.query().unwrap_or_default())?;
     params.pair(b"REQUEST_SCHEME", b"http")?;
     params.pair(b"SERVER_PROTOCOL", head.terms.version.name().as_bytes())?;
@@ -61,6 +68,9 @@ pub(super) fn write(
     params.pair(b"CONTENT_LENGTH", length.as_deref().unwrap_or_default().as_bytes())?;
     let media_type = head.fields.pairs().find(|(name, _)| name.eq_ignore_ascii_case(b"content-type"));
     params.pair(b"CONTENT_TYPE", media_type.map_or(&b""[..], |(_, value)| value))?;
+    if let Some(host) = head.host() {
+        params.pair(b"HTTP_HOST", host)?;
+    }
     write_fields(params, head.fields, asker.is_trusted)?;
     for (name, value) in own {
         params.pair(name.as_bytes(), value.as_bytes())?;

@@ -80,6 +80,8 @@ sys::shareable! {
         end: AtomicU32,
         in_flight: AtomicU32,
         waiting: AtomicU32,
+        /// Somebody has left a place without the lock.
+        left: AtomicU8,
         /// Where the fair share has come to, in microseconds of the application's time.
         share_us: AtomicU64,
         /// What a request takes.
@@ -107,14 +109,15 @@ sys::shareable! {
 }
 
 impl Rules {
-    /// As a pool has them, where no more workers than that may wait with their clients. Those that wait have
-    /// what places are left.
+    /// As a pool has them, where no more workers than that may be with it or wait for it with their clients.
+    /// Those that wait have what places are left.
     pub(super) fn of(pool: &PoolRule, workers: Option<u32>) -> Self {
         let us = |time: Duration| time.as_micros() as u64;
-        let in_flight = pool.children.get();
+        let places = workers.unwrap_or(PLACES).min(PLACES);
+        let in_flight = pool.children.get().min(places);
         Self {
             in_flight,
-            waiting: pool.queue.min(PLACES - in_flight).min(workers.unwrap_or(u32::MAX)),
+            waiting: pool.queue.min(places - in_flight),
             patience_us: us(pool.queue_timeout),
             target_us: pool.queue_delay.map(us),
             is_fair: pool.fair,
@@ -124,7 +127,9 @@ impl Rules {
 
 const FREE: u8 = 0;
 const WAITS: u8 = 1;
-const IN_FLIGHT: u8 = 2;
+const IN_FLIGHT: u8 = WAITS + 1;
+/// Beside one of these: whoever has the place has left it, and the next holder of the lock is to free it.
+const LEFT: u8 = 4;
 
 /// The interval in which the standing delay is judged.
 const INTERVAL_US: u64 = 500_000;
@@ -167,7 +172,7 @@ impl Queue {
 
     /// A worker's request is due.
     pub(super) fn enter(&self, worker: u32, account: Account, now_us: u64) -> Entry {
-        let Some(_held) = self.lock() else { return Entry::Full };
+        let Some(_held) = self.lock(now_us) else { return Entry::Full };
         let line = self.line;
         let has_room = line.in_flight.load(ORDER) < self.rules.in_flight;
         if !has_room && line.waiting.load(ORDER) >= self.rules.waiting {
@@ -182,6 +187,7 @@ impl Queue {
         place.account.store(account.0, ORDER);
         place.since_us.store(now_us, ORDER);
         let ticket = Ticket(at as u32);
+        place.state.store(WAITS, ORDER);
         // Where there is room, those who wait have waited for too long.
         if has_room {
             self.launch(place, now_us);
@@ -191,7 +197,6 @@ impl Queue {
             // There was no standing delay.
             self.judge_delay(0, now_us);
         }
-        place.state.store(WAITS, ORDER);
         Entry::Waits(ticket)
     }
 
@@ -207,25 +212,35 @@ impl Queue {
 
     /// A request is answered, or given up. Says whose worker is to be woken, if another goes now.
     pub(super) fn leave(&self, Ticket(at): Ticket, now_us: u64) -> Option<u32> {
-        let _held = self.lock()?;
-        self.free(&self.line.places[at as usize], now_us);
-        self.shrink();
+        self.mark_left(&self.line.places[at as usize]);
+        let _held = self.lock(now_us)?;
         self.launch_next(now_us)
     }
 
     /// Gives back what a worker holds that has died, and says whose workers are to be woken.
     pub(super) fn clear(&self, worker: u32, now_us: u64) -> Vec<u32> {
-        let Some(_held) = self.lock() else { return Vec::new() };
         let is_its = |place: &&Place| place.state.load(ORDER) != FREE && place.worker.load(ORDER) == worker;
-        self.taken().filter(is_its).for_each(|place| self.free(place, now_us));
-        self.shrink();
+        self.line.places.iter().filter(is_its).for_each(|place| self.mark_left(place));
+        let Some(_held) = self.lock(now_us) else { return Vec::new() };
         std::iter::from_fn(|| self.launch_next(now_us)).collect()
     }
 
-    fn lock(&self) -> Option<Held> {
+    /// Leaves a place, with the lock or without: a holder may have been stopped.
+    fn mark_left(&self, place: &Place) {
+        place.state.fetch_or(LEFT, ORDER);
+        self.line.left.store(1, Ordering::Release);
+    }
+
+    /// Holds the lock, with all places freed that have been left.
+    fn lock(&self, now_us: u64) -> Option<Held> {
         let held = self.line.lock.lock(PATIENCE)?;
         if held.owner_died() {
             self.recount();
+        }
+        if self.line.left.swap(0, Ordering::Acquire) != 0 {
+            let has_left = |place: &&Place| place.state.load(ORDER) & LEFT != 0;
+            self.taken().filter(has_left).for_each(|place| self.free(place, now_us));
+            self.shrink();
         }
         Some(held)
     }
@@ -239,7 +254,8 @@ impl Queue {
     fn recount(&self) {
         let line = self.line;
         line.end.store(PLACES, ORDER);
-        let count = |state| self.taken().filter(|place| place.state.load(ORDER) == state).count() as u32;
+        let is = |place: &Place, state| place.state.load(ORDER) & !LEFT == state;
+        let count = |state| self.taken().filter(|place| is(place, state)).count() as u32;
         line.in_flight.store(count(IN_FLIGHT), ORDER);
         line.waiting.store(count(WAITS), ORDER);
         self.shrink();
@@ -251,7 +267,7 @@ impl Queue {
     }
 
     fn free(&self, place: &Place, now_us: u64) {
-        match place.state.swap(FREE, ORDER) {
+        match place.state.swap(FREE, ORDER) & !LEFT {
             IN_FLIGHT => {
                 self.line.in_flight.fetch_sub(1, ORDER);
                 let took_us = now_us.saturating_sub(place.since_us.load(ORDER));
@@ -287,7 +303,8 @@ impl Queue {
         place.estimate_us.store(estimate_us, ORDER);
         place.since_us.store(now_us, ORDER);
         self.line.in_flight.fetch_add(1, ORDER);
-        place.state.store(IN_FLIGHT, Ordering::Release);
+        // It may be left at this very moment.
+        place.state.fetch_add(IN_FLIGHT - WAITS, Ordering::Release);
     }
 
     /// Puts the next request in flight, if there is one and there may be one more; says whose worker is to be
@@ -485,6 +502,38 @@ mod tests {
         assert!(queue.goes(&other));
         goes(queue.enter(9, A, 2000));
         assert_eq!(queue.enter(9, A, 2000), Entry::Waits(Ticket(1)));
+    }
+
+    /// A holder of the lock that has been stopped keeps nobody for long, and what is left meanwhile is not
+    /// forgotten.
+    #[test]
+    fn a_place_is_left_even_while_somebody_holds_the_lock() {
+        let queue = queue(Rules { in_flight: 1, ..RULES });
+        let first = goes(queue.enter(0, A, 0));
+        let second = waits(queue.enter(1, A, 0));
+        let (taken, told) = std::sync::mpsc::channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let holder = std::thread::spawn(move || {
+            let held = queue.line.lock.lock(Duration::from_secs(20)).expect("it is free");
+            taken.send(()).expect("the test waits");
+            let _ = released.recv();
+            drop(held);
+        });
+        told.recv().expect("it is held");
+        assert_eq!(queue.leave(first, 1000), None);
+        assert_eq!(queue.enter(2, A, 1000), Entry::Full);
+        drop(release);
+        holder.join().expect("it ends");
+        let third = waits_or_goes(queue.enter(2, A, 2000));
+        let in_flight = [&second, &third].into_iter().filter(|ticket| queue.goes(ticket)).count();
+        assert_eq!(in_flight, 1);
+    }
+
+    fn waits_or_goes(entry: Entry) -> Ticket {
+        match entry {
+            Entry::Goes(ticket) | Entry::Waits(ticket) => ticket,
+            Entry::Full => panic!("there is room"),
+        }
     }
 
     #[test]

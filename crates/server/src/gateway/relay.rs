@@ -7,7 +7,7 @@
 //! The body is taken in (`Body`), there is room among the requests in flight (`Queued`), a server is found
 //! and connected to (`Due`), the request is sent to it while its reply is received (`Asking`), and what is
 //! left of the reply is for the client to take (`Over`). The first answer that is none ends it with a
-//! [`Failure`]; once the client has seen a part of a reply, all that can be done about one is a reset.
+//! [`Failure`]; once the client has been sent a part of a reply, all that can be done is a reset.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,6 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use fastcgi::{Output, response};
 use http1::{Head, OpenReply, Plan, Status, Terms, Tick, Timeouts};
 use sys::client;
+use sys::socket::is_exhaustion;
 
 use super::asker::Asker;
 use super::failure::Failure;
@@ -52,7 +53,9 @@ pub struct Relay {
     reply: Option<OpenReply<Pin>>,
     /// What the application says for the error log.
     errors: Vec<u8>,
-    /// When a server was first looked for, and when the one asked last said or took something.
+    /// When the request was whole, when a server was first looked for, and when the one asked last said or
+    /// took something.
+    asked_at: Tick,
     due_since: Tick,
     active: Tick,
 }
@@ -111,6 +114,7 @@ impl Relay {
             scan: response::Scan::default(),
             reply: None,
             errors: Vec::new(),
+            asked_at: now,
             due_since: now,
             active: now,
         })
@@ -140,7 +144,7 @@ impl Relay {
     ///
     /// There is no room.
     pub fn end_body(&mut self, gateway: &Gateway, now: Tick) -> Result<(), Failure> {
-        self.due_since = now;
+        (self.asked_at, self.due_since) = (now, now);
         let queue = gateway.desk.queue(self.pool);
         self.late_at = now.after(Timeouts::ticks(queue.patience_us() / 1000));
         match queue.enter(gateway.desk.worker, Account::of(&self.asker.client), now_us()) {
@@ -208,7 +212,7 @@ impl Relay {
                     }
                 }
                 Stage::Asking(link) => {
-                    if link.send(&mut self.body).map_err(Failure::Broken)? {
+                    if link.send(&mut self.body, tools.share).map_err(Failure::Broken)? {
                         self.active = tools.now;
                     }
                     if !self.receive(gateway, tools)? {
@@ -248,8 +252,8 @@ impl Relay {
         now: Tick,
     ) -> Result<(), Failure> {
         let pool = &mut gateway.pools[self.pool];
-        // The queue of a Unix socket is full, and nothing tells when it is not.
-        let is_busy = error.kind() == io::ErrorKind::WouldBlock;
+        // The queue of a Unix socket is full, or there are no descriptors: nothing tells when that changes.
+        let is_busy = error.kind() == io::ErrorKind::WouldBlock || is_exhaustion(&error);
         if !is_busy {
             pool.is_away(server, now);
         }
@@ -285,14 +289,25 @@ impl Relay {
     fn receive(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<bool, Failure> {
         let wants_input = self.wants_input();
         let Stage::Asking(link) = &mut self.stage else { return Ok(false) };
-        if !link.readable || !wants_input {
+        if !wants_input {
+            // The client keeps the server waiting.
+            self.active = tools.now;
+        }
+        if !link.readable || !wants_input || *tools.share == 0 {
             return Ok(false);
         }
         let room = &mut *tools.scratch;
         let Some(count) = link.receive(room).map_err(Failure::Broken)? else { return Ok(link.readable) };
         if count == 0 {
-            return Err(Failure::Closed);
+            // It has said all that it promised.
+            let is_whole = self.reply.as_ref().is_some_and(OpenReply::has_all);
+            return if is_whole {
+                self.end_reply(gateway, tools).map(|()| false)
+            } else {
+                Err(Failure::Closed)
+            };
         }
+        *tools.share = tools.share.saturating_sub(count as u64);
         self.active = tools.now;
         let mut input = std::mem::take(&mut tools.scratch);
         let taken = self.take_in(gateway, &input[..count], tools);
@@ -475,7 +490,7 @@ impl Relay {
     }
 
     fn server_deadline(&self) -> Option<Tick> {
-        let total = self.patience.total.map(|ticks| self.due_since.after(ticks));
+        let total = self.patience.total.map(|ticks| self.asked_at.after(ticks));
         let stage = match &self.stage {
             Stage::Body | Stage::Over => return None,
             Stage::Queued(_) => return Some(self.late_at),
@@ -494,6 +509,11 @@ impl Relay {
     ///
     /// It has taken too long.
     pub fn expire(&mut self, gateway: &mut Gateway, now: Tick) -> Result<(), Failure> {
+        let total = self.patience.total.map(|ticks| self.asked_at.after(ticks));
+        let is_over = total.is_some_and(|total| total.reached(now));
+        if is_over && matches!(self.stage, Stage::Due(_) | Stage::Asking(_)) {
+            return Err(Failure::TimedOut);
+        }
         let is_overdue = self.server_deadline().is_some_and(|deadline| deadline.reached(now));
         let server = match &self.stage {
             _ if !is_overdue => return Ok(()),

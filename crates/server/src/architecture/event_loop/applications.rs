@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 
 use super::EventLoop;
 use crate::architecture::common::token::{Kind, Token};
+use crate::registration::Registration;
 
 impl EventLoop {
     /// Watches the socket of an application's server for the connection in that place; says whether that can
@@ -18,6 +19,12 @@ impl EventLoop {
         }
         let Some((link, waits)) = registered.conversation.link() else { return true };
         let token = Token { kind: Kind::Application, generation: registered.generation, index }.number();
+        if waits == (false, false) && !self.events.is_edge_triggered() {
+            // That a server has closed would be told again and again.
+            self.events.remove_if(link.as_fd(), link.registration);
+            link.registration = Registration::None;
+            return true;
+        }
         match self.events.await_events(link.as_fd(), token, link.registration, waits) {
             Ok(registration) => {
                 link.registration = registration;

@@ -102,7 +102,7 @@ mod tests {
     }
 
     /// A value for each option, not its default.
-    const VALUES: [(&str, &str); 24] = [
+    const VALUES: [(&str, &str); 25] = [
         ("listen", "127.0.0.1:8000"),
         ("backlog", "511"),
         ("max_connections", "100"),
@@ -116,6 +116,7 @@ mod tests {
         ("accept_limit", "7"),
         ("send", "blocking"),
         ("listing", "true"),
+        ("php", "127.0.0.1:9000"),
         ("small_file", "4 KiB"),
         ("coalesce", "none"),
         ("access_log", "-"),

@@ -396,6 +396,8 @@ fn a_line_has_an_end(variant: &Variant) {
     assert_eq!(second.get("/hello.txt").text(), HELLO);
     assert_eq!(first.reply().text(), "well");
     assert_eq!(second.get("/app/second").text(), "well");
+    let counts = ["refused", "expired", "failures"].map(|of| server.count(&format!("application_{of}")));
+    assert_eq!(counts, [2, 1, 3]);
 }
 
 fn who_leaves_the_line_is_not_asked_for(variant: &Variant) {

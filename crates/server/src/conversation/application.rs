@@ -296,6 +296,11 @@ impl Conversation {
     /// Answers a request that the application has not.
     fn answer_failure(&mut self, service: &mut Service, failure: &Failure, request: &str, terms: Terms) {
         service.counters.application_failures.add(1);
+        match failure {
+            Failure::Full => service.counters.application_refused.add(1),
+            Failure::Late => service.counters.application_expired.add(1),
+            _ => {}
+        }
         service.gateway.complain(service.clock.ms, request, failure);
         self.answer_error(service, failure.status(), terms, None);
     }

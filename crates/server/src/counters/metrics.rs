@@ -156,6 +156,8 @@ pub static METRICS: &[Metric] = &[
     metric!(Kind::Counter, proxy_headers_refused, "Connections closed for want of a good PROXY header"),
     metric!(Kind::Counter, application_requests, "Requests for applications"),
     metric!(Kind::Counter, application_failures, "Requests that an application did not answer to the end"),
+    metric!(Kind::Counter, application_refused, "Requests for which there was no room in a pool's queue"),
+    metric!(Kind::Counter, application_expired, "Requests that waited in a pool's queue for too long"),
     metric!(Kind::Counter, application_clients_left, "Requests whose client left the application"),
     metric!(Kind::Gauge, connection_places, "Connections that memory has been set aside for"),
     metric!(Kind::Peak, connection_bytes, "Bytes that a connection takes, by the sizes of its parts"),

@@ -147,7 +147,9 @@ impl Relay {
         (self.asked_at, self.due_since) = (now, now);
         let queue = gateway.desk.queue(self.pool);
         self.late_at = now.after(Timeouts::ticks(queue.patience_us() / 1000));
-        match queue.enter(gateway.desk.worker, Account::of(&self.asker.client), now_us()) {
+        let (entry, woken) = queue.enter(gateway.desk.worker, Account::of(&self.asker.client), now_us());
+        gateway.desk.wake(woken);
+        match entry {
             Entry::Goes(ticket) => {
                 self.flying = Some(ticket);
                 self.stage = Stage::Due(None);
@@ -382,7 +384,12 @@ impl Relay {
         if let Stage::Asking(link) = &mut self.stage {
             link.abort();
         }
+        // The application may work on.
+        let is_abandoned = matches!(&self.stage, Stage::Asking(link) if !link.is_connecting);
         self.let_go(gateway);
+        if let Some(ticket) = self.flying.take_if(|_| is_abandoned) {
+            gateway.desk.wake(gateway.desk.queue(self.pool).abandon(ticket, now_us()));
+        }
         self.leave_queue(gateway);
         self.tell_errors();
         if let Some(file) = self.body.file() {
@@ -513,6 +520,9 @@ impl Relay {
         let is_over = total.is_some_and(|total| total.reached(now));
         if is_over && matches!(self.stage, Stage::Due(_) | Stage::Asking(_)) {
             return Err(Failure::TimedOut);
+        }
+        if matches!(self.stage, Stage::Queued(_)) {
+            gateway.desk.wake(gateway.desk.queue(self.pool).look(now_us()));
         }
         let is_overdue = self.server_deadline().is_some_and(|deadline| deadline.reached(now));
         let server = match &self.stage {

@@ -5,6 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::support::eventually;
 
 /// A running PHP-FPM.
@@ -48,7 +50,8 @@ impl Fpm {
 
 impl Drop for Fpm {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        // Killed, it would leave its children behind.
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         let _ = self.child.wait();
     }
 }

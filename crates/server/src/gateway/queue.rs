@@ -213,8 +213,8 @@ impl Queue {
         self.rules.patience_us
     }
 
-    /// A request is answered, or given up before it was in flight. Says whose worker is to be woken, if another
-    /// goes now.
+    /// A request is answered, or given up before it was in flight. Says whose worker is to be woken, if
+    /// another goes now.
     pub(super) fn leave(&self, Ticket(at): Ticket, now_us: u64) -> Option<u32> {
         self.mark_left(&self.line.places[at as usize]);
         let _held = self.lock(now_us)?;

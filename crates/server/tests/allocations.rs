@@ -102,8 +102,14 @@ fn count(mechanism: Events, root: &Path, log: Option<&Path>) {
         move || {
             let resolver = Arc::new(Resolver::new(&settings.files).unwrap());
             let content = Content::new(resolver, &settings.files, 10, settings.limits.ranges);
-            let service =
-                Service::new(content, &settings, counters, access_log, None, Queues::of_one(&settings));
+            let service = Service::new(
+                content,
+                &settings,
+                counters,
+                access_log,
+                None,
+                Queues::new(&settings, 1, None).unwrap().desk(0),
+            );
             let share = Share { serving: vec![Arc::new(listener)], retiring: Vec::new() };
             sped::run(service, share, &settings, control).unwrap();
         }

@@ -211,7 +211,7 @@ impl Stages {
         let resolver = Arc::new(Resolver::new(files).expect("the root"));
         let table = self.files.for_worker(thread, thread as u32);
         let content = Content::sharing(resolver, table, files, limits.ranges);
-        let desk = Queues::of_one(&self.settings);
+        let desk = Queues::new(&self.settings, 1, None).expect("queues").desk(0);
         Service::new(content, &self.settings, Box::leak(Box::default()), None, None, desk)
     }
 }

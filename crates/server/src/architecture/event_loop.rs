@@ -67,8 +67,8 @@ pub struct EventLoop {
     helpers: Option<Helpers>,
     /// Listings to be made, where there are no helpers.
     listings: Listings,
-    /// Connections whose request waits in a pool's queue: place and generation.
-    queued: Vec<(u32, u16)>,
+    /// Connections whose request waits in a pool's queue, or did.
+    queued: Vec<u32>,
     timers: Timers,
     ports: Vec<Port>,
     gate: Gate,
@@ -95,7 +95,7 @@ struct Registered {
     generation: u16,
     /// It is due for a turn already: it gets one, however many reasons there are.
     due: bool,
-    /// It is among those whose request waits in a pool's queue.
+    /// It is among those whose request waits in a pool's queue, or did.
     queued: bool,
 }
 
@@ -258,6 +258,9 @@ impl EventLoop {
     fn close(&mut self, index: u32, reset: bool) {
         self.timers.cancel(index);
         let Some(registered) = self.connections.remove(index) else { return };
+        if registered.queued {
+            self.queued.retain(|&other| other != index);
+        }
         self.events.forget_closing(registered.conversation.as_fd(), registered.registration);
         let socket = registered.conversation.end(&mut self.service);
         if let Some(common) = &self.service.common {

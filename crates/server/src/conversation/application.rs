@@ -7,12 +7,12 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use http1::{Head, ProtocolError, Status, Step, Terms, Tick, TimerKind};
+use http1::{Head, OpenReply, ProtocolError, Status, Step, Terms, Tick, TimerKind};
 
 use super::receive::Input;
 use super::turn::Turn;
 use super::{Conversation, Pause};
-use crate::content::Call;
+use crate::content::{Call, Pin};
 use crate::counters::Failure as Failed;
 use crate::gateway::{Asker, Failure, Link, Relay};
 use crate::service::Service;
@@ -246,11 +246,8 @@ impl Conversation {
     }
 
     /// The reply is sent: the connection goes on, or ends.
-    fn end_application(&mut self, service: &mut Service, mut application: Application) {
-        application.relay.give_up(&mut service.gateway);
-        let (consumed, reply) = application.relay.into_parts();
-        service.buffers.give(consumed);
-        let Some(reply) = reply else { return };
+    fn end_application(&mut self, service: &mut Service, application: Application) {
+        let Some(reply) = application.end(service) else { return };
         let (status, sent) = (reply.status(), reply.body_sent());
         self.machine.returned(&service.limits, service.clock.tick, reply.is_persistent());
         self.exchange.end(service, status, sent);
@@ -260,13 +257,10 @@ impl Conversation {
     }
 
     /// There will be no reply of the application's, or no more of it.
-    fn give_application_up(&mut self, service: &mut Service, mut application: Application, trouble: Trouble) {
-        application.relay.give_up(&mut service.gateway);
+    fn give_application_up(&mut self, service: &mut Service, application: Application, trouble: Trouble) {
         let (request, terms) = (application.relay.request(), application.relay.terms());
-        let (consumed, reply) = application.relay.into_parts();
-        service.buffers.give(consumed);
         // Of a reply that nobody has seen any of, nothing has to be kept.
-        let begun = reply.and_then(|reply| {
+        let begun = application.end(service).and_then(|reply| {
             let begun = reply.has_begun().then(|| (reply.status(), reply.body_sent()));
             service.take_sheet(reply.into_sheet());
             begun
@@ -307,7 +301,7 @@ impl Conversation {
 
     /// When it is to be looked at that has an application at work.
     pub(super) fn application_deadline(&self) -> Option<Tick> {
-        let Some(Pause::Application(application)) = self.exchange.waiting.as_deref() else { return None };
+        let application = self.exchange.application()?;
         let deadline = application.relay.deadline().unwrap_or(application.look_at);
         Some(deadline.earlier(application.look_at))
     }
@@ -343,14 +337,12 @@ impl Conversation {
 
     /// Whether the client brings the body of a request for an application.
     pub(super) fn brings_body(&self) -> bool {
-        matches!(self.exchange.waiting.as_deref(), Some(Pause::Application(application))
-            if application.relay.awaits_body())
+        self.exchange.application().is_some_and(|application| application.relay.awaits_body())
     }
 
     /// Ends an application's reply that the client takes its time for.
     pub(super) fn give_slow_reply_up(&mut self, service: &mut Service) {
-        let Some(Pause::Application(application)) = self.exchange.waiting.as_deref() else { return };
-        if application.relay.has_output()
+        if self.exchange.application().is_some_and(|application| application.relay.has_output())
             && let Some(application) = self.take_application()
         {
             self.give_application_up(service, *application, Trouble::Slow);
@@ -365,43 +357,43 @@ impl Conversation {
 
     /// Whether an application is at work, which is none of the client's doing.
     pub fn waits_for_application(&self) -> bool {
-        matches!(self.exchange.waiting.as_deref(), Some(Pause::Application(application))
-            if !application.relay.awaits_body() && !application.relay.has_output())
+        let is_due = |relay: &Relay| !relay.awaits_body() && !relay.has_output();
+        self.exchange.application().is_some_and(|application| is_due(&application.relay))
     }
 
     /// Whether its request waits in a pool's queue, and whether it has come to go.
     pub fn queued(&self, service: &Service) -> Option<bool> {
-        match self.exchange.waiting.as_deref() {
-            Some(Pause::Application(application)) if application.relay.is_queued() => {
-                Some(application.relay.may_go(&service.gateway))
-            }
-            _ => None,
-        }
+        let relay = &self.exchange.application()?.relay;
+        relay.is_queued().then(|| relay.may_go(&service.gateway))
     }
 
     /// The socket of that connection alone, if it waits for anything: that a server has closed would be told
     /// again and again.
     pub fn link_fd(&self) -> Option<(BorrowedFd<'_>, (bool, bool))> {
-        let Some(Pause::Application(application)) = self.exchange.waiting.as_deref() else { return None };
-        let waits = application.relay.link_waits_for();
-        Some((application.relay.link_fd().filter(|_| waits != (false, false))?, waits))
+        let relay = &self.exchange.application()?.relay;
+        let waits = relay.link_waits_for();
+        Some((relay.link_fd().filter(|_| waits != (false, false))?, waits))
     }
 
     /// The connection to an application's server that is to be watched too, and for what: input, and room.
     pub fn link(&mut self) -> Option<(&mut Link, (bool, bool))> {
-        let Some(Pause::Application(application)) = self.exchange.waiting.as_deref_mut() else { return None };
-        let waits = application.relay.link_waits_for();
-        Some((application.relay.link()?, waits))
+        let relay = &mut self.exchange.application_mut()?.relay;
+        let waits = relay.link_waits_for();
+        Some((relay.link()?, waits))
     }
 }
 
 impl Application {
-    /// Gives up what was asked, as the connection ends.
-    pub(super) fn leave(mut self, service: &mut Service) {
-        self.relay.give_up(&mut service.gateway);
-        let (consumed, reply) = self.relay.into_parts();
+    /// Ends it, and gives back what there is of a reply.
+    fn end(self, service: &mut Service) -> Option<OpenReply<Pin>> {
+        let (consumed, reply) = self.relay.end(&mut service.gateway);
         service.buffers.give(consumed);
-        if let Some(reply) = reply {
+        reply
+    }
+
+    /// Gives up what was asked, as the connection ends.
+    pub(super) fn leave(self, service: &mut Service) {
+        if let Some(reply) = self.end(service) {
             service.take_sheet(reply.into_sheet());
         }
     }

@@ -46,6 +46,22 @@ impl Exchange {
         }
     }
 
+    /// The application at work, if it waits for one.
+    pub(super) fn application(&self) -> Option<&Application> {
+        match self.waiting.as_deref() {
+            Some(Pause::Application(application)) => Some(application),
+            _ => None,
+        }
+    }
+
+    /// The application at work, if it waits for one.
+    pub(super) fn application_mut(&mut self) -> Option<&mut Application> {
+        match self.waiting.as_deref_mut() {
+            Some(Pause::Application(application)) => Some(application),
+            _ => None,
+        }
+    }
+
     /// Counts a request that was read, and begins its line of the access log.
     #[inline]
     pub(super) fn begin(&mut self, service: &mut Service, peer: &PeerAddress, head: &Head<'_>) {

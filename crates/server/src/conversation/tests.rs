@@ -79,8 +79,8 @@ impl World {
         let resolver = Arc::new(Resolver::new(&settings.files).unwrap());
         let content = Content::new(resolver, &settings.files, 10, settings.limits.ranges);
         let counters: &'static Counters = Box::leak(Box::default());
-        let service =
-            Service::new(content, &settings, counters, None, None, crate::gateway::Queues::of_one(&settings));
+        let desk = crate::gateway::Queues::new(&settings, 1, None).unwrap().desk(0);
+        let service = Service::new(content, &settings, counters, None, None, desk);
         let (client, socket) = UnixStream::pair().unwrap();
         for end in [&client, &socket] {
             end.set_nonblocking(true).unwrap();

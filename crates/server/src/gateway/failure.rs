@@ -46,6 +46,9 @@ pub enum Failure {
     /// The request's body can't be kept.
     #[error("the body can't be spooled: {0}")]
     Spool(io::Error),
+    /// The request that was put by can't be read again, which would be a fault of ours.
+    #[error("the request can't be read again")]
+    Unreadable,
     /// There is no such pool (any more).
     #[error("there is no such pool")]
     NoPool,
@@ -67,6 +70,7 @@ impl Failure {
             Self::TimedOut => Status::GATEWAY_TIMEOUT,
             Self::Parameter(_) => Status::HEADER_FIELDS_TOO_LARGE,
             Self::LineBreak => Status::NOT_FOUND,
+            Self::Unreadable => Status::INTERNAL_SERVER_ERROR,
         }
     }
 }

@@ -22,9 +22,11 @@ pub(super) struct Pool {
     pub(super) params: Vec<(String, String)>,
 }
 
-/// How long a pool's servers may take.
+/// How long a pool's servers may take, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PoolPatience {
+    /// Until one is free.
+    pub(super) queue: u32,
     /// Until one has accepted a connection.
     pub(super) connect: u32,
     /// To say or take anything.
@@ -67,6 +69,7 @@ impl Pool {
             name: rule.name.as_str().into(),
             servers: rule.servers.iter().map(server).collect(),
             patience: PoolPatience {
+                queue: ticks(rule.queue_timeout),
                 connect: ticks(rule.connect_timeout),
                 quiet: ticks(rule.timeout),
                 total: rule.total_timeout.map(ticks),
@@ -90,6 +93,11 @@ impl Pool {
             server.alone_until = Some(now.after(ALONE_TICKS));
         }
         Some(chosen)
+    }
+
+    /// Whether there are servers that a request has not been to.
+    pub(super) fn has_others(&self, tried: Tried) -> bool {
+        (0..self.servers.len()).any(|server| !tried.has(server))
     }
 
     /// Begins to connect, and says whether the connection is up already.

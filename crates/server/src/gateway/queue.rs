@@ -5,7 +5,8 @@
 //! answered; whoever gives a place back that was in flight says which of those who wait goes next, and has
 //! its worker woken. What a worker holds that dies is given back by the supervisor ([`Queue::clear`]).
 //!
-//! A request that is given up while it is in flight keeps its place for twice the time that requests take:
+//! A request that is given up while it is in flight keeps its place for twice the time that requests take (or
+//! as long again as it has been there, if none has been answered yet):
 //! the application may work on, and nobody can ask it (PHP-FPM can't). Otherwise clients who leave would send
 //! it more than it has children for, until its own line is full of requests that nobody waits for.
 //!
@@ -208,11 +209,6 @@ impl Queue {
         self.line.places[ticket.0 as usize].state.load(Ordering::Acquire) == IN_FLIGHT
     }
 
-    /// How long a request may wait.
-    pub(super) fn patience_us(&self) -> u64 {
-        self.rules.patience_us
-    }
-
     /// A request is answered, or given up before it was in flight. Says whose worker is to be woken, if
     /// another goes now.
     pub(super) fn leave(&self, Ticket(at): Ticket, now_us: u64) -> Option<u32> {
@@ -238,13 +234,22 @@ impl Queue {
 
     fn keep_busy(&self, place: &Place, now_us: u64) {
         if place.state.load(ORDER) & !LEFT == IN_FLIGHT {
-            place.free_at_us.store(now_us + 2 * self.line.mean_us.load(ORDER), ORDER);
+            // Where nothing was ever answered, as long again as this one has been there.
+            let took_us = now_us.saturating_sub(place.since_us.load(ORDER));
+            let busy_us = match self.line.mean_us.load(ORDER) {
+                0 => took_us,
+                mean_us => 2 * mean_us,
+            };
+            place.free_at_us.store(now_us + busy_us, ORDER);
         }
     }
 
     /// Gives back what a worker holds that has died, and says whose workers are to be woken.
     pub(super) fn clear(&self, worker: u32, now_us: u64) -> Vec<u32> {
-        let is_its = |place: &&Place| place.state.load(ORDER) != FREE && place.worker.load(ORDER) == worker;
+        let is_its = |place: &&Place| {
+            // What it has left already may be free, and another's, at any moment.
+            matches!(place.state.load(ORDER), WAITS | IN_FLIGHT) && place.worker.load(ORDER) == worker
+        };
         for place in self.line.places.iter().filter(is_its) {
             self.keep_busy(place, now_us);
             self.mark_left(place);
@@ -307,8 +312,10 @@ impl Queue {
                 let took_us = now_us.saturating_sub(place.since_us.load(ORDER));
                 // What one takes that was given up is not known.
                 if place.free_at_us.load(ORDER) == 0 {
-                    let mean_us = self.line.mean_us.load(ORDER);
-                    let mean_us = mean_us - mean_us / MEAN_PART + took_us / MEAN_PART;
+                    let mean_us = match self.line.mean_us.load(ORDER) {
+                        0 => took_us,
+                        mean_us => mean_us - mean_us / MEAN_PART + took_us / MEAN_PART,
+                    };
                     self.line.mean_us.store(mean_us, ORDER);
                 }
                 let charged = self.account(place);
@@ -545,10 +552,13 @@ mod tests {
         goes(enter(&queue, 7, A, 0));
         waits(enter(&queue, 7, A, 0));
         let other = waits(enter(&queue, 8, A, 0));
-        assert_eq!(queue.clear(7, 1000), [8]);
+        // The application may work on, for as long again as it has: nobody knows what a request takes.
+        assert!(queue.clear(7, 1000).is_empty());
+        assert_eq!(queue.look(1999), None);
+        assert_eq!(queue.look(2000), Some(8));
         assert!(queue.goes(&other));
         goes(enter(&queue, 9, A, 2000));
-        assert_eq!(enter(&queue, 9, A, 2000), Entry::Waits(Ticket(1)));
+        waits(enter(&queue, 9, A, 2000));
     }
 
     /// A holder of the lock that has been stopped keeps nobody for long, and what is left meanwhile is not

@@ -51,15 +51,6 @@ impl Queues {
         Ok(Self { of_pools, bells, first })
     }
 
-    /// The part of a worker that is alone.
-    ///
-    /// # Panics
-    ///
-    /// There are no descriptors or no memory to be had.
-    pub fn of_one(settings: &Settings) -> Desk {
-        Self::new(settings, 1, None).expect("memory and a descriptor").desk(0)
-    }
-
     /// The part of the worker of that number, counted from 0.
     pub fn desk(&self, number: usize) -> Desk {
         Desk { queues: self.clone(), worker: self.first.wrapping_add(number as u32) }

@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use fastcgi::{Output, response};
-use http1::{Head, OpenReply, Plan, Status, Terms, Tick, Timeouts};
+use http1::{Head, OpenReply, Plan, Status, Terms, Tick};
 use sys::client;
 use sys::socket::is_exhaustion;
 
@@ -42,10 +42,7 @@ pub struct Relay {
     stage: Stage,
     /// Its place among the requests in flight.
     flying: Option<Ticket>,
-    /// When it is too late to ask an application.
-    late_at: Tick,
     body: Spool,
-    has_body: bool,
     tried: Tried,
     /// The head of the reply, until it is whole.
     head: Vec<u8>,
@@ -106,9 +103,7 @@ impl Relay {
             patience: gateway.pools[pool].patience,
             stage: Stage::Body,
             flying: None,
-            late_at: now,
             body: Spool::default(),
-            has_body: false,
             tried: Tried::default(),
             head: Vec::new(),
             scan: response::Scan::default(),
@@ -131,7 +126,6 @@ impl Relay {
     ///
     /// It can't be kept.
     pub fn take_body(&mut self, gateway: &Gateway, bytes: &[u8]) -> Result<(), Failure> {
-        self.has_body = true;
         if let Some(file) = self.body.write(bytes, &gateway.spool).map_err(Failure::Spool)? {
             gateway.own(file);
         }
@@ -145,9 +139,8 @@ impl Relay {
     /// There is no room.
     pub fn end_body(&mut self, gateway: &Gateway, now: Tick) -> Result<(), Failure> {
         (self.asked_at, self.due_since) = (now, now);
-        let queue = gateway.desk.queue(self.pool);
-        self.late_at = now.after(Timeouts::ticks(queue.patience_us() / 1000));
-        let (entry, woken) = queue.enter(gateway.desk.worker, Account::of(&self.asker.client), now_us());
+        let (worker, account) = (gateway.desk.worker, Account::of(&self.asker.client));
+        let (entry, woken) = gateway.desk.queue(self.pool).enter(worker, account, now_us());
         gateway.desk.wake(woken);
         match entry {
             Entry::Goes(ticket) => {
@@ -259,7 +252,7 @@ impl Relay {
         if !is_busy {
             pool.is_away(server, now);
         }
-        if pool.choose(self.tried, now).is_some() {
+        if pool.has_others(self.tried) {
             self.stage = Stage::Due(None);
             return Ok(());
         }
@@ -281,8 +274,8 @@ impl Relay {
         link.is_connecting = false;
         pool.is_there(link.server);
         self.active = now;
-        let Some(head) = Head::again(&self.consumed, self.terms) else { return Err(Failure::NoPool) };
-        let body = self.has_body.then(|| self.body.length());
+        let head = Head::again(&self.consumed, self.terms).ok_or(Failure::Unreadable)?;
+        let body = Some(self.body.length()).filter(|length| *length > 0);
         link.begin(|params| params::write(params, &head, &self.call, &self.asker, body, &pool.params))?;
         Ok(())
     }
@@ -379,22 +372,25 @@ impl Relay {
         }
     }
 
-    /// Ends it without a reply, or without the rest of it: the client has left, or there was a failure.
-    pub fn give_up(&mut self, gateway: &mut Gateway) {
-        if let Stage::Asking(link) = &mut self.stage {
+    /// Ends it, be the reply complete or not: gives back the head of its request, to be used again, and what
+    /// there is of a reply.
+    pub fn end(mut self, gateway: &mut Gateway) -> (Vec<u8>, Option<OpenReply<Pin>>) {
+        if let Stage::Asking(link) = &mut self.stage
+            && !link.is_connecting
+        {
             link.abort();
+            // The application may work on.
+            if let Some(ticket) = self.flying.take() {
+                gateway.desk.wake(gateway.desk.queue(self.pool).abandon(ticket, now_us()));
+            }
         }
-        // The application may work on.
-        let is_abandoned = matches!(&self.stage, Stage::Asking(link) if !link.is_connecting);
         self.let_go(gateway);
-        if let Some(ticket) = self.flying.take_if(|_| is_abandoned) {
-            gateway.desk.wake(gateway.desk.queue(self.pool).abandon(ticket, now_us()));
-        }
         self.leave_queue(gateway);
         self.tell_errors();
         if let Some(file) = self.body.file() {
             gateway.leave(file);
         }
+        (self.consumed, self.reply)
     }
 
     /// Gives the server's connection up, if there is one.
@@ -456,11 +452,6 @@ impl Relay {
         self.reply.as_mut()
     }
 
-    /// Ends a relay that is over: the head of its request, to be used again, and the reply if there is one.
-    pub fn into_parts(self) -> (Vec<u8>, Option<OpenReply<Pin>>) {
-        (self.consumed, self.reply)
-    }
-
     /// The server's connection, if there is one.
     pub fn link(&mut self) -> Option<&mut Link> {
         match &mut self.stage {
@@ -497,17 +488,20 @@ impl Relay {
     }
 
     fn server_deadline(&self) -> Option<Tick> {
-        let total = self.patience.total.map(|ticks| self.asked_at.after(ticks));
         let stage = match &self.stage {
             Stage::Body | Stage::Over => return None,
-            Stage::Queued(_) => return Some(self.late_at),
+            Stage::Queued(_) => return Some(self.asked_at.after(self.patience.queue)),
             Stage::Due(not_before) => *not_before,
             Stage::Asking(link) if link.is_connecting => Some(self.active.after(self.patience.connect)),
             // The client keeps the server waiting.
             Stage::Asking(_) if !self.wants_input() => None,
             Stage::Asking(_) => Some(self.active.after(self.patience.quiet)),
         };
-        [stage, total].into_iter().flatten().reduce(Tick::earlier)
+        [stage, self.total_deadline()].into_iter().flatten().reduce(Tick::earlier)
+    }
+
+    fn total_deadline(&self) -> Option<Tick> {
+        self.patience.total.map(|ticks| self.asked_at.after(ticks))
     }
 
     /// Judges the server's deadlines that have come by `now`.
@@ -516,8 +510,7 @@ impl Relay {
     ///
     /// It has taken too long.
     pub fn expire(&mut self, gateway: &mut Gateway, now: Tick) -> Result<(), Failure> {
-        let total = self.patience.total.map(|ticks| self.asked_at.after(ticks));
-        let is_over = total.is_some_and(|total| total.reached(now));
+        let is_over = self.total_deadline().is_some_and(|total| total.reached(now));
         if is_over && matches!(self.stage, Stage::Due(_) | Stage::Asking(_)) {
             return Err(Failure::TimedOut);
         }

@@ -3,6 +3,8 @@
 
 use std::os::fd::AsFd;
 
+use sys::event::Ready;
+
 use super::EventLoop;
 use crate::architecture::common::token::{Kind, Token};
 use crate::registration::Registration;
@@ -15,7 +17,7 @@ impl EventLoop {
         if registered.conversation.queued(&self.service).is_some()
             && !std::mem::replace(&mut registered.queued, true)
         {
-            self.queued.push((index, registered.generation));
+            self.queued.push(index);
         }
         let Some((link, waits)) = registered.conversation.link() else { return true };
         let token = Token { kind: Kind::Application, generation: registered.generation, index }.number();
@@ -38,13 +40,23 @@ impl EventLoop {
         }
     }
 
+    /// Something has come of the socket of a connection's application.
+    pub(super) fn heed_link(&mut self, token: Token, event: Ready) {
+        let registered = self.connections.get_mut(token.index);
+        let Some(registered) = registered.filter(|one| one.generation == token.generation) else { return };
+        let Some((link, _)) = registered.conversation.link() else { return };
+        link.note(event.readable, event.writable, event.hang_up || event.error);
+        if !std::mem::replace(&mut registered.due, true) {
+            self.work.push(token.index);
+        }
+    }
+
     /// Lets those go on whose requests may go.
     pub(super) fn heed_bell(&mut self) {
         self.service.gateway.clear_bell();
         let mut queued = std::mem::take(&mut self.queued);
-        queued.retain(|&(index, generation)| {
-            let registered = self.connections.get_mut(index).filter(|one| one.generation == generation);
-            let Some(registered) = registered else { return false };
+        queued.retain(|&index| {
+            let Some(registered) = self.connections.get_mut(index) else { return false };
             let waits_on = registered.conversation.queued(&self.service) == Some(false);
             registered.queued = waits_on;
             if !waits_on && !std::mem::replace(&mut registered.due, true) {

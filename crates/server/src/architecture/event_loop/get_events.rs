@@ -45,17 +45,7 @@ impl EventLoop {
                         self.work.push(token.index);
                     }
                 }
-                Kind::Application => {
-                    let registered = self.connections.get_mut(token.index);
-                    let Some(registered) = registered.filter(|one| one.generation == token.generation) else {
-                        continue;
-                    };
-                    let Some((link, _)) = registered.conversation.link() else { continue };
-                    link.note(event.readable, event.writable, event.hang_up || event.error);
-                    if !std::mem::replace(&mut registered.due, true) {
-                        self.work.push(token.index);
-                    }
-                }
+                Kind::Application => self.heed_link(token, event),
                 Kind::Listener => {
                     if let Some(port) = self.ports.iter_mut().find(|port| port.number == token.index) {
                         port.pending = true;

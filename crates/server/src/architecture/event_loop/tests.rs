@@ -80,8 +80,8 @@ impl World {
         let counters: &'static Counters = Box::leak(Box::default());
         let resolver = Arc::new(Resolver::new(&settings.files).unwrap());
         let content = Content::new(Arc::clone(&resolver), &settings.files, 100, settings.limits.ranges);
-        let service =
-            Service::new(content, &settings, counters, None, None, crate::gateway::Queues::of_one(&settings));
+        let desk = crate::gateway::Queues::new(&settings, 1, None).unwrap().desk(0);
+        let service = Service::new(content, &settings, counters, None, None, desk);
         let now = service.clock.tick;
         let control = Arc::new(Control::new().unwrap());
         let mut server = EventLoop::new(service, Share::default(), &settings, control).unwrap();

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use http1::{Connection, Limits, Segment, Sheet, Stamp, Step, Tick};
 use libfuzzer_sys::fuzz_target;
-use server::config::FileSettings;
-use server::content::{Content, Patience, Pin, Resolver};
+use server::config::{FileSettings, SiteSettings};
+use server::content::{Content, Patience, Pin, Resolvers};
 
 /// What is written into files that must not be sent.
 const SECRET: &[u8] = b"secret";
@@ -119,8 +119,9 @@ fn contents() -> [Content; 2] {
     let root = tree();
     [false, true].map(|dotfiles| {
         let settings = FileSettings { dotfiles, listing: dotfiles, ..FileSettings::new(root.clone()) };
-        let resolver = Arc::new(Resolver::new(&settings).unwrap());
-        Content::new(resolver, &settings, 100, 1)
+        let sites = [SiteSettings { hosts: Vec::new(), files: settings }];
+        let resolvers = Arc::new(Resolvers::new(&sites).unwrap());
+        Content::new(resolvers, &sites, 100, 1)
     })
 }
 

@@ -176,12 +176,7 @@ fn serve(source: Source) -> anyhow::Result<()> {
 fn check(source: &Source, quiet: bool, url: Option<&str>) -> anyhow::Result<()> {
     let settings = source.load()?;
     if let Some(url) = url {
-        // There is one site, whatever the host.
-        let target = match url.split_once("://") {
-            Some((_, behind)) => behind.find('/').map_or("/", |at| &behind[at..]),
-            None => url,
-        };
-        print(&format!("{}\n", explain(&settings.files, target)))?;
+        print(&format!("{}\n", explain(&settings, url)))?;
         return Ok(());
     }
     let warnings = server::check(&settings)?;

@@ -57,6 +57,18 @@ impl<'a> Head<'a> {
             },
         }
     }
+
+    /// The [host](Self::host) without its port.
+    pub fn host_name(&self) -> Option<&'a [u8]> {
+        self.host().map(host_name)
+    }
+}
+
+/// The host of an authority, without its port (RFC 3986 section 3.2). An IPv6 address keeps its brackets.
+pub fn host_name(authority: &[u8]) -> &[u8] {
+    let address_ends = memchr::memchr(b']', authority).unwrap_or(0);
+    let colon = memchr::memchr(b':', &authority[address_ends..]);
+    colon.map_or(authority, |colon| &authority[..address_ends + colon])
 }
 
 /// HTTP versions this server speaks.
@@ -655,6 +667,18 @@ mod tests {
         }
         assert!(parsed("CONNECT [::1]:443 HTTP/1.1\r\nHost:\r\n\r\n").is_ok());
         assert!(parsed("GET / HTTP/1.0\r\n\r\n").is_ok());
+    }
+
+    #[test]
+    fn hosts_are_told_without_their_port() {
+        for (authority, name) in
+            [("a", "a"), ("a:1", "a"), ("[::1]", "[::1]"), ("[::1]:8", "[::1]"), ("a:", "a"), ("", "")]
+        {
+            let text = format!("GET / HTTP/1.1\r\nHost: {authority}\r\n\r\n");
+            let terms = Terms { version: Version::Http11, persistent: true, body: true };
+            let head = Head::again(text.as_bytes(), terms).unwrap();
+            assert_eq!(head.host_name(), Some(name.as_bytes()));
+        }
     }
 
     #[test]

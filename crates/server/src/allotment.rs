@@ -117,7 +117,9 @@ impl Users {
         let helpers = processes * layout.threads(Role::AwaitDisk) as u64;
         let of_workers = if workers > 1 { workers * OF_A_WORKER } else { 0 };
         let tables = if layout.shares_descriptors { copies } else { workers };
-        Self { workers, tables, other: of_workers + helpers * OF_A_HELPER }
+        // Each keeps the roots of its sites open; that of the default one is among what is reserved.
+        let roots = processes * settings.sites.len() as u64;
+        Self { workers, tables, other: of_workers + helpers * OF_A_HELPER + roots }
     }
 }
 

@@ -7,7 +7,7 @@ use std::io;
 
 use crate::access_log::LogFile;
 use crate::config::{ListenAddress, Settings};
-use crate::content::Resolver;
+use crate::content::Resolvers;
 use crate::listeners::ListenError;
 use crate::status::client;
 use crate::supervisor::{RunError, url};
@@ -28,7 +28,7 @@ pub fn check(settings: &Settings) -> Result<Vec<String>, RunError> {
     if let Some(log) = &settings.access_log {
         LogFile::check(&log.target)?;
     }
-    Resolver::new(&settings.files)?;
+    Resolvers::new(&settings.all_sites())?;
     addresses(settings)
 }
 

@@ -23,11 +23,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use http1::coding::Coding;
 use sys::wake::Wake;
 
 use crate::config::AmpedSettings;
-use crate::content::{Fetch, Lookup, LookupResult, Resolver};
+use crate::content::{Fetch, Lookup, LookupResult, Resolvers, SiteNumber, Variant};
 use crate::counters::{Counters, HelperJob};
 
 /// Something that may have to wait for a disk.
@@ -70,7 +69,7 @@ pub struct Waiter {
 #[derive(Debug)]
 pub struct Helpers {
     shared: Arc<Shared>,
-    resolver: Arc<Resolver>,
+    resolvers: Arc<Resolvers>,
     /// How many have been started so far.
     started: u32,
     /// Jobs that are not finished.
@@ -106,7 +105,7 @@ pub struct Name(Wanted);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Wanted {
-    Path(Box<[u8]>, Option<Coding>),
+    Path(Box<[u8]>, Variant),
     Window(u64, u64, u64),
     /// What one waiter wants for itself.
     Ticket(u64),
@@ -116,7 +115,7 @@ enum Wanted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Disk {
     /// A directory in the root, which may be another file system.
-    Directory(Box<[u8]>),
+    Directory(SiteNumber, Box<[u8]>),
     Device(u64),
 }
 
@@ -186,14 +185,14 @@ const STACK: usize = 256 << 10;
 const LAST_JOBS: Duration = Duration::from_secs(1);
 
 impl Helpers {
-    /// Starts as many threads as the settings say, which look names up with `resolver`.
+    /// Starts as many threads as the settings say, which look names up with `resolvers`.
     ///
     /// # Errors
     ///
     /// There are no threads or no eventfd to be had.
     pub fn start(
         settings: &AmpedSettings,
-        resolver: Arc<Resolver>,
+        resolvers: Arc<Resolvers>,
         counters: &'static Counters,
     ) -> io::Result<Self> {
         let timeout_ms = settings.disk_timeout.as_millis() as u64;
@@ -213,7 +212,7 @@ impl Helpers {
         let most_ms = settings.disk_delay.map(|most| most.as_millis() as u64);
         let awaited = HashMap::new();
         let pace = Pace::default();
-        let mut helpers = Self { shared, resolver, started: 0, awaited, pace, most_ms, counters };
+        let mut helpers = Self { shared, resolvers, started: 0, awaited, pace, most_ms, counters };
         for _ in 0..bounds.helpers {
             helpers.start_another()?;
         }
@@ -302,11 +301,11 @@ impl Helpers {
     }
 
     fn start_another(&mut self) -> io::Result<()> {
-        let (shared, resolver) = (Arc::clone(&self.shared), Arc::clone(&self.resolver));
+        let (shared, resolvers) = (Arc::clone(&self.shared), Arc::clone(&self.resolvers));
         let thread = thread::Builder::new().name(format!("helper {}", self.started)).stack_size(STACK);
         // Before it can see that there are too many.
         lock(&self.shared.queue).helpers += 1;
-        let started = thread.spawn(move || help(&shared, &resolver));
+        let started = thread.spawn(move || help(&shared, &resolvers));
         self.started += 1;
         started.map(drop).inspect_err(|_| lock(&self.shared.queue).helpers -= 1)
     }
@@ -351,7 +350,7 @@ impl Name {
     fn of(job: &Job, waiter: Waiter) -> Self {
         Self(match job {
             Job::Lookup(lookup) => match lookup.shared_name() {
-                Some((path, coding)) => Wanted::Path(path, coding),
+                Some((path, variant)) => Wanted::Path(path, variant),
                 None => Wanted::Ticket(waiter.ticket),
             },
             Job::Fetch(fetch) => {
@@ -365,7 +364,10 @@ impl Name {
 impl Disk {
     fn of(job: &Job) -> Self {
         match job {
-            Job::Lookup(lookup) => Self::Directory(lookup.top_directory().into()),
+            Job::Lookup(lookup) => {
+                let (site, directory) = lookup.top_directory();
+                Self::Directory(site, directory.into())
+            }
             Job::Fetch(fetch) => Self::Device(fetch.shared_name().0),
         }
     }
@@ -482,11 +484,11 @@ impl Shared {
 }
 
 /// The life of a helper.
-fn help(shared: &Shared, resolver: &Resolver) {
+fn help(shared: &Shared, resolvers: &Resolvers) {
     while let Some(Task { name, job, .. }) = shared.next() {
         let done = match job {
             Job::Lookup(lookup) => {
-                let result = resolver.look_up(&lookup);
+                let result = resolvers.look_up(&lookup);
                 Done::LookedUp(lookup, result)
             }
             Job::Fetch(fetch) => {

@@ -14,7 +14,7 @@ use crate::access_log::AccessLog;
 use crate::buffers::{self, Buffers};
 use crate::common::Common;
 use crate::config::{Coalesce, Settings};
-use crate::content::{Answer, Content, Lookup, Patience, Pin, Prefetched};
+use crate::content::{Answer, Content, Lookup, Patience, Pin, Prefetched, SiteNumber};
 use crate::counters::Counters;
 use crate::error_log;
 use crate::gateway::{Desk, Gateway, Tools};
@@ -119,7 +119,7 @@ impl Service {
         let clock = Clock::now();
         let limits = settings.limits();
         if let Some(common) = &common {
-            common.own(content.root());
+            content.roots().for_each(|root| common.own(root));
         }
         Self {
             gateway: Gateway::new(settings, common.clone(), desk),
@@ -277,22 +277,22 @@ impl Service {
         terms: Terms,
         looked: Option<&Prefetched>,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
-        self.error(error.status(), terms, looked)
+        self.error((0, error.status()), terms, looked)
     }
 
-    /// Answers with an error, for whose page this has been looked at.
+    /// Answers with an error of a site, for whose page this has been looked at.
     ///
     /// # Errors
     ///
     /// A look that must be had first, where there is no patience for it.
     pub fn error(
         &mut self,
-        status: Status,
+        (site, status): (SiteNumber, Status),
         terms: Terms,
         looked: Option<&Prefetched>,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let sheet = self.sheets.pop().unwrap_or_default();
-        self.content.error(status, terms, (looked, self.patience), self.clock.ms, sheet, &self.stamp)
+        self.content.error((site, status), terms, (looked, self.patience), self.clock.ms, sheet, &self.stamp)
     }
 
     /// The ways to applications, and what they work with.
@@ -327,7 +327,7 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         if let Some(common) = &self.common {
-            common.leave(self.content.root());
+            self.content.roots().for_each(|root| common.leave(root));
         }
     }
 }

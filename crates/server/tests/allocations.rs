@@ -15,8 +15,10 @@ use std::time::Duration;
 
 use server::access_log::{AccessLog, LogFile, Writer};
 use server::architecture::sped;
-use server::config::{Events, ListenAddress, LogFormat, LogTarget, Settings, WhenBehind};
-use server::content::{Content, Resolver};
+use server::config::{
+    Events, HostPattern, ListenAddress, LogFormat, LogTarget, Settings, SiteSettings, WhenBehind,
+};
+use server::content::{Content, Resolvers};
 use server::control::{Control, Phase};
 use server::counters::Counters;
 use server::gateway::Queues;
@@ -85,6 +87,9 @@ fn count(mechanism: Events, root: &Path, log: Option<&Path>) {
     settings.files.precompressed = true;
     // Within this time, what is on the disk is not looked at again.
     settings.files.validity = Duration::from_hours(1);
+    let hosts = [("x", false), ("example.org", true)];
+    let hosts = hosts.map(|(host, below)| HostPattern { host: host.to_owned(), below }).into();
+    settings.sites = vec![SiteSettings { hosts, files: settings.files.clone() }];
 
     let counters: &'static Counters = Box::leak(Box::default());
     let writer = log.map(|path| {
@@ -100,8 +105,9 @@ fn count(mechanism: Events, root: &Path, log: Option<&Path>) {
     let server = thread::spawn({
         let (settings, control) = (settings.clone(), Arc::clone(&control));
         move || {
-            let resolver = Arc::new(Resolver::new(&settings.files).unwrap());
-            let content = Content::new(resolver, &settings.files, 10, settings.limits.ranges);
+            let sites = settings.all_sites();
+            let resolvers = Arc::new(Resolvers::new(&sites).unwrap());
+            let content = Content::new(resolvers, &sites, 10, settings.limits.ranges);
             let service = Service::new(
                 content,
                 &settings,

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use http1::{Connection, Ended, Limits, Segment, Sheet, Stamp, Step, Tick};
 use libtest_mimic::{Arguments, Trial};
 use server::common::Common;
-use server::config::{FileSettings, Settings};
-use server::content::{Content, Patience, Resolver, SharedFiles};
+use server::config::{Settings, SiteSettings};
+use server::content::{Content, Patience, Resolvers, SharedFiles};
 use sys::descriptors::{Claim, Ledger};
 use sys::process;
 use sys::shared::Shared;
@@ -72,19 +72,20 @@ fn workers_are_killed_at_any_moment() {
     }
     // A file that has just changed is not kept.
     thread::sleep(Duration::from_millis(100));
-    let mut settings = Settings::new(site.path().to_owned()).files;
+    let mut settings = Settings::new(site.path().to_owned());
     // Every request looks at its file again.
-    (settings.max_open, settings.validity) = (ROOM.try_into().unwrap(), Duration::ZERO);
+    (settings.files.max_open, settings.files.validity) = (ROOM.try_into().unwrap(), Duration::ZERO);
+    let sites = settings.all_sites();
     let words: &'static Words = Shared::<Words>::new().unwrap().leak();
     count_deaths(words);
 
     let before = open_descriptors();
     let ledger = Ledger::new(1024).unwrap();
-    let files = SharedFiles::new(&settings, ROOM, WORKERS, ledger, 1).unwrap();
+    let files = SharedFiles::new(&sites, ROOM, WORKERS, ledger, 1).unwrap();
     let common = |place, owner| Common { ledger, owner, place };
     let start = |common: &Common| {
         words.heard[common.place].store(0, Ordering::SeqCst);
-        process::fork_sharing_descriptors(|| serve(&settings, (common, &files), words)).unwrap()
+        process::fork_sharing_descriptors(|| serve(&sites, (common, &files), words)).unwrap()
     };
     let mut owner = 0;
     let mut next = |place| {
@@ -128,7 +129,7 @@ fn workers_are_killed_at_any_moment() {
 
     let kept = files.descriptors().len();
     assert_eq!(open_descriptors(), before + kept, "{kept} of files");
-    let mut content = Content::sharing(resolver(&settings), files.for_worker(0, 0), &settings, 8);
+    let mut content = Content::sharing(resolvers(&sites), files.for_worker(0, 0), &sites, 8);
     for file in 0..FILES {
         assert!(ask(&mut content, file) == content_of(file), "{file}");
     }
@@ -138,10 +139,10 @@ fn workers_are_killed_at_any_moment() {
 }
 
 /// A worker: answers until told to stop.
-fn serve(settings: &FileSettings, (common, files): (&Common, &SharedFiles), words: &Words) -> u8 {
+fn serve(sites: &[SiteSettings], (common, files): (&Common, &SharedFiles), words: &Words) -> u8 {
     let table = files.for_worker(common.place, common.owner);
-    let mut content = Content::sharing(resolver(settings), table, settings, 8);
-    common.own(content.root());
+    let mut content = Content::sharing(resolvers(sites), table, sites, 8);
+    content.roots().for_each(|root| common.own(root));
     let mut state = common.owner.into();
     while words.stop.load(Ordering::SeqCst) == 0 {
         words.heard[common.place].store(words.called.load(Ordering::SeqCst), Ordering::SeqCst);
@@ -152,12 +153,12 @@ fn serve(settings: &FileSettings, (common, files): (&Common, &SharedFiles), word
         }
         words.answers[common.place].fetch_add(1, Ordering::SeqCst);
     }
-    common.leave(content.root());
+    content.roots().for_each(|root| common.leave(root));
     0
 }
 
-fn resolver(settings: &FileSettings) -> Arc<Resolver> {
-    Arc::new(Resolver::new(settings).unwrap())
+fn resolvers(sites: &[SiteSettings]) -> Arc<Resolvers> {
+    Arc::new(Resolvers::new(sites).unwrap())
 }
 
 /// The body of a file, as a client gets it.

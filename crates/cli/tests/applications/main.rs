@@ -40,6 +40,7 @@ const TESTS: &[Test] = tests![
         scripts_never_leave,
         fields_that_deceive,
         routes_to_programs,
+        sites_with_scripts,
         several_servers,
         a_line_has_an_end,
         who_leaves_the_line_is_not_asked_for,
@@ -640,6 +641,35 @@ fn routes_to_programs(variant: &Variant) {
     }
     // No pool runs it there, and it is no file, either.
     assert_eq!(server.get("/other/run.cgi").status, 404);
+}
+
+/// One PHP-FPM for several roots, and a site whose own is down.
+fn sites_with_scripts(variant: &Variant) {
+    let (setup, _fpm) = php_site(variant);
+    let setup = setup
+        .file("a/x.php", "<?php echo $_SERVER['DOCUMENT_ROOT'], ' ', $_SERVER['SCRIPT_NAME'];")
+        .file("b/x.php", "<?php echo 'source';")
+        .file("b/down.html", "down for now");
+    let (root, socket) = (setup.root().display().to_string(), setup.directory().join("none.sock"));
+    let server = setup
+        .config(&format!(
+            "[[sites]]\nhosts = 'a.example'\nroot = '{root}/a'\n\
+             [[sites]]\nhosts = 'b.example'\nroot = '{root}/b'\nphp = 'unix:{}'\n\
+             [sites.error_pages]\n502 = '/down.html'\n",
+            socket.display()
+        ))
+        .start();
+    let mut client = server.connect();
+    let mut ask = |host: &str, target: &str| {
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        let reply = client.reply();
+        (reply.status, reply.text())
+    };
+    assert_eq!(ask("a.example", "/x.php"), (200, format!("{root}/a /x.php")));
+    assert_eq!(ask("test", "/a/x.php"), (200, format!("{root} /a/x.php")));
+    assert_eq!(ask("a.example", "/blog/index.php").0, 404, "it is in the other root");
+    assert_eq!(ask("b.example", "/x.php"), (502, "down for now".to_owned()), "the site's own page");
+    assert_eq!(ask("b.example", "/").0, 403, "without an index, although the top has PHP's");
 }
 
 fn several_servers(variant: &Variant) {

@@ -21,6 +21,7 @@ mod precompressed;
 mod ranges;
 mod request_line;
 mod root;
+mod sites;
 mod targets;
 mod timeouts;
 
@@ -40,6 +41,7 @@ const TOPICS: &[Topic] = &[
     ("errors", errors::TESTS),
     ("limits", limits::TESTS),
     ("root", root::TESTS),
+    ("sites", sites::TESTS),
     // What an architecture can break: how long something takes to send, who waits, what is told to whom.
     ("persistence", persistence::TESTS),
     ("files", files::TESTS),

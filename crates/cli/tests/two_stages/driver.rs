@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use server::config::{CommandLine, ListenAddress, Settings, Source};
-use server::content::{Content, Resolver, SharedFiles};
+use server::content::{Content, Resolvers, SharedFiles};
 use server::conversation::{self, Conversation, Next, Turn};
 use server::gateway::Queues;
 use server::listeners::Listener;
@@ -80,7 +80,8 @@ impl Server {
         let (to_send, sending) = channel();
         let ledger = Ledger::new(1024).expect("room");
         let stages = Arc::new(Stages {
-            files: SharedFiles::new(&settings.files, OPEN_FILES, THREADS, ledger, KEEPER).expect("memory"),
+            files: SharedFiles::new(&settings.all_sites(), OPEN_FILES, THREADS, ledger, KEEPER)
+                .expect("memory"),
             settings,
             to_receive,
             to_send,
@@ -207,10 +208,10 @@ impl Stages {
 
     /// The service of a thread.
     fn service(&self, thread: usize) -> Service {
-        let Settings { files, limits, .. } = &self.settings;
-        let resolver = Arc::new(Resolver::new(files).expect("the root"));
+        let sites = self.settings.all_sites();
+        let resolvers = Arc::new(Resolvers::new(&sites).expect("the root"));
         let table = self.files.for_worker(thread, thread as u32);
-        let content = Content::sharing(resolver, table, files, limits.ranges);
+        let content = Content::sharing(resolvers, table, &sites, self.settings.limits.ranges);
         let desk = Queues::new(&self.settings, 1, None).expect("queues").desk(0);
         Service::new(content, &self.settings, Box::leak(Box::default()), None, None, desk)
     }

@@ -36,6 +36,7 @@ pub(super) fn problems(settings: &Settings, typed: &Table) -> Vec<Problem> {
     check_addresses(&mut checks, settings);
     check_logs(&mut checks, settings);
     check_pools(&mut checks, settings);
+    check_hosts(&mut checks, settings);
     check_processes(&mut checks, settings);
     if settings.limits.request_line > settings.limits.header_size {
         let why = "must not be larger than limits.header_size, of which it is a part";
@@ -81,14 +82,27 @@ fn check_pools(checks: &mut Checks<'_>, settings: &Settings) {
             checks.problem("pools", format!("two pools have the name {name:?}"));
         }
     }
-    let pools = settings.files.routes.iter().filter_map(|route| route.pool.as_ref());
-    for missing in pools.filter(|pool| !names.contains(pool)) {
-        let allowed = if names.is_empty() { "there are none".to_owned() } else { names.join(", ") };
-        checks.problem("routes", format!("there is no pool {missing:?} for a route; allowed: {allowed}"));
+    let of_sites = settings.sites.iter().map(|site| ("sites", &site.files));
+    for (key, files) in std::iter::once(("routes", &settings.files)).chain(of_sites) {
+        let pools = files.routes.iter().filter_map(|route| route.pool.as_ref());
+        for missing in pools.filter(|pool| !names.contains(pool)) {
+            let allowed = if names.is_empty() { "there are none".to_owned() } else { names.join(", ") };
+            checks.problem(key, format!("there is no pool {missing:?} for a route; allowed: {allowed}"));
+        }
     }
     if !names.is_empty() && !settings.spool.is_dir() {
         let spool = settings.spool.display();
         checks.problem("gateway.spool", format!("{spool} is no directory; allowed: one for large bodies"));
+    }
+}
+
+/// No host has two sites.
+fn check_hosts(checks: &mut Checks<'_>, settings: &Settings) {
+    let hosts: Vec<_> = settings.sites.iter().flat_map(|site| &site.hosts).collect();
+    for (at, host) in hosts.iter().enumerate() {
+        if hosts[..at].contains(host) {
+            checks.problem("sites", format!("contradiction: {host} is among the hosts twice"));
+        }
     }
 }
 
@@ -214,10 +228,17 @@ fn check_root(checks: &mut Checks<'_>, root: &Path) {
         checks.problem("root", "not set, and the current directory is /; say which directory to serve");
         return;
     }
+    if let Some(what) = wrong_with_root(root) {
+        checks.problem("root", what);
+    }
+}
+
+/// Why a directory can't be served.
+pub(super) fn wrong_with_root(root: &Path) -> Option<String> {
     match std::fs::metadata(root) {
-        Ok(metadata) if metadata.is_dir() => {}
-        Ok(_) => checks.problem("root", format!("{} is not a directory", root.display())),
-        Err(error) => checks.problem("root", format!("cannot serve {}: {error}", root.display())),
+        Ok(metadata) if metadata.is_dir() => None,
+        Ok(_) => Some(format!("{} is not a directory", root.display())),
+        Err(error) => Some(format!("cannot serve {}: {error}", root.display())),
     }
 }
 

@@ -118,9 +118,10 @@ pub(super) fn each<T>(field: &mut Vec<T>, kind: Kind<T>) -> Field<'_> {
     Field { written: Some(written), read: Box::new(read) }
 }
 
-/// A list of tables that have these keys. They are not written here.
-pub(super) fn rules<'a, T: Default>(
+/// A list of tables that have these keys, each of which begins as said. They are not written here.
+pub(super) fn rules<'a, T>(
     field: &'a mut Vec<T>,
+    begin: impl Fn() -> T + 'a,
     keys: &'static [Key<T>],
     contradictions: fn(&T, &Item, &Table) -> Vec<Problem>,
 ) -> Field<'a> {
@@ -130,7 +131,7 @@ pub(super) fn rules<'a, T: Default>(
         };
         let mut problems = Vec::new();
         for one in items {
-            let mut rule = T::default();
+            let mut rule = begin();
             if let Value::Table(table) = &one.value {
                 problems.extend(read(keys, table, &mut rule));
                 problems.extend(contradictions(&rule, one, table));

@@ -171,7 +171,7 @@ pub(super) const KEYS: &[Key] = &[
         name: "php",
         value: "ADDR:PORT|unix:PATH",
         help: "Where PHP-FPM listens, to run the directory's index.php and *.php",
-        setting: |s| optional(&mut s.files.php, pools::server()),
+        setting: |s| optional(&mut s.files.php, pools::php()),
         ..Key::under("Files")
     },
     Key {
@@ -278,9 +278,13 @@ pub(super) const KEYS: &[Key] = &[
         let FileSettings { root, error_pages, .. } = &mut s.files;
         pairs(error_pages, |status, item| error_page(root, status, item))
     }),
-    Key::of("", "headers", |s| rules(&mut s.files.headers, headers::KEYS, headers::contradictions)),
-    Key::of("", "routes", |s| rules(&mut s.files.routes, routes::KEYS, routes::contradictions)),
-    Key::of("", "pools", |s| rules(&mut s.pools, pools::KEYS, pools::contradictions)),
+    Key::of("", "headers", |s| {
+        rules(&mut s.files.headers, Default::default, headers::KEYS, headers::contradictions)
+    }),
+    Key::of("", "routes", |s| {
+        rules(&mut s.files.routes, Default::default, routes::KEYS, routes::contradictions)
+    }),
+    Key::of("", "pools", |s| rules(&mut s.pools, Default::default, pools::KEYS, pools::contradictions)),
     Key::of("placement", "cpus", |s| each(&mut s.placement.cpus, cpus())),
     Key::of("placement", "mapping", |s| one(&mut s.placement.mapping, one_of())),
     Key::of("placement", "partition", |s| one(&mut s.placement.partition, flag())),

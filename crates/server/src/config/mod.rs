@@ -16,6 +16,7 @@ mod copies;
 mod documents;
 mod error;
 mod headers;
+mod host;
 mod key;
 mod keys;
 mod layout;
@@ -26,6 +27,7 @@ mod print;
 mod resolve;
 mod routes;
 mod settings;
+mod sites;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -38,6 +40,7 @@ use std::path::{Path, PathBuf};
 pub use address::{ListenAddress, StatusAddress};
 pub(crate) use copies::dealt;
 pub use error::{ConfigError, Place, Problem};
+pub use host::HostPattern;
 pub use key::Key;
 pub use keys::options;
 pub use layout::{Layout, Role, Threads};
@@ -46,8 +49,8 @@ pub use network::{Network, TrustedProxy};
 pub use settings::{
     AcceptLimit, AccessLogSettings, AmpedSettings, Architecture, Coalesce, ConnectionSettings, CopiesBy,
     ErrorLog, EventSettings, Events, FileSettings, HeaderRule, Limits, LogFormat, LogLevel, LogTarget,
-    Mapping, PlacementSettings, PoolRule, RouteRule, Sends, Settings, SocketFileSettings, Symlinks, Timeouts,
-    Wake, WhenBehind,
+    Mapping, Php, PlacementSettings, PoolRule, RouteRule, Sends, Settings, SiteSettings, SocketFileSettings,
+    Symlinks, Timeouts, Wake, WhenBehind,
 };
 pub use target::{Part, Target, literal_prefix};
 pub use typed::CommandLine;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::address::ListenAddress;
 use super::error::Problem;
 use super::key::{Field, Key, each, one, optional, pairs, read_each};
-use super::settings::PoolRule;
+use super::settings::{Php, PoolRule};
 use super::typed::{Item, Table};
 use super::values::{Kind, address, addresses, count, flag, quoted, text, time, unless_off, up_to};
 
@@ -74,9 +74,12 @@ pub(super) fn ending() -> Kind<String> {
     )
 }
 
-/// A server that is one address.
-pub(super) fn server() -> Kind<ListenAddress> {
-    Kind { read: Box::new(|item| Ok(servers(item)?.swap_remove(0))), ..address() }
+/// An application that runs PHP scripts, at one address.
+pub(super) fn php() -> Kind<Php> {
+    Kind::new(
+        |php: &Php| (address().write)(&php.server),
+        |item| Ok(Php { pool: "php".to_owned(), server: servers(item)?.swap_remove(0) }),
+    )
 }
 
 fn servers(item: &Item) -> Result<Vec<ListenAddress>, String> {

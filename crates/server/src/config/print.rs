@@ -7,7 +7,8 @@ use super::key::Key;
 use super::keys::KEYS;
 use super::pools;
 use super::routes;
-use super::settings::Settings;
+use super::settings::{FileSettings, Settings};
+use super::sites;
 use super::values::pair;
 
 /// Writes all settings, with a comment where nothing is set. (A path that is not UTF-8 cannot be said in
@@ -21,24 +22,33 @@ pub(super) fn print(settings: &Settings) -> String {
         }
         print_keys(&mut page, keys, settings);
     }
-    let files = &settings.files;
-    let types = files.types.iter().map(|(extension, media_type)| pair(extension, media_type));
-    print_pairs(&mut page, "types", types);
-    let error_pages = files.error_pages.iter().map(|(status, file)| pair(&status.to_string(), file));
-    print_pairs(&mut page, "error_pages", error_pages);
-    for rule in &files.headers {
-        page += "\n[[headers]]\n";
-        print_keys(&mut page, headers::KEYS, rule);
-    }
-    for rule in &files.routes {
-        page += "\n[[routes]]\n";
-        print_keys(&mut page, routes::KEYS, rule);
-    }
+    print_tables(&mut page, "", &settings.files);
     for rule in &settings.pools {
         page += "\n[[pools]]\n";
         print_keys(&mut page, pools::KEYS, rule);
     }
+    for site in &settings.sites {
+        page += "\n[[sites]]\n";
+        print_keys(&mut page, sites::KEYS, site);
+        print_tables(&mut page, "sites.", &site.files);
+    }
     page
+}
+
+/// What is written in tables of a site, whose names begin as said.
+fn print_tables(page: &mut String, site: &str, files: &FileSettings) {
+    let types = files.types.iter().map(|(extension, media_type)| pair(extension, media_type));
+    print_pairs(page, &format!("{site}types"), types);
+    let error_pages = files.error_pages.iter().map(|(status, file)| pair(&status.to_string(), file));
+    print_pairs(page, &format!("{site}error_pages"), error_pages);
+    for rule in &files.headers {
+        let _ = writeln!(page, "\n[[{site}headers]]");
+        print_keys(page, headers::KEYS, rule);
+    }
+    for rule in &files.routes {
+        let _ = writeln!(page, "\n[[{site}routes]]");
+        print_keys(page, routes::KEYS, rule);
+    }
 }
 
 fn print_keys<T: Clone>(page: &mut String, keys: &[Key<T>], settings: &T) {

@@ -11,6 +11,7 @@ use super::keys::KEYS;
 use super::pools;
 use super::routes;
 use super::settings::{Settings, usable_cpus};
+use super::sites::{self, SITES};
 use super::typed::{Entry, Table, Value};
 
 /// Reads all keys; `current` is served if nobody says what. Returns every problem if there is one, also with
@@ -31,15 +32,8 @@ pub(super) fn resolve(table: &Table, current: PathBuf) -> Result<Settings, Vec<P
             },
         });
     }
-    for name in ["headers", "routes", "pools"] {
-        if let Some(Value::List(rules)) = table.get(name).map(|entry| &entry.item.value) {
-            for rule in rules {
-                if let Value::Table(rule) = &rule.value {
-                    problems.extend(unknown_keys(name, rule));
-                }
-            }
-        }
-    }
+    problems.extend(key::read(&[SITES], table, &mut settings));
+    problems.extend(unknown_keys_of_rules(&["headers", "routes", "pools", "sites"], table));
     settle(&mut settings);
     let limits = table.get("limits").map(|entry| &entry.item.value);
     let is_said = matches!(limits, Some(Value::Table(limits)) if limits.contains_key("body"));
@@ -62,6 +56,23 @@ fn of_table(keys: &[Key], table: &Table, settings: &mut Settings) -> Vec<Problem
     problems
 }
 
+/// Keys that there are not, of the tables in these lists, and of those in lists of the sites among them.
+fn unknown_keys_of_rules(lists: &[&str], typed: &Table) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for name in lists {
+        let Some(Value::List(rules)) = typed.get(*name).map(|entry| &entry.item.value) else { continue };
+        for rule in rules {
+            if let Value::Table(rule) = &rule.value {
+                problems.extend(unknown_keys(name, rule));
+                if *name == "sites" {
+                    problems.extend(unknown_keys_of_rules(&["headers", "routes"], rule));
+                }
+            }
+        }
+    }
+    problems
+}
+
 /// Keys that there are not, of one table.
 fn unknown_keys(table: &str, typed: &Table) -> Vec<Problem> {
     let unknown = typed.iter().filter(|(key, _)| !all_keys().any(|known| known == (table, key)));
@@ -78,7 +89,14 @@ pub(super) fn all_keys() -> impl Iterator<Item = (&'static str, &'static str)> {
     let rules = headers::KEYS.iter().map(|key| (key.table, key.name));
     let routes = routes::KEYS.iter().map(|key| (key.table, key.name));
     let pools = pools::KEYS.iter().map(|key| (key.table, key.name));
-    KEYS.iter().map(|key| (key.table, key.name)).chain(tables).chain(rules).chain(routes).chain(pools)
+    let sites = sites::KEYS.iter().map(|key| (key.table, key.name)).chain([(SITES.table, SITES.name)]);
+    KEYS.iter()
+        .map(|key| (key.table, key.name))
+        .chain(tables)
+        .chain(rules)
+        .chain(routes)
+        .chain(pools)
+        .chain(sites)
 }
 
 /// Keys of the design that this build lacks.

@@ -15,6 +15,7 @@ pub use sys::file::Symlinks;
 pub use tracing::Level as LogLevel;
 
 use super::address::{ListenAddress, StatusAddress};
+use super::host::HostPattern;
 use super::network::TrustedProxy;
 use super::target::Target;
 
@@ -65,8 +66,10 @@ pub struct Settings {
     pub limits: Limits,
     /// How long a client may take, and how slow it may be.
     pub timeouts: Timeouts,
-    /// The files served.
+    /// The files served: those of the default site, which answers for every host that no other does.
     pub files: FileSettings,
+    /// Other sites. See [`Settings::all_sites`].
+    pub sites: Vec<SiteSettings>,
     /// Applications behind routes.
     pub pools: Vec<PoolRule>,
     /// Where request bodies for applications go that are too large for memory: a directory.
@@ -321,6 +324,15 @@ pub struct Timeouts {
     pub linger: Duration,
 }
 
+/// What is served for some hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteSettings {
+    /// The hosts; none for the default site.
+    pub hosts: Vec<HostPattern>,
+    /// The files. What is about the table of open files is the same for all sites.
+    pub files: FileSettings,
+}
+
 /// The files served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSettings {
@@ -356,12 +368,19 @@ pub struct FileSettings {
     pub headers: Vec<HeaderRule>,
     /// What is done with requests for some paths. The first that matches is taken.
     pub routes: Vec<RouteRule>,
-    /// Where the application is that runs the root's PHP scripts, before all other routes.
-    pub php: Option<ListenAddress>,
+    /// The application that runs the root's PHP scripts, before all other routes.
+    pub php: Option<Php>,
 }
 
-/// The pool that [`FileSettings::php`] stands for.
-const PHP: &str = "php";
+/// An application that runs PHP scripts, and the pool that it is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Php {
+    /// The name of the pool.
+    pub pool: String,
+    /// Where it listens.
+    pub server: ListenAddress,
+}
+
 /// The ending of scripts' names, where none is set.
 const SCRIPT_ENDING: &str = ".php";
 /// The index name that comes first where PHP scripts are run.
@@ -370,7 +389,8 @@ const PHP_INDEX: &str = "index.php";
 impl FileSettings {
     /// The routes, that of PHP scripts included.
     pub fn all_routes(&self) -> impl Iterator<Item = Cow<'_, RouteRule>> {
-        let php = self.php.iter().map(|_| RouteRule { pool: Some(PHP.to_owned()), ..RouteRule::default() });
+        let route = |php: &Php| RouteRule { pool: Some(php.pool.clone()), ..RouteRule::default() };
+        let php = self.php.iter().map(route);
         php.map(Cow::Owned).chain(self.routes.iter().map(Cow::Borrowed))
     }
 
@@ -441,14 +461,32 @@ impl Settings {
         (!self.architecture.is_event_driven()).then_some(most)
     }
 
-    /// The pools, that of PHP scripts included.
+    /// The sites, the default one first. The header fields of the top are those of all of them.
+    pub fn all_sites(&self) -> Vec<SiteSettings> {
+        let complete = |site: &SiteSettings| {
+            let mut site = site.clone();
+            site.files.headers = [&self.files.headers[..], &site.files.headers].concat();
+            site
+        };
+        let default = SiteSettings { hosts: Vec::new(), files: self.files.clone() };
+        std::iter::once(default).chain(self.sites.iter().map(complete)).collect()
+    }
+
+    /// The pools, those of PHP scripts included.
     pub fn all_pools(&self) -> impl Iterator<Item = Cow<'_, PoolRule>> {
-        let php = self.files.php.iter().map(|address| PoolRule {
-            name: PHP.to_owned(),
-            servers: vec![address.clone()],
+        let mut php: Vec<&Php> = Vec::new();
+        let of_sites = self.sites.iter().filter_map(|site| site.files.php.as_ref());
+        for one in self.files.php.iter().chain(of_sites) {
+            if !php.contains(&one) {
+                php.push(one);
+            }
+        }
+        let pool = |php: &Php| PoolRule {
+            name: php.pool.clone(),
+            servers: vec![php.server.clone()],
             ..PoolRule::default()
-        });
-        php.map(Cow::Owned).chain(self.pools.iter().map(Cow::Borrowed))
+        };
+        php.into_iter().map(move |php| Cow::Owned(pool(php))).chain(self.pools.iter().map(Cow::Borrowed))
     }
 }
 
@@ -602,6 +640,7 @@ impl Settings {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             files: FileSettings::new(root),
+            sites: Vec::new(),
             access_log: Some(AccessLogSettings::to(LogTarget::Terminal)),
             pools: Vec::new(),
             spool: PathBuf::from("/var/tmp"),

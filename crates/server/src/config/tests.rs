@@ -82,6 +82,71 @@ fn every_key_can_be_typed() {
 }
 
 #[test]
+fn a_site_begins_as_the_top_of_the_file() {
+    let text = "root = 'www'\nphp = '127.0.0.1:1'\nlisting = true\n[files]\nindex = 'a'\n[types]\nx = 'a/b'\n\
+                [error_pages]\n404 = '/404.html'\n[[headers]]\nset = { X-A = '1' }\n\
+                [[routes]]\nfallback = '/404.html'\n";
+    let site = |keys: &str| format!("{text}[[sites]]\nhosts = 'a.example'\nroot = '.'\n{keys}");
+    let settings = load(&site("[[sites.headers]]\nset = { X-B = '2' }")).expect("settings");
+    let [default, own] = &settings.all_sites()[..] else { panic!("two sites") };
+    assert!(default.hosts.is_empty());
+    let FileSettings { index, listing, types, php, error_pages, headers, routes, .. } = &own.files;
+    assert_eq!((index, listing, types), (&default.files.index, &true, &default.files.types));
+    assert_eq!(php, &default.files.php, "one application, and one line for it");
+    assert!(error_pages.is_empty() && routes.is_empty(), "they are about paths of the default site");
+    let fields: Vec<_> = headers.iter().flat_map(|rule| &rule.set).map(|(name, _)| &**name).collect();
+    assert_eq!(fields, ["X-A", "X-B"]);
+    let pools = |keys: &str| {
+        let settings = load(&site(keys)).expect("settings");
+        settings.all_pools().map(|pool| pool.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(pools("php = '127.0.0.1:1'"), ["php"]);
+    assert_eq!(pools("php = '127.0.0.1:2'"), ["php", "php 127.0.0.1:2"]);
+    assert_eq!(pools("php = 'off'"), ["php"]);
+}
+
+#[test]
+fn what_is_wrong_with_a_site_is_told_with_its_place() {
+    let site = |keys: &str| format!("root = 'www'\n[[sites]]\n{keys}");
+    for (keys, expected) in [
+        (
+            "root = 'www'",
+            "sluice.toml:2:1: sites = [[sites]]: a site needs hosts, such as hosts = \"example.org\"",
+        ),
+        (
+            "hosts = 'a'",
+            "sluice.toml:2:1: sites = [[sites]]: a site needs root, such as root = \"/srv/example\"",
+        ),
+        ("hosts = []\nroot = 'www'", "sluice.toml:3:9: sites.hosts = []: a site needs a host"),
+        (
+            "hosts = 'a:80'\nroot = 'www'",
+            "sluice.toml:3:9: sites.hosts = 'a:80': allowed: a host without a port",
+        ),
+        (
+            "hosts = 'a'\nroot = 'nowhere'",
+            "sluice.toml:4:8: sites.root = 'nowhere': cannot serve nowhere: No such",
+        ),
+        (
+            "hosts = 'a'\nroot = 'www'\nlisten = ':1'",
+            "sluice.toml:5:1: sites.listen: this key belongs to the top",
+        ),
+        (
+            "hosts = 'a'\nroot = 'www'\n[[sites.routes]]\npool = 'x'",
+            "there is no pool \"x\" for a route; allowed: there are none",
+        ),
+        (
+            "hosts = 'a'\nroot = 'www'\n[[sites.routes]]\npol = 'x'",
+            "sluice.toml:6:1: sites.routes.pol: unknown key",
+        ),
+        ("hosts = ['a', 'A.']\nroot = 'www'", "contradiction: a is among the hosts twice"),
+        ("hosts = 'a'\nroot = 'www'\n[sites.error_pages]\n404 = '/no'", "there is no file www/no"),
+    ] {
+        let told = problems(&site(keys));
+        assert!(told.contains(expected), "{keys}: {told}");
+    }
+}
+
+#[test]
 fn every_key_makes_a_difference() {
     let (_dir, source) = place(EVERYTHING);
     let settings = source.load().expect("settings");
@@ -98,6 +163,7 @@ fn every_key_makes_a_difference() {
         "pool = ",
         "name = ",
         "servers = ",
+        "hosts = ",
     ];
     let lines: Vec<_> = EVERYTHING.lines().collect();
     let cpu = settings.cpus.as_ref().map_or(String::new(), |cpus| cpus[0].to_string());
@@ -134,6 +200,7 @@ fn printed_settings_are_the_same_settings() {
         "root = 'www'\naccess_log = '-'\nlog_when_full = 'wait'",
         "root = 'www'\naccess_log = 'off'",
         "root = 'www'\nlog_format = 'json'\nlog_when_full = 'wait'",
+        "root = 'www'\nphp = '127.0.0.1:1'\n[[sites]]\nhosts = 'a'\nroot = 'www'\nphp = 'off'",
     ] {
         let (dir, source) = place(toml);
         let settings = source.load().expect("settings");
@@ -613,4 +680,33 @@ connect_timeout = "3 s"
 timeout = "5 s"
 total_timeout = "8 s"
 params = { A = "b", "C" = "d \"e\"" }
+
+[[sites]]
+hosts = ["Example.org", "*.example.com", "[::1]"]
+root = "www"
+php = "unix:site.sock"
+index = "index.htm"
+listing = false
+listing_names = 7
+dotfiles = false
+symlinks = "any"
+precompressed = true
+charset = "koi8-r"
+
+[sites.types]
+md = "text/plain"
+
+[sites.error_pages]
+403 = "/404.html"
+
+[[sites.headers]]
+set = { X-Site = "a" }
+
+[[sites.routes]]
+path = "/a/**"
+pool = "a"
+
+[[sites]]
+hosts = "b.example"
+root = "www"
 "#;

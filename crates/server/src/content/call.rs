@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::lookup::Lookup;
+use super::table::SiteNumber;
 
 /// Why a request has no answer yet.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ impl From<Box<Lookup<'static>>> for Detour {
 /// A request for an application, in the words of RFC 3875 section 4.1. Paths are decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
+    /// The site that is asked, whose pages tell of errors.
+    pub site: SiteNumber,
     /// The name of the pool that the application is in.
     pub pool: Arc<str>,
     /// `SCRIPT_FILENAME`: the file of the script or program, absolute.

@@ -17,7 +17,7 @@ use super::path::Path;
 use super::patience::Patience;
 use super::prefetch::Prefetched;
 use super::request::Asking;
-use super::table::{Pin, Place};
+use super::table::{Pin, Place, SiteNumber};
 use super::{Content, RETRY_AFTER};
 use crate::config::FileSettings;
 
@@ -39,14 +39,15 @@ impl ErrorPages {
 }
 
 impl Content {
-    /// The reply that carries an error, also one that was found before there was a request.
+    /// The reply that carries an error of a site, also one that was found before there was a request (then of
+    /// the default site).
     ///
     /// # Errors
     ///
     /// As of [`answer`](Self::answer).
     pub fn error(
         &mut self,
-        status: Status,
+        (site, status): (SiteNumber, Status),
         terms: Terms,
         (prefetched, patience): (Option<&Prefetched>, Patience),
         now_ms: u64,
@@ -54,13 +55,13 @@ impl Content {
         stamp: &Stamp,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
-        let page = self.find_error_page(status, Asking { now, prefetched, patience });
+        let page = self.find_error_page(status, Asking { site, now, prefetched, patience });
         let plan = page.map(|page| {
             let mut plan = Plan::new(sheet, status, terms, stamp);
             if status == Status::SERVICE_UNAVAILABLE {
                 plan.field("Retry-After", RETRY_AFTER);
             }
-            self.error_with(plan, page, None)
+            self.error_with(plan, site, page, None)
         });
         self.table.let_go();
         plan
@@ -70,12 +71,13 @@ impl Content {
     pub(super) fn error_with(
         &mut self,
         mut plan: Plan<Pin>,
+        site: SiteNumber,
         page: Option<Place>,
         raw_path: Option<&[u8]>,
     ) -> Plan<Pin> {
         match page {
-            Some(place) => self.custom_page(&mut plan, place, raw_path),
-            None => self.default_page(&mut plan, raw_path),
+            Some(place) => self.custom_page(&mut plan, site, place, raw_path),
+            None => self.default_page(&mut plan, site, raw_path),
         }
         plan
     }
@@ -86,14 +88,15 @@ impl Content {
         status: Status,
         asking: Asking<'_>,
     ) -> Result<Option<Place>, Box<Lookup<'static>>> {
-        let Some(path) = self.error_pages.paths.get(&status.0).cloned() else { return Ok(None) };
+        let Some(path) = self.site(asking).error_pages.paths.get(&status.0).cloned() else { return Ok(None) };
         match self.find(Path::known(&path), asking) {
             Ok(Resolved::Entry(place)) => return Ok(Some(place)),
             Err(Obstacle::Lookup(lookup)) => return Err(lookup),
             Err(Obstacle::Refused(status))
-                if !self.error_pages.complained && !asking.prefetched.is_some_and(|had| had.is_given_up) =>
+                if !self.site(asking).error_pages.complained
+                    && !asking.prefetched.is_some_and(|had| had.is_given_up) =>
             {
-                self.error_pages.complained = true;
+                self.sites[usize::from(asking.site)].error_pages.complained = true;
                 let path = String::from_utf8_lossy(&path);
                 tracing::warn!("the error page {path:?} can't be sent: {} {}", status.0, status.reason());
             }
@@ -103,21 +106,21 @@ impl Content {
     }
 
     /// Completes a reply with a page that says its status.
-    pub(super) fn default_page(&self, plan: &mut Plan<Pin>, raw_path: Option<&[u8]>) {
+    pub(super) fn default_page(&self, plan: &mut Plan<Pin>, site: SiteNumber, raw_path: Option<&[u8]>) {
         const HTML: &str = "text/html; charset=utf-8";
-        self.add_fields(plan, raw_path, Some(HTML));
+        self.add_fields(plan, site, raw_path, Some(HTML));
         let mut page = [0; LONGEST_PAGE];
         let len = write_page(plan.status(), &mut page);
         plan.text(HTML, &page[..len]);
     }
 
     /// Sends length, type and body of an entry.
-    fn custom_page(&mut self, plan: &mut Plan<Pin>, place: Place, raw_path: Option<&[u8]>) {
+    fn custom_page(&mut self, plan: &mut Plan<Pin>, site: SiteNumber, place: Place, raw_path: Option<&[u8]>) {
         plan.pin(self.table.pin(place));
         let (entry, head) = self.table.entry_and_head(place);
         plan.bytes(&head[..entry.marks.coding as usize]);
         let media_type = media_type(entry, head).to_owned();
-        self.add_fields(plan, raw_path, Some(&media_type));
+        self.add_fields(plan, site, raw_path, Some(&media_type));
         let entry = self.table.entry(place);
         plan.bytes(b"\r\n");
         plan.end_of_head();

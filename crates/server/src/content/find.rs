@@ -11,7 +11,7 @@ use super::lookup::{Admitted, Cached, Lookup, LookupResult, Original, Resolved};
 use super::path::Path;
 use super::request::{Asking, Request};
 use super::routes::{Elsewhere, LeadsTo};
-use super::table::Place;
+use super::table::{Place, Variant};
 
 /// Why a path led to nothing.
 pub(super) enum Obstacle {
@@ -29,7 +29,7 @@ impl Content {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
     pub(super) fn select(&mut self, path: Path<'_>, request: &Request<'_>) -> Result<Resolved, Obstacle> {
-        let found = if self.listing && path.is_directory() {
+        let found = if path.is_directory() && self.site(request.asking).listing {
             self.find_directory(path, request)?
         } else {
             self.find(path, request.asking)?
@@ -58,7 +58,7 @@ impl Content {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
     pub(super) fn find(&mut self, path: Path<'_>, asking: Asking<'_>) -> Result<Resolved, Obstacle> {
-        match self.table.find(path.bytes(), None) {
+        match self.table.find(path.bytes(), asking.plain()) {
             Some(place) if asking.now.ms < self.table.entry(place).trusted_until_ms => {
                 // A request that is answered again has been counted.
                 self.table.counts().hits += u64::from(asking.prefetched.is_none());
@@ -76,36 +76,37 @@ impl Content {
         if !path.is_plain() {
             return Err(Obstacle::NotPlain);
         }
-        match self.routes.leads_to(path.bytes()) {
+        let asking = request.asking;
+        match self.site(asking).routes.leads_to(path.bytes()) {
             LeadsTo::Elsewhere(route) => return Err(Obstacle::Elsewhere(route)),
             LeadsTo::File(file) if file.len() < path.bytes().len() => {
-                return self.look_up(Lookup::new(file, None), request.asking);
+                return self.look_up(Lookup::new(asking.site, file, None), asking);
             }
             LeadsTo::File(_) => {}
         }
         let form = Form::asked_for(request.head);
-        let known = self.table.find(path.bytes(), None).map(|place| self.table.entry(place));
-        let has_index = |entry: &Facts| !entry.is_listing() && request.asking.now.ms < entry.trusted_until_ms;
+        let known = self.table.find(path.bytes(), asking.plain()).map(|place| self.table.entry(place));
+        let has_index = |entry: &Facts| !entry.is_listing() && asking.now.ms < entry.trusted_until_ms;
         if form == Form::USUAL || known.is_some_and(has_index) {
-            return self.find(path, request.asking);
+            return self.find(path, asking);
         }
         let name = form.name(path.bytes());
-        self.find(Path::known(&name), request.asking)
+        self.find(Path::known(&name), asking)
     }
 
     /// What a path leads to that the table does not have as it is now.
     #[cold]
     fn find_anew(&mut self, path: Path<'_>, asking: Asking<'_>) -> Result<Resolved, Obstacle> {
-        match self.routes.leads_to(path.bytes()) {
+        match self.site(asking).routes.leads_to(path.bytes()) {
             LeadsTo::Elsewhere(route) => Err(Obstacle::Elsewhere(route)),
-            LeadsTo::File(file) => self.look_up(Lookup::new(file, None), asking),
+            LeadsTo::File(file) => self.look_up(Lookup::new(asking.site, file, None), asking),
         }
     }
 
     /// Looks a file up where it should be, if that has not been done for this request.
     #[cold]
     fn look_up(&mut self, mut lookup: Lookup<'_>, asking: Asking<'_>) -> Result<Resolved, Obstacle> {
-        if let Some(found) = asking.prefetched.and_then(|had| had.find(&lookup.path, lookup.coding())) {
+        if let Some(found) = asking.prefetched.and_then(|had| had.find(&lookup.path, lookup.variant())) {
             if let Ok(Resolved::Entry(place)) = found
                 && !self.table.hold(place)
             {
@@ -115,18 +116,18 @@ impl Content {
         }
         if asking.prefetched.is_some_and(|had| had.is_given_up) {
             // Where nobody can look, what the table has is as good as it was.
-            let held = self.table.find(&lookup.path, lookup.coding());
+            let held = self.table.find(&lookup.path, lookup.variant());
             return held.map(Resolved::Entry).ok_or(Obstacle::Refused(Status::SERVICE_UNAVAILABLE));
         }
         // Not while a file is at hand whose sibling is looked for.
         if lookup.sibling.is_none() {
-            self.leave_old_root(asking.now.ms);
+            self.leave_old_root(asking);
         }
-        let mut held = self.table.find(&lookup.path, lookup.coding());
+        let mut held = self.table.find(&lookup.path, lookup.variant());
         // Others may be about to look at the very file: one does, and the others see what it has found.
         let claim = held.and_then(|place| self.table.claim(place));
         if claim.is_some() {
-            held = self.table.find(&lookup.path, lookup.coding());
+            held = self.table.find(&lookup.path, lookup.variant());
             if let Some(place) = held
                 && asking.now.ms < self.table.entry(place).trusted_until_ms
             {
@@ -136,9 +137,11 @@ impl Content {
         }
         self.table.counts().misses += 1;
         lookup.cached = held.and_then(|place| Cached::of(self.table.entry(place)));
-        lookup.sharable = self.resolver.loader.validity_ms > 0;
+        lookup.sharable = self.resolvers.of(asking.site).loader.validity_ms > 0;
         loop {
-            let Ok(result) = self.resolver.look_up_within(&lookup, asking.patience, asking.now) else {
+            let Ok(result) =
+                self.resolvers.of(asking.site).look_up_within(&lookup, asking.patience, asking.now)
+            else {
                 return Err(Obstacle::Lookup(Box::new(lookup.into_owned())));
             };
             if let Some(found) = self.admit(&mut lookup, result) {
@@ -147,13 +150,14 @@ impl Content {
         }
     }
 
-    /// When the root has become another directory, drops what was found below the one before: files that
+    /// When a site's root has become another directory, drops what was found below the one before: files that
     /// nobody can ask for any more would stay open for long. It is out of date; what others have found below
     /// the new one is not.
-    fn leave_old_root(&mut self, now_ms: u64) {
-        let changes = self.resolver.loader.root.changes();
-        if std::mem::replace(&mut self.root_changes, changes) != changes {
-            self.table.forget_outdated(now_ms);
+    fn leave_old_root(&mut self, asking: Asking<'_>) {
+        let changes = self.resolvers.of(asking.site).loader.root.changes();
+        let known = &mut self.sites[usize::from(asking.site)].root_changes;
+        if std::mem::replace(known, changes) != changes {
+            self.table.forget_outdated(asking.now.ms);
         }
     }
 
@@ -179,14 +183,14 @@ impl Content {
         path: Path<'_>,
         asking: Asking<'_>,
     ) -> Result<Place, Obstacle> {
-        if let Some(place) = self.table.find(path.bytes(), Some(coding))
+        if let Some(place) = self.table.find(path.bytes(), Variant::new(asking.site, Some(coding)))
             && asking.now.ms < self.table.entry(place).trusted_until_ms
         {
             return Ok(place);
         }
         let entry = self.table.entry(original);
-        let lookup =
-            Lookup::new(path.bytes(), Some(Original { coding, stat: entry.stat, index: entry.index }));
+        let original_facts = Original { coding, stat: entry.stat, index: entry.index };
+        let lookup = Lookup::new(asking.site, path.bytes(), Some(original_facts));
         // The original must not make room for its own sibling.
         let pin = self.table.pin(original);
         let sibling = self.look_up(lookup, asking);
@@ -200,9 +204,9 @@ impl Content {
 
     /// Takes in what a lookup has found. `None`: look up again, as the lookup then says.
     pub fn admit(&mut self, lookup: &mut Lookup<'_>, result: LookupResult) -> Option<Admitted> {
-        let (path, coding) = (&*lookup.path, lookup.coding());
+        let (path, variant) = (&*lookup.path, lookup.variant());
         let found = match result {
-            LookupResult::Unchanged(until_ms) => match self.table.find(path, coding) {
+            LookupResult::Unchanged(until_ms) => match self.table.find(path, variant) {
                 Some(place) if Cached::of(self.table.entry(place)) == lookup.cached => {
                     self.table.trust(place, until_ms);
                     Ok(Resolved::Entry(place))
@@ -213,7 +217,7 @@ impl Content {
                     return None;
                 }
             },
-            LookupResult::File(entry) => self.enter(path, coding, *entry).map(Resolved::Entry),
+            LookupResult::File(entry) => self.enter(path, variant, *entry).map(Resolved::Entry),
             LookupResult::NoSlash => Ok(Resolved::NoSlash),
             LookupResult::Script(index) => Ok(Resolved::Script(index)),
             LookupResult::Exhausted if !lookup.again && self.table.close_half() > 0 => {
@@ -226,10 +230,10 @@ impl Content {
         if matches!(found, Ok(Resolved::Entry(_))) {
             return Some(found);
         }
-        Some(match (found, self.table.find(path, coding)) {
+        Some(match (found, self.table.find(path, variant)) {
             (found, None) => found,
             // A sibling that is gone does no harm where it is: nobody will ask for it.
-            (found, Some(_)) if coding.is_some() => found,
+            (found, Some(_)) if lookup.sibling.is_some() => found,
             // Where there is no room to look, what the table has is as good as it was.
             (Err(Status::SERVICE_UNAVAILABLE), Some(known)) => Ok(Resolved::Entry(known)),
             (found, Some(gone)) => {
@@ -241,13 +245,13 @@ impl Content {
 
     /// Puts an entry into the table. Where there is no room for its body, that is sent from the file; for a
     /// listing's there must be room, which takes memory even so.
-    fn enter(&mut self, path: &[u8], coding: Option<Coding>, mut entry: Entry) -> Result<Place, Status> {
+    fn enter(&mut self, path: &[u8], variant: Variant, mut entry: Entry) -> Result<Place, Status> {
         let body = entry.body_in_memory();
         if entry.is_in_memory() && self.table.make_room(body) {
             entry.file = None;
         } else {
             entry.drop_body();
         }
-        self.table.insert(path, coding, entry).map_err(|_| Status::SERVICE_UNAVAILABLE)
+        self.table.insert(path, variant, entry).map_err(|_| Status::SERVICE_UNAVAILABLE)
     }
 }

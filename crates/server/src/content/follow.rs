@@ -1,24 +1,40 @@
 //! Answers by routes: to requests for paths that lead elsewhere, for files that are not there, and with
 //! methods that are not for files.
 
-use http1::{Method, Plan, Sheet, Status};
+use http1::{Method, Plan, Sheet, Status, host_name};
 
 use super::find::Obstacle;
 use super::lookup::Resolved;
 use super::path::Path;
 use super::request::Request;
 use super::routes::{Elsewhere, Instead, LeadsTo, Routes};
+use super::sites::Hosts;
 use super::table::{Pin, Place};
 use super::{ALLOW, Answer, Content, Detour};
-use crate::config::FileSettings;
+use crate::config::{Settings, SiteSettings};
 
-/// Which route answers requests for a target (a path with or without a query), and how, for people.
-pub fn explain(settings: &FileSettings, target: &str) -> String {
+/// Which site and which of its routes answer requests for an URL, or for a target of the default site (a path
+/// with or without a query), and how, for people.
+pub fn explain(settings: &Settings, url: &str) -> String {
+    let (authority, target) = match url.split_once("://") {
+        Some((_, behind)) => behind.split_at(behind.find(['/', '?']).unwrap_or(behind.len())),
+        None => ("", url),
+    };
+    let sites = settings.all_sites();
+    let number = Hosts::new(&sites).of(host_name(authority.as_bytes()));
+    let SiteSettings { hosts, files } = &sites[usize::from(number)];
     let (raw, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+    let raw = if raw.is_empty() { "/" } else { raw };
     let mut decoded = Vec::new();
-    match Path::decode(raw.as_bytes(), settings.dotfiles, &mut decoded) {
-        Ok(path) => Routes::new(settings).explain(path.bytes(), query.map(str::as_bytes)),
+    let answer = match Path::decode(raw.as_bytes(), files.dotfiles, &mut decoded) {
+        Ok(path) => Routes::new(number, files).explain(path.bytes(), query.map(str::as_bytes)),
         Err(refusal) => format!("{}: {}", refusal.status().0, refusal.text()),
+    };
+    let hosts: Vec<_> = hosts.iter().map(ToString::to_string).collect();
+    match (sites.len(), number) {
+        (1, _) => answer,
+        (_, 0) => format!("the default site, root {}\n{answer}", files.root.display()),
+        _ => format!("site {number} ({}), root {}\n{answer}", hosts.join(", "), files.root.display()),
     }
 }
 
@@ -31,11 +47,11 @@ impl Content {
         request: &Request<'_>,
         sheet: Sheet<Pin>,
     ) -> Answer {
-        match self.routes.answer(elsewhere, path.bytes(), request.head.query()) {
+        match self.site(request.asking).routes.answer(elsewhere, path.bytes(), request.head.query()) {
             Instead::Redirect(status, location) => {
                 let mut plan = Plan::new(sheet, status, request.head.terms, request.stamp);
                 plan.field("Location", location.as_bytes());
-                self.default_page(&mut plan, Some(request.head.path));
+                self.default_page(&mut plan, request.asking.site, Some(request.head.path));
                 Ok(plan)
             }
             Instead::Refuse(status) => self.refuse(status, request, sheet),
@@ -63,7 +79,7 @@ impl Content {
             Err(Obstacle::Refused(status)) => status,
         };
         if status == Status::NOT_FOUND
-            && let Some(fallback) = self.routes.fallback(path.bytes())
+            && let Some(fallback) = self.site(request.asking).routes.fallback(path.bytes())
         {
             match self.select(Path::known(&fallback), request) {
                 Ok(Resolved::Entry(place)) => return Ok((place, sheet)),
@@ -81,7 +97,7 @@ impl Content {
     #[cold]
     pub(super) fn serve_other_method(&mut self, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
         let mut scratch = std::mem::take(&mut self.scratch);
-        let path = Path::decode(request.head.path, self.dotfiles, &mut scratch);
+        let path = Path::decode(request.head.path, self.site(request.asking).dotfiles, &mut scratch);
         let answer = match path {
             Ok(path) => self.serve_other_method_at(path, request, sheet),
             Err(_) => self.answer_other_method(request, sheet),
@@ -91,10 +107,10 @@ impl Content {
     }
 
     fn serve_other_method_at(&mut self, path: Path<'_>, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
-        if let LeadsTo::Elsewhere(elsewhere) = self.routes.leads_to(path.bytes()) {
+        if let LeadsTo::Elsewhere(elsewhere) = self.site(request.asking).routes.leads_to(path.bytes()) {
             return self.follow(elsewhere, path, request, sheet);
         }
-        if !self.routes.have_applications() {
+        if !self.site(request.asking).routes.have_applications() {
             return self.answer_other_method(request, sheet);
         }
         let found = self.select(path, request);
@@ -112,7 +128,7 @@ impl Content {
         }
         let mut plan = Plan::new(sheet, Status::NO_CONTENT, head.terms, stamp);
         plan.field("Allow", ALLOW);
-        self.add_fields(&mut plan, Some(head.path), None);
+        self.add_fields(&mut plan, request.asking.site, Some(head.path), None);
         plan.bytes(b"\r\n");
         plan.end_of_head();
         Ok(plan)
@@ -126,8 +142,9 @@ impl Content {
         request: &Request<'_>,
         sheet: Sheet<Pin>,
     ) -> Answer {
-        let index = index.map_or(&b""[..], |index| self.resolver.index_name(index));
-        match self.routes.run(&[path.bytes(), index].concat()) {
+        let resolver = self.resolvers.of(request.asking.site);
+        let index = index.map_or(&b""[..], |index| resolver.index_name(index));
+        match self.site(request.asking).routes.run(&[path.bytes(), index].concat()) {
             Some(call) => Err(Detour::Call(call)),
             None => self.refuse(Status::NOT_FOUND, request, sheet),
         }

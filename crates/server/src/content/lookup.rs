@@ -1,5 +1,5 @@
 //! What is looked up in the file system, and what comes of it: the question that the
-//! [resolver](super::Resolver) is asked, and its answer before and after that is in the table.
+//! [resolvers](super::Resolvers) is asked, and its answer before and after that is in the table.
 
 use std::borrow::Cow;
 
@@ -8,11 +8,13 @@ use http1::coding::{Coding, CodingSet};
 use sys::file::FileStat;
 
 use super::entry::{Entry, Facts};
-use super::table::Place;
+use super::table::{Place, SiteNumber, Variant};
 
 /// What to look up, by the name that it has in the table. A listing's says its form as well.
 #[derive(Clone, Debug)]
 pub struct Lookup<'a> {
+    /// The site that the path is of.
+    pub(super) site: SiteNumber,
     pub(super) path: Cow<'a, [u8]>,
     /// Not the file of that path, but a coded form of it.
     pub(super) sibling: Option<Original>,
@@ -75,13 +77,17 @@ pub enum Resolved<E = Place> {
 pub type Admitted = Result<Resolved, Status>;
 
 impl Lookup<'_> {
-    /// The lookup of a path, or of a coded form of what it names.
-    pub(super) fn new(path: &[u8], sibling: Option<Original>) -> Lookup<'_> {
-        Lookup { path: Cow::Borrowed(path), sibling, cached: None, sharable: false, again: false }
+    /// The lookup of a site's path, or of a coded form of what it names.
+    pub(super) fn new(site: SiteNumber, path: &[u8], sibling: Option<Original>) -> Lookup<'_> {
+        Lookup { site, path: Cow::Borrowed(path), sibling, cached: None, sharable: false, again: false }
     }
 
     pub(super) fn coding(&self) -> Option<Coding> {
         self.sibling.map(|original| original.coding)
+    }
+
+    pub(super) fn variant(&self) -> Variant {
+        Variant::new(self.site, self.coding())
     }
 
     /// The path that is looked up.
@@ -94,16 +100,16 @@ impl Lookup<'_> {
         Lookup { path: Cow::Owned(self.path.into_owned()), ..self }
     }
 
-    /// The directory below the root that it goes into, which may be another file system; empty for the root
-    /// itself.
-    pub fn top_directory(&self) -> &[u8] {
+    /// The site, and the directory below its root that it goes into, which may be another file system; empty
+    /// for the root itself.
+    pub fn top_directory(&self) -> (SiteNumber, &[u8]) {
         let path = self.path.strip_prefix(b"/").unwrap_or(&self.path);
-        path.iter().position(|&byte| byte == b'/').map_or(&[], |end| &path[..end])
+        (self.site, path.iter().position(|&byte| byte == b'/').map_or(&[], |end| &path[..end]))
     }
 
     /// The name that lookups of one thing have in common, if one can stand for all of them.
-    pub fn shared_name(&self) -> Option<(Box<[u8]>, Option<Coding>)> {
-        self.sharable.then(|| (self.path.as_ref().into(), self.coding()))
+    pub fn shared_name(&self) -> Option<(Box<[u8]>, Variant)> {
+        self.sharable.then(|| (self.path.as_ref().into(), self.variant()))
     }
 }
 

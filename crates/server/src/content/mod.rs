@@ -1,4 +1,4 @@
-//! The document root as a service: it turns a request's head into the plan of its reply.
+//! The document roots as a service: it turns a request's head into the plan of its reply.
 //!
 //! ```text
 //! Head -- path --> name -- find --> entry -- reply --> Plan
@@ -12,6 +12,7 @@
 //! - `table` holds open files under these names; `entry` is what it holds of each, and `ends` tells whether
 //!   one has only grown. `shared_table` is one for several workers, and `tables` one of the two.
 //! - `find` goes from a name to its entry, and makes one from what a `lookup` finds.
+//! - `sites` are told by the host that is asked; each has a root, and what is said of it.
 //! - `resolver` finds what a name stands for, and is all that may have to wait for a disk, as far as
 //!   `patience` allows; `root` is the directory that it starts from, and `load` opens a file and makes an
 //!   entry, with `types` and `rules` for its header lines; `outdated` tells of siblings that were not made
@@ -22,7 +23,7 @@
 //! - `listing` and `error_page` make the pages that are no files.
 //!
 //! Whoever must not wait answers [without patience](Patience::None), or with less than
-//! [all](Patience::Unlimited), may get a [`Lookup`] in place of a plan, has a [`Resolver`] look in another
+//! [all](Patience::Unlimited), may get a [`Lookup`] in place of a plan, has [`Resolvers`] look in another
 //! thread or at another time, [admits](Content::admit) what it found, [keeps](Content::keep) that for the
 //! request, and answers again.
 //!
@@ -55,6 +56,7 @@ mod routes;
 mod rules;
 mod scripts;
 mod shared_table;
+mod sites;
 mod table;
 mod tables;
 mod types;
@@ -63,7 +65,7 @@ mod types;
 mod tests;
 
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use http1::{Field, Head, Method, Plan, Sheet, Stamp, Status};
@@ -71,7 +73,6 @@ use sys::file::{FileKind, FileStat};
 use sys::socket::Slice;
 
 pub use self::call::{Call, Detour};
-use self::error_page::ErrorPages;
 pub use self::fetch::Fetch;
 pub use self::follow::explain;
 use self::load::Now;
@@ -81,13 +82,14 @@ pub use self::patience::Patience;
 pub use self::prefetch::Prefetched;
 use self::reply::Verdict;
 use self::request::{Asking, Request};
-pub use self::resolver::{ContentError, Resolver};
-use self::routes::Routes;
+pub use self::resolver::ContentError;
 pub use self::shared_table::{SharedFiles, SharedTable};
+pub use self::sites::Resolvers;
+use self::sites::{Hosts, Site};
 use self::table::{Bounds, Place, Table};
-pub use self::table::{Pin, TableCounts, TableSize};
+pub use self::table::{Pin, SiteNumber, TableCounts, TableSize, Variant};
 use self::tables::Tables;
-use crate::config::FileSettings;
+use crate::config::SiteSettings;
 
 /// What is allowed on files.
 const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
@@ -95,19 +97,16 @@ const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 /// How long clients are asked to wait when there is no room for another file, in seconds.
 const RETRY_AFTER: &[u8] = b"1";
 
-/// The files below one directory, as one worker serves them.
+/// The files below the roots of all sites, as one worker serves them.
 #[derive(Debug)]
 pub struct Content {
     table: Tables,
-    resolver: Arc<Resolver>,
-    /// How often the root had become another directory when the table was last cleared of what was below the
-    /// one before.
-    root_changes: u32,
-    dotfiles: bool,
-    listing: bool,
+    resolvers: Arc<Resolvers>,
+    /// By their number.
+    sites: Vec<Site>,
+    /// If there are several sites.
+    hosts: Option<Hosts>,
     max_ranges: usize,
-    error_pages: ErrorPages,
-    routes: Routes,
     /// Where paths are decoded.
     scratch: Vec<u8>,
 }
@@ -116,39 +115,40 @@ pub struct Content {
 pub type Answer = Result<Plan<Pin>, Detour>;
 
 impl Content {
-    /// What is below the root that `resolver` has open. `open_files` is how many files are kept open at most,
-    /// and `max_ranges` the most ranges answered in one reply.
-    pub fn new(resolver: Arc<Resolver>, settings: &FileSettings, open_files: u32, max_ranges: u16) -> Self {
-        Self::with(Tables::Own(Table::new(Bounds::new(settings, open_files))), resolver, settings, max_ranges)
+    /// What is below the roots that `resolvers` have open, those of these sites. `open_files` is how many
+    /// files are kept open at most, and `max_ranges` the most ranges answered in one reply.
+    pub fn new(resolvers: Arc<Resolvers>, sites: &[SiteSettings], open_files: u32, max_ranges: u16) -> Self {
+        Self::with(Tables::Own(Table::new(Bounds::new(sites, open_files))), resolvers, sites, max_ranges)
     }
 
-    /// What is below the root that `resolver` has open, with a table of files that several workers share.
+    /// The same, with a table of files that several workers share.
     pub fn sharing(
-        resolver: Arc<Resolver>,
+        resolvers: Arc<Resolvers>,
         table: SharedTable,
-        settings: &FileSettings,
+        sites: &[SiteSettings],
         max_ranges: u16,
     ) -> Self {
-        Self::with(Tables::Shared(Box::new(table)), resolver, settings, max_ranges)
+        Self::with(Tables::Shared(Box::new(table)), resolvers, sites, max_ranges)
     }
 
-    fn with(table: Tables, resolver: Arc<Resolver>, settings: &FileSettings, max_ranges: u16) -> Self {
+    fn with(table: Tables, resolvers: Arc<Resolvers>, sites: &[SiteSettings], max_ranges: u16) -> Self {
         Self {
             table,
-            root_changes: resolver.loader.root.changes(),
-            resolver,
-            dotfiles: settings.dotfiles,
-            listing: settings.listing,
+            sites: (0..).zip(sites).map(|(number, site)| Site::new(number, site, &resolvers)).collect(),
+            hosts: (sites.len() > 1).then(|| Hosts::new(sites)),
+            resolvers,
             max_ranges: max_ranges.into(),
-            error_pages: ErrorPages::new(settings),
-            routes: Routes::new(settings),
             scratch: Vec::new(),
         }
     }
 
     /// What looks names up, also in place of whoever answers.
-    pub fn resolver(&self) -> Arc<Resolver> {
-        Arc::clone(&self.resolver)
+    pub fn resolvers(&self) -> Arc<Resolvers> {
+        Arc::clone(&self.resolvers)
+    }
+
+    fn site(&self, asking: Asking<'_>) -> &Site {
+        &self.sites[usize::from(asking.site)]
     }
 
     /// Decides the reply to a request. `now_ms` is monotonic; `sheet` is for the plan to be written on.
@@ -167,7 +167,8 @@ impl Content {
         stamp: &Stamp,
     ) -> Answer {
         let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
-        let request = Request { head, asking: Asking { now, prefetched, patience }, stamp };
+        let site = self.hosts.as_ref().map_or(0, |hosts| hosts.of(head.host_name().unwrap_or_default()));
+        let request = Request { head, asking: Asking { site, now, prefetched, patience }, stamp };
         let plan = self.decide(&request, sheet);
         self.table.let_go();
         plan
@@ -260,9 +261,9 @@ impl Content {
         self.table.retire();
     }
 
-    /// The document root, as it is kept open.
-    pub fn root(&self) -> BorrowedFd<'_> {
-        self.resolver.loader.root.as_fd()
+    /// The document roots, as they are kept open.
+    pub fn roots(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.resolvers.roots()
     }
 
     /// What the open-file table has done so far.
@@ -291,10 +292,11 @@ impl Content {
     #[cold]
     fn serve_decoded(&mut self, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
         let mut scratch = std::mem::take(&mut self.scratch);
-        let plan = match Path::decode(request.head.path, self.dotfiles, &mut scratch) {
+        let plan = match Path::decode(request.head.path, self.site(request.asking).dotfiles, &mut scratch) {
             Ok(path) => self.serve(path, request, sheet),
             Err(refusal) => {
-                self.resolver.refusals.tell_path(request.head.path, refusal);
+                let resolver = self.resolvers.of(request.asking.site);
+                resolver.refusals.tell_path(request.head.path, refusal);
                 self.refuse(refusal.status(), request, sheet)
             }
         };
@@ -308,7 +310,11 @@ impl Content {
         // A part is joined to what the client has by the tag alone, which must not be of bytes that are no
         // more.
         if request.head.fields.any_of(&[Field::Range])
-            && request.asking.prefetched.and_then(|had| had.find(path.bytes(), None)).is_none()
+            && request
+                .asking
+                .prefetched
+                .and_then(|had| had.find(path.bytes(), request.asking.plain()))
+                .is_none()
             && let Ok(Resolved::Entry(place)) = found
             && !self.is_intact(place)
         {
@@ -365,7 +371,7 @@ impl Content {
         if let Some((name, value)) = field {
             plan.field(name, value);
         }
-        Ok(self.error_with(plan, page, Some(request.head.path)))
+        Ok(self.error_with(plan, request.asking.site, page, Some(request.head.path)))
     }
 
     /// 301 to the same path with a slash at its end, so that relative links in the directory's pages lead
@@ -381,21 +387,27 @@ impl Content {
         }
         let mut plan = Plan::new(sheet, Status::MOVED_PERMANENTLY, request.head.terms, request.stamp);
         plan.field("Location", location.as_bytes());
-        self.default_page(&mut plan, Some(request.head.path));
+        self.default_page(&mut plan, request.asking.site, Some(request.head.path));
         plan
     }
 
-    /// Adds the operator's header fields to the head of a reply that is no file. `raw_path` is the path of
-    /// the request, if it has been read; one that can't be decoded is matched as it is.
-    fn add_fields(&self, plan: &mut Plan<Pin>, raw_path: Option<&[u8]>, media_type: Option<&str>) {
-        let rules = &self.resolver.loader.rules;
+    /// Adds the operator's header fields of a site to the head of a reply that is no file. `raw_path` is the
+    /// path of the request, if it has been read; one that can't be decoded is matched as it is.
+    fn add_fields(
+        &self,
+        plan: &mut Plan<Pin>,
+        site: SiteNumber,
+        raw_path: Option<&[u8]>,
+        media_type: Option<&str>,
+    ) {
+        let rules = &self.resolvers.of(site).loader.rules;
         if rules.is_empty() {
             return;
         }
-        let mut decoded = Vec::new();
+        let (dotfiles, mut decoded) = (self.sites[usize::from(site)].dotfiles, Vec::new());
         let path = raw_path
             .filter(|raw| raw.starts_with(b"/"))
-            .map(|raw| Path::decode(raw, self.dotfiles, &mut decoded).map_or(raw, Path::bytes));
+            .map(|raw| Path::decode(raw, dotfiles, &mut decoded).map_or(raw, Path::bytes));
         let mut lines = Vec::new();
         rules.write_lines_of_no_file(path, media_type, &mut lines);
         plan.bytes(&lines);

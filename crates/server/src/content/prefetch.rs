@@ -5,11 +5,10 @@
 //! in circles.
 
 use http1::Status;
-use http1::coding::Coding;
 
 use super::Content;
 use super::lookup::{Admitted, Lookup, Resolved};
-use super::table::Pin;
+use super::table::{Pin, Variant};
 
 /// What has been looked up for one request, which believes it as if it had looked itself.
 #[derive(Debug, Default)]
@@ -23,7 +22,7 @@ pub struct Prefetched {
 #[derive(Debug)]
 struct PrefetchedEntry {
     path: Box<[u8]>,
-    coding: Option<Coding>,
+    variant: Variant,
     kept: Result<Resolved<Pin>, Status>,
 }
 
@@ -34,8 +33,8 @@ impl Prefetched {
     }
 
     /// What that name stands for.
-    pub(super) fn find(&self, path: &[u8], coding: Option<Coding>) -> Option<Admitted> {
-        let entry = self.results.iter().find(|entry| *entry.path == *path && entry.coding == coding)?;
+    pub(super) fn find(&self, path: &[u8], variant: Variant) -> Option<Admitted> {
+        let entry = self.results.iter().find(|entry| *entry.path == *path && entry.variant == variant)?;
         Some(match &entry.kept {
             Ok(Resolved::Entry(pin)) => Ok(Resolved::Entry(pin.0)),
             Ok(Resolved::NoSlash) => Ok(Resolved::NoSlash),
@@ -55,7 +54,7 @@ impl Content {
             Err(status) => Err(*status),
         };
         let path = lookup.path.as_ref().into();
-        prefetched.results.push(PrefetchedEntry { path, coding: lookup.coding(), kept });
+        prefetched.results.push(PrefetchedEntry { path, variant: lookup.variant(), kept });
     }
 
     /// Takes back what was kept for a request.

@@ -5,6 +5,7 @@ use http1::{Head, Stamp};
 use super::load::Now;
 use super::patience::Patience;
 use super::prefetch::Prefetched;
+use super::table::{SiteNumber, Variant};
 
 /// A request, and what its reply takes beside the file.
 pub(super) struct Request<'a> {
@@ -16,8 +17,18 @@ pub(super) struct Request<'a> {
 /// How a request asks for files.
 #[derive(Clone, Copy)]
 pub(super) struct Asking<'a> {
+    /// The site that it is for.
+    pub(super) site: SiteNumber,
     pub(super) now: Now,
     /// What has been looked up for it, or tried to, if anything has.
     pub(super) prefetched: Option<&'a Prefetched>,
     pub(super) patience: Patience,
+}
+
+impl Asking<'_> {
+    /// A file itself, in no coding.
+    #[inline]
+    pub(super) fn plain(&self) -> Variant {
+        Variant::new(self.site, None)
+    }
 }

@@ -48,9 +48,9 @@ enum Stop {
     WouldBlock,
 }
 
-/// Looks up names below the document root.
+/// Looks up names below the document root of a site.
 #[derive(Debug)]
-pub struct Resolver {
+pub(super) struct Resolver {
     pub(super) loader: Loader,
     index: Vec<String>,
     listing: bool,
@@ -89,7 +89,7 @@ impl Resolver {
     /// # Errors
     ///
     /// The directory can't be opened.
-    pub fn new(settings: &FileSettings) -> Result<Self, ContentError> {
+    pub(super) fn new(settings: &FileSettings) -> Result<Self, ContentError> {
         let loader = Loader::new(settings)
             .map_err(|source| ContentError::Root { path: settings.root.clone(), source })?;
         Ok(Self {
@@ -106,7 +106,7 @@ impl Resolver {
     }
 
     /// Looks something up, for as long as it takes.
-    pub fn look_up(&self, lookup: &Lookup<'_>) -> LookupResult {
+    pub(super) fn look_up(&self, lookup: &Lookup<'_>) -> LookupResult {
         let (ms, unix_secs) = (sys::clock::monotonic_ms(), sys::clock::realtime_secs());
         self.look_up_within(lookup, Patience::Unlimited, Now { ms, unix_secs })
             .unwrap_or(LookupResult::Refused(Status::SERVICE_UNAVAILABLE))

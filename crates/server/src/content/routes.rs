@@ -14,12 +14,14 @@ use http1::Status;
 use super::call::Call;
 use super::escape;
 use super::scripts::script_length;
+use super::table::SiteNumber;
 use crate::config::{FileSettings, Part, RouteRule, Target, literal_prefix};
 
-/// All routes, in their order; the first that matches is taken.
+/// All routes of a site, in their order; the first that matches is taken.
 #[derive(Debug)]
 pub(super) struct Routes {
-    routes: Vec<Route>,
+    all: Vec<Route>,
+    site: SiteNumber,
     /// The document root, by its name.
     root: Arc<[u8]>,
 }
@@ -79,15 +81,15 @@ pub(super) enum Instead {
 const FOUND: Status = Status(302);
 
 impl Routes {
-    pub(super) fn new(settings: &FileSettings) -> Self {
-        let routes = settings.all_routes().map(|rule| Route::new(&rule)).collect();
-        Self { routes, root: settings.root.as_os_str().as_bytes().into() }
+    pub(super) fn new(site: SiteNumber, settings: &FileSettings) -> Self {
+        let all = settings.all_routes().map(|rule| Route::new(&rule)).collect();
+        Self { all, site, root: settings.root.as_os_str().as_bytes().into() }
     }
 
     /// What a path leads to.
     pub(super) fn leads_to<'a>(&self, path: &'a [u8]) -> LeadsTo<'a> {
         let Some(number) = self.number(path) else { return LeadsTo::File(path) };
-        match &self.routes[number].action {
+        match &self.all[number].action {
             Action::File(_) => LeadsTo::File(path),
             Action::Scripts { ending, .. } => {
                 LeadsTo::File(&path[..script_length(path, ending).unwrap_or(path.len())])
@@ -99,23 +101,23 @@ impl Routes {
     /// Whether requests may have other methods than those for files.
     pub(super) fn have_applications(&self) -> bool {
         let is_one = |route: &Route| matches!(route.action, Action::Scripts { .. } | Action::Program { .. });
-        self.routes.iter().any(is_one)
+        self.all.iter().any(is_one)
     }
 
     /// How the script at the beginning of a path is run, the rest of which it is told. `None`: by nobody.
     pub(super) fn run(&self, path: &[u8]) -> Option<Box<Call>> {
-        let Action::Scripts { pool, ending, .. } = &self.routes[self.number(path)?].action else {
+        let Action::Scripts { pool, ending, .. } = &self.all[self.number(path)?].action else {
             return None;
         };
         let (name, info) = path.split_at(script_length(path, ending)?);
         let file = [&self.root, name].concat().into();
         let (pool, root) = (Arc::clone(pool), Arc::clone(&self.root));
-        Some(Box::new(Call { pool, file, name: name.into(), info: info.into(), root }))
+        Some(Box::new(Call { site: self.site, pool, file, name: name.into(), info: info.into(), root }))
     }
 
     /// What is done with those whose route it is.
     pub(super) fn answer(&self, Elsewhere(number): Elsewhere, path: &[u8], query: Option<&[u8]>) -> Instead {
-        let route = &self.routes[number];
+        let route = &self.all[number];
         match &route.action {
             Action::Redirect(status, target) => {
                 Instead::Redirect(*status, location(target, path, route.literal, query))
@@ -124,6 +126,7 @@ impl Routes {
             Action::Program { pool, file } => {
                 let (name, info) = path.split_at(mounted_at(path, route.literal));
                 Instead::Call(Box::new(Call {
+                    site: self.site,
                     pool: Arc::clone(pool),
                     file: file.clone(),
                     name: name.into(),
@@ -138,7 +141,7 @@ impl Routes {
 
     /// The file that is sent where there is none of that path.
     pub(super) fn fallback(&self, path: &[u8]) -> Option<Arc<[u8]>> {
-        match &self.routes[self.number(path)?].action {
+        match &self.all[self.number(path)?].action {
             Action::File(fallback) | Action::Scripts { fallback, .. } => fallback.clone(),
             _ => None,
         }
@@ -148,7 +151,7 @@ impl Routes {
     pub(super) fn explain(&self, path: &[u8], query: Option<&[u8]>) -> String {
         let file = String::from_utf8_lossy(path);
         let Some(number) = self.number(path) else { return format!("no route matches: the file {file}") };
-        let route = &self.routes[number];
+        let route = &self.all[number];
         let pattern = route.path.as_ref().map_or("any path", |path| path.glob().glob());
         let done = match (&route.action, self.answer(Elsewhere(number), path, query)) {
             (Action::File(None), _) => format!("the file {file}"),
@@ -175,7 +178,7 @@ impl Routes {
     }
 
     fn number(&self, path: &[u8]) -> Option<usize> {
-        self.routes.iter().position(|route| route.matches(path))
+        self.all.iter().position(|route| route.matches(path))
     }
 }
 

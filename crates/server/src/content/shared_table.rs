@@ -6,7 +6,7 @@
 //! held by who looks at its file again. Nobody waits for an entry with the names locked.
 //!
 //! ```text
-//! buckets --> slot --> slot        names: path and coding, chained by hash
+//! buckets --> slot --> slot        names: path and variant, chained by hash
 //!               |--> blocks        path | header lines | small body, in one run of the heap
 //!               |--> descriptor    kept in the common descriptor table
 //!               `--- pins          one count for each worker
@@ -54,7 +54,7 @@ use self::pins::Pins;
 use self::slot::{DETACHED, SPOILT, Slot};
 pub use self::worker::SharedTable;
 use super::table::Bounds;
-use crate::config::FileSettings;
+use crate::config::SiteSettings;
 
 mod apart;
 mod heap;
@@ -137,13 +137,13 @@ impl SharedFiles {
     ///
     /// There is not so much memory.
     pub fn new(
-        settings: &FileSettings,
+        sites: &[SiteSettings],
         open_files: u32,
         workers: usize,
         ledger: Ledger,
         keeper: u32,
     ) -> io::Result<Self> {
-        let bounds = Bounds::new(settings, open_files);
+        let bounds = Bounds::new(sites, open_files);
         let entries = bounds.entries as usize;
         let bytes = usize::try_from(bounds.body_bytes).ok().and_then(|bodies| {
             // A body takes whole blocks.
@@ -172,9 +172,9 @@ impl SharedFiles {
         SharedTable::new(self.clone(), place, owner)
     }
 
-    /// Whether it could serve a generation with these settings, when nobody uses it any more.
-    pub fn fits(&self, settings: &FileSettings, open_files: u32, workers: usize) -> bool {
-        self.pins.workers == workers && self.bounds == Bounds::new(settings, open_files)
+    /// Whether it could serve a generation with these sites, when nobody uses it any more.
+    pub fn fits(&self, sites: &[SiteSettings], open_files: u32, workers: usize) -> bool {
+        self.pins.workers == workers && self.bounds == Bounds::new(sites, open_files)
     }
 
     /// Becomes an empty table that takes no memory. Only when nobody uses it any more, and its files have

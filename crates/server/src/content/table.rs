@@ -1,10 +1,10 @@
 //! The open-file table: files that were asked for lately, ready to be sent again.
 //!
-//! Entries are found by name (normalised path and content coding) and named by slot from then on. A reply
-//! that uses an entry pins it; an entry that is replaced or forgotten while it is pinned loses its name and
-//! lives on, detached, until the last pin is given back. When a bound is reached, the second-chance algorithm
-//! (CLOCK; Corbató, "A Paging Experiment with the Multics System", 1968) finds an entry that no reply uses
-//! and that was not asked for since it last looked.
+//! Entries are found by name (normalised path, and the [`Variant`]: site and content coding) and named by
+//! slot from then on. A reply that uses an entry pins it; an entry that is replaced or forgotten while it is
+//! pinned loses its name and lives on, detached, until the last pin is given back. When a bound is reached,
+//! the second-chance algorithm (CLOCK; Corbató, "A Paging Experiment with the Multics System", 1968) finds an
+//! entry that no reply uses and that was not asked for since it last looked.
 //!
 //! The table belongs to one worker: there are no locks, and pins are plain counts.
 
@@ -18,13 +18,35 @@ use http1::coding::Coding;
 use super::entry::{Entry, Facts};
 use super::fetch::Resident;
 use super::listing;
-use crate::config::FileSettings;
+use crate::config::{FileSettings, SiteSettings};
 
 /// The right to use an entry's memory and file, to be given back to the table that it came from.
 ///
 /// Not `Clone`, so that each is given back once. Dropping one instead keeps its entry alive for good.
 #[derive(Debug)]
 pub struct Pin(pub(super) Place);
+
+/// A site by its number; 0 is the default one.
+pub type SiteNumber = u16;
+
+/// Which file of a path: the site that it is of, and the coding that it is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Variant(u32);
+
+impl Variant {
+    /// A file of the default site, in no coding.
+    #[cfg(test)]
+    pub(super) const PLAIN: Self = Self(0);
+
+    pub(super) fn new(site: SiteNumber, coding: Option<Coding>) -> Self {
+        Self(u32::from(site) << 8 | coding.map_or(0, |coding| coding as u32 + 1))
+    }
+
+    /// Different for each.
+    pub(super) fn number(self) -> u32 {
+        self.0
+    }
+}
 
 /// The slot of an entry that has been found or put in. It is of use until the table next changes.
 pub(super) type Place = u32;
@@ -65,11 +87,13 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Those of a table that keeps so many files open.
-    pub(super) fn new(settings: &FileSettings, open_files: u32) -> Self {
+    /// Those of a table that keeps so many files open, those of all sites.
+    pub(super) fn new(sites: &[SiteSettings], open_files: u32) -> Self {
         // Where directories are listed, there is room for one listing at least.
-        let least = if settings.listing { listing::largest(settings.listing_names) as u64 } else { 0 };
-        Self { entries: settings.max_open.get(), open_files, body_bytes: settings.memory.max(least) }
+        let listed = sites.iter().filter(|site| site.files.listing);
+        let least = listed.map(|site| listing::largest(site.files.listing_names) as u64).max();
+        let FileSettings { max_open, memory, .. } = sites[0].files;
+        Self { entries: max_open.get(), open_files, body_bytes: memory.max(least.unwrap_or(0)) }
     }
 }
 
@@ -94,7 +118,7 @@ pub(super) struct Table {
 #[derive(Debug)]
 struct Slot {
     path: Box<[u8]>,
-    coding: Option<Coding>,
+    variant: Variant,
     hash: u64,
     pins: u32,
     /// Asked for since second chance last looked.
@@ -122,11 +146,11 @@ impl Table {
 
     /// The entry of that name.
     #[inline]
-    pub(super) fn find(&self, path: &[u8], coding: Option<Coding>) -> Option<Place> {
-        let hash = self.hash(path, coding);
+    pub(super) fn find(&self, path: &[u8], variant: Variant) -> Option<Place> {
+        let hash = self.hash(path, variant);
         let is_it = |&place: &Place| {
             let slot = self.slot(place);
-            slot.coding == coding && *slot.path == *path
+            slot.variant == variant && *slot.path == *path
         };
         self.names.find(hash, is_it).copied()
     }
@@ -166,13 +190,8 @@ impl Table {
     }
 
     /// Puts in an entry under a name, in place of the one that had it. That one stays if there is no room.
-    pub(super) fn insert(
-        &mut self,
-        path: &[u8],
-        coding: Option<Coding>,
-        entry: Entry,
-    ) -> Result<Place, Full> {
-        if let Some(old) = self.find(path, coding).filter(|&old| self.slot(old).pins == 0) {
+    pub(super) fn insert(&mut self, path: &[u8], variant: Variant, entry: Entry) -> Result<Place, Full> {
+        if let Some(old) = self.find(path, variant).filter(|&old| self.slot(old).pins == 0) {
             self.forget(old);
         }
         while self.size.entries >= u64::from(self.bounds.entries) {
@@ -184,10 +203,10 @@ impl Table {
         if !self.make_room(entry.body_held()) {
             return Err(Full);
         }
-        if let Some(pinned) = self.find(path, coding) {
+        if let Some(pinned) = self.find(path, variant) {
             self.forget(pinned);
         }
-        let hash = self.hash(path, coding);
+        let hash = self.hash(path, variant);
         self.size.entries += 1;
         self.size.descriptors += u64::from(entry.file.is_some());
         self.size.memory_bytes += entry.memory.len() as u64;
@@ -195,7 +214,7 @@ impl Table {
         // A first look counts as none: what is asked for once goes before what is asked for again.
         let slot = Slot {
             path: path.into(),
-            coding,
+            variant,
             hash,
             pins: 0,
             referenced: false,
@@ -326,10 +345,10 @@ impl Table {
     }
 
     #[inline]
-    fn hash(&self, path: &[u8], coding: Option<Coding>) -> u64 {
+    fn hash(&self, path: &[u8], variant: Variant) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(path);
-        hasher.write_u8(coding.map_or(0, |coding| coding as u8 + 1));
+        hasher.write_u32(variant.number());
         hasher.finish()
     }
 
@@ -360,6 +379,7 @@ mod tests {
     use super::super::entry::Marks;
     use super::*;
 
+    const PLAIN: Variant = Variant::PLAIN;
     const BOUNDS: Bounds = Bounds { entries: 4, open_files: 2, body_bytes: 100 };
 
     fn entry(body: &[u8], file: Option<OwnedFd>) -> Entry {
@@ -384,23 +404,23 @@ mod tests {
     }
 
     #[test]
-    fn names_are_path_and_coding() {
+    fn names_are_path_and_variant() {
         let mut table = Table::new(BOUNDS);
-        let plain = table.insert(b"/a", None, small(b"plain")).unwrap();
-        let coded = table.insert(b"/a", Some(Coding::Gzip), small(b"coded")).unwrap();
-        assert_eq!(table.find(b"/a", None), Some(plain));
-        assert_eq!(table.find(b"/a", Some(Coding::Gzip)), Some(coded));
-        assert_eq!(table.find(b"/a", Some(Coding::Brotli)), None);
-        assert_eq!(table.find(b"/b", None), None);
+        let plain = table.insert(b"/a", PLAIN, small(b"plain")).unwrap();
+        let coded = table.insert(b"/a", Variant::new(0, Some(Coding::Gzip)), small(b"coded")).unwrap();
+        assert_eq!(table.find(b"/a", PLAIN), Some(plain));
+        assert_eq!(table.find(b"/a", Variant::new(0, Some(Coding::Gzip))), Some(coded));
+        assert_eq!(table.find(b"/a", Variant::new(0, Some(Coding::Brotli))), None);
+        assert_eq!(table.find(b"/b", PLAIN), None);
     }
 
     #[test]
     fn an_entry_replaced_while_pinned_lives_until_unpinned() {
         let mut table = Table::new(BOUNDS);
-        let old = table.insert(b"/a", None, small(b"old")).unwrap();
+        let old = table.insert(b"/a", PLAIN, small(b"old")).unwrap();
         let (first, second) = (table.pin(old), table.pin(old));
-        let new = table.insert(b"/a", None, small(b"new")).unwrap();
-        assert_eq!(table.find(b"/a", None), Some(new));
+        let new = table.insert(b"/a", PLAIN, small(b"new")).unwrap();
+        assert_eq!(table.find(b"/a", PLAIN), Some(new));
         table.unpin(first);
         assert_eq!(table.memory(second.0), b"\r\nold");
         assert_eq!(table.size().entries, 2);
@@ -412,13 +432,13 @@ mod tests {
     fn second_chance_spares_what_was_asked_for_again() {
         let mut table = Table::new(BOUNDS);
         for path in [b"/1", b"/2", b"/3", b"/4"] {
-            table.insert(path, None, small(b"x")).unwrap();
+            table.insert(path, PLAIN, small(b"x")).unwrap();
         }
-        let again = table.find(b"/1", None).unwrap();
+        let again = table.find(b"/1", PLAIN).unwrap();
         let pin = table.pin(again);
         table.unpin(pin);
-        table.insert(b"/5", None, small(b"x")).unwrap();
-        assert!(table.find(b"/1", None).is_some() && table.find(b"/2", None).is_none());
+        table.insert(b"/5", PLAIN, small(b"x")).unwrap();
+        assert!(table.find(b"/1", PLAIN).is_some() && table.find(b"/2", PLAIN).is_none());
         assert_eq!(table.counts.evictions, 1);
     }
 
@@ -427,18 +447,18 @@ mod tests {
         let mut table = Table::new(BOUNDS);
         let pins: Vec<Pin> = (0..4_u8)
             .map(|i| {
-                let place = table.insert(&[b'/', i], None, small(b"x")).unwrap();
+                let place = table.insert(&[b'/', i], PLAIN, small(b"x")).unwrap();
                 table.pin(place)
             })
             .collect();
-        assert_eq!(table.insert(b"/more", None, small(b"x")), Err(Full));
+        assert_eq!(table.insert(b"/more", PLAIN, small(b"x")), Err(Full));
         assert_eq!(table.close_half(), 0);
         assert!(!table.make_room(97) && table.make_room(96) && !table.make_room(101));
         for pin in pins {
             table.unpin(pin);
         }
         assert!(table.make_room(97));
-        assert!(table.insert(b"/more", None, small(b"x")).is_ok());
+        assert!(table.insert(b"/more", PLAIN, small(b"x")).is_ok());
     }
 
     fn large() -> Entry {
@@ -451,10 +471,10 @@ mod tests {
         for (name, file) in
             [(b'1', true), (b'2', false), (b'3', true), (b'4', true), (b'5', true), (b'6', true)]
         {
-            table.insert(&[name], None, if file { large() } else { small(b"") }).unwrap();
+            table.insert(&[name], PLAIN, if file { large() } else { small(b"") }).unwrap();
         }
         assert_eq!((table.close_half(), table.size().descriptors), (3, 2));
-        let left: Vec<_> = (b'1'..=b'6').filter(|&name| table.find(&[name], None).is_some()).collect();
+        let left: Vec<_> = (b'1'..=b'6').filter(|&name| table.find(&[name], PLAIN).is_some()).collect();
         assert_eq!(left, b"256", "those that came last, and what is not open");
         assert_eq!((table.close_half(), table.close_half(), table.close_half()), (1, 1, 0));
         assert_eq!(table.size().entries, 1);
@@ -463,19 +483,19 @@ mod tests {
     #[test]
     fn an_open_file_takes_the_place_of_another_before_it_takes_anything_elses() {
         let mut table = Table::new(BOUNDS);
-        table.insert(b"/small", None, small(b"x")).unwrap();
-        let first = table.insert(b"/1", None, large()).unwrap();
+        table.insert(b"/small", PLAIN, small(b"x")).unwrap();
+        let first = table.insert(b"/1", PLAIN, large()).unwrap();
         let pin = table.pin(first);
-        table.insert(b"/2", None, large()).unwrap();
-        let third = table.insert(b"/3", None, large()).unwrap();
+        table.insert(b"/2", PLAIN, large()).unwrap();
+        let third = table.insert(b"/3", PLAIN, large()).unwrap();
         assert_eq!((table.size().entries, table.size().descriptors), (3, 2));
-        assert!(table.find(b"/2", None).is_none());
+        assert!(table.find(b"/2", PLAIN).is_none());
         let another = table.pin(third);
-        assert_eq!(table.insert(b"/4", None, large()), Err(Full), "both are in use");
-        assert!(table.insert(b"/more", None, small(b"x")).is_ok());
+        assert_eq!(table.insert(b"/4", PLAIN, large()), Err(Full), "both are in use");
+        assert!(table.insert(b"/more", PLAIN, small(b"x")).is_ok());
         table.unpin(pin);
         table.unpin(another);
-        assert!(table.insert(b"/4", None, large()).is_ok());
+        assert!(table.insert(b"/4", PLAIN, large()).is_ok());
     }
 
     #[derive(Clone, Debug)]
@@ -534,7 +554,7 @@ mod tests {
                         let with_file = with_file || !table.make_room(u64::from(len));
                         let content = if with_file { Vec::new() } else { body(n, len) };
                         let file = with_file.then(|| File::open("/dev/null").unwrap().into());
-                        if table.insert(&[name], None, entry(&content, file)).is_ok() {
+                        if table.insert(&[name], PLAIN, entry(&content, file)).is_ok() {
                             model.insert(name, content);
                         } else {
                             // Only what is pinned can be in the way.
@@ -544,7 +564,7 @@ mod tests {
                         }
                     }
                     Op::Pin(name) => {
-                        if let Some(place) = table.find(&[name], None) {
+                        if let Some(place) = table.find(&[name], PLAIN) {
                             let pin = table.pin(place);
                             let fd = raw(&table, &pin);
                             pins.push((pin, model[&name].clone(), fd));
@@ -557,7 +577,7 @@ mod tests {
                         }
                     }
                     Op::Forget(name) => {
-                        if let Some(place) = table.find(&[name], None) {
+                        if let Some(place) = table.find(&[name], PLAIN) {
                             table.forget(place);
                         }
                         model.remove(&name);
@@ -574,7 +594,7 @@ mod tests {
                     Op::CloseHalf => { table.close_half(); }
                 }
                 for name in 0..8 {
-                    match table.find(&[name], None) {
+                    match table.find(&[name], PLAIN) {
                         Some(place) => {
                             prop_assert_eq!(&table.memory(place)[2..], &model[&name][..]);
                         }

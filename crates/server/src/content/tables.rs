@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use http1::coding::Coding;
 use sys::file::FileStat;
 use sys::socket::Slice;
 
@@ -13,7 +12,7 @@ use super::ends::Ends;
 use super::entry::{Entry, Facts};
 use super::fetch::Resident;
 use super::shared_table::SharedTable;
-use super::table::{Full, Pin, Place, Table, TableCounts, TableSize};
+use super::table::{Full, Pin, Place, Table, TableCounts, TableSize, Variant};
 
 /// One of the two.
 #[derive(Debug)]
@@ -27,10 +26,10 @@ pub(super) enum Tables {
 impl Tables {
     /// The entry of that name. It is of use until the table next changes, or [`let_go`](Self::let_go).
     #[inline]
-    pub(super) fn find(&mut self, path: &[u8], coding: Option<Coding>) -> Option<Place> {
+    pub(super) fn find(&mut self, path: &[u8], variant: Variant) -> Option<Place> {
         match self {
-            Self::Own(table) => table.find(path, coding),
-            Self::Shared(table) => table.find(path, coding),
+            Self::Own(table) => table.find(path, variant),
+            Self::Shared(table) => table.find(path, variant),
         }
     }
 
@@ -141,15 +140,10 @@ impl Tables {
     }
 
     /// Puts in an entry under a name, in place of the one that had it. That one stays if there is no room.
-    pub(super) fn insert(
-        &mut self,
-        path: &[u8],
-        coding: Option<Coding>,
-        entry: Entry,
-    ) -> Result<Place, Full> {
+    pub(super) fn insert(&mut self, path: &[u8], variant: Variant, entry: Entry) -> Result<Place, Full> {
         match self {
-            Self::Own(table) => table.insert(path, coding, entry),
-            Self::Shared(table) => table.insert(path, coding, entry),
+            Self::Own(table) => table.insert(path, variant, entry),
+            Self::Shared(table) => table.insert(path, variant, entry),
         }
     }
 

@@ -12,7 +12,7 @@ use http1::{Head, OpenReply, ProtocolError, Status, Step, Terms, Tick, TimerKind
 use super::receive::Input;
 use super::turn::Turn;
 use super::{Conversation, Pause};
-use crate::content::{Call, Pin};
+use crate::content::{Call, Pin, SiteNumber};
 use crate::counters::Failure as Failed;
 use crate::gateway::{Asker, Failure, Link, Relay};
 use crate::service::Service;
@@ -66,6 +66,7 @@ impl Conversation {
         };
         let mut kept = service.buffers.take();
         kept.extend_from_slice(consumed);
+        let owed = (call.site, head.terms);
         match Relay::new(&service.gateway, call, (kept, head.terms), asker, now) {
             Ok(relay) => {
                 let application = Application { relay, look_at: now.after(LOOK_TICKS), interim: b"" };
@@ -74,7 +75,7 @@ impl Conversation {
             }
             Err(failure) => {
                 let request = String::from_utf8_lossy(head.target).into_owned();
-                self.answer_failure(service, &failure, &request, head.terms);
+                self.answer_failure(service, &failure, &request, owed);
             }
         }
     }
@@ -258,7 +259,7 @@ impl Conversation {
 
     /// There will be no reply of the application's, or no more of it.
     fn give_application_up(&mut self, service: &mut Service, application: Application, trouble: Trouble) {
-        let (request, terms) = (application.relay.request(), application.relay.terms());
+        let (request, owed) = (application.relay.request(), application.relay.owed());
         // Of a reply that nobody has seen any of, nothing has to be kept.
         let begun = application.end(service).and_then(|reply| {
             let begun = reply.has_begun().then(|| (reply.status(), reply.body_sent()));
@@ -267,7 +268,7 @@ impl Conversation {
         });
         match (trouble, begun) {
             (Trouble::Body(error), _) => self.refuse(service, error),
-            (Trouble::Application(failure), None) => self.answer_failure(service, &failure, &request, terms),
+            (Trouble::Application(failure), None) => self.answer_failure(service, &failure, &request, owed),
             (Trouble::Application(failure), Some((status, sent))) => {
                 service.counters.application_failures.add(1);
                 service.gateway.complain(service.clock.ms, &request, &failure);
@@ -288,7 +289,13 @@ impl Conversation {
     }
 
     /// Answers a request that the application has not.
-    fn answer_failure(&mut self, service: &mut Service, failure: &Failure, request: &str, terms: Terms) {
+    fn answer_failure(
+        &mut self,
+        service: &mut Service,
+        failure: &Failure,
+        request: &str,
+        (site, terms): (SiteNumber, Terms),
+    ) {
         service.counters.application_failures.add(1);
         match failure {
             Failure::Full => service.counters.application_refused.add(1),
@@ -296,7 +303,7 @@ impl Conversation {
             _ => {}
         }
         service.gateway.complain(service.clock.ms, request, failure);
-        self.answer_error(service, failure.status(), terms, None);
+        self.answer_error(service, (site, failure.status()), terms, None);
     }
 
     /// When it is to be looked at that has an application at work.

@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use http1::{Head, ProtocolError, Status, Terms, Tick};
 
 use super::{Conversation, Pause, Turn};
-use crate::content::{Admitted, Fetch, Lookup, Prefetched};
+use crate::content::{Admitted, Fetch, Lookup, Prefetched, SiteNumber};
 use crate::counters::{DiskWait, Reset};
 use crate::helpers::{self, Job};
 use crate::service::Service;
@@ -54,8 +54,8 @@ pub(super) enum Owed {
     Reply { consumed: Vec<u8>, terms: Terms },
     /// The answer to a breach of the protocol.
     Refusal(ProtocolError),
-    /// What an application has not answered: this status.
-    Error(Status, Terms),
+    /// What an application of that site has not answered: this status.
+    Error(SiteNumber, Status, Terms),
 }
 
 impl Waiting {
@@ -164,8 +164,8 @@ impl Conversation {
                 }
                 service.buffers.give(consumed);
             }
-            Until::LookedUp(Deferred { owed: Owed::Error(status, terms), looked }) => {
-                self.answer_error(service, status, terms, Some(looked));
+            Until::LookedUp(Deferred { owed: Owed::Error(site, status, terms), looked }) => {
+                self.answer_error(service, (site, status), terms, Some(looked));
             }
         }
         None

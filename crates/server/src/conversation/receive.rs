@@ -13,7 +13,7 @@ use sys::socket::PeerAddress;
 use super::Conversation;
 use super::disk::Owed;
 use super::turn::{Next, Turn};
-use crate::content::{Detour, Pin, Prefetched};
+use crate::content::{Detour, Pin, Prefetched, SiteNumber};
 use crate::counters::Failure;
 use crate::proxies::header;
 use crate::service::Service;
@@ -327,19 +327,19 @@ impl Conversation {
         }
     }
 
-    /// Answers with an error that is neither content's nor a breach of the protocol, for whose page this has
-    /// been looked at, or puts it by until more has been.
+    /// Answers with an error of a site that is neither content's nor a breach of the protocol, for whose page
+    /// this has been looked at, or puts it by until more has been.
     pub(super) fn answer_error(
         &mut self,
         service: &mut Service,
-        status: Status,
+        (site, status): (SiteNumber, Status),
         terms: Terms,
         looked: Option<Prefetched>,
     ) {
-        match service.error(status, terms, looked.as_ref()) {
+        match service.error((site, status), terms, looked.as_ref()) {
             Ok(plan) => self.respond(service, plan, looked),
             Err(look) => {
-                self.defer(service, Owed::Error(status, terms), looked.unwrap_or_default(), look);
+                self.defer(service, Owed::Error(site, status, terms), looked.unwrap_or_default(), look);
             }
         }
     }

@@ -15,7 +15,7 @@ use sys::socket::PeerAddress;
 
 use super::{Client, Conversation, Next, Turn};
 use crate::config::Settings;
-use crate::content::{Content, Resolver};
+use crate::content::{Content, Resolvers};
 use crate::counters::Counters;
 use crate::service::Service;
 
@@ -76,8 +76,9 @@ struct World {
 impl World {
     fn new(root: &Path, in_stages: bool) -> Self {
         let settings = Settings::new(root.to_owned());
-        let resolver = Arc::new(Resolver::new(&settings.files).unwrap());
-        let content = Content::new(resolver, &settings.files, 10, settings.limits.ranges);
+        let sites = settings.all_sites();
+        let resolvers = Arc::new(Resolvers::new(&sites).unwrap());
+        let content = Content::new(resolvers, &sites, 10, settings.limits.ranges);
         let counters: &'static Counters = Box::leak(Box::default());
         let desk = crate::gateway::Queues::new(&settings, 1, None).unwrap().desk(0);
         let service = Service::new(content, &settings, counters, None, None, desk);

@@ -92,7 +92,7 @@ fn write_addresses(params: &mut Params<'_>, head: &Head<'_>, asker: &Asker) -> R
         params.pair(b"SERVER_PORT", b"80")?;
         None
     };
-    let named = head.host().map(without_port).filter(|name| !name.is_empty());
+    let named = head.host_name().filter(|name| !name.is_empty());
     params.pair(b"SERVER_NAME", named.unwrap_or(local.as_deref().unwrap_or("localhost").as_bytes()))
 }
 
@@ -103,15 +103,6 @@ fn write_address(
 ) -> Result<(), TooLong> {
     params.pair(address_name, address.ip().to_canonical().to_string().as_bytes())?;
     params.pair(port_name, Buffer::new().format(address.port()).as_bytes())
-}
-
-/// The host of an authority that was checked: an IPv6 address keeps its brackets.
-fn without_port(authority: &[u8]) -> &[u8] {
-    let address_ends = authority.iter().position(|byte| *byte == b']').unwrap_or(0);
-    match authority[address_ends..].iter().position(|byte| *byte == b':') {
-        Some(colon) => &authority[..address_ends + colon],
-        None => authority,
-    }
 }
 
 /// The fields of the request, each once. Those that say for whom a proxy asks come from one that is trusted,
@@ -162,6 +153,7 @@ mod tests {
         let head = Head::again(consumed.as_bytes(), TERMS).unwrap();
         assert_eq!(head.method, Method::Post);
         let call = Call {
+            site: 0,
             pool: "php".into(),
             file: b"/srv/a.php"[..].into(),
             name: b"/a.php"[..].into(),
@@ -247,14 +239,5 @@ mod tests {
     fn a_field_on_several_lines_is_one() {
         let found = parameters("/a.php", "A: 1\r\ncookie: x=1\r\na: 2\r\nCookie: y=2\r\nA:\r\n", false);
         assert_eq!((&*found["HTTP_A"], &*found["HTTP_COOKIE"]), ("1, 2, ", "x=1; y=2"));
-    }
-
-    #[test]
-    fn hosts_are_told_without_their_port() {
-        for (authority, host) in
-            [("a", "a"), ("a:1", "a"), ("[::1]", "[::1]"), ("[::1]:8", "[::1]"), ("a:", "a"), ("", "")]
-        {
-            assert_eq!(without_port(authority.as_bytes()), host.as_bytes());
-        }
     }
 }

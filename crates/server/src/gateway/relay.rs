@@ -26,7 +26,7 @@ use super::queue::{Account, Entry, Ticket};
 use super::queues::now_us;
 use super::spool::Spool;
 use super::{Gateway, Tools};
-use crate::content::{Call, Pin};
+use crate::content::{Call, Pin, SiteNumber};
 
 /// A request for an application.
 #[derive(Debug)]
@@ -432,9 +432,9 @@ impl Relay {
         line.unwrap_or_default()
     }
 
-    /// The terms that the reply must respect.
-    pub fn terms(&self) -> Terms {
-        self.terms
+    /// The site that was asked, and the terms that the reply must respect.
+    pub fn owed(&self) -> (SiteNumber, Terms) {
+        (self.call.site, self.terms)
     }
 
     /// The connection may go on after the reply, or not, which was not known before.

@@ -53,7 +53,7 @@ impl CommonTable {
     /// A table of open files for a generation of workers.
     pub(super) fn files(&mut self, settings: &Settings) -> io::Result<SharedFiles> {
         self.last_keeper += 1;
-        let (of, workers, keeper) = (&settings.files, settings.workers, self.last_keeper);
+        let (of, workers, keeper) = (&settings.all_sites()[..], settings.workers, self.last_keeper);
         let open = Allotment::of(settings).open_files;
         let fits = self.spare.iter().position(|files| files.fits(of, open, workers));
         let files = match fits {

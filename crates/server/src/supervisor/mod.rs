@@ -39,7 +39,7 @@ use self::workers::{LONGEST_PAUSE, Workers};
 use crate::access_log::LogFile;
 use crate::allotment::Allotment;
 use crate::config::{ConfigError, ListenAddress, Settings, Source};
-use crate::content::{ContentError, Resolver};
+use crate::content::{ContentError, Resolvers};
 use crate::control::Phase;
 use crate::error_log;
 use crate::listeners::{self, Listener, Listeners};
@@ -261,7 +261,7 @@ fn given_up(before: &[Listeners], now: &[Listeners]) -> Listeners {
 
 /// What would keep every worker from starting keeps the server from starting.
 fn try_out(settings: &Settings) -> Result<(), RunError> {
-    Resolver::new(&settings.files)?;
+    Resolvers::new(&settings.all_sites())?;
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use crate::allotment::Allotment;
 use crate::architecture;
 use crate::common::Common;
 use crate::config::{Role, Settings};
-use crate::content::{Content, Resolver, SharedFiles};
+use crate::content::{Content, Resolvers, SharedFiles};
 use crate::control::Control;
 use crate::counters::Counters;
 use crate::gateway::Desk;
@@ -48,14 +48,18 @@ pub(super) fn serve(
         // The supervisor closes it at the end of this process, be it killed or not.
         common.own(writer.keep_open());
     }
-    let files = settings.files.share_of_one(settings.layout().threads(Role::Serve));
-    let resolver = Arc::new(Resolver::new(&files)?);
+    let mut sites = settings.all_sites();
+    let tables = settings.layout().threads(Role::Serve);
+    for site in &mut sites {
+        site.files = site.files.share_of_one(tables);
+    }
+    let resolvers = Arc::new(Resolvers::new(&sites)?);
     let (open_files, ranges) = (Allotment::of(settings).open_files, settings.limits.ranges);
     let content = || match common {
-        None => Content::new(Arc::clone(&resolver), &files, open_files, ranges),
+        None => Content::new(Arc::clone(&resolvers), &sites, open_files, ranges),
         Some((common, shared)) => {
             let table = shared.for_worker(common.place, common.owner);
-            Content::sharing(Arc::clone(&resolver), table, &files, ranges)
+            Content::sharing(Arc::clone(&resolvers), table, &sites, ranges)
         }
     };
     let service = |(counters, desk): &(&'static Counters, Desk)| {

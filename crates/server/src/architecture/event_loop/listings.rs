@@ -55,9 +55,9 @@ impl EventLoop {
             if !waiters.iter().any(|&waiter| self.is_waiting(waiter)) {
                 continue;
             }
-            let resolver = self.service.content.resolver();
+            let resolvers = self.service.content.resolvers();
             let found = loop {
-                let seen = resolver.look_up(&look);
+                let seen = resolvers.look_up(&look);
                 if let Some(found) = self.service.content.admit(&mut look, seen) {
                     break found;
                 }

@@ -17,7 +17,7 @@ use sys::socket::PeerAddress;
 
 use super::EventLoop;
 use crate::config::Settings;
-use crate::content::{Content, Resolver};
+use crate::content::{Content, Resolvers};
 use crate::control::Control;
 use crate::conversation::Client;
 use crate::counters::Counters;
@@ -78,15 +78,16 @@ impl World {
         let mut settings = Settings::new(site.to_owned());
         settings.files.listing = true;
         let counters: &'static Counters = Box::leak(Box::default());
-        let resolver = Arc::new(Resolver::new(&settings.files).unwrap());
-        let content = Content::new(Arc::clone(&resolver), &settings.files, 100, settings.limits.ranges);
+        let sites = settings.all_sites();
+        let resolvers = Arc::new(Resolvers::new(&sites).unwrap());
+        let content = Content::new(Arc::clone(&resolvers), &sites, 100, settings.limits.ranges);
         let desk = crate::gateway::Queues::new(&settings, 1, None).unwrap().desk(0);
         let service = Service::new(content, &settings, counters, None, None, desk);
         let now = service.clock.tick;
         let control = Arc::new(Control::new().unwrap());
         let mut server = EventLoop::new(service, Share::default(), &settings, control).unwrap();
         if helped {
-            let helpers = Helpers::start(&settings.amped, resolver, counters).unwrap();
+            let helpers = Helpers::start(&settings.amped, resolvers, counters).unwrap();
             server = server.with_helpers(helpers).unwrap();
         }
         Self { server, clients: Vec::new(), now }

@@ -1,4 +1,4 @@
-//! The names of a shared table: path and coding, chained by hash from slot to slot.
+//! The names of a shared table: path and variant, chained by hash from slot to slot.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,13 +12,13 @@ use crate::content::table::Place;
 
 impl SharedFiles {
     /// The entry of that name, with the names held.
-    pub(super) fn search(&self, hash: u64, path: &[u8], coding: u32) -> Result<Option<Place>, Garbage> {
+    pub(super) fn search(&self, hash: u64, path: &[u8], variant: u32) -> Result<Option<Place>, Garbage> {
         let mut next = self.bucket(hash).load(Ordering::Relaxed);
         for _ in 0..=self.slots.len() {
             let Some(place) = next.checked_sub(1) else { return Ok(None) };
             let slot = self.slots.get(place as usize).ok_or(Garbage)?;
             if slot.hash.load(Ordering::Relaxed) == hash
-                && slot.coding.load(Ordering::Relaxed) == coding
+                && slot.variant.load(Ordering::Relaxed) == variant
                 && self.heap.path(slot).is_some_and(|bytes| shared::equals(bytes, path))
             {
                 let is_named = slot.state.load(Ordering::Relaxed) == NAMED;
@@ -58,10 +58,10 @@ impl SharedFiles {
     }
 
     #[inline]
-    pub(super) fn hash(&self, path: &[u8], coding: u32) -> u64 {
+    pub(super) fn hash(&self, path: &[u8], variant: u32) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(path);
-        hasher.write_u32(coding);
+        hasher.write_u32(variant);
         hasher.finish()
     }
 

@@ -25,8 +25,8 @@ sys::shareable! {
         /// The next slot of the chain or of the free ones; as in `free`.
         pub(super) next: AtomicU32,
         pub(super) hash: AtomicU64,
-        /// The coding that is part of the name; 0: none.
-        pub(super) coding: AtomicU32,
+        /// The number of the variant, which is part of the name.
+        pub(super) variant: AtomicU32,
         /// The first block, and what is there: the path and the memory.
         pub(super) block: AtomicU32,
         pub(super) path_len: AtomicU32,
@@ -73,8 +73,8 @@ impl Slot {
     #[inline]
     pub(super) fn sum_up(&self) -> u64 {
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let Self { hash, coding, block, path_len, memory_len, descriptor, facts, .. } = self;
-        let small = [[coding, block], [path_len, memory_len]]
+        let Self { hash, variant, block, path_len, memory_len, descriptor, facts, .. } = self;
+        let small = [[variant, block], [path_len, memory_len]]
             .map(|pair| pair.map(|word| u64::from(word.load(Ordering::Relaxed))))
             .map(|[high, low]| high << 32 | low);
         let large = [hash, descriptor].into_iter().chain(facts).map(|word| word.load(Ordering::Relaxed));
@@ -185,7 +185,7 @@ pub(super) fn body_bytes(slot: &Slot) -> u64 {
     slot.memory_len.load(Ordering::Relaxed).saturating_sub(body).into()
 }
 
-pub(super) fn number_of(coding: Option<Coding>) -> u32 {
+fn number_of(coding: Option<Coding>) -> u32 {
     coding.map_or(0, |coding| coding as u32 + 1)
 }
 

@@ -13,10 +13,12 @@ use super::apart::is_apart;
 use super::heap::blocks_for;
 use super::slot::{LEAVING, NAMED, body_bytes};
 use super::*;
+use crate::config::FileSettings;
 use crate::content::ends::Ends;
 use crate::content::entry::{Entry, Facts, Marks};
-use crate::content::table::{Full, Pin, Place, TableSize};
+use crate::content::table::{Full, Pin, Place, TableSize, Variant};
 
+const PLAIN: Variant = Variant::PLAIN;
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(20);
 const ENTRIES: u32 = 4;
@@ -27,7 +29,8 @@ fn files(workers: usize) -> SharedFiles {
     let mut settings = FileSettings::new("/".into());
     settings.max_open = NonZeroU32::new(ENTRIES).unwrap();
     settings.memory = BODIES;
-    SharedFiles::new(&settings, OPEN_FILES, workers, Ledger::new(4_096).unwrap(), 1).unwrap()
+    let site = SiteSettings { hosts: Vec::new(), files: settings };
+    SharedFiles::new(&[site], OPEN_FILES, workers, Ledger::new(4_096).unwrap(), 1).unwrap()
 }
 
 fn table(files: &SharedFiles, worker: usize) -> SharedTable {
@@ -65,13 +68,13 @@ fn body_of(table: &SharedTable, place: Place) -> Vec<u8> {
 fn what_one_worker_puts_in_another_finds() {
     let files = files(2);
     let (mut one, mut other) = (table(&files, 0), table(&files, 1));
-    one.insert(b"/a", Some(Coding::Gzip), small(b"hello")).unwrap();
-    let place = other.find(b"/a", Some(Coding::Gzip)).unwrap();
+    one.insert(b"/a", Variant::new(0, Some(Coding::Gzip)), small(b"hello")).unwrap();
+    let place = other.find(b"/a", Variant::new(0, Some(Coding::Gzip))).unwrap();
     assert_eq!(body_of(&other, place), b"hello");
     let put_in = small(b"hello");
     let (facts, head) = other.entry_and_head(place);
     assert_eq!((format!("{facts:?}"), head), (format!("{:?}", put_in.facts), &b"\r\n"[..]));
-    assert_eq!((other.find(b"/a", None), other.find(b"/b", None)), (None, None));
+    assert_eq!((other.find(b"/a", PLAIN), other.find(b"/b", PLAIN)), (None, None));
 }
 
 /// An entry that by mistake names the blocks of another does not give them up when it goes.
@@ -81,14 +84,14 @@ fn garbage_gives_up_no_blocks_of_others() {
     let mut table = table(&files, 0);
     // The body of the other lies in a block behind that of its path.
     let (path, body) = ([b'b'; 250], [b'x'; 20]);
-    let places = [table.insert(b"/a", None, small(b"a")), table.insert(&path, None, small(&body))];
+    let places = [table.insert(b"/a", PLAIN, small(b"a")), table.insert(&path, PLAIN, small(&body))];
     let [one, other] = places.map(|place| &files.slots[place.unwrap() as usize]);
     table.let_go();
     one.block.store(other.block.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     one.trusted_until_ms.store(0, Ordering::Relaxed);
     table.forget_outdated(1);
-    table.insert(b"/c", None, small(b"c")).unwrap();
-    let found = table.find(&path, None).expect("it is whole");
+    table.insert(b"/c", PLAIN, small(b"c")).unwrap();
+    let found = table.find(&path, PLAIN).expect("it is whole");
     assert_eq!(body_of(&table, found), body);
     check(&files);
 }
@@ -98,8 +101,8 @@ fn garbage_gives_up_no_blocks_of_others() {
 fn look_ups_run_at_once() {
     let files = files(2);
     let mut first = table(&files, 0);
-    first.insert(b"/a", None, small(b"a")).unwrap();
-    first.insert(b"/b", None, small(b"b")).unwrap();
+    first.insert(b"/a", PLAIN, small(b"a")).unwrap();
+    first.insert(b"/b", PLAIN, small(b"b")).unwrap();
     first.let_go();
     let both = Barrier::new(2);
     thread::scope(|scope| {
@@ -122,14 +125,14 @@ fn look_ups_run_at_once() {
 fn looking_at_one_file_holds_up_nobody_at_another() {
     let files = files(2);
     let mut one = table(&files, 0);
-    let place = one.insert(b"/a", None, small(b"a")).unwrap();
+    let place = one.insert(b"/a", PLAIN, small(b"a")).unwrap();
     let claim = one.claim(place);
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut other = table(&files, 1);
-            let place = other.insert(b"/b", None, small(b"b")).unwrap();
+            let place = other.insert(b"/b", PLAIN, small(b"b")).unwrap();
             drop(other.claim(place));
-            assert!(other.find(b"/a", None).is_some());
+            assert!(other.find(b"/a", PLAIN).is_some());
         });
     });
     let waiter = scope_waits(&files, place);
@@ -150,14 +153,14 @@ fn a_pinned_file_keeps_its_descriptor_whatever_the_others_do() {
     let files = files(2);
     let (mut one, mut other) = (table(&files, 0), table(&files, 1));
     let place =
-        one.insert(b"/a", None, entry(b"", Some(File::open("/proc/self/stat").unwrap().into()))).unwrap();
+        one.insert(b"/a", PLAIN, entry(b"", Some(File::open("/proc/self/stat").unwrap().into()))).unwrap();
     let pin = one.pin(place);
     one.let_go();
     let before = one.file(place).map(|file| (file.as_raw_fd(), sys::file::stat(file).unwrap().inode));
     for round in 0..20_u8 {
         let file = File::open("/dev/null").unwrap().into();
         other
-            .insert(if round.is_multiple_of(2) { b"/a" } else { b"/b" }, None, entry(b"", Some(file)))
+            .insert(if round.is_multiple_of(2) { b"/a" } else { b"/b" }, PLAIN, entry(b"", Some(file)))
             .unwrap();
         other.close_half();
         other.let_go();
@@ -176,19 +179,19 @@ fn pins_of_a_worker_that_is_gone_are_dropped() {
     let files = files(2);
     let (mut one, mut other) = (table(&files, 0), table(&files, 1));
     for path in [b"/1", b"/2", b"/3", b"/4"] {
-        let place = one.insert(path, None, small(b"x")).unwrap();
+        let place = one.insert(path, PLAIN, small(b"x")).unwrap();
         let _never_taken_back = one.pin(place);
     }
-    assert_eq!(other.insert(b"/5", None, small(b"x")), Err(Full));
+    assert_eq!(other.insert(b"/5", PLAIN, small(b"x")), Err(Full));
     // It dies while it reads names, and after another has taken the name from one that it has pinned.
-    other.find(b"/1", None).map(|place| other.forget(place)).unwrap();
+    other.find(b"/1", PLAIN).map(|place| other.forget(place)).unwrap();
     assert_eq!(other.size().entries, 4);
     std::mem::forget(files.names.read(0, LONG).unwrap());
     std::mem::forget(one);
     files.forget_worker(0);
     assert_eq!(other.size().entries, 3);
     for path in [b"/5", b"/6", b"/7", b"/8"] {
-        assert!(other.insert(path, None, small(b"x")).is_ok());
+        assert!(other.insert(path, PLAIN, small(b"x")).is_ok());
         other.let_go();
     }
 }
@@ -217,9 +220,9 @@ fn what_a_dead_writer_leaves_is_put_in_order() {
     for (number, step) in steps.into_iter().enumerate() {
         let files = files(1);
         let mut table = table(&files, 0);
-        table.insert(b"/a", None, small(b"stays")).unwrap();
+        table.insert(b"/a", PLAIN, small(b"stays")).unwrap();
         let file = File::open("/proc/self/stat").unwrap();
-        let place = table.insert(b"/b", None, entry(b"", Some(file.into()))).unwrap();
+        let place = table.insert(b"/b", PLAIN, entry(b"", Some(file.into()))).unwrap();
         table.let_go();
         let dying = files.clone();
         thread::spawn(move || {
@@ -229,9 +232,9 @@ fn what_a_dead_writer_leaves_is_put_in_order() {
         })
         .join()
         .unwrap();
-        let stays = table.find(b"/a", None).unwrap();
+        let stays = table.find(b"/a", PLAIN).unwrap();
         assert_eq!(body_of(&table, stays), b"stays", "step {number}");
-        let left = table.find(b"/b", None).is_some();
+        let left = table.find(b"/b", PLAIN).is_some();
         assert_eq!(left, matches!(number, 0 | 4 | 5), "step {number}");
         table.let_go();
         assert_eq!(table.size().entries, 1 + u64::from(left));
@@ -246,7 +249,7 @@ fn what_a_dead_writer_leaves_is_put_in_order() {
 fn who_can_not_have_the_table_serves_apart() {
     let files = files(2);
     let (mut one, mut other) = (table(&files, 0), table(&files, 1));
-    let place = one.insert(b"/a", None, small(b"shared")).unwrap();
+    let place = one.insert(b"/a", PLAIN, small(b"shared")).unwrap();
     let pin = one.pin(place);
     one.let_go();
     let stopped = files.clone();
@@ -263,17 +266,17 @@ fn who_can_not_have_the_table_serves_apart() {
             drop(writing);
         });
         stop.wait();
-        let found = other.find(b"/a", None).unwrap();
+        let found = other.find(b"/a", PLAIN).unwrap();
         assert!(other.claim(found).is_none());
         other.let_go();
         go_on.wait();
         stop.wait();
         for table in [&mut one, &mut other] {
-            assert_eq!(table.find(b"/a", None), None);
+            assert_eq!(table.find(b"/a", PLAIN), None);
             assert!(!table.make_room(1) && table.close_half() == 0);
             let file = File::open("/proc/self/stat").unwrap();
             let number = file.as_raw_fd();
-            let apart = table.insert(b"/a", None, entry(b"apart", Some(file.into()))).unwrap();
+            let apart = table.insert(b"/a", PLAIN, entry(b"apart", Some(file.into()))).unwrap();
             table.forget(apart);
             assert_eq!(table.memory(apart, 2..7).unwrap().to_vec(), b"apart");
             assert_eq!(table.entry_and_head(apart).1, b"\r\n");
@@ -282,13 +285,13 @@ fn who_can_not_have_the_table_serves_apart() {
             table.let_go();
             assert_eq!(table.file(pin.0).unwrap().as_raw_fd(), number);
             table.unpin(pin.0);
-            assert_eq!(table.find(b"/a", None), None);
+            assert_eq!(table.find(b"/a", PLAIN), None);
         }
         assert_eq!(body_of(&one, pin.0), b"shared");
         one.unpin(pin.0);
         go_on.wait();
     });
-    let place = other.find(b"/a", None).unwrap();
+    let place = other.find(b"/a", PLAIN).unwrap();
     assert_eq!(body_of(&other, place), b"shared");
     check(&files);
 }
@@ -302,7 +305,7 @@ fn a_file_that_is_in_use_gets_a_descriptor_of_its_own() {
     let mut numbers = vec![page.as_raw_fd()];
     let mut insert = |table: &mut SharedTable, path: &[u8]| {
         let entry = Entry { file: Some(Arc::clone(&page)), ..entry(b"", None) };
-        let place = table.insert(path, None, entry).unwrap();
+        let place = table.insert(path, PLAIN, entry).unwrap();
         numbers.push(table.file(place).unwrap().as_raw_fd());
     };
     insert(&mut table, b"/a/");
@@ -320,10 +323,10 @@ fn who_retires_leaves_what_is_pinned() {
     let files = files(2);
     let (mut one, mut other) = (table(&files, 0), table(&files, 1));
     for name in [b"/a", b"/b", b"/c"] {
-        one.insert(name, None, small(name)).unwrap();
+        one.insert(name, PLAIN, small(name)).unwrap();
         one.let_go();
     }
-    let place = other.find(b"/b", None).unwrap();
+    let place = other.find(b"/b", PLAIN).unwrap();
     let pin = other.pin(place);
     other.let_go();
     one.retire();
@@ -331,8 +334,8 @@ fn who_retires_leaves_what_is_pinned() {
     assert_eq!(one.size().entries, 1);
     assert_eq!(body_of(&other, pin.0), b"/b");
     assert!(one.make_room(BODIES + 1));
-    let apart = one.insert(b"/d", None, small(b"/d")).unwrap();
-    assert!(is_apart(apart) && other.find(b"/d", None).is_none());
+    let apart = one.insert(b"/d", PLAIN, small(b"/d")).unwrap();
+    assert!(is_apart(apart) && other.find(b"/d", PLAIN).is_none());
     one.let_go();
     other.retire();
     other.unpin(pin.0);
@@ -340,7 +343,7 @@ fn who_retires_leaves_what_is_pinned() {
     drop((one, other));
     files.empty().unwrap();
     let mut next = table(&files.renamed(2), 0);
-    let place = next.insert(b"/a", None, small(b"anew")).unwrap();
+    let place = next.insert(b"/a", PLAIN, small(b"anew")).unwrap();
     assert_eq!(body_of(&next, place), b"anew");
 }
 
@@ -356,9 +359,9 @@ fn words(files: &SharedFiles) -> Vec<(&'static AtomicU32, Option<&'static Atomic
     words.extend(files.heap.bits.iter().map(large));
     for slot in files.slots {
         let Slot {
-            state, next, hash, coding, block, path_len, memory_len, descriptor, referenced, sum, ..
+            state, next, hash, variant, block, path_len, memory_len, descriptor, referenced, sum, ..
         } = slot;
-        words.extend([state, next, coding, block, path_len, memory_len, referenced].map(small));
+        words.extend([state, next, variant, block, path_len, memory_len, referenced].map(small));
         words.extend([hash, descriptor, sum, &slot.trusted_until_ms].map(large));
         words.extend(slot.facts.iter().map(large));
     }
@@ -437,9 +440,9 @@ proptest! {
                 Op::Insert { name, body, with_file } => {
                     let file = with_file.then(|| File::open("/dev/null").unwrap().into());
                     let body = if with_file { Vec::new() } else { vec![name; body.into()] };
-                    let _ = table.insert(&[name], None, entry(&body, file));
+                    let _ = table.insert(&[name], PLAIN, entry(&body, file));
                 }
-                Op::Pin(name) => if let Some(place) = table.find(&[name], None) {
+                Op::Pin(name) => if let Some(place) = table.find(&[name], PLAIN) {
                     let facts = table.entry(place).clone();
                     if !is_apart(place) {
                         let path = files.heap.path(&files.slots[place as usize]);
@@ -453,7 +456,7 @@ proptest! {
                     let (worker, pin) = pins.swap_remove(which % pins.len());
                     tables[worker].unpin(pin.0);
                 },
-                Op::Forget(name) => if let Some(place) = table.find(&[name], None) { table.forget(place) },
+                Op::Forget(name) => if let Some(place) = table.find(&[name], PLAIN) { table.forget(place) },
                 Op::MakeRoom(len) => { table.make_room(len.into()); }
                 Op::CloseHalf => { table.close_half(); }
                 Op::EndRequest => table.let_go(),
@@ -485,7 +488,7 @@ proptest! {
         check(&files);
         let mut table = table(&files, 0);
         for name in 0..8 {
-            let place = table.insert(&[name], None, small(&[name])).unwrap();
+            let place = table.insert(&[name], PLAIN, small(&[name])).unwrap();
             prop_assert!(!is_apart(place));
             prop_assert_eq!(body_of(&table, place), [name]);
             table.let_go();
@@ -510,12 +513,12 @@ proptest! {
                     let len = if with_file { 0 } else { usize::from(body) };
                     let body: Vec<u8> = (0..len).map(|i| (n * 31 + i) as u8).collect();
                     let file = with_file.then(|| File::open("/dev/null").unwrap().into());
-                    if table.insert(&[name], None, entry(&body, file)).is_ok() {
+                    if table.insert(&[name], PLAIN, entry(&body, file)).is_ok() {
                         model.insert(name, body);
                     }
                 }
                 Op::Pin(name) => {
-                    if let Some(place) = table.find(&[name], None) {
+                    if let Some(place) = table.find(&[name], PLAIN) {
                         let pin = table.pin(place);
                         let number = table.file(place).map(|file| file.as_raw_fd());
                         pins.push((worker, pin, model[&name].clone(), number));
@@ -528,7 +531,7 @@ proptest! {
                     }
                 }
                 Op::Forget(name) => {
-                    if let Some(place) = table.find(&[name], None) {
+                    if let Some(place) = table.find(&[name], PLAIN) {
                         table.forget(place);
                     }
                     model.remove(&name);

@@ -8,7 +8,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use http1::coding::Coding;
 use sys::descriptors::Kept;
 use sys::file::FileStat;
 use sys::lock::{Held, Unread, Writing};
@@ -18,11 +17,11 @@ use sys::socket::Slice;
 use super::apart::{Apart, is_apart};
 use super::heap::BLOCK;
 use super::pins::WorkerPins;
-use super::slot::{DETACHED, SPOILT, Slot, ends_of, facts_of, number_of, stat_of};
+use super::slot::{DETACHED, SPOILT, Slot, ends_of, facts_of, stat_of};
 use super::{Garbage, NotDone, SharedFiles};
 use crate::content::ends::Ends;
 use crate::content::entry::Facts;
-use crate::content::table::{Pin, Place, TableCounts, TableSize};
+use crate::content::table::{Pin, Place, TableCounts, TableSize, Variant};
 
 /// A shared table as one worker uses it.
 #[derive(Debug)]
@@ -71,9 +70,9 @@ impl SharedTable {
     }
 
     #[inline(never)]
-    pub(in crate::content) fn find(&mut self, path: &[u8], coding: Option<Coding>) -> Option<Place> {
-        let coding = number_of(coding);
-        let hash = self.files.hash(path, coding);
+    pub(in crate::content) fn find(&mut self, path: &[u8], variant: Variant) -> Option<Place> {
+        let variant = variant.number();
+        let hash = self.files.hash(path, variant);
         if self.files.sums.rounds.load(Ordering::Relaxed) != self.round {
             self.say_pins();
         }
@@ -82,7 +81,7 @@ impl SharedTable {
             let patience = self.patience();
             match self.files.names.read(self.worker, patience) {
                 Ok(reading) => {
-                    if let Ok(found) = self.search(hash, path, coding) {
+                    if let Ok(found) = self.search(hash, path, variant) {
                         return found;
                     }
                     drop(reading);
@@ -98,8 +97,8 @@ impl SharedTable {
 
     /// Searches, and holds what it finds. With the names held.
     #[inline]
-    fn search(&mut self, hash: u64, path: &[u8], coding: u32) -> Result<Option<Place>, Garbage> {
-        let Some(place) = self.files.search(hash, path, coding)? else { return Ok(None) };
+    fn search(&mut self, hash: u64, path: &[u8], variant: u32) -> Result<Option<Place>, Garbage> {
+        let Some(place) = self.files.search(hash, path, variant)? else { return Ok(None) };
         self.hold(place)?;
         Ok(Some(place))
     }

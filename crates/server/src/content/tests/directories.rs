@@ -235,8 +235,8 @@ fn threads_get_the_same_listing() {
     for i in 0..500 {
         File::create(site.path(&i.to_string())).unwrap();
     }
-    let resolver = site.content.resolver();
-    let lookup = || match resolver.look_up(&Lookup::new(b"/", None)) {
+    let resolvers = site.content.resolvers();
+    let lookup = || match resolvers.look_up(&Lookup::new(0, b"/", None)) {
         LookupResult::File(entry) => entry,
         other => panic!("{other:?}"),
     };

@@ -118,6 +118,6 @@ fn methods() {
 #[test]
 fn a_root_that_is_not_there() {
     let settings = FileSettings::new("/nonexistent/sluice".into());
-    let error = Resolver::new(&settings).unwrap_err().to_string();
+    let error = Resolvers::new(&[default_site(&settings)]).unwrap_err().to_string();
     assert!(error.starts_with("can't open the directory /nonexistent/sluice: No such file"), "{error}");
 }

@@ -11,6 +11,7 @@ mod preconditions;
 mod ranges;
 mod root;
 mod routes;
+mod sites;
 mod symbolic_links;
 
 /// The same with the table that workers share: [`Site`] knows from the name of the test's thread.
@@ -30,6 +31,7 @@ mod sharing {
     mod ranges;
     mod root;
     mod routes;
+    mod sites;
     mod symbolic_links;
 }
 
@@ -51,7 +53,7 @@ use sys::file::Symlinks;
 use tempfile::TempDir;
 
 use super::*;
-use crate::config::HeaderRule;
+use crate::config::{FileSettings, HeaderRule};
 
 /// Long before now, so that files dated so have settled; with a fraction of a second.
 const LONG_AGO: Duration = Duration::from_nanos(1_500_000_000_123_456_789);
@@ -105,15 +107,20 @@ impl Reply {
     }
 }
 
+/// The site for all hosts.
+fn default_site(files: &FileSettings) -> SiteSettings {
+    SiteSettings { hosts: Vec::new(), files: files.clone() }
+}
+
 /// The service as the test at hand has it.
-fn content(settings: &FileSettings) -> Content {
-    let resolver = Arc::new(Resolver::new(settings).unwrap());
+fn content(sites: &[SiteSettings]) -> Content {
+    let resolvers = Arc::new(Resolvers::new(sites).unwrap());
     if !std::thread::current().name().is_some_and(|name| name.contains("::sharing::")) {
-        return Content::new(resolver, settings, OPEN_FILES, 8);
+        return Content::new(resolvers, sites, OPEN_FILES, 8);
     }
     let ledger = sys::descriptors::Ledger::new(4_096).unwrap();
-    let files = SharedFiles::new(settings, OPEN_FILES, 2, ledger, 1).unwrap();
-    Content::sharing(resolver, files.for_worker(1, 1), settings, 8)
+    let files = SharedFiles::new(sites, OPEN_FILES, 2, ledger, 1).unwrap();
+    Content::sharing(resolvers, files.for_worker(1, 1), sites, 8)
 }
 
 /// A reply under way, which has a file or memory pinned.
@@ -174,7 +181,7 @@ impl Site {
         fs::create_dir(&root).unwrap();
         let mut settings = FileSettings::new(root);
         change(&mut settings);
-        let content = content(&settings);
+        let content = content(&[default_site(&settings)]);
         Self { keep, settings, content, now_ms: 1_000_000, impatient: false }
     }
 
@@ -225,7 +232,9 @@ impl Site {
             // A table that is shared is of workers that wait for the disk themselves.
             Tables::Shared(_) => Patience::Files,
         };
-        self.content.resolver.is_cold.store(true, Ordering::Relaxed);
+        for site in 0..self.content.sites.len() {
+            self.content.resolvers.of(site as SiteNumber).is_cold.store(true, Ordering::Relaxed);
+        }
         let mut prefetched: Option<Prefetched> = None;
         let mut asked_for = HashSet::new();
         let plan = loop {
@@ -246,8 +255,8 @@ impl Site {
                     );
                     let found = loop {
                         let now = Now { ms: self.now_ms, unix_secs: stamp.unix_secs() };
-                        let result =
-                            self.content.resolver.look_up_within(&lookup, Patience::Unlimited, now).unwrap();
+                        let resolver = self.content.resolvers.of(lookup.site);
+                        let result = resolver.look_up_within(&lookup, Patience::Unlimited, now).unwrap();
                         if let Some(found) = self.content.admit(&mut lookup, result) {
                             break found;
                         }
@@ -263,7 +272,12 @@ impl Site {
     }
 
     fn request(&mut self, method: &str, target: &str, fields: &str) -> Reply {
-        let mut download = self.begin(&format!("{method} {target} HTTP/1.1\r\nHost: x\r\n{fields}\r\n"));
+        self.request_of("x", method, target, fields)
+    }
+
+    fn request_of(&mut self, host: &str, method: &str, target: &str, fields: &str) -> Reply {
+        let request = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n");
+        let mut download = self.begin(&request);
         let bytes = download.take(&self.content, usize::MAX);
         download.end(&mut self.content);
         let reply = Reply::parse(&bytes);
@@ -288,7 +302,7 @@ impl Site {
     /// Begins anew with other settings, as a reload does.
     fn reconfigure(&mut self, change: impl FnOnce(&mut FileSettings)) {
         change(&mut self.settings);
-        self.content = content(&self.settings);
+        self.content = content(&[default_site(&self.settings)]);
     }
 }
 

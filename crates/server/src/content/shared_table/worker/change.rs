@@ -4,21 +4,20 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use http1::coding::Coding;
 use sys::lock::Writing;
 
 use super::super::apart::is_apart;
-use super::super::slot::{NAMED, Slot, body_bytes, number_of, write_facts};
+use super::super::slot::{NAMED, Slot, body_bytes, write_facts};
 use super::super::{Garbage, NotDone};
 use super::SharedTable;
 use crate::content::entry::Entry;
-use crate::content::table::{Bounds, Full, Place};
+use crate::content::table::{Bounds, Full, Place, Variant};
 
 impl SharedTable {
     pub(in crate::content) fn insert(
         &mut self,
         path: &[u8],
-        coding: Option<Coding>,
+        variant: Variant,
         mut entry: Entry,
     ) -> Result<Place, Full> {
         entry.file = entry.file.map(of_ones_own).transpose()?;
@@ -26,7 +25,7 @@ impl SharedTable {
         let inserted = if self.retired {
             Err(NotDone::Busy)
         } else {
-            self.alone(|this, writing| this.insert_alone(writing, path, number_of(coding), &mut entry))
+            self.alone(|this, writing| this.insert_alone(writing, path, variant.number(), &mut entry))
         };
         match (inserted, entry) {
             (Ok(place), _) => Ok(place),
@@ -108,15 +107,15 @@ impl SharedTable {
         &mut self,
         writing: &Writing,
         path: &[u8],
-        coding: u32,
+        variant: u32,
         entry: &mut Option<Entry>,
     ) -> Result<Place, NotDone> {
         let Some(offered) = &*entry else { return Err(NotDone::Full) };
-        let hash = self.files.hash(path, coding);
+        let hash = self.files.hash(path, variant);
         let body_bytes = offered.facts.body_held();
-        self.give_up(writing, hash, path, coding)?;
+        self.give_up(writing, hash, path, variant)?;
         self.make_room_for_file(writing, offered.file.is_some())?;
-        let place = self.make_slot(writing, hash, path, coding, &offered.memory, body_bytes)?;
+        let place = self.make_slot(writing, hash, path, variant, &offered.memory, body_bytes)?;
         let slot = &self.files.slots[place as usize];
         let Some(Entry { file, facts, .. }) = entry.take() else { return Err(NotDone::Full) };
         if let Some(file) = file {
@@ -140,8 +139,8 @@ impl SharedTable {
 
     /// Removes what has a name, which was found to be out of date, unless somebody uses it: then it stays
     /// until there is something else under that name.
-    fn give_up(&mut self, writing: &Writing, hash: u64, path: &[u8], coding: u32) -> Result<(), Garbage> {
-        let Some(old) = self.files.search(hash, path, coding)? else { return Ok(()) };
+    fn give_up(&mut self, writing: &Writing, hash: u64, path: &[u8], variant: u32) -> Result<(), Garbage> {
+        let Some(old) = self.files.search(hash, path, variant)? else { return Ok(()) };
         self.let_go_of(old);
         if !self.files.pins.is_pinned(old) {
             self.files.detach(old, writing)?;
@@ -156,7 +155,7 @@ impl SharedTable {
         writing: &Writing,
         hash: u64,
         path: &[u8],
-        coding: u32,
+        variant: u32,
         memory: &[u8],
         body_bytes: u64,
     ) -> Result<Place, NotDone> {
@@ -171,13 +170,13 @@ impl SharedTable {
             }
             self.evict(writing, |_| true)?;
         };
-        if let Some(pinned) = self.files.search(hash, path, coding)? {
+        if let Some(pinned) = self.files.search(hash, path, variant)? {
             self.files.detach(pinned, writing)?;
         }
         self.files.take_place(place);
         let slot = &self.files.slots[place as usize];
         slot.hash.store(hash, Ordering::Relaxed);
-        slot.coding.store(coding, Ordering::Relaxed);
+        slot.variant.store(variant, Ordering::Relaxed);
         slot.block.store(block, Ordering::Relaxed);
         slot.path_len.store(path.len() as u32, Ordering::Relaxed);
         slot.memory_len.store(memory.len() as u32, Ordering::Relaxed);

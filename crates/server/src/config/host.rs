@@ -1,0 +1,75 @@
+//! Names of hosts that sites answer for.
+
+use std::fmt;
+
+/// A host, or all hosts below one: `example.org`, `*.example.org`. Lower case, without a dot at its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPattern {
+    /// The host, or the one that they are below.
+    pub host: String,
+    /// Whether hosts below it are meant, at any depth, and not the host itself.
+    pub below: bool,
+}
+
+impl HostPattern {
+    /// What a text stands for: a name or an address as in an URL, without a port. `None`: it is neither.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (host, below) = match text.strip_prefix("*.") {
+            Some(host) => (host, true),
+            None => (text, false),
+        };
+        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+        let is_label = |label: &str| {
+            let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+            !label.is_empty() && label.len() <= 63 && label.bytes().all(is_usual)
+        };
+        let is_name = host.len() <= 253 && host.split('.').all(is_label);
+        let address = host.strip_prefix('[').and_then(|inner| inner.strip_suffix(']'));
+        let is_address = address.is_some_and(|inner| inner.parse::<std::net::Ipv6Addr>().is_ok());
+        (is_name || is_address && !below).then_some(Self { host, below })
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", if self.below { "*." } else { "" }, self.host)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_names_and_addresses() {
+        for (text, shown) in [
+            ("example.org", "example.org"),
+            ("Example.ORG.", "example.org"),
+            ("*.example.org", "*.example.org"),
+            ("localhost", "localhost"),
+            ("192.0.2.1", "192.0.2.1"),
+            ("[2001:DB8::1]", "[2001:db8::1]"),
+            ("a_b.example", "a_b.example"),
+        ] {
+            assert_eq!(HostPattern::parse(text).map(|host| host.to_string()).as_deref(), Some(shown));
+        }
+        let long = "a".repeat(64);
+        for text in [
+            "",
+            "*",
+            "*.",
+            ".",
+            "a..b",
+            "a b",
+            "a:80",
+            "*.*.org",
+            "a*.org",
+            "*.[::1]",
+            "[1.2.3.4]",
+            "ü",
+            &long,
+        ] {
+            assert_eq!(HostPattern::parse(text), None, "{text:?}");
+        }
+    }
+}

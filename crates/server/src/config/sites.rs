@@ -1,0 +1,100 @@
+//! Sites: what is served for hosts that have a root of their own.
+//!
+//! A site begins as what the top of the file says, but for what is about paths below the root there (routes
+//! and error pages), and changes what it says itself.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::checks;
+use super::error::Problem;
+use super::headers;
+use super::host::HostPattern;
+use super::key::{Field, Key, each, one, pairs, rules};
+use super::pools;
+use super::routes;
+use super::settings::{FileSettings, Settings, SiteSettings};
+use super::typed::{Item, Table};
+use super::values::{
+    Kind, charset, count, error_page, file_name, flag, one_of, path, quoted, text, unless_off,
+};
+
+/// The list of sites. It is to be read after all other keys, from which sites take what they don't say.
+pub(super) const SITES: Key = Key::of("", "sites", |s: &mut Settings| {
+    let files = FileSettings {
+        root: PathBuf::new(),
+        error_pages: BTreeMap::new(),
+        headers: Vec::new(),
+        routes: Vec::new(),
+        ..s.files.clone()
+    };
+    let begin = move || SiteSettings { hosts: Vec::new(), files: files.clone() };
+    rules(&mut s.sites, begin, KEYS, contradictions)
+});
+
+/// The keys of a site.
+pub(super) const KEYS: &[Key<SiteSettings>] = &[
+    Key::of("sites", "hosts", |site| each(&mut site.hosts, host())),
+    Key::of("sites", "root", |site| one(&mut site.files.root, path())),
+    Key::of("sites", "php", |site| {
+        let php = &mut site.files.php;
+        let of_top = php.as_ref().map(|php| php.server.clone());
+        let written = one(php, unless_off(pools::php())).written;
+        let read = move |item: &Item| {
+            one(php, unless_off(pools::php())).set(item)?;
+            // One application has one line of those who wait, whoever names it.
+            if let Some(own) = php.as_mut().filter(|own| Some(&own.server) != of_top.as_ref()) {
+                own.pool = format!("php {}", own.server);
+            }
+            Ok(())
+        };
+        Field { written, read: Box::new(read) }
+    }),
+    Key::of("sites", "index", |site| each(&mut site.files.index, file_name())),
+    Key::of("sites", "listing", |site| one(&mut site.files.listing, flag())),
+    Key::of("sites", "listing_names", |site| one(&mut site.files.listing_names, count(1..=1 << 16))),
+    Key::of("sites", "dotfiles", |site| one(&mut site.files.dotfiles, flag())),
+    Key::of("sites", "symlinks", |site| one(&mut site.files.symlinks, one_of())),
+    Key::of("sites", "precompressed", |site| one(&mut site.files.precompressed, flag())),
+    Key::of("sites", "charset", |site| one(&mut site.files.charset, unless_off(charset()))),
+    Key::of("sites", "types", |site| pairs(&mut site.files.types, headers::media_type_of_extension)),
+    Key::of("sites", "error_pages", |site| {
+        let FileSettings { root, error_pages, .. } = &mut site.files;
+        pairs(error_pages, |status, item| error_page(root, status, item))
+    }),
+    Key::of("sites", "headers", |site| {
+        rules(&mut site.files.headers, Default::default, headers::KEYS, headers::contradictions)
+    }),
+    Key::of("sites", "routes", |site| {
+        rules(&mut site.files.routes, Default::default, routes::KEYS, routes::contradictions)
+    }),
+];
+
+/// What a site lacks, or can't have.
+fn contradictions(site: &SiteSettings, item: &Item, table: &Table) -> Vec<Problem> {
+    let missing = [("hosts", "hosts = \"example.org\""), ("root", "root = \"/srv/example\"")];
+    let missing = missing.into_iter().filter(|(key, _)| !table.contains_key(*key));
+    let mut problems: Vec<_> = missing
+        .map(|(key, example)| item.problem(format!("a site needs {key}, such as {example}")))
+        .collect();
+    if table.contains_key("hosts") && site.hosts.is_empty() {
+        problems.push(item.problem_of("hosts", "a site needs a host, such as \"example.org\""));
+    }
+    // What is no path is told already.
+    if !site.files.root.as_os_str().is_empty()
+        && let Some(what) = checks::wrong_with_root(&site.files.root)
+    {
+        problems.push(item.problem_of("root", what));
+    }
+    problems
+}
+
+/// A host, or all below one.
+fn host() -> Kind<HostPattern> {
+    const ALLOWED: &str = "allowed: a host without a port, such as \"example.org\" or \"[::1]\", or all \
+                           below one, \"*.example.org\"";
+    Kind::new(
+        |host: &HostPattern| quoted(&host.to_string()),
+        |item| HostPattern::parse(&text(item)?).ok_or_else(|| ALLOWED.to_owned()),
+    )
+}

@@ -1,0 +1,169 @@
+//! Sites: what differs between the hosts that requests are for. Each has a root of its own, with what is
+//! looked up there; the table of open files is one for all.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use hashbrown::HashMap;
+
+use super::error_page::ErrorPages;
+use super::lookup::{Lookup, LookupResult};
+use super::resolver::{ContentError, Resolver};
+use super::routes::Routes;
+use super::table::SiteNumber;
+use crate::config::SiteSettings;
+
+/// A site, as one worker serves it.
+#[derive(Debug)]
+pub(super) struct Site {
+    /// How often the root had become another directory when the table was last cleared of what was below the
+    /// one before.
+    pub(super) root_changes: u32,
+    pub(super) dotfiles: bool,
+    pub(super) listing: bool,
+    pub(super) error_pages: ErrorPages,
+    pub(super) routes: Routes,
+}
+
+impl Site {
+    pub(super) fn new(number: SiteNumber, settings: &SiteSettings, resolvers: &Resolvers) -> Self {
+        let files = &settings.files;
+        Self {
+            root_changes: resolvers.of(number).loader.root.changes(),
+            dotfiles: files.dotfiles,
+            listing: files.listing,
+            error_pages: ErrorPages::new(files),
+            routes: Routes::new(number, files),
+        }
+    }
+}
+
+/// What looks names up below the roots of all sites, for all threads of a process.
+#[derive(Debug)]
+pub struct Resolvers(Vec<Resolver>);
+
+impl Resolvers {
+    /// Opens the document roots of all [sites](crate::config::Settings::all_sites).
+    ///
+    /// # Errors
+    ///
+    /// One of the directories can't be opened.
+    pub fn new(sites: &[SiteSettings]) -> Result<Self, ContentError> {
+        sites.iter().map(|site| Resolver::new(&site.files)).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Looks something up, for as long as it takes.
+    pub fn look_up(&self, lookup: &Lookup<'_>) -> LookupResult {
+        self.of(lookup.site).look_up(lookup)
+    }
+
+    #[inline]
+    pub(super) fn of(&self, site: SiteNumber) -> &Resolver {
+        &self.0[usize::from(site)]
+    }
+
+    /// The document roots, as they are kept open.
+    pub(super) fn roots(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.0.iter().map(|resolver| resolver.loader.root.as_fd())
+    }
+}
+
+/// Which site a host has.
+#[derive(Debug)]
+pub(super) struct Hosts {
+    exact: HashMap<Box<[u8]>, SiteNumber>,
+    /// For all hosts below these.
+    below: HashMap<Box<[u8]>, SiteNumber>,
+}
+
+/// The longest name that a host can have (RFC 1035 section 2.3.4, as text).
+const LONGEST: usize = 255;
+
+impl Hosts {
+    pub(super) fn new(sites: &[SiteSettings]) -> Self {
+        let (mut exact, mut below) = (HashMap::new(), HashMap::new());
+        for (number, site) in (0..).zip(sites) {
+            for host in &site.hosts {
+                let hosts = if host.below { &mut below } else { &mut exact };
+                hosts.insert(host.host.as_bytes().into(), number);
+            }
+        }
+        Self { exact, below }
+    }
+
+    /// The site of a host: its own, or of the nearest that it is below, or else
+    /// the default one.
+    pub(super) fn of(&self, host: &[u8]) -> SiteNumber {
+        let host = host.strip_suffix(b".").unwrap_or(host);
+        let mut lower = [0; LONGEST];
+        let Some(lower) = lower.get_mut(..host.len()) else { return 0 };
+        lower.copy_from_slice(host);
+        lower.make_ascii_lowercase();
+        if let Some(site) = self.exact.get(&*lower) {
+            return *site;
+        }
+        let dots = memchr::memchr_iter(b'.', lower).filter(|_| !self.below.is_empty());
+        dots.filter_map(|dot| self.below.get(&lower[dot + 1..])).copied().next().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http1::{Head, Terms, Version};
+
+    use super::*;
+    use crate::config::{FileSettings, HostPattern};
+
+    fn site(hosts: &[&str]) -> SiteSettings {
+        let host = |host: &&str| HostPattern {
+            host: host.trim_start_matches("*.").to_owned(),
+            below: host.starts_with("*."),
+        };
+        SiteSettings { hosts: hosts.iter().map(host).collect(), files: FileSettings::new("/".into()) }
+    }
+
+    #[test]
+    fn a_host_has_its_own_site_or_that_of_the_nearest_above_it() {
+        let sites = [
+            site(&[]),
+            site(&["example.org", "[::1]"]),
+            site(&["*.example.org"]),
+            site(&["*.b.example.org", "a.b.example.org"]),
+        ];
+        let hosts = Hosts::new(&sites);
+        let of = |host: &str| {
+            let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            let terms = Terms { version: Version::Http11, persistent: true, body: true };
+            hosts.of(Head::again(head.as_bytes(), terms).unwrap().host_name().unwrap())
+        };
+        for (host, expected) in [
+            ("example.org", 1),
+            ("EXAMPLE.org.", 1),
+            ("example.org:8080", 1),
+            ("[::1]:80", 1),
+            ("a.example.org", 2),
+            ("x.y.example.org:1", 2),
+            ("b.example.org", 2),
+            ("c.b.example.org", 3),
+            ("a.b.example.org", 3),
+            ("org", 0),
+            ("example.com", 0),
+            ("xexample.org", 0),
+            ("", 0),
+            (".example.org", 2),
+        ] {
+            assert_eq!(of(host), expected, "{host}");
+        }
+        assert_eq!(of(&format!("{}.example.org", "a.".repeat(200))), 0, "longer than any");
+    }
+
+    #[test]
+    fn whoever_names_no_host_gets_the_default_site() {
+        let hosts = Hosts::new(&[site(&[]), site(&["a"])]);
+        let terms = Terms { version: Version::Http10, persistent: false, body: true };
+        let of = |head: &str| {
+            hosts.of(Head::again(head.as_bytes(), terms).unwrap().host_name().unwrap_or_default())
+        };
+        assert_eq!(of("GET / HTTP/1.0\r\n\r\n"), 0);
+        assert_eq!(of("GET http://A:1/ HTTP/1.0\r\nHost: b\r\n\r\n"), 1, "the target goes first");
+    }
+}

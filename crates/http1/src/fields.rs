@@ -11,7 +11,7 @@ use crate::syntax;
 
 /// A field that a content service looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each is the field of that name (RFC 9110)")]
+#[expect(missing_docs, reason = "each is the field of that name (RFC 9110, or W3C Trace Context)")]
 pub enum Field {
     Accept,
     AcceptEncoding,
@@ -25,11 +25,12 @@ pub enum Field {
     UserAgent,
     Forwarded,
     XForwardedFor,
+    Traceparent,
 }
 
 impl Field {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Accept,
         Self::AcceptEncoding,
         Self::IfMatch,
@@ -42,6 +43,7 @@ impl Field {
         Self::UserAgent,
         Self::Forwarded,
         Self::XForwardedFor,
+        Self::Traceparent,
     ];
 
     /// Its name, in lower case.
@@ -59,6 +61,7 @@ impl Field {
             Self::UserAgent => "user-agent",
             Self::Forwarded => "forwarded",
             Self::XForwardedFor => "x-forwarded-for",
+            Self::Traceparent => "traceparent",
         }
     }
 

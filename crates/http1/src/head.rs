@@ -357,6 +357,7 @@ impl<'a> Seen<'a> {
             8 if is("if-match") => fields.note(Field::IfMatch),
             8 if is("if-range") => fields.note(Field::IfRange),
             9 if is("forwarded") => fields.note(Field::Forwarded),
+            11 if is("traceparent") => fields.note(Field::Traceparent),
             13 if is("if-none-match") => fields.note(Field::IfNoneMatch),
             14 if is("content-length") => {
                 let length = parse_length(value).ok_or(ErrorKind::ContentLength)?;

@@ -10,10 +10,12 @@
 //! [`Census`].
 //!
 //! [`METRICS`] describes every value once. Text, JSON and Prometheus output all walk it, so a value added to
-//! the struct and to the table appears everywhere.
+//! the struct and to the table appears everywhere. What concerns one pool of applications is in a block for
+//! each of them ([`PoolCounters`]), to which all workers add, and in a table of its own, [`POOL_METRICS`].
 
 mod labels;
 mod metrics;
+mod pool;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -24,6 +26,7 @@ pub use self::labels::{
     Reset, TIMEOUTS,
 };
 pub use self::metrics::{HISTOGRAM_BOUNDS, Kind, METRICS, Metric, Values};
+pub use self::pool::{POOL_METRICS, PoolCounters};
 
 sys::shareable! {
     /// One number with a single writer and any number of readers.
@@ -37,6 +40,11 @@ impl Counter {
     #[inline]
     pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// Adds `n` where others add as well, which takes a locked instruction.
+    pub fn add_among_others(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
     }
 
     /// Replaces the value (gauges).

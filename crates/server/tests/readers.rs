@@ -7,8 +7,9 @@ use std::process::{Command, Output, Stdio};
 
 use http1::{Fields, Head, Method, Terms, Version};
 use server::access_log::{AccessLog, LogFile, Writer};
-use server::config::{LogFormat, LogTarget, WhenBehind};
+use server::config::{LogFormat, LogTarget, PoolRule, Settings, WhenBehind};
 use server::counters::Counters;
+use server::gateway::Queues;
 use server::status::{Exposition, Sources, WorkerSource, prometheus};
 use sys::socket::PeerAddress;
 
@@ -53,8 +54,11 @@ fn prometheus_understands_the_metrics() {
     counters.reply(200);
     let worker = |counters: &'static Counters| WorkerSource { counters, wake: Box::new(|| {}) };
     let workers = vec![worker(counters), worker(Box::leak(Box::default()))];
-    let sources =
-        Sources::new("quoted \"name\" \\", std::time::SystemTime::now(), workers, Vec::new(), Vec::new());
+    let mut settings = Settings::new("/".into());
+    settings.pools.push(PoolRule { name: "php unix:/a\"b".into(), ..PoolRule::default() });
+    let pools = Queues::new(&settings, 1, None).unwrap();
+    let started = std::time::SystemTime::now();
+    let sources = Sources::new("quoted \"name\" \\", started, workers, Vec::new(), Vec::new(), Some(pools));
     // The parsers check names, types, suffixes, the order of lines and the buckets of histograms.
     let read_as = |parser: &str, exposition: Exposition| {
         let script = format!(
@@ -80,6 +84,8 @@ for family in parse(sys.stdin.read()):
             "counter sluice_replies_total [('class', '2xx'), ('worker', '0')] 1",
             "histogram sluice_accepts_per_phase_bucket [('le', '4.0'), ('worker', '0')] 1",
             "gauge sluice_worker_responsive [('worker', '1')] 0",
+            "gauge sluice_pool_in_flight [('pool', 'php unix:/a\"b')] 0",
+            "histogram sluice_pool_waits_seconds_count [('pool', 'php unix:/a\"b')] 0",
         ] {
             assert!(read.lines().any(|l| l == line), "{line}\n{read}");
         }

@@ -13,6 +13,7 @@ use std::net::IpAddr;
 use http1::{Field, Fields, Head};
 use sys::socket::PeerAddress;
 
+use super::trace;
 use crate::config::LogFormat;
 use crate::dates::rfc3339;
 
@@ -21,6 +22,9 @@ const SHOWN: usize = 120;
 
 /// More than the outcome ever takes.
 pub(super) const OUTCOME_ROOM: usize = 96;
+
+/// How a line of JSON ends.
+const JSON_END: &[u8] = b"}\n";
 
 /// Text after the outcome begins at the offset stored in a begun line's last bytes.
 type Split = u32;
@@ -89,7 +93,12 @@ pub(super) fn begin(
                     None => line.extend_from_slice(b"null"),
                 }
             }
-            line.extend_from_slice(b"}\n");
+            if let Some(parent) = fields.sole(Field::Traceparent).and_then(trace::well_formed) {
+                line.extend_from_slice(b",\"traceparent\":\"");
+                line.extend_from_slice(parent);
+                line.push(b'"');
+            }
+            line.extend_from_slice(JSON_END);
             split
         }
         LogFormat::Short => {
@@ -115,6 +124,26 @@ pub(super) fn begin(
         }
     };
     line.extend_from_slice(&(split as Split).to_le_bytes());
+}
+
+/// Adds an application's part to a begun line of the format that has it.
+pub(super) fn add_application(
+    format: LogFormat,
+    line: &mut Vec<u8>,
+    pool: &str,
+    queue_ms: u64,
+    application_ms: u64,
+) {
+    let Some((text, &split)) = line.split_last_chunk::<{ size_of::<Split>() }>() else { return };
+    if let (LogFormat::Json, Some(open)) = (format, text.strip_suffix(JSON_END)) {
+        line.truncate(open.len());
+        line.extend_from_slice(b",\"pool\":");
+        push_json_string(line, pool.as_bytes());
+        // Writing to a Vec can't fail.
+        drop(write!(line, ",\"queue_ms\":{queue_ms},\"application_ms\":{application_ms}"));
+        line.extend_from_slice(JSON_END);
+        line.extend_from_slice(&split);
+    }
 }
 
 /// Appends the complete line to `out`.

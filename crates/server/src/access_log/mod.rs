@@ -10,6 +10,7 @@
 mod line;
 mod target;
 mod terminal;
+mod trace;
 mod writer;
 
 use std::sync::Arc;
@@ -66,6 +67,12 @@ impl AccessLog {
     /// Begins the line of a request whose head could not be read.
     pub fn begin_unreadable(&mut self, line: &mut Vec<u8>, peer: &PeerAddress, unix_secs: u64) {
         line::begin(self.format, line, peer, None, self.time.at(self.format, unix_secs));
+    }
+
+    /// Has a line begun by [`begin`](Self::begin) say, where the format has room for it, of which pool an
+    /// application answered, how long the request waited in the pool's queue, and how long it was in flight.
+    pub fn add_application(&self, line: &mut Vec<u8>, pool: &str, queue_ms: u64, application_ms: u64) {
+        line::add_application(self.format, line, pool, queue_ms, application_ms);
     }
 
     /// Completes a line begun by [`begin`](Self::begin): the reply's status, the bytes of its body that were

@@ -87,6 +87,32 @@ fn json_lines_parse_whatever_was_sent() {
 }
 
 #[test]
+fn what_an_application_took_is_told_in_json_alone() {
+    let fields = b"traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n";
+    for format in [LogFormat::Combined, LogFormat::Json, LogFormat::Short] {
+        let (mut begun, mut line, mut without) = (Vec::new(), Vec::new(), Vec::new());
+        let head = head(b"/x", Fields::new(fields));
+        line::begin(format, &mut begun, &peer("127.0.0.1"), Some(&head), "now");
+        line::end(format, &mut without, &begun, 200, 5, 60);
+        line::add_application(format, &mut begun, "php unix:/a\"b", 7, 42);
+        line::end(format, &mut line, &begun, 200, 5, 60);
+        let (line, without) = (String::from_utf8(line).unwrap(), String::from_utf8(without).unwrap());
+        if format == LogFormat::Json {
+            let with = ",\"pool\":\"php unix:/a\\u0022b\",\"queue_ms\":7,\"application_ms\":42}\n";
+            assert_eq!(line.strip_suffix(with), without.strip_suffix("}\n"));
+            let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+            assert_eq!(value["traceparent"], "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+        } else {
+            assert_eq!(line, without);
+        }
+    }
+    // There is no line where none is begun.
+    let mut none = Vec::new();
+    line::add_application(LogFormat::Json, &mut none, "php", 7, 42);
+    assert!(none.is_empty());
+}
+
+#[test]
 fn the_time_is_right_in_every_month() {
     const DAYS: [u64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     let mut secs = 1_767_225_600; // 2026-01-01

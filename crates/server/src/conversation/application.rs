@@ -248,6 +248,7 @@ impl Conversation {
 
     /// The reply is sent: the connection goes on, or ends.
     fn end_application(&mut self, service: &mut Service, application: Application) {
+        self.exchange.note_application(service, &application.relay);
         let Some(reply) = application.end(service) else { return };
         let (status, sent) = (reply.status(), reply.body_sent());
         self.machine.returned(&service.limits, service.clock.tick, reply.is_persistent());
@@ -260,6 +261,12 @@ impl Conversation {
     /// There will be no reply of the application's, or no more of it.
     fn give_application_up(&mut self, service: &mut Service, application: Application, trouble: Trouble) {
         let (request, owed) = (application.relay.request(), application.relay.owed());
+        self.exchange.note_application(service, &application.relay);
+        match &trouble {
+            Trouble::Application(failure) => application.relay.count_failure(&service.gateway, failure),
+            Trouble::Gone => application.relay.count_client_left(&service.gateway),
+            Trouble::Body(_) | Trouble::Slow => {}
+        }
         // Of a reply that nobody has seen any of, nothing has to be kept.
         let begun = application.end(service).and_then(|reply| {
             let begun = reply.has_begun().then(|| (reply.status(), reply.body_sent()));

@@ -6,6 +6,7 @@ use sys::socket::PeerAddress;
 
 use super::application::Application;
 use super::disk::Waiting;
+use crate::gateway::Relay;
 use crate::service::Service;
 
 /// The exchange under way, if there is one.
@@ -89,6 +90,14 @@ impl Exchange {
             self.log_line = service.buffers.take();
             self.began_ms = service.clock.ms;
             log.begin_unreadable(&mut self.log_line, peer, service.clock.unix_secs);
+        }
+    }
+
+    /// Has the line of an exchange say what an application's part in it was.
+    pub(super) fn note_application(&mut self, service: &mut Service, relay: &Relay) {
+        if let Some(log) = &service.log {
+            let (pool, spent) = relay.spent();
+            log.add_application(&mut self.log_line, pool, spent.queue_ms, spent.application_ms);
         }
     }
 

@@ -8,9 +8,9 @@ use super::{
 /// Upper bounds of the buckets of all histograms; one more bucket holds what lies above.
 pub const HISTOGRAM_BOUNDS: [u64; 13] = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048];
 
-/// One row of the table: a name for programs, words for people, and where the values are.
+/// One row of the table of a block `B`: a name for programs, words for people, and where the values are.
 #[derive(Debug)]
-pub struct Metric {
+pub struct Metric<B: 'static = Counters> {
     /// Without prefix and unit suffix: JSON uses it as it is, Prometheus as `sluice_<name>`, plus `_total`
     /// for counters.
     pub name: &'static str,
@@ -19,7 +19,7 @@ pub struct Metric {
     /// How the values behave over time.
     pub kind: Kind,
     /// Where the values are.
-    pub values: Values,
+    pub values: Values<B>,
 }
 
 /// How a value behaves over time.
@@ -42,9 +42,9 @@ pub enum Kind {
 
 /// Where a metric's values are in the block.
 #[derive(Debug)]
-pub enum Values {
+pub enum Values<B: 'static = Counters> {
     /// A single number.
-    One(fn(&Counters) -> &Counter),
+    One(fn(&B) -> &Counter),
     /// One number for each value of a label.
     By {
         /// What tells the numbers apart.
@@ -52,13 +52,13 @@ pub enum Values {
         /// The label's values, in the order of `read`'s result.
         names: &'static [&'static str],
         /// The numbers.
-        read: fn(&Counters) -> &[Counter],
+        read: fn(&B) -> &[Counter],
     },
 }
 
-impl Metric {
+impl<B> Metric<B> {
     /// The numbers of this metric in `block`.
-    pub fn read<'a>(&self, block: &'a Counters) -> &'a [Counter] {
+    pub fn read<'a>(&self, block: &'a B) -> &'a [Counter] {
         match self.values {
             Values::One(read) => std::slice::from_ref(read(block)),
             Values::By { read, .. } => read(block),
@@ -66,7 +66,7 @@ impl Metric {
     }
 }
 
-/// A row of the table: the kind, the field of [`Counters`], which names it as well, and words for people; for
+/// A row of the table: the kind, the field of the block, which names it as well, and words for people; for
 /// several numbers, the label that tells them apart, and its values.
 macro_rules! metric {
     ($kind:expr, $field:ident, $help:expr) => {
@@ -81,6 +81,8 @@ macro_rules! metric {
         }
     };
 }
+
+pub(super) use metric;
 
 /// Every value of [`Counters`], in the order in which people see them.
 pub static METRICS: &[Metric] = &[
@@ -180,5 +182,5 @@ pub static METRICS: &[Metric] = &[
 ];
 
 /// Names of the buckets of [`HISTOGRAM_BOUNDS`].
-const HISTOGRAM_NAMES: [&str; HISTOGRAM_BOUNDS.len() + 1] =
+pub(super) const HISTOGRAM_NAMES: [&str; HISTOGRAM_BOUNDS.len() + 1] =
     ["0", "1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "2048", "inf"];

@@ -14,7 +14,30 @@ fn the_table_names_every_counter_once() {
     assert_eq!(addresses.len(), counters);
 }
 
-fn names_of(metric: &Metric) -> &'static [&'static str] {
+#[test]
+fn the_table_of_pools_names_every_counter_once() {
+    let block = PoolCounters::default();
+    let addresses: HashSet<*const Counter> =
+        POOL_METRICS.iter().flat_map(|m| m.read(&block)).map(std::ptr::from_ref).collect();
+    // The block has nothing but counters, and then is filled up to its alignment.
+    let counters = POOL_METRICS.iter().map(|metric| metric.read(&block).len()).sum::<usize>();
+    assert_eq!(addresses.len(), counters);
+    assert_eq!((counters * size_of::<Counter>()).next_multiple_of(128), size_of::<PoolCounters>());
+    assert!(POOL_METRICS.iter().all(|metric| metric.read(&block).len() == names_of(metric).len()));
+}
+
+#[test]
+fn times_are_counted_in_the_millisecond_that_they_ended_in() {
+    let block = PoolCounters::default();
+    for us in [0, 1, 999, 1000, 1001, 5_000_000] {
+        block.has_waited(us);
+    }
+    let counts = block.waits_ms.each_ref().map(Counter::get);
+    assert_eq!(counts, [1, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    assert_eq!(block.wait_us.get(), 5_003_001);
+}
+
+fn names_of<B>(metric: &Metric<B>) -> &'static [&'static str] {
     match metric.values {
         Values::One(_) => &[""],
         Values::By { names, .. } => names,
@@ -97,17 +120,21 @@ fn values_fall_into_the_bucket_whose_bound_holds_them() {
 
 #[test]
 fn histograms_name_the_counter_that_sums_them_up() {
-    for metric in METRICS {
-        if let Kind::Histogram { sum } = metric.kind {
-            let sum = METRICS.iter().find(|metric| metric.name == sum);
-            assert!(
-                sum.is_some_and(|sum| sum.kind == Kind::Counter && matches!(sum.values, Values::One(_))),
-                "{}",
-                metric.name
-            );
-            assert_eq!(names_of(metric).len(), HISTOGRAM_BOUNDS.len() + 1);
+    fn check<B>(table: &[Metric<B>]) {
+        for metric in table {
+            if let Kind::Histogram { sum } = metric.kind {
+                let sum = table.iter().find(|metric| metric.name == sum);
+                assert!(
+                    sum.is_some_and(|sum| sum.kind == Kind::Counter && matches!(sum.values, Values::One(_))),
+                    "{}",
+                    metric.name
+                );
+                assert_eq!(names_of(metric).len(), HISTOGRAM_BOUNDS.len() + 1);
+            }
         }
     }
+    check(METRICS);
+    check(POOL_METRICS);
 }
 
 #[test]

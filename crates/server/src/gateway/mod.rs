@@ -17,6 +17,7 @@
 //! that watches the [link](Link)'s socket as well.
 
 mod asker;
+mod course;
 mod failure;
 mod link;
 mod params;
@@ -32,6 +33,7 @@ use std::path::PathBuf;
 use http1::{Limits, Sheet, Stamp, Tick};
 
 pub use self::asker::Asker;
+pub use self::course::Spent;
 pub use self::failure::Failure;
 pub use self::link::Link;
 use self::pool::Pool;

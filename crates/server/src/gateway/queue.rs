@@ -232,6 +232,17 @@ impl Queue {
         self.launch_all(now_us)
     }
 
+    /// How many wait, and how many are in flight, those that were given up not long ago included. Nobody is
+    /// waited for: it is about right.
+    pub(super) fn lengths(&self, now_us: u64) -> (usize, usize) {
+        let count = |is: &dyn Fn(&&Place) -> bool| self.taken().filter(is).count();
+        let is_busy = |place: &&Place| match place.state.load(ORDER) {
+            IN_FLIGHT => true,
+            state => state == IN_FLIGHT | LEFT && place.free_at_us.load(ORDER) > now_us,
+        };
+        (count(&|place| place.state.load(ORDER) == WAITS), count(&is_busy))
+    }
+
     fn keep_busy(&self, place: &Place, now_us: u64) {
         if place.state.load(ORDER) & !LEFT == IN_FLIGHT {
             // Where nothing was ever answered, as long again as this one has been there.

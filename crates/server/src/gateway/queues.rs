@@ -1,25 +1,35 @@
-//! The queues of all pools, as the workers of one generation share them.
+//! The queues of all pools, as the workers of one generation share them, and what is counted of each.
 //!
 //! A worker whose request goes that had to wait is woken by its bell, an eventfd that all of them inherit.
-//! The lines themselves outlive a generation, so that a reload does not double what is in flight; who of one
-//! generation can't wake who is of another leaves it to be looked at.
+//! The lines themselves outlive a generation, so that a reload does not double what is in flight, and so do
+//! the counters; who of one generation can't wake who is of another leaves it to be looked at.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use sys::shared::Shared;
 use sys::wake::Wake;
 
 use super::queue::{Queue, Rules};
 use crate::config::{PoolRule, Settings};
+use crate::counters::PoolCounters;
 
 /// The queues, and who is woken how.
 #[derive(Clone, Debug)]
 pub struct Queues {
-    of_pools: Arc<[(String, Queue)]>,
+    of_pools: Arc<[OfPool]>,
     bells: Arc<[Wake]>,
     /// The number of the first of these workers. None is used twice.
     first: u32,
+}
+
+/// What concerns one pool.
+#[derive(Debug)]
+struct OfPool {
+    name: String,
+    queue: Queue,
+    counters: &'static PoolCounters,
 }
 
 /// One worker's part in them.
@@ -39,9 +49,12 @@ impl Queues {
     pub fn new(settings: &Settings, workers: usize, before: Option<&Self>) -> io::Result<Self> {
         let of_pool = |pool: &PoolRule| {
             let rules = Rules::of(pool, settings.most_waiting_workers());
-            let known = before.and_then(|before| before.of_pools.iter().find(|(name, _)| *name == pool.name));
-            let queue = known.map_or_else(|| Queue::new(rules), |(_, queue)| Ok(queue.with(rules)))?;
-            Ok((pool.name.clone(), queue))
+            let known = before.and_then(|before| before.of_pools.iter().find(|of| of.name == pool.name));
+            let (queue, counters) = match known {
+                Some(known) => (known.queue.with(rules), known.counters),
+                None => (Queue::new(rules)?, Shared::<PoolCounters>::new()?.leak()),
+            };
+            Ok(OfPool { name: pool.name.clone(), queue, counters })
         };
         let of_pools = settings.all_pools().map(|pool| of_pool(&pool)).collect::<io::Result<Arc<[_]>>>()?;
         // Nobody is woken where nothing is waited for.
@@ -59,11 +72,21 @@ impl Queues {
     /// Gives back what a worker holds that has died.
     pub fn clear(&self, number: usize) {
         let worker = self.first.wrapping_add(number as u32);
-        for (_, queue) in &*self.of_pools {
-            for other in queue.clear(worker, now_us()) {
+        for pool in &*self.of_pools {
+            for other in pool.queue.clear(worker, now_us()) {
                 self.wake(other);
             }
         }
+    }
+
+    /// What is counted of each pool, by name; how long the queues are is counted now.
+    pub fn look(&self) -> impl Iterator<Item = (&str, &'static PoolCounters)> {
+        self.of_pools.iter().map(|OfPool { name, queue, counters }| {
+            let (queued, in_flight) = queue.lengths(now_us());
+            counters.queued.set(queued as u64);
+            counters.in_flight.set(in_flight as u64);
+            (&**name, *counters)
+        })
     }
 
     fn wake(&self, worker: u32) {
@@ -77,7 +100,12 @@ impl Queues {
 impl Desk {
     /// The queue of the pool of that number.
     pub(super) fn queue(&self, pool: usize) -> Queue {
-        self.queues.of_pools[pool].1
+        self.queues.of_pools[pool].queue
+    }
+
+    /// What is counted of the pool of that number.
+    pub(super) fn counters(&self, pool: usize) -> &'static PoolCounters {
+        self.queues.of_pools[pool].counters
     }
 
     /// Wakes a worker one of whose requests goes.

@@ -18,6 +18,7 @@ use sys::client;
 use sys::socket::is_exhaustion;
 
 use super::asker::Asker;
+use super::course::{Course, Spent};
 use super::failure::Failure;
 use super::link::Link;
 use super::params;
@@ -50,6 +51,7 @@ pub struct Relay {
     reply: Option<OpenReply<Pin>>,
     /// What the application says for the error log.
     errors: Vec<u8>,
+    course: Course,
     /// When the request was whole, when a server was first looked for, and when the one asked last said or
     /// took something.
     asked_at: Tick,
@@ -109,6 +111,7 @@ impl Relay {
             scan: response::Scan::default(),
             reply: None,
             errors: Vec::new(),
+            course: Course::new(gateway.desk.counters(pool)),
             asked_at: now,
             due_since: now,
             active: now,
@@ -139,12 +142,14 @@ impl Relay {
     /// There is no room.
     pub fn end_body(&mut self, gateway: &Gateway, now: Tick) -> Result<(), Failure> {
         (self.asked_at, self.due_since) = (now, now);
+        self.course.is_complete();
         let (worker, account) = (gateway.desk.worker, Account::of(&self.asker.client));
         let (entry, woken) = gateway.desk.queue(self.pool).enter(worker, account, now_us());
         gateway.desk.wake(woken);
         match entry {
             Entry::Goes(ticket) => {
                 self.flying = Some(ticket);
+                self.course.is_in_flight();
                 self.stage = Stage::Due(None);
                 Ok(())
             }
@@ -184,6 +189,7 @@ impl Relay {
                     }
                     if let Stage::Queued(ticket) = std::mem::replace(&mut self.stage, Stage::Due(None)) {
                         self.flying = Some(ticket);
+                        self.course.is_in_flight();
                     }
                     self.due_since = tools.now;
                 }
@@ -272,6 +278,7 @@ impl Relay {
         let Stage::Asking(link) = &mut self.stage else { return Ok(()) };
         let pool = &mut gateway.pools[self.pool];
         link.is_connecting = false;
+        self.course.is_connected();
         pool.is_there(link.server);
         self.active = now;
         let head = Head::again(&self.consumed, self.terms).ok_or(Failure::Unreadable)?;
@@ -336,6 +343,7 @@ impl Relay {
 
     /// Takes in a piece of the CGI response: head first, then body.
     fn take_reply(&mut self, bytes: &[u8], tools: &mut Tools<'_>) -> Result<(), Failure> {
+        self.course.has_reply();
         if let Some(reply) = &mut self.reply {
             // What goes beyond the promised length is nobody's.
             reply.supply(tools.limits, tools.now, bytes);
@@ -363,6 +371,7 @@ impl Relay {
 
     /// The server has said all.
     fn end_reply(&mut self, gateway: &mut Gateway, tools: &Tools<'_>) -> Result<(), Failure> {
+        self.course.has_all();
         self.let_go(gateway);
         self.leave_queue(gateway);
         self.tell_errors();
@@ -430,6 +439,27 @@ impl Relay {
         let line =
             head.map(|head| format!("{} {}", head.method.name(), String::from_utf8_lossy(head.target)));
         line.unwrap_or_default()
+    }
+
+    /// The pool's name, and how long the request was where by now.
+    pub fn spent(&self) -> (&str, Spent) {
+        (&self.call.pool, self.course.spent())
+    }
+
+    /// Counts for its pool that there will be no reply, or no more of it.
+    pub fn count_failure(&self, gateway: &Gateway, failure: &Failure) {
+        let counters = gateway.desk.counters(self.pool);
+        counters.failures.add_among_others(1);
+        match failure {
+            Failure::Full => counters.refused.add_among_others(1),
+            Failure::Late => counters.expired.add_among_others(1),
+            _ => {}
+        }
+    }
+
+    /// Counts for its pool that its client has left.
+    pub fn count_client_left(&self, gateway: &Gateway) {
+        gateway.desk.counters(self.pool).clients_left.add_among_others(1);
     }
 
     /// The site that was asked, and the terms that the reply must respect.

@@ -249,7 +249,7 @@ impl Memory {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::counters::{ConnectionState, Counters};
+    use crate::counters::{ConnectionState, Counters, METRICS};
     use crate::status::tests::sample;
 
     /// Two workers with 1,024 places of 368 bytes and 10 files of 1,500 bytes each; a supervisor, and a
@@ -269,7 +269,7 @@ pub(crate) mod tests {
         counters.file_table_memory_bytes.set(15_000);
         counters.start_memory_bytes.set(300_000);
         for worker in &mut status.workers {
-            worker.numbers = Numbers::read(&counters);
+            worker.numbers = Numbers::read(METRICS, &counters);
         }
         let process = |pid, role, private| Process { pid, role, private, proportional: private + 200_000 };
         let processes = vec![

@@ -5,9 +5,9 @@
 use serde_json::{Map, Value, json};
 
 use super::rates::Rates;
-use super::snapshot::{ListenerSnapshot, Numbers, Snapshot, WorkerSnapshot};
+use super::snapshot::{ListenerSnapshot, Numbers, PoolSnapshot, Snapshot, WorkerSnapshot};
 use super::system::{Group, SYSTEM};
-use crate::counters::{METRICS, Metric, Values};
+use crate::counters::{METRICS, Metric, POOL_METRICS, Values};
 
 /// The version of the schema: changes when something is removed or comes to mean something else.
 const SCHEMA: u64 = 1;
@@ -29,10 +29,15 @@ pub enum ReadError {
 /// Renders a snapshot as one JSON object, indented.
 pub fn render(snapshot: &Snapshot) -> String {
     let workers = snapshot.workers.iter().enumerate().map(|(number, worker)| {
-        let mut object = numbers_to_json(&worker.numbers);
+        let mut object = numbers_to_json(METRICS, &worker.numbers);
         object.insert("worker".into(), number.into());
         object.insert("pid".into(), worker.pid.into());
         object.insert("responsive".into(), worker.responsive.into());
+        Value::Object(object)
+    });
+    let pools = snapshot.pools.iter().map(|pool| {
+        let mut object = numbers_to_json(POOL_METRICS, &pool.numbers);
+        object.insert("name".into(), pool.name.clone().into());
         Value::Object(object)
     });
     let rates = &snapshot.rates;
@@ -53,9 +58,10 @@ pub fn render(snapshot: &Snapshot) -> String {
         "pid": snapshot.pid,
         "started_unix_ms": snapshot.started_unix_ms,
         "listeners": listeners.collect::<Vec<_>>(),
-        "total": numbers_to_json(&snapshot.total()),
-        "past": numbers_to_json(&snapshot.past),
+        "total": numbers_to_json(METRICS, &snapshot.total()),
+        "past": numbers_to_json(METRICS, &snapshot.past),
         "workers": workers.collect::<Vec<_>>(),
+        "pools": pools.collect::<Vec<_>>(),
     });
     for group in Group::ALL {
         let values = SYSTEM.iter().zip(&snapshot.system).filter(|(metric, _)| metric.group == group);
@@ -94,7 +100,11 @@ pub fn read(text: &[u8]) -> Result<Snapshot, ReadError> {
     let worker = |worker: &Value| WorkerSnapshot {
         pid: worker["pid"].as_u64().and_then(|pid| pid.try_into().ok()).unwrap_or(0),
         responsive: worker["responsive"].as_bool().unwrap_or(true),
-        numbers: numbers_from_json(worker),
+        numbers: numbers_from_json(METRICS, worker),
+    };
+    let pool = |pool: &Value| PoolSnapshot {
+        name: pool["name"].as_str().unwrap_or_default().to_owned(),
+        numbers: numbers_from_json(POOL_METRICS, pool),
     };
     Ok(Snapshot {
         time_unix_ms: number("time_unix_ms")?,
@@ -110,12 +120,13 @@ pub fn read(text: &[u8]) -> Result<Snapshot, ReadError> {
             listeners: array("listeners")?.iter().map(|l| l["drops_per_second"].as_f64()).collect(),
         },
         workers: array("workers")?.iter().map(worker).collect(),
-        past: numbers_from_json(&value["past"]),
+        past: numbers_from_json(METRICS, &value["past"]),
+        pools: value["pools"].as_array().into_iter().flatten().map(pool).collect(),
     })
 }
 
-fn numbers_to_json(numbers: &Numbers) -> Map<String, Value> {
-    let metric = |(place, metric): (usize, &Metric)| {
+fn numbers_to_json<B>(table: &[Metric<B>], numbers: &Numbers) -> Map<String, Value> {
+    let metric = |(place, metric): (usize, &Metric<B>)| {
         let values = numbers.of(place);
         let value = match metric.values {
             Values::One(_) => values[0].into(),
@@ -125,14 +136,14 @@ fn numbers_to_json(numbers: &Numbers) -> Map<String, Value> {
         };
         (metric.name.to_owned(), value)
     };
-    METRICS.iter().enumerate().map(metric).collect()
+    table.iter().enumerate().map(metric).collect()
 }
 
 /// What is missing counts as zero.
-fn numbers_from_json(worker: &Value) -> Numbers {
-    let mut numbers = Numbers::zero();
-    for (place, metric) in METRICS.iter().enumerate() {
-        let value = &worker[metric.name];
+fn numbers_from_json<B: Default>(table: &[Metric<B>], object: &Value) -> Numbers {
+    let mut numbers = Numbers::read(table, &B::default());
+    for (place, metric) in table.iter().enumerate() {
+        let value = &object[metric.name];
         match metric.values {
             Values::One(_) => numbers.of_mut(place)[0] = value.as_u64().unwrap_or(0),
             Values::By { names, .. } => {
@@ -170,6 +181,12 @@ mod tests {
         assert_eq!(value["listeners"][0]["drops"], 4);
         assert_eq!(value["listeners"][0]["drops_per_second"], 2.5);
         assert_eq!(value["listeners"][1]["accept_queue_limit"], Value::Null);
+        let pool = &value["pools"][0];
+        assert_eq!(
+            (&pool["name"], &pool["queued"], &pool["wait_us"]),
+            (&"php".into(), &3.into(), &5500.into())
+        );
+        assert_eq!((&pool["waits_ms"]["0"], &pool["waits_ms"]["8"]), (&1.into(), &1.into()));
     }
 
     #[test]

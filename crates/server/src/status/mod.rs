@@ -3,8 +3,9 @@
 //! Everything starts with a [`Snapshot`], taken from a server's [`Sources`]: the workers' counters, the
 //! listeners' accept queues, and what the kernel tells of this process and of all listening sockets; `rates`
 //! adds how fast the latter grows. [`text`], [`json`] and [`prometheus`] render a snapshot; what they call
-//! the values is in two tables, [`METRICS`](crate::counters::METRICS) for workers and
-//! [`SYSTEM`](system::SYSTEM) for the rest, and nowhere else. [`Endpoint`] serves all three over HTTP from a
+//! the values is in tables, [`METRICS`](crate::counters::METRICS) for workers,
+//! [`POOL_METRICS`](crate::counters::POOL_METRICS) for pools of applications and [`SYSTEM`](system::SYSTEM)
+//! for the rest, and nowhere else. [`Endpoint`] serves all three over HTTP from a
 //! thread of its own, [`client`] fetches them for `sluice status`. The schema is documented in
 //! `docs/status.md`.
 
@@ -23,7 +24,7 @@ pub use endpoint::{BindError, Endpoint, Serving};
 pub use exposition::Exposition;
 pub use rates::Rates;
 pub use snapshot::{
-    ListenerSnapshot, ListenerSource, Numbers, Snapshot, Sources, WorkerSnapshot, WorkerSource,
+    ListenerSnapshot, ListenerSource, Numbers, PoolSnapshot, Snapshot, Sources, WorkerSnapshot, WorkerSource,
 };
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::exposition::Exposition;
-use super::snapshot::{ListenerSnapshot, Snapshot, WorkerSnapshot};
+use super::snapshot::{ListenerSnapshot, Numbers, Snapshot};
 use super::system::SYSTEM;
-use crate::counters::{HISTOGRAM_BOUNDS, Kind, METRICS, Metric, Values};
+use crate::counters::{HISTOGRAM_BOUNDS, Kind, METRICS, Metric, POOL_METRICS, Values};
 
 /// Renders a snapshot.
 pub fn render(snapshot: Snapshot, exposition: Exposition) -> String {
@@ -83,14 +83,15 @@ impl Collector for Snapshot {
             let labels = labels([("worker", number.to_string())]);
             responsive.encode_family(&labels)?.encode_gauge(&u32::from(worker.responsive))?;
         }
-        for (place, metric) in METRICS.iter().enumerate() {
-            let name = format!("sluice_{}", Unit::of(metric.name).name);
-            let mut encoder = describe(&mut encoder, &name, &in_seconds(metric.help), metric.kind)?;
-            for (number, worker) in self.workers.iter().enumerate() {
-                encode_metric(&mut encoder, metric, place, number, worker)?;
-            }
-        }
-        Ok(())
+        let workers = self.workers.iter().enumerate();
+        let workers: Vec<_> = workers
+            .map(|(number, worker)| (labels([("worker", number.to_string())]), &worker.numbers))
+            .collect();
+        encode_table(&mut encoder, "sluice", METRICS, &workers)?;
+        let pools = self.pools.iter();
+        let pools: Vec<_> =
+            pools.map(|pool| (labels([("pool", pool.name.clone())]), &pool.numbers)).collect();
+        encode_table(&mut encoder, "sluice_pool", POOL_METRICS, &pools)
     }
 }
 
@@ -122,27 +123,51 @@ impl Snapshot {
     }
 }
 
-/// One worker's values of one metric.
-fn encode_metric(
-    encoder: &mut MetricEncoder<'_>,
-    metric: &Metric,
-    place: usize,
-    worker_number: usize,
-    worker: &WorkerSnapshot,
+/// The values of a table of metrics, of each whose labels these are. Nothing, if there is nobody.
+fn encode_table<B>(
+    encoder: &mut DescriptorEncoder<'_>,
+    prefix: &str,
+    table: &[Metric<B>],
+    all: &[(Labels, &Numbers)],
 ) -> fmt::Result {
-    let values = worker.numbers.of(place);
-    let of_worker = labels([("worker", worker_number.to_string())]);
+    for (place, metric) in table.iter().enumerate().filter(|_| !all.is_empty()) {
+        let name = format!("{prefix}_{}", Unit::of(metric.name).name);
+        let mut encoder = describe(encoder, &name, &in_seconds(metric.help), metric.kind)?;
+        for (of_whom, numbers) in all {
+            let sum = |name: &str| {
+                let place = table.iter().position(|metric| metric.name == name);
+                let sum = place.map_or(0, |place| numbers.of(place).iter().sum::<u64>());
+                sum as f64 / Unit::of(name).per_base_unit
+            };
+            encode_metric(&mut encoder, metric, numbers.of(place), of_whom, sum)?;
+        }
+    }
+    Ok(())
+}
+
+/// The values of one metric, of one whose labels these are. `sum` is the value of a counter of that name.
+fn encode_metric<B>(
+    encoder: &mut MetricEncoder<'_>,
+    metric: &Metric<B>,
+    values: &[u64],
+    of_whom: &Labels,
+    sum: impl Fn(&str) -> f64,
+) -> fmt::Result {
     let Unit { per_base_unit, .. } = Unit::of(metric.name);
-    if let Kind::Histogram { sum } = metric.kind {
+    if let Kind::Histogram { sum: name } = metric.kind {
         let bounds =
             HISTOGRAM_BOUNDS.iter().map(|&bound| bound as f64 / per_base_unit).chain([f64::INFINITY]);
         let buckets: Vec<_> = bounds.zip(values.iter().copied()).collect();
-        let sum = worker.numbers.named(sum).iter().sum::<u64>() as f64 / per_base_unit;
         let count = values.iter().sum();
-        return encoder.encode_family(&of_worker)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None);
+        return encoder.encode_family(of_whom)?.encode_histogram::<NoLabelSet>(
+            sum(name),
+            count,
+            &buckets,
+            None,
+        );
     }
     for (which, &value) in values.iter().enumerate() {
-        let mut labels = of_worker.clone();
+        let mut labels = of_whom.clone();
         if let Values::By { label, names, .. } = metric.values {
             labels.push((label.into(), names[which].into()));
         }
@@ -233,6 +258,11 @@ mod tests {
             "sluice_listener_drops_total{listener=\"http://127.0.0.1:80/\"} 4",
             "sluice_kernel_listen_overflows_total 9",
             "sluice_worker_responsive{worker=\"1\"} 0",
+            "sluice_pool_queued{pool=\"php\"} 3",
+            "sluice_pool_expired_total{pool=\"php\"} 2",
+            "sluice_pool_waits_seconds_bucket{le=\"0.008\",pool=\"php\"} 2",
+            "sluice_pool_waits_seconds_sum{pool=\"php\"} 0.0055",
+            "sluice_pool_wait_seconds_total{pool=\"php\"} 0.0055",
             "process_open_fds 0",
         ] {
             assert!(text.lines().any(|l| l == line), "{line}\n{text}");

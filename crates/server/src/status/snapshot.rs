@@ -7,7 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::rates::{Lookback, Rates, Sample};
 use super::system::{self, Group};
-use crate::counters::{Counter, Counters, Kind, METRICS};
+use crate::counters::{Counter, Counters, Kind, METRICS, Metric, POOL_METRICS};
+use crate::gateway::Queues;
 use crate::listeners::Listener;
 
 /// How long a worker may take to answer a census before its connections by state are shown as of the last
@@ -24,6 +25,7 @@ pub struct Sources {
     past: Vec<&'static Counters>,
     draining: AtomicBool,
     listeners: Mutex<Vec<ListenerSource>>,
+    pools: Option<Queues>,
     lookback: Mutex<Lookback>,
 }
 
@@ -67,6 +69,8 @@ pub struct Snapshot {
     pub workers: Vec<WorkerSnapshot>,
     /// What workers before them have counted, and those that finish what they began before a reload.
     pub past: Numbers,
+    /// The pools of applications.
+    pub pools: Vec<PoolSnapshot>,
 }
 
 /// The queues at one address, those of several copies together. Unix sockets do not tell theirs.
@@ -94,26 +98,37 @@ pub struct WorkerSnapshot {
     pub numbers: Numbers,
 }
 
-/// The values of [`METRICS`], in its order.
+/// What all workers have counted of a pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolSnapshot {
+    /// As routes call it.
+    pub name: String,
+    /// Its counters: the values of [`POOL_METRICS`].
+    pub numbers: Numbers,
+}
+
+/// The values of a table of metrics, which is [`METRICS`] unless something else is said, in its order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Numbers(Vec<Vec<u64>>);
 
 impl Sources {
     /// The sources of a server that this process supervises and that `started` then. Workers are numbered
-    /// from 0 in the order given; `past` is what others have counted.
+    /// from 0 in the order given; `past` is what others have counted, `pools` what is in front of
+    /// applications.
     pub fn new(
         architecture: &str,
         started: SystemTime,
         workers: Vec<WorkerSource>,
         past: Vec<&'static Counters>,
         listeners: Vec<ListenerSource>,
+        pools: Option<Queues>,
     ) -> Self {
         let (architecture, pid) = (architecture.to_owned(), std::process::id());
         let draining = AtomicBool::new(false);
         let at_start = by_address(listeners.iter().map(ListenerSource::snapshot));
         let lookback = Mutex::new(Lookback::new(reading(&system::read(&[]), &at_start)));
         let listeners = Mutex::new(listeners);
-        Self { architecture, pid, started, workers, past, draining, listeners, lookback }
+        Self { architecture, pid, started, workers, past, draining, listeners, pools, lookback }
     }
 
     /// The server drains: lets go of the listeners, so that they can be closed, and is not healthy any more.
@@ -137,7 +152,11 @@ impl Sources {
         let worker = |(source, responsive): (&WorkerSource, bool)| WorkerSnapshot {
             pid: source.pid(),
             responsive,
-            numbers: Numbers::read(source.counters),
+            numbers: Numbers::read(METRICS, source.counters),
+        };
+        let pool = |(name, counters): (&str, _)| PoolSnapshot {
+            name: name.to_owned(),
+            numbers: Numbers::read(POOL_METRICS, counters),
         };
         let system = system::read(&self.processes());
         let listeners = by_address(self.listeners().iter().map(ListenerSource::snapshot));
@@ -154,7 +173,8 @@ impl Sources {
             listeners,
             rates,
             workers: self.workers.iter().zip(responsive).map(worker).collect(),
-            past: Numbers::sum(self.past.iter().map(|block| Numbers::read(block))),
+            past: Numbers::sum(self.past.iter().map(|block| Numbers::read(METRICS, *block))),
+            pools: self.pools.iter().flat_map(Queues::look).map(pool).collect(),
         }
     }
 
@@ -213,15 +233,15 @@ impl Snapshot {
 impl Numbers {
     /// All values zero.
     pub fn zero() -> Self {
-        Self::read(&Counters::default())
+        Self::read(METRICS, &Counters::default())
     }
 
-    /// The values of a block now.
-    pub fn read(block: &Counters) -> Self {
-        Self(METRICS.iter().map(|metric| metric.read(block).iter().map(Counter::get).collect()).collect())
+    /// The values of a block now, which this table describes.
+    pub fn read<B>(table: &[Metric<B>], block: &B) -> Self {
+        Self(table.iter().map(|metric| metric.read(block).iter().map(Counter::get).collect()).collect())
     }
 
-    /// The values of the metric at this place of [`METRICS`].
+    /// The values of the metric at this place of the table.
     pub fn of(&self, place: usize) -> &[u64] {
         &self.0[place]
     }
@@ -231,7 +251,7 @@ impl Numbers {
         METRICS.iter().position(|metric| metric.name == name).map_or(&[], |place| self.of(place))
     }
 
-    /// The values of the metric at this place of [`METRICS`], to be changed.
+    /// The values of the metric at this place of the table, to be changed.
     pub(super) fn of_mut(&mut self, place: usize) -> &mut [u64] {
         &mut self.0[place]
     }
@@ -325,7 +345,7 @@ mod tests {
             WorkerSource { counters: lively, wake: Box::new(move || wake.send(()).unwrap()) },
             WorkerSource { counters: hanging, wake: Box::new(|| {}) },
         ];
-        let sources = Sources::new("sped", SystemTime::now(), workers, vec![past], Vec::new());
+        let sources = Sources::new("sped", SystemTime::now(), workers, vec![past], Vec::new(), None);
         let snapshot = sources.snapshot();
         assert!(snapshot.workers[0].responsive && !snapshot.workers[1].responsive);
         let total = snapshot.total();
@@ -343,7 +363,7 @@ mod tests {
         let ListenAddress::Tcp(address) = listener.address else { panic!("not of TCP") };
         let clients: Vec<_> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
         let source = ListenerSource { address: "here".into(), socket: listener };
-        let sources = Sources::new("sped", SystemTime::now(), Vec::new(), Vec::new(), vec![source]);
+        let sources = Sources::new("sped", SystemTime::now(), Vec::new(), Vec::new(), vec![source], None);
         let queue = sources.snapshot().listeners[0].clone();
         assert_eq!(queue.accept_queue_length, Some(3));
         assert!(queue.accept_queue_limit.unwrap() > 0);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::client::{Form, Watch, fetch};
 use super::*;
 use crate::config::{SocketFileSettings, StatusAddress};
-use crate::counters::{ConnectionState, Counters, LoopPhase};
+use crate::counters::{ConnectionState, Counters, LoopPhase, METRICS, POOL_METRICS, PoolCounters};
 
-/// Two workers, the second of which hangs, and two listeners.
+/// Two workers, the second of which hangs, two listeners, and a pool.
 pub(crate) fn sample() -> Snapshot {
     let (first, second) = (Counters::default(), Counters::default());
     first.accept_phase(5);
@@ -20,6 +20,11 @@ pub(crate) fn sample() -> Snapshot {
     first.connections[ConnectionState::Idle as usize].set(4);
     second.reply(200);
     second.reply(206);
+    let pool = PoolCounters::default();
+    pool.queued.set(3);
+    pool.expired.set(2);
+    pool.has_waited(0);
+    pool.has_waited(5_500);
     let listener = |address: &str, queue: Option<(u64, u64)>| ListenerSnapshot {
         address: address.into(),
         accept_queue_length: queue.map(|(length, _)| length),
@@ -43,10 +48,11 @@ pub(crate) fn sample() -> Snapshot {
             listeners: vec![Some(2.5), None],
         },
         workers: vec![
-            WorkerSnapshot { pid: 4712, responsive: true, numbers: Numbers::read(&first) },
-            WorkerSnapshot { pid: 4713, responsive: false, numbers: Numbers::read(&second) },
+            WorkerSnapshot { pid: 4712, responsive: true, numbers: Numbers::read(METRICS, &first) },
+            WorkerSnapshot { pid: 4713, responsive: false, numbers: Numbers::read(METRICS, &second) },
         ],
         past: Numbers::zero(),
+        pools: vec![PoolSnapshot { name: "php".into(), numbers: Numbers::read(POOL_METRICS, &pool) }],
     }
 }
 
@@ -59,7 +65,8 @@ fn sources() -> (&'static Counters, Arc<Sources>) {
     let counters: &'static Counters = Box::leak(Box::default());
     let wake = Box::new(move || counters.answer_census(|| [1, 2, 3, 4, 5]));
     let workers = vec![WorkerSource { counters, wake }];
-    (counters, Arc::new(Sources::new("sped", std::time::SystemTime::now(), workers, Vec::new(), Vec::new())))
+    let now = std::time::SystemTime::now();
+    (counters, Arc::new(Sources::new("sped", now, workers, Vec::new(), Vec::new(), None)))
 }
 
 fn start_local() -> (&'static Counters, Serving) {
@@ -227,6 +234,10 @@ fn every_value_is_documented() {
         let row = document.lines().find(|line| line.starts_with(&format!("| `{}` |", metric.name)));
         let row = row.unwrap_or_else(|| panic!("{} is not in docs/status.md", metric.name));
         assert!(row.contains(metric.help), "{row}");
+    }
+    for metric in POOL_METRICS {
+        let row = format!("| `pools.{}` |", metric.name);
+        assert!(document.lines().any(|line| line.starts_with(&row) && line.contains(metric.help)), "{row}");
     }
     for metric in system::SYSTEM {
         let name = format!("| `{}.{}` |", metric.group.name(), metric.name);

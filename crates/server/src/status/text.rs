@@ -1,14 +1,14 @@
 //! A snapshot for people: a few lines on the server, its listeners and the kernel, then a column for each
-//! worker.
+//! pool of applications and for each worker.
 //!
 //! Rows of zeros are left out but for those that people look for. With an earlier snapshot at hand, rates per
 //! second are shown as well.
 
 use std::fmt::Write as _;
 
-use super::snapshot::{Numbers, Snapshot};
+use super::snapshot::{Numbers, PoolSnapshot, Snapshot};
 use super::system::{Group, SYSTEM};
-use crate::counters::{Kind, METRICS, Values};
+use crate::counters::{Kind, METRICS, POOL_METRICS, Values};
 
 /// Renders a snapshot; `earlier` is one of the same server, taken before.
 pub fn render(snapshot: &Snapshot, earlier: Option<&Snapshot>) -> String {
@@ -56,11 +56,36 @@ fn write_all(text: &mut String, snapshot: &Snapshot, earlier: Option<&Snapshot>)
     }
     writeln!(text, "\nThese rates are over the last {:.1} s.", rates.over_ms as f64 / 1000.0)?;
     writeln!(text)?;
+    write_pools(text, &snapshot.pools)?;
     write_workers(text, snapshot, earlier)?;
     for (number, _) in snapshot.workers.iter().enumerate().filter(|(_, worker)| !worker.responsive) {
         writeln!(text, "\nworker {number} did not answer within 100 ms; its connections by state are old")?;
     }
     Ok(())
+}
+
+/// Times are means here.
+fn write_pools(text: &mut String, pools: &[PoolSnapshot]) -> std::fmt::Result {
+    if pools.is_empty() {
+        return Ok(());
+    }
+    row(text, "pools", &pools.iter().map(|pool| pool.name.clone()).collect::<Vec<_>>())?;
+    for (place, metric) in POOL_METRICS.iter().enumerate() {
+        let cell = |pool: &PoolSnapshot| {
+            let value: u64 = pool.numbers.of(place).iter().sum();
+            match metric.kind {
+                Kind::Histogram { sum } => {
+                    let place = POOL_METRICS.iter().position(|metric| metric.name == sum);
+                    let sum_us = place.map_or(0, |place| pool.numbers.of(place)[0]);
+                    format!("{:.1} mean", sum_us as f64 / value.max(1) as f64 / 1000.0)
+                }
+                _ if metric.name.ends_with("_us") => time(1000 * value),
+                _ => value.to_string(),
+            }
+        };
+        row(text, metric.name, &pools.iter().map(cell).collect::<Vec<_>>())?;
+    }
+    writeln!(text)
 }
 
 fn write_workers(text: &mut String, snapshot: &Snapshot, earlier: Option<&Snapshot>) -> std::fmt::Result {
@@ -202,6 +227,10 @@ mod tests {
             &["unix:/run/sluice", "-", "-", "-", "-"],
             &["listen_overflows", "9", "3.0"],
             &["tcp_syncookies", "0"],
+            &["pools", "php"],
+            &["queued", "3"],
+            &["waits_ms", "2.8", "mean"],
+            &["wait_us", "0.005", "s"],
         ] {
             assert!(has_row(&text, row), "{row:?}\n{text}");
         }

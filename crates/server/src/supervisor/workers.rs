@@ -476,6 +476,7 @@ impl Workers {
             self.serving.iter().flat_map(threads).collect(),
             past.collect(),
             copies.iter().flatten().map(listener).collect(),
+            self.queues.clone(),
         )
     }
 

@@ -116,10 +116,11 @@ impl Users {
         let workers = processes * layout.threads(Role::Serve) as u64;
         let helpers = processes * layout.threads(Role::AwaitDisk) as u64;
         let of_workers = if workers > 1 { workers * OF_A_WORKER } else { 0 };
+        let kept: u64 = settings.all_pools().map(|pool| u64::from(settings.kept_connections(&pool))).sum();
         let tables = if layout.shares_descriptors { copies } else { workers };
         // Each keeps the roots of its sites open; that of the default one is among what is reserved.
         let roots = processes * settings.sites.len() as u64;
-        Self { workers, tables, other: of_workers + helpers * OF_A_HELPER + roots }
+        Self { workers, tables, other: of_workers + workers * kept + helpers * OF_A_HELPER + roots }
     }
 }
 

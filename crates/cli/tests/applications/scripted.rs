@@ -12,14 +12,21 @@ pub(super) struct Asked {
     pub(super) params: BTreeMap<String, String>,
     pub(super) body: Vec<u8>,
     pub(super) stream: UnixStream,
+    /// Its number on the connection, and whether that is to be kept.
+    number: u8,
+    keeps: bool,
 }
 
 /// Records of that kind with that content, for the first request of a connection.
 pub(super) fn record(kind: u8, content: &[u8]) -> Vec<u8> {
+    numbered(1, kind, content)
+}
+
+fn numbered(number: u8, kind: u8, content: &[u8]) -> Vec<u8> {
     let mut records = Vec::new();
     for content in content.chunks(60_000) {
         let length = (content.len() as u16).to_be_bytes();
-        records.extend_from_slice(&[1, kind, 0, 1, length[0], length[1], 0, 0]);
+        records.extend_from_slice(&[1, kind, 0, number, length[0], length[1], 0, 0]);
         records.extend_from_slice(content);
     }
     records
@@ -41,9 +48,15 @@ impl Asked {
         self.stream.write_all(records.as_ref()).is_ok()
     }
 
+    /// Answers it, and says so many times that this was all.
+    pub(super) fn answer(&mut self, response: &str, ends: usize) -> bool {
+        let end = numbered(self.number, 3, &[0; 8]).repeat(ends);
+        self.say([numbered(self.number, 6, response.as_bytes()), end].concat())
+    }
+
     /// Reads the next record: its kind.
     pub(super) fn next_record(&mut self) -> Option<u8> {
-        read_record(&mut self.stream).ok().map(|(kind, _)| kind)
+        read_record(&mut self.stream).ok().map(|(kind, ..)| kind)
     }
 }
 
@@ -61,6 +74,7 @@ pub(super) fn start<R>(
             let serve = Arc::clone(&serve);
             thread::spawn(move || {
                 if let Ok(asked) = stream.and_then(read) {
+                    assert!(!asked.keeps, "nobody asked for that");
                     serve(asked);
                 }
             });
@@ -69,30 +83,65 @@ pub(super) fn start<R>(
     path
 }
 
+/// Starts an application that takes one request after the other from each connection, for as long as it and
+/// the server keep that: each with how many there were before.
+pub(super) fn start_keeping(
+    directory: &Path,
+    name: &str,
+    serve: impl Fn(&mut Asked, usize) -> bool + Send + Sync + 'static,
+) -> PathBuf {
+    let path = directory.join(name);
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let serve = Arc::new(serve);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let serve = Arc::clone(&serve);
+            thread::spawn(move || {
+                let mut stream = stream.expect("a connection");
+                for before in 0.. {
+                    let Ok(mut asked) = read(stream) else { return };
+                    assert_eq!(usize::from(asked.number), 1 + before % 2, "by turns");
+                    if !serve(&mut asked, before) || !asked.keeps {
+                        return;
+                    }
+                    stream = asked.stream;
+                }
+            });
+        }
+    });
+    path
+}
+
 fn read(mut stream: UnixStream) -> io::Result<Asked> {
+    let (mut number, mut keeps) = (0, false);
     let (mut params, mut body, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
     loop {
-        let (kind, content) = read_record(&mut stream)?;
+        let (kind, content, of) = read_record(&mut stream)?;
         kinds.push(kind);
         match kind {
-            1 => assert_eq!(content, [0, 1, 0, 0, 0, 0, 0, 0], "a responder, and the connection not kept"),
+            1 => {
+                (number, keeps) = (of, content[2] != 0);
+                assert_eq!(content, [0, 1, keeps.into(), 0, 0, 0, 0, 0], "a responder");
+            }
+            _ if of != number => panic!("a record of request {of} in {number}"),
             4 => params.extend_from_slice(&content),
             5 if content.is_empty() => break,
             5 => body.extend_from_slice(&content),
             other => panic!("a record of kind {other} in {kinds:?}"),
         }
     }
-    Ok(Asked { params: pairs(&params), body, stream })
+    Ok(Asked { params: pairs(&params), body, stream, number, keeps })
 }
 
-fn read_record(stream: &mut UnixStream) -> io::Result<(u8, Vec<u8>)> {
+/// The next record: kind, content, and the number of its request.
+fn read_record(stream: &mut UnixStream) -> io::Result<(u8, Vec<u8>, u8)> {
     let mut header = [0; 8];
     stream.read_exact(&mut header)?;
     assert_eq!((header[0], header[2]), (1, 0));
     let mut content = vec![0; usize::from(u16::from_be_bytes([header[4], header[5]]))];
     stream.read_exact(&mut content)?;
     io::copy(&mut stream.take(header[6].into()), &mut io::sink())?;
-    Ok((header[1], content))
+    Ok((header[1], content, header[3]))
 }
 
 fn pairs(mut bytes: &[u8]) -> BTreeMap<String, String> {

@@ -170,8 +170,8 @@ impl EventLoop {
             self.accept_phase()?;
             self.work_phase();
             self.timers_phase();
-            if self.service.gateway.has_retired() {
-                self.close_retired_links();
+            if self.service.gateway.has_spare_links() {
+                self.see_to_links();
             }
             self.turn_ends();
             self.make_a_listing();
@@ -280,7 +280,8 @@ impl Drop for EventLoop {
         for index in 0..self.connections.slots() {
             self.close(index, false);
         }
-        self.close_retired_links();
+        self.service.gateway.keep_none();
+        self.see_to_links();
         self.service.publish();
         if let (Some(common), Some(descriptor)) = (&self.service.common, self.events.descriptor()) {
             common.leave(descriptor);

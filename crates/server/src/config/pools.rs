@@ -29,6 +29,8 @@ pub(super) const KEYS: &[Key<PoolRule>] = &[
     Key::of("pools", "connect_timeout", |rule| one(&mut rule.connect_timeout, time(TIMEOUT))),
     Key::of("pools", "timeout", |rule| one(&mut rule.timeout, time(TIMEOUT))),
     Key::of("pools", "total_timeout", |rule| optional(&mut rule.total_timeout, time(TIMEOUT))),
+    Key::of("pools", "keep", |rule| one(&mut rule.keep, count(0..=PoolRule::MOST_AT_ONCE.into()))),
+    Key::of("pools", "keep_timeout", |rule| one(&mut rule.keep_timeout, time(TIMEOUT))),
     Key::of("pools", "params", |rule| {
         let written = rule.params.iter().map(|(name, value)| format!("{} = {}", quoted(name), quoted(value)));
         let written = format!("{{ {} }}", written.collect::<Vec<_>>().join(", "));
@@ -37,11 +39,15 @@ pub(super) const KEYS: &[Key<PoolRule>] = &[
     }),
 ];
 
-/// What a pool lacks.
-pub(super) fn contradictions(_: &PoolRule, item: &Item, table: &Table) -> Vec<Problem> {
+/// What a pool lacks, and what does not go together.
+pub(super) fn contradictions(rule: &PoolRule, item: &Item, table: &Table) -> Vec<Problem> {
     let missing = [("name", "name = \"php\""), ("servers", "servers = \"unix:/run/php/php-fpm.sock\"")];
     let missing = missing.into_iter().filter(|(key, _)| !table.contains_key(*key));
-    missing.map(|(key, example)| item.problem(format!("a pool needs {key}, such as {example}"))).collect()
+    let missing = missing.map(|(key, example)| format!("a pool needs {key}, such as {example}"));
+    let is_remote = rule.servers.iter().any(|server| matches!(server, ListenAddress::Tcp(_)));
+    let keeps_remote = (rule.keep > 0 && is_remote)
+        .then(|| "keep is for servers at Unix sockets, as only those tell who still works".to_owned());
+    missing.chain(keeps_remote).map(|problem| item.problem(problem)).collect()
 }
 
 /// What a pool is called by.

@@ -425,6 +425,10 @@ pub struct PoolRule {
     pub timeout: Duration,
     /// How long a request may be in flight until its reply has begun and ended.
     pub total_timeout: Option<Duration>,
+    /// Most connections that a worker keeps for another request.
+    pub keep: u32,
+    /// How long it keeps them.
+    pub keep_timeout: Duration,
     /// More parameters for each request, by name.
     pub params: Vec<(String, String)>,
 }
@@ -447,6 +451,8 @@ impl Default for PoolRule {
             connect_timeout: Duration::from_secs(5),
             timeout: Duration::from_mins(1),
             total_timeout: None,
+            keep: 0,
+            keep_timeout: Duration::from_secs(10),
             params: Vec::new(),
         }
     }
@@ -470,6 +476,12 @@ impl Settings {
         };
         let default = SiteSettings { hosts: Vec::new(), files: self.files.clone() };
         std::iter::once(default).chain(self.sites.iter().map(complete)).collect()
+    }
+
+    /// Most connections to a pool that a worker keeps: none where each has one client, as there are many of
+    /// them.
+    pub fn kept_connections(&self, pool: &PoolRule) -> u32 {
+        if self.architecture.is_event_driven() { pool.keep } else { 0 }
     }
 
     /// The pools, those of PHP scripts included.

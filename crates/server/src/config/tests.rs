@@ -670,7 +670,7 @@ fallback = "/404.html"
 
 [[pools]]
 name = "a"
-servers = ["127.0.0.1:9000", "unix:a.sock"]
+servers = ["unix:a.sock", "unix:b.sock"]
 children = 7
 queue = 8
 queue_timeout = "9 s"
@@ -679,6 +679,8 @@ fair = false
 connect_timeout = "3 s"
 timeout = "5 s"
 total_timeout = "8 s"
+keep = 2
+keep_timeout = "3 s"
 params = { A = "b", "C" = "d \"e\"" }
 
 [[sites]]

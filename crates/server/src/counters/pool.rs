@@ -29,6 +29,10 @@ sys::shareable! {
         pub expired: Counter,
         /// Those whose client left before the end of the reply.
         pub clients_left: Counter,
+        /// Requests that were sent on a connection that had been kept.
+        pub reused: Counter,
+        /// Those that were sent once more, as it broke.
+        pub retried: Counter,
         /// From when a request had come until it was in flight.
         pub waits_ms: Histogram,
         /// Their sum.
@@ -88,6 +92,8 @@ pub static POOL_METRICS: &[Metric<PoolCounters>] = &[
     metric!(Kind::Counter, refused, "Requests for which there was no room in the queue"),
     metric!(Kind::Counter, expired, "Requests that waited in the queue for too long"),
     metric!(Kind::Counter, clients_left, "Requests whose client left"),
+    metric!(Kind::Counter, reused, "Requests sent on a connection that had been kept"),
+    metric!(Kind::Counter, retried, "Requests sent once more, as that connection broke"),
     metric!(
         Kind::Histogram { sum: "wait_us" },
         waits_ms,

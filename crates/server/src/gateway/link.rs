@@ -1,11 +1,11 @@
-//! A connection to one server of a pool, for one request.
+//! A connection to one server of a pool, for one request, or for one after the other.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fastcgi::record::{self, HEADER_LENGTH, Kind};
-use fastcgi::{Params, Role, TooLong, WebServer};
-use sys::socket;
+use fastcgi::{Output, Params, Role, TooLong, WebServer};
+use sys::{socket, tcp_info};
 
 use super::spool::Spool;
 use crate::registration::Registration;
@@ -32,13 +32,29 @@ pub struct Link {
     pub(super) readable: bool,
     writable: bool,
     hung_up: bool,
+    /// The server is asked to leave it open.
+    keeps: bool,
+    /// There was a request before this one.
+    pub(super) is_reused: bool,
+    /// The server has said something since the request began.
+    pub(super) has_heard: bool,
+}
+
+/// What can be done with a connection that has been kept.
+pub(super) enum Readiness {
+    /// The server waits for a request.
+    Waits,
+    /// It has not come to do so, or nobody knows.
+    Busy,
+    /// It has closed the connection, or says what makes no sense.
+    Gone,
 }
 
 /// Most of a body that goes into one record.
 const STDIN: usize = 32 << 10;
 
 impl Link {
-    pub(super) fn new(socket: OwnedFd, server: usize, is_up: bool) -> Self {
+    pub(super) fn new(socket: OwnedFd, server: usize, is_up: bool, keeps: bool) -> Self {
         Self {
             socket,
             registration: Registration::None,
@@ -52,6 +68,9 @@ impl Link {
             readable: false,
             writable: is_up,
             hung_up: false,
+            keeps,
+            is_reused: false,
+            has_heard: false,
         }
     }
 
@@ -72,7 +91,9 @@ impl Link {
         &mut self,
         write_params: impl FnOnce(&mut Params<'_>) -> Result<(), TooLong>,
     ) -> Result<(), TooLong> {
-        self.request = self.protocol.begin(&mut self.out, Role::Responder, false);
+        if !self.is_reused {
+            self.request = self.protocol.begin(&mut self.out, Role::Responder, self.keeps);
+        }
         let mut params = Params::new(&mut self.out, self.request);
         write_params(&mut params)?;
         params.finish();
@@ -135,6 +156,7 @@ impl Link {
         match socket::recv(&self.socket, room) {
             Ok(n) => {
                 self.readable = n == room.len() || n > 0 && self.hung_up;
+                self.has_heard |= n > 0;
                 Ok(Some(n))
             }
             Err(error) => match error.kind() {
@@ -146,6 +168,41 @@ impl Link {
                 _ => Err(error),
             },
         }
+    }
+
+    /// The request is over, behind whose end this has come: has the server wait for the next one. Says whether
+    /// the connection can be kept for that.
+    pub(super) fn rest(&mut self, behind: &[u8]) -> bool {
+        let is_over = self.is_said && self.gone == self.out.len() && self.says_nothing(behind);
+        if !self.keeps || self.hung_up || !is_over || !self.protocol.is_idle() {
+            return false;
+        }
+        let mut first = Vec::new();
+        self.request = self.protocol.begin(&mut first, Role::Responder, true);
+        (self.out, self.gone, self.is_said) = (Vec::new(), 0, false);
+        (self.is_reused, self.has_heard) = (true, false);
+        socket::send(&self.socket, &first).is_ok_and(|sent| sent == first.len())
+    }
+
+    /// What can be done with it that rests.
+    pub(super) fn readiness(&mut self, scratch: &mut [u8]) -> Readiness {
+        match socket::recv(&self.socket, scratch) {
+            Ok(0) => return Readiness::Gone,
+            Ok(count) if self.says_nothing(&scratch[..count]) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            _ => return Readiness::Gone,
+        }
+        // What it has not read of the first record.
+        match tcp_info::send_queue(&self.socket) {
+            Ok(0) => Readiness::Waits,
+            Ok(_) => Readiness::Busy,
+            Err(_) => Readiness::Gone,
+        }
+    }
+
+    /// Whether that is about no request, or about one that is over: PHP ends some twice.
+    fn says_nothing(&mut self, input: &[u8]) -> bool {
+        matches!(self.protocol.receive(input), Ok((_, Output::NeedInput)))
     }
 
     /// Asks the server to give the request up, if it can be asked at once.

@@ -19,6 +19,7 @@
 mod asker;
 mod course;
 mod failure;
+mod kept;
 mod link;
 mod params;
 mod pool;
@@ -35,6 +36,7 @@ use http1::{Limits, Sheet, Stamp, Tick};
 pub use self::asker::Asker;
 pub use self::course::Spent;
 pub use self::failure::Failure;
+use self::kept::Kept;
 pub use self::link::Link;
 use self::pool::Pool;
 pub use self::queues::{Desk, Queues};
@@ -53,6 +55,10 @@ pub struct Gateway {
     /// Where large bodies go.
     spool: PathBuf,
     common: Option<Common>,
+    /// Connections that wait for a request, and those that have just come to do so, which may be watched yet:
+    /// each with the number of its pool.
+    kept: Kept,
+    resting: Vec<(usize, Link)>,
     /// Sockets that nobody uses any more, to be closed by whoever watches them.
     retired: Vec<(OwnedFd, Registration)>,
     complaints: Limited,
@@ -78,7 +84,12 @@ impl Gateway {
     /// As the settings have it.
     pub fn new(settings: &Settings, common: Option<Common>, desk: Desk) -> Self {
         Self {
-            pools: settings.all_pools().map(|rule| Pool::new(&rule)).collect(),
+            pools: settings
+                .all_pools()
+                .map(|rule| Pool::new(&rule, settings.kept_connections(&rule)))
+                .collect(),
+            kept: Kept::default(),
+            resting: Vec::new(),
             spool: settings.spool.clone(),
             desk,
             common,
@@ -87,10 +98,10 @@ impl Gateway {
         }
     }
 
-    /// Whether there are sockets to be closed.
+    /// Whether there are connections that no request uses.
     #[inline]
-    pub fn has_retired(&self) -> bool {
-        !self.retired.is_empty()
+    pub fn has_spare_links(&self) -> bool {
+        !(self.retired.is_empty() && self.resting.is_empty() && self.kept.is_empty())
     }
 
     /// A socket to be closed, and what it is registered for.
@@ -98,6 +109,58 @@ impl Gateway {
         let (socket, registration) = self.retired.pop()?;
         self.leave(&socket);
         Some((socket, registration))
+    }
+
+    /// A connection that is not to be watched any more. It is to be [kept](Self::keep) then.
+    pub fn take_resting(&mut self) -> Option<(usize, Link)> {
+        self.resting.pop()
+    }
+
+    /// Keeps a connection that nobody watches, for another request to its pool.
+    pub fn keep(&mut self, (pool, link): (usize, Link), now: Tick) {
+        if self.pools[pool].keep > 0 {
+            self.kept.put(pool, link, now.after(self.pools[pool].keep_ticks));
+        } else {
+            self.retire(link);
+        }
+    }
+
+    /// Retires connections that have been kept for as long as they may be.
+    pub fn expire(&mut self, now: Tick) {
+        while let Some(link) = self.kept.take_old(now) {
+            self.retire(link);
+        }
+    }
+
+    /// When to call [`expire`](Self::expire), if connections are kept.
+    pub fn deadline(&self) -> Option<Tick> {
+        self.kept.deadline()
+    }
+
+    /// Keeps no connection any more: others do, from now on.
+    pub fn keep_none(&mut self) {
+        for pool in &mut self.pools {
+            pool.keep = 0;
+        }
+        while let Some(link) = self.kept.take_any() {
+            self.retire(link);
+        }
+    }
+
+    /// A connection to a pool's server that waits for a request.
+    fn take_kept(&mut self, pool: usize, scratch: &mut [u8]) -> Option<Link> {
+        let mut gone = Vec::new();
+        let link = self.kept.take(pool, scratch, &mut gone);
+        for link in gone {
+            self.retire(link);
+        }
+        link
+    }
+
+    /// Whether a pool's connection may be kept.
+    fn may_keep(&self, pool: usize) -> bool {
+        let resting = self.resting.iter().filter(|(of, _)| *of == pool).count();
+        self.kept.of(pool) + resting < self.pools[pool].keep
     }
 
     /// What becomes readable when a request goes that had to wait in a queue. `None`: there are no

@@ -20,6 +20,9 @@ pub(super) struct Pool {
     servers: Vec<Server>,
     pub(super) patience: PoolPatience,
     pub(super) params: Vec<(String, String)>,
+    /// Most connections that are kept, and for how long, in ticks.
+    pub(super) keep: usize,
+    pub(super) keep_ticks: u32,
 }
 
 /// How long a pool's servers may take, in ticks.
@@ -61,7 +64,8 @@ impl Tried {
 }
 
 impl Pool {
-    pub(super) fn new(rule: &PoolRule) -> Self {
+    /// One of which so many connections may be kept.
+    pub(super) fn new(rule: &PoolRule, keep: u32) -> Self {
         let ticks = |time: std::time::Duration| Timeouts::ticks(time.as_millis() as u64);
         let server =
             |address: &ListenAddress| Server { address: address.clone(), in_flight: 0, alone_until: None };
@@ -75,6 +79,8 @@ impl Pool {
                 total: rule.total_timeout.map(ticks),
             },
             params: rule.params.clone(),
+            keep: keep as usize,
+            keep_ticks: ticks(rule.keep_timeout),
         }
     }
 
@@ -135,7 +141,7 @@ mod tests {
 
     fn pool(servers: u16) -> Pool {
         let servers = (1..=servers).map(|port| ListenAddress::Tcp(([127, 0, 0, 1], port).into())).collect();
-        Pool::new(&PoolRule { servers, ..PoolRule::default() })
+        Pool::new(&PoolRule { servers, ..PoolRule::default() }, 0)
     }
 
     const NOW: Tick = Tick(1000);

@@ -45,6 +45,8 @@ pub struct Relay {
     flying: Option<Ticket>,
     body: Spool,
     tried: Tried,
+    /// A connection that had been kept broke, and it is sent once more.
+    is_repeated: bool,
     /// The head of the reply, until it is whole.
     head: Vec<u8>,
     scan: response::Scan,
@@ -107,6 +109,7 @@ impl Relay {
             flying: None,
             body: Spool::default(),
             tried: Tried::default(),
+            is_repeated: false,
             head: Vec::new(),
             scan: response::Scan::default(),
             reply: None,
@@ -197,7 +200,7 @@ impl Relay {
                     if not_before.is_some_and(|until| !until.reached(tools.now)) {
                         return Ok(());
                     }
-                    self.connect(gateway, tools.now)?;
+                    self.connect(gateway, tools)?;
                 }
                 Stage::Asking(link) if link.is_connecting => {
                     if !link.has_connected() {
@@ -212,20 +215,54 @@ impl Relay {
                         }
                     }
                 }
-                Stage::Asking(link) => {
-                    if link.send(&mut self.body, tools.share).map_err(Failure::Broken)? {
-                        self.active = tools.now;
-                    }
-                    if !self.receive(gateway, tools)? {
-                        return Ok(());
-                    }
-                }
+                Stage::Asking(_) => match self.exchange(gateway, tools) {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(()),
+                    Err(failure) if self.may_repeat(&failure) => self.repeat(gateway),
+                    Err(failure) => return Err(failure),
+                },
             }
         }
     }
 
-    /// Finds a server and connects to it, or begins to.
-    fn connect(&mut self, gateway: &mut Gateway, now: Tick) -> Result<(), Failure> {
+    /// Sends and receives. Says whether to come back at once.
+    fn exchange(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<bool, Failure> {
+        if let Stage::Asking(link) = &mut self.stage
+            && link.send(&mut self.body, tools.share).map_err(Failure::Broken)?
+        {
+            self.active = tools.now;
+        }
+        self.receive(gateway, tools)
+    }
+
+    /// Whether the request can be sent once more: the server has closed a connection that had been kept, as
+    /// it may at any time, and has said nothing. (Only requests that may be repeated are sent on those.)
+    fn may_repeat(&self, failure: &Failure) -> bool {
+        let is_unheard = matches!(&self.stage, Stage::Asking(link) if link.is_reused && !link.has_heard);
+        is_unheard && !self.is_repeated && matches!(failure, Failure::Closed | Failure::Broken(_))
+    }
+
+    fn repeat(&mut self, gateway: &mut Gateway) {
+        gateway.desk.counters(self.pool).retried.add_among_others(1);
+        self.let_go(gateway);
+        self.body.rewind();
+        self.is_repeated = true;
+        self.stage = Stage::Due(None);
+    }
+
+    /// Takes a connection that has been kept, or finds a server and connects to it, or begins to.
+    fn connect(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<(), Failure> {
+        let now = tools.now;
+        if gateway.pools[self.pool].keep > 0
+            && !self.is_repeated
+            && Head::again(&self.consumed, self.terms).is_some_and(|head| head.method.is_idempotent())
+            && let Some(link) = gateway.take_kept(self.pool, tools.scratch)
+        {
+            gateway.pools[self.pool].begin(link.server);
+            gateway.desk.counters(self.pool).reused.add_among_others(1);
+            self.stage = Stage::Asking(link);
+            return self.ask(gateway, now);
+        }
         let pool = &mut gateway.pools[self.pool];
         let Some(server) = pool.choose(self.tried, now) else {
             let nobody = io::ErrorKind::ConnectionRefused.into();
@@ -235,8 +272,9 @@ impl Relay {
         match pool.connect(server) {
             Ok((socket, is_up)) => {
                 pool.begin(server);
+                let keeps = pool.keep > 0;
                 gateway.own(&socket);
-                self.stage = Stage::Asking(Link::new(socket, server, is_up));
+                self.stage = Stage::Asking(Link::new(socket, server, is_up, keeps));
                 self.active = now;
                 if is_up { self.ask(gateway, now) } else { Ok(()) }
             }
@@ -335,9 +373,25 @@ impl Relay {
                     let room = MOST_ERRORS.saturating_sub(self.errors.len());
                     self.errors.extend(input[range].iter().take(room));
                 }
-                Output::End { .. } => return self.end_reply(gateway, tools),
+                Output::End { .. } => {
+                    self.rest(gateway, &input[used..]);
+                    return self.end_reply(gateway, tools);
+                }
             }
             input = &input[used..];
+        }
+    }
+
+    /// Keeps the server's connection for another request, if it may and can be kept. `behind` has come behind
+    /// the reply.
+    fn rest(&mut self, gateway: &mut Gateway, behind: &[u8]) {
+        let Stage::Asking(link) = &mut self.stage else { return };
+        if !gateway.may_keep(self.pool) || !link.rest(behind) {
+            return;
+        }
+        if let Stage::Asking(link) = std::mem::replace(&mut self.stage, Stage::Over) {
+            gateway.pools[self.pool].end(link.server);
+            gateway.resting.push((self.pool, link));
         }
     }
 

@@ -52,6 +52,11 @@ impl Spool {
         self.file.as_ref()
     }
 
+    /// Has it read from its beginning again.
+    pub(super) fn rewind(&mut self) {
+        self.read = 0;
+    }
+
     /// Puts the next bytes into the room, and says how many; 0 at the end.
     pub(super) fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let left = usize::try_from(self.left()).unwrap_or(usize::MAX);

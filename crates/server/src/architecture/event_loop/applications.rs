@@ -67,9 +67,16 @@ impl EventLoop {
         self.queued = queued;
     }
 
-    /// Closes the sockets that nobody uses any more.
+    /// Sees to the connections to applications that no request uses any more: ceases to watch those that are
+    /// kept, and closes the others.
     #[cold]
-    pub(super) fn close_retired_links(&mut self) {
+    pub(super) fn see_to_links(&mut self) {
+        self.service.gateway.expire(self.service.clock.tick);
+        while let Some((pool, mut link)) = self.service.gateway.take_resting() {
+            self.events.remove_if(link.as_fd(), link.registration);
+            link.registration = Registration::None;
+            self.service.gateway.keep((pool, link), self.service.clock.tick);
+        }
         while let Some((socket, registration)) = self.service.gateway.take_retired() {
             self.events.forget_closing(socket.as_fd(), registration);
         }

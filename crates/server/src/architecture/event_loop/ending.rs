@@ -61,6 +61,8 @@ impl EventLoop {
     }
 
     pub(super) fn say_close_from_now_on(&mut self) {
+        // Nor are connections to applications kept, which others have their own of.
+        self.service.gateway.keep_none();
         for (_, registered) in self.connections.iter_mut() {
             registered.conversation.machine().drain();
         }

@@ -75,6 +75,9 @@ impl EventLoop {
             let paused = self.gate.paused_until().map(|until| until.remaining(now).max(1));
             ticks = Some(sooner(ticks, paused.unwrap_or(PRESSURE_TICKS)));
         }
+        if let Some(deadline) = self.service.gateway.deadline() {
+            ticks = Some(sooner(ticks, deadline.remaining(now)));
+        }
         if self.ending.is_draining() || self.ports.iter().any(|port| port.door.is_retiring()) {
             ticks = Some(sooner(ticks, 1));
         }

@@ -157,9 +157,12 @@ impl<P> OpenReply<P> {
         self.is_finished && self.unsent().is_empty()
     }
 
-    /// Whether all of a body is there whose length was told beforehand.
-    pub fn has_all(&self) -> bool {
-        self.frame == Frame::Length(0)
+    /// Bytes of the body that have not been supplied, if its length was told beforehand.
+    pub fn owed(&self) -> Option<u64> {
+        match self.frame {
+            Frame::Length(left) => Some(left),
+            Frame::Chunked | Frame::Close | Frame::Nothing => None,
+        }
     }
 
     /// Whether any of it is sent.

@@ -5,12 +5,13 @@
 //! for: files that were asked for once never take what clients need, and there is an open file for each
 //! client that could want one of its own.
 
+use std::borrow::Cow;
 use std::io;
 
 use sys::process;
 
 use crate::common;
-use crate::config::{FileSettings, Role, Settings};
+use crate::config::{FileSettings, PoolRule, Role, Settings};
 
 /// What a worker and its table of open files may have open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,10 @@ const FEW: u64 = 64;
 
 /// What a worker of several in one descriptor table has open beside connections and files.
 const OF_A_WORKER: u64 = 8;
+
+/// What a request has open that is in flight to an application: the connection, its body, and its reply. (One
+/// with a large body may find nothing to keep that in, and is answered 503.)
+const OF_A_REQUEST_IN_FLIGHT: u64 = 3;
 
 /// What an AMPED helper has open while it looks at a file.
 const OF_A_HELPER: u64 = 2;
@@ -116,11 +121,15 @@ impl Users {
         let workers = processes * layout.threads(Role::Serve) as u64;
         let helpers = processes * layout.threads(Role::AwaitDisk) as u64;
         let of_workers = if workers > 1 { workers * OF_A_WORKER } else { 0 };
-        let kept: u64 = settings.all_pools().map(|pool| u64::from(settings.kept_connections(&pool))).sum();
+        let of_pools = |pool: Cow<'_, PoolRule>| {
+            let in_flight = u64::from(pool.children.get()) * OF_A_REQUEST_IN_FLIGHT;
+            in_flight + workers * u64::from(settings.kept_connections(&pool))
+        };
+        let of_pools: u64 = settings.all_pools().map(of_pools).sum();
         let tables = if layout.shares_descriptors { copies } else { workers };
         // Each keeps the roots of its sites open; that of the default one is among what is reserved.
         let roots = processes * settings.sites.len() as u64;
-        Self { workers, tables, other: of_workers + workers * kept + helpers * OF_A_HELPER + roots }
+        Self { workers, tables, other: of_workers + of_pools + helpers * OF_A_HELPER + roots }
     }
 }
 

@@ -165,6 +165,8 @@ sys::shareable! {
         pub application_expired: Counter,
         /// Those whose client left before the end of the reply.
         pub application_clients_left: Counter,
+        /// Bytes of bodies and replies that are kept in memory for applications.
+        pub application_memory_bytes: Counter,
         /// Connections that there is room for in memory set aside.
         pub connection_places: Counter,
         /// What a connection takes, by the sizes of its parts.

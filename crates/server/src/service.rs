@@ -213,9 +213,10 @@ impl Service {
         }
     }
 
-    /// Copies what the open-file table counts to where others can read it.
+    /// Copies what the open-file table and the gateway count to where others can read it.
     pub fn publish(&self) {
         let counts = self.content.table_counts();
+        self.counters.application_memory_bytes.set(self.gateway.memory() as u64);
         self.counters.file_table_hits.set(counts.hits);
         self.counters.file_table_misses.set(counts.misses);
         self.counters.file_table_evictions.set(counts.evictions);

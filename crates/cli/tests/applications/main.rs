@@ -7,7 +7,7 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use fpm::Fpm;
+use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::Signal;
 use scripted::{Asked, answer, end, record};
 use support::client::{Broken, Client, Reply, request};
@@ -33,6 +34,7 @@ const TESTS: &[Test] = tests![
         large_uploads_go_on,
         a_client_that_leaves,
         a_slow_client,
+        slow_clients_occupy_nobody,
         as_many_as_it_has_children,
         an_application_that_is_silent,
         applications_that_break;
@@ -49,6 +51,8 @@ const TESTS: &[Test] = tests![
         connections_that_are_kept,
         kept_connections_that_break,
         php_on_kept_connections,
+        a_full_disk_beneath_the_spool,
+        scant_memory,
         errors_are_logged,
         a_reload;
     One: mistakes_are_told;
@@ -92,6 +96,18 @@ fn scripted_site_with<R>(
     let setup = Setup::new(variant);
     let socket = scripted::start(setup.directory(), "app.sock", serve);
     setup.config(&pool(&[&socket], of_pool)).start()
+}
+
+/// The same with settings of the gateway.
+fn gateway_site<R>(
+    variant: &Variant,
+    of_gateway: &str,
+    of_pool: &str,
+    serve: impl Fn(Asked) -> R + Send + Sync + 'static,
+) -> Server {
+    let setup = Setup::new(variant);
+    let socket = scripted::start(setup.directory(), "app.sock", serve);
+    setup.config(&format!("{}[gateway]\n{of_gateway}\n", pool(&[&socket], of_pool))).start()
 }
 
 fn pool(sockets: &[&Path], more: &str) -> String {
@@ -286,7 +302,7 @@ fn a_slow_client(variant: &Variant) {
     const PIECES: usize = 600;
     let said = Arc::new(Mutex::new(0));
     let counted = Arc::clone(&said);
-    let server = scripted_site(variant, move |mut asked| {
+    let server = gateway_site(variant, "spill = 0", "", move |mut asked| {
         asked.say(record(6, b"Content-Type: text/plain\r\n\r\n"));
         for _ in 0..PIECES {
             if !asked.say(record(6, &vec![b'x'; PIECE])) {
@@ -601,6 +617,104 @@ fn php_on_kept_connections(variant: &Variant) {
     assert_eq!((&pool["failures"], &pool["requests"]), (&0.into(), &21.into()));
     let reused = pool["reused"].as_u64().expect("a number");
     assert_eq!(reused > 0, !variant.serves_one_at_a_time(), "{pool}");
+}
+
+/// The application is free while they take their time, and they get all of it. It is told where it ends in
+/// each of the ways.
+fn slow_clients_occupy_nobody(variant: &Variant) {
+    const LENGTH: usize = 12_000_000;
+    let body = Arc::new(pattern(3, LENGTH));
+    let large = Arc::clone(&body);
+    let server = gateway_site(variant, "", "children = 1", move |mut asked| {
+        let how = &*asked.params["QUERY_STRING"];
+        let head = if how == "chunked" { String::new() } else { format!("Content-Length: {LENGTH}\n") };
+        let length = if how == "quick" { 4 } else { LENGTH };
+        let end = if how == "closed" { Vec::new() } else { end() };
+        let head = if how == "quick" { "X: y\n\n".to_owned() } else { head + "X: y\n\n" };
+        asked.say([record(6, head.as_bytes()), record(6, &large[..length]), end].concat());
+    });
+    for (at, how) in ["chunked", "length", "closed"].iter().enumerate() {
+        let mut slow = Client::connect_narrow(server.addresses()[0]);
+        slow.ask("GET", &format!("/app/?{how}"), &[]);
+        let told = |name: &str| server.status()["pools"][0][name].as_u64();
+        eventually("the rest is on the disk", || told("spilled") == Some(at as u64 + 1));
+        // With one child nobody else would be served if that waited.
+        assert_eq!(server.get("/app/?quick").body, body[..4]);
+        eventually("some of it is in memory", || server.count("application_memory_bytes") > 0);
+        let reply = slow.reply();
+        assert_eq!(reply.status, 200, "{how}");
+        assert!(reply.body == *body, "{how}: {} bytes", reply.body.len());
+        eventually("nothing is in memory", || server.count("application_memory_bytes") == 0);
+        assert_eq!(told("failures"), Some(0), "{how}");
+    }
+}
+
+/// All goes the long way: bodies through the disk, and replies in small pieces.
+fn scant_memory(variant: &Variant) {
+    let server = gateway_site(variant, "memory = 0\nspill = '1 MiB'", "", |mut asked| {
+        let body = asked.body.repeat(20);
+        asked.say([record(6, b"X: y\n\n"), record(6, &body), end()].concat());
+    });
+    for length in [1, 1000, 300_000] {
+        let body = pattern(5, length);
+        let mut client = Client::connect_narrow(server.addresses()[0]);
+        client.send(post("/app/x", &body));
+        let reply = client.reply();
+        assert!(reply.body == body.repeat(20), "{length}: {} bytes", reply.body.len());
+    }
+    assert_eq!(server.count("application_failures"), 0);
+}
+
+/// A small file system.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// `None`: it can't be had here, which is told.
+    fn mount(below: &Path) -> Option<Self> {
+        let directory = below.join("disk");
+        fs::create_dir(&directory).expect("a directory");
+        match rustix::mount::mount("tmpfs", &directory, "tmpfs", MountFlags::empty(), c"size=1m,mode=777") {
+            Ok(()) => Some(Self(directory)),
+            Err(error) => {
+                eprintln!("skipped: a file system can't be mounted here: {error}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.0, UnmountFlags::DETACH);
+    }
+}
+
+/// A body has no place then, but a reply goes on as fast as its client takes it.
+fn a_full_disk_beneath_the_spool(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let Some(disk) = SmallDisk::mount(setup.directory()) else { return };
+    let reply = Arc::new(pattern(9, 8_000_000));
+    let large = Arc::clone(&reply);
+    let socket = scripted::start(setup.directory(), "app.sock", move |mut asked| {
+        let body: &[u8] = if asked.body.is_empty() { &large } else { &asked.body };
+        let answer = [record(6, b"X: y\n\n"), record(6, body), end()].concat();
+        asked.say(answer);
+    });
+    let config = format!("{}[gateway]\nspool = '{}'\n", pool(&[&socket], ""), disk.0.display());
+    let server = setup.config(&config).start();
+    let mut client = server.connect();
+    client.send(post("/app/x", &pattern(1, 3_000_000)));
+    assert_eq!(client.reply().status, 503);
+    for _ in 0..2 {
+        // What was begun is given back.
+        assert_eq!(server.one(post("/app/x", &pattern(1, 900_000))).body, pattern(1, 900_000));
+        let mut slow = Client::connect_narrow(server.addresses()[0]);
+        slow.ask("GET", "/app/x", &[]);
+        server.wait_for_line(|line| line.contains("the reply can't be spooled: No space left on device"));
+        assert_eq!(server.get("/hello.txt").text(), HELLO);
+        assert!(slow.reply().body == *reply);
+    }
+    assert_eq!((server.count("application_failures"), server.count("replies_by_code/503")), (1, 1));
 }
 
 /// What they have in flight is given back, or nobody would be served any more.

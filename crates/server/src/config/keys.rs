@@ -321,6 +321,8 @@ pub(super) const KEYS: &[Key] = &[
     Key::of("amped", "disk_timeout", |s| one(&mut s.amped.disk_timeout, time(TIMEOUT))),
     Key::of("amped", "disk_delay", |s| one(&mut s.amped.disk_delay, unless_off(time(TIMEOUT)))),
     Key::of("gateway", "spool", |s| one(&mut s.spool, path())),
+    Key::of("gateway", "spill", |s| one(&mut s.spill, size(0..=GIB))),
+    Key::of("gateway", "memory", |s| one(&mut s.gateway_memory, size(0..=GIB))),
     Key {
         unset: "half of the workers",
         ..Key::of("gateway", "waiting_workers", |s| optional(&mut s.waiting_workers, up_to(1024 * 1024)))

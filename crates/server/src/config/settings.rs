@@ -72,8 +72,14 @@ pub struct Settings {
     pub sites: Vec<SiteSettings>,
     /// Applications behind routes.
     pub pools: Vec<PoolRule>,
-    /// Where request bodies for applications go that are too large for memory: a directory.
+    /// Where request bodies for applications go that are too large for memory, and replies that clients take
+    /// slowly: a directory.
     pub spool: PathBuf,
+    /// Most bytes of a reply that go there; 0: none.
+    pub spill: u64,
+    /// Bytes of bodies and replies that a worker keeps in memory for applications before it makes do with
+    /// less.
+    pub gateway_memory: u64,
     /// Where each worker has one client: how many may wait for one pool.
     pub waiting_workers: Option<NonZeroU32>,
     /// Where requests are logged; `None`: nowhere.
@@ -656,6 +662,8 @@ impl Settings {
             access_log: Some(AccessLogSettings::to(LogTarget::Terminal)),
             pools: Vec::new(),
             spool: PathBuf::from("/var/tmp"),
+            spill: 16 << 20,
+            gateway_memory: 8 << 20,
             waiting_workers: None,
             trusted_proxies: Vec::new(),
             proxy_protocol: Vec::new(),

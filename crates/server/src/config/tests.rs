@@ -588,6 +588,8 @@ send_hold = "2 s"
 
 [gateway]
 spool = "/"
+spill = "1 MiB"
+memory = "2 MiB"
 waiting_workers = 3
 
 [amped]

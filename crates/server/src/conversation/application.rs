@@ -135,6 +135,8 @@ impl Conversation {
         }
         loop {
             let (gateway, mut tools) = service.gateway_and_tools(scratch, &mut share);
+            application.relay.note_client(!self.writable);
+            let was_writable = self.writable;
             application.relay.work(gateway, &mut tools)?;
             let sent = self.send_reply(service, application)?;
             if application.relay.reply().is_some_and(|reply| reply.is_complete()) {
@@ -144,8 +146,8 @@ impl Conversation {
             if share == 0 {
                 return Ok(Some(Turn::Unfinished));
             }
-            // What was sent may have made room for more.
-            if sent == 0 {
+            // What was sent may have made room for more, and so may a client that turns out to be slow.
+            if sent == 0 && self.writable == was_writable {
                 return Ok(Some(Turn::Application));
             }
         }
@@ -178,7 +180,9 @@ impl Conversation {
                 Ok((used, step)) => {
                     let needs_input = matches!(step, Step::NeedInput);
                     let taken = match step {
-                        Step::Body(range) => application.relay.take_body(&service.gateway, &unused[range]),
+                        Step::Body(range) => {
+                            application.relay.take_body(&mut service.gateway, &unused[range])
+                        }
                         _ => Ok(()),
                     };
                     input.use_up(used);

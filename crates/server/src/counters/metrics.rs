@@ -161,6 +161,11 @@ pub static METRICS: &[Metric] = &[
     metric!(Kind::Counter, application_refused, "Requests for which there was no room in a pool's queue"),
     metric!(Kind::Counter, application_expired, "Requests that waited in a pool's queue for too long"),
     metric!(Kind::Counter, application_clients_left, "Requests whose client left the application"),
+    metric!(
+        Kind::Gauge,
+        application_memory_bytes,
+        "Bytes of bodies and replies that are kept in memory for applications"
+    ),
     metric!(Kind::Gauge, connection_places, "Connections that memory has been set aside for"),
     metric!(Kind::Peak, connection_bytes, "Bytes that a connection takes, by the sizes of its parts"),
     metric!(Kind::Gauge, start_memory_bytes, "Bytes that the worker had of its own when it began to serve"),

@@ -33,6 +33,8 @@ sys::shareable! {
         pub reused: Counter,
         /// Those that were sent once more, as it broke.
         pub retried: Counter,
+        /// Replies of which a part went to the disk, as their clients were slow.
+        pub spilled: Counter,
         /// From when a request had come until it was in flight.
         pub waits_ms: Histogram,
         /// Their sum.
@@ -94,6 +96,7 @@ pub static POOL_METRICS: &[Metric<PoolCounters>] = &[
     metric!(Kind::Counter, clients_left, "Requests whose client left"),
     metric!(Kind::Counter, reused, "Requests sent on a connection that had been kept"),
     metric!(Kind::Counter, retried, "Requests sent once more, as that connection broke"),
+    metric!(Kind::Counter, spilled, "Replies of which a part went to the disk, as their clients were slow"),
     metric!(
         Kind::Histogram { sum: "wait_us" },
         waits_ms,

@@ -46,6 +46,9 @@ pub enum Failure {
     /// The request's body can't be kept.
     #[error("the body can't be spooled: {0}")]
     Spool(io::Error),
+    /// What of a reply is for later can't be kept.
+    #[error("the reply can't be spooled: {0}")]
+    Spill(io::Error),
     /// The request that was put by can't be read again, which would be a fault of ours.
     #[error("the request can't be read again")]
     Unreadable,
@@ -58,15 +61,19 @@ impl Failure {
     /// The status that tells the client.
     pub fn status(&self) -> Status {
         match self {
-            Self::Unreachable(_) | Self::Closed | Self::Broken(_) | Self::Reply(_) | Self::Short => {
-                Status::BAD_GATEWAY
-            }
             Self::Protocol(fastcgi::Error::Refused(_))
             | Self::Busy
             | Self::Full
             | Self::Late
             | Self::Spool(_) => Status::SERVICE_UNAVAILABLE,
-            Self::Protocol(_) | Self::NoPool => Status::BAD_GATEWAY,
+            Self::Unreachable(_)
+            | Self::Closed
+            | Self::Broken(_)
+            | Self::Protocol(_)
+            | Self::Reply(_)
+            | Self::Short
+            | Self::Spill(_)
+            | Self::NoPool => Status::BAD_GATEWAY,
             Self::TimedOut => Status::GATEWAY_TIMEOUT,
             Self::Parameter(_) => Status::HEADER_FIELDS_TOO_LARGE,
             Self::LineBreak => Status::NOT_FOUND,

@@ -5,14 +5,15 @@
 //!
 //! ```text
 //! client -- body --> spool -- stdin --> link --> application
-//! client <-- OpenReply <-- head, body <-- stdout -- link <-- application
+//! client <-- OpenReply <-- spill <-- head, body <-- stdout -- link <-- application
 //! ```
 //!
 //! Between the body and the server is the pool's [queue], which all workers share: no more requests
 //! are in flight than the application has children.
 //!
 //! A body is spooled whole before a server is asked for anything, so that a slow upload occupies none. A
-//! reply is passed on as it comes, as fast as its client takes it. Nothing here touches the client's socket
+//! reply is passed on as it comes, as fast as its client takes it; what a slow client does not take is spilled
+//! to the disk, so that it occupies no server, either. Nothing here touches the client's socket
 //! or waits: the [conversation](crate::conversation) brings and sends what is the client's, and whoever calls
 //! that watches the [link](Link)'s socket as well.
 
@@ -52,8 +53,12 @@ use crate::registration::Registration;
 pub struct Gateway {
     pools: Vec<Pool>,
     desk: Desk,
-    /// Where large bodies go.
+    /// Where large bodies go, and most bytes of a reply that may.
     spool: PathBuf,
+    most_spilled: u64,
+    /// Bytes of bodies and replies in memory, and how many there should be at most.
+    memory: usize,
+    most_memory: usize,
     common: Option<Common>,
     /// Connections that wait for a request, and those that have just come to do so, which may be watched yet:
     /// each with the number of its pool.
@@ -91,6 +96,9 @@ impl Gateway {
             kept: Kept::default(),
             resting: Vec::new(),
             spool: settings.spool.clone(),
+            most_spilled: settings.spill,
+            memory: 0,
+            most_memory: settings.gateway_memory as usize,
             desk,
             common,
             retired: Vec::new(),
@@ -161,6 +169,16 @@ impl Gateway {
     fn may_keep(&self, pool: usize) -> bool {
         let resting = self.resting.iter().filter(|(of, _)| *of == pool).count();
         self.kept.of(pool) + resting < self.pools[pool].keep
+    }
+
+    /// Bytes of bodies and replies that are kept in memory.
+    pub fn memory(&self) -> usize {
+        self.memory
+    }
+
+    /// Whether there may be so many more of them.
+    fn has_memory_for(&self, bytes: usize) -> bool {
+        self.memory.saturating_add(bytes) <= self.most_memory
     }
 
     /// What becomes readable when a request goes that had to wait in a queue. `None`: there are no

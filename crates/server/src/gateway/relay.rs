@@ -51,6 +51,17 @@ pub struct Relay {
     head: Vec<u8>,
     scan: response::Scan,
     reply: Option<OpenReply<Pin>>,
+    /// What of the reply is for the client later, as it is slow, and what of that there was no room for on the
+    /// disk.
+    spill: Spool,
+    behind: Vec<u8>,
+    is_client_slow: bool,
+    /// The server has said all, which the client is to be told.
+    is_said: bool,
+    /// Bytes in memory, as the gateway has counted them, and no more is received while so much is unsent.
+    memory: usize,
+    most_unsent: usize,
+    most_spilled: u64,
     /// What the application says for the error log.
     errors: Vec<u8>,
     course: Course,
@@ -75,8 +86,11 @@ enum Stage {
 const MOST_HEAD: usize = 64 << 10;
 /// Most of what an application says for the error log that is kept, for each request.
 const MOST_ERRORS: usize = 4 << 10;
-/// No more of a reply is received while so much of it is unsent.
+/// No more of a reply is kept in memory while so much of it is unsent, or so much where memory is short.
 const MOST_UNSENT: usize = 256 << 10;
+const SCANT_UNSENT: usize = 16 << 10;
+/// Bodies up to this size are kept in memory, if there is enough.
+const BODY_IN_MEMORY: usize = 64 << 10;
 /// How long until a server is tried again whose queue is full.
 const PAUSE_TICKS: u32 = 10 / Tick::MS;
 
@@ -113,6 +127,13 @@ impl Relay {
             head: Vec::new(),
             scan: response::Scan::default(),
             reply: None,
+            spill: Spool::default(),
+            behind: Vec::new(),
+            is_client_slow: false,
+            is_said: false,
+            memory: 0,
+            most_unsent: MOST_UNSENT,
+            most_spilled: gateway.most_spilled,
             errors: Vec::new(),
             course: Course::new(gateway.desk.counters(pool)),
             asked_at: now,
@@ -131,10 +152,12 @@ impl Relay {
     /// # Errors
     ///
     /// It can't be kept.
-    pub fn take_body(&mut self, gateway: &Gateway, bytes: &[u8]) -> Result<(), Failure> {
-        if let Some(file) = self.body.write(bytes, &gateway.spool).map_err(Failure::Spool)? {
+    pub fn take_body(&mut self, gateway: &mut Gateway, bytes: &[u8]) -> Result<(), Failure> {
+        let room = if gateway.has_memory_for(bytes.len()) { BODY_IN_MEMORY } else { 0 };
+        if let Some(file) = self.body.write(bytes, room, &gateway.spool).map_err(Failure::Spool)? {
             gateway.own(file);
         }
+        self.count_memory(gateway);
         Ok(())
     }
 
@@ -183,6 +206,13 @@ impl Relay {
     ///
     /// There will be no reply, or no more of it.
     pub fn work(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<(), Failure> {
+        self.take_up(tools)?;
+        let worked = self.go_on(gateway, tools);
+        self.count_memory(gateway);
+        worked
+    }
+
+    fn go_on(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<(), Failure> {
         loop {
             match &mut self.stage {
                 Stage::Body | Stage::Over => return Ok(()),
@@ -340,7 +370,9 @@ impl Relay {
         let Some(count) = link.receive(room).map_err(Failure::Broken)? else { return Ok(link.readable) };
         if count == 0 {
             // It has said all that it promised.
-            let is_whole = self.reply.as_ref().is_some_and(OpenReply::has_all);
+            let later = self.spill.left() + self.behind.len() as u64;
+            let owed = self.reply.as_ref().and_then(OpenReply::owed);
+            let is_whole = owed.is_some_and(|owed| owed <= later);
             return if is_whole {
                 self.end_reply(gateway, tools).map(|()| false)
             } else {
@@ -368,7 +400,7 @@ impl Relay {
             let (used, output) = link.protocol.receive(input)?;
             match output {
                 Output::NeedInput => return Ok(()),
-                Output::Stdout(range) => self.take_reply(&input[range], tools)?,
+                Output::Stdout(range) => self.take_reply(gateway, &input[range], tools)?,
                 Output::Stderr(range) => {
                     let room = MOST_ERRORS.saturating_sub(self.errors.len());
                     self.errors.extend(input[range].iter().take(room));
@@ -396,11 +428,22 @@ impl Relay {
     }
 
     /// Takes in a piece of the CGI response: head first, then body.
-    fn take_reply(&mut self, bytes: &[u8], tools: &mut Tools<'_>) -> Result<(), Failure> {
+    fn take_reply(
+        &mut self,
+        gateway: &mut Gateway,
+        bytes: &[u8],
+        tools: &mut Tools<'_>,
+    ) -> Result<(), Failure> {
         self.course.has_reply();
+        let has_spilled = self.has_spilled();
         if let Some(reply) = &mut self.reply {
-            // What goes beyond the promised length is nobody's.
-            reply.supply(tools.limits, tools.now, bytes);
+            let has_room = reply.unsent().len() < self.most_unsent || self.most_spilled == 0;
+            if has_spilled || !has_room {
+                self.put_by(gateway, bytes);
+            } else {
+                // What goes beyond the promised length is nobody's.
+                reply.supply(tools.limits, tools.now, bytes);
+            }
             return Ok(());
         }
         self.head.extend_from_slice(bytes);
@@ -408,6 +451,50 @@ impl Relay {
             let head = std::mem::take(&mut self.head);
             let reply = self.open(&response::parse(&head[..end])?, tools);
             self.reply.insert(reply).supply(tools.limits, tools.now, &head[end..]);
+        }
+        Ok(())
+    }
+
+    /// Whether there is more of the reply than its client is about to get.
+    fn has_spilled(&self) -> bool {
+        self.spill.left() > 0 || !self.behind.is_empty()
+    }
+
+    /// Puts a piece of the reply by for later.
+    fn put_by(&mut self, gateway: &mut Gateway, bytes: &[u8]) {
+        if self.behind.is_empty() {
+            match self.spill.write(bytes, 0, &gateway.spool) {
+                Ok(None) => return,
+                Ok(Some(file)) => {
+                    gateway.own(file);
+                    gateway.desk.counters(self.pool).spilled.add_among_others(1);
+                    return;
+                }
+                Err(error) => {
+                    // It goes on as fast as the client takes it.
+                    self.most_spilled = 0;
+                    gateway.complain(now_us() / 1000, &self.request(), &Failure::Spill(error));
+                }
+            }
+        }
+        self.behind.extend_from_slice(bytes);
+    }
+
+    /// Gives the client more of what was put by, as far as there is room, and then the end.
+    fn take_up(&mut self, tools: &mut Tools<'_>) -> Result<(), Failure> {
+        let is_due = self.is_said || self.has_spilled();
+        let Some(reply) = self.reply.as_mut().filter(|_| is_due) else { return Ok(()) };
+        while self.spill.left() > 0 && reply.unsent().len() < self.most_unsent {
+            let count = self.spill.read(tools.scratch).map_err(Failure::Spill)?;
+            reply.supply(tools.limits, tools.now, &tools.scratch[..count]);
+        }
+        if self.spill.left() > 0 {
+            return Ok(());
+        }
+        self.spill.clear();
+        reply.supply(tools.limits, tools.now, &std::mem::take(&mut self.behind));
+        if std::mem::take(&mut self.is_said) && !reply.finish(tools.limits, tools.now) {
+            return Err(Failure::Short);
         }
         Ok(())
     }
@@ -424,15 +511,17 @@ impl Relay {
     }
 
     /// The server has said all.
-    fn end_reply(&mut self, gateway: &mut Gateway, tools: &Tools<'_>) -> Result<(), Failure> {
+    fn end_reply(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<(), Failure> {
         self.course.has_all();
         self.let_go(gateway);
         self.leave_queue(gateway);
         self.tell_errors();
-        match &mut self.reply {
-            Some(reply) => reply.finish(tools.limits, tools.now).then_some(()).ok_or(Failure::Short),
-            None => Err(response::Malformed::CutShort.into()),
+        if self.reply.is_none() {
+            return Err(response::Malformed::CutShort.into());
         }
+        self.is_said = true;
+        // What was put by comes first.
+        if self.has_spilled() { Ok(()) } else { self.take_up(tools) }
     }
 
     /// Ends it, be the reply complete or not: gives back the head of its request, to be used again, and what
@@ -450,9 +539,10 @@ impl Relay {
         self.let_go(gateway);
         self.leave_queue(gateway);
         self.tell_errors();
-        if let Some(file) = self.body.file() {
+        for file in [self.body.file(), self.spill.file()].into_iter().flatten() {
             gateway.leave(file);
         }
+        gateway.memory -= self.memory;
         (self.consumed, self.reply)
     }
 
@@ -560,9 +650,27 @@ impl Relay {
         }
     }
 
-    /// Whether more of the reply may be received: the client has taken enough of what is there.
+    /// Whether more of the reply may be received: the client has taken enough of what is there, or is slow and
+    /// there is room for more.
     fn wants_input(&self) -> bool {
-        self.reply.as_ref().is_none_or(|reply| reply.unsent().len() < MOST_UNSENT)
+        let Some(reply) = &self.reply else { return true };
+        let has_room = self.is_client_slow && self.spill.left() < self.most_spilled;
+        self.behind.is_empty()
+            && (has_room || self.spill.left() == 0 && reply.unsent().len() < self.most_unsent)
+    }
+
+    /// Takes note of whether the client has left no room for more of the reply.
+    pub fn note_client(&mut self, is_slow: bool) {
+        self.is_client_slow = is_slow;
+    }
+
+    /// Has the gateway know what it keeps in memory.
+    fn count_memory(&mut self, gateway: &mut Gateway) {
+        let unsent = self.reply.as_ref().map_or(0, |reply| reply.unsent().len());
+        let memory = self.body.in_memory() + unsent + self.behind.len();
+        gateway.memory = gateway.memory - self.memory + memory;
+        self.memory = memory;
+        self.most_unsent = if gateway.has_memory_for(0) { MOST_UNSENT } else { SCANT_UNSENT };
     }
 
     /// When to call [`expire`](Self::expire), unless something happens before.

@@ -1,16 +1,13 @@
-//! A request's body, kept until an application takes it: in memory while it is small, then in a file without
-//! a name, which ends with it.
+//! A request's body, kept until an application takes it, or what of a reply its client has not taken: in
+//! memory as far as there is room for it, then in a file without a name, which ends with it.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Bodies up to this size are kept in memory.
-const IN_MEMORY: usize = 64 << 10;
-
-/// A body: it is written, then read.
+/// Bytes that are read in the order in which they were written.
 #[derive(Debug, Default)]
 pub(super) struct Spool {
     memory: Vec<u8>,
@@ -20,21 +17,34 @@ pub(super) struct Spool {
 }
 
 impl Spool {
-    /// Adds to the body. Files are made in that directory; if this made one, it is told.
-    pub(super) fn write(&mut self, bytes: &[u8], directory: &Path) -> io::Result<Option<&File>> {
-        self.length += bytes.len() as u64;
-        if let Some(file) = &mut self.file {
-            file.write_all(bytes)?;
-            return Ok(None);
-        }
-        if self.memory.len() + bytes.len() <= IN_MEMORY {
+    /// Adds bytes. No more than `room` of all of them are kept in memory, or they go to a file in that
+    /// directory; if this made one, it is told. What can't be written is not there, and the rest still is.
+    pub(super) fn write(&mut self, bytes: &[u8], room: usize, directory: &Path) -> io::Result<Option<&File>> {
+        let is_new = self.file.is_none();
+        if is_new && self.memory.len() + bytes.len() <= room {
             self.memory.extend_from_slice(bytes);
-            return Ok(None);
+        } else {
+            let file = match self.file.take() {
+                Some(file) => file,
+                None => tempfile::tempfile_in(directory)?,
+            };
+            let file = self.file.insert(file);
+            file.write_all_at(&std::mem::take(&mut self.memory), 0)?;
+            file.write_all_at(bytes, self.length)?;
         }
-        let file = self.file.insert(tempfile::tempfile_in(directory)?);
-        file.write_all(&std::mem::take(&mut self.memory))?;
-        file.write_all(bytes)?;
-        Ok(Some(file))
+        self.length += bytes.len() as u64;
+        Ok(self.file.as_ref().filter(|_| is_new))
+    }
+
+    /// Bytes of it that are in memory.
+    pub(super) fn in_memory(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Has it written from the beginning again, where nothing is left to be read.
+    pub(super) fn clear(&mut self) {
+        self.memory.clear();
+        (self.length, self.read) = (0, 0);
     }
 
     /// Bytes of it all.
@@ -75,36 +85,48 @@ impl Spool {
 mod tests {
     use super::*;
 
+    const ROOM: usize = 64 << 10;
+
+    fn read_all(spool: &mut Spool) -> Vec<u8> {
+        let (mut back, mut room) = (Vec::new(), [0; 7777]);
+        loop {
+            match spool.read(&mut room).unwrap() {
+                0 => return back,
+                n => back.extend_from_slice(&room[..n]),
+            }
+        }
+    }
+
     #[test]
     fn a_body_comes_back_from_memory_and_from_a_file() {
         let directory = tempfile::tempdir().unwrap();
-        for (length, in_file) in
-            [(0, false), (1, false), (IN_MEMORY, false), (IN_MEMORY + 1, true), (300_000, true)]
-        {
+        for (length, in_file) in [(0, false), (1, false), (ROOM, false), (ROOM + 1, true), (300_000, true)] {
             for step in [1000, 65_536, 299_999] {
                 let body: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
                 let mut spool = Spool::default();
-                for piece in body.chunks(step) {
-                    spool.write(piece, directory.path()).unwrap();
-                }
-                assert_eq!((spool.length(), spool.file().is_some()), (length as u64, in_file));
-                let (mut back, mut room) = (Vec::new(), [0; 7777]);
-                loop {
-                    match spool.read(&mut room).unwrap() {
-                        0 => break,
-                        n => back.extend_from_slice(&room[..n]),
+                // Twice, as of a reply that a client takes in between.
+                for _ in 0..2 {
+                    for piece in body.chunks(step) {
+                        spool.write(piece, ROOM, directory.path()).unwrap();
                     }
+                    assert_eq!((spool.length(), spool.file().is_some()), (length as u64, in_file));
+                    assert_eq!(spool.in_memory(), if in_file { 0 } else { length });
+                    assert!(read_all(&mut spool) == body);
+                    spool.rewind();
+                    assert!(read_all(&mut spool) == body);
+                    spool.clear();
                 }
-                assert!(back == body);
             }
         }
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "a file without a name");
     }
 
     #[test]
-    fn where_no_file_can_be_made_it_is_told() {
+    fn where_no_file_can_be_made_it_is_told_and_nothing_is_lost() {
         let mut spool = Spool::default();
-        let error = spool.write(&vec![0; IN_MEMORY + 1], Path::new("/nonexistent")).unwrap_err();
+        spool.write(b"here", ROOM, Path::new("/nonexistent")).unwrap();
+        let error = spool.write(&vec![0; ROOM], ROOM, Path::new("/nonexistent")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert_eq!((read_all(&mut spool), spool.length()), (b"here".to_vec(), 4));
     }
 }

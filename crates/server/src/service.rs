@@ -14,7 +14,7 @@ use crate::access_log::AccessLog;
 use crate::buffers::{self, Buffers};
 use crate::common::Common;
 use crate::config::{Coalesce, Settings};
-use crate::content::{Answer, Content, Lookup, Patience, Pin, Prefetched, SiteNumber};
+use crate::content::{Answer, Content, Lookup, NamedFile, Patience, Pin, Prefetched, SiteNumber};
 use crate::counters::Counters;
 use crate::error_log;
 use crate::gateway::{Desk, Gateway, Tools};
@@ -294,6 +294,21 @@ impl Service {
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let sheet = self.sheets.pop().unwrap_or_default();
         self.content.error((site, status), terms, (looked, self.patience), self.clock.ms, sheet, &self.stamp)
+    }
+
+    /// Answers a request with a file that an application has named, for which this has been looked at.
+    ///
+    /// # Errors
+    ///
+    /// A look that must be had first, where there is no patience for it.
+    pub fn answer_with_file(
+        &mut self,
+        head: &Head<'_>,
+        file: &NamedFile,
+        looked: Option<&Prefetched>,
+    ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
+        let (sheet, asking) = (self.sheets.pop().unwrap_or_default(), (looked, self.patience));
+        self.content.answer_with_file(file, head, asking, self.clock.ms, sheet, &self.stamp)
     }
 
     /// The ways to applications, and what they work with.

@@ -1,9 +1,11 @@
 //! Pools: where applications are that answer some of the routes.
 
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::address::ListenAddress;
+use super::checks::wrong_with_root;
 use super::error::Problem;
 use super::key::{Field, Key, each, one, optional, pairs, read_each};
 use super::settings::{Php, PoolRule};
@@ -36,6 +38,14 @@ pub(super) const KEYS: &[Key<PoolRule>] = &[
         let written = format!("{{ {} }}", written.collect::<Vec<_>>().join(", "));
         let written = Some(written).filter(|_| !rule.params.is_empty());
         Field { written, ..pairs(&mut rule.params, param) }
+    }),
+    Key::of("pools", "send_files", |rule| {
+        let pair = |(prefix, path): &(String, PathBuf)| {
+            format!("{} = {}", quoted(prefix), quoted(&path.display().to_string()))
+        };
+        let written = rule.send_files.iter().map(pair).collect::<Vec<_>>().join(", ");
+        let written = Some(format!("{{ {written} }}")).filter(|_| !rule.send_files.is_empty());
+        Field { written, ..pairs(&mut rule.send_files, send_from) }
     }),
 ];
 
@@ -98,6 +108,17 @@ fn servers(item: &Item) -> Result<Vec<ListenAddress>, String> {
         return Ok(servers);
     }
     Err("allowed: an address and port that can be connected to, or unix:PATH".to_owned())
+}
+
+fn send_from(prefix: &str, item: &Item) -> Result<(String, PathBuf), String> {
+    let directory = item.absolute(&text(item)?)?;
+    if !prefix.starts_with('/') || !prefix.ends_with('/') {
+        return Err("allowed: a path that begins and ends with a slash, such as \"/protected/\"".to_owned());
+    }
+    match wrong_with_root(&directory) {
+        Some(wrong) => Err(wrong),
+        None => Ok((prefix.to_owned(), directory)),
+    }
 }
 
 fn param(name: &str, item: &Item) -> Result<(String, String), String> {

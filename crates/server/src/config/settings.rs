@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use globset::Glob;
@@ -437,6 +437,9 @@ pub struct PoolRule {
     pub keep_timeout: Duration,
     /// More parameters for each request, by name.
     pub params: Vec<(String, String)>,
+    /// Directories whose files its applications may name to be sent, by what stands for them at the beginning
+    /// of `X-Accel-Redirect`.
+    pub send_files: Vec<(String, PathBuf)>,
 }
 
 impl PoolRule {
@@ -460,6 +463,7 @@ impl Default for PoolRule {
             keep: 0,
             keep_timeout: Duration::from_secs(10),
             params: Vec::new(),
+            send_files: Vec::new(),
         }
     }
 }
@@ -473,7 +477,9 @@ impl Settings {
         (!self.architecture.is_event_driven()).then_some(most)
     }
 
-    /// The sites, the default one first. The header fields of the top are those of all of them.
+    /// The sites, the default one first, and behind them what applications may send files of: the directories
+    /// of [all pools](Self::all_pools), in their order, as sites that no host has. The header fields of the top
+    /// are those of all of them.
     pub fn all_sites(&self) -> Vec<SiteSettings> {
         let complete = |site: &SiteSettings| {
             let mut site = site.clone();
@@ -481,7 +487,33 @@ impl Settings {
             site
         };
         let default = SiteSettings { hosts: Vec::new(), files: self.files.clone() };
-        std::iter::once(default).chain(self.sites.iter().map(complete)).collect()
+        let sites = std::iter::once(default).chain(self.sites.iter().map(complete));
+        let named =
+            |directory: &PathBuf| SiteSettings { hosts: Vec::new(), files: self.named_files(directory) };
+        let pools: Vec<_> = self.all_pools().collect();
+        sites
+            .chain(pools.iter().flat_map(|pool| &pool.send_files).map(|(_, directory)| named(directory)))
+            .collect()
+    }
+
+    /// The files of a directory that applications may name. Scripts are none, whichever site has them run.
+    fn named_files(&self, directory: &Path) -> FileSettings {
+        let of_sites = self.sites.iter().flat_map(|site| site.files.all_routes());
+        let scripts = |route: &Cow<'_, RouteRule>| {
+            let (pool, scripts) = (route.pool.clone(), route.script_ending()?.to_owned());
+            Some(RouteRule { pool, scripts: Some(scripts), ..RouteRule::default() })
+        };
+        FileSettings {
+            root: directory.to_owned(),
+            index: Vec::new(),
+            listing: false,
+            dotfiles: true,
+            precompressed: false,
+            error_pages: BTreeMap::new(),
+            routes: self.files.all_routes().chain(of_sites).filter_map(|route| scripts(&route)).collect(),
+            php: None,
+            ..self.files.clone()
+        }
     }
 
     /// Most connections to a pool that a worker keeps: none where each has one client, as there are many of

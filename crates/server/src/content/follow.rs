@@ -31,8 +31,8 @@ pub fn explain(settings: &Settings, url: &str) -> String {
         Err(refusal) => format!("{}: {}", refusal.status().0, refusal.text()),
     };
     let hosts: Vec<_> = hosts.iter().map(ToString::to_string).collect();
-    match (sites.len(), number) {
-        (1, _) => answer,
+    match (settings.sites.len(), number) {
+        (0, _) => answer,
         (_, 0) => format!("the default site, root {}\n{answer}", files.root.display()),
         _ => format!("site {number} ({}), root {}\n{answer}", hosts.join(", "), files.root.display()),
     }

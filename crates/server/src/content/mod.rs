@@ -18,6 +18,7 @@
 //!   entry, with `types` and `rules` for its header lines; `outdated` tells of siblings that were not made
 //!   anew with their file.
 //! - `routes` are what is done with some paths in place of that, or where it finds nothing; `follow` does it.
+//! - `named` is for files that applications send by their name.
 //! - `refusals` tells the operator why there is none.
 //! - `reply` decides between whole, part and 304, and lays out the plan.
 //! - `listing` and `error_page` make the pages that are no files.
@@ -43,6 +44,7 @@ mod follow;
 mod listing;
 mod load;
 mod lookup;
+mod named;
 mod outdated;
 mod path;
 mod patience;
@@ -77,6 +79,7 @@ pub use self::fetch::Fetch;
 pub use self::follow::explain;
 use self::load::Now;
 pub use self::lookup::{Admitted, Lookup, LookupResult, Resolved};
+pub use self::named::NamedFile;
 use self::path::Path;
 pub use self::patience::Patience;
 pub use self::prefetch::Prefetched;
@@ -104,7 +107,7 @@ pub struct Content {
     resolvers: Arc<Resolvers>,
     /// By their number.
     sites: Vec<Site>,
-    /// If there are several sites.
+    /// If there are sites for some hosts.
     hosts: Option<Hosts>,
     max_ranges: usize,
     /// Where paths are decoded.
@@ -135,7 +138,7 @@ impl Content {
         Self {
             table,
             sites: (0..).zip(sites).map(|(number, site)| Site::new(number, site, &resolvers)).collect(),
-            hosts: (sites.len() > 1).then(|| Hosts::new(sites)),
+            hosts: sites.iter().any(|site| !site.hosts.is_empty()).then(|| Hosts::new(sites)),
             resolvers,
             max_ranges: max_ranges.into(),
             scratch: Vec::new(),

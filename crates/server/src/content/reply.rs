@@ -170,7 +170,7 @@ const PART: &str = "\r\n--\r\n";
 const CONTENT_RANGE: &str = "Content-Range: bytes -/\r\n\r\n";
 const END: &str = "\r\n----\r\n";
 
-fn content_range(plan: &mut Plan<Pin>, range: ByteRange, size: u64) {
+pub(super) fn content_range(plan: &mut Plan<Pin>, range: ByteRange, size: u64) {
     let mut digits = itoa::Buffer::new();
     plan.bytes(b"Content-Range: bytes ");
     plan.bytes(digits.format(range.first).as_bytes());
@@ -182,7 +182,7 @@ fn content_range(plan: &mut Plan<Pin>, range: ByteRange, size: u64) {
 }
 
 /// A range of the body, from where it is.
-fn piece(plan: &mut Plan<Pin>, entry: &Facts, range: ByteRange) {
+pub(super) fn piece(plan: &mut Plan<Pin>, entry: &Facts, range: ByteRange) {
     if entry.is_in_memory() {
         let from = entry.marks.body + range.first as u32;
         plan.memory(from..from + range.len as u32);

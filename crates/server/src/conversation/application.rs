@@ -9,10 +9,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use http1::{Head, OpenReply, ProtocolError, Status, Step, Terms, Tick, TimerKind};
 
+use super::disk::Owed;
 use super::receive::Input;
 use super::turn::Turn;
 use super::{Conversation, Pause};
-use crate::content::{Call, Pin, SiteNumber};
+use crate::content::{Call, NamedFile, Pin, Prefetched, SiteNumber};
 use crate::counters::Failure as Failed;
 use crate::gateway::{Asker, Failure, Link, Relay};
 use crate::service::Service;
@@ -35,12 +36,14 @@ pub(super) struct Application {
     interim: &'static [u8],
 }
 
-/// Why a client gets no reply, or no more of it.
+/// Why a client gets no reply of the application's, or no more of it.
 enum Trouble {
     /// Its body is none.
     Body(ProtocolError),
     /// The application's doing.
     Application(Failure),
+    /// It is to get this file instead.
+    Named(Box<NamedFile>),
     /// It is gone.
     Gone,
     /// It takes its reply too slowly.
@@ -138,6 +141,9 @@ impl Conversation {
             application.relay.note_client(!self.writable);
             let was_writable = self.writable;
             application.relay.work(gateway, &mut tools)?;
+            if let Some(file) = application.relay.take_named() {
+                return Err(Trouble::Named(file));
+            }
             let sent = self.send_reply(service, application)?;
             if application.relay.reply().is_some_and(|reply| reply.is_complete()) {
                 return Ok(None);
@@ -269,15 +275,19 @@ impl Conversation {
         match &trouble {
             Trouble::Application(failure) => application.relay.count_failure(&service.gateway, failure),
             Trouble::Gone => application.relay.count_client_left(&service.gateway),
-            Trouble::Body(_) | Trouble::Slow => {}
+            Trouble::Named(_) | Trouble::Body(_) | Trouble::Slow => {}
         }
         // Of a reply that nobody has seen any of, nothing has to be kept.
-        let begun = application.end(service).and_then(|reply| {
+        let (consumed, reply) = application.relay.end(&mut service.gateway);
+        let begun = reply.and_then(|reply| {
             let begun = reply.has_begun().then(|| (reply.status(), reply.body_sent()));
             service.take_sheet(reply.into_sheet());
             begun
         });
         match (trouble, begun) {
+            (Trouble::Named(file), _) => {
+                return self.answer_with_file(service, (consumed, owed.1), file, None);
+            }
             (Trouble::Body(error), _) => self.refuse(service, error),
             (Trouble::Application(failure), None) => self.answer_failure(service, &failure, &request, owed),
             (Trouble::Application(failure), Some((status, sent))) => {
@@ -295,6 +305,29 @@ impl Conversation {
                 service.counters.application_clients_left.add(1);
                 self.machine.send_failed();
                 self.exchange.end(service, CLIENT_LEFT, begun.map_or(0, |(_, sent)| sent));
+            }
+        }
+        service.buffers.give(consumed);
+    }
+
+    /// Answers with a file that the application has named, which has been looked at as told, or puts the
+    /// answer by until more has been. The request is one of which this was consumed with its head.
+    pub(super) fn answer_with_file(
+        &mut self,
+        service: &mut Service,
+        (consumed, terms): (Vec<u8>, Terms),
+        file: Box<NamedFile>,
+        looked: Option<Prefetched>,
+    ) {
+        let Some(head) = Head::again(&consumed, terms) else { return self.machine.abort() };
+        match service.answer_with_file(&head, &file, looked.as_ref()) {
+            Ok(plan) => {
+                self.respond(service, plan, looked);
+                service.buffers.give(consumed);
+            }
+            Err(look) => {
+                let owed = Owed::File { consumed, terms, file };
+                self.defer(service, owed, looked.unwrap_or_default(), look);
             }
         }
     }

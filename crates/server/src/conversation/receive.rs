@@ -368,7 +368,7 @@ impl Conversation {
 
     /// Replies, and gives back what has been looked up for it.
     #[inline]
-    fn respond(&mut self, service: &mut Service, plan: Plan<Pin>, looked: Option<Prefetched>) {
+    pub(super) fn respond(&mut self, service: &mut Service, plan: Plan<Pin>, looked: Option<Prefetched>) {
         if let Some(looked) = looked {
             service.content.unkeep(looked);
         }

@@ -31,6 +31,9 @@ pub enum Failure {
     /// A server says and takes nothing for too long, or takes too long in all.
     #[error("the server has not answered in time")]
     TimedOut,
+    /// It names a file to be sent that is none of its pool's.
+    #[error("{0}, which is below none of the pool's send_files")]
+    NotToBeSent(String),
     /// A parameter is too long.
     #[error(transparent)]
     Parameter(#[from] fastcgi::TooLong),
@@ -70,6 +73,7 @@ impl Failure {
             | Self::Closed
             | Self::Broken(_)
             | Self::Protocol(_)
+            | Self::NotToBeSent(_)
             | Self::Reply(_)
             | Self::Short
             | Self::Spill(_)

@@ -27,8 +27,10 @@ mod pool;
 mod queue;
 mod queues;
 mod relay;
+mod send_files;
 mod spool;
 
+use std::borrow::Cow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -43,8 +45,8 @@ use self::pool::Pool;
 pub use self::queues::{Desk, Queues};
 pub use self::relay::Relay;
 use crate::common::Common;
-use crate::config::Settings;
-use crate::content::Pin;
+use crate::config::{PoolRule, Settings};
+use crate::content::{Pin, SiteNumber};
 use crate::error_log::Limited;
 use crate::registration::Registration;
 
@@ -88,11 +90,15 @@ pub struct Tools<'a> {
 impl Gateway {
     /// As the settings have it.
     pub fn new(settings: &Settings, common: Option<Common>, desk: Desk) -> Self {
+        // As `Settings::all_sites` has them.
+        let mut directories = 1 + settings.sites.len() as SiteNumber;
+        let pool = |rule: Cow<'_, PoolRule>| {
+            let first = directories;
+            directories += rule.send_files.len() as SiteNumber;
+            Pool::new(&rule, settings.kept_connections(&rule), first)
+        };
         Self {
-            pools: settings
-                .all_pools()
-                .map(|rule| Pool::new(&rule, settings.kept_connections(&rule)))
-                .collect(),
+            pools: settings.all_pools().map(pool).collect(),
             kept: Kept::default(),
             resting: Vec::new(),
             spool: settings.spool.clone(),

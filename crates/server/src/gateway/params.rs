@@ -15,7 +15,7 @@ use crate::content::Call;
 const SOFTWARE: &str = concat!("sluice/", env!("CARGO_PKG_VERSION"));
 
 /// Fields that are about the client's connection with this server, or spoof parameters of other meaning.
-const DROPPED: [&str; 12] = [
+const DROPPED: [&str; 14] = [
     "content-length",
     "content-type",
     "connection",
@@ -29,6 +29,9 @@ const DROPPED: [&str; 12] = [
     "trailer",
     "transfer-encoding",
     "upgrade",
+    // What tells an application which files it may name, and how.
+    "x-accel-mapping",
+    "x-sendfile-type",
 ];
 
 /// Writes all parameters of a request whose body has that length.
@@ -216,7 +219,8 @@ mod tests {
 
     #[test]
     fn fields_that_would_be_taken_for_something_else_are_dropped() {
-        let fields = "Proxy: http://evil\r\nX_Forwarded_For: 1.2.3.4\r\nX.Real.IP: 1.2.3.4\r\n\
+        let fields = "Proxy: http://evil\r\nX-Sendfile-Type: X-Accel-Redirect\r\nX-Accel-Mapping: /=/\r\n\
+                      X_Forwarded_For: 1.2.3.4\r\nX.Real.IP: 1.2.3.4\r\n\
                       X-Forwarded-For: 1.2.3.4\r\nx-forwarded-Host: evil\r\nForwarded: for=1.2.3.4\r\n\
                       X-Real-IP: 1.2.3.4\r\nTransfer-Encoding: chunked\r\nX-Forwarder: a\r\n";
         let http = |is_trusted| {

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use http1::{Tick, Timeouts};
 use sys::client;
 
+use super::send_files::{self, SendFiles};
 use crate::config::{ListenAddress, PoolRule};
+use crate::content::SiteNumber;
 
 /// Servers that run one application.
 #[derive(Debug)]
@@ -20,6 +22,7 @@ pub(super) struct Pool {
     servers: Vec<Server>,
     pub(super) patience: PoolPatience,
     pub(super) params: Vec<(String, String)>,
+    pub(super) send_files: SendFiles,
     /// Most connections that are kept, and for how long, in ticks.
     pub(super) keep: usize,
     pub(super) keep_ticks: u32,
@@ -64,8 +67,8 @@ impl Tried {
 }
 
 impl Pool {
-    /// One of which so many connections may be kept.
-    pub(super) fn new(rule: &PoolRule, keep: u32) -> Self {
+    /// One of which so many connections may be kept, and whose directories are numbered from that one on.
+    pub(super) fn new(rule: &PoolRule, keep: u32, directories: SiteNumber) -> Self {
         let ticks = |time: std::time::Duration| Timeouts::ticks(time.as_millis() as u64);
         let server =
             |address: &ListenAddress| Server { address: address.clone(), in_flight: 0, alone_until: None };
@@ -78,7 +81,8 @@ impl Pool {
                 quiet: ticks(rule.timeout),
                 total: rule.total_timeout.map(ticks),
             },
-            params: rule.params.clone(),
+            params: params(rule),
+            send_files: SendFiles::new(rule, directories),
             keep: keep as usize,
             keep_ticks: ticks(rule.keep_timeout),
         }
@@ -135,13 +139,24 @@ impl Pool {
     }
 }
 
+/// The parameters of all requests: the operator's, and what tells that files may be named.
+fn params(rule: &PoolRule) -> Vec<(String, String)> {
+    let mut params = rule.params.clone();
+    for (name, value) in send_files::PARAMS.iter().filter(|_| !rule.send_files.is_empty()) {
+        if params.iter().all(|(known, _)| known != name) {
+            params.push(((*name).to_owned(), (*value).to_owned()));
+        }
+    }
+    params
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn pool(servers: u16) -> Pool {
         let servers = (1..=servers).map(|port| ListenAddress::Tcp(([127, 0, 0, 1], port).into())).collect();
-        Pool::new(&PoolRule { servers, ..PoolRule::default() }, 0)
+        Pool::new(&PoolRule { servers, ..PoolRule::default() }, 0, 1)
     }
 
     const NOW: Tick = Tick(1000);

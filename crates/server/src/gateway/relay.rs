@@ -27,7 +27,7 @@ use super::queue::{Account, Entry, Ticket};
 use super::queues::now_us;
 use super::spool::Spool;
 use super::{Gateway, Tools};
-use crate::content::{Call, Pin, SiteNumber};
+use crate::content::{Call, NamedFile, Pin, SiteNumber};
 
 /// A request for an application.
 #[derive(Debug)]
@@ -62,6 +62,8 @@ pub struct Relay {
     memory: usize,
     most_unsent: usize,
     most_spilled: u64,
+    /// The file that is to be sent in place of a reply.
+    named: Option<Box<NamedFile>>,
     /// What the application says for the error log.
     errors: Vec<u8>,
     course: Course,
@@ -134,6 +136,7 @@ impl Relay {
             memory: 0,
             most_unsent: MOST_UNSENT,
             most_spilled: gateway.most_spilled,
+            named: None,
             errors: Vec::new(),
             course: Course::new(gateway.desk.counters(pool)),
             asked_at: now,
@@ -446,10 +449,18 @@ impl Relay {
             }
             return Ok(());
         }
+        if self.named.is_some() {
+            return Ok(());
+        }
         self.head.extend_from_slice(bytes);
         if let Some(end) = self.scan.find_end(&self.head, MOST_HEAD)? {
             let head = std::mem::take(&mut self.head);
-            let reply = self.open(&response::parse(&head[..end])?, tools);
+            let parsed = response::parse(&head[..end])?;
+            self.named = gateway.pools[self.pool].send_files.named(&parsed, self.call.site)?.map(Box::new);
+            if self.named.is_some() {
+                return Ok(());
+            }
+            let reply = self.open(&parsed, tools);
             self.reply.insert(reply).supply(tools.limits, tools.now, &head[end..]);
         }
         Ok(())
@@ -516,6 +527,9 @@ impl Relay {
         self.let_go(gateway);
         self.leave_queue(gateway);
         self.tell_errors();
+        if self.named.is_some() {
+            return Ok(());
+        }
         if self.reply.is_none() {
             return Err(response::Malformed::CutShort.into());
         }
@@ -624,6 +638,11 @@ impl Relay {
     /// The reply, once its head is there.
     pub fn reply(&mut self) -> Option<&mut OpenReply<Pin>> {
         self.reply.as_mut()
+    }
+
+    /// The file that is to be sent in place of a reply, once the server has said all.
+    pub fn take_named(&mut self) -> Option<Box<NamedFile>> {
+        if matches!(self.stage, Stage::Over) { self.named.take() } else { None }
     }
 
     /// The server's connection, if there is one.

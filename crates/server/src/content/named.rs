@@ -1,0 +1,167 @@
+//! Files that an application names in place of a reply (`X-Sendfile`, `X-Accel-Redirect`): they are looked up
+//! below a directory that its pool may send from, by the same way as all others, and sent with what the
+//! application says of them, in ranges and under conditions as clients ask for.
+
+use http1::{Field, Head, Plan, Sheet, Stamp, Status};
+
+use super::Content;
+use super::find::Obstacle;
+use super::load::Now;
+use super::lookup::{Lookup, Resolved};
+use super::path::Path;
+use super::patience::Patience;
+use super::prefetch::Prefetched;
+use super::reply::{self, Verdict};
+use super::request::{Asking, Request};
+use super::table::{Pin, Place, SiteNumber};
+
+/// A file that an application has named.
+#[derive(Debug)]
+pub struct NamedFile {
+    /// The site that the client has asked, whose pages tell of errors.
+    pub asked: SiteNumber,
+    /// The directory, by its number among all sites.
+    pub directory: SiteNumber,
+    /// The path below that, which begins with a slash and has no dot segments.
+    pub path: Box<[u8]>,
+    /// Lines of the application's head that go with the file, each with its end.
+    pub lines: Vec<u8>,
+    /// Whether they say its type.
+    pub has_type: bool,
+}
+
+impl NamedFile {
+    /// The path that a target stands for, without escapes, dot segments and query. `None`: none.
+    pub fn decoded(target: &[u8]) -> Option<Vec<u8>> {
+        let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+        let mut decoded = Vec::new();
+        Path::decode(path, true, &mut decoded).ok()?;
+        Some(decoded)
+    }
+
+    /// A path as it stands, if it is the only way to write it. `None`: it is not.
+    pub fn literal(path: &[u8]) -> Option<Vec<u8>> {
+        let is_name = |segment: &[u8]| !matches!(segment, b"" | b"." | b"..") && !segment.contains(&0);
+        let inner = path.strip_prefix(b"/")?;
+        inner.split(|byte| *byte == b'/').all(is_name).then(|| path.to_vec())
+    }
+}
+
+impl Content {
+    /// Decides the reply that is a named file, or an error in its place.
+    ///
+    /// # Errors
+    ///
+    /// A lookup that must be had first, as of [`answer`](Self::answer).
+    pub fn answer_with_file(
+        &mut self,
+        file: &NamedFile,
+        head: &Head<'_>,
+        (prefetched, patience): (Option<&Prefetched>, Patience),
+        now_ms: u64,
+        sheet: Sheet<Pin>,
+        stamp: &Stamp,
+    ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
+        let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
+        let asking = |site| Asking { site, now, prefetched, patience };
+        let there = Request { head, asking: asking(file.directory), stamp };
+        let plan = match self.find_named(file, &there) {
+            Ok(place) => Ok(self.reply_with_file(file, place, &there, sheet)),
+            Err(Obstacle::Lookup(lookup)) => Err(lookup),
+            Err(obstacle) => {
+                let status = match obstacle {
+                    Obstacle::Refused(status) => status,
+                    _ => Status::NOT_FOUND,
+                };
+                self.find_error_page(status, asking(file.asked)).map(|page| {
+                    let plan = Plan::new(sheet, status, head.terms, stamp);
+                    self.error_with(plan, file.asked, page, Some(head.path))
+                })
+            }
+        };
+        self.table.let_go();
+        plan
+    }
+
+    fn find_named(&mut self, file: &NamedFile, request: &Request<'_>) -> Result<Place, Obstacle> {
+        let path = Path::known(&file.path);
+        let mut found = self.select(path, request)?;
+        // As for any other file: a part must not be of bytes that are no more.
+        if let Resolved::Entry(place) = found
+            && request.head.fields.any_of(&[Field::Range])
+            && request
+                .asking
+                .prefetched
+                .and_then(|had| had.find(path.bytes(), request.asking.plain()))
+                .is_none()
+            && !self.is_intact(place)
+        {
+            found = self.select_anew(place, path, request)?;
+        }
+        match found {
+            Resolved::Entry(place) => Ok(place),
+            Resolved::NoSlash | Resolved::Script(_) => Err(Obstacle::Refused(Status::NOT_FOUND)),
+        }
+    }
+
+    fn reply_with_file(
+        &mut self,
+        file: &NamedFile,
+        place: Place,
+        request: &Request<'_>,
+        sheet: Sheet<Pin>,
+    ) -> Plan<Pin> {
+        let (head, stamp) = (request.head, request.stamp);
+        let verdict = reply::judge(request, &mut self.table, place, self.max_ranges);
+        let begin = |sheet, status| Plan::new(sheet, status, head.terms, stamp);
+        let pin = self.table.pin(place);
+        let entry = self.table.entry(place);
+        let (marks, size) = (&entry.marks, entry.size());
+        let from = if file.has_type { marks.coding } else { marks.media_type };
+        let (mut plan, part) = match verdict {
+            Verdict::NotModified => {
+                let mut plan = begin(sheet, Status::NOT_MODIFIED);
+                plan.pin(pin);
+                plan.memory(marks.validators..marks.body);
+                plan.end_of_head();
+                return plan;
+            }
+            Verdict::PreconditionFailed => {
+                let mut plan = begin(sheet, Status::PRECONDITION_FAILED);
+                plan.pin(pin);
+                self.default_page(&mut plan, file.asked, Some(head.path));
+                return plan;
+            }
+            Verdict::Unsatisfiable(size) => {
+                let mut plan = begin(sheet, Status::RANGE_NOT_SATISFIABLE);
+                plan.pin(pin);
+                plan.field("Content-Range", format!("bytes */{size}").as_bytes());
+                self.default_page(&mut plan, file.asked, Some(head.path));
+                return plan;
+            }
+            Verdict::Part(range) => {
+                let mut plan = begin(sheet, Status::PARTIAL_CONTENT);
+                plan.pin(pin);
+                reply::content_range(&mut plan, range, size);
+                (plan, Some(range))
+            }
+            // Several ranges may be answered with all of it (RFC 9110 section 14.2).
+            Verdict::Whole | Verdict::Parts(_) => {
+                let mut plan = begin(sheet, Status::OK);
+                plan.pin(pin);
+                (plan, None)
+            }
+        };
+        let length = part.map_or(size, |range| range.len);
+        plan.field("Content-Length", itoa::Buffer::new().format(length).as_bytes());
+        plan.bytes(&file.lines);
+        plan.memory(from..marks.body);
+        plan.end_of_head();
+        match part {
+            Some(range) => reply::piece(&mut plan, entry, range),
+            None if entry.is_in_memory() => plan.memory(marks.body..entry.memory_len),
+            None => plan.file(0, size),
+        }
+        plan
+    }
+}

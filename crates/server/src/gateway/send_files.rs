@@ -1,0 +1,157 @@
+//! Files that an application names to be sent in place of its reply's body: by `X-Sendfile` a file, by
+//! `X-Accel-Redirect` a path that stands for one. Only those below the directories that its pool names.
+
+use std::os::unix::ffi::OsStrExt;
+
+use fastcgi::response;
+
+use super::failure::Failure;
+use crate::config::PoolRule;
+use crate::content::{NamedFile, SiteNumber};
+
+/// The directories that a pool's applications may name files of.
+#[derive(Debug)]
+pub(super) struct SendFiles(Vec<Directory>);
+
+#[derive(Debug)]
+struct Directory {
+    /// What paths of `X-Accel-Redirect` begin with, ending in a slash.
+    prefix: Box<[u8]>,
+    /// The directory, ending in a slash.
+    path: Box<[u8]>,
+    number: SiteNumber,
+}
+
+/// What an application says of a file that is told of the file itself.
+const OF_THE_FILE: [&str; 5] =
+    ["Accept-Ranges", "Content-Encoding", "Content-Range", "ETag", "Last-Modified"];
+
+/// What tells applications that they may, in the words of Rack, and of those that know Apache's module.
+pub(super) const PARAMS: [(&str, &str); 2] =
+    [("HTTP_X_SENDFILE_TYPE", "X-Sendfile"), ("MOD_X_SENDFILE_ENABLED", "1")];
+
+impl SendFiles {
+    /// Those of a pool, whose directories are numbered from this one on.
+    pub(super) fn new(rule: &PoolRule, first: SiteNumber) -> Self {
+        let directory = |(number, (prefix, directory)): (SiteNumber, &(String, std::path::PathBuf))| {
+            let mut directory = directory.as_os_str().as_bytes().to_vec();
+            if !directory.ends_with(b"/") {
+                directory.push(b'/');
+            }
+            Directory { prefix: prefix.as_bytes().into(), path: directory.into(), number }
+        };
+        Self((first..).zip(&rule.send_files).map(directory).collect())
+    }
+
+    /// The file that the head of a reply names, whose client has asked that site.
+    ///
+    /// # Errors
+    ///
+    /// It may not be sent.
+    pub(super) fn named(
+        &self,
+        head: &response::Head<'_>,
+        asked: SiteNumber,
+    ) -> Result<Option<NamedFile>, Failure> {
+        let (field, name) = match (head.field("X-Accel-Redirect"), head.field("X-Sendfile")) {
+            (Some(name), _) => ("X-Accel-Redirect", name),
+            (None, Some(name)) => ("X-Sendfile", name),
+            (None, None) => return Ok(None),
+        };
+        let found = match field {
+            "X-Sendfile" => NamedFile::literal(name).and_then(|path| self.below(&path, |at| &at.path)),
+            _ => NamedFile::decoded(name).and_then(|path| self.below(&path, |at| &at.prefix)),
+        };
+        let Some((directory, path)) = found else {
+            return Err(Failure::NotToBeSent(format!("{field}: {}", String::from_utf8_lossy(name))));
+        };
+        let mut lines = Vec::new();
+        let mut has_type = false;
+        let is_kept = |name: &str| !OF_THE_FILE.iter().any(|other| name.eq_ignore_ascii_case(other));
+        for (name, value) in head.for_client().filter(|(name, _)| is_kept(name)) {
+            has_type |= name.eq_ignore_ascii_case("Content-Type");
+            for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+                lines.extend_from_slice(part);
+            }
+        }
+        Ok(Some(NamedFile { asked, directory, path, lines, has_type }))
+    }
+
+    /// The directory that a path is below, by what names of it begin with (the longest), and the rest of the
+    /// path.
+    fn below(&self, path: &[u8], begins: impl Fn(&Directory) -> &[u8]) -> Option<(SiteNumber, Box<[u8]>)> {
+        let matching = self.0.iter().filter(|at| path.starts_with(begins(at)));
+        let at = matching.max_by_key(|at| begins(at).len())?;
+        // The slash that the beginning ends with is the one that the rest begins with.
+        let rest = path.get(begins(at).len() - 1..).filter(|rest| rest.len() > 1)?;
+        Some((at.number, rest.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(head: &str) -> Result<Option<(SiteNumber, String, String, bool)>, String> {
+        let directories = [("/protected/", "/srv/private"), ("/protected/more/", "/srv/more")];
+        let send_files = directories.map(|(prefix, path)| (prefix.to_owned(), path.into())).into();
+        let files = SendFiles::new(&PoolRule { send_files, ..PoolRule::default() }, 7);
+        let head = format!("{head}\r\n\r\n");
+        let head = response::parse(head.as_bytes()).unwrap();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        match files.named(&head, 3) {
+            Ok(file) => Ok(file.map(|file| {
+                assert_eq!(file.asked, 3);
+                (file.directory, text(&file.path), text(&file.lines), file.has_type)
+            })),
+            Err(failure) => Err(failure.to_string()),
+        }
+    }
+
+    #[test]
+    fn files_are_named_below_the_pools_directories() {
+        for (head, directory, path) in [
+            ("X-Sendfile: /srv/private/a b/%41.txt", 7, "/a b/%41.txt"),
+            ("x-sendfile: /srv/more/.x", 8, "/.x"),
+            ("X-Accel-Redirect: /protected/a%20b/%2541.txt?x", 7, "/a b/%41.txt"),
+            ("X-Accel-Redirect: /protected/./b/../c", 7, "/c"),
+            ("X-Accel-Redirect: /protected/more/c", 8, "/c"),
+            ("X-Accel-Redirect: /protected/more", 7, "/more"),
+            ("X-Sendfile: /none\r\nX-Accel-Redirect: /protected/x", 7, "/x"),
+        ] {
+            assert_eq!(named(head), Ok(Some((directory, path.to_owned(), String::new(), false))), "{head}");
+        }
+        assert_eq!(named("Status: 200"), Ok(None));
+    }
+
+    #[test]
+    fn others_are_not_sent() {
+        for head in [
+            "X-Sendfile: /etc/passwd",
+            "X-Sendfile: /srv/privately/a",
+            "X-Sendfile: /srv/private",
+            "X-Sendfile: /srv/private/",
+            "X-Sendfile: /srv/private/../a",
+            "X-Sendfile: /srv/private/./a",
+            "X-Sendfile: /srv/private//a",
+            "X-Sendfile: srv/private/a",
+            "X-Sendfile:",
+            "X-Accel-Redirect: /other/a",
+            "X-Accel-Redirect: /protected/%2e%2e/a",
+            "X-Accel-Redirect: /protected/%00",
+            "X-Accel-Redirect: /protected",
+            "X-Accel-Redirect: @named",
+        ] {
+            let told = named(head).unwrap_err();
+            assert!(told.contains("send_files"), "{head}: {told}");
+        }
+    }
+
+    #[test]
+    fn what_the_application_says_of_it_goes_with_it() {
+        let head = "Status: 200\r\nContent-Type: application/pdf\r\nETag: \"x\"\r\nContent-Length: 3\r\n\
+                    Content-Disposition: attachment\r\nX-Sendfile: /srv/private/a\r\nSet-Cookie: a=1";
+        let lines = "Content-Type: application/pdf\r\nContent-Disposition: attachment\r\nSet-Cookie: a=1\r\n";
+        assert_eq!(named(head), Ok(Some((7, "/a".to_owned(), lines.to_owned(), true))));
+    }
+}

@@ -17,6 +17,9 @@
 //!   works for it, and one that has had more than its share waits for those who have not. This is start-time
 //!   fair queueing (Goyal, Vin, Cheng 1996): a request is charged an estimate when it begins, and what it
 //!   took when it ends; a client that was away for long has saved nothing up.
+//! - So it is with who may wait: where there is no room, one of whoever has had more than the newcomer is
+//!   displaced. Otherwise who asks most would have most of the room, and with few places (a worker each, where
+//!   a worker has one client) the others would seldom be there to be chosen.
 //! - Among those who have had as much as each other, the **oldest first**. But if the oldest has waited for
 //!   longer than a target throughout an interval (a standing queue, RFC 8289), the **newest first**:
 //!   a line that does not get shorter would have everybody answered late, and so only some.
@@ -135,6 +138,8 @@ impl Rules {
 const FREE: u8 = 0;
 const WAITS: u8 = 1;
 const IN_FLIGHT: u8 = WAITS + 1;
+/// It waited, and another does in its place.
+const DISPLACED: u8 = 3;
 /// Beside one of these: whoever has the place has left it, and the next holder of the lock is to free it.
 const LEFT: u8 = 4;
 
@@ -181,13 +186,20 @@ impl Queue {
     pub(super) fn enter(&self, worker: u32, account: Account, now_us: u64) -> (Entry, Option<u32>) {
         let Some(_held) = self.lock(now_us) else { return (Entry::Full, None) };
         let line = self.line;
-        let has_room = line.in_flight.load(ORDER) < self.rules.in_flight;
-        if !has_room && line.waiting.load(ORDER) >= self.rules.waiting {
+        let has_room = line.in_flight.load(ORDER) < self.rules.in_flight
+            || line.waiting.load(ORDER) < self.rules.waiting;
+        let displaced = if has_room { None } else { self.least_entitled(account) };
+        if !has_room && displaced.is_none() {
             return (Entry::Full, None);
         }
         let Some(at) = line.places.iter().position(|place| place.state.load(ORDER) == FREE) else {
             return (Entry::Full, None);
         };
+        if let Some(displaced) = displaced {
+            // It may be left at this very moment.
+            displaced.state.fetch_add(DISPLACED - WAITS, Ordering::Release);
+            line.waiting.fetch_sub(1, ORDER);
+        }
         let place = &line.places[at];
         line.end.fetch_max(at as u32 + 1, ORDER);
         place.worker.store(worker, ORDER);
@@ -199,7 +211,8 @@ impl Queue {
             // There was no standing delay.
             self.judge_delay(0, now_us);
         }
-        let woken = self.launch_all(now_us);
+        let displaced = displaced.map(|displaced| displaced.worker.load(ORDER));
+        let woken = self.launch_all(now_us).or(displaced);
         let ticket = Ticket(at as u32);
         if self.goes(&ticket) { (Entry::Goes(ticket), None) } else { (Entry::Waits(ticket), woken) }
     }
@@ -207,6 +220,20 @@ impl Queue {
     /// Whether a request has come to be in flight that had to wait.
     pub(super) fn goes(&self, ticket: &Ticket) -> bool {
         self.line.places[ticket.0 as usize].state.load(Ordering::Acquire) == IN_FLIGHT
+    }
+
+    /// Whether it waits still. If not, and if it does not [go](Self::goes) either, it has been displaced.
+    pub(super) fn waits(&self, ticket: &Ticket) -> bool {
+        self.line.places[ticket.0 as usize].state.load(ORDER) == WAITS
+    }
+
+    /// Of those who wait and have had more than that account: the one who has had most, and of several the
+    /// oldest.
+    fn least_entitled(&self, account: Account) -> Option<&'static Place> {
+        let waiting = self.taken().filter(|place| place.state.load(ORDER) == WAITS);
+        let last =
+            waiting.max_by_key(|place| (self.share_us(place), u64::MAX - place.since_us.load(ORDER)))?;
+        (self.share_us(last) > self.share_of(account.0)).then_some(last)
     }
 
     /// A request is answered, or given up before it was in flight. Says whose worker is to be woken, if
@@ -259,7 +286,8 @@ impl Queue {
     pub(super) fn clear(&self, worker: u32, now_us: u64) -> Vec<u32> {
         let is_its = |place: &&Place| {
             // What it has left already may be free, and another's, at any moment.
-            matches!(place.state.load(ORDER), WAITS | IN_FLIGHT) && place.worker.load(ORDER) == worker
+            matches!(place.state.load(ORDER), WAITS | IN_FLIGHT | DISPLACED)
+                && place.worker.load(ORDER) == worker
         };
         for place in self.line.places.iter().filter(is_its) {
             self.keep_busy(place, now_us);
@@ -346,8 +374,13 @@ impl Queue {
 
     /// Where the share of whoever has the place has come to, were it in flight now.
     fn share_us(&self, place: &Place) -> u64 {
+        self.share_of(place.account.load(ORDER))
+    }
+
+    fn share_of(&self, account: u32) -> u64 {
         let share_us = self.line.share_us.load(ORDER);
-        if self.rules.is_fair { self.account(place).load(ORDER).max(share_us) } else { share_us }
+        let charged = &self.line.charged_us[account as usize % ACCOUNTS];
+        if self.rules.is_fair { charged.load(ORDER).max(share_us) } else { share_us }
     }
 
     /// Puts a request in flight that waits.
@@ -496,6 +529,37 @@ mod tests {
         }
         let of_other = order[5..].iter().filter(|is_other| **is_other).count();
         assert!((7..=9).contains(&of_other), "half of what comes then: {order:?}");
+    }
+
+    /// Where there is no room to wait, whoever has had most makes some.
+    #[test]
+    fn a_client_with_many_requests_leaves_others_room() {
+        let queue = queue(Rules { in_flight: 1, waiting: 3, ..RULES });
+        let mut now = 0;
+        for _ in 0..3 {
+            let ticket = goes(enter(&queue, 0, A, now));
+            now += 50_000;
+            queue.leave(ticket, now);
+        }
+        let flying = goes(enter(&queue, 0, A, now));
+        let of_a: Vec<_> =
+            (1..4).map(|worker| waits(enter(&queue, worker, A, now + u64::from(worker)))).collect();
+        assert_eq!(enter(&queue, 4, A, now), Entry::Full, "none has had more than it");
+        let (entry, woken) = queue.enter(5, B, now);
+        assert_eq!(woken, Some(1), "the oldest is told");
+        let of_b = waits(entry);
+        assert_eq!(of_a.iter().map(|ticket| queue.waits(ticket)).collect::<Vec<_>>(), [false, true, true]);
+        assert!(!queue.goes(&of_a[0]));
+        assert_eq!(queue.leave(flying, now + 50_000), Some(5), "B has had nothing yet");
+        assert!(queue.goes(&of_b));
+        let mut of_a = of_a.into_iter();
+        assert_eq!(queue.leave(of_a.next().unwrap(), now + 50_000), None);
+        waits(enter(&queue, 6, A, now + 50_000));
+        assert_eq!(queue.line.waiting.load(ORDER), 3);
+        // A dead worker's are given back, too.
+        waits(queue.enter(7, B, now + 50_000).0);
+        queue.clear(2, now + 50_000);
+        assert_eq!(queue.taken().filter(|place| place.state.load(ORDER) & 3 == DISPLACED).count(), 0);
     }
 
     /// One that was away has nothing saved up: it gets its share from now on, not what it did not take.
@@ -681,7 +745,7 @@ mod tests {
                 // Those of dead workers keep their places for a while.
                 let counted = queue.line.in_flight.load(ORDER);
                 prop_assert!(in_flight as u32 <= counted && counted <= 2);
-                let waiting = held.iter().filter(|(.., ticket)| !queue.goes(ticket));
+                let waiting = held.iter().filter(|(.., ticket)| queue.waits(ticket));
                 prop_assert_eq!(waiting.clone().count() as u32, queue.line.waiting.load(ORDER));
                 // Late ones are taken away by those whose they are.
                 let in_time = waiting.filter(|(_, since, _)| now - since < RULES.patience_us).count();

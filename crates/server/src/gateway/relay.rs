@@ -193,7 +193,7 @@ impl Relay {
     /// Whether it waits in the queue no longer, although it did.
     pub fn may_go(&self, gateway: &Gateway) -> bool {
         match &self.stage {
-            Stage::Queued(ticket) => gateway.desk.queue(self.pool).goes(ticket),
+            Stage::Queued(ticket) => !gateway.desk.queue(self.pool).waits(ticket),
             _ => false,
         }
     }
@@ -219,9 +219,13 @@ impl Relay {
         loop {
             match &mut self.stage {
                 Stage::Body | Stage::Over => return Ok(()),
-                Stage::Queued(_) => {
-                    if !self.may_go(gateway) {
+                Stage::Queued(ticket) => {
+                    let queue = gateway.desk.queue(self.pool);
+                    if queue.waits(ticket) {
                         return Ok(());
+                    }
+                    if !queue.goes(ticket) {
+                        return Err(Failure::Full);
                     }
                     if let Stage::Queued(ticket) = std::mem::replace(&mut self.stage, Stage::Due(None)) {
                         self.flying = Some(ticket);

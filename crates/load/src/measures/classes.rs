@@ -12,6 +12,8 @@ pub struct ByClass(Vec<OfClientClass>);
 pub struct OfClientClass {
     /// All of its calls, by what came of them.
     pub outcomes: Outcomes,
+    /// Whole replies by the first digit of their status, from 1xx.
+    pub statuses: [u64; 5],
     /// Whole replies, from issue to the last byte.
     pub reply_times: Times,
     /// Whole replies and those that never came, from the intended start.
@@ -36,12 +38,14 @@ impl ByClass {
         of.waits.call(call);
         if call.outcome == Outcome::Reply {
             of.reply_times.record(call.ended.saturating_sub(call.issued));
+            super::count_status(&mut of.statuses, call.status);
         }
     }
 
     pub(super) fn take_in(&mut self, other: &Self) {
         for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
             mine.outcomes.take_in(&theirs.outcomes);
+            super::add_all(&mut mine.statuses, &theirs.statuses);
             mine.reply_times.take_in(&theirs.reply_times);
             mine.waits.take_in(&theirs.waits);
         }
@@ -66,6 +70,7 @@ mod tests {
             .map(|of| (of.outcomes.of(Outcome::Reply), of.outcomes.timeouts(), of.waits.times.count()))
             .collect();
         assert_eq!(found, [(4, 0, 4), (0, 2, 2)]);
+        assert_eq!(both.each().map(|of| of.statuses[1]).collect::<Vec<_>>(), [4, 0]);
         let mut none = ByClass::default();
         none.take(&call(Outcome::Reply, 0, 1));
         assert_eq!(none.each().count(), 0);

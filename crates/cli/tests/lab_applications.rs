@@ -9,7 +9,7 @@ use serde_json::Value;
 const EXPERIMENT: &str = "
     title = 'A page in PHP beside a file'
     servers = ['nginx']
-    application = 'php-fpm: workers=2'
+    application = 'php-fpm: workers=2 access.log={directory}/application.log access.format=%{microseconds}d'
     rounds = 1
     again = false
     warm_up = '200ms'
@@ -18,6 +18,13 @@ const EXPERIMENT: &str = "
     [[points]]
     workload = 'mine: root=SITE/www sessions=SITE/sessions'
     load = '4 sessions'
+    [[points]]
+    workload = 'mine: root=SITE/www sessions=SITE/sessions'
+    load = '200 requests/s'
+    clients = [
+      '--class=meek: rate=50 source={networks}.1.1',
+      '--class=greedy: rate=150 source={networks}.2.1',
+    ]
 ";
 
 fn load_json(directory: &Path) -> Option<Value> {
@@ -48,7 +55,7 @@ fn pages_are_computed_behind_a_server_and_measured() {
     let trials = fs::read_dir(path("out/trials")).expect("trials");
     let results: Vec<Value> =
         trials.filter_map(|trial| load_json(&trial.expect("an entry").path().join("0"))).collect();
-    assert!(results.len() >= 2, "one whose replies are judged, and one that is measured, if not several");
+    assert!(results.len() >= 3, "one whose replies are judged, and two that are measured, if not several");
     for results in results {
         let replies = |dynamic: bool| {
             let of = results["by_kind"].as_array().into_iter().flatten().find(|of| of["dynamic"] == dynamic);
@@ -59,4 +66,22 @@ fn pages_are_computed_behind_a_server_and_measured() {
         let bytes = results["replies"]["body_bytes"].as_u64().expect("a number");
         assert!((computed * 3_000 + files * 6).abs_diff(bytes) < 10 * 3_006, "{bytes}");
     }
+    let summary =
+        String::from_utf8(run.stdout).expect("text").split_whitespace().collect::<Vec<_>>().join(" ");
+    for figure in ["of its peak", "seconds in vain/s", "greedy: of what it asked for", "files: p99 ms"] {
+        assert!(summary.contains(figure), "{figure} in {summary}");
+    }
+    let told = fs::read_to_string(path("out/results.json")).expect("results");
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    let outcome = &told["found"][1]["series"][0]["rounds"][0]["outcome"];
+    let part = |name: &str| {
+        let parties = outcome["parties"].as_array().into_iter().flatten();
+        let good =
+            parties.filter(|party| party["name"] == name).find_map(|party| party["good_per_s"].as_f64());
+        good.unwrap_or_else(|| panic!("no {name} in {outcome}"))
+    };
+    assert!(part("meek") > 0.0 && part("meek") < part("greedy"), "{outcome}");
+    let computed = outcome["work"]["requests_per_s"].as_f64().expect("work that was noted");
+    assert!(computed > 0.0 && computed < part("meek") + part("greedy"), "files are not computed: {outcome}");
+    assert!(part("files") > 0.0 && part("computed") > 0.0);
 }

@@ -297,16 +297,20 @@ fn mistakes_are_told_with_their_place_before_anything_runs() {
 #[test]
 fn experiments_of_the_project_are_understood() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let entries = |directory: &Path| {
+        let entries = fs::read_dir(directory).expect("experiments");
+        entries.map(|entry| entry.expect("an entry").path()).collect::<Vec<_>>()
+    };
+    let all = [entries(&directory), entries(&directory.join("overload"))].concat();
     let mut count = 0;
-    for entry in fs::read_dir(directory).expect("experiments") {
-        let path = entry.expect("an entry").path();
+    for path in all.into_iter().filter(|path| path.extension().is_some_and(|of| of == "toml")) {
         let output =
             Command::new(env!("CARGO_BIN_EXE_sluicelab")).args(["run", "--check"]).arg(&path).output();
         let output = output.expect("sluicelab runs");
         assert!(output.status.success(), "{}", said(&output));
         count += 1;
     }
-    assert!(count >= 6, "only {count} experiments");
+    assert!(count >= 13, "only {count} experiments");
 }
 
 #[test]

@@ -75,6 +75,8 @@ pub struct Setting {
     pub workload: Workload,
     /// How much of it.
     pub load: Load,
+    /// More options of `sluicelab load`, for clients that come at a rate.
+    pub clients: Vec<String>,
     /// What servers hand requests to.
     pub application: Option<Application>,
     /// Memory of the server with its page cache, in bytes; with `disk`.
@@ -168,6 +170,7 @@ struct WrittenPoint {
 #[derive(Clone, Debug, Default, Deserialize)]
 struct WrittenSetting {
     application: Option<Application>,
+    clients: Option<Vec<String>>,
     order: Option<Order>,
     memory: Option<Size>,
     disk: Option<Size>,
@@ -248,6 +251,7 @@ impl WrittenSetting {
     fn or(self, other: &Self) -> Self {
         Self {
             application: self.application.or_else(|| other.application.clone()),
+            clients: self.clients.or_else(|| other.clients.clone()),
             order: self.order.or(other.order),
             memory: self.memory.or(other.memory),
             disk: self.disk.or(other.disk),
@@ -281,6 +285,20 @@ impl WrittenSetting {
         if let Some(share) = self.share.filter(|share| !(3.0..=50.0).contains(share)) {
             return Err(format!("share: {share} is not allowed; allowed: 3 to 50 (percent of a CPU)"));
         }
+        let clients = self.clients.unwrap_or_default();
+        if let Some(word) = clients.iter().find(|word| !word.starts_with("--")) {
+            return Err(format!(
+                "clients: {word:?} is not allowed; allowed: options of sluicelab load, such as \
+                 '--on-timeout=retry'"
+            ));
+        }
+        let has_classes = clients.iter().any(|option| option.starts_with("--class="));
+        if has_classes && !matches!(load, Load::Rate(_)) {
+            return Err(format!(
+                "clients: classes have rates of their own, and the load is {load}; allowed with them: what \
+                 these come to, such as '500 requests/s'"
+            ));
+        }
         // Files that one server has read are in memory for the others.
         let cold = self.cold.unwrap_or(self.disk.is_some());
         let order = match (self.order, cold || self.memory.is_some()) {
@@ -301,6 +319,7 @@ impl WrittenSetting {
             order,
             workload,
             load,
+            clients,
             application: self.application,
             memory: self.memory.map(|size| size.0),
             disk: self.disk.map(|size| size.0),
@@ -527,6 +546,10 @@ mod tests {
         assert!(said.contains("nam"), "{said}");
         let said = error(&SMALL.replace("'four = ", "'nginx = "));
         assert!(said.contains("are called \"nginx\""), "{said}");
+        let said = error(&format!("clients = ['retry']\n{SMALL}"));
+        assert!(said.contains("clients: \"retry\" is not allowed; allowed: options"), "{said}");
+        let said = error(&format!("clients = ['--class=a: rate=5']\n{SMALL}"));
+        assert!(said.contains("points[0]: clients: classes have rates of their own"), "{said}");
         assert!(error("title = 'none'").contains("no points"));
         let said = error(&format!("order = 'abreast'\n{SMALL}"));
         assert!(said.contains("need a share"), "{said}");

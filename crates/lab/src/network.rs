@@ -29,6 +29,10 @@ const CLIENTS: RangeInclusive<u8> = 2..=17;
 /// The server's address on each link.
 const SERVER: u8 = 1;
 
+/// How the addresses begin that clients have besides, on the first link: `10.78.1.1` to `10.78.16.1`, each in
+/// a network of its own.
+const NETWORKS: &str = "10.78";
+
 /// Which CPUs receive at the two ends of a link: several share connections by their hash.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
@@ -86,6 +90,15 @@ impl Network {
             Self::Isolated(own) => (own.links == 1)
                 .then(|| format!("{}-{}", address(0, *CLIENTS.start()), address(0, *CLIENTS.end()))),
             Self::Loopback(_) => Some(LOOPBACK_CLIENTS.to_owned()),
+        }
+    }
+
+    /// How clients' addresses begin that are in networks of their own: two more numbers follow, of which the
+    /// first, 1 to 16, says which network.
+    pub(crate) fn networks(&self) -> &'static str {
+        match self {
+            Self::Isolated(_) => NETWORKS,
+            Self::Loopback(_) => "127.78",
         }
     }
 
@@ -183,6 +196,10 @@ impl Namespaces {
             for host in CLIENTS {
                 writeln!(client, "ip addr add {}/24 dev {device}", address(number as u8, host))?;
             }
+        }
+        writeln!(server, "ip route add {NETWORKS}.0.0/16 dev veth0")?;
+        for network in 1..=16 {
+            writeln!(client, "ip addr add {NETWORKS}.{network}.1/32 dev veth0")?;
         }
         for sysctl in sysctls {
             writeln!(server, "sysctl -qw '{sysctl}'")?;

@@ -22,6 +22,15 @@ pub struct Outcome {
     pub asked_per_s: Option<f64>,
     /// Whole replies.
     pub replies_per_s: f64,
+    /// Of these, those of status 2xx: with clients that give up, the goodput.
+    #[serde(default)]
+    pub good_per_s: f64,
+    /// The same of each class of clients, or of files and what is computed, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parties: Vec<Party>,
+    /// What the server's application has done, where that is noted.
+    #[serde(default)]
+    pub work: Option<Work>,
     /// Replies by the server's own count, where it has one: those to clients that have gone are among them.
     pub served_per_s: Option<f64>,
     /// 10^6 bits of bodies.
@@ -105,6 +114,29 @@ pub struct OfSize {
     pub unserved: f64,
     pub mean_ms: f64,
     pub p99_ms: f64,
+}
+
+/// Some of the calls: of a class of clients, of files (`files`), or of what is computed (`computed`).
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[expect(missing_docs, reason = "named for what they are")]
+pub struct Party {
+    pub name: String,
+    pub calls_per_s: f64,
+    /// Whole replies of status 2xx to them.
+    pub good_per_s: f64,
+    /// Of their whole replies.
+    pub p99_ms: f64,
+}
+
+/// What an application has done.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct Work {
+    /// Requests that it has computed.
+    pub requests_per_s: f64,
+    /// How many of its processes were busy with them.
+    pub busy: f64,
+    /// How many with requests of clients that got no good reply any more.
+    pub in_vain: f64,
 }
 
 /// Equation 1 of the 2004 paper: accepts per second are phases per second by accepts per phase.
@@ -198,8 +230,8 @@ impl Outcome {
             let earlier = before.drops.get(name).copied().unwrap_or(0);
             (name.clone(), count.saturating_sub(earlier) as f64 / seconds)
         });
-        let refused = |class: &str| results.pointer(class).and_then(Value::as_f64).unwrap_or(0.0);
-        let refused = refused("/replies/statuses/4xx") + refused("/replies/statuses/5xx");
+        let status = |class| results.pointer(&format!("/replies/statuses/{class}")).and_then(Value::as_f64);
+        let refused = status("4xx").unwrap_or(0.0) + status("5xx").unwrap_or(0.0);
         let mut invalid: Vec<String> =
             members(results, "/invalid").filter_map(Value::as_str).map(str::to_owned).collect();
         invalid.extend((issued < 1.0).then(|| "no call was issued in the measured time".to_owned()));
@@ -208,6 +240,10 @@ impl Outcome {
             format!("counters were read up to {:.0} ms from the edges of the measured window", looks.off_ms)
         }));
         let own = Own::between(before, after)?;
+        let good_per_s = over(status("2xx").unwrap_or(0.0), number("/replies/count")?) * replies_per_s;
+        let parties = Party::all(results);
+        let computed = parties.iter().find(|party| party.name == COMPUTED);
+        let useful = computed.map_or(good_per_s, |computed| computed.good_per_s);
         let by_size: Vec<OfSize> = members(results, "/by_size").filter_map(OfSize::of).collect();
         let mut broken: Vec<String> = match asked_per_s {
             Some(_) => unfair(&by_size).into_iter().collect(),
@@ -218,6 +254,9 @@ impl Outcome {
         Ok(Self {
             asked_per_s,
             replies_per_s,
+            good_per_s,
+            work: Work::between(before, after, useful),
+            parties,
             served_per_s: own.as_ref().map(|own| own.served_per_s),
             body_mbps: number("/replies/body_mbps")?,
             timeouts: part("/calls/timeouts")?,
@@ -392,6 +431,39 @@ impl Times {
     }
 }
 
+/// What a party of computed replies is called.
+const COMPUTED: &str = "computed";
+
+impl Party {
+    fn all(results: &Value) -> Vec<Self> {
+        let number = |of: &Value, path: &str| of.pointer(path).and_then(Value::as_f64).unwrap_or(0.0);
+        let seconds = number(results, "/run/outcome/duration_s") - number(results, "/run/warm_up_s");
+        let party = |of: &Value| {
+            let kind = of["dynamic"].as_bool().map(|computed| if computed { COMPUTED } else { "files" });
+            Some(Self {
+                name: of["class"].as_str().or(kind)?.to_owned(),
+                calls_per_s: over(number(of, "/calls"), seconds),
+                good_per_s: over(number(of, "/statuses/2xx"), seconds),
+                p99_ms: number(of, "/reply_time_ms/p99"),
+            })
+        };
+        // Where all is computed there is nothing to tell it from.
+        let has_files = members(results, "/by_kind").any(|kind| kind["dynamic"] == Value::Bool(false));
+        let kinds = members(results, "/by_kind").filter(|_| has_files);
+        members(results, "/by_class").chain(kinds).filter_map(party).collect()
+    }
+}
+
+impl Work {
+    fn between(before: &Sight, after: &Sight, useful_per_s: f64) -> Option<Self> {
+        let seconds = (after.at - before.at).as_secs_f64();
+        let ((earlier, busy_earlier), (later, busy_later)) = before.work.zip(after.work)?;
+        let (requests_per_s, busy) = ((later - earlier) / seconds, (busy_later - busy_earlier) / seconds);
+        let in_vain = busy * (1.0 - over(useful_per_s, requests_per_s)).max(0.0);
+        Some(Self { requests_per_s, busy, in_vain })
+    }
+}
+
 impl OfSize {
     fn of(class: &Value) -> Option<Self> {
         let number = |path: &str| class.pointer(path).and_then(Value::as_f64);
@@ -548,6 +620,7 @@ pub(crate) mod tests {
         Sight {
             at,
             status: Some(status),
+            work: Some((accepts as f64, accepts as f64 * 0.05)),
             drops: BTreeMap::from([("ListenDrops".to_owned(), accepts * 3)]),
             server_ns: accepts,
             user_ticks: accepts,
@@ -569,11 +642,16 @@ pub(crate) mod tests {
             "seconds": [{ "replies": 0 }, { "replies": 7 }, { "replies": 8 }, { "replies": 4 }],
             "calls": { "issued": 100, "timeouts": 10, "errors": 20 },
             "replies": {
-                "per_s": replies_per_s, "body_mbps": 1, "statuses": { "2xx": 75, "4xx": 4, "5xx": 1 }
+                "per_s": replies_per_s, "count": 80, "body_mbps": 1,
+                "statuses": { "2xx": 75, "4xx": 4, "5xx": 1 },
             },
             "wait_ms": { "mean": 1, "p50": 1, "p90": 1, "p99": 1, "p999": 1, "max": 1 },
             "generator": { "cpu_us_per_call": 1 },
             "invalid": reasons,
+            "by_kind": [{ "dynamic": true, "calls": 100, "statuses": { "2xx": 75 } }],
+            "by_class": [
+                { "class": "meek", "calls": 50, "statuses": { "2xx": 40 }, "reply_time_ms": { "p99": 7 } },
+            ],
             "checks": [
                 { "rule": "unfairness", "holds": false, "found": 0.3, "allowed": 0.05, "remark": "9 bytes" },
                 { "rule": "timeouts", "holds": true, "found": 0.01, "allowed": 0.05, "remark": "" },
@@ -624,6 +702,14 @@ pub(crate) mod tests {
         assert!((outcome.drops_per_s["ListenDrops"] - 300.0).abs() < 1e-9);
         assert!((outcome.timeouts - 0.1).abs() < 1e-9 && (outcome.errors - 0.2).abs() < 1e-9);
         assert_eq!(outcome.seconds, [7.0, 8.0]);
+        let [meek] = &outcome.parties[..] else { panic!("{:?}", outcome.parties) };
+        let figures = [meek.calls_per_s, meek.good_per_s, meek.p99_ms, outcome.good_per_s];
+        let work = outcome.work.unwrap();
+        // 75 of 80 replies were good, 5 a second; 100 requests a second were computed in 5 s.
+        let all = figures.into_iter().chain([work.requests_per_s, work.busy, work.in_vain]);
+        for (found, expected) in all.zip([20.0, 16.0, 7.0, 4.6875, 100.0, 5.0, 4.765_625]) {
+            assert!((found - expected).abs() < 1e-3, "{found} is not {expected}");
+        }
         assert!((outcome.refused - 0.05).abs() < 1e-9);
         assert!((outcome.cpu.server_user_part - 0.25).abs() < 1e-9);
         assert_eq!(outcome.invalid, ["late"]);

@@ -25,9 +25,10 @@ pub const COST: Quantity =
 pub const REPLIES: Quantity =
     Quantity { name: "replies/s", more_is_better: true, digits: 0, of: |of| of.replies_per_s };
 
-const ALL: [Quantity; 8] = [
+const ALL: [Quantity; 9] = [
     COST,
     REPLIES,
+    Quantity { name: "2xx/s", more_is_better: true, digits: 1, of: |of| of.good_per_s },
     Quantity { name: "Mbit/s", more_is_better: true, digits: 1, of: |of| of.body_mbps },
     Quantity { name: "mean ms", more_is_better: false, digits: 2, of: |of| of.times.mean },
     Quantity { name: "p50 ms", more_is_better: false, digits: 2, of: |of| of.times.p50 },

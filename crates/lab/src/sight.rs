@@ -18,6 +18,8 @@ pub(crate) struct Sight {
     pub(crate) at: Instant,
     /// Of ours.
     pub(crate) status: Option<Value>,
+    /// What its application has computed: requests, and seconds.
+    pub(crate) work: Option<(f64, f64)>,
     pub(crate) drops: BTreeMap<String, u64>,
     pub(crate) server_ns: u64,
     pub(crate) user_ticks: u64,
@@ -34,7 +36,7 @@ pub(crate) struct Sight {
 }
 
 impl Sight {
-    /// What hangs on the moment comes first: memory takes a while to be told.
+    /// What hangs on the moment comes first: status and memory take a while to be told.
     pub(crate) fn of(
         server: &Subject,
         bounded: Option<&Bounded>,
@@ -43,6 +45,7 @@ impl Sight {
     ) -> Result<Self> {
         let processes = server.processes()?;
         let at = Instant::now();
+        let work = server.work();
         // Workers may end, and then their time is their parent's.
         let time = |pid| Ok(process::cpu_time_ns(pid)? + process::waited_children_cpu_ns(pid)?);
         let server_ns = launcher::sum(&processes, time)?;
@@ -56,6 +59,7 @@ impl Sight {
         Ok(Self {
             at,
             status,
+            work,
             drops,
             server_ns,
             user_ticks: launcher::sum(&processes, |pid| Ok(process::cpu_ticks(pid)?.0))?,

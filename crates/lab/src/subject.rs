@@ -20,6 +20,8 @@ use crate::spec::{Kind, Spec};
 pub(crate) struct Subject {
     /// Clients talk to the first.
     running: Vec<Server>,
+    /// Where its application notes what it has done.
+    work: PathBuf,
     /// Who is asked for the status, and where.
     status: Option<(PathBuf, String)>,
 }
@@ -56,7 +58,7 @@ impl Subject {
                 format!("unix:{}", at.display()),
             )
         });
-        Ok(Self { running, status })
+        Ok(Self { running, work: ground.directory.join(servers::WORK), status })
     }
 
     /// The process that was started last.
@@ -91,6 +93,14 @@ impl Subject {
         // It gives itself that name once it runs.
         let found = interrupt::wait_for(PATIENCE, || Ok(self.processes()?.into_iter().find(is_it)))?;
         found.context("it has no process for its status").map(Some)
+    }
+
+    /// How many requests its application has computed so far, and how many seconds that took in all; `None`
+    /// where it does not note the microseconds of each on a line of [`servers::WORK`].
+    pub(crate) fn work(&self) -> Option<(f64, f64)> {
+        let noted = std::fs::read_to_string(&self.work).ok()?;
+        let each = noted.lines().filter_map(|line| line.trim().parse::<f64>().ok());
+        Some(each.fold((0.0, 0.0), |(count, seconds), us| (count + 1.0, seconds + us / 1e6)))
     }
 
     /// Its counters, see docs/status.md; `None` of a server that is not ours.
@@ -233,6 +243,28 @@ mod tests {
             let error = format!("{:#}", server.unwrap_err());
             assert!(error.contains(told), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn haproxy_asks_php_itself_and_what_that_does_is_noted() {
+        let php = "php-fpm: workers=2 access.log={directory}/application.log access.format=%{microseconds}d";
+        let text = "haproxy: behind=application server=\"maxconn 2\" timeout=\"queue 1s\"";
+        let Some(Started { server, addresses, _directory }) = start(text, Some(php)) else { return };
+        let server = match server {
+            Err(error) if format!("{error:#}").contains("php-fpm is not installed") => return,
+            server => server.unwrap(),
+        };
+        assert_eq!(server.work(), Some((0.0, 0.0)));
+        assert!(get(addresses[0], "/page.php?n=7").contains("PHP says 42"));
+        // It is noted when the reply has been sent.
+        let noted =
+            interrupt::wait_for(PATIENCE, || Ok(server.work().filter(|(requests, _)| *requests > 0.0)));
+        let (requests, seconds) = noted.unwrap().unwrap();
+        assert!(
+            (requests - 1.0).abs() < 1e-9 && seconds > 0.0 && seconds < 20.0,
+            "{requests} in {seconds} s"
+        );
+        assert!(start(text, None).unwrap().server.is_err(), "there is nothing behind it");
     }
 
     #[test]

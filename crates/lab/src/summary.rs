@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::report::group::{Group, Place, Scene};
+use crate::report::work;
 use crate::results::{Held, Results, Sentence};
 
 /// Columns of a terminal that everybody has.
@@ -179,6 +180,14 @@ fn figures(text: &mut String, group: &Group<'_>) {
                 cell(|of| of.cpu.server * 100.0, 1),
                 cell(|of| of.memory_mb, 0)
             );
+        }
+        for series in &found.series {
+            let of_work = work::figures(group.scene, Place { found, series });
+            if !of_work.is_empty() {
+                let told: Vec<String> =
+                    of_work.iter().map(|(heading, told)| format!("{heading} {told}")).collect();
+                wrapped(text, &format!("  {} ", name(&series.server.name)), 4, &told.join(", "));
+            }
         }
         let invalid = found.series.iter().map(|series| (&series.server.name, series.invalid()));
         for (name, count) in invalid.filter(|(_, count)| count != "0") {

@@ -238,9 +238,11 @@ impl Site {
             Load::Most(threshold) => bail!("mat: {threshold} is searched for by rates"),
         };
         let ms = |time: Duration| format!("{}ms", time.as_millis());
+        // Before all else servers are asked in a closed loop, by clients who are all alike.
+        let clients: &[String] = if heat.load.is_open() { &heat.setting.clients } else { &[] };
+        let has_classes = clients.iter().any(|option| option.starts_with("--class="));
         let mut options = vec![
             format!("--sessions={}", heat.files.sessions.display()),
-            load,
             format!("--seed={}", heat.seed),
             format!("--duration={}", ms(lengths.warm_up + lengths.measured)),
             format!("--warm-up={}", ms(lengths.warm_up)),
@@ -248,6 +250,9 @@ impl Site {
             format!("--cpus={}", list(&self.client_cpus)),
             "--rules".to_owned(),
         ];
+        // Classes have rates of their own.
+        options.extend((!has_classes).then_some(load));
+        options.extend(clients.iter().cloned());
         // Only root may run before all others, and nobody where servers are.
         if self.has_namespaces && self.client_cpus.iter().all(|cpu| !self.server_cpus.contains(cpu)) {
             options.push("--realtime".to_owned());
@@ -381,7 +386,8 @@ impl Running {
     fn look(&self, site: &Site, options: &[String], lengths: Lengths) -> Result<Watched<Sight>> {
         let targets =
             self.network.addresses().into_iter().map(|address| format!("--target=http://{address}"));
-        let mut options: Vec<String> = targets.chain(options.iter().cloned()).collect();
+        let filled = options.iter().map(|option| option.replace("{networks}", self.network.networks()));
+        let mut options: Vec<String> = targets.chain(filled).collect();
         // Those of one link have no way to another.
         options.extend(self.network.only_sources().map(|sources| format!("--source={sources}")));
         let generator =

@@ -170,7 +170,8 @@ pub(crate) fn offered(outcome: &Outcome) -> f64 {
 }
 
 fn setting(experiment: &Experiment, setting: &Setting, loads: &str) -> String {
-    let Setting { workload, memory, disk, others, cold, share, turn_us, both_cpus, lengths, .. } = setting;
+    let Setting { workload, clients, memory, disk, others, cold, share, .. } = setting;
+    let Setting { turn_us, both_cpus, lengths, .. } = setting;
     let mut said = vec![format!("workload {workload}")];
     // What its name does not say, where it is so.
     let members = serde_json::to_value(workload).unwrap_or_default();
@@ -180,6 +181,7 @@ fn setting(experiment: &Experiment, setting: &Setting, loads: &str) -> String {
     }
     let seconds = |time: Duration| format!("{} s", time.as_secs_f64());
     said.push(format!("load {loads}"));
+    said.extend(clients.iter().cloned());
     said.extend(share.map(|share| format!("{share}% of a CPU for each server, {turn_us} us at a time")));
     said.extend(both_cpus.then(|| "servers and clients on all CPUs".to_owned()));
     said.extend(memory.map(|memory| format!("memory with page cache {} MB", memory as f64 / 1e6)));

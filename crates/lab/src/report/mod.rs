@@ -3,8 +3,8 @@
 //!
 //! All of them are made from [`Results`]. The `page` has its points in groups (`group`), each of which
 //! becomes a `section` with figures: over the offered rate (`load_curves`), as `rows`, of response `times`;
-//! what a search for settings came to has a `heat_map`. A `figure` is a drawing (`svg`) with the same as a
-//! table; what trials say about a quantity is a `sample`.
+//! what a search for settings came to has a `heat_map`, what an application did is `work`. A `figure` is a
+//! drawing (`svg`) with the same as a table; what trials say about a quantity is a `sample`.
 
 mod figure;
 mod files;
@@ -17,6 +17,7 @@ pub(crate) mod sample;
 mod section;
 pub(crate) mod svg;
 mod times;
+pub(crate) mod work;
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;

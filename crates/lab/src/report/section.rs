@@ -7,7 +7,7 @@ use super::figure::{Figure, Table};
 use super::group::{Group, Place};
 use super::load_curves::{self, Curve, areas};
 use super::sample::{Value, counts, digits};
-use super::{rows, times};
+use super::{rows, times, work};
 use crate::outcome::Outcome;
 use crate::quantity::Quantity;
 use crate::series::Taken;
@@ -59,6 +59,13 @@ fn overview(group: &Group<'_>) -> Table {
     let is_there = |name: &str| quantities.iter().any(|quantity| quantity.name == name);
     let columns = || columns.into_iter().filter(|(name, _)| !is_there(name));
     table.headings.extend(columns().map(|(name, _)| name.to_owned()));
+    let mut of_work: Vec<String> = Vec::new();
+    for (heading, _) in group.places().flat_map(|place| work::figures(group.scene, place)) {
+        if !of_work.contains(&heading) {
+            of_work.push(heading);
+        }
+    }
+    table.headings.extend(of_work.iter().cloned());
     table.headings.push("trials that count".to_owned());
     for place in group.places() {
         let Place { found, series } = place;
@@ -67,6 +74,9 @@ fn overview(group: &Group<'_>) -> Table {
             row.extend([place.sample(quantity.of).told(), series.ratio_cell(&found.series[0], quantity.of)]);
         }
         row.extend(columns().map(|(_, of)| place.sample(of).median().map_or("–".to_owned(), digits)));
+        let figures = work::figures(group.scene, place);
+        let told = |heading| figures.iter().find(|(other, _)| other == heading).map(|(_, told)| told.clone());
+        row.extend(of_work.iter().map(|heading| told(heading).unwrap_or_default()));
         let tries: Vec<&Outcome> = series.taken().flat_map(Taken::tries).collect();
         let counted = tries.iter().filter(|outcome| counts(outcome)).count();
         row.push(format!("{counted} of {}", tries.len()));

@@ -22,12 +22,15 @@ pub enum Application {
         workers: u32,
         /// Of the scripts, if it is not that of the files.
         root: Option<PathBuf>,
-        /// Directives of its pool.
+        /// Directives of its pool; `{directory}` is that of the trial's files.
         settings: Vec<(String, String)>,
     },
     /// The words of a command that gets all requests below `/fcgi/`.
     Command(Vec<String>),
 }
+
+/// Among a trial's files: where an application notes how long each request took it, if it is told to.
+pub(crate) const WORK: &str = "application.log";
 
 /// What servers have to know of it.
 #[derive(Debug)]
@@ -169,7 +172,10 @@ fn php_fpm(
         lines.extend(["user", "group"].map(|name| (name.to_owned(), "root".to_owned())));
     }
     lines.retain(|(usual, _)| settings.iter().all(|(name, _)| name != usual));
-    lines.extend(settings.iter().cloned());
+    let directory = ground.directory.display().to_string();
+    lines.extend(
+        settings.iter().map(|(name, value)| (name.clone(), value.replace("{directory}", &directory))),
+    );
     let mut text = "[global]\nerror_log = /proc/self/fd/2\n[application]\n".to_owned();
     for (name, value) in lines {
         let _ = writeln!(text, "{name} = {value}");

@@ -1,22 +1,33 @@
-//! `HAProxy` in front of another server, which `behind` names (nginx otherwise). Its other settings are
-//! keywords: those of its `global` section that are known here, and of `defaults`.
+//! `HAProxy` in front of another server, which `behind` names (nginx otherwise), or of the application. Its
+//! other settings are words for the line of what is behind it (`server`), and keywords: those of its `global`
+//! section that are known here, and of `defaults`.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 
-use anyhow::{Error, Result, ensure};
+use anyhow::{Context as _, Error, Result, ensure};
 
+use super::application::socket;
 use super::{Ground, Part, Settings, peer, server, write};
 use crate::spec::{Kind, Spec};
 
+/// What `behind` is called if it is no server.
+const APPLICATION: &str = "application";
+
 pub(super) fn parts(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>) -> Result<Vec<Part>> {
-    let behind = behind(spec, &mut settings)?;
-    // A port that is free here is free in a namespace as well.
-    let inner = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-    let directory = ground.directory.join("behind");
-    fs::create_dir_all(&directory)?;
-    let mut parts = server(&behind, &Ground { listen: &[inner], directory: &directory, ..*ground })?;
+    let (mut parts, application, to) = match behind(spec, &mut settings)? {
+        Some(behind) => {
+            // A port that is free here is free in a namespace as well.
+            let inner = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+            let directory = ground.directory.join("behind");
+            fs::create_dir_all(&directory)?;
+            let parts = server(&behind, &Ground { listen: &[inner], directory: &directory, ..*ground })?;
+            (parts, String::new(), inner.to_string())
+        }
+        None => (Vec::new(), fastcgi(spec, ground)?, format!("unix@{} proto fcgi", socket(ground).display())),
+    };
+    let more = settings.take("server", &"");
 
     let mut global = String::new();
     // It makes room for as many connections as it may have descriptors for, two for each, but not for more.
@@ -33,27 +44,44 @@ pub(super) fn parts(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>
     // Requests of all clients go on over connections that are kept to the server.
     defaults += &keyword("http-reuse", &settings.take("http-reuse", &"always"));
     defaults += &settings.rest(keyword);
-    let mut text = format!("global\n{global}defaults\n{defaults}listen all\n");
+    let mut text = format!("global\n{global}defaults\n{defaults}{application}listen all\n");
     for address in ground.listen {
         let _ = writeln!(text, "bind {address}");
     }
-    let _ = writeln!(text, "server behind {inner}");
+    if !application.is_empty() {
+        text += "use-fcgi-app application\n";
+    }
+    let _ = writeln!(text, "server behind {to} {more}");
     let config = write(ground, "haproxy.cfg", &text)?;
     let words = [&peer(spec, "haproxy")?, "-db", "-f", &config].map(str::to_owned).into();
     parts.push(Part::of(words, ground));
     Ok(parts)
 }
 
-/// The server that `behind` names.
-pub(super) fn behind(spec: &Spec, settings: &mut Settings<'_>) -> Result<Spec> {
+/// What it has to know to speak FastCGI. A child of PHP-FPM that keeps its connection serves nobody else.
+fn fastcgi(spec: &Spec, ground: &Ground<'_>) -> Result<String> {
+    let application =
+        ground.application.with_context(|| format!("{}: there is no application", spec.name))?;
+    let scripts = application.gateway(ground)?.scripts;
+    let scripts = scripts.with_context(|| format!("{}: it needs a php-fpm to stand before", spec.name))?;
+    Ok(format!(
+        "fcgi-app application\ndocroot {scripts}\npath-info ^(/.+\\.php)(/.*)?$\nno option keep-conn\n"
+    ))
+}
+
+/// The server that `behind` names; `None`: the application.
+pub(super) fn behind(spec: &Spec, settings: &mut Settings<'_>) -> Result<Option<Spec>> {
     let named = settings.take("behind", &"nginx");
+    if named == APPLICATION {
+        return Ok(None);
+    }
     let behind: Spec = named.parse().map_err(Error::msg)?;
     ensure!(
         behind.kind != Kind::Haproxy,
-        "{}: behind={named}: a server other than haproxy is allowed",
+        "{}: behind={named}: a server other than haproxy is allowed, or application",
         spec.name
     );
-    Ok(Spec { name: format!("{}, behind {}", behind.name, spec.name), ..behind })
+    Ok(Some(Spec { name: format!("{}, behind {}", behind.name, spec.name), ..behind }))
 }
 
 fn keyword(name: &str, value: &str) -> String {

@@ -17,6 +17,7 @@ mod nginx;
 mod sluice;
 
 pub use application::Application;
+pub(crate) use application::WORK;
 pub(crate) use sluice::STATUS;
 
 use std::fs;
@@ -105,22 +106,22 @@ impl Part {
 
 /// Why a server has no application.
 pub(crate) const CANNOT_HAND_ON: &str = "it hands no requests to an application; allowed with one: sluice, \
-    nginx, lighttpd, apache, apache-worker, haproxy in front of one of these, and commands that name \
-    {socket}";
+    nginx, lighttpd, apache, apache-worker, haproxy in front of one of these or of the application, and \
+    commands that name {socket}";
 
 /// Whether the server hands requests to an application.
 pub(crate) fn can_hand_on(spec: &Spec) -> bool {
     match spec.kind {
         Kind::Sluice | Kind::Nginx | Kind::Lighttpd | Kind::Apache | Kind::ApacheWorker => true,
-        Kind::Haproxy => matches!(behind(spec), Ok(Some(behind)) if can_hand_on(&behind)),
+        Kind::Haproxy => behind(spec).is_ok_and(|behind| behind.is_none_or(|behind| can_hand_on(&behind))),
         Kind::Command => spec.settings.iter().any(|word| word.contains("{socket}")),
     }
 }
 
-/// The server behind a proxy.
+/// The server behind a proxy, if there is one.
 pub(crate) fn behind(spec: &Spec) -> Result<Option<Spec>> {
     let is_proxy = spec.kind == Kind::Haproxy;
-    is_proxy.then(|| haproxy::behind(spec, &mut Settings::of(spec))).transpose()
+    if is_proxy { haproxy::behind(spec, &mut Settings::of(spec)) } else { Ok(None) }
 }
 
 /// The executable that makes a spec what it is, for its version and the hash of its bytes; `None` for
@@ -257,6 +258,10 @@ mod tests {
         has("sluice: pool.queue=7", mine, &["path = \"/fcgi/**\"", "queue=7", "pool = \"application\""]);
         has("apache", mine, &["<LocationMatch \"^/fcgi/\">"]);
         has("nginx: fastcgi_buffers=\"8 8k\"", mine, &["fastcgi_buffers 8 8k;"]);
+        let php = Some("php-fpm: workers=5 root=/");
+        let alone = "haproxy: behind=application server=\"maxconn 5\" timeout=\"queue 1s\"";
+        has(alone, php, &["docroot /", "use-fcgi-app application", "timeout queue 1s"]);
+        has(alone, php, &["no option keep-conn"]);
     }
 
     #[test]

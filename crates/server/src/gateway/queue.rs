@@ -557,7 +557,7 @@ mod tests {
         waits(enter(&queue, 6, A, now + 50_000));
         assert_eq!(queue.line.waiting.load(ORDER), 3);
         // A dead worker's are given back, too.
-        waits(queue.enter(7, B, now + 50_000).0);
+        waits(queue.enter(7, Account(3), now + 50_000).0);
         queue.clear(2, now + 50_000);
         assert_eq!(queue.taken().filter(|place| place.state.load(ORDER) & 3 == DISPLACED).count(), 0);
     }

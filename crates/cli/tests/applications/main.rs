@@ -703,9 +703,6 @@ fn a_full_disk_beneath_the_spool(variant: &Variant) {
     });
     let config = format!("{}[gateway]\nspool = '{}'\n", pool(&[&socket], ""), disk.0.display());
     let server = setup.config(&config).start();
-    let mut client = server.connect();
-    client.send(post("/app/x", &pattern(1, 3_000_000)));
-    assert_eq!(client.reply().status, 503);
     for _ in 0..2 {
         // What was begun is given back.
         assert_eq!(server.one(post("/app/x", &pattern(1, 900_000))).body, pattern(1, 900_000));
@@ -715,6 +712,9 @@ fn a_full_disk_beneath_the_spool(variant: &Variant) {
         assert_eq!(server.get("/hello.txt").text(), HELLO);
         assert!(slow.reply().body == *reply);
     }
+    let mut client = server.connect();
+    client.send(post("/app/x", &pattern(1, 3_000_000)));
+    assert_eq!(client.reply().status, 503);
     assert_eq!((server.count("application_failures"), server.count("replies_by_code/503")), (1, 1));
 }
 

@@ -170,8 +170,8 @@ impl Link {
         }
     }
 
-    /// The request is over, behind whose end this has come: has the server wait for the next one. Says whether
-    /// the connection can be kept for that.
+    /// The request is over, behind whose end this has come: has the server wait for the next one. Says
+    /// whether the connection can be kept for that.
     pub(super) fn rest(&mut self, behind: &[u8]) -> bool {
         let is_over = self.is_said && self.gone == self.out.len() && self.says_nothing(behind);
         if !self.keeps || self.hung_up || !is_over || !self.protocol.is_idle() {

@@ -12,9 +12,9 @@
 //! are in flight than the application has children.
 //!
 //! A body is spooled whole before a server is asked for anything, so that a slow upload occupies none. A
-//! reply is passed on as it comes, as fast as its client takes it; what a slow client does not take is spilled
-//! to the disk, so that it occupies no server, either. Nothing here touches the client's socket
-//! or waits: the [conversation](crate::conversation) brings and sends what is the client's, and whoever calls
+//! reply is passed on as it comes, as fast as its client takes it; what a slow client does not take is
+//! spilled to the disk, so that it occupies no server, either. Nothing here touches the client's socket or
+//! waits: the [conversation](crate::conversation) brings and sends what is the client's, and whoever calls
 //! that watches the [link](Link)'s socket as well.
 
 mod asker;

@@ -51,8 +51,8 @@ pub struct Relay {
     head: Vec<u8>,
     scan: response::Scan,
     reply: Option<OpenReply<Pin>>,
-    /// What of the reply is for the client later, as it is slow, and what of that there was no room for on the
-    /// disk.
+    /// What of the reply is for the client later, as it is slow, and what of that there was no room for on
+    /// the disk.
     spill: Spool,
     behind: Vec<u8>,
     is_client_slow: bool,
@@ -673,8 +673,8 @@ impl Relay {
         }
     }
 
-    /// Whether more of the reply may be received: the client has taken enough of what is there, or is slow and
-    /// there is room for more.
+    /// Whether more of the reply may be received: the client has taken enough of what is there, or is slow
+    /// and there is room for more.
     fn wants_input(&self) -> bool {
         let Some(reply) = &self.reply else { return true };
         let has_room = self.is_client_slow && self.spill.left() < self.most_spilled;

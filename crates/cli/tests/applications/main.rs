@@ -496,7 +496,7 @@ fn seen_from_outside(variant: &Variant) {
     let (_, metrics) = server.status_page("/metrics");
     assert!(metrics.contains("\nsluice_pool_waits_seconds_count{pool=\"app\"} 2\n"), "{metrics}");
     let (_, text) = server.status_page("/");
-    assert!(text.lines().any(|line| line.split_whitespace().eq(["pools", "app"])), "{text}");
+    assert!(text.lines().any(|line| line.split_whitespace().eq(["pool", "app"])), "{text}");
 
     assert_eq!(server.get("/hello.txt").text(), HELLO);
     let line = |target: &str| -> serde_json::Value {

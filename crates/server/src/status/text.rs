@@ -1,5 +1,5 @@
-//! A snapshot for people: a few lines on the server, its listeners and the kernel, then a column for each
-//! pool of applications and for each worker.
+//! A snapshot for people: a few lines on the server, its listeners and the kernel, then the pools of
+//! applications, and a column for each worker.
 //!
 //! Rows of zeros are left out but for those that people look for. With an earlier snapshot at hand, rates per
 //! second are shown as well.
@@ -64,28 +64,26 @@ fn write_all(text: &mut String, snapshot: &Snapshot, earlier: Option<&Snapshot>)
     Ok(())
 }
 
-/// Times are means here.
+/// One below the other, as names may be long. Times are means here.
 fn write_pools(text: &mut String, pools: &[PoolSnapshot]) -> std::fmt::Result {
-    if pools.is_empty() {
-        return Ok(());
-    }
-    row(text, "pools", &pools.iter().map(|pool| pool.name.clone()).collect::<Vec<_>>())?;
-    for (place, metric) in POOL_METRICS.iter().enumerate() {
-        let cell = |pool: &PoolSnapshot| {
-            let value: u64 = pool.numbers.of(place).iter().sum();
-            match metric.kind {
+    for PoolSnapshot { name, numbers } in pools {
+        row(text, "pool", std::slice::from_ref(name))?;
+        for (place, metric) in POOL_METRICS.iter().enumerate() {
+            let value: u64 = numbers.of(place).iter().sum();
+            let cell = match metric.kind {
                 Kind::Histogram { sum } => {
                     let place = POOL_METRICS.iter().position(|metric| metric.name == sum);
-                    let sum_us = place.map_or(0, |place| pool.numbers.of(place)[0]);
+                    let sum_us = place.map_or(0, |place| numbers.of(place)[0]);
                     format!("{:.1} mean", sum_us as f64 / value.max(1) as f64 / 1000.0)
                 }
                 _ if metric.name.ends_with("_us") => time(1000 * value),
                 _ => value.to_string(),
-            }
-        };
-        row(text, metric.name, &pools.iter().map(cell).collect::<Vec<_>>())?;
+            };
+            row(text, metric.name, &[cell])?;
+        }
+        writeln!(text)?;
     }
-    writeln!(text)
+    Ok(())
 }
 
 fn write_workers(text: &mut String, snapshot: &Snapshot, earlier: Option<&Snapshot>) -> std::fmt::Result {
@@ -227,7 +225,7 @@ mod tests {
             &["unix:/run/sluice", "-", "-", "-", "-"],
             &["listen_overflows", "9", "3.0"],
             &["tcp_syncookies", "0"],
-            &["pools", "php"],
+            &["pool", "php"],
             &["queued", "3"],
             &["waits_ms", "2.8", "mean"],
             &["wait_us", "0.005", "s"],

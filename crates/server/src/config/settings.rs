@@ -478,8 +478,8 @@ impl Settings {
     }
 
     /// The sites, the default one first, and behind them what applications may send files of: the directories
-    /// of [all pools](Self::all_pools), in their order, as sites that no host has. The header fields of the top
-    /// are those of all of them.
+    /// of [all pools](Self::all_pools), in their order, as sites that no host has. The header fields of the
+    /// top are those of all of them.
     pub fn all_sites(&self) -> Vec<SiteSettings> {
         let complete = |site: &SiteSettings| {
             let mut site = site.clone();

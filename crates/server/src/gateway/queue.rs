@@ -18,8 +18,8 @@
 //!   fair queueing (Goyal, Vin, Cheng 1996): a request is charged an estimate when it begins, and what it
 //!   took when it ends; a client that was away for long has saved nothing up.
 //! - So it is with who may wait: where there is no room, one of whoever has had more than the newcomer is
-//!   displaced. Otherwise who asks most would have most of the room, and with few places (a worker each, where
-//!   a worker has one client) the others would seldom be there to be chosen.
+//!   displaced. Otherwise who asks most would have most of the room, and with few places (a worker each,
+//!   where a worker has one client) the others would seldom be there to be chosen.
 //! - Among those who have had as much as each other, the **oldest first**. But if the oldest has waited for
 //!   longer than a target throughout an interval (a standing queue, RFC 8289), the **newest first**:
 //!   a line that does not get shorter would have everybody answered late, and so only some.

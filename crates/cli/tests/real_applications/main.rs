@@ -1,7 +1,9 @@
 //! Applications as the distribution has them, behind the server, driven by the programs that people use.
 
+mod daemon;
 #[path = "../applications/fpm.rs"]
 mod fpm;
+mod git;
 mod nginx;
 mod parameters;
 #[path = "../support/mod.rs"]
@@ -11,5 +13,5 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     support::client::take_chunks();
-    support::variant::run(&[("parameters", parameters::TESTS)])
+    support::variant::run(&[("git", git::TESTS), ("parameters", parameters::TESTS)])
 }

@@ -33,6 +33,13 @@ impl Daemon {
         command.arg(format!("-c{children}")).args(["-f", "-s"]).arg(format!("unix:{}", socket.display()));
         Self::start(&mut command, socket)
     }
+
+    /// One process of a program that has its socket of `spawn-fcgi`.
+    pub(super) fn spawned(socket: &Path, program: &[&Path]) -> Self {
+        let mut command = Command::new("spawn-fcgi");
+        command.args(["-n", "-s"]).arg(socket).arg("--").args(program);
+        Self::start(&mut command, socket)
+    }
 }
 
 impl Drop for Daemon {

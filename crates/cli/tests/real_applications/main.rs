@@ -4,6 +4,7 @@ mod daemon;
 #[path = "../applications/fpm.rs"]
 mod fpm;
 mod git;
+mod libraries;
 mod nginx;
 mod parameters;
 #[path = "../support/mod.rs"]
@@ -13,5 +14,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     support::client::take_chunks();
-    support::variant::run(&[("git", git::TESTS), ("parameters", parameters::TESTS)])
+    support::variant::run(&[
+        ("git", git::TESTS),
+        ("libraries", libraries::TESTS),
+        ("parameters", parameters::TESTS),
+    ])
 }

@@ -40,6 +40,7 @@ const TESTS: &[Test] = tests![
         applications_that_break;
     Three:
         scripts_never_leave,
+        scripts_that_are_refused,
         fields_that_deceive,
         routes_to_programs,
         sites_with_scripts,
@@ -858,6 +859,37 @@ fn scripts_never_leave(variant: &Variant) {
             assert!(!reply.text().contains("source"), "{target}: {reply:?}");
         }
     }
+}
+
+/// What routes refuse or lead elsewhere, PHP does not run.
+fn scripts_that_are_refused(variant: &Variant) {
+    let (setup, _fpm) = php_site(variant);
+    let config = "[[routes]]\npath = '/conf/**'\nstatus = 403\n\
+                  [[routes]]\npath = '/old/**'\nredirect = '/blog/{rest}'\n\
+                  [[routes]]\npath = '/uploads/**'\n\
+                  [[routes]]\npath = '/blog/**'\nfallback = '/blog/index.php'\n";
+    let server = ["conf", "old", "uploads", "uploads/index.php"]
+        .iter()
+        .fold(setup, |setup, directory| setup.file(&format!("{directory}/page.php"), INDEX))
+        .config(config)
+        .start();
+    for (target, status) in [
+        ("/conf/page.php", 403),
+        ("/conf/page.php/info", 403),
+        ("/conf/none.php", 403),
+        ("//conf/%70age.php", 403),
+        ("/old/page.php", 302),
+        ("/uploads/page.php", 404),
+        ("/uploads/index.php/page.php", 404),
+        ("/uploads/", 403),
+        ("/blog/index.php", 200),
+        ("/blog/none.php", 404),
+    ] {
+        let reply = server.get(target);
+        assert_eq!(reply.status, status, "{target}");
+        assert!(status == 200 || !reply.text().contains("index"), "{target}");
+    }
+    assert_eq!(server.get("/blog/none").text(), "index /blog/index.php -");
 }
 
 fn fields_that_deceive(variant: &Variant) {

@@ -374,7 +374,8 @@ pub struct FileSettings {
     pub headers: Vec<HeaderRule>,
     /// What is done with requests for some paths. The first that matches is taken.
     pub routes: Vec<RouteRule>,
-    /// The application that runs the root's PHP scripts, before all other routes.
+    /// The application that runs the root's PHP scripts: a route before the first that has a fallback, behind
+    /// the others.
     pub php: Option<Php>,
 }
 
@@ -393,11 +394,15 @@ const SCRIPT_ENDING: &str = ".php";
 const PHP_INDEX: &str = "index.php";
 
 impl FileSettings {
-    /// The routes, that of PHP scripts included.
+    /// The routes, that of PHP scripts included: what is refused or led elsewhere is no script's, but a
+    /// script that is there needs no fallback.
     pub fn all_routes(&self) -> impl Iterator<Item = Cow<'_, RouteRule>> {
         let route = |php: &Php| RouteRule { pool: Some(php.pool.clone()), ..RouteRule::default() };
         let php = self.php.iter().map(route);
-        php.map(Cow::Owned).chain(self.routes.iter().map(Cow::Borrowed))
+        let fallback = self.routes.iter().position(|route| route.fallback.is_some());
+        let (before, behind) = self.routes.split_at(fallback.unwrap_or(self.routes.len()));
+        let [before, behind] = [before, behind].map(|routes| routes.iter().map(Cow::Borrowed));
+        before.chain(php.map(Cow::Owned)).chain(behind)
     }
 
     /// The index names, that of PHP included.

@@ -22,7 +22,8 @@ impl Fpm {
         let socket = path("php.sock");
         let config = format!(
             "[global]\nerror_log = {}\ndaemonize = no\n[www]\nlisten = {}\npm = static\n\
-             pm.max_children = {children}\ncatch_workers_output = no\n{}",
+             pm.max_children = {children}\ncatch_workers_output = no\n\
+             php_admin_value[post_max_size] = 64M\nphp_admin_value[upload_max_filesize] = 64M\n{}",
             path("php.log").display(),
             socket.display(),
             // As root it wants to be told who to be.

@@ -1,5 +1,6 @@
 //! Applications as the distribution has them, behind the server, driven by the programs that people use.
 
+mod browser;
 mod daemon;
 #[path = "../applications/fpm.rs"]
 mod fpm;
@@ -9,6 +10,7 @@ mod nginx;
 mod parameters;
 #[path = "../support/mod.rs"]
 mod support;
+mod wiki;
 
 use std::process::ExitCode;
 
@@ -18,5 +20,6 @@ fn main() -> ExitCode {
         ("git", git::TESTS),
         ("libraries", libraries::TESTS),
         ("parameters", parameters::TESTS),
+        ("wiki", wiki::TESTS),
     ])
 }

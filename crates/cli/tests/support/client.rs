@@ -359,7 +359,8 @@ pub fn one(address: SocketAddr, bytes: impl AsRef<[u8]>) -> Reply {
 }
 
 /// Fields that may be sent on several lines.
-const LISTS: [&str; 6] = ["allow", "cache-control", "connection", "content-encoding", "link", "vary"];
+const LISTS: [&str; 7] =
+    ["allow", "cache-control", "connection", "content-encoding", "link", "set-cookie", "vary"];
 
 fn parse_head(head: &[u8]) -> Result<Reply, String> {
     let text = std::str::from_utf8(head).map_err(|_| "a head that is not UTF-8")?;

@@ -1,0 +1,116 @@
+//! A browser without a window, as the distribution has it, told what to do over a pair of pipes: messages of
+//! Chromium's protocol for developers' tools, each of which ends with a NUL.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::{Value, json};
+
+use crate::support::eventually;
+
+/// A browser with one page.
+pub(super) struct Browser {
+    child: Child,
+    to: File,
+    from: BufReader<File>,
+    session: String,
+    messages: u64,
+}
+
+impl Browser {
+    /// One whose files are in that directory.
+    pub(super) fn start(directory: &Path) -> Self {
+        let pipes = ["to-browser", "from-browser"].map(|name| directory.join(name));
+        for pipe in &pipes {
+            mknodat(CWD, pipe, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
+        }
+        // It wants them as the descriptors 3 and 4.
+        let child = Command::new("/bin/sh")
+            .args(["-c", "to=$1 from=$2; shift 2; exec chromium \"$@\" 3<\"$to\" 4>\"$from\"", "sh"])
+            .args(&pipes)
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
+            .args(["--no-first-run", "--disable-background-networking", "--disable-component-update"])
+            .args(["--disable-sync", "--remote-debugging-pipe", "about:blank"])
+            .arg(format!("--user-data-dir={}", directory.join("profile").display()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .expect("a shell");
+        let [to, from] = &pipes;
+        let to = File::options().write(true).open(to).expect("a pipe");
+        let from = BufReader::new(File::open(from).expect("a pipe"));
+        let mut browser = Self { child, to, from, session: String::new(), messages: 0 };
+        let page = browser.call("Target.createTarget", &json!({ "url": "about:blank" }));
+        let attached = json!({ "targetId": page["targetId"], "flatten": true });
+        let attached = browser.call("Target.attachToTarget", &attached);
+        attached["sessionId"].as_str().expect("a session").clone_into(&mut browser.session);
+        browser
+    }
+
+    /// Has the page go there.
+    pub(super) fn open(&mut self, url: &str) {
+        let gone = self.call("Page.navigate", &json!({ "url": url }));
+        assert_eq!(gone.get("errorText"), None, "{url}: {gone}");
+        self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'");
+    }
+
+    /// The value of an expression in the page, which may be a promise; `None` if the page goes meanwhile.
+    pub(super) fn try_evaluate(&mut self, expression: &str) -> Option<Value> {
+        let asked = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
+        let said = self.call("Runtime.evaluate", &asked);
+        said.get("exceptionDetails").is_none().then(|| said["result"]["value"].clone())
+    }
+
+    /// The same, of a page that stays.
+    #[track_caller]
+    pub(super) fn evaluate(&mut self, expression: &str) -> Value {
+        self.try_evaluate(expression).unwrap_or_else(|| panic!("an exception in {expression}"))
+    }
+
+    /// Waits until an expression is true.
+    #[track_caller]
+    pub(super) fn wait_for(&mut self, expression: &str) {
+        eventually(expression, || self.try_evaluate(expression) == Some(Value::Bool(true)));
+    }
+
+    /// Chooses a file in an input of the page.
+    pub(super) fn choose_file(&mut self, selector: &str, file: &Path) {
+        let asked = json!({ "expression": format!("document.querySelector('{selector}')") });
+        let input = self.call("Runtime.evaluate", &asked)["result"]["objectId"].clone();
+        self.call("DOM.setFileInputFiles", &json!({ "files": [file], "objectId": input }));
+    }
+
+    fn call(&mut self, method: &str, params: &Value) -> Value {
+        self.messages += 1;
+        let mut message = json!({ "id": self.messages, "method": method, "params": params });
+        if !self.session.is_empty() {
+            message["sessionId"] = json!(self.session);
+        }
+        self.to.write_all(format!("{message}\0").as_bytes()).expect("the browser is there");
+        loop {
+            let mut said = Vec::new();
+            self.from.read_until(0, &mut said).expect("the browser is there");
+            said.pop().expect("the browser has ended; chromium: scripts/install-test-tools");
+            let mut said: Value = serde_json::from_slice(&said).expect("JSON");
+            if said["id"] == json!(self.messages) {
+                let result = said["result"].take();
+                // A page that goes takes what was asked of it along.
+                return if result.is_null() { json!({ "exceptionDetails": said["error"] }) } else { result };
+            }
+        }
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::TERM);
+        let _ = self.child.wait();
+    }
+}

@@ -4,6 +4,7 @@ mod browser;
 mod daemon;
 #[path = "../applications/fpm.rs"]
 mod fpm;
+mod front_controller;
 mod git;
 mod libraries;
 mod nginx;
@@ -17,6 +18,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     support::client::take_chunks();
     support::variant::run(&[
+        ("front_controller", front_controller::TESTS),
         ("git", git::TESTS),
         ("libraries", libraries::TESTS),
         ("parameters", parameters::TESTS),

@@ -988,15 +988,15 @@ fn files_that_are_named(variant: &Variant) {
             .map(|at| u8::from_str_radix(&hexadecimal[2 * at..][..2], 16).expect("digits"))
             .collect();
         assert_eq!(asked.params["HTTP_X_SENDFILE_TYPE"], "X-Sendfile");
-        asked.say(answer(&format!("{}\n\nthe body, which nobody gets", String::from_utf8_lossy(&head))));
+        asked.say(answer(format!("{}\n\nthe body, which nobody gets", String::from_utf8_lossy(&head))));
     });
     let config = pool(&[&socket], &format!("send_files = {{ '/protected/' = '{at}' }}"))
         + "[[routes]]\npath = '/cgi/**'\npool = 'app'\nscripts = '.cgi'\n[error_pages]\n404 = '/lost.html'\n";
     let server = setup.config(&config).start();
     let mut client = server.connect();
     let target = |head: &str| {
-        let digits: String = head.bytes().map(|byte| format!("{byte:02x}")).collect();
-        format!("/app/{digits}")
+        let digits: Vec<_> = head.bytes().map(|byte| format!("{byte:02x}")).collect();
+        format!("/app/{}", digits.concat())
     };
     for _ in 0..2 {
         for (head, status, body) in [

@@ -128,7 +128,7 @@ impl Users {
         let of_pools: u64 = settings.all_pools().map(of_pools).sum();
         let tables = if layout.shares_descriptors { copies } else { workers };
         // Each keeps the roots of its sites open; that of the default one is among what is reserved.
-        let roots = processes * settings.sites.len() as u64;
+        let roots = processes * (settings.all_sites().len() as u64 - 1);
         Self { workers, tables, other: of_workers + of_pools + helpers * OF_A_HELPER + roots }
     }
 }

@@ -55,6 +55,7 @@ const TESTS: &[Test] = tests![
         kept_connections_that_break,
         php_on_kept_connections,
         a_full_disk_beneath_the_spool,
+        spilled_replies_are_bounded,
         scant_memory,
         errors_are_logged,
         a_reload;
@@ -719,6 +720,34 @@ fn a_full_disk_beneath_the_spool(variant: &Variant) {
     assert_eq!((server.count("application_failures"), server.count("replies_by_code/503")), (1, 1));
 }
 
+/// However long a reply is, no more of it is on the disk than may be, also of a client that takes some of it
+/// again and again.
+fn spilled_replies_are_bounded(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let Some(disk) = SmallDisk::mount(setup.directory()) else { return };
+    let large = Arc::new(pattern(9, 12_000_000));
+    let reply = Arc::clone(&large);
+    let socket = scripted::start(setup.directory(), "app.sock", move |mut asked| {
+        asked.say([record(6, b"X: y\n\n"), record(6, &large), end()].concat())
+    });
+    let spill = format!(
+        "[gateway]\nspool = '{}'\nspill = '600 KiB'\n[tcp]\nsend_buffer = '16 KiB'\n",
+        disk.0.display()
+    );
+    let server = setup.config(&format!("{}{spill}", pool(&[&socket], ""))).start();
+    let mut slow = Client::connect_narrow(server.addresses()[0]);
+    slow.ask("GET", "/app/x", &[]);
+    let mut taken = Vec::new();
+    while taken.len() < 8_000_000 {
+        taken.extend(slow.read_raw(100_000).expect("more of the reply"));
+        support::sleep_ms(1);
+    }
+    slow.unread(taken);
+    assert!(slow.reply().body == *reply);
+    let told = server.stderr();
+    assert!(!told.iter().any(|line| line.contains("can't be spooled")), "{told:?}");
+}
+
 /// What they have in flight is given back, or nobody would be served any more.
 fn workers_that_die(variant: &Variant) {
     let (counts, serve) = busy(3000);
@@ -1031,6 +1060,15 @@ fn files_that_are_named(variant: &Variant) {
         assert!(part.body == large[1_000_000..1_000_010] && part.need("Content-Type") == "a/b");
         let unchanged = client.fetch("GET", &target(&named), &[("If-None-Match", &tag)]);
         assert_eq!((unchanged.status, unchanged.body.len()), (304, 0));
+        let posted =
+            client.fetch("POST", &target(&named), &[("Range", "bytes=0-9"), ("If-None-Match", &tag)]);
+        assert!((posted.status, posted.body) == (200, large.clone()), "conditions are for GET");
+        let cookie = format!("Set-Cookie: a=1\n{named}");
+        let unchanged = client.fetch("GET", &target(&cookie), &[("If-None-Match", &tag)]);
+        assert_eq!((unchanged.status, unchanged.need("Set-Cookie")), (304, "a=1"));
+        let denied =
+            client.fetch("GET", &target(&format!("Status: 403\n{named}")), &[("Range", "bytes=0-9")]);
+        assert_eq!((denied.status, denied.body.len()), (403, 3_000_000));
         let beyond = client.fetch("GET", &target(&named), &[("Range", "bytes=3000000-")]);
         assert_eq!((beyond.status, beyond.need("Content-Range")), (416, "bytes */3000000"));
         let head = client.fetch("HEAD", &target(&named), &[]);
@@ -1046,13 +1084,16 @@ fn sites_with_scripts(variant: &Variant) {
     let setup = setup
         .file("a/x.php", "<?php echo $_SERVER['DOCUMENT_ROOT'], ' ', $_SERVER['SCRIPT_NAME'];")
         .file("b/x.php", "<?php echo 'source';")
-        .file("b/down.html", "down for now");
+        .file("b/down.html", "down for now")
+        .file("c/x.cgi", "source");
     let (root, socket) = (setup.root().display().to_string(), setup.directory().join("none.sock"));
     let server = setup
         .config(&format!(
             "[[sites]]\nhosts = 'a.example'\nroot = '{root}/a'\n\
              [[sites]]\nhosts = 'b.example'\nroot = '{root}/b'\nphp = 'unix:{}'\n\
-             [sites.error_pages]\n502 = '/down.html'\n",
+             [sites.error_pages]\n502 = '/down.html'\n\
+             [[sites]]\nhosts = 'c.example'\nroot = '{root}/c'\n[[sites.routes]]\npool = 'cgi'\n\
+             scripts = '.cgi'\n[[pools]]\nname = 'cgi'\nservers = '127.0.0.1:1'\n",
             socket.display()
         ))
         .start();
@@ -1066,6 +1107,7 @@ fn sites_with_scripts(variant: &Variant) {
     assert_eq!(ask("test", "/a/x.php"), (200, format!("{root} /a/x.php")));
     assert_eq!(ask("a.example", "/blog/index.php").0, 404, "it is in the other root");
     assert_eq!(ask("b.example", "/x.php"), (502, "down for now".to_owned()), "the site's own page");
+    assert_eq!(ask("test", "/c/x.cgi").0, 404, "what is a script of one site is a file of none");
     assert_eq!(ask("b.example", "/").0, 403, "without an index, although the top has PHP's");
 }
 
@@ -1139,6 +1181,14 @@ fn mistakes_are_told(variant: &Variant) {
         (
             "[[pools]]\nname = 'a'\nservers = '127.0.0.1:1'\nsend_files = { '/a/' = '/none' }",
             "cannot serve /none",
+        ),
+        (
+            "[[pools]]\nname = 'a'\nservers = '127.0.0.1:1'\nsend_files = { '/a/' = 'root' }",
+            "anybody can have what is there",
+        ),
+        (
+            "php = '127.0.0.1:1'\n[[routes]]\nfallback = '/x'\n[[routes]]\npath = '/b'\nstatus = 403",
+            "the route for /b stands behind one with a fallback",
         ),
         (
             "[gateway]\nspool = '/none'\n[[pools]]\nname = 'a'\nservers = '127.0.0.1:1'",

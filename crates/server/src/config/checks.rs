@@ -82,22 +82,52 @@ fn check_pools(checks: &mut Checks<'_>, settings: &Settings) {
             checks.problem("pools", format!("two pools have the name {name:?}"));
         }
     }
-    let of_sites = settings.sites.iter().map(|site| ("sites", &site.files));
-    for (key, files) in std::iter::once(("routes", &settings.files)).chain(of_sites) {
+    let of_sites = || settings.sites.iter().map(|site| ("sites", &site.files));
+    for (key, files) in std::iter::once(("routes", &settings.files)).chain(of_sites()) {
         let pools = files.routes.iter().filter_map(|route| route.pool.as_ref());
         for missing in pools.filter(|pool| !names.contains(pool)) {
             let allowed = if names.is_empty() { "there are none".to_owned() } else { names.join(", ") };
             checks.problem(key, format!("there is no pool {missing:?} for a route; allowed: {allowed}"));
         }
     }
+    for (key, files) in std::iter::once(("routes", &settings.files)).chain(of_sites()) {
+        let fallback = files.routes.iter().position(|route| route.fallback.is_some());
+        let behind = files.routes.iter().skip(fallback.unwrap_or(files.routes.len()));
+        let mut refusing = behind.filter(|route| route.status.is_some() || route.redirect.is_some());
+        if files.php.is_some()
+            && let Some(route) = refusing.next()
+        {
+            let path = route.path.as_ref().map_or("any path", |path| path.glob());
+            let why = "stands behind one with a fallback, before which PHP scripts are run: move it up";
+            checks.problem(key, format!("contradiction: the route for {path} {why}"));
+        }
+    }
+    check_send_files(checks, settings);
     if !names.is_empty() && !settings.spool.is_dir() {
         let spool = settings.spool.display();
         checks.problem("gateway.spool", format!("{spool} is no directory; allowed: one for large bodies"));
     }
 }
 
+/// What an application decides about is to be had by no URL.
+fn check_send_files(checks: &mut Checks<'_>, settings: &Settings) {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let sites = settings.sites.iter().map(|site| &site.files.root);
+    let roots: Vec<_> = std::iter::once(&settings.files.root).chain(sites).map(|root| real(root)).collect();
+    for (_, directory) in settings.pools.iter().flat_map(|pool| &pool.send_files) {
+        if let Some(root) = roots.iter().find(|root| real(directory).starts_with(root)) {
+            let (directory, root) = (directory.display(), root.display());
+            let why = format!("contradiction: send_files has {directory}, which is below the root {root}");
+            checks.problem("pools", format!("{why}: anybody can have what is there"));
+        }
+    }
+}
+
 /// No host has two sites.
 fn check_hosts(checks: &mut Checks<'_>, settings: &Settings) {
+    if settings.all_sites().len() > usize::from(u16::MAX) {
+        checks.problem("sites", format!("at most {} sites, and directories of send_files", u16::MAX));
+    }
     let hosts: Vec<_> = settings.sites.iter().flat_map(|site| &site.hosts).collect();
     for (at, host) in hosts.iter().enumerate() {
         if hosts[..at].contains(host) {

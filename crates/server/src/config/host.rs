@@ -1,6 +1,7 @@
 //! Names of hosts that sites answer for.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 
 /// A host, or all hosts below one: `example.org`, `*.example.org`. Lower case, without a dot at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +26,11 @@ impl HostPattern {
         };
         let is_name = host.len() <= 253 && host.split('.').all(is_label);
         let address = host.strip_prefix('[').and_then(|inner| inner.strip_suffix(']'));
-        let is_address = address.is_some_and(|inner| inner.parse::<std::net::Ipv6Addr>().is_ok());
-        (is_name || is_address && !below).then_some(Self { host, below })
+        match address.map(str::parse::<Ipv6Addr>) {
+            Some(Ok(address)) if !below => Some(Self { host: format!("[{address}]"), below }),
+            None if is_name => Some(Self { host, below }),
+            _ => None,
+        }
     }
 }
 
@@ -48,7 +52,7 @@ mod tests {
             ("*.example.org", "*.example.org"),
             ("localhost", "localhost"),
             ("192.0.2.1", "192.0.2.1"),
-            ("[2001:DB8::1]", "[2001:db8::1]"),
+            ("[2001:DB8:0::1]", "[2001:db8::1]"),
             ("a_b.example", "a_b.example"),
         ] {
             assert_eq!(HostPattern::parse(text).map(|host| host.to_string()).as_deref(), Some(shown));

@@ -1,7 +1,7 @@
 //! Pools: where applications are that answer some of the routes.
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Component, PathBuf};
 use std::time::Duration;
 
 use super::address::ListenAddress;
@@ -112,11 +112,17 @@ fn servers(item: &Item) -> Result<Vec<ListenAddress>, String> {
 
 fn send_from(prefix: &str, item: &Item) -> Result<(String, PathBuf), String> {
     let directory = item.absolute(&text(item)?)?;
-    if !prefix.starts_with('/') || !prefix.ends_with('/') {
+    let has_odd_parts = prefix.contains("//") || prefix.split('/').any(|part| matches!(part, "." | ".."));
+    if !prefix.starts_with('/') || !prefix.ends_with('/') || has_odd_parts {
         return Err("allowed: a path that begins and ends with a slash, such as \"/protected/\"".to_owned());
     }
     match wrong_with_root(&directory) {
         Some(wrong) => Err(wrong),
+        // Applications say names in which nothing leads back.
+        None if directory.components().any(|part| part == Component::ParentDir) => {
+            let real = directory.canonicalize().map_err(|error| error.to_string())?;
+            Ok((prefix.to_owned(), real))
+        }
         None => Ok((prefix.to_owned(), directory)),
     }
 }

@@ -64,7 +64,8 @@ fn print_keys<T: Clone>(page: &mut String, keys: &[Key<T>], settings: &T) {
 }
 
 fn print_pairs(page: &mut String, table: &str, pairs: impl ExactSizeIterator<Item = String>) {
-    if pairs.len() > 0 {
+    // A site may have none where the top of the file has some.
+    if pairs.len() > 0 || table.contains('.') {
         let _ = writeln!(page, "\n[{table}]\n{}", pairs.collect::<Vec<_>>().join("\n"));
     }
 }

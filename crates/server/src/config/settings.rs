@@ -377,6 +377,9 @@ pub struct FileSettings {
     /// The application that runs the root's PHP scripts: a route before the first that has a fallback, behind
     /// the others.
     pub php: Option<Php>,
+    /// Endings of names that no file is sent of, beside those that the routes have: scripts of other sites,
+    /// whose roots may be reached from here.
+    pub scripts: Vec<String>,
 }
 
 /// An application that runs PHP scripts, and the pool that it is in.
@@ -492,22 +495,30 @@ impl Settings {
             site
         };
         let default = SiteSettings { hosts: Vec::new(), files: self.files.clone() };
+        let endings = |files: &FileSettings| {
+            files.all_routes().filter_map(|route| Some(route.script_ending()?.to_owned())).collect::<Vec<_>>()
+        };
+        let mut scripts: Vec<_> = std::iter::once(&self.files)
+            .chain(self.sites.iter().map(|site| &site.files))
+            .flat_map(endings)
+            .collect();
+        scripts.sort_unstable();
+        scripts.dedup();
         let sites = std::iter::once(default).chain(self.sites.iter().map(complete));
         let named =
             |directory: &PathBuf| SiteSettings { hosts: Vec::new(), files: self.named_files(directory) };
         let pools: Vec<_> = self.all_pools().collect();
-        sites
-            .chain(pools.iter().flat_map(|pool| &pool.send_files).map(|(_, directory)| named(directory)))
-            .collect()
+        let directories =
+            pools.iter().flat_map(|pool| &pool.send_files).map(|(_, directory)| named(directory));
+        let mut all: Vec<_> = sites.chain(directories).collect();
+        for site in &mut all {
+            site.files.scripts.clone_from(&scripts);
+        }
+        all
     }
 
-    /// The files of a directory that applications may name. Scripts are none, whichever site has them run.
+    /// The files of a directory that applications may name.
     fn named_files(&self, directory: &Path) -> FileSettings {
-        let of_sites = self.sites.iter().flat_map(|site| site.files.all_routes());
-        let scripts = |route: &Cow<'_, RouteRule>| {
-            let (pool, scripts) = (route.pool.clone(), route.script_ending()?.to_owned());
-            Some(RouteRule { pool, scripts: Some(scripts), ..RouteRule::default() })
-        };
         FileSettings {
             root: directory.to_owned(),
             index: Vec::new(),
@@ -515,7 +526,9 @@ impl Settings {
             dotfiles: true,
             precompressed: false,
             error_pages: BTreeMap::new(),
-            routes: self.files.all_routes().chain(of_sites).filter_map(|route| scripts(&route)).collect(),
+            // They are about the paths of a site.
+            headers: Vec::new(),
+            routes: Vec::new(),
             php: None,
             ..self.files.clone()
         }
@@ -808,6 +821,7 @@ impl FileSettings {
             headers: Vec::new(),
             routes: Vec::new(),
             php: None,
+            scripts: Vec::new(),
         }
     }
 

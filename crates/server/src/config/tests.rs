@@ -684,7 +684,7 @@ total_timeout = "8 s"
 keep = 2
 keep_timeout = "3 s"
 params = { A = "b", "C" = "d \"e\"" }
-send_files = { "/protected/" = "www", "/a b/" = "." }
+send_files = { "/protected/" = ".", "/a b/" = "/" }
 
 [[sites]]
 hosts = ["Example.org", "*.example.com", "[::1]"]

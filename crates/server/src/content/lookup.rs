@@ -90,6 +90,11 @@ impl Lookup<'_> {
         Variant::new(self.site, self.coding())
     }
 
+    /// The site that it is for.
+    pub fn site(&self) -> SiteNumber {
+        self.site
+    }
+
     /// The path that is looked up.
     pub fn path(&self) -> &[u8] {
         &self.path

@@ -2,7 +2,7 @@
 //! below a directory that its pool may send from, by the same way as all others, and sent with what the
 //! application says of them, in ranges and under conditions as clients ask for.
 
-use http1::{Field, Head, Plan, Sheet, Stamp, Status};
+use http1::{Field, Head, Method, Plan, Sheet, Stamp, Status};
 
 use super::Content;
 use super::find::Obstacle;
@@ -24,9 +24,13 @@ pub struct NamedFile {
     pub directory: SiteNumber,
     /// The path below that, which begins with a slash and has no dot segments.
     pub path: Box<[u8]>,
-    /// Lines of the application's head that go with the file, each with its end.
+    /// The application's status. With one other than 200 the file is sent whole.
+    pub status: Status,
+    /// Lines of the application's head that go with the file, each with its end: those about the content.
+    pub content_lines: Vec<u8>,
+    /// All others, which go with 304 as well.
     pub lines: Vec<u8>,
-    /// Whether they say its type.
+    /// Whether its type is among them.
     pub has_type: bool,
 }
 
@@ -44,6 +48,11 @@ impl NamedFile {
         let is_name = |segment: &[u8]| !matches!(segment, b"" | b"." | b"..") && !segment.contains(&0);
         let inner = path.strip_prefix(b"/")?;
         inner.split(|byte| *byte == b'/').all(is_name).then(|| path.to_vec())
+    }
+
+    /// Whether a client's conditions and ranges apply to it.
+    fn is_judged(&self, head: &Head<'_>) -> bool {
+        self.status == Status::OK && matches!(head.method, Method::Get | Method::Head)
     }
 }
 
@@ -88,6 +97,7 @@ impl Content {
         let mut found = self.select(path, request)?;
         // As for any other file: a part must not be of bytes that are no more.
         if let Resolved::Entry(place) = found
+            && file.is_judged(request.head)
             && request.head.fields.any_of(&[Field::Range])
             && request
                 .asking
@@ -112,7 +122,12 @@ impl Content {
         sheet: Sheet<Pin>,
     ) -> Plan<Pin> {
         let (head, stamp) = (request.head, request.stamp);
-        let verdict = reply::judge(request, &mut self.table, place, self.max_ranges);
+        // Conditions and ranges are of GET and HEAD (RFC 9110 sections 13.1 and 14.2).
+        let verdict = if file.is_judged(head) {
+            reply::judge(request, &mut self.table, place, self.max_ranges)
+        } else {
+            Verdict::Whole
+        };
         let begin = |sheet, status| Plan::new(sheet, status, head.terms, stamp);
         let pin = self.table.pin(place);
         let entry = self.table.entry(place);
@@ -122,6 +137,7 @@ impl Content {
             Verdict::NotModified => {
                 let mut plan = begin(sheet, Status::NOT_MODIFIED);
                 plan.pin(pin);
+                plan.bytes(&file.lines);
                 plan.memory(marks.validators..marks.body);
                 plan.end_of_head();
                 return plan;
@@ -147,13 +163,14 @@ impl Content {
             }
             // Several ranges may be answered with all of it (RFC 9110 section 14.2).
             Verdict::Whole | Verdict::Parts(_) => {
-                let mut plan = begin(sheet, Status::OK);
+                let mut plan = begin(sheet, file.status);
                 plan.pin(pin);
                 (plan, None)
             }
         };
         let length = part.map_or(size, |range| range.len);
         plan.field("Content-Length", itoa::Buffer::new().format(length).as_bytes());
+        plan.bytes(&file.content_lines);
         plan.bytes(&file.lines);
         plan.memory(from..marks.body);
         plan.end_of_head();

@@ -20,8 +20,10 @@ pub(super) enum Verdict {
 
 impl Scripts {
     pub(super) fn new(settings: &FileSettings) -> Self {
-        let endings = settings.all_routes();
-        Self(endings.filter_map(|rule| Some(rule.script_ending()?.as_bytes().into())).collect())
+        let routes: Vec<_> = settings.all_routes().collect();
+        let own = routes.iter().filter_map(|rule| rule.script_ending());
+        let others = settings.scripts.iter().map(String::as_str);
+        Self(own.chain(others).map(|ending| ending.as_bytes().into()).collect())
     }
 
     /// Whether there are no endings.

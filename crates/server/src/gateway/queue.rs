@@ -336,6 +336,8 @@ impl Queue {
         let count = |state| self.taken().filter(|place| is(place, state)).count() as u32;
         line.in_flight.store(count(IN_FLIGHT), ORDER);
         line.waiting.store(count(WAITS), ORDER);
+        // Whoever died may have been about to free some.
+        line.left.store(1, ORDER);
         self.shrink();
     }
 

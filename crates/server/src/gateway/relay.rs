@@ -93,6 +93,8 @@ const MOST_UNSENT: usize = 256 << 10;
 const SCANT_UNSENT: usize = 16 << 10;
 /// Bodies up to this size are kept in memory, if there is enough.
 const BODY_IN_MEMORY: usize = 64 << 10;
+/// And up to this size in any case: a file takes more.
+const SMALL_BODY: usize = 4 << 10;
 /// How long until a server is tried again whose queue is full.
 const PAUSE_TICKS: u32 = 10 / Tick::MS;
 
@@ -156,7 +158,7 @@ impl Relay {
     ///
     /// It can't be kept.
     pub fn take_body(&mut self, gateway: &mut Gateway, bytes: &[u8]) -> Result<(), Failure> {
-        let room = if gateway.has_memory_for(bytes.len()) { BODY_IN_MEMORY } else { 0 };
+        let room = if gateway.has_memory_for(bytes.len()) { BODY_IN_MEMORY } else { SMALL_BODY };
         if let Some(file) = self.body.write(bytes, room, &gateway.spool).map_err(Failure::Spool)? {
             gateway.own(file);
         }
@@ -255,7 +257,7 @@ impl Relay {
                 Stage::Asking(_) => match self.exchange(gateway, tools) {
                     Ok(true) => {}
                     Ok(false) => return Ok(()),
-                    Err(failure) if self.may_repeat(&failure) => self.repeat(gateway),
+                    Err(failure) if self.may_repeat(&failure) => self.repeat(gateway, tools.now),
                     Err(failure) => return Err(failure),
                 },
             }
@@ -279,11 +281,11 @@ impl Relay {
         is_unheard && !self.is_repeated && matches!(failure, Failure::Closed | Failure::Broken(_))
     }
 
-    fn repeat(&mut self, gateway: &mut Gateway) {
+    fn repeat(&mut self, gateway: &mut Gateway, now: Tick) {
         gateway.desk.counters(self.pool).retried.add_among_others(1);
         self.let_go(gateway);
         self.body.rewind();
-        self.is_repeated = true;
+        (self.is_repeated, self.due_since) = (true, now);
         self.stage = Stage::Due(None);
     }
 
@@ -379,7 +381,7 @@ impl Relay {
             // It has said all that it promised.
             let later = self.spill.left() + self.behind.len() as u64;
             let owed = self.reply.as_ref().and_then(OpenReply::owed);
-            let is_whole = owed.is_some_and(|owed| owed <= later);
+            let is_whole = owed.is_some_and(|owed| owed <= later) || self.named.is_some();
             return if is_whole {
                 self.end_reply(gateway, tools).map(|()| false)
             } else {
@@ -531,6 +533,11 @@ impl Relay {
         self.let_go(gateway);
         self.leave_queue(gateway);
         self.tell_errors();
+        // Nobody will ask for it again, and the client may take its time.
+        if let Some(file) = self.body.file() {
+            gateway.leave(file);
+        }
+        self.body = Spool::default();
         if self.named.is_some() {
             return Ok(());
         }
@@ -677,7 +684,7 @@ impl Relay {
     /// and there is room for more.
     fn wants_input(&self) -> bool {
         let Some(reply) = &self.reply else { return true };
-        let has_room = self.is_client_slow && self.spill.left() < self.most_spilled;
+        let has_room = self.is_client_slow && self.spill.length() < self.most_spilled;
         self.behind.is_empty()
             && (has_room || self.spill.left() == 0 && reply.unsent().len() < self.most_unsent)
     }

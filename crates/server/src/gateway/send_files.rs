@@ -4,6 +4,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use fastcgi::response;
+use http1::Status;
 
 use super::failure::Failure;
 use crate::config::PoolRule;
@@ -65,16 +66,18 @@ impl SendFiles {
         let Some((directory, path)) = found else {
             return Err(Failure::NotToBeSent(format!("{field}: {}", String::from_utf8_lossy(name))));
         };
-        let mut lines = Vec::new();
-        let mut has_type = false;
+        let (mut content_lines, mut lines, mut has_type) = (Vec::new(), Vec::new(), false);
         let is_kept = |name: &str| !OF_THE_FILE.iter().any(|other| name.eq_ignore_ascii_case(other));
         for (name, value) in head.for_client().filter(|(name, _)| is_kept(name)) {
             has_type |= name.eq_ignore_ascii_case("Content-Type");
+            let is_of_content = name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("Content-"));
+            let lines = if is_of_content { &mut content_lines } else { &mut lines };
             for part in [name.as_bytes(), b": ", value, b"\r\n"] {
                 lines.extend_from_slice(part);
             }
         }
-        Ok(Some(NamedFile { asked, directory, path, lines, has_type }))
+        let status = Status(head.status);
+        Ok(Some(NamedFile { asked, directory, path, status, content_lines, lines, has_type }))
     }
 
     /// The directory that a path is below, by what names of it begin with (the longest), and the rest of the
@@ -102,7 +105,8 @@ mod tests {
         match files.named(&head, 3) {
             Ok(file) => Ok(file.map(|file| {
                 assert_eq!(file.asked, 3);
-                (file.directory, text(&file.path), text(&file.lines), file.has_type)
+                let lines = [file.content_lines, file.lines].concat();
+                (file.directory, text(&file.path), text(&lines), file.has_type)
             })),
             Err(failure) => Err(failure.to_string()),
         }

@@ -41,9 +41,13 @@ impl Spool {
         self.memory.len()
     }
 
-    /// Has it written from the beginning again, where nothing is left to be read.
+    /// Has it written from the beginning again, where nothing is left to be read, and gives the disk back.
     pub(super) fn clear(&mut self) {
         self.memory.clear();
+        if let Some(file) = &self.file {
+            // Only of files elsewhere than on a disk can't it be had, and then it is as before.
+            let _ = file.set_len(0);
+        }
         (self.length, self.read) = (0, 0);
     }
 

@@ -1,10 +1,11 @@
 //! The event loop without helpers, and directories: making a listing takes milliseconds, so the loop makes
 //! one in a turn, behind all that is quick. Those who want the same one wait for it together.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::hash_map::{Entry, HashMap};
 
 use super::EventLoop;
-use crate::content::Lookup;
+use crate::content::{Lookup, SiteNumber};
 use crate::counters::LoopPhase;
 use crate::helpers::Waiter;
 
@@ -12,7 +13,7 @@ use crate::helpers::Waiter;
 #[derive(Debug, Default)]
 pub(super) struct Listings {
     looks: VecDeque<Box<Lookup<'static>>>,
-    waiters: HashMap<Box<[u8]>, Vec<Waiter>>,
+    waiters: HashMap<(SiteNumber, Box<[u8]>), Vec<Waiter>>,
 }
 
 impl Listings {
@@ -24,17 +25,18 @@ impl Listings {
     /// Has a directory looked at for a waiter. That will be after all who have asked by then, so one look
     /// does for them.
     pub(super) fn submit(&mut self, waiter: Waiter, look: Box<Lookup<'static>>) {
-        if let Some(waiters) = self.waiters.get_mut(look.path()) {
-            waiters.push(waiter);
-            return;
+        match self.waiters.entry((look.site(), look.path().into())) {
+            Entry::Occupied(waiters) => waiters.into_mut().push(waiter),
+            Entry::Vacant(nobody) => {
+                nobody.insert(vec![waiter]);
+                self.looks.push_back(look);
+            }
         }
-        self.waiters.insert(look.path().into(), vec![waiter]);
-        self.looks.push_back(look);
     }
 
     fn next(&mut self) -> Option<(Box<Lookup<'static>>, Vec<Waiter>)> {
         let look = self.looks.pop_front()?;
-        let waiters = self.waiters.remove(look.path()).unwrap_or_default();
+        let waiters = self.waiters.remove(&(look.site(), look.path().into())).unwrap_or_default();
         Some((look, waiters))
     }
 }

@@ -17,9 +17,10 @@
 //!   works for it, and one that has had more than its share waits for those who have not. This is start-time
 //!   fair queueing (Goyal, Vin, Cheng 1996): a request is charged an estimate when it begins, and what it
 //!   took when it ends; a client that was away for long has saved nothing up.
-//! - So it is with who may wait: where there is no room, one of whoever has had more than the newcomer is
-//!   displaced. Otherwise who asks most would have most of the room, and with few places (a worker each,
-//!   where a worker has one client) the others would seldom be there to be chosen.
+//! - So it is with who may wait: where there is no room, one of whoever would have had most if all went that
+//!   wait is displaced, if that is more than the newcomer's. Otherwise who asks most would have most of the
+//!   room, and with few places (a worker each, where a worker has one client) the others would seldom be
+//!   there to be chosen.
 //! - Among those who have had as much as each other, the **oldest first**. But if the oldest has waited for
 //!   longer than a target throughout an interval (a standing queue, RFC 8289), the **newest first**:
 //!   a line that does not get shorter would have everybody answered late, and so only some.
@@ -99,6 +100,8 @@ sys::shareable! {
         interval_ends_us: AtomicU64,
         newest_first: AtomicU8,
         charged_us: [AtomicU64; ACCOUNTS],
+        /// How many of each wait.
+        waiting_of: [AtomicU32; ACCOUNTS],
         places: [Place; PLACES as usize],
     }
 }
@@ -165,6 +168,10 @@ impl Account {
         // Fibonacci hashing: prefixes are often neighbours.
         Self((prefix.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as u32 % ACCOUNTS as u32)
     }
+
+    fn index(self) -> usize {
+        self.0 as usize % ACCOUNTS
+    }
 }
 
 impl Queue {
@@ -198,7 +205,7 @@ impl Queue {
         if let Some(displaced) = displaced {
             // It may be left at this very moment.
             displaced.state.fetch_add(DISPLACED - WAITS, Ordering::Release);
-            line.waiting.fetch_sub(1, ORDER);
+            self.waits_no_more(displaced);
         }
         let place = &line.places[at];
         line.end.fetch_max(at as u32 + 1, ORDER);
@@ -207,6 +214,7 @@ impl Queue {
         place.since_us.store(now_us, ORDER);
         place.free_at_us.store(0, ORDER);
         place.state.store(WAITS, ORDER);
+        line.waiting_of[account.index()].fetch_add(1, ORDER);
         if line.waiting.fetch_add(1, ORDER) == 0 {
             // There was no standing delay.
             self.judge_delay(0, now_us);
@@ -227,13 +235,26 @@ impl Queue {
         self.line.places[ticket.0 as usize].state.load(ORDER) == WAITS
     }
 
-    /// Of those who wait and have had more than that account: the one who has had most, and of several the
-    /// oldest.
-    fn least_entitled(&self, account: Account) -> Option<&'static Place> {
+    /// Of those who wait: the oldest of the account that will have had most when all of its requests have
+    /// gone, if that is more than a newcomer's of this account.
+    fn least_entitled(&self, newcomer: Account) -> Option<&'static Place> {
+        if !self.rules.is_fair {
+            return None;
+        }
+        let mean_us = self.line.mean_us.load(ORDER).max(1);
+        let due_us = |account: Account, more: u32| {
+            let waiting = self.line.waiting_of[account.index()].load(ORDER) + more;
+            self.share_of(account).saturating_add(u64::from(waiting) * mean_us)
+        };
+        let due_of = |place: &Place| due_us(Account(place.account.load(ORDER)), 0);
         let waiting = self.taken().filter(|place| place.state.load(ORDER) == WAITS);
-        let last =
-            waiting.max_by_key(|place| (self.share_us(place), u64::MAX - place.since_us.load(ORDER)))?;
-        (self.share_us(last) > self.share_of(account.0)).then_some(last)
+        let last = waiting.max_by_key(|place| (due_of(place), u64::MAX - place.since_us.load(ORDER)))?;
+        (due_of(last) > due_us(newcomer, 1)).then_some(last)
+    }
+
+    fn waits_no_more(&self, place: &Place) {
+        self.line.waiting.fetch_sub(1, ORDER);
+        self.line.waiting_of[Account(place.account.load(ORDER)).index()].fetch_sub(1, ORDER);
     }
 
     /// A request is answered, or given up before it was in flight. Says whose worker is to be woken, if
@@ -336,6 +357,10 @@ impl Queue {
         let count = |state| self.taken().filter(|place| is(place, state)).count() as u32;
         line.in_flight.store(count(IN_FLIGHT), ORDER);
         line.waiting.store(count(WAITS), ORDER);
+        line.waiting_of.iter().for_each(|waiting| waiting.store(0, ORDER));
+        for place in self.taken().filter(|place| is(place, WAITS)) {
+            line.waiting_of[Account(place.account.load(ORDER)).index()].fetch_add(1, ORDER);
+        }
         // Whoever died may have been about to free some.
         line.left.store(1, ORDER);
         self.shrink();
@@ -363,25 +388,23 @@ impl Queue {
                 let paid_us = charged.load(ORDER).saturating_add(took_us);
                 charged.store(paid_us.saturating_sub(place.estimate_us.load(ORDER)), ORDER);
             }
-            WAITS => {
-                self.line.waiting.fetch_sub(1, ORDER);
-            }
+            WAITS => self.waits_no_more(place),
             _ => {}
         }
     }
 
     fn account(&self, place: &Place) -> &'static AtomicU64 {
-        &self.line.charged_us[place.account.load(ORDER) as usize % ACCOUNTS]
+        &self.line.charged_us[Account(place.account.load(ORDER)).index()]
     }
 
     /// Where the share of whoever has the place has come to, were it in flight now.
     fn share_us(&self, place: &Place) -> u64 {
-        self.share_of(place.account.load(ORDER))
+        self.share_of(Account(place.account.load(ORDER)))
     }
 
-    fn share_of(&self, account: u32) -> u64 {
+    fn share_of(&self, account: Account) -> u64 {
         let share_us = self.line.share_us.load(ORDER);
-        let charged = &self.line.charged_us[account as usize % ACCOUNTS];
+        let charged = &self.line.charged_us[account.index()];
         if self.rules.is_fair { charged.load(ORDER).max(share_us) } else { share_us }
     }
 
@@ -419,7 +442,7 @@ impl Queue {
             let since_us = since_us(place);
             (self.share_us(place), if newest_first { u64::MAX - since_us } else { since_us })
         })?;
-        self.line.waiting.fetch_sub(1, ORDER);
+        self.waits_no_more(next);
         self.launch(next, now_us);
         Some(next.worker.load(ORDER))
     }

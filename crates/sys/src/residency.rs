@@ -155,7 +155,12 @@ mod tests {
             eprintln!("skipped: this file system keeps the pages of a file that is not needed");
             return;
         }
-        assert_eq!(read_at_cached(&file, &mut [0], 0).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        // The look itself may begin to read, and a quick disk have it at once.
+        let is_absent = || {
+            drop_pages(&file);
+            read_at_cached(&file, &mut [0], 0).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        };
+        assert!((0..20).any(|_| is_absent()));
         drop_pages(&file);
         assert!(!is_resident(&file, 0, LEN));
         will_need(&file, 0, LEN).unwrap();

@@ -155,16 +155,6 @@ sys::shareable! {
 
         /// Connections closed that did not begin with a header that says for whom they are.
         pub proxy_headers_refused: Counter,
-        /// Requests for applications.
-        pub application_requests: Counter,
-        /// Those that an application has not answered, or not to the end.
-        pub application_failures: Counter,
-        /// Of these, those for which there was no room in the queue.
-        pub application_refused: Counter,
-        /// Of these, those that had waited in the queue for as long as they may.
-        pub application_expired: Counter,
-        /// Those whose client left before the end of the reply.
-        pub application_clients_left: Counter,
         /// Bytes of bodies and replies that are kept in memory for applications.
         pub application_memory_bytes: Counter,
         /// Connections that there is room for in memory set aside.

@@ -117,5 +117,5 @@ fn a_script_that_goes_on(variant: &Variant) {
             fs::remove_file(file).expect("a file");
         }
     }
-    assert_eq!(server.count("application_failures"), 0);
+    assert_eq!(server.pool_count("failures"), 0);
 }

@@ -157,8 +157,8 @@ fn php(variant: &Variant) {
     assert_eq!((reply.closes(), &*reply.text()), (true, "index /index.php -"));
     client.expect_close();
     assert_eq!(server.get("/index.php").text(), "index /index.php -");
-    eventually("all are counted", || server.count("application_requests") >= 12);
-    assert_eq!((server.count("application_failures"), server.count("application_clients_left")), (0, 0));
+    eventually("all are counted", || server.pool_count("requests") >= 12);
+    assert_eq!((server.pool_count("failures"), server.pool_count("clients_left")), (0, 0));
 }
 
 /// Nobody waits for anything but the application: if a request were only noticed when its client is looked
@@ -294,7 +294,7 @@ fn a_client_that_leaves(variant: &Variant) {
         drop(client);
         // The request to abort, and the end.
         assert_eq!(heard.recv_timeout(support::PATIENCE).expect("the application hears of it"), [2]);
-        eventually("it is counted", || server.count("application_clients_left") == left as u64 + 1);
+        eventually("it is counted", || server.pool_count("clients_left") == left as u64 + 1);
     }
     assert_eq!(server.get("/hello.txt").text(), HELLO);
 }
@@ -328,7 +328,7 @@ fn a_slow_client(variant: &Variant) {
     assert_eq!(server.get("/hello.txt").text(), HELLO);
     let reply = slow.reply();
     assert_eq!((reply.status, reply.body.len()), (200, PIECE * PIECES));
-    assert_eq!(server.count("application_failures"), 0);
+    assert_eq!(server.pool_count("failures"), 0);
 }
 
 fn an_application_that_is_silent(variant: &Variant) {
@@ -356,7 +356,7 @@ fn an_application_that_is_silent(variant: &Variant) {
         client.ask("GET", target, &[]);
         assert!(matches!(client.try_reply(), Err(Broken::Reset | Broken::CutShort(_))), "{target}");
     }
-    assert_eq!(server.count("application_failures"), 3);
+    assert_eq!(server.pool_count("failures"), 3);
 }
 
 /// Requests that are with an application now, at most at a time, and in all.
@@ -398,7 +398,7 @@ fn as_many_as_it_has_children(variant: &Variant) {
     });
     let (now, most, all) = *counts.lock().expect("no panic");
     assert_eq!((now, most, all), (0, 2, 24));
-    assert_eq!(server.count("application_failures"), 0);
+    assert_eq!(server.pool_count("failures"), 0);
 }
 
 fn a_line_has_an_end(variant: &Variant) {
@@ -406,10 +406,10 @@ fn a_line_has_an_end(variant: &Variant) {
     let server = scripted_site_with(variant, "children = 1\nqueue = 1\nqueue_timeout = '300 ms'", serve);
     let mut first = server.connect();
     first.ask("GET", "/app/first", &[]);
-    eventually("the first is asked for", || server.count("application_requests") == 1);
+    eventually("the first is asked for", || server.pool_count("requests") == 1);
     let mut second = server.connect();
     second.ask("GET", "/app/second", &[]);
-    eventually("the second waits", || server.count("application_requests") == 2);
+    eventually("the second waits", || server.pool_count("requests") == 2);
     let mut third = server.connect();
     for _ in 0..2 {
         let reply = third.get("/app/third");
@@ -420,7 +420,7 @@ fn a_line_has_an_end(variant: &Variant) {
     assert_eq!(second.get("/hello.txt").text(), HELLO);
     assert_eq!(first.reply().text(), "well");
     assert_eq!(second.get("/app/second").text(), "well");
-    let counts = ["refused", "expired", "failures"].map(|of| server.count(&format!("application_{of}")));
+    let counts = ["refused", "expired", "failures"].map(|of| server.pool_count(of));
     assert_eq!(counts, [2, 1, 3]);
 }
 
@@ -436,12 +436,12 @@ fn who_leaves_the_line_is_not_asked_for(variant: &Variant) {
         .map(|at| {
             let mut client = server.connect();
             client.ask("GET", "/app/x", &[]);
-            eventually("it is read", || server.count("application_requests") == at + 1);
+            eventually("it is read", || server.pool_count("requests") == at + 1);
             client
         })
         .collect();
     drop(clients.remove(1));
-    eventually("it is noticed", || server.count("application_clients_left") == 1);
+    eventually("it is noticed", || server.pool_count("clients_left") == 1);
     is_open.store(true, Ordering::Relaxed);
     for mut client in clients {
         assert_eq!(client.reply().text(), "well");
@@ -468,20 +468,20 @@ fn seen_from_outside(variant: &Variant) {
     let log = setup.directory().join("access.log");
     let setup = setup.argument(format!("--access-log={}", log.display())).argument("--log-format=json");
     let server = setup.config(&pool(&[&socket], "children = 1\nqueue = 1")).start();
-    let told = |name: &str| server.status()["pools"][0][name].as_u64();
+    let told = |name: &str| server.pool_count(name);
     let mut first = server.connect();
     first.ask("GET", "/app/first", &[("traceparent", TRACE)]);
     assert_eq!(heard.recv_timeout(support::PATIENCE).expect("it is asked"), Some(TRACE.to_owned()));
     let mut second = server.connect();
     second.ask("GET", "/app/second", &[("traceparent", "rubbish")]);
-    eventually("one waits", || told("queued") == Some(1));
-    assert_eq!((told("in_flight"), told("requests")), (Some(1), Some(2)));
+    eventually("one waits", || told("queued") == 1);
+    assert_eq!((told("in_flight"), told("requests")), (1, 2));
     assert_eq!(server.get("/app/third").status, 503);
-    assert_eq!((told("requests"), told("refused"), told("failures")), (Some(3), Some(1), Some(1)));
+    assert_eq!((told("requests"), told("refused"), told("failures")), (3, 1, 1));
     support::sleep_ms(20);
     is_open.store(true, Ordering::Relaxed);
     assert_eq!((first.reply().text(), second.reply().text()), ("well".into(), "well".into()));
-    eventually("nobody is left", || (told("queued"), told("in_flight")) == (Some(0), Some(0)));
+    eventually("nobody is left", || (told("queued"), told("in_flight")) == (0, 0));
     let pool = server.status()["pools"][0].clone();
     assert_eq!(
         (&pool["name"], &pool["clients_left"], &pool["expired"]),
@@ -557,7 +557,7 @@ fn connections_that_are_kept(variant: &Variant) {
     let seen = seen.lock().expect("no panic").clone();
     let fresh = |method: &str| seen.iter().filter(|(of, before)| of == method && *before == 0).count();
     assert_eq!((seen.len(), fresh("POST")), (24, 4), "what may not be repeated has a connection of its own");
-    let reused = server.status()["pools"][0]["reused"].as_u64().expect("a number") as usize;
+    let reused = server.pool_count("reused") as usize;
     assert_eq!(reused, 20 - fresh("GET"));
     assert_eq!(reused > 0, !variant.serves_one_at_a_time(), "{seen:?}");
     eventually("they are closed", || {
@@ -639,8 +639,7 @@ fn slow_clients_occupy_nobody(variant: &Variant) {
     for (at, how) in ["chunked", "length", "closed"].iter().enumerate() {
         let mut slow = Client::connect_narrow(server.addresses()[0]);
         slow.ask("GET", &format!("/app/?{how}"), &[]);
-        let told = |name: &str| server.status()["pools"][0][name].as_u64();
-        eventually("the rest is on the disk", || told("spilled") == Some(at as u64 + 1));
+        eventually("the rest is on the disk", || server.pool_count("spilled") == at as u64 + 1);
         // With one child nobody else would be served if that waited.
         assert_eq!(server.get("/app/?quick").body, body[..4]);
         eventually("some of it is in memory", || server.count("application_memory_bytes") > 0);
@@ -648,7 +647,7 @@ fn slow_clients_occupy_nobody(variant: &Variant) {
         assert_eq!(reply.status, 200, "{how}");
         assert!(reply.body == *body, "{how}: {} bytes", reply.body.len());
         eventually("nothing is in memory", || server.count("application_memory_bytes") == 0);
-        assert_eq!(told("failures"), Some(0), "{how}");
+        assert_eq!(server.pool_count("failures"), 0, "{how}");
     }
 }
 
@@ -665,7 +664,7 @@ fn scant_memory(variant: &Variant) {
         let reply = client.reply();
         assert!(reply.body == body.repeat(20), "{length}: {} bytes", reply.body.len());
     }
-    assert_eq!(server.count("application_failures"), 0);
+    assert_eq!(server.pool_count("failures"), 0);
 }
 
 /// A small file system.
@@ -717,7 +716,7 @@ fn a_full_disk_beneath_the_spool(variant: &Variant) {
     let mut client = server.connect();
     client.send(post("/app/x", &pattern(1, 3_000_000)));
     assert_eq!(client.reply().status, 503);
-    assert_eq!((server.count("application_failures"), server.count("replies_by_code/503")), (1, 1));
+    assert_eq!((server.pool_count("failures"), server.count("replies_by_code/503")), (1, 1));
 }
 
 /// However long a reply is, no more of it is on the disk than may be, also of a client that takes some of it
@@ -837,8 +836,8 @@ fn applications_that_break(variant: &Variant) {
             Err(broken) => assert_eq!(status, 0, "{how}: {broken:?}"),
         }
     }
-    assert_eq!(server.count("application_failures"), 15);
-    assert_eq!(server.count("application_clients_left"), 0);
+    assert_eq!(server.pool_count("failures"), 15);
+    assert_eq!(server.pool_count("clients_left"), 0);
 }
 
 /// The source of a script is nobody's, whatever is asked for and however the pool is.

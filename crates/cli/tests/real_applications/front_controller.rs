@@ -108,7 +108,7 @@ fn forms_and_sessions(variant: &Variant) {
     assert_eq!(client.fetch("GET", "/notes/1", &cookie).status, 404);
     // Whoever has no cookie has no notes.
     assert_eq!(client.get("/notes/2").status, 404);
-    assert_eq!(server.count("application_failures"), 0);
+    assert_eq!(server.pool_count("failures"), 0);
 }
 
 fn post(client: &mut Client, target: &str, form: &str, cookie: &str) -> Reply {

@@ -81,7 +81,7 @@ fn clone_and_push(variant: &Variant) {
     assert_eq!(fs::read_to_string(work("first/file")).expect("a file"), "two\n");
     let missing = server.get("/git/none.git/info/refs?service=git-upload-pack");
     assert_eq!(missing.status, 404, "{missing:?}");
-    assert_eq!(server.count("application_failures"), 0);
+    assert_eq!(server.pool_count("failures"), 0);
 }
 
 /// In chunks where they are large, compressed where they are long, and held back until they are asked for.
@@ -114,5 +114,5 @@ fn bodies_as_git_sends_them(variant: &Variant) {
     assert!(fs::read(work("second/large")).expect("a file") == large);
     let branches = git(&work("second"), &["branch", "--remotes"]);
     assert_eq!(branches.matches("branch-").count(), 25, "{branches}");
-    assert_eq!(server.count("application_failures"), 0);
+    assert_eq!(server.pool_count("failures"), 0);
 }

@@ -156,7 +156,7 @@ fn echoes(setup: Setup, program: &[&Path]) {
         }
     });
     server.wait_for_line(|line| line.contains("a complaint about /a b") && line.contains("POST /app/a%20b"));
-    assert_eq!(server.count("application_failures"), 0);
+    assert_eq!(server.pool_count("failures"), 0);
 }
 
 /// A pool of one, for all below `/app/`.
@@ -191,5 +191,5 @@ fn python(variant: &Variant) {
     }
     // The source of a program is nobody's.
     assert_eq!(server.get("/app/%2e/application.PY").status, 404);
-    assert_eq!(server.count("application_failures"), 0);
+    assert_eq!(server.pool_count("failures"), 0);
 }

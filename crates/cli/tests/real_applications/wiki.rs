@@ -102,7 +102,7 @@ fn a_wiki(variant: &Variant) {
     upload(&mut browser, &server);
     refused(&server);
     // (A browser leaves what it has not waited for.)
-    assert_eq!(server.count("application_failures"), 0);
+    assert_eq!(server.pool_count("failures"), 0);
 }
 
 /// A file in, and out again: whole, and in parts as browsers and download managers ask for them.

@@ -304,6 +304,14 @@ impl Server {
         value.and_then(Value::as_u64).unwrap_or_else(|| panic!("no {path} in {status:#}"))
     }
 
+    /// A number of its first pool's of applications, such as `failures`.
+    #[track_caller]
+    pub fn pool_count(&self, name: &str) -> u64 {
+        let status = self.status();
+        let value = status["pools"][0][name].as_u64();
+        value.unwrap_or_else(|| panic!("no {name} of a pool in {status:#}"))
+    }
+
     /// Where it listens over TCP, in the order in which it says so.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         // The line after them.

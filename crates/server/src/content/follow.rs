@@ -54,7 +54,7 @@ impl Content {
                 self.default_page(&mut plan, request.asking.site, Some(request.head.path));
                 Ok(plan)
             }
-            Instead::Refuse(status) => self.refuse(status, request, sheet),
+            Instead::Refuse(status) => Ok(self.refuse(status, request, sheet)?),
             Instead::Call(call) => Err(Detour::Call(call)),
         }
     }
@@ -90,7 +90,7 @@ impl Content {
                 _ => {}
             }
         }
-        Err(self.refuse(status, request, sheet))
+        Err(self.refuse(status, request, sheet).map_err(Detour::from))
     }
 
     /// Answers a request with a method that is not for files.
@@ -124,7 +124,7 @@ impl Content {
     fn answer_other_method(&mut self, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
         let Request { head, stamp, .. } = *request;
         if head.method != Method::Options {
-            return self.refuse(Status::METHOD_NOT_ALLOWED, request, sheet);
+            return Ok(self.refuse(Status::METHOD_NOT_ALLOWED, request, sheet)?);
         }
         let mut plan = Plan::new(sheet, Status::NO_CONTENT, head.terms, stamp);
         plan.field("Allow", ALLOW);
@@ -146,7 +146,7 @@ impl Content {
         let index = index.map_or(&b""[..], |index| resolver.index_name(index));
         match self.site(request.asking).routes.run(&[path.bytes(), index].concat()) {
             Some(call) => Err(Detour::Call(call)),
-            None => self.refuse(Status::NOT_FOUND, request, sheet),
+            None => Ok(self.refuse(Status::NOT_FOUND, request, sheet)?),
         }
     }
 }

@@ -300,7 +300,7 @@ impl Content {
             Err(refusal) => {
                 let resolver = self.resolvers.of(request.asking.site);
                 resolver.refusals.tell_path(request.head.path, refusal);
-                self.refuse(refusal.status(), request, sheet)
+                self.refuse(refusal.status(), request, sheet).map_err(Detour::from)
             }
         };
         self.scratch = scratch;
@@ -340,20 +340,21 @@ impl Content {
         Ok(match reply::judge(request, table, place, self.max_ranges) {
             Verdict::Whole => reply::whole(table, place, request, sheet),
             Verdict::NotModified => reply::not_modified(table, place, request, sheet),
-            Verdict::PreconditionFailed => return self.refuse(Status::PRECONDITION_FAILED, request, sheet),
+            Verdict::PreconditionFailed => self.refuse(Status::PRECONDITION_FAILED, request, sheet)?,
             Verdict::Part(range) => reply::part(table, place, range, request, sheet),
             Verdict::Parts(ranges) => reply::parts(table, place, &ranges, request, sheet),
-            Verdict::Unsatisfiable(size) => {
-                let range = format!("bytes */{size}");
-                let status = Status::RANGE_NOT_SATISFIABLE;
-                return self.refuse_with(status, Some(("Content-Range", range.as_bytes())), request, sheet);
-            }
+            Verdict::Unsatisfiable(size) => self.refuse_range(size, request, sheet)?,
         })
     }
 
     /// An error that a request for a file can run into.
     #[cold]
-    fn refuse(&mut self, status: Status, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
+    fn refuse(
+        &mut self,
+        status: Status,
+        request: &Request<'_>,
+        sheet: Sheet<Pin>,
+    ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let field: Option<(&str, &[u8])> = match status {
             Status::METHOD_NOT_ALLOWED => Some(("Allow", ALLOW)),
             Status::SERVICE_UNAVAILABLE => Some(("Retry-After", RETRY_AFTER)),
@@ -362,13 +363,25 @@ impl Content {
         self.refuse_with(status, field, request, sheet)
     }
 
+    /// The error of a request for ranges of which none is in a file of that size.
+    fn refuse_range(
+        &mut self,
+        size: u64,
+        request: &Request<'_>,
+        sheet: Sheet<Pin>,
+    ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
+        let range = format!("bytes */{size}");
+        let field = Some(("Content-Range", range.as_bytes()));
+        self.refuse_with(Status::RANGE_NOT_SATISFIABLE, field, request, sheet)
+    }
+
     fn refuse_with(
         &mut self,
         status: Status,
         field: Option<(&str, &[u8])>,
         request: &Request<'_>,
         sheet: Sheet<Pin>,
-    ) -> Answer {
+    ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let page = self.find_error_page(status, request.asking)?;
         let mut plan = Plan::new(sheet, status, request.head.terms, request.stamp);
         if let Some((name, value)) = field {

@@ -72,21 +72,13 @@ impl Content {
         stamp: &Stamp,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
-        let asking = |site| Asking { site, now, prefetched, patience };
-        let there = Request { head, asking: asking(file.directory), stamp };
+        let request = |site| Request { head, asking: Asking { site, now, prefetched, patience }, stamp };
+        let (there, asked) = (request(file.directory), request(file.asked));
         let plan = match self.find_named(file, &there) {
-            Ok(place) => Ok(self.reply_with_file(file, place, &there, sheet)),
+            Ok(place) => self.reply_with_file(file, place, (&there, &asked), sheet),
             Err(Obstacle::Lookup(lookup)) => Err(lookup),
-            Err(obstacle) => {
-                let status = match obstacle {
-                    Obstacle::Refused(status) => status,
-                    _ => Status::NOT_FOUND,
-                };
-                self.find_error_page(status, asking(file.asked)).map(|page| {
-                    let plan = Plan::new(sheet, status, head.terms, stamp);
-                    self.error_with(plan, file.asked, page, Some(head.path))
-                })
-            }
+            Err(Obstacle::Refused(status)) => self.refuse(status, &asked, sheet),
+            Err(_) => self.refuse(Status::NOT_FOUND, &asked, sheet),
         };
         self.table.let_go();
         plan
@@ -114,71 +106,52 @@ impl Content {
         }
     }
 
+    /// The reply with a file that was found by the request for it; errors are those of the site asked.
     fn reply_with_file(
         &mut self,
         file: &NamedFile,
         place: Place,
-        request: &Request<'_>,
+        (there, asked): (&Request<'_>, &Request<'_>),
         sheet: Sheet<Pin>,
-    ) -> Plan<Pin> {
-        let (head, stamp) = (request.head, request.stamp);
+    ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
+        let (head, stamp) = (there.head, there.stamp);
         // Conditions and ranges are of GET and HEAD (RFC 9110 sections 13.1 and 14.2).
         let verdict = if file.is_judged(head) {
-            reply::judge(request, &mut self.table, place, self.max_ranges)
+            reply::judge(there, &mut self.table, place, self.max_ranges)
         } else {
             Verdict::Whole
         };
-        let begin = |sheet, status| Plan::new(sheet, status, head.terms, stamp);
-        let pin = self.table.pin(place);
+        let (status, part) = match verdict {
+            Verdict::PreconditionFailed => return self.refuse(Status::PRECONDITION_FAILED, asked, sheet),
+            Verdict::Unsatisfiable(size) => return self.refuse_range(size, asked, sheet),
+            Verdict::NotModified => (Status::NOT_MODIFIED, None),
+            Verdict::Part(range) => (Status::PARTIAL_CONTENT, Some(range)),
+            // Several ranges may be answered with all of it (RFC 9110 section 14.2).
+            Verdict::Whole | Verdict::Parts(_) => (file.status, None),
+        };
+        let mut plan = Plan::new(sheet, status, head.terms, stamp);
+        plan.pin(self.table.pin(place));
         let entry = self.table.entry(place);
         let (marks, size) = (&entry.marks, entry.size());
-        let from = if file.has_type { marks.coding } else { marks.media_type };
-        let (mut plan, part) = match verdict {
-            Verdict::NotModified => {
-                let mut plan = begin(sheet, Status::NOT_MODIFIED);
-                plan.pin(pin);
-                plan.bytes(&file.lines);
-                plan.memory(marks.validators..marks.body);
-                plan.end_of_head();
-                return plan;
-            }
-            Verdict::PreconditionFailed => {
-                let mut plan = begin(sheet, Status::PRECONDITION_FAILED);
-                plan.pin(pin);
-                self.default_page(&mut plan, file.asked, Some(head.path));
-                return plan;
-            }
-            Verdict::Unsatisfiable(size) => {
-                let mut plan = begin(sheet, Status::RANGE_NOT_SATISFIABLE);
-                plan.pin(pin);
-                plan.field("Content-Range", format!("bytes */{size}").as_bytes());
-                self.default_page(&mut plan, file.asked, Some(head.path));
-                return plan;
-            }
-            Verdict::Part(range) => {
-                let mut plan = begin(sheet, Status::PARTIAL_CONTENT);
-                plan.pin(pin);
-                reply::content_range(&mut plan, range, size);
-                (plan, Some(range))
-            }
-            // Several ranges may be answered with all of it (RFC 9110 section 14.2).
-            Verdict::Whole | Verdict::Parts(_) => {
-                let mut plan = begin(sheet, file.status);
-                plan.pin(pin);
-                (plan, None)
-            }
-        };
+        plan.bytes(&file.lines);
+        if status == Status::NOT_MODIFIED {
+            plan.memory(marks.validators..marks.body);
+            plan.end_of_head();
+            return Ok(plan);
+        }
+        if let Some(range) = part {
+            reply::content_range(&mut plan, range, size);
+        }
         let length = part.map_or(size, |range| range.len);
         plan.field("Content-Length", itoa::Buffer::new().format(length).as_bytes());
         plan.bytes(&file.content_lines);
-        plan.bytes(&file.lines);
-        plan.memory(from..marks.body);
+        plan.memory(if file.has_type { marks.coding } else { marks.media_type }..marks.body);
         plan.end_of_head();
         match part {
             Some(range) => reply::piece(&mut plan, entry, range),
             None if entry.is_in_memory() => plan.memory(marks.body..entry.memory_len),
             None => plan.file(0, size),
         }
-        plan
+        Ok(plan)
     }
 }

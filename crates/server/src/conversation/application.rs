@@ -74,7 +74,6 @@ impl Conversation {
             Ok(relay) => {
                 let application = Application { relay, look_at: now.after(LOOK_TICKS), interim: b"" };
                 self.exchange.waiting = Some(Box::new(Pause::Application(Box::new(application))));
-                service.counters.application_requests.add(1);
             }
             Err(failure) => {
                 let request = String::from_utf8_lossy(head.target).into_owned();
@@ -291,7 +290,6 @@ impl Conversation {
             (Trouble::Body(error), _) => self.refuse(service, error),
             (Trouble::Application(failure), None) => self.answer_failure(service, &failure, &request, owed),
             (Trouble::Application(failure), Some((status, sent))) => {
-                service.counters.application_failures.add(1);
                 service.gateway.complain(service.clock.ms, &request, &failure);
                 self.machine.abort();
                 self.exchange.end(service, status, sent);
@@ -302,7 +300,6 @@ impl Conversation {
                 self.exchange.end(service, status, sent);
             }
             (Trouble::Gone, begun) => {
-                service.counters.application_clients_left.add(1);
                 self.machine.send_failed();
                 self.exchange.end(service, CLIENT_LEFT, begun.map_or(0, |(_, sent)| sent));
             }
@@ -340,12 +337,6 @@ impl Conversation {
         request: &str,
         (site, terms): (SiteNumber, Terms),
     ) {
-        service.counters.application_failures.add(1);
-        match failure {
-            Failure::Full => service.counters.application_refused.add(1),
-            Failure::Late => service.counters.application_expired.add(1),
-            _ => {}
-        }
         service.gateway.complain(service.clock.ms, request, failure);
         self.answer_error(service, (site, failure.status()), terms, None);
     }

@@ -156,11 +156,6 @@ pub static METRICS: &[Metric] = &[
     metric!(Kind::Gauge, file_table_descriptors, "Descriptors held by the open-file table"),
     metric!(Kind::Gauge, file_table_memory_bytes, "Bytes held by the open-file table"),
     metric!(Kind::Counter, proxy_headers_refused, "Connections closed for want of a good PROXY header"),
-    metric!(Kind::Counter, application_requests, "Requests for applications"),
-    metric!(Kind::Counter, application_failures, "Requests that an application did not answer to the end"),
-    metric!(Kind::Counter, application_refused, "Requests for which there was no room in a pool's queue"),
-    metric!(Kind::Counter, application_expired, "Requests that waited in a pool's queue for too long"),
-    metric!(Kind::Counter, application_clients_left, "Requests whose client left the application"),
     metric!(
         Kind::Gauge,
         application_memory_bytes,

@@ -19,6 +19,7 @@
 
 mod asker;
 mod course;
+mod delivery;
 mod failure;
 mod kept;
 mod link;

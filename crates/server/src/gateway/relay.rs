@@ -19,6 +19,7 @@ use sys::socket::is_exhaustion;
 
 use super::asker::Asker;
 use super::course::{Course, Spent};
+use super::delivery::Delivery;
 use super::failure::Failure;
 use super::link::Link;
 use super::params;
@@ -50,18 +51,9 @@ pub struct Relay {
     /// The head of the reply, until it is whole.
     head: Vec<u8>,
     scan: response::Scan,
-    reply: Option<OpenReply<Pin>>,
-    /// What of the reply is for the client later, as it is slow, and what of that there was no room for on
-    /// the disk.
-    spill: Spool,
-    behind: Vec<u8>,
-    is_client_slow: bool,
-    /// The server has said all, which the client is to be told.
-    is_said: bool,
-    /// Bytes in memory, as the gateway has counted them, and no more is received while so much is unsent.
+    delivery: Option<Delivery>,
+    /// Bytes in memory, as the gateway has counted them.
     memory: usize,
-    most_unsent: usize,
-    most_spilled: u64,
     /// The file that is to be sent in place of a reply.
     named: Option<Box<NamedFile>>,
     /// What the application says for the error log.
@@ -88,9 +80,6 @@ enum Stage {
 const MOST_HEAD: usize = 64 << 10;
 /// Most of what an application says for the error log that is kept, for each request.
 const MOST_ERRORS: usize = 4 << 10;
-/// No more of a reply is kept in memory while so much of it is unsent, or so much where memory is short.
-const MOST_UNSENT: usize = 256 << 10;
-const SCANT_UNSENT: usize = 16 << 10;
 /// Bodies up to this size are kept in memory, if there is enough.
 const BODY_IN_MEMORY: usize = 64 << 10;
 /// And up to this size in any case: a file takes more.
@@ -130,14 +119,8 @@ impl Relay {
             is_repeated: false,
             head: Vec::new(),
             scan: response::Scan::default(),
-            reply: None,
-            spill: Spool::default(),
-            behind: Vec::new(),
-            is_client_slow: false,
-            is_said: false,
+            delivery: None,
             memory: 0,
-            most_unsent: MOST_UNSENT,
-            most_spilled: gateway.most_spilled,
             named: None,
             errors: Vec::new(),
             course: Course::new(gateway.desk.counters(pool)),
@@ -211,7 +194,9 @@ impl Relay {
     ///
     /// There will be no reply, or no more of it.
     pub fn work(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<(), Failure> {
-        self.take_up(tools)?;
+        if let Some(delivery) = &mut self.delivery {
+            delivery.take_up(tools)?;
+        }
         let worked = self.go_on(gateway, tools);
         self.count_memory(gateway);
         worked
@@ -379,9 +364,8 @@ impl Relay {
         let Some(count) = link.receive(room).map_err(Failure::Broken)? else { return Ok(link.readable) };
         if count == 0 {
             // It has said all that it promised.
-            let later = self.spill.left() + self.behind.len() as u64;
-            let owed = self.reply.as_ref().and_then(OpenReply::owed);
-            let is_whole = owed.is_some_and(|owed| owed <= later) || self.named.is_some();
+            let is_whole =
+                self.delivery.as_ref().is_some_and(Delivery::has_all_promised) || self.named.is_some();
             return if is_whole {
                 self.end_reply(gateway, tools).map(|()| false)
             } else {
@@ -444,14 +428,9 @@ impl Relay {
         tools: &mut Tools<'_>,
     ) -> Result<(), Failure> {
         self.course.has_reply();
-        let has_spilled = self.has_spilled();
-        if let Some(reply) = &mut self.reply {
-            let has_room = reply.unsent().len() < self.most_unsent || self.most_spilled == 0;
-            if has_spilled || !has_room {
-                self.put_by(gateway, bytes);
-            } else {
-                // What goes beyond the promised length is nobody's.
-                reply.supply(tools.limits, tools.now, bytes);
+        if let Some(delivery) = &mut self.delivery {
+            if let Err(error) = delivery.supply(bytes, (gateway, self.pool), tools) {
+                gateway.complain(now_us() / 1000, &self.request(), &Failure::Spill(error));
             }
             return Ok(());
         }
@@ -466,52 +445,9 @@ impl Relay {
             if self.named.is_some() {
                 return Ok(());
             }
-            let reply = self.open(&parsed, tools);
-            self.reply.insert(reply).supply(tools.limits, tools.now, &head[end..]);
-        }
-        Ok(())
-    }
-
-    /// Whether there is more of the reply than its client is about to get.
-    fn has_spilled(&self) -> bool {
-        self.spill.left() > 0 || !self.behind.is_empty()
-    }
-
-    /// Puts a piece of the reply by for later.
-    fn put_by(&mut self, gateway: &mut Gateway, bytes: &[u8]) {
-        if self.behind.is_empty() {
-            match self.spill.write(bytes, 0, &gateway.spool) {
-                Ok(None) => return,
-                Ok(Some(file)) => {
-                    gateway.own(file);
-                    gateway.desk.counters(self.pool).spilled.add_among_others(1);
-                    return;
-                }
-                Err(error) => {
-                    // It goes on as fast as the client takes it.
-                    self.most_spilled = 0;
-                    gateway.complain(now_us() / 1000, &self.request(), &Failure::Spill(error));
-                }
-            }
-        }
-        self.behind.extend_from_slice(bytes);
-    }
-
-    /// Gives the client more of what was put by, as far as there is room, and then the end.
-    fn take_up(&mut self, tools: &mut Tools<'_>) -> Result<(), Failure> {
-        let is_due = self.is_said || self.has_spilled();
-        let Some(reply) = self.reply.as_mut().filter(|_| is_due) else { return Ok(()) };
-        while self.spill.left() > 0 && reply.unsent().len() < self.most_unsent {
-            let count = self.spill.read(tools.scratch).map_err(Failure::Spill)?;
-            reply.supply(tools.limits, tools.now, &tools.scratch[..count]);
-        }
-        if self.spill.left() > 0 {
-            return Ok(());
-        }
-        self.spill.clear();
-        reply.supply(tools.limits, tools.now, &std::mem::take(&mut self.behind));
-        if std::mem::take(&mut self.is_said) && !reply.finish(tools.limits, tools.now) {
-            return Err(Failure::Short);
+            let mut reply = self.open(&parsed, tools);
+            reply.supply(tools.limits, tools.now, &head[end..]);
+            self.delivery = Some(Delivery::new(reply, gateway.most_spilled));
         }
         Ok(())
     }
@@ -541,12 +477,8 @@ impl Relay {
         if self.named.is_some() {
             return Ok(());
         }
-        if self.reply.is_none() {
-            return Err(response::Malformed::CutShort.into());
-        }
-        self.is_said = true;
-        // What was put by comes first.
-        if self.has_spilled() { Ok(()) } else { self.take_up(tools) }
+        let delivery = self.delivery.as_mut().ok_or(response::Malformed::CutShort)?;
+        delivery.finish(tools)
     }
 
     /// Ends it, be the reply complete or not: gives back the head of its request, to be used again, and what
@@ -564,11 +496,14 @@ impl Relay {
         self.let_go(gateway);
         self.leave_queue(gateway);
         self.tell_errors();
-        for file in [self.body.file(), self.spill.file()].into_iter().flatten() {
-            gateway.leave(file);
+        let (spill, reply) = self.delivery.map(Delivery::end).unzip();
+        for spool in [Some(self.body), spill].iter().flatten() {
+            if let Some(file) = spool.file() {
+                gateway.leave(file);
+            }
         }
         gateway.memory -= self.memory;
-        (self.consumed, self.reply)
+        (self.consumed, reply)
     }
 
     /// Gives the server's connection up, if there is one.
@@ -643,12 +578,12 @@ impl Relay {
 
     /// Whether there is something for the client to take.
     pub fn has_output(&self) -> bool {
-        self.reply.as_ref().is_some_and(|reply| !reply.unsent().is_empty())
+        self.delivery.as_ref().is_some_and(|delivery| !delivery.reply().unsent().is_empty())
     }
 
     /// The reply, once its head is there.
     pub fn reply(&mut self) -> Option<&mut OpenReply<Pin>> {
-        self.reply.as_mut()
+        self.delivery.as_mut().map(Delivery::reply_mut)
     }
 
     /// The file that is to be sent in place of a reply, once the server has said all.
@@ -680,32 +615,31 @@ impl Relay {
         }
     }
 
-    /// Whether more of the reply may be received: the client has taken enough of what is there, or is slow
-    /// and there is room for more.
+    /// Whether more of the reply may be received.
     fn wants_input(&self) -> bool {
-        let Some(reply) = &self.reply else { return true };
-        let has_room = self.is_client_slow && self.spill.length() < self.most_spilled;
-        self.behind.is_empty()
-            && (has_room || self.spill.left() == 0 && reply.unsent().len() < self.most_unsent)
+        self.delivery.as_ref().is_none_or(Delivery::wants_more)
     }
 
     /// Takes note of whether the client has left no room for more of the reply.
     pub fn note_client(&mut self, is_slow: bool) {
-        self.is_client_slow = is_slow;
+        if let Some(delivery) = &mut self.delivery {
+            delivery.note_client(is_slow);
+        }
     }
 
     /// Has the gateway know what it keeps in memory.
     fn count_memory(&mut self, gateway: &mut Gateway) {
-        let unsent = self.reply.as_ref().map_or(0, |reply| reply.unsent().len());
-        let memory = self.body.in_memory() + unsent + self.behind.len();
+        let memory = self.body.in_memory() + self.delivery.as_ref().map_or(0, Delivery::in_memory);
         gateway.memory = gateway.memory - self.memory + memory;
         self.memory = memory;
-        self.most_unsent = if gateway.has_memory_for(0) { MOST_UNSENT } else { SCANT_UNSENT };
+        if let Some(delivery) = &mut self.delivery {
+            delivery.note_memory(!gateway.has_memory_for(0));
+        }
     }
 
     /// When to call [`expire`](Self::expire), unless something happens before.
     pub fn deadline(&self) -> Option<Tick> {
-        let reply = self.reply.as_ref().and_then(OpenReply::deadline);
+        let reply = self.delivery.as_ref().and_then(|delivery| delivery.reply().deadline());
         [self.server_deadline(), reply].into_iter().flatten().reduce(Tick::earlier)
     }
 

@@ -1,0 +1,173 @@
+//! An application's reply on its way to its client: in memory as far as the client takes it soon, and the
+//! rest of what a slow one has not taken on the disk, so that the application is free.
+//!
+//! ```text
+//! server --> spill (on the disk) --> behind --> OpenReply --> client
+//! ```
+//!
+//! Where the client is quick nothing comes between. Where the disk is full, no more is received than the
+//! client takes.
+
+use std::io;
+
+use http1::OpenReply;
+
+use super::failure::Failure;
+use super::spool::Spool;
+use super::{Gateway, Tools};
+use crate::content::Pin;
+
+/// A reply whose head is there.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    reply: OpenReply<Pin>,
+    /// What is for the client later.
+    spill: Spool,
+    /// What of that there was no room for on the disk.
+    behind: Vec<u8>,
+    /// No more is kept in memory while so much is unsent, and no more on the disk at a time.
+    most_unsent: usize,
+    most_spilled: u64,
+    /// The client has left no room for more.
+    is_client_slow: bool,
+    /// The server has said all, which the client is to be told.
+    is_said: bool,
+}
+
+/// Bytes of a reply that are kept in memory, and where that is short.
+const MOST_UNSENT: usize = 256 << 10;
+const SCANT_UNSENT: usize = 16 << 10;
+
+impl Delivery {
+    /// One of which so much may be on the disk.
+    pub(super) fn new(reply: OpenReply<Pin>, most_spilled: u64) -> Self {
+        Self {
+            reply,
+            spill: Spool::default(),
+            behind: Vec::new(),
+            most_unsent: MOST_UNSENT,
+            most_spilled,
+            is_client_slow: false,
+            is_said: false,
+        }
+    }
+
+    /// Adds what has come of the reply of that pool.
+    ///
+    /// # Errors
+    ///
+    /// There is no room on the disk: nothing is lost, but from now on it goes as fast as the client takes it.
+    pub(super) fn supply(
+        &mut self,
+        bytes: &[u8],
+        (gateway, pool): (&Gateway, usize),
+        tools: &Tools<'_>,
+    ) -> io::Result<()> {
+        let has_room = self.reply.unsent().len() < self.most_unsent || self.most_spilled == 0;
+        if has_room && !self.has_spilled() {
+            // What goes beyond the promised length is nobody's.
+            self.reply.supply(tools.limits, tools.now, bytes);
+            return Ok(());
+        }
+        if self.behind.is_empty() {
+            match self.spill.write(bytes, 0, &gateway.spool) {
+                Ok(None) => return Ok(()),
+                Ok(Some(file)) => {
+                    gateway.own(file);
+                    gateway.desk.counters(pool).spilled.add_among_others(1);
+                    return Ok(());
+                }
+                Err(error) => {
+                    self.most_spilled = 0;
+                    self.behind.extend_from_slice(bytes);
+                    return Err(error);
+                }
+            }
+        }
+        self.behind.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// The server has said all: the client is told so behind what was put by.
+    ///
+    /// # Errors
+    ///
+    /// As of [`take_up`](Self::take_up).
+    pub(super) fn finish(&mut self, tools: &mut Tools<'_>) -> Result<(), Failure> {
+        self.is_said = true;
+        if self.has_spilled() { Ok(()) } else { self.take_up(tools) }
+    }
+
+    /// Gives the client more of what was put by, as far as there is room, and then the end.
+    ///
+    /// # Errors
+    ///
+    /// It can't be read again, or the reply is shorter than it said.
+    pub(super) fn take_up(&mut self, tools: &mut Tools<'_>) -> Result<(), Failure> {
+        if !self.is_said && !self.has_spilled() {
+            return Ok(());
+        }
+        while self.spill.left() > 0 && self.reply.unsent().len() < self.most_unsent {
+            let count = self.spill.read(tools.scratch).map_err(Failure::Spill)?;
+            self.reply.supply(tools.limits, tools.now, &tools.scratch[..count]);
+        }
+        if self.spill.left() > 0 {
+            return Ok(());
+        }
+        self.spill.clear();
+        self.reply.supply(tools.limits, tools.now, &std::mem::take(&mut self.behind));
+        if std::mem::take(&mut self.is_said) && !self.reply.finish(tools.limits, tools.now) {
+            return Err(Failure::Short);
+        }
+        Ok(())
+    }
+
+    fn has_spilled(&self) -> bool {
+        self.spill.left() > 0 || !self.behind.is_empty()
+    }
+
+    /// Whether more may be received: the client has taken enough of what is there, or is slow and there is
+    /// room for more.
+    pub(super) fn wants_more(&self) -> bool {
+        // A file that is never read to its end would grow as long as the reply.
+        let has_room = self.is_client_slow && self.spill.length() < self.most_spilled;
+        let is_soon_sent = self.spill.left() == 0 && self.reply.unsent().len() < self.most_unsent;
+        self.behind.is_empty() && (has_room || is_soon_sent)
+    }
+
+    /// Whether all of the length is there that the reply has promised.
+    pub(super) fn has_all_promised(&self) -> bool {
+        let later = self.spill.left() + self.behind.len() as u64;
+        self.reply.owed().is_some_and(|owed| owed <= later)
+    }
+
+    /// Takes note of whether the client has left no room for more.
+    pub(super) fn note_client(&mut self, is_slow: bool) {
+        self.is_client_slow = is_slow;
+    }
+
+    /// Takes note of whether memory is short.
+    pub(super) fn note_memory(&mut self, is_scant: bool) {
+        self.most_unsent = if is_scant { SCANT_UNSENT } else { MOST_UNSENT };
+    }
+
+    /// Bytes of it that are in memory.
+    pub(super) fn in_memory(&self) -> usize {
+        self.reply.unsent().len() + self.behind.len()
+    }
+
+    /// The reply as the client gets it.
+    pub(super) fn reply(&self) -> &OpenReply<Pin> {
+        &self.reply
+    }
+
+    /// The same, to be sent.
+    pub(super) fn reply_mut(&mut self) -> &mut OpenReply<Pin> {
+        &mut self.reply
+    }
+
+    /// What is on the disk and what the client has been sent.
+    pub(super) fn end(self) -> (Spool, OpenReply<Pin>) {
+        (self.spill, self.reply)
+    }
+}

@@ -14,6 +14,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 /// The modules of `server`, bottom up: each may name only those that stand before it.
 const ORDER: &[&str] = &[
+    "account",
     "buffers",
     "common",
     "config",

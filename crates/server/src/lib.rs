@@ -6,6 +6,7 @@
 
 pub mod accept;
 pub mod access_log;
+pub mod account;
 pub mod affinity;
 pub mod allotment;
 pub mod architecture;

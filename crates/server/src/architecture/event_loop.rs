@@ -13,6 +13,7 @@
 
 mod accept_phase;
 mod applications;
+mod by_networks;
 mod disk;
 mod ending;
 mod get_events;
@@ -32,6 +33,7 @@ use sys::event::Events;
 use sys::socket;
 
 use self::accept_phase::Port;
+use self::by_networks::ByNetworks;
 use self::listings::Listings;
 use self::measures::Measures;
 use self::room::Pressure;
@@ -82,6 +84,9 @@ pub struct EventLoop {
     work: Vec<u32>,
     /// Connections that have used up their share of this turn.
     unfinished: Vec<u32>,
+    /// The last work phase did not come to all.
+    cut_short: bool,
+    by_networks: ByNetworks,
     ending: Ending,
     control: Arc<Control>,
     pressure: Pressure,
@@ -144,6 +149,8 @@ impl EventLoop {
             work_phase_skips_new: settings.event.work_phase_skips_new,
             work: Vec::new(),
             unfinished: Vec::new(),
+            cut_short: false,
+            by_networks: ByNetworks::new(),
             ending: Ending::new(settings, Arc::clone(&control)),
             control,
             pressure: Pressure::new(now),

@@ -96,6 +96,11 @@ impl Conversation {
         }
     }
 
+    /// Whose it is: the other end's address, or the one that a PROXY header has told.
+    pub fn peer(&self) -> &PeerAddress {
+        &self.peer
+    }
+
     /// Takes note of an event.
     pub fn note(&mut self, readable: bool, writable: bool, hung_up: bool) {
         self.readable |= readable || hung_up;

@@ -26,14 +26,13 @@
 //!   a line that does not get shorter would have everybody answered late, and so only some.
 
 use std::io;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use sys::lock::{Held, Mutex};
 use sys::shared::Shared;
-use sys::socket::PeerAddress;
 
+use crate::account::Account;
 use crate::config::PoolRule;
 
 /// A pool's queue, as one worker or the supervisor uses it.
@@ -73,13 +72,8 @@ pub(super) enum Entry {
     Full,
 }
 
-/// Who is charged together: a hash of the client's address prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Account(u32);
-
 /// Places, which bounds what can be in flight and wait together.
 const PLACES: u32 = PoolRule::MOST_AT_ONCE;
-const ACCOUNTS: usize = 4096;
 
 sys::shareable! {
     #[derive(Debug)]
@@ -99,9 +93,9 @@ sys::shareable! {
         least_age_us: AtomicU64,
         interval_ends_us: AtomicU64,
         newest_first: AtomicU8,
-        charged_us: [AtomicU64; ACCOUNTS],
+        charged_us: [AtomicU64; Account::ALL],
         /// How many of each wait.
-        waiting_of: [AtomicU32; ACCOUNTS],
+        waiting_of: [AtomicU32; Account::ALL],
         places: [Place; PLACES as usize],
     }
 }
@@ -138,6 +132,11 @@ impl Rules {
     }
 }
 
+/// Whose place it is, or was.
+fn account_of(place: &Place) -> Account {
+    Account::from_number(place.account.load(ORDER))
+}
+
 const FREE: u8 = 0;
 const WAITS: u8 = 1;
 const IN_FLIGHT: u8 = WAITS + 1;
@@ -154,25 +153,6 @@ const MEAN_PART: u64 = 8;
 const PATIENCE: Duration = Duration::from_millis(100);
 
 const ORDER: Ordering = Ordering::Relaxed;
-
-impl Account {
-    /// Whose request it is: a /24 of IPv4, a /56 of IPv6, or this machine.
-    pub(super) fn of(client: &PeerAddress) -> Self {
-        let prefix = match client {
-            PeerAddress::Unix => 0,
-            PeerAddress::Inet(address) => match address.ip().to_canonical() {
-                IpAddr::V4(address) => u64::from(address.to_bits() >> 8) | 1 << 63,
-                IpAddr::V6(address) => (address.to_bits() >> 72) as u64,
-            },
-        };
-        // Fibonacci hashing: prefixes are often neighbours.
-        Self((prefix.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as u32 % ACCOUNTS as u32)
-    }
-
-    fn index(self) -> usize {
-        self.0 as usize % ACCOUNTS
-    }
-}
 
 impl Queue {
     /// An empty one, for this process and those that it forks.
@@ -210,11 +190,11 @@ impl Queue {
         let place = &line.places[at];
         line.end.fetch_max(at as u32 + 1, ORDER);
         place.worker.store(worker, ORDER);
-        place.account.store(account.0, ORDER);
+        place.account.store(account.number() as u32, ORDER);
         place.since_us.store(now_us, ORDER);
         place.free_at_us.store(0, ORDER);
         place.state.store(WAITS, ORDER);
-        line.waiting_of[account.index()].fetch_add(1, ORDER);
+        line.waiting_of[account.number()].fetch_add(1, ORDER);
         if line.waiting.fetch_add(1, ORDER) == 0 {
             // There was no standing delay.
             self.judge_delay(0, now_us);
@@ -243,10 +223,10 @@ impl Queue {
         }
         let mean_us = self.line.mean_us.load(ORDER).max(1);
         let due_us = |account: Account, more: u32| {
-            let waiting = self.line.waiting_of[account.index()].load(ORDER) + more;
+            let waiting = self.line.waiting_of[account.number()].load(ORDER) + more;
             self.share_of(account).saturating_add(u64::from(waiting) * mean_us)
         };
-        let due_of = |place: &Place| due_us(Account(place.account.load(ORDER)), 0);
+        let due_of = |place: &Place| due_us(account_of(place), 0);
         let waiting = self.taken().filter(|place| place.state.load(ORDER) == WAITS);
         let last = waiting.max_by_key(|place| (due_of(place), u64::MAX - place.since_us.load(ORDER)))?;
         (due_of(last) > due_us(newcomer, 1)).then_some(last)
@@ -254,7 +234,7 @@ impl Queue {
 
     fn waits_no_more(&self, place: &Place) {
         self.line.waiting.fetch_sub(1, ORDER);
-        self.line.waiting_of[Account(place.account.load(ORDER)).index()].fetch_sub(1, ORDER);
+        self.line.waiting_of[account_of(place).number()].fetch_sub(1, ORDER);
     }
 
     /// A request is answered, or given up before it was in flight. Says whose worker is to be woken, if
@@ -359,7 +339,7 @@ impl Queue {
         line.waiting.store(count(WAITS), ORDER);
         line.waiting_of.iter().for_each(|waiting| waiting.store(0, ORDER));
         for place in self.taken().filter(|place| is(place, WAITS)) {
-            line.waiting_of[Account(place.account.load(ORDER)).index()].fetch_add(1, ORDER);
+            line.waiting_of[account_of(place).number()].fetch_add(1, ORDER);
         }
         // Whoever died may have been about to free some.
         line.left.store(1, ORDER);
@@ -394,17 +374,17 @@ impl Queue {
     }
 
     fn account(&self, place: &Place) -> &'static AtomicU64 {
-        &self.line.charged_us[Account(place.account.load(ORDER)).index()]
+        &self.line.charged_us[account_of(place).number()]
     }
 
     /// Where the share of whoever has the place has come to, were it in flight now.
     fn share_us(&self, place: &Place) -> u64 {
-        self.share_of(Account(place.account.load(ORDER)))
+        self.share_of(account_of(place))
     }
 
     fn share_of(&self, account: Account) -> u64 {
         let share_us = self.line.share_us.load(ORDER);
-        let charged = &self.line.charged_us[account.index()];
+        let charged = &self.line.charged_us[account.number()];
         if self.rules.is_fair { charged.load(ORDER).max(share_us) } else { share_us }
     }
 
@@ -477,8 +457,9 @@ mod tests {
 
     const RULES: Rules =
         Rules { in_flight: 2, waiting: 3, patience_us: 10_000_000, target_us: Some(100_000), is_fair: true };
-    const A: Account = Account(1);
-    const B: Account = Account(2);
+
+    const A: Account = Account::from_number(1);
+    const B: Account = Account::from_number(2);
 
     fn queue(rules: Rules) -> Queue {
         Queue::new(rules).unwrap()
@@ -582,7 +563,7 @@ mod tests {
         waits(enter(&queue, 6, A, now + 50_000));
         assert_eq!(queue.line.waiting.load(ORDER), 3);
         // A dead worker's are given back, too.
-        waits(queue.enter(7, Account(3), now + 50_000).0);
+        waits(queue.enter(7, Account::from_number(3), now + 50_000).0);
         queue.clear(2, now + 50_000);
         assert_eq!(queue.taken().filter(|place| place.state.load(ORDER) & 3 == DISPLACED).count(), 0);
     }
@@ -712,16 +693,6 @@ mod tests {
         assert!(queue.goes(&next));
     }
 
-    #[test]
-    fn clients_are_told_apart_by_their_networks() {
-        let account = |address: &str| Account::of(&PeerAddress::Inet(address.parse().unwrap()));
-        assert_eq!(account("192.0.2.1:1"), account("192.0.2.200:2"));
-        assert_eq!(account("192.0.2.1:1"), account("[::ffff:192.0.2.9]:1"));
-        assert_ne!(account("192.0.2.1:1"), account("192.0.3.1:1"));
-        assert_eq!(account("[2001:db8:0:1::1]:1"), account("[2001:db8:0:ff::1]:1"));
-        assert_ne!(account("[2001:db8:0:1::1]:1"), account("[2001:db8:0:100::1]:1"));
-    }
-
     #[derive(Clone, Debug)]
     enum Step {
         Enter {
@@ -752,7 +723,7 @@ mod tests {
             let (mut now, mut held) = (0, Vec::<(u32, u64, Ticket)>::new());
             for step in steps {
                 match step {
-                    Step::Enter { worker, account } => match enter(&queue, worker, Account(account), now) {
+                    Step::Enter { worker, account } => match enter(&queue, worker, Account::from_number(account), now) {
                         Entry::Goes(ticket) | Entry::Waits(ticket) => held.push((worker, now, ticket)),
                         Entry::Full => {}
                     },

@@ -24,10 +24,11 @@ use super::failure::Failure;
 use super::link::Link;
 use super::params;
 use super::pool::{PoolPatience, Tried};
-use super::queue::{Account, Entry, Ticket};
+use super::queue::{Entry, Ticket};
 use super::queues::now_us;
 use super::spool::Spool;
 use super::{Gateway, Tools};
+use crate::account::Account;
 use crate::content::{Call, NamedFile, Pin, SiteNumber};
 
 /// A request for an application.

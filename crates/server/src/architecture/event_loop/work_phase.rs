@@ -1,6 +1,7 @@
 //! The work phase, in which connections that can go on do so, and the timers behind it.
 
 use super::EventLoop;
+use crate::account::Account;
 use crate::architecture::events::Registration;
 use crate::conversation::Turn;
 
@@ -13,6 +14,12 @@ impl EventLoop {
         let mut work = std::mem::take(&mut self.work);
         // Only a long phase may be cut short.
         let until_ns = if work.len() > WORK_BETWEEN_LOOKS { self.work_ends_ns() } else { None };
+        if std::mem::take(&mut self.cut_short) && until_ns.is_some() {
+            self.by_networks.order(&mut work, |index| {
+                let registered = self.connections.get_mut(index);
+                registered.map_or(Account::NOBODY, |registered| Account::of(registered.conversation.peer()))
+            });
+        }
         let mut done = 0_usize;
         for &index in &work {
             if done.is_multiple_of(WORK_BETWEEN_LOOKS)
@@ -38,6 +45,7 @@ impl EventLoop {
             work.clear();
         } else {
             work.drain(..done);
+            self.cut_short = true;
         }
         self.work = work;
         self.work_ends(done as u32);

@@ -1,0 +1,67 @@
+//! Who is charged together: the clients of a network. Neither a pool's queue nor a worker's leftover work
+//! gives one network more because it asks more often, or with more connections.
+
+use std::net::IpAddr;
+
+use sys::socket::PeerAddress;
+
+/// A network of clients, as a number from 0 to [`Account::ALL`] - 1. Different networks may have the same one;
+/// they share then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Account(u16);
+
+impl Account {
+    /// How many there are.
+    pub const ALL: usize = 1 << Self::BITS;
+
+    /// Of no client.
+    pub const NOBODY: Self = Self(0);
+
+    const BITS: u32 = 12;
+
+    /// Whose a client is: a /24 of IPv4, a /56 of IPv6 (what one site is given, RFC 6177), or this machine.
+    pub fn of(client: &PeerAddress) -> Self {
+        let prefix = match client {
+            PeerAddress::Unix => 0,
+            PeerAddress::Inet(address) => match address.ip().to_canonical() {
+                IpAddr::V4(address) => u64::from(address.to_bits() >> 8) | 1 << 63,
+                IpAddr::V6(address) => (address.to_bits() >> 72) as u64,
+            },
+        };
+        // Fibonacci hashing: prefixes are often neighbours.
+        Self((prefix.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - Self::BITS)) as u16)
+    }
+
+    /// The one of that number. Of larger numbers the low bits count.
+    pub const fn from_number(number: u32) -> Self {
+        Self((number as usize % Self::ALL) as u16)
+    }
+
+    /// Its number.
+    pub const fn number(self) -> usize {
+        self.0 as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_told_apart_by_their_networks() {
+        let account = |address: &str| Account::of(&PeerAddress::Inet(address.parse().unwrap()));
+        assert_eq!(account("192.0.2.1:1"), account("192.0.2.200:2"));
+        assert_eq!(account("192.0.2.1:1"), account("[::ffff:192.0.2.9]:1"));
+        assert_ne!(account("192.0.2.1:1"), account("192.0.3.1:1"));
+        assert_eq!(account("[2001:db8:0:1::1]:1"), account("[2001:db8:0:ff::1]:1"));
+        assert_ne!(account("[2001:db8:0:1::1]:1"), account("[2001:db8:0:100::1]:1"));
+    }
+
+    #[test]
+    fn every_account_has_its_number() {
+        for number in 0..Account::ALL as u32 {
+            assert_eq!(Account::from_number(number).number(), number as usize);
+        }
+        assert_eq!(Account::from_number(u32::MAX).number(), Account::ALL - 1);
+    }
+}

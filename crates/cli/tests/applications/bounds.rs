@@ -7,11 +7,11 @@ use std::thread;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use crate::site::{php_site, pool, post};
 use crate::support::server::Setup;
 use crate::support::site::{HELLO, pattern};
 use crate::support::variant::{Test, Variant, tests};
 use crate::support::{eventually, sleep_ms};
-use crate::{php_site, pool, post};
 
 pub(super) const TESTS: &[Test] = tests![Three:
     a_queue_that_stays_full,

@@ -1,0 +1,89 @@
+//! What an application is told: programs by their routes, and parameters that no client makes up.
+
+use std::sync::{Mutex, mpsc};
+
+use crate::scripted::{self, Asked, answer};
+use crate::site::{pool, scripted_site};
+use crate::support;
+use crate::support::server::Setup;
+use crate::support::site::HELLO;
+use crate::support::variant::{Test, Variant, tests};
+
+pub(super) const TESTS: &[Test] = tests![
+    Three: routes_to_programs, fields_that_deceive;
+];
+
+fn routes_to_programs(variant: &Variant) {
+    let setup = Setup::new(variant).file("app/file.txt", "a file that nobody gets");
+    let named = |name: &'static str| {
+        move |mut asked: Asked| {
+            let [script, info] = ["SCRIPT_NAME", "PATH_INFO"].map(|of| asked.params.get(of).cloned());
+            let own = asked.params.get("OWN").cloned().unwrap_or_default();
+            let text = format!("{name} {script:?} {info:?} {own}");
+            asked.say(answer(format!("Content-Length: {}\r\n\r\n{text}", text.len())));
+        }
+    };
+    let directory = setup.directory();
+    let app = scripted::start(directory, "app.sock", named("app"));
+    let cgi = scripted::start(directory, "cgi.sock", named("cgi"));
+    let config = format!(
+        "{}[[pools]]\nname = 'cgi'\nservers = 'unix:{}'\nparams = {{ OWN = 'own words' }}\n\
+         [[routes]]\npath = '/bin/**'\npool = 'cgi'\nscripts = '.cgi'\nfallback = '/hello.txt'\n",
+        pool(&[&app], ""),
+        cgi.display()
+    );
+    let server = setup.file("bin/run.cgi", "#!/bin/sh").file("other/run.cgi", "text").config(&config).start();
+    let some = |text: &str| format!("Some({text:?})");
+    for (target, text) in [
+        ("/app/file.txt", format!("app {} {} ", some("/app"), some("/file.txt"))),
+        ("/app/", format!("app {} {} ", some("/app"), some("/"))),
+        ("/bin/run.cgi", format!("cgi {} None own words", some("/bin/run.cgi"))),
+        ("/bin/run.cgi/x", format!("cgi {} {} own words", some("/bin/run.cgi"), some("/x"))),
+        ("/bin/none.cgi", HELLO.to_owned()),
+    ] {
+        assert_eq!(server.get(target).text(), text, "{target}");
+    }
+    // No pool runs it there, and it is no file, either.
+    assert_eq!(server.get("/other/run.cgi").status, 404);
+}
+
+fn fields_that_deceive(variant: &Variant) {
+    let (told, heard) = mpsc::channel();
+    let told = Mutex::new(told);
+    let serve = move |mut asked: Asked| {
+        assert!(asked.body.is_empty());
+        told.lock().expect("no panic").send(asked.params.clone()).expect("the test waits");
+        asked.say(answer("Content-Type: text/plain\r\n\r\nwell"));
+    };
+    let server = scripted_site(variant, serve);
+    let fields = [
+        ("Proxy", "http://evil/"),
+        ("X_Real_IP", "192.0.2.1"),
+        ("X-Forwarded-For", "192.0.2.1"),
+        ("X-Forwarded-Proto", "https"),
+        ("X.Y", "z"),
+        ("Cookie", "a=1"),
+        ("Cookie", "b=2"),
+        ("Authorization", "Basic YTpi"),
+    ];
+    let reply = server.fetch("GET", "/app/some%20where?q=%20", &fields);
+    assert_eq!((reply.status, &*reply.text()), (200, "well"));
+    let params = heard.recv_timeout(support::PATIENCE).expect("the application is asked");
+    let of_client: Vec<_> = params.iter().filter(|(name, _)| name.starts_with("HTTP_")).collect();
+    let of_client: Vec<_> = of_client.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let expected = [("HTTP_AUTHORIZATION", "Basic YTpi"), ("HTTP_COOKIE", "a=1; b=2"), ("HTTP_HOST", "test")];
+    assert_eq!(of_client, expected);
+    for (name, value) in [
+        ("REMOTE_ADDR", "127.0.0.1"),
+        ("REQUEST_URI", "/app/some%20where?q=%20"),
+        ("PATH_INFO", "/some where"),
+        ("SCRIPT_NAME", "/app"),
+        ("SCRIPT_FILENAME", "/srv/app"),
+        ("QUERY_STRING", "q=%20"),
+        ("SERVER_NAME", "test"),
+        ("REQUEST_METHOD", "GET"),
+        ("CONTENT_LENGTH", ""),
+    ] {
+        assert_eq!(params[name], value, "{name}");
+    }
+}

@@ -1,0 +1,99 @@
+//! Pools as they are configured: several servers, a reload, and mistakes.
+
+use std::fs;
+use std::sync::{Mutex, mpsc};
+
+use rustix::process::Signal;
+
+use crate::scripted::{self, Asked, answer};
+use crate::site::pool;
+use crate::support::server::Setup;
+use crate::support::variant::{Test, Variant, tests};
+use crate::support::{self, eventually};
+
+pub(super) const TESTS: &[Test] = tests![
+    Three: several_servers, a_reload;
+    One: mistakes_are_told;
+];
+
+fn several_servers(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let named = |name: &'static str| move |mut asked: Asked| asked.say(answer(format!("X: y\n\n{name}")));
+    let directory = setup.directory().to_owned();
+    let first = scripted::start(&directory, "first.sock", named("first"));
+    let dead = directory.join("dead.sock");
+    let server = setup.config(&pool(&[&dead, &first], "")).start();
+    for _ in 0..20 {
+        assert_eq!(server.get("/app/x").text(), "first");
+    }
+    fs::remove_file(&first).expect("a socket");
+    assert_eq!(server.get("/app/x").status, 502);
+    let _again = scripted::start(&directory, "dead.sock", named("second"));
+    for _ in 0..20 {
+        assert_eq!(server.get("/app/x").text(), "second");
+    }
+}
+
+/// Requests that are under way end well, and new ones go to the new pool.
+fn a_reload(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let (told, heard) = mpsc::channel();
+    let told = Mutex::new(told);
+    let slow = scripted::start(setup.directory(), "slow.sock", move |mut asked| {
+        told.lock().expect("no panic").send(()).expect("the test waits");
+        support::sleep_ms(700);
+        asked.say(answer("X: y\n\nslow"));
+    });
+    let new = scripted::start(setup.directory(), "new.sock", |mut asked| asked.say(answer("X: y\n\nnew")));
+    let server = setup.config(&pool(&[&slow], "")).start();
+    let mut client = server.connect();
+    client.ask("GET", "/app/x", &[]);
+    heard.recv_timeout(support::PATIENCE).expect("the application is asked");
+    server.rewrite_config(&pool(&[&new], ""));
+    server.signal(Signal::HUP);
+    assert_eq!(client.reply().text(), "slow");
+    eventually("new ones go elsewhere", || server.get("/app/x").text() == "new");
+}
+
+fn mistakes_are_told(variant: &Variant) {
+    for (config, told) in [
+        ("[[pools]]\nname = 'a'", "a pool needs servers"),
+        ("[[pools]]\nservers = '127.0.0.1:1'", "a pool needs name"),
+        ("[[pools]]\nname = 'a b'\nservers = '127.0.0.1:1'", "pools.name = 'a b': allowed: letters"),
+        ("[[pools]]\nname = 'a'\nservers = ':80'", "allowed: an address and port that can be connected to"),
+        (
+            "[[pools]]\nname = 'a'\nservers = '127.0.0.1:1'\nparams = { 'A=' = 'x' }",
+            "allowed: a name without",
+        ),
+        ("[[pools]]\nname = 'a'\nservers = '127.0.0.1:1'\nkeep = 1", "keep is for servers at Unix sockets"),
+        ("[[routes]]\npool = 'a'", "there is no pool \"a\" for a route; allowed: there are none"),
+        ("[[routes]]\nprogram = '/x'", "a pool is to run it"),
+        ("[[routes]]\npool = 'a'\nstatus = 404", "an application answers, or a redirect or a status"),
+        ("[[routes]]\npool = 'a'\nscripts = 'php'", "allowed: a dot and what follows it"),
+        (
+            "[[pools]]\nname = 'a'\nservers = '127.0.0.1:1'\nsend_files = { '/a' = '/' }",
+            "allowed: a path that begins and ends with a slash",
+        ),
+        (
+            "[[pools]]\nname = 'a'\nservers = '127.0.0.1:1'\nsend_files = { '/a/' = '/none' }",
+            "cannot serve /none",
+        ),
+        (
+            "[[pools]]\nname = 'a'\nservers = '127.0.0.1:1'\nsend_files = { '/a/' = 'root' }",
+            "anybody can have what is there",
+        ),
+        (
+            "php = '127.0.0.1:1'\n[[routes]]\nfallback = '/x'\n[[routes]]\npath = '/b'\nstatus = 403",
+            "the route for /b stands behind one with a fallback",
+        ),
+        (
+            "[gateway]\nspool = '/none'\n[[pools]]\nname = 'a'\nservers = '127.0.0.1:1'",
+            "/none is no directory",
+        ),
+    ] {
+        let output = Setup::new(variant).config(config).output();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{config}: {stderr}");
+        assert!(stderr.contains(told), "{config}: {stderr}");
+    }
+}

@@ -1,0 +1,161 @@
+//! PHP-FPM as the distribution has it behind the server: which paths lead to scripts, and what nobody ever
+//! gets to see of them.
+
+use std::os::unix::fs::symlink;
+
+use crate::site::{INDEX, php_site};
+use crate::support::eventually;
+use crate::support::server::Setup;
+use crate::support::site::HELLO;
+use crate::support::variant::{Test, Variant, tests};
+
+pub(super) const TESTS: &[Test] = tests![
+    Each: php;
+    Three: scripts_never_leave, scripts_that_are_refused, sites_with_scripts;
+];
+
+fn php(variant: &Variant) {
+    let (setup, _fpm) = php_site(variant);
+    let server = setup.start();
+    let mut client = server.connect();
+    for _ in 0..2 {
+        assert_eq!(client.get("/").text(), "index /index.php -");
+        assert_eq!(client.get("/hello.txt").text(), HELLO);
+        assert_eq!(client.get("/index.php/a/b?c").text(), "index /index.php /a/b");
+        assert_eq!(client.get("/blog/").text(), "index /blog/index.php -");
+        let slash = client.get("/blog");
+        assert_eq!((slash.status, slash.need("Location")), (301, "/blog/"));
+        for missing in ["/none.php", "/none.php/a", "/blog/none.php", "/index.PHP", "/none"] {
+            assert_eq!(client.get(missing).status, 404, "{missing}");
+        }
+        let gone = client.get("/gone.php");
+        assert_eq!((gone.status, gone.need("Location"), &*gone.text()), (410, "/x", "gone"));
+        let large = client.get("/large.php");
+        assert_eq!(
+            (large.status, large.body.len(), large.body[999_999]),
+            (200, 1_000_000, b'A' + (999_u16 % 26) as u8)
+        );
+        let head = client.fetch("HEAD", "/index.php", &[]);
+        assert_eq!((head.status, head.body.len()), (200, 0));
+    }
+    client.send("GET /index.php HTTP/1.0\r\nHost: x\r\n\r\n");
+    let reply = client.reply();
+    assert_eq!((reply.closes(), &*reply.text()), (true, "index /index.php -"));
+    client.expect_close();
+    assert_eq!(server.get("/index.php").text(), "index /index.php -");
+    eventually("all are counted", || server.pool_count("requests") >= 12);
+    assert_eq!((server.pool_count("failures"), server.pool_count("clients_left")), (0, 0));
+}
+
+/// The source of a script is nobody's, whatever is asked for and however the pool is.
+fn scripts_never_leave(variant: &Variant) {
+    const SECRET: &str = "<?php /* the source */ echo 'run';";
+    let setup = Setup::new(variant)
+        .file("index.php", SECRET)
+        .file("dir/index.php", SECRET)
+        .file("dir/a.PHP", SECRET)
+        .file("file.php/inside.txt", "inside");
+    let root = setup.root();
+    symlink("index.php", root.join("alias.txt")).expect("a link");
+    symlink("dir", root.join("linked")).expect("a link");
+    let dead = setup.directory().join("dead.sock");
+    let setup = setup
+        .argument(format!("--php=unix:{}", dead.display()))
+        .config("[error_pages]\n404 = '/index.php'\n[[routes]]\npath = '/front/**'\nfallback = '/index.php'");
+    let server = setup.start();
+    for (target, status) in [
+        ("/", 502),
+        ("/index.php", 502),
+        ("/INDEX.php", 404),
+        ("/index.PHP", 404),
+        ("/inde%78.ph%70", 502),
+        ("//index.php", 502),
+        ("/dir/../index.php", 502),
+        ("/index.php/", 502),
+        ("/index.php/a.txt", 502),
+        ("/dir/", 502),
+        ("/dir/a.PHP", 404),
+        ("/dir/a.php", 404),
+        ("/alias.txt", 404),
+        ("/linked/index.php", 502),
+        ("/linked/", 502),
+        ("/file.php", 404),
+        ("/file.php/inside.txt", 404),
+        ("/none.txt", 404),
+        ("/front/any", 502),
+        ("/index.php%00", 400),
+        ("/index.php%0a", 404),
+        ("/index.php/%0d%0aX:%20y", 404),
+        ("/hello.txt", 200),
+    ] {
+        for fields in [&[][..], &[("Range", "bytes=0-100")], &[("Accept-Encoding", "gzip")]] {
+            let reply = server.fetch("GET", target, fields);
+            assert!(reply.status == status || (status, reply.status) == (200, 206), "{target}: {reply:?}");
+            assert!(!reply.text().contains("source"), "{target}: {reply:?}");
+        }
+    }
+}
+
+/// What routes refuse or lead elsewhere, PHP does not run.
+fn scripts_that_are_refused(variant: &Variant) {
+    let (setup, _fpm) = php_site(variant);
+    let config = "[[routes]]\npath = '/conf/**'\nstatus = 403\n\
+                  [[routes]]\npath = '/old/**'\nredirect = '/blog/{rest}'\n\
+                  [[routes]]\npath = '/uploads/**'\n\
+                  [[routes]]\npath = '/blog/**'\nfallback = '/blog/index.php'\n";
+    let server = ["conf", "old", "uploads", "uploads/index.php"]
+        .iter()
+        .fold(setup, |setup, directory| setup.file(&format!("{directory}/page.php"), INDEX))
+        .config(config)
+        .start();
+    for (target, status) in [
+        ("/conf/page.php", 403),
+        ("/conf/page.php/info", 403),
+        ("/conf/none.php", 403),
+        ("//conf/%70age.php", 403),
+        ("/old/page.php", 302),
+        ("/uploads/page.php", 404),
+        ("/uploads/index.php/page.php", 404),
+        ("/uploads/", 403),
+        ("/blog/index.php", 200),
+        ("/blog/none.php", 404),
+    ] {
+        let reply = server.get(target);
+        assert_eq!(reply.status, status, "{target}");
+        assert!(status == 200 || !reply.text().contains("index"), "{target}");
+    }
+    assert_eq!(server.get("/blog/none").text(), "index /blog/index.php -");
+}
+
+/// One PHP-FPM for several roots, and a site whose own is down.
+fn sites_with_scripts(variant: &Variant) {
+    let (setup, _fpm) = php_site(variant);
+    let setup = setup
+        .file("a/x.php", "<?php echo $_SERVER['DOCUMENT_ROOT'], ' ', $_SERVER['SCRIPT_NAME'];")
+        .file("b/x.php", "<?php echo 'source';")
+        .file("b/down.html", "down for now")
+        .file("c/x.cgi", "source");
+    let (root, socket) = (setup.root().display().to_string(), setup.directory().join("none.sock"));
+    let server = setup
+        .config(&format!(
+            "[[sites]]\nhosts = 'a.example'\nroot = '{root}/a'\n\
+             [[sites]]\nhosts = 'b.example'\nroot = '{root}/b'\nphp = 'unix:{}'\n\
+             [sites.error_pages]\n502 = '/down.html'\n\
+             [[sites]]\nhosts = 'c.example'\nroot = '{root}/c'\n[[sites.routes]]\npool = 'cgi'\n\
+             scripts = '.cgi'\n[[pools]]\nname = 'cgi'\nservers = '127.0.0.1:1'\n",
+            socket.display()
+        ))
+        .start();
+    let mut client = server.connect();
+    let mut ask = |host: &str, target: &str| {
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        let reply = client.reply();
+        (reply.status, reply.text())
+    };
+    assert_eq!(ask("a.example", "/x.php"), (200, format!("{root}/a /x.php")));
+    assert_eq!(ask("test", "/a/x.php"), (200, format!("{root} /a/x.php")));
+    assert_eq!(ask("a.example", "/blog/index.php").0, 404, "it is in the other root");
+    assert_eq!(ask("b.example", "/x.php"), (502, "down for now".to_owned()), "the site's own page");
+    assert_eq!(ask("test", "/c/x.cgi").0, 404, "what is a script of one site is a file of none");
+    assert_eq!(ask("b.example", "/").0, 403, "without an index, although the top has PHP's");
+}

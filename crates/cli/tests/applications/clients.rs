@@ -2,9 +2,7 @@
 
 use std::sync::{Arc, Mutex, mpsc};
 
-use crate::scripted::{Asked, answer, end, record};
-use crate::site::{gateway_site, scripted_site};
-use crate::support::client::Client;
+use crate::support::scripted::{Asked, answer, end, gateway_site, record, scripted_site};
 use crate::support::site::{HELLO, pattern};
 use crate::support::variant::{Test, Variant, tests};
 use crate::support::{self, eventually};
@@ -70,7 +68,7 @@ fn a_slow_client(variant: &Variant) {
         }
         asked.say(end());
     });
-    let mut slow = Client::connect_narrow(server.addresses()[0]);
+    let mut slow = server.connect_narrow();
     slow.ask("GET", "/app/x", &[]);
     let count = || *said.lock().expect("no panic");
     eventually("it has begun", || count() > 0);
@@ -101,7 +99,7 @@ fn slow_clients_occupy_nobody(variant: &Variant) {
         asked.say([record(6, head.as_bytes()), record(6, &large[..length]), end].concat());
     });
     for (at, how) in ["chunked", "length", "closed"].iter().enumerate() {
-        let mut slow = Client::connect_narrow(server.addresses()[0]);
+        let mut slow = server.connect_narrow();
         slow.ask("GET", &format!("/app/?{how}"), &[]);
         eventually("the rest is on the disk", || server.pool_count("spilled") == at as u64 + 1);
         // With one child nobody else would be served if that waited.

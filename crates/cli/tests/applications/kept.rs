@@ -3,10 +3,10 @@
 use std::fs;
 use std::sync::{Arc, Mutex};
 
-use crate::fpm::Fpm;
-use crate::scripted::{self, Asked};
-use crate::site::{ECHO, INDEX, md5, pool, post};
-use crate::support::client::Client;
+use crate::site::{ECHO, INDEX, md5};
+use crate::support::client::{Client, post};
+use crate::support::fpm::Fpm;
+use crate::support::scripted::{self, Asked, pool};
 use crate::support::server::{Server, Setup};
 use crate::support::variant::{Test, Variant, tests};
 use crate::support::{self, eventually};

@@ -1,32 +1,51 @@
 //! The line in front of a pool, which all workers share: as many go as the application has children.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use rustix::process::Signal;
 
-use crate::scripted::{Asked, answer};
-use crate::site::{busy, scripted_site_with};
-use crate::support::client::Client;
-use crate::support::eventually;
+use crate::support::scripted::{Asked, answer, scripted_site_with};
 use crate::support::site::HELLO;
 use crate::support::variant::{Test, Variant, tests};
+use crate::support::{eventually, sleep_ms};
 
 pub(super) const TESTS: &[Test] = tests![
     Each: as_many_as_it_has_children;
     Three: a_line_has_an_end, who_leaves_the_line_is_not_asked_for, workers_that_die;
 ];
 
+/// Requests that are with an application now, at most at a time, and in all.
+type Counts = Arc<Mutex<(usize, usize, usize)>>;
+
+/// An application that takes that long for each request, and counts those that are with it, and the most.
+fn busy(ms: u64) -> (Counts, impl Fn(Asked) + Send + Sync + 'static) {
+    let counts = Counts::default();
+    let counted = Arc::clone(&counts);
+    let serve = move |mut asked: Asked| {
+        {
+            let (now, most, all) = &mut *counted.lock().expect("no panic");
+            *now += 1;
+            *most = (*most).max(*now);
+            *all += 1;
+        }
+        sleep_ms(ms);
+        // The next may come as soon as this one is over.
+        counted.lock().expect("no panic").0 -= 1;
+        asked.say(answer("X: y\n\nwell"));
+    };
+    (counts, serve)
+}
+
 /// Of all workers together.
 fn as_many_as_it_has_children(variant: &Variant) {
     let (counts, serve) = busy(60);
     let server = scripted_site_with(variant, "children = 2", serve);
-    let address = server.addresses()[0];
     thread::scope(|scope| {
         for _ in 0..8 {
-            scope.spawn(move || {
-                let mut client = Client::connect(address);
+            scope.spawn(|| {
+                let mut client = server.connect();
                 for _ in 0..3 {
                     assert_eq!(client.get("/app/x").text(), "well");
                 }
@@ -105,7 +124,7 @@ fn workers_that_die(variant: &Variant) {
     }
     assert!(client.try_reply().is_err());
     eventually("others are served", || {
-        let mut client = Client::connect(server.addresses()[0]);
+        let mut client = server.connect();
         client.ask("GET", "/app/quick", &[]);
         client.try_reply().is_ok_and(|reply| reply.text() == "quick")
     });

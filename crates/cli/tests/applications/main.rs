@@ -4,14 +4,12 @@ mod bodies;
 mod bounds;
 mod breaking;
 mod clients;
-mod fpm;
 mod kept;
 mod line;
 mod named_files;
 mod outside;
 mod parameters;
 mod pools;
-mod scripted;
 mod scripts;
 mod site;
 mod spool;
@@ -42,6 +40,5 @@ const TOPICS: &[Topic] = &[
 ];
 
 fn main() -> ExitCode {
-    support::client::take_chunks();
     support::variant::run(TOPICS)
 }

@@ -3,9 +3,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use crate::scripted::{self, answer};
-use crate::site::pool;
 use crate::support;
+use crate::support::scripted::{self, answer, pool};
 use crate::support::server::Setup;
 use crate::support::site::pattern;
 use crate::support::variant::{Test, Variant, tests};

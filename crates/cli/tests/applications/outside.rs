@@ -4,8 +4,7 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
-use crate::scripted::{self, answer, record};
-use crate::site::{pool, scripted_site};
+use crate::support::scripted::{self, answer, pool, record, scripted_site};
 use crate::support::server::Setup;
 use crate::support::site::HELLO;
 use crate::support::variant::{Test, Variant, tests};

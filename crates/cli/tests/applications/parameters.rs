@@ -2,9 +2,8 @@
 
 use std::sync::{Mutex, mpsc};
 
-use crate::scripted::{self, Asked, answer};
-use crate::site::{pool, scripted_site};
 use crate::support;
+use crate::support::scripted::{self, Asked, answer, pool, scripted_site};
 use crate::support::server::Setup;
 use crate::support::site::HELLO;
 use crate::support::variant::{Test, Variant, tests};

@@ -5,8 +5,7 @@ use std::sync::{Mutex, mpsc};
 
 use rustix::process::Signal;
 
-use crate::scripted::{self, Asked, answer};
-use crate::site::pool;
+use crate::support::scripted::{self, Asked, answer, pool};
 use crate::support::server::Setup;
 use crate::support::variant::{Test, Variant, tests};
 use crate::support::{self, eventually};

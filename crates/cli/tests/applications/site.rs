@@ -1,13 +1,7 @@
-//! Sites with applications behind them: PHP-FPM, or one that a test has do as it says.
+//! A site whose scripts PHP-FPM runs.
 
-use std::path::Path;
-use std::sync::{Arc, Mutex};
-
-use crate::fpm::Fpm;
-use crate::scripted::{self, Asked, answer};
-use crate::support;
-use crate::support::client::request;
-use crate::support::server::{Server, Setup};
+use crate::support::fpm::Fpm;
+use crate::support::server::Setup;
 use crate::support::variant::Variant;
 
 pub(super) const INDEX: &str =
@@ -30,72 +24,6 @@ pub(super) fn php_site(variant: &Variant) -> (Setup, Fpm) {
     let fpm = Fpm::start(setup.directory(), 3);
     let setup = setup.argument(fpm.argument());
     (setup, fpm)
-}
-
-/// The standard site with a pool that an application in this process is, for all below `/app/`.
-pub(super) fn scripted_site<R>(
-    variant: &Variant,
-    serve: impl Fn(Asked) -> R + Send + Sync + 'static,
-) -> Server {
-    scripted_site_with(variant, "", serve)
-}
-
-pub(super) fn scripted_site_with<R>(
-    variant: &Variant,
-    of_pool: &str,
-    serve: impl Fn(Asked) -> R + Send + Sync + 'static,
-) -> Server {
-    let setup = Setup::new(variant);
-    let socket = scripted::start(setup.directory(), "app.sock", serve);
-    setup.config(&pool(&[&socket], of_pool)).start()
-}
-
-/// The same with settings of the gateway.
-pub(super) fn gateway_site<R>(
-    variant: &Variant,
-    of_gateway: &str,
-    of_pool: &str,
-    serve: impl Fn(Asked) -> R + Send + Sync + 'static,
-) -> Server {
-    let setup = Setup::new(variant);
-    let socket = scripted::start(setup.directory(), "app.sock", serve);
-    setup.config(&format!("{}[gateway]\n{of_gateway}\n", pool(&[&socket], of_pool))).start()
-}
-
-pub(super) fn pool(sockets: &[&Path], more: &str) -> String {
-    let sockets: Vec<_> = sockets.iter().map(|socket| format!("'unix:{}'", socket.display())).collect();
-    format!(
-        "[[pools]]\nname = 'app'\nservers = [{}]\n{more}\n\
-         [[routes]]\npath = '/app/**'\npool = 'app'\nprogram = '/srv/app'\n",
-        sockets.join(", ")
-    )
-}
-
-/// Requests that are with an application now, at most at a time, and in all.
-pub(super) type Counts = Arc<Mutex<(usize, usize, usize)>>;
-
-/// An application that takes that long for each request, and counts those that are with it, and the most.
-pub(super) fn busy(ms: u64) -> (Counts, impl Fn(Asked) + Send + Sync + 'static) {
-    let counts = Counts::default();
-    let counted = Arc::clone(&counts);
-    let serve = move |mut asked: Asked| {
-        {
-            let (now, most, all) = &mut *counted.lock().expect("no panic");
-            *now += 1;
-            *most = (*most).max(*now);
-            *all += 1;
-        }
-        support::sleep_ms(ms);
-        // The next may come as soon as this one is over.
-        counted.lock().expect("no panic").0 -= 1;
-        asked.say(answer("X: y\n\nwell"));
-    };
-    (counts, serve)
-}
-
-pub(super) fn post(target: &str, body: &[u8]) -> Vec<u8> {
-    let length = body.len().to_string();
-    [request("POST", target, &[("Content-Length", &length)]).as_bytes(), body].concat()
 }
 
 /// By the tool that everybody has: the application's word for it must not be ours.

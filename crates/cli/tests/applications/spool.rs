@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use rustix::mount::{MountFlags, UnmountFlags};
 
-use crate::scripted::{self, end, record};
-use crate::site::{gateway_site, pool, post};
 use crate::support;
-use crate::support::client::Client;
+use crate::support::client::post;
+use crate::support::scripted::{self, end, gateway_site, pool, record};
 use crate::support::server::Setup;
 use crate::support::site::{HELLO, pattern};
 use crate::support::variant::{Test, Variant, tests};
@@ -26,7 +25,7 @@ fn scant_memory(variant: &Variant) {
     });
     for length in [1, 1000, 300_000] {
         let body = pattern(5, length);
-        let mut client = Client::connect_narrow(server.addresses()[0]);
+        let mut client = server.connect_narrow();
         client.send(post("/app/x", &body));
         let reply = client.reply();
         assert!(reply.body == body.repeat(20), "{length}: {} bytes", reply.body.len());
@@ -74,7 +73,7 @@ fn a_full_disk_beneath_the_spool(variant: &Variant) {
     for _ in 0..2 {
         // What was begun is given back.
         assert_eq!(server.one(post("/app/x", &pattern(1, 900_000))).body, pattern(1, 900_000));
-        let mut slow = Client::connect_narrow(server.addresses()[0]);
+        let mut slow = server.connect_narrow();
         slow.ask("GET", "/app/x", &[]);
         server.wait_for_line(|line| line.contains("the reply can't be spooled: No space left on device"));
         assert_eq!(server.get("/hello.txt").text(), HELLO);
@@ -101,7 +100,7 @@ fn spilled_replies_are_bounded(variant: &Variant) {
         disk.0.display()
     );
     let server = setup.config(&format!("{}{spill}", pool(&[&socket], ""))).start();
-    let mut slow = Client::connect_narrow(server.addresses()[0]);
+    let mut slow = server.connect_narrow();
     slow.ask("GET", "/app/x", &[]);
     let mut taken = Vec::new();
     while taken.len() < 8_000_000 {

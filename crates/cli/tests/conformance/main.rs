@@ -1,12 +1,14 @@
 //! HTTP as a client sees it, over real sockets, for the variants of the server: what RFC 9110 and RFC 9112
-//! ask for, what this server promises beyond that, and how it keeps its promises when files change, time runs
-//! out and clients pile up.
+//! ask for, of files and of applications, what this server promises beyond that, and how it keeps its
+//! promises when files change, time runs out and clients pile up.
 
 #[path = "../support/mod.rs"]
 mod support;
 
 mod changing_files;
 mod conditionals;
+mod dynamic_replies;
+mod dynamic_requests;
 mod errors;
 mod expect;
 mod files;
@@ -44,6 +46,8 @@ const TOPICS: &[Topic] = &[
     ("sites", sites::TESTS),
     // What an architecture can break: how long something takes to send, who waits, what is told to whom.
     ("persistence", persistence::TESTS),
+    ("dynamic_requests", dynamic_requests::TESTS),
+    ("dynamic_replies", dynamic_replies::TESTS),
     ("files", files::TESTS),
     ("changing_files", changing_files::TESTS),
     ("timeouts", timeouts::TESTS),

@@ -3,8 +3,8 @@
 
 use std::fs;
 
-use crate::fpm::Fpm;
 use crate::support::client::{Client, Reply, request};
+use crate::support::fpm::Fpm;
 use crate::support::server::{Server, Setup};
 use crate::support::site::HELLO;
 use crate::support::variant::{Test, Variant, tests};

@@ -147,7 +147,7 @@ fn echoes(setup: Setup, program: &[&Path]) {
     thread::scope(|scope| {
         for number in 0..8 {
             scope.spawn(move || {
-                let mut client = Client::connect(address);
+                let mut client = Client::connect(address).taking_chunks();
                 for _ in 0..10 {
                     let reply = client.get(&format!("/app/{number}"));
                     assert_eq!(reply.need("X-Asked").trim_end(), format!("GET /{number}"));

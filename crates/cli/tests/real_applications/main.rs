@@ -2,8 +2,6 @@
 
 mod browser;
 mod daemon;
-#[path = "../applications/fpm.rs"]
-mod fpm;
 mod front_controller;
 mod git;
 mod libraries;
@@ -16,7 +14,6 @@ mod wiki;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    support::client::take_chunks();
     support::variant::run(&[
         ("front_controller", front_controller::TESTS),
         ("git", git::TESTS),

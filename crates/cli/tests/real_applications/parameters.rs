@@ -6,9 +6,9 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use crate::fpm::Fpm;
 use crate::nginx::Nginx;
 use crate::support::client::Client;
+use crate::support::fpm::Fpm;
 use crate::support::server::Setup;
 use crate::support::variant::{Test, Variant, tests};
 
@@ -309,7 +309,7 @@ type Told = BTreeMap<String, String>;
 /// Has a request answered.
 fn ask(address: SocketAddr, request: &str, told: &Path) -> Told {
     let _ = fs::remove_file(told);
-    let mut client = Client::connect(address);
+    let mut client = Client::connect(address).taking_chunks();
     client.send(request);
     let method = request.split(' ').next().expect("a method");
     let status = client.reply_to(method).status;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::browser::Browser;
-use crate::fpm::Fpm;
+use crate::support::fpm::Fpm;
 use crate::support::server::{Server, Setup};
 use crate::support::site::pattern;
 use crate::support::variant::{Test, Variant, tests};

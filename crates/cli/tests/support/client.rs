@@ -4,7 +4,6 @@
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use socket2::{Domain, SockRef, Socket, Type};
@@ -15,6 +14,7 @@ use super::PATIENCE;
 pub struct Client {
     pub stream: TcpStream,
     buffer: Vec<u8>,
+    takes_chunks: bool,
 }
 
 /// A complete reply.
@@ -41,14 +41,6 @@ pub enum Broken {
     Malformed(String),
 }
 
-/// Whether replies may be of unknown length, as those of applications are.
-static TAKES_CHUNKS: AtomicBool = AtomicBool::new(false);
-
-/// Lets replies be of unknown length from here on.
-pub fn take_chunks() {
-    TAKES_CHUNKS.store(true, Ordering::Relaxed);
-}
-
 impl Client {
     pub fn connect(address: SocketAddr) -> Self {
         Self::over(TcpStream::connect_timeout(&address, PATIENCE).expect("the server takes connections"))
@@ -72,7 +64,12 @@ impl Client {
         stream.set_nodelay(true).expect("an option of TCP");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
-        Self { stream, buffer: Vec::new() }
+        Self { stream, buffer: Vec::new(), takes_chunks: false }
+    }
+
+    /// Lets replies be of unknown length, as those of applications are.
+    pub fn taking_chunks(self) -> Self {
+        Self { takes_chunks: true, ..self }
     }
 
     /// Sends bytes as they are.
@@ -132,7 +129,7 @@ impl Client {
             }
         };
         let mut reply = parse_head(&self.buffer[..head_len]).map_err(Broken::Malformed)?;
-        if TAKES_CHUNKS.load(Ordering::Relaxed) && reply.is_of_unknown_length() {
+        if self.takes_chunks && reply.is_of_unknown_length() {
             self.buffer.drain(..head_len);
             reply.body = match reply.field("Transfer-Encoding") {
                 _ if method == "HEAD" => Vec::new(),
@@ -348,6 +345,12 @@ pub fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> String {
         }
     }
     text + "\r\n"
+}
+
+/// A request with a body of that length.
+pub fn post(target: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len().to_string();
+    [request("POST", target, &[("Content-Length", &length)]).as_bytes(), body].concat()
 }
 
 /// Sends bytes on a connection of their own and reads one reply.

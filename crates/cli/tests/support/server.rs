@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::client::{Client, Reply, one, request};
+use super::client::{Client, Reply, request};
 use super::variant::Variant;
 use super::{PATIENCE, eventually, site, sleep_ms};
 
@@ -36,6 +36,8 @@ pub struct Server {
     directory: TempDir,
     /// Whether workers and supervisor have one descriptor table.
     pub common_descriptors: bool,
+    /// Whether it has applications, whose replies may be of unknown length.
+    has_applications: bool,
     stderr: Arc<Lines>,
     ended: Option<ExitStatus>,
 }
@@ -124,6 +126,11 @@ impl Setup {
         command
     }
 
+    fn has_applications(&self) -> bool {
+        ["pools]]", "php ="].iter().any(|key| self.config.contains(key))
+            || self.arguments.iter().any(|argument| argument.starts_with("--php"))
+    }
+
     /// What comes of it where it is to end by itself: one that serves is told to, after a while.
     pub fn output(&self) -> Output {
         let usual = self.command();
@@ -143,6 +150,7 @@ impl Setup {
     #[track_caller]
     pub fn start_as(self, mut command: Command) -> Server {
         settle();
+        let has_applications = self.has_applications();
         let mut child = command.spawn().expect("sluice starts");
         let stderr = Lines::of(child.stderr.take().expect("a pipe"));
         let mut server = Server {
@@ -150,6 +158,7 @@ impl Setup {
             address: ([127, 0, 0, 1], 0).into(),
             directory: self.directory,
             common_descriptors: self.common_descriptors,
+            has_applications,
             stderr,
             ended: None,
         };
@@ -174,7 +183,16 @@ impl Server {
     }
 
     pub fn connect(&self) -> Client {
-        Client::connect(self.address)
+        self.client_over(Client::connect(self.address))
+    }
+
+    /// A connection that takes in no more than a few kilobytes that its owner does not read.
+    pub fn connect_narrow(&self) -> Client {
+        self.client_over(Client::connect_narrow(self.address))
+    }
+
+    fn client_over(&self, client: Client) -> Client {
+        if self.has_applications { client.taking_chunks() } else { client }
     }
 
     /// GET on a connection of its own.
@@ -192,7 +210,9 @@ impl Server {
     /// Sends bytes on a connection of their own and reads one reply.
     #[track_caller]
     pub fn one(&self, bytes: impl AsRef<[u8]>) -> Reply {
-        one(self.address, bytes)
+        let mut client = self.connect();
+        client.send(bytes);
+        client.reply()
     }
 
     pub fn root(&self) -> PathBuf {

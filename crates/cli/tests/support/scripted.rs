@@ -1,4 +1,5 @@
-//! An application that does as a test says, at a Unix socket. It shares no code with the server.
+//! An application that does as a test says, at a Unix socket, and the standard site with one. It shares no
+//! code with the server.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -7,18 +8,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
+use super::server::{Server, Setup};
+use super::variant::Variant;
+
 /// A request as it arrived, and the connection to answer it on.
-pub(super) struct Asked {
-    pub(super) params: BTreeMap<String, String>,
-    pub(super) body: Vec<u8>,
-    pub(super) stream: UnixStream,
+pub struct Asked {
+    pub params: BTreeMap<String, String>,
+    pub body: Vec<u8>,
+    pub stream: UnixStream,
     /// Its number on the connection, and whether that is to be kept.
     number: u8,
     keeps: bool,
 }
 
 /// Records of that kind with that content, for the first request of a connection.
-pub(super) fn record(kind: u8, content: &[u8]) -> Vec<u8> {
+pub fn record(kind: u8, content: &[u8]) -> Vec<u8> {
     numbered(1, kind, content)
 }
 
@@ -33,39 +37,35 @@ fn numbered(number: u8, kind: u8, content: &[u8]) -> Vec<u8> {
 }
 
 /// What ends a request well.
-pub(super) fn end() -> Vec<u8> {
+pub fn end() -> Vec<u8> {
     record(3, &[0; 8])
 }
 
 /// A whole answer.
-pub(super) fn answer(response: impl AsRef<[u8]>) -> Vec<u8> {
+pub fn answer(response: impl AsRef<[u8]>) -> Vec<u8> {
     [record(6, response.as_ref()), end()].concat()
 }
 
 impl Asked {
     /// Says something; whoever does not listen any more is none of the application's concern.
-    pub(super) fn say(&mut self, records: impl AsRef<[u8]>) -> bool {
+    pub fn say(&mut self, records: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(records.as_ref()).is_ok()
     }
 
     /// Answers it, and says so many times that this was all.
-    pub(super) fn answer(&mut self, response: &str, ends: usize) -> bool {
+    pub fn answer(&mut self, response: &str, ends: usize) -> bool {
         let end = numbered(self.number, 3, &[0; 8]).repeat(ends);
         self.say([numbered(self.number, 6, response.as_bytes()), end].concat())
     }
 
     /// Reads the next record: its kind.
-    pub(super) fn next_record(&mut self) -> Option<u8> {
+    pub fn next_record(&mut self) -> Option<u8> {
         read_record(&mut self.stream).ok().map(|(kind, ..)| kind)
     }
 }
 
 /// Starts an application, which answers each connection in a thread of its own until the process ends.
-pub(super) fn start<R>(
-    directory: &Path,
-    name: &str,
-    serve: impl Fn(Asked) -> R + Send + Sync + 'static,
-) -> PathBuf {
+pub fn start<R>(directory: &Path, name: &str, serve: impl Fn(Asked) -> R + Send + Sync + 'static) -> PathBuf {
     let path = directory.join(name);
     let listener = UnixListener::bind(&path).expect("a socket");
     let serve = Arc::new(serve);
@@ -85,7 +85,7 @@ pub(super) fn start<R>(
 
 /// Starts an application that takes one request after the other from each connection, for as long as it and
 /// the server keep that: each with how many there were before.
-pub(super) fn start_keeping(
+pub fn start_keeping(
     directory: &Path,
     name: &str,
     serve: impl Fn(&mut Asked, usize) -> bool + Send + Sync + 'static,
@@ -110,6 +110,42 @@ pub(super) fn start_keeping(
         }
     });
     path
+}
+
+/// The standard site with a pool that an application in this process is, for all below `/app/`.
+pub fn scripted_site<R>(variant: &Variant, serve: impl Fn(Asked) -> R + Send + Sync + 'static) -> Server {
+    scripted_site_with(variant, "", serve)
+}
+
+pub fn scripted_site_with<R>(
+    variant: &Variant,
+    of_pool: &str,
+    serve: impl Fn(Asked) -> R + Send + Sync + 'static,
+) -> Server {
+    let setup = Setup::new(variant);
+    let socket = start(setup.directory(), "app.sock", serve);
+    setup.config(&pool(&[&socket], of_pool)).start()
+}
+
+/// The same with settings of the gateway.
+pub fn gateway_site<R>(
+    variant: &Variant,
+    of_gateway: &str,
+    of_pool: &str,
+    serve: impl Fn(Asked) -> R + Send + Sync + 'static,
+) -> Server {
+    let setup = Setup::new(variant);
+    let socket = start(setup.directory(), "app.sock", serve);
+    setup.config(&format!("{}[gateway]\n{of_gateway}\n", pool(&[&socket], of_pool))).start()
+}
+
+pub fn pool(sockets: &[&Path], more: &str) -> String {
+    let sockets: Vec<_> = sockets.iter().map(|socket| format!("'unix:{}'", socket.display())).collect();
+    format!(
+        "[[pools]]\nname = 'app'\nservers = [{}]\n{more}\n\
+         [[routes]]\npath = '/app/**'\npool = 'app'\nprogram = '/srv/app'\n",
+        sockets.join(", ")
+    )
 }
 
 fn read(mut stream: UnixStream) -> io::Result<Asked> {

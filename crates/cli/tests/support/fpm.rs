@@ -7,17 +7,17 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::eventually;
+use super::eventually;
 
 /// A running PHP-FPM.
-pub(super) struct Fpm {
+pub struct Fpm {
     child: Child,
-    pub(super) socket: PathBuf,
+    pub socket: PathBuf,
 }
 
 impl Fpm {
     /// One with so many children, its files in that directory.
-    pub(super) fn start(directory: &Path, children: u32) -> Self {
+    pub fn start(directory: &Path, children: u32) -> Self {
         let path = |name: &str| directory.join(name);
         let socket = path("php.sock");
         let config = format!(
@@ -44,7 +44,7 @@ impl Fpm {
     }
 
     /// As the option of the command line wants it.
-    pub(super) fn argument(&self) -> String {
+    pub fn argument(&self) -> String {
         format!("--php=unix:{}", self.socket.display())
     }
 }

@@ -17,12 +17,14 @@ fn an_application_that_is_silent(variant: &Variant) {
             "begun" => {
                 asked.say(record(6, b"Content-Type: a/b\r\n\r\nbegun"));
             }
-            // Slow, but never for so long.
+            // Slow, but never for so long. It would end well, after a while.
             _ => {
                 asked.say(record(6, b"Content-Type: a/b\r\n\r\n"));
-                while asked.say(record(6, b"x")) {
+                for _ in 0..30 {
+                    asked.say(record(6, b"x"));
                     support::sleep_ms(100);
                 }
+                asked.say(end());
             }
         }
         while asked.next_record().is_some() {}

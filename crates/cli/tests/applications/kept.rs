@@ -12,7 +12,11 @@ use crate::support::variant::{Test, Variant, tests};
 use crate::support::{self, eventually};
 
 pub(super) const TESTS: &[Test] = tests![
-    Three: connections_that_are_kept, kept_connections_that_break, php_on_kept_connections;
+    Three:
+        connections_that_are_kept,
+        kept_connections_that_break,
+        what_is_said_behind_the_end,
+        php_on_kept_connections;
 ];
 
 /// Until an application has mostly come to wait for the next request: before that it gets none.
@@ -78,10 +82,35 @@ fn kept_connections_that_break(variant: &Variant) {
     assert_eq!(broke > 0, !variant.serves_one_at_a_time(), "{pool}");
 }
 
+/// PHP can write after `fastcgi_finish_request`, and ends some requests twice: nobody gets that, least of all
+/// as the next reply.
+fn what_is_said_behind_the_end(variant: &Variant) {
+    let (server, seen) = keeping_site(variant, "keep = 1", |asked, before| {
+        let behind = asked.numbered(&[(6, b"X: y\n\nstray"), (7, b"stray"), (3, &[0; 8])]);
+        asked.answer("X: y\n\nwell", 1);
+        // With the end of the reply, or when the next request is announced.
+        support::sleep_ms(before as u64 % 2 * COME_TO_REST_MS);
+        asked.say(behind)
+    });
+    let mut client = server.connect();
+    for _ in 0..20 {
+        assert_eq!(client.get("/app/x").text(), "well");
+        support::sleep_ms(2 * COME_TO_REST_MS);
+    }
+    let seen = seen.lock().expect("no panic").clone();
+    // Also after one for which more came late.
+    assert_eq!(seen.iter().any(|(_, before)| *before > 1), !variant.serves_one_at_a_time(), "{seen:?}");
+    let pool = server.status()["pools"][0].clone();
+    assert_eq!((&pool["failures"], &pool["retried"]), (&0.into(), &0.into()));
+    let told = server.stderr();
+    assert!(!told.iter().any(|line| line.contains("stray")), "{told:?}");
+}
+
 /// A script that works on after its reply keeps nobody waiting, although its connection is kept.
 fn php_on_kept_connections(variant: &Variant) {
-    const WORKS_ON: &str = "<?php echo 'said'; fastcgi_finish_request();
+    const WORKS_ON: &str = "<?php ignore_user_abort(true); echo 'said'; fastcgi_finish_request();
         while (!file_exists(__DIR__ . '/end')) usleep(10000);
+        echo 'more'; flush(); file_put_contents('php://stderr', 'more');
         touch(__DIR__ . '/done');";
     let setup =
         Setup::new(variant).file("index.php", INDEX).file("works-on.php", WORKS_ON).file("echo.php", ECHO);

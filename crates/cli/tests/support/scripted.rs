@@ -58,6 +58,11 @@ impl Asked {
         self.say([numbered(self.number, 6, response.as_bytes()), end].concat())
     }
 
+    /// Records of these kinds with these contents, for its request.
+    pub fn numbered(&self, records: &[(u8, &[u8])]) -> Vec<u8> {
+        records.iter().flat_map(|(kind, content)| numbered(self.number, *kind, content)).collect()
+    }
+
     /// Reads the next record: its kind.
     pub fn next_record(&mut self) -> Option<u8> {
         read_record(&mut self.stream).ok().map(|(kind, ..)| kind)

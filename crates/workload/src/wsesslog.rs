@@ -15,8 +15,8 @@
 //! reply. `contents=` is a word, or text in single or double quotes in which `\n`, `\r`, `\t`, `\\`, `\"` and
 //! `\'` stand for what they do in C, and a backslash at the end of a line goes on with the next. From the
 //! fork of the University of Waterloo come `timeout=` (seconds for the whole reply), `headers=` (more header
-//! lines, quoted like contents) and `size=` (of the reply; read and not used). There is no limit on sessions,
-//! where httperf's is 1,000.
+//! lines, quoted like contents) and `size=` (of the reply; read and not used). Ours is `upload=`, a body of so
+//! many bytes, in place of `contents=`. There is no limit on sessions, where httperf's is 1,000.
 //!
 //! A comment `#@ 12.345` is one for httperf only. It stands in front of a burst, and says that the burst
 //! begins 12.345 s after the file's sessions do: at a session's first burst it is when the session arrives;
@@ -162,6 +162,9 @@ impl Burst {
     }
 }
 
+/// The most that `upload=` may say, in bytes.
+const LONGEST_UPLOAD: usize = 100_000_000;
+
 const NO_BURST: &str = "the #@ before it is not in front of a burst, which begins with a line at the margin";
 
 /// The times that a file says, which don't go back.
@@ -243,6 +246,7 @@ fn call<'a>(line: &'a [u8], lines: &mut Lines<'a>) -> Result<(Request, Option<Du
                 }
                 request.contents = Some(contents.into());
             }
+            "upload" => request.contents = Some(upload(words.plain_word())?),
             "headers" => {
                 let headers = words.quoted_word(lines)?;
                 request.headers = header_lines(&headers)?.into();
@@ -250,12 +254,22 @@ fn call<'a>(line: &'a [u8], lines: &mut Lines<'a>) -> Result<(Request, Option<Du
             "size" => drop(words.plain_word()),
             _ => {
                 return Err(format!(
-                    "unknown {name}=; allowed: method, think, contents, timeout, headers, size"
+                    "unknown {name}=; allowed: method, think, contents, upload, timeout, headers, size"
                 ));
             }
         }
     }
     Ok((request, think))
+}
+
+/// A body of a length, all of one letter.
+fn upload(word: &[u8]) -> Result<Box<[u8]>, String> {
+    let length = std::str::from_utf8(word).ok().and_then(|word| word.parse().ok());
+    let length = length.filter(|length| (1..=LONGEST_UPLOAD).contains(length)).ok_or_else(|| {
+        let word = String::from_utf8_lossy(word);
+        format!("upload={word} is no length of a body; allowed: 1 to {LONGEST_UPLOAD} bytes")
+    })?;
+    Ok(vec![b'x'; length].into())
 }
 
 /// The words of a line.
@@ -468,6 +482,12 @@ mod tests {
     }
 
     #[test]
+    fn a_body_of_a_length() {
+        let log = parse(b"/a method=POST upload=3 think=1").unwrap();
+        assert_eq!(log.requests()[0].contents.as_deref(), Some(b"xxx".as_slice()));
+    }
+
+    #[test]
     fn mistakes_are_told_with_their_line() {
         for (text, mistake) in [
             ("\n  /a", "line 2: an indented line belongs to a burst"),
@@ -480,6 +500,8 @@ mod tests {
             ("/a contents='x", "line 1: the quote ' is not closed"),
             ("/a contents='x\\", "line 1: the file ends in quotes"),
             ("/a contents='x'y", "line 1: text follows closing quotes"),
+            ("/a upload=0", "line 1: upload=0 is no length of a body; allowed: 1 to 100000000 bytes"),
+            ("/a upload=1MB", "line 1: upload=1MB is no length"),
             ("/a pace_time=3", "line 1: unknown pace_time=; allowed: method, think"),
             ("/a b", "line 1: b is no argument"),
             ("#@ soon\n/a", "line 1: #@ soon is no time; allowed: seconds from 0 to 1000000000"),

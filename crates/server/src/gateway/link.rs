@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fastcgi::record::{self, HEADER_LENGTH, Kind};
 use fastcgi::{Output, Params, Role, TooLong, WebServer};
-use sys::{socket, tcp_info};
+use sys::socket::{self, Slice};
+use sys::tcp_info;
 
 use super::spool::Spool;
 use crate::registration::Registration;
@@ -24,6 +25,8 @@ pub struct Link {
     /// Records to be sent, and how much of them is gone.
     out: Vec<u8>,
     gone: usize,
+    /// How much of the body in memory is the content of the last of them, and is sent from there.
+    lent: usize,
     /// All of the request is in `out`.
     is_said: bool,
     /// It is not up yet.
@@ -50,8 +53,12 @@ pub(super) enum Readiness {
     Gone,
 }
 
-/// Most of a body that goes into one record.
+/// A body that is copied sooner than sent from where it is.
+const SMALL: usize = 4 << 10;
+/// Most of a body that is put behind the records to be sent.
 const STDIN: usize = 32 << 10;
+/// Most of a body that goes into one record: what its length can say, in whole words.
+const MOST_LENT: usize = 65_528;
 
 impl Link {
     pub(super) fn new(socket: OwnedFd, server: usize, is_up: bool, keeps: bool) -> Self {
@@ -63,6 +70,7 @@ impl Link {
             request: 0,
             out: Vec::new(),
             gone: 0,
+            lent: 0,
             is_said: false,
             is_connecting: !is_up,
             readable: false,
@@ -105,19 +113,18 @@ impl Link {
     pub(super) fn send(&mut self, body: &mut Spool, share: &mut u64) -> io::Result<bool> {
         let mut has_sent = false;
         while self.writable && *share > 0 {
-            if self.gone > 0 && self.gone == self.out.len() {
+            if !self.has_unsent() {
                 self.out.clear();
                 self.gone = 0;
             }
-            if self.out.len() < STDIN && !self.is_said {
+            while self.out.len() < STDIN && self.lent == 0 && !self.is_said {
                 self.say_more(body)?;
             }
-            if self.out.is_empty() {
+            if !self.has_unsent() {
                 break;
             }
-            match socket::send(&self.socket, &self.out[self.gone..]) {
+            match self.send_once(body) {
                 Ok(n) => {
-                    self.gone += n;
                     *share = share.saturating_sub(n as u64);
                     has_sent = true;
                 }
@@ -127,7 +134,7 @@ impl Link {
                     // It may have answered without wanting all of the body, and that can still be read.
                     io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
                         self.out.clear();
-                        (self.gone, self.is_said) = (0, true);
+                        (self.gone, self.lent, self.is_said) = (0, 0, true);
                     }
                     _ => return Err(error),
                 },
@@ -136,19 +143,56 @@ impl Link {
         Ok(has_sent)
     }
 
+    /// Sends records, what is lent of the body, and if that is the end of it, the record that says so.
+    fn send_once(&mut self, body: &mut Spool) -> io::Result<usize> {
+        let records = &self.out[self.gone..];
+        if self.lent == 0 {
+            let sent = socket::send(&self.socket, records)?;
+            self.gone += sent;
+            return Ok(sent);
+        }
+        let end = record::header(Kind::Stdin, self.request, 0);
+        let is_last = body.left() == self.lent as u64;
+        let end_now: &[u8] = if is_last { &end } else { &[] };
+        let slices = [records, body.upcoming(self.lent), end_now].map(Slice::new);
+        let sent = socket::write_vectored(&self.socket, &slices)?;
+        let of_records = sent.min(records.len());
+        let of_body = (sent - of_records).min(self.lent);
+        let of_end = sent - of_records - of_body;
+        self.gone += of_records;
+        self.lent -= of_body;
+        body.skip(of_body);
+        if of_end > 0 {
+            self.is_said = true;
+            self.out.clear();
+            self.out.extend_from_slice(&end);
+            self.gone = of_end;
+        }
+        Ok(sent)
+    }
+
     fn say_more(&mut self, body: &mut Spool) -> io::Result<()> {
-        let header = self.out.len();
-        let content = header + HEADER_LENGTH;
-        let most = STDIN.min(usize::try_from(body.left()).unwrap_or(usize::MAX));
-        if most == 0 {
+        let left = usize::try_from(body.left()).unwrap_or(usize::MAX);
+        if left == 0 {
             record::end_of_stream(&mut self.out, Kind::Stdin, self.request);
             self.is_said = true;
             return Ok(());
         }
-        self.out.resize(content + most, 0);
+        if left > SMALL && body.is_in_memory() {
+            self.lent = left.min(MOST_LENT);
+            self.out.extend_from_slice(&record::header(Kind::Stdin, self.request, self.lent));
+            return Ok(());
+        }
+        let header = self.out.len();
+        let content = header + HEADER_LENGTH;
+        self.out.resize(content + left.min(STDIN), 0);
         let count = body.read(&mut self.out[content..])?;
         self.out[header..content].copy_from_slice(&record::header(Kind::Stdin, self.request, count));
         Ok(())
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.gone < self.out.len() || self.lent > 0
     }
 
     /// Receives what the server says; `None`: nothing now.
@@ -173,7 +217,7 @@ impl Link {
     /// The request is over, behind whose end this has come: has the server wait for the next one. Says
     /// whether the connection can be kept for that.
     pub(super) fn rest(&mut self, behind: &[u8]) -> bool {
-        let is_over = self.is_said && self.gone == self.out.len() && self.says_nothing(behind);
+        let is_over = self.is_said && !self.has_unsent() && self.says_nothing(behind);
         if !self.keeps || self.hung_up || !is_over || !self.protocol.is_idle() {
             return false;
         }
@@ -207,7 +251,7 @@ impl Link {
 
     /// Asks the server to give the request up, if it can be asked at once.
     pub(super) fn abort(&mut self) {
-        if self.gone == self.out.len() && !self.is_connecting {
+        if !self.has_unsent() && !self.is_connecting {
             let mut record = Vec::new();
             self.protocol.abort(&mut record);
             // It hears of the end in any case.
@@ -217,7 +261,7 @@ impl Link {
 
     /// What it waits for: input, and room.
     pub(super) fn waits_for(&self, wants_input: bool) -> (bool, bool) {
-        let has_output = self.is_connecting || self.gone < self.out.len() || !self.is_said;
+        let has_output = self.is_connecting || self.has_unsent() || !self.is_said;
         (wants_input && !self.is_connecting && !self.readable, has_output && !self.writable)
     }
 

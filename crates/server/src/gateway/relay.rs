@@ -82,7 +82,7 @@ const MOST_HEAD: usize = 64 << 10;
 /// Most of what an application says for the error log that is kept, for each request.
 const MOST_ERRORS: usize = 4 << 10;
 /// Bodies up to this size are kept in memory, if there is enough.
-const BODY_IN_MEMORY: usize = 64 << 10;
+const BODY_IN_MEMORY: usize = 1 << 20;
 /// And up to this size in any case: a file takes more.
 const SMALL_BODY: usize = 4 << 10;
 /// How long until a server is tried again whose queue is full.

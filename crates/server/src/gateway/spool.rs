@@ -71,6 +71,22 @@ impl Spool {
         self.read = 0;
     }
 
+    /// Whether all of it is in memory.
+    pub(super) fn is_in_memory(&self) -> bool {
+        self.file.is_none()
+    }
+
+    /// The next bytes of what is in memory, as many as there are up to a number.
+    pub(super) fn upcoming(&self, most: usize) -> &[u8] {
+        let rest = self.memory.get(self.read as usize..).unwrap_or_default();
+        &rest[..most.min(rest.len())]
+    }
+
+    /// Has so many bytes read.
+    pub(super) fn skip(&mut self, count: usize) {
+        self.read = (self.read + count as u64).min(self.length);
+    }
+
     /// Puts the next bytes into the room, and says how many; 0 at the end.
     pub(super) fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let left = usize::try_from(self.left()).unwrap_or(usize::MAX);

@@ -1,0 +1,1 @@
+<?php echo str_repeat('=', (int) $_GET['bytes']);

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use sys::socket::PeerAddress;
 
-/// A network of clients, as a number from 0 to [`Account::ALL`] - 1. Different networks may have the same one;
-/// they share then.
+/// A network of clients, as a number from 0 to [`Account::ALL`] - 1. Different networks may have the same
+/// one; they share then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account(u16);
 

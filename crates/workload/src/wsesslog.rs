@@ -15,8 +15,8 @@
 //! reply. `contents=` is a word, or text in single or double quotes in which `\n`, `\r`, `\t`, `\\`, `\"` and
 //! `\'` stand for what they do in C, and a backslash at the end of a line goes on with the next. From the
 //! fork of the University of Waterloo come `timeout=` (seconds for the whole reply), `headers=` (more header
-//! lines, quoted like contents) and `size=` (of the reply; read and not used). Ours is `upload=`, a body of so
-//! many bytes, in place of `contents=`. There is no limit on sessions, where httperf's is 1,000.
+//! lines, quoted like contents) and `size=` (of the reply; read and not used). Ours is `upload=`, a body of
+//! so many bytes, in place of `contents=`. There is no limit on sessions, where httperf's is 1,000.
 //!
 //! A comment `#@ 12.345` is one for httperf only. It stands in front of a burst, and says that the burst
 //! begins 12.345 s after the file's sessions do: at a session's first burst it is when the session arrives;

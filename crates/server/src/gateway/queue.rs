@@ -723,10 +723,12 @@ mod tests {
             let (mut now, mut held) = (0, Vec::<(u32, u64, Ticket)>::new());
             for step in steps {
                 match step {
-                    Step::Enter { worker, account } => match enter(&queue, worker, Account::from_number(account), now) {
-                        Entry::Goes(ticket) | Entry::Waits(ticket) => held.push((worker, now, ticket)),
-                        Entry::Full => {}
-                    },
+                    Step::Enter { worker, account } => {
+                        match enter(&queue, worker, Account::from_number(account), now) {
+                            Entry::Goes(ticket) | Entry::Waits(ticket) => held.push((worker, now, ticket)),
+                            Entry::Full => {}
+                        }
+                    }
                     Step::Leave(at) if at < held.len() => {
                         queue.leave(held.remove(at).2, now);
                     }

@@ -2,8 +2,8 @@
 //!
 //! A connection gets one share of a phase. Where the last phase was cut short, the accept policy leaves time
 //! for some of them only, and in the order in which they came a client with a hundred downloads would get a
-//! hundred shares for the one of another. So the first of each network go before the second of any, and so on:
-//! whoever has few gets as much as they can take, and the others what is left.
+//! hundred shares for the one of another. So the first of each network go before the second of any, and so
+//! on: whoever has few gets as much as they can take, and the others what is left.
 
 use crate::account::Account;
 

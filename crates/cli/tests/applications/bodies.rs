@@ -15,7 +15,7 @@ fn bodies_are_brought(variant: &Variant) {
     let (setup, _fpm) = php_site(variant);
     let server = setup.start();
     let mut client = server.connect();
-    for length in [0, 1, 1000, 70_000, 1_000_000] {
+    for length in [0, 1, 1000, 70_000, 1_000_000, 1_500_000] {
         let body = pattern(7, length);
         let digest = |reply: &Reply| (reply.status, reply.text(), reply.need("X-Length").to_owned());
         let known =

@@ -18,13 +18,14 @@ use support::site::{HELLO, LARGE, pattern};
 use support::variant::{Test, Variant, tests};
 
 const TESTS: &[Test] = tests![
-    Each: standard_output, cut_replies;
+    Each: standard_output, cut_replies, logs_of_sites;
     Three:
         combined_lines,
         json_lines,
         those_whom_proxies_ask_for,
         those_whom_connections_announce,
         disk_that_stands_still,
+        a_log_that_holds_up_no_other,
         waiting_for_the_disk,
         waiting_can_be_stopped;
     One: refused_requests, hostile_values;
@@ -293,9 +294,75 @@ fn hostile_values(variant: &Variant) {
     }
 }
 
-/// A log that goes into a FIFO which is open, but that nobody reads.
-fn into_a_fifo(variant: &Variant, when_full: &str) -> (Server, fs::File) {
+/// Sites may have logs of their own, or none; the others have the common one, which tells of requests for
+/// nobody knows whom, too. Each is opened anew by its name.
+fn logs_of_sites(variant: &Variant) {
     let setup = Setup::new(variant);
+    let (own, root) = (setup.directory().join("own.log"), setup.root().display().to_string());
+    let sites = format!(
+        "[limits]\nbody = 10\n\
+         [[sites]]\nhosts = 'own.example'\nroot = '{root}'\naccess_log = '{}'\nlog_format = 'json'\n\
+         [[sites]]\nhosts = 'silent.example'\nroot = '{root}'\naccess_log = 'off'\n\
+         [[sites]]\nhosts = 'common.example'\nroot = '{root}'\n",
+        own.display()
+    );
+    let common = setup.directory().join("access.log");
+    let setup = setup.argument(format!("--access-log={}", common.display())).config(&sites);
+    let server = setup.argument("--log-format=combined").start();
+    let ask = |host: &str, target: &str| {
+        let asked = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        assert_eq!(server.one(asked).status, 404, "{host}");
+    };
+    for (host, target) in
+        [("silent.example", "/a"), ("OWN.example:80", "/b"), ("common.example", "/c"), ("else.example", "/d")]
+    {
+        ask(host, target);
+    }
+    let refused = "POST /e HTTP/1.1\r\nHost: own.example\r\nContent-Length: 11\r\n\r\n";
+    assert_eq!(server.one(refused).status, 413);
+    assert_eq!(server.one("GET /f HTTP/1.1\r\nHost: own.example\r\nBAD\r\n\r\n").status, 400);
+    let target = |line: &str| {
+        let line: Value = serde_json::from_str(line).expect("JSON");
+        line["target"].as_str().expect("a target").to_owned()
+    };
+    let mut targets: Vec<_> = lines(&own, 2).iter().map(|line| target(line)).collect();
+    targets.sort();
+    assert_eq!(targets, ["/b", "/e"]);
+    let mut asked: Vec<_> =
+        lines(&common, 3).iter().map(|line| line.split('"').nth(1).unwrap_or_default().to_owned()).collect();
+    asked.sort();
+    assert_eq!(asked, ["-", "GET /c HTTP/1.1", "GET /d HTTP/1.1"]);
+
+    for log in [&own, &common] {
+        fs::rename(log, log.with_extension("old")).expect("a log");
+    }
+    server.signal(Signal::USR1);
+    let has_line = |log: &PathBuf| fs::read_to_string(log).is_ok_and(|text| text.contains("/again"));
+    eventually("both logs are new files", || {
+        ask("own.example", "/again");
+        ask("common.example", "/again");
+        has_line(&own) && has_line(&common)
+    });
+}
+
+/// Each log has a writer of its own.
+fn a_log_that_holds_up_no_other(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let path = setup.directory().join("own.log");
+    let site = format!(
+        "[[sites]]\nhosts = 'own.example'\nroot = '{}'\naccess_log = '{}'\n",
+        setup.root().display(),
+        path.display()
+    );
+    let (server, _fifo) = into_a_fifo(setup, "drop", &site);
+    log_much(&mut server.connect());
+    assert!(server.count("access_log_dropped/behind") > 0);
+    assert_eq!(server.one("GET /own HTTP/1.0\r\nHost: own.example\r\n\r\n").status, 404);
+    assert!(lines(&path, 1)[0].contains("/own"));
+}
+
+/// A log that goes into a FIFO which is open, but that nobody reads.
+fn into_a_fifo(setup: Setup, when_full: &str, config: &str) -> (Server, fs::File) {
     let path = setup.directory().join("fifo");
     rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).expect("a FIFO");
     // Opened for reading and writing, so that neither side has to wait for the other to open it.
@@ -303,7 +370,13 @@ fn into_a_fifo(variant: &Variant, when_full: &str) -> (Server, fs::File) {
     let mut options = OpenOptions::new();
     let fifo = options.read(true).write(true).custom_flags(nonblocking).open(&path).expect("a FIFO");
     let setup = setup.argument(format!("--access-log={}", path.display()));
-    (setup.argument(format!("--log-when-full={when_full}")).config("drain_timeout = \"1 s\"").start(), fifo)
+    (
+        setup
+            .argument(format!("--log-when-full={when_full}"))
+            .config(&format!("drain_timeout = \"1 s\"\n{config}"))
+            .start(),
+        fifo,
+    )
 }
 
 /// Four megabytes of lines: more than the FIFO and the server's memory for lines hold.
@@ -320,7 +393,7 @@ fn log_much(client: &mut Client) {
 }
 
 fn disk_that_stands_still(variant: &Variant) {
-    let (mut server, fifo) = into_a_fifo(variant, "drop");
+    let (mut server, fifo) = into_a_fifo(Setup::new(variant), "drop", "");
     log_much(&mut server.connect());
     let dropped = server.count("access_log_dropped/behind");
     assert!(dropped > 0 && dropped < MANY as u64, "{dropped} lines dropped");
@@ -336,7 +409,7 @@ fn disk_that_stands_still(variant: &Variant) {
 
 /// Who waits for the disk can still be stopped, if not in good order.
 fn waiting_can_be_stopped(variant: &Variant) {
-    let (mut server, _fifo) = into_a_fifo(variant, "wait");
+    let (mut server, _fifo) = into_a_fifo(Setup::new(variant), "wait", "");
     let address = server.address;
     let asking = thread::spawn(move || {
         let mut client = Client::connect(address);
@@ -354,7 +427,7 @@ fn waiting_can_be_stopped(variant: &Variant) {
 
 /// No line is lost when the operator says so, at the price of waiting.
 fn waiting_for_the_disk(variant: &Variant) {
-    let (server, mut fifo) = into_a_fifo(variant, "wait");
+    let (server, mut fifo) = into_a_fifo(Setup::new(variant), "wait", "");
     let address = server.address;
     let asking = thread::spawn(move || log_much(&mut Client::connect(address)));
     support::sleep_ms(500);

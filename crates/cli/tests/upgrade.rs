@@ -276,7 +276,13 @@ fn a_log_that_is_roots(variant: &Variant) {
     let Some((setup, logs)) = as_nobody(variant) else { return };
     let [log, access] = ["errors", "access"].map(|name| logs.join(name));
     let setup = setup.argument("--user=nobody").argument(format!("--error-log={}", log.display()));
-    let setup = setup.argument(format!("--access-log={}", access.display()));
+    let of_site = logs.join("site");
+    let site = format!(
+        "[[sites]]\nhosts = 'own.example'\nroot = '{}'\naccess_log = '{}'",
+        setup.root().display(),
+        of_site.display()
+    );
+    let setup = setup.argument(format!("--access-log={}", access.display())).config(&site);
     let (mut server, program) = from_a_file(setup);
     for _ in 0..2 {
         let before = server.workers();
@@ -287,12 +293,15 @@ fn a_log_that_is_roots(variant: &Variant) {
             let now = children(server.pid());
             before.iter().all(|pid| !now.contains(pid))
         });
-        let lines = || fs::read_to_string(&access).expect("a log").lines().count();
-        let written = lines();
-        eventually("a line is written", || {
-            assert_eq!(server.get("/hello.txt").text(), HELLO);
-            lines() > written
-        });
+        for (log, host) in [(&access, "x"), (&of_site, "own.example")] {
+            let lines = || fs::read_to_string(log).expect("a log").lines().count();
+            let written = lines();
+            eventually("a line is written", || {
+                let asked = format!("GET /hello.txt HTTP/1.0\r\nHost: {host}\r\n\r\n");
+                assert_eq!(server.one(asked).text(), HELLO);
+                lines() > written
+            });
+        }
     }
     server.rewrite_config("listing = 3");
     server.signal(Signal::HUP);

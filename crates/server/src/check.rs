@@ -25,7 +25,7 @@ pub fn check(settings: &Settings) -> Result<Vec<String>, RunError> {
         return Ok(vec![told.to_owned()]);
     }
     error_log::check(&settings.error_log)?;
-    if let Some(log) = &settings.access_log {
+    for log in settings.access_logs() {
         LogFile::check(&log.target)?;
     }
     Resolvers::new(&settings.all_sites())?;

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use http1::{Ended, Head, Limits, Plan, ProtocolError, Sheet, Stamp, Status, Terms, Tick};
 use sys::socket::{self, PeerAddress};
 
-use crate::access_log::AccessLog;
+use crate::access_log::AccessLogs;
 use crate::buffers::{self, Buffers};
 use crate::common::Common;
 use crate::config::{Coalesce, Settings};
@@ -38,8 +38,8 @@ pub struct Service {
     pub common: Option<Common>,
     /// What this worker counts.
     pub counters: &'static Counters,
-    /// The access log, if one is kept.
-    pub log: Option<AccessLog>,
+    /// The access logs that are kept.
+    pub logs: AccessLogs,
     /// Who may ask for others.
     pub proxies: Proxies,
     /// The ways to applications.
@@ -112,7 +112,7 @@ impl Service {
         content: Content,
         settings: &Settings,
         counters: &'static Counters,
-        log: Option<AccessLog>,
+        logs: AccessLogs,
         common: Option<Common>,
         desk: Desk,
     ) -> Self {
@@ -126,7 +126,7 @@ impl Service {
             content,
             common,
             counters,
-            log,
+            logs,
             proxies: Proxies::new(settings),
             clock,
             buffers: Buffers::default(),
@@ -149,9 +149,7 @@ impl Service {
     pub fn begin_turn(&mut self) {
         self.clock.advance();
         self.stamp.update(self.clock.unix_secs);
-        if let Some(log) = &mut self.log {
-            log.tick(self.clock.ms);
-        }
+        self.logs.tick(self.clock.ms);
     }
 
     /// Takes the first connection of a listener's accept queue.
@@ -242,9 +240,7 @@ impl Service {
 
     /// Opens the logs anew by their names, as after they were renamed.
     pub fn reopen_logs(&self) {
-        if let Some(log) = &self.log {
-            log.reopen();
-        }
+        self.logs.reopen();
         if let Err(error) = error_log::reopen() {
             tracing::error!("cannot reopen the error log: {error}");
         }

@@ -8,15 +8,16 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use server::access_log::{AccessLog, LogFile, Writer};
+use server::access_log::{AccessLogs, LogFile, Writer};
 use server::architecture::sped;
 use server::config::{
-    Events, HostPattern, ListenAddress, LogFormat, LogTarget, Settings, SiteSettings, WhenBehind,
+    AccessLogSettings, Events, HostPattern, ListenAddress, LogFormat, LogTarget, Settings, SiteSettings,
+    WhenBehind,
 };
 use server::content::{Content, Resolvers};
 use server::control::{Control, Phase};
@@ -89,16 +90,21 @@ fn count(mechanism: Events, root: &Path, log: Option<&Path>) {
     settings.files.validity = Duration::from_hours(1);
     let hosts = [("x", false), ("example.org", true)];
     let hosts = hosts.map(|(host, below)| HostPattern { host: host.to_owned(), below }).into();
-    settings.sites = vec![SiteSettings { hosts, files: settings.files.clone() }];
+    // One site has a log of its own.
+    let to = |path: PathBuf| AccessLogSettings {
+        target: LogTarget::File(path),
+        format: LogFormat::Combined,
+        when_full: WhenBehind::Wait,
+    };
+    settings.access_log = log.map(|path| to(path.to_owned()));
+    let access_log = log.map(|path| to(path.with_file_name("site.log")));
+    settings.sites = vec![SiteSettings { hosts, access_log, files: settings.files.clone() }];
 
     let counters: &'static Counters = Box::leak(Box::default());
-    let writer = log.map(|path| {
-        let log = LogFile::open(&LogTarget::File(path.to_owned()), None).unwrap();
-        Writer::start(log.into(), 1).unwrap()
-    });
-    let access_log =
-        |writer: &Writer| -> AccessLog { writer.worker(LogFormat::Combined, WhenBehind::Wait, counters) };
-    let access_log = writer.as_ref().map(access_log);
+    let start =
+        |log: &AccessLogSettings| Writer::start(LogFile::open(&log.target, None).unwrap().into(), 1).unwrap();
+    let writers: Vec<_> = settings.access_logs().into_iter().map(start).collect();
+    let access_logs = AccessLogs::new(&settings, &writers, counters);
     let listener = Listener::open(&settings.listen[0], &settings).unwrap();
     let ListenAddress::Tcp(address) = listener.address else { panic!("opened as TCP") };
     let control = Arc::new(Control::new().unwrap());
@@ -112,7 +118,7 @@ fn count(mechanism: Events, root: &Path, log: Option<&Path>) {
                 content,
                 &settings,
                 counters,
-                access_log,
+                access_logs,
                 None,
                 Queues::new(&settings, 1, None).unwrap().desk(0),
             );
@@ -136,8 +142,8 @@ fn count(mechanism: Events, root: &Path, log: Option<&Path>) {
     }
     control.enter(Phase::Stop);
     server.join().unwrap();
-    if let Some(writer) = writer {
-        assert!(writer.finish(Duration::from_secs(10)));
+    for writer in writers {
+        writer.end().wait();
     }
 }
 

@@ -31,7 +31,7 @@ fn goaccess_understands_every_combined_line() {
     log_one(&mut log, b"/\"quoted\"", hostile);
     log_one(&mut log, b"/plain", Fields::default());
     drop(log);
-    assert!(writer.finish(std::time::Duration::from_secs(10)));
+    writer.end().wait();
 
     let report = dir.path().join("report.json");
     let arguments = ["--log-format=COMBINED", "--no-global-config", "-o"];

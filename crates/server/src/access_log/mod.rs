@@ -8,6 +8,7 @@
 //! as the operator chose.
 
 mod line;
+mod logs;
 mod target;
 mod terminal;
 mod trace;
@@ -23,8 +24,9 @@ use sys::socket::PeerAddress;
 use crate::config::{LogFormat, WhenBehind};
 use crate::counters::{Counters, LineLoss};
 use line::TimeText;
+pub use logs::{AccessLogs, LogNumber};
 pub use target::{LogFile, OpenError};
-pub use writer::Writer;
+pub use writer::{Ending, Writer};
 use writer::{Message, Returned};
 
 /// A worker's end of the access log.

@@ -90,22 +90,40 @@ impl Writer {
         self.log.as_fd()
     }
 
-    /// How long [`finish`](Self::finish) may take.
-    pub fn patience(&self) -> Duration {
-        if *self.log.target() == LogTarget::Terminal { LAST_LINES_TO_WATCH } else { LAST_LINES }
+    /// What lines are written to.
+    pub fn target(&self) -> &LogTarget {
+        self.log.target()
     }
 
-    /// Waits until everything has been written, and says whether it has been: a disk that stands still is
-    /// given up after `patience`. All [`AccessLog`]s must have been dropped, or be about to be by another
-    /// thread.
-    pub fn finish(self, patience: Duration) -> bool {
-        drop(self.messages);
-        let began = Instant::now();
+    /// Takes no more lines. All [`AccessLog`]s must have been dropped, or be about to be by another thread.
+    pub fn end(self) -> Ending {
+        let patience = if *self.target() == LogTarget::Terminal { LAST_LINES_TO_WATCH } else { LAST_LINES };
+        Ending { thread: self.thread, log: self.log, began: Instant::now(), patience }
+    }
+}
+
+/// A writer that has only last lines to write.
+#[derive(Debug)]
+pub struct Ending {
+    thread: JoinHandle<()>,
+    log: Arc<LogFile>,
+    began: Instant,
+    patience: Duration,
+}
+
+impl Ending {
+    /// Waits until everything has been written, and complains if it has not been soon enough: a disk that
+    /// stands still is given up.
+    pub fn wait(self) {
         // Joining would wait for ever.
-        while !self.thread.is_finished() && began.elapsed() < patience {
+        while !self.thread.is_finished() {
+            if self.began.elapsed() >= self.patience {
+                let (log, patience) = (self.log.target(), self.patience);
+                tracing::error!("the last lines of access log {log} were not written within {patience:?}");
+                return;
+            }
             std::thread::sleep(Duration::from_millis(1));
         }
-        self.thread.is_finished()
     }
 }
 

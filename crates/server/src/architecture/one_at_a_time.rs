@@ -451,7 +451,7 @@ impl Worker {
     }
 
     fn log_wait_ms(&self) -> Option<u64> {
-        self.service.log.as_ref().and_then(|log| log.wait_at_most_ms(self.service.clock.ms))
+        self.service.logs.wait_at_most_ms(self.service.clock.ms)
     }
 
     fn notifier(&self) -> BorrowedFd<'_> {

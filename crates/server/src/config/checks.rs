@@ -8,7 +8,7 @@ use super::names::Named as _;
 use super::settings::{
     AccessLogSettings, Architecture, CopiesBy, ErrorLog, Events, LogTarget, Sends, Settings, Wake,
 };
-use super::typed::Table;
+use super::typed::{Table, Value};
 use super::units;
 
 /// Most workers of all copies together.
@@ -66,6 +66,15 @@ impl Checks<'_> {
             Some(item) => item.problem_of(in_table, what),
             None => Problem { place: Place::Default, key: key.to_owned(), typed: String::new(), what },
         });
+    }
+
+    /// Notes a problem with a key of a site.
+    fn problem_of_site(&mut self, number: usize, key: &str, what: impl Into<String>) {
+        if let Some(Value::List(sites)) = self.typed.get("sites").map(|entry| &entry.item.value)
+            && let Some(site) = sites.get(number)
+        {
+            self.problems.push(site.problem_of(key, what));
+        }
     }
 
     /// Whether a key at the top was typed.
@@ -239,16 +248,36 @@ fn check_logs(checks: &mut Checks<'_>, settings: &Settings) {
         ErrorLog::File(path) => Some(path),
         ErrorLog::Stderr => None,
     };
-    let accesses = match &settings.access_log {
-        Some(AccessLogSettings { target: LogTarget::File(path), .. }) => Some(path),
-        _ => None,
-    };
-    if errors.is_some() && errors == accesses {
-        checks.problem("access_log", "contradiction: this is the error_log as well; choose two files");
+    if let Some(path) = errors {
+        check_parent(checks, "error_log", path);
     }
-    for (key, path) in [("error_log", errors), ("access_log", accesses)] {
-        if let Some(path) = path {
-            check_parent(checks, key, path);
+    let mut known: Vec<&AccessLogSettings> = Vec::new();
+    let of_sites = (0..).zip(&settings.sites).map(|(at, site)| (Some(at), &site.access_log));
+    for (site, log) in std::iter::once((None, &settings.access_log)).chain(of_sites) {
+        let Some(log) = log else { continue };
+        let mut problem = |what: String| match site {
+            None => checks.problem("access_log", what),
+            Some(at) => checks.problem_of_site(at, "access_log", what),
+        };
+        if let Some(known) = known.iter().find(|known| known.target == log.target) {
+            // A site that says nothing has the common log as it is, and what is wrong with that is told.
+            if *known != log {
+                problem(format!(
+                    "contradiction: {} is the log of another site, with another log_format or \
+                     log_when_full; choose another file",
+                    log.target
+                ));
+            }
+            continue;
+        }
+        known.push(log);
+        if let LogTarget::File(path) = &log.target {
+            if errors == Some(path) {
+                problem("contradiction: this is the error_log as well; choose two files".to_owned());
+            }
+            if let Some(what) = wrong_with_parent(path) {
+                problem(what);
+            }
         }
     }
 }
@@ -272,13 +301,17 @@ pub(super) fn wrong_with_root(root: &Path) -> Option<String> {
     }
 }
 
-/// A file or socket that will be made needs a directory to be made in.
 fn check_parent(checks: &mut Checks<'_>, key: &str, path: &Path) {
-    if path.is_dir() {
-        checks.problem(key, format!("{} is a directory", path.display()));
-    } else if let Some(parent) = path.parent()
-        && !parent.is_dir()
-    {
-        checks.problem(key, format!("there is no directory {}", parent.display()));
+    if let Some(what) = wrong_with_parent(path) {
+        checks.problem(key, what);
     }
+}
+
+/// A file or socket that will be made needs a directory to be made in.
+fn wrong_with_parent(path: &Path) -> Option<String> {
+    if path.is_dir() {
+        return Some(format!("{} is a directory", path.display()));
+    }
+    let parent = path.parent().filter(|parent| !parent.is_dir())?;
+    Some(format!("there is no directory {}", parent.display()))
 }

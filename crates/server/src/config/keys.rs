@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use super::headers;
 use super::key::{Field, Key, each, one, optional, pairs, read_each, rules};
+use super::logs;
 use super::names::Named;
 use super::pools;
 use super::routes;
 use super::settings::{
-    Architecture, Coalesce, CopiesBy, Events, FileSettings, LogFormat, LogLevel, LogTarget, Sends, Wake,
-    WhenBehind,
+    Architecture, Coalesce, CopiesBy, Events, FileSettings, LogFormat, LogLevel, Sends, Wake, WhenBehind,
 };
 use super::values::{
-    accept_limit, access_log, account, address, addresses, charset, count, cpus, error_log, error_page,
-    file_name, flag, mode, one_of, path, size, time, trusted_proxy, unless_off, up_to,
+    accept_limit, account, address, addresses, charset, count, cpus, error_log, error_page, file_name, flag,
+    mode, one_of, path, size, time, trusted_proxy, unless_off, up_to,
 };
 
 /// The keys that are options of the command line, in the order in which people should read of them.
@@ -195,7 +195,7 @@ pub(super) const KEYS: &[Key] = &[
         value: "FILE|-|terminal|off",
         help: "Log requests to a file, to standard output (-), to the terminal if it is one (terminal), or \
                not at all (off)",
-        setting: |s| one(&mut s.access_log, unless_off(access_log())),
+        setting: |s| logs::common(&mut s.access_log),
         ..Key::under("Logs and status")
     },
     Key {
@@ -204,10 +204,7 @@ pub(super) const KEYS: &[Key] = &[
         help: "The format of the access log: combined, json or short",
         default: "combined; on a terminal short",
         names: LogFormat::names,
-        setting: |s| match &mut s.access_log {
-            Some(log) => one(&mut log.format, one_of()),
-            None => Field::without_use(one_of::<LogFormat>()),
-        },
+        setting: |s| logs::format(&mut s.access_log),
         ..Key::under("Logs and status")
     },
     Key {
@@ -215,15 +212,7 @@ pub(super) const KEYS: &[Key] = &[
         value: "drop|wait",
         help: "When the disk cannot keep up with the access log: drop lines and count them, or wait",
         names: WhenBehind::names,
-        setting: |s| match &mut s.access_log {
-            // Who stops a terminal means to read it, and not to stop the server.
-            Some(log) if log.target == LogTarget::Terminal => Field {
-                written: one(&mut log.when_full, one_of()).written,
-                ..Field::without_use(one_of::<WhenBehind>())
-            },
-            Some(log) => one(&mut log.when_full, one_of()),
-            None => Field::without_use(one_of::<WhenBehind>()),
-        },
+        setting: |s| logs::when_full(&mut s.access_log),
         ..Key::under("Logs and status")
     },
     Key {

@@ -20,6 +20,7 @@ mod host;
 mod key;
 mod keys;
 mod layout;
+mod logs;
 mod names;
 mod network;
 mod pools;

@@ -82,7 +82,7 @@ pub struct Settings {
     pub gateway_memory: u64,
     /// Where each worker has one client: how many may wait for one pool.
     pub waiting_workers: Option<NonZeroU32>,
-    /// Where requests are logged; `None`: nowhere.
+    /// Where requests are logged, but those for sites with a log of their own; `None`: nowhere.
     pub access_log: Option<AccessLogSettings>,
     /// Whose word is taken for whom they ask.
     pub trusted_proxies: Vec<TrustedProxy>,
@@ -335,6 +335,8 @@ pub struct Timeouts {
 pub struct SiteSettings {
     /// The hosts; none for the default site.
     pub hosts: Vec<HostPattern>,
+    /// Where requests for them are logged; `None`: nowhere.
+    pub access_log: Option<AccessLogSettings>,
     /// The files. What is about the table of open files is the same for all sites.
     pub files: FileSettings,
 }
@@ -494,7 +496,11 @@ impl Settings {
             site.files.headers = [&self.files.headers[..], &site.files.headers].concat();
             site
         };
-        let default = SiteSettings { hosts: Vec::new(), files: self.files.clone() };
+        let default = SiteSettings {
+            hosts: Vec::new(),
+            access_log: self.access_log.clone(),
+            files: self.files.clone(),
+        };
         let endings = |files: &FileSettings| {
             files.all_routes().filter_map(|route| Some(route.script_ending()?.to_owned())).collect::<Vec<_>>()
         };
@@ -505,8 +511,11 @@ impl Settings {
         scripts.sort_unstable();
         scripts.dedup();
         let sites = std::iter::once(default).chain(self.sites.iter().map(complete));
-        let named =
-            |directory: &PathBuf| SiteSettings { hosts: Vec::new(), files: self.named_files(directory) };
+        let named = |directory: &PathBuf| SiteSettings {
+            hosts: Vec::new(),
+            access_log: None,
+            files: self.named_files(directory),
+        };
         let pools: Vec<_> = self.all_pools().collect();
         let directories =
             pools.iter().flat_map(|pool| &pool.send_files).map(|(_, directory)| named(directory));
@@ -515,6 +524,18 @@ impl Settings {
             site.files.scripts.clone_from(&scripts);
         }
         all
+    }
+
+    /// The access logs of all sites, each once, whichever sites have it.
+    pub fn access_logs(&self) -> Vec<&AccessLogSettings> {
+        let of_sites = self.sites.iter().filter_map(|site| site.access_log.as_ref());
+        let mut logs: Vec<&AccessLogSettings> = Vec::new();
+        for log in self.access_log.iter().chain(of_sites) {
+            if logs.iter().all(|known| known.target != log.target) {
+                logs.push(log);
+            }
+        }
+        logs
     }
 
     /// The files of a directory that applications may name.

@@ -11,6 +11,7 @@ use super::error::Problem;
 use super::headers;
 use super::host::HostPattern;
 use super::key::{Field, Key, each, one, pairs, rules};
+use super::logs;
 use super::pools;
 use super::routes;
 use super::settings::{FileSettings, Settings, SiteSettings};
@@ -28,7 +29,9 @@ pub(super) const SITES: Key = Key::of("", "sites", |s: &mut Settings| {
         routes: Vec::new(),
         ..s.files.clone()
     };
-    let begin = move || SiteSettings { hosts: Vec::new(), files: files.clone() };
+    let access_log = s.access_log.clone();
+    let begin =
+        move || SiteSettings { hosts: Vec::new(), access_log: access_log.clone(), files: files.clone() };
     rules(&mut s.sites, begin, KEYS, contradictions)
 });
 
@@ -50,6 +53,9 @@ pub(super) const KEYS: &[Key<SiteSettings>] = &[
         };
         Field { written, read: Box::new(read) }
     }),
+    Key::of("sites", "access_log", |site| logs::of_site(&mut site.access_log)),
+    Key::of("sites", "log_format", |site| logs::format(&mut site.access_log)),
+    Key::of("sites", "log_when_full", |site| logs::when_full(&mut site.access_log)),
     Key::of("sites", "index", |site| each(&mut site.files.index, file_name())),
     Key::of("sites", "listing", |site| one(&mut site.files.listing, flag())),
     Key::of("sites", "listing_names", |site| one(&mut site.files.listing_names, count(1..=1 << 16))),

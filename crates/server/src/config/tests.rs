@@ -138,6 +138,19 @@ fn what_is_wrong_with_a_site_is_told_with_its_place() {
             "hosts = 'a'\nroot = 'www'\n[[sites.routes]]\npol = 'x'",
             "sluice.toml:6:1: sites.routes.pol: unknown key",
         ),
+        (
+            "hosts = 'a'\nroot = 'www'\naccess_log = 'no/log'",
+            "sluice.toml:5:14: sites.access_log = 'no/log': there is no directory",
+        ),
+        (
+            "hosts = 'a'\nroot = 'www'\naccess_log = 'log'\nlog_format = 'xml'",
+            "sluice.toml:6:14: sites.log_format = 'xml': allowed: combined, json, short",
+        ),
+        (
+            "hosts = 'a'\nroot = 'www'\nlog_format = 'json'\n\
+             [[sites]]\nhosts = 'b'\nroot = 'www'\nlog_format = 'combined'",
+            "sites.access_log: contradiction: standard output is the log of another site",
+        ),
         ("hosts = ['a', 'A.']\nroot = 'www'", "contradiction: a is among the hosts twice"),
         ("hosts = 'a'\nroot = 'www'\n[sites.error_pages]\n404 = '/no'", "there is no file www/no"),
     ] {
@@ -164,6 +177,7 @@ fn every_key_makes_a_difference() {
         "name = ",
         "servers = ",
         "hosts = ",
+        "access_log = \"site",
     ];
     let lines: Vec<_> = EVERYTHING.lines().collect();
     let cpu = settings.cpus.as_ref().map_or(String::new(), |cpus| cpus[0].to_string());
@@ -200,6 +214,8 @@ fn printed_settings_are_the_same_settings() {
         "root = 'www'\naccess_log = '-'\nlog_when_full = 'wait'",
         "root = 'www'\naccess_log = 'off'",
         "root = 'www'\nlog_format = 'json'\nlog_when_full = 'wait'",
+        "root = 'www'\naccess_log = 'a'\n[[sites]]\nhosts = 'a'\nroot = 'www'\naccess_log = 'off'",
+        "root = 'www'\naccess_log = 'off'\n[[sites]]\nhosts = 'a'\nroot = 'www'\naccess_log = 'b'",
         "root = 'www'\nphp = '127.0.0.1:1'\n[[sites]]\nhosts = 'a'\nroot = 'www'\nphp = 'off'",
     ] {
         let (dir, source) = place(toml);
@@ -697,6 +713,9 @@ dotfiles = false
 symlinks = "any"
 precompressed = true
 charset = "koi8-r"
+access_log = "site.log"
+log_format = "combined"
+log_when_full = "drop"
 
 [sites.types]
 md = "text/plain"

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::address::ListenAddress;
 use super::names::Named;
 use super::network::{Network, TrustedProxy};
-use super::settings::{AcceptLimit, AccessLogSettings, ErrorLog, LogTarget};
+use super::settings::{AcceptLimit, ErrorLog};
 use super::typed::{Item, Value};
 use super::units;
 
@@ -37,7 +37,7 @@ pub(super) fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
-fn quoted_path(path: &Path) -> String {
+pub(super) fn quoted_path(path: &Path) -> String {
     quoted(&path.display().to_string())
 }
 
@@ -198,23 +198,6 @@ pub(super) fn address() -> Kind<ListenAddress> {
         |address: &ListenAddress| quoted(&address.to_string()),
         |item| Ok(addresses(item)?.swap_remove(0)),
     )
-}
-
-/// Where requests are logged; the format follows from it.
-pub(super) fn access_log() -> Kind<AccessLogSettings> {
-    let write = |log: &AccessLogSettings| match &log.target {
-        LogTarget::Stdout => quoted("-"),
-        LogTarget::Terminal => quoted("terminal"),
-        LogTarget::File(file) => quoted_path(file),
-    };
-    Kind::new(write, |item| {
-        let target = match text(item)?.as_str() {
-            "-" => LogTarget::Stdout,
-            "terminal" => LogTarget::Terminal,
-            path => LogTarget::File(item.absolute(path)?),
-        };
-        Ok(AccessLogSettings::to(target))
-    })
 }
 
 pub(super) fn error_log() -> Kind<ErrorLog> {

@@ -22,7 +22,7 @@ pub fn explain(settings: &Settings, url: &str) -> String {
     };
     let sites = settings.all_sites();
     let number = Hosts::new(&sites).of(host_name(authority.as_bytes()));
-    let SiteSettings { hosts, files } = &sites[usize::from(number)];
+    let SiteSettings { hosts, files, .. } = &sites[usize::from(number)];
     let (raw, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
     let raw = if raw.is_empty() { "/" } else { raw };
     let mut decoded = Vec::new();

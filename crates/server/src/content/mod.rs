@@ -154,6 +154,12 @@ impl Content {
         &self.sites[usize::from(asking.site)]
     }
 
+    /// The site that a request is for.
+    #[inline]
+    pub fn site_of(&self, head: &Head<'_>) -> SiteNumber {
+        self.hosts.as_ref().map_or(0, |hosts| hosts.of(head.host_name().unwrap_or_default()))
+    }
+
     /// Decides the reply to a request. `now_ms` is monotonic; `sheet` is for the plan to be written on.
     ///
     /// # Errors
@@ -170,7 +176,7 @@ impl Content {
         stamp: &Stamp,
     ) -> Answer {
         let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
-        let site = self.hosts.as_ref().map_or(0, |hosts| hosts.of(head.host_name().unwrap_or_default()));
+        let site = self.site_of(head);
         let request = Request { head, asking: Asking { site, now, prefetched, patience }, stamp };
         let plan = self.decide(&request, sheet);
         self.table.let_go();

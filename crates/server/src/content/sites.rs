@@ -118,7 +118,11 @@ mod tests {
             host: host.trim_start_matches("*.").to_owned(),
             below: host.starts_with("*."),
         };
-        SiteSettings { hosts: hosts.iter().map(host).collect(), files: FileSettings::new("/".into()) }
+        SiteSettings {
+            hosts: hosts.iter().map(host).collect(),
+            access_log: None,
+            files: FileSettings::new("/".into()),
+        }
     }
 
     #[test]

@@ -6,6 +6,8 @@ use sys::socket::PeerAddress;
 
 use super::application::Application;
 use super::disk::Waiting;
+use crate::access_log::LogNumber;
+use crate::content::SiteNumber;
 use crate::gateway::Relay;
 use crate::service::Service;
 
@@ -14,6 +16,8 @@ use crate::service::Service;
 pub(super) struct Exchange {
     /// The first half of the access log's line; empty when none is kept.
     log_line: Vec<u8>,
+    /// The log that it goes to.
+    log: LogNumber,
     /// When the request was read, in monotonic milliseconds.
     began_ms: u64,
     /// What it waits for beside its client, if it does.
@@ -67,36 +71,44 @@ impl Exchange {
     #[inline]
     pub(super) fn begin(&mut self, service: &mut Service, peer: &PeerAddress, head: &Head<'_>) {
         service.counters.requests.add(1);
-        if service.log.is_some() {
+        if !service.logs.are_off() {
             self.begin_line(service, peer, head);
         }
     }
 
     #[inline(never)]
     fn begin_line(&mut self, service: &mut Service, peer: &PeerAddress, head: &Head<'_>) {
-        if let Some(log) = &mut service.log {
-            self.log_line = service.buffers.take();
-            self.began_ms = service.clock.ms;
+        let site = if service.logs.differ() { service.content.site_of(head) } else { 0 };
+        if let Some(log) = self.take_line(service, site) {
             let client = service.proxies.client(peer, head.fields);
-            log.begin(&mut self.log_line, client.as_ref().unwrap_or(peer), head, service.clock.unix_secs);
+            let (client, unix_secs) = (client.as_ref().unwrap_or(peer), service.clock.unix_secs);
+            service.logs.at(log).begin(&mut self.log_line, client, head, unix_secs);
         }
     }
 
-    /// Begins the line of what could not be read as a request, unless it has one.
+    /// Begins the line of what could not be read as a request, unless it has one. For whom it was is not
+    /// known.
     pub(super) fn begin_unreadable(&mut self, service: &mut Service, peer: &PeerAddress) {
-        if let Some(log) = &mut service.log
-            && self.log_line.is_empty()
+        if self.log_line.is_empty()
+            && let Some(log) = self.take_line(service, 0)
         {
-            self.log_line = service.buffers.take();
-            self.began_ms = service.clock.ms;
-            log.begin_unreadable(&mut self.log_line, peer, service.clock.unix_secs);
+            service.logs.at(log).begin_unreadable(&mut self.log_line, peer, service.clock.unix_secs);
         }
+    }
+
+    /// Takes room for a line in the log of a site, if it has one.
+    fn take_line(&mut self, service: &mut Service, site: SiteNumber) -> Option<LogNumber> {
+        self.log = service.logs.of_site(site)?;
+        self.log_line = service.buffers.take();
+        self.began_ms = service.clock.ms;
+        Some(self.log)
     }
 
     /// Has the line of an exchange say what an application's part in it was.
     pub(super) fn note_application(&mut self, service: &mut Service, relay: &Relay) {
-        if let Some(log) = &service.log {
+        if !self.log_line.is_empty() {
             let (pool, spent) = relay.spent();
+            let log = service.logs.at(self.log);
             log.add_application(&mut self.log_line, pool, spent.queue_ms, spent.application_ms);
         }
     }
@@ -104,12 +116,10 @@ impl Exchange {
     /// Writes the line of an exchange whose reply is over.
     #[inline]
     pub(super) fn end(&mut self, service: &mut Service, status: Status, body_sent: u64) {
-        if let Some(log) = &mut service.log {
+        if !self.log_line.is_empty() {
             let line = std::mem::take(&mut self.log_line);
-            if !line.is_empty() {
-                let duration_ms = service.clock.ms.saturating_sub(self.began_ms);
-                log.end(&line, status.0, body_sent, duration_ms);
-            }
+            let duration_ms = service.clock.ms.saturating_sub(self.began_ms);
+            service.logs.at(self.log).end(&line, status.0, body_sent, duration_ms);
             service.buffers.give(line);
         }
     }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use sys::socket::PeerAddress;
 
 use super::{Client, Conversation, Next, Turn};
+use crate::access_log::AccessLogs;
 use crate::config::Settings;
 use crate::content::{Content, Resolvers};
 use crate::counters::Counters;
@@ -81,7 +82,7 @@ impl World {
         let content = Content::new(resolvers, &sites, 10, settings.limits.ranges);
         let counters: &'static Counters = Box::leak(Box::default());
         let desk = crate::gateway::Queues::new(&settings, 1, None).unwrap().desk(0);
-        let service = Service::new(content, &settings, counters, None, None, desk);
+        let service = Service::new(content, &settings, counters, AccessLogs::default(), None, desk);
         let (client, socket) = UnixStream::pair().unwrap();
         for end in [&client, &socket] {
             end.set_nonblocking(true).unwrap();

@@ -36,7 +36,7 @@ use self::status_process::StatusProcess;
 use self::trial::Trial;
 use self::upgrade::{Bequest, Identity, Legacy, NotUpgraded, Opened, Program, TRIAL, UPGRADE};
 use self::workers::{LONGEST_PAUSE, Workers};
-use crate::access_log::LogFile;
+use crate::access_log::{LogFile, OpenError};
 use crate::allotment::Allotment;
 use crate::config::{ConfigError, ListenAddress, Settings, Source};
 use crate::content::{ContentError, Resolvers};
@@ -59,7 +59,7 @@ pub enum RunError {
     Status(#[from] crate::status::BindError),
     /// A log can't be opened.
     #[error(transparent)]
-    AccessLog(#[from] crate::access_log::OpenError),
+    AccessLog(#[from] OpenError),
     /// A log can't be opened.
     #[error(transparent)]
     ErrorLog(#[from] error_log::InitError),
@@ -133,7 +133,7 @@ pub fn run(source: Source) -> Result<(), RunError> {
         Some(opened) => take_over(opened, &mut settings),
         None => (open(&settings)?, Listeners::new()),
     };
-    let access_log = opened.access_log;
+    let access_logs = opened.access_logs;
 
     let signals = SignalSet::new(&[
         Signal::Hangup,
@@ -168,7 +168,7 @@ pub fn run(source: Source) -> Result<(), RunError> {
         listener.refuse_new_handshakes();
     }
     let started =
-        supervisor.workers.begin(&supervisor.settings, &supervisor.listeners, &retiring, access_log);
+        supervisor.workers.begin(&supervisor.settings, &supervisor.listeners, &retiring, access_logs);
     started.map_err(failed("start a worker"))?;
     drop(retiring);
     supervisor.start_status_process();
@@ -193,13 +193,14 @@ fn open(settings: &Settings) -> Result<Opened, RunError> {
     let listeners = listeners::open_all(settings)?;
     let endpoint = settings.status.as_ref().map(|status| Endpoint::bind(status, &settings.status_socket));
     let endpoint = endpoint.transpose()?.map(Arc::new);
-    let access_log = access_log(settings, None, heir(settings)?)?;
+    let heir = heir(settings)?;
+    let access_logs = access_logs(settings, &[], heir).collect::<Result<_, _>>()?;
     if let Some(user) = &settings.user {
         process::drop_privileges(user, settings.group.as_deref())
             .map_err(failed(&format!("become user {user}")))?;
     }
     try_out(settings)?;
-    Ok(Opened { listeners, endpoint, access_log, workers: Vec::new() })
+    Ok(Opened { listeners, endpoint, access_logs, workers: Vec::new() })
 }
 
 /// Whom root opens logs for.
@@ -210,35 +211,35 @@ fn heir(settings: &Settings) -> Result<Option<Heir>, RunError> {
     Ok(Some(Heir { user, group }))
 }
 
-/// The access log that the settings ask for. One that is open `before` goes on, with a file that its name
+/// The access logs that the settings ask for. One that is open `before` goes on, with a file that its name
 /// leads to by now if that can be opened.
-fn access_log(
-    settings: &Settings,
-    before: Option<&Arc<LogFile>>,
+fn access_logs<'a>(
+    settings: &'a Settings,
+    before: &'a [Arc<LogFile>],
     heir: Option<Heir>,
-) -> Result<Option<Arc<LogFile>>, RunError> {
-    let asked = settings.access_log.as_ref().filter(|log| log.target.is_there());
-    let Some(asked) = asked else { return Ok(None) };
-    if let Some(before) = before.filter(|before| *before.target() == asked.target) {
+) -> impl Iterator<Item = Result<Arc<LogFile>, OpenError>> + 'a {
+    let targets = settings.access_logs().into_iter().map(|log| &log.target);
+    targets.filter(|target| target.is_there()).map(move |target| {
+        let Some(before) = before.iter().find(|before| before.target() == target) else {
+            return LogFile::open(target, heir).map(Arc::new);
+        };
         if let Err(error) = before.reopen() {
             tracing::warn!(
-                "cannot open access log {} anew, and goes on with the file that is open: {error}",
-                asked.target
+                "cannot open access log {target} anew, and goes on with the file that is open: {error}"
             );
         }
-        return Ok(Some(Arc::clone(before)));
-    }
-    Ok(Some(Arc::new(LogFile::open(&asked.target, heir)?)))
+        Ok(Arc::clone(before))
+    })
 }
 
 /// Goes on with what the program before has left, and with what else the settings ask for, if it can be had.
 /// Workers that can start have been seen in the trial; from here on nothing is a reason to end. Second: the
 /// listeners that nobody wants any more.
 fn take_over(mut opened: Opened, settings: &mut Settings) -> (Opened, Listeners) {
-    opened.access_log = access_log(settings, opened.access_log.as_ref(), None).unwrap_or_else(|error| {
-        tracing::error!("there is no access log: {error}");
-        None
-    });
+    let there = |log: Result<_, OpenError>| {
+        log.inspect_err(|error| tracing::error!("there is no such access log: {error}")).ok()
+    };
+    opened.access_logs = access_logs(settings, &opened.access_logs, None).filter_map(there).collect();
     match listeners::reopen(&opened.listeners, settings) {
         Ok(listeners) => {
             let before = std::mem::replace(&mut opened.listeners, listeners);
@@ -380,7 +381,7 @@ impl Supervisor {
         let Some(endpoint) = &self.endpoint else { return };
         let name = self.settings.architecture.name();
         let sources = self.workers.sources(name, self.started, &self.listeners);
-        let foreign = self.workers.foreign(&self.listeners).and(self.workers.access_log());
+        let foreign = self.workers.foreign(&self.listeners).and(self.workers.access_logs());
         match StatusProcess::start(endpoint, sources, &foreign) {
             Ok(status) => self.status = Some(status),
             Err(error) => {
@@ -463,7 +464,8 @@ impl Supervisor {
     fn try_reload(&mut self) -> Result<(), RunError> {
         let mut settings = self.source.load()?;
         try_out(&settings)?;
-        let access_log = access_log(&settings, self.workers.access_log(), None)?;
+        let access_logs = access_logs(&settings, self.workers.access_logs(), None);
+        let access_logs = access_logs.collect::<Result<_, _>>()?;
         for key in needs_restart(&self.settings, &settings) {
             tracing::warn!("`{key}` has changed, which takes a restart; it stays as it is");
         }
@@ -474,7 +476,7 @@ impl Supervisor {
         for listener in &retiring {
             listener.refuse_new_handshakes();
         }
-        if let Err(error) = self.workers.replace(&settings, &listeners, &retiring, access_log) {
+        if let Err(error) = self.workers.replace(&settings, &listeners, &retiring, access_logs) {
             for listener in &retiring {
                 listener.answer_new_handshakes();
             }
@@ -492,8 +494,8 @@ impl Supervisor {
     /// Has the program tried that its file holds by now.
     fn upgrade(&mut self) {
         self.workers.unmark_descriptors();
-        let log = self.workers.access_log().map(|log| &**log);
-        match Trial::start(&self.program, &self.listeners, self.endpoint.as_deref(), log) {
+        let logs = self.workers.access_logs();
+        match Trial::start(&self.program, &self.listeners, self.endpoint.as_deref(), logs) {
             Ok(trial) => self.trial = Some(trial),
             Err(error) => tracing::error!("not upgraded: {error}"),
         }
@@ -518,7 +520,7 @@ impl Supervisor {
         let legacy = Legacy {
             listeners: &self.listeners,
             endpoint: self.endpoint.as_deref(),
-            access_log: self.workers.access_log().map(|log| &**log),
+            access_logs: self.workers.access_logs(),
             settings,
             workers: self.workers.pids().into_iter().chain(self.remains.pids()).collect(),
         };

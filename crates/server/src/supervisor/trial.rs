@@ -55,12 +55,12 @@ impl Trial {
         program: &Program,
         listeners: &[Listeners],
         endpoint: Option<&Endpoint>,
-        access_log: Option<&LogFile>,
+        access_logs: &[Arc<LogFile>],
     ) -> Result<Self, NotUpgraded> {
         let file = program.identity()?;
         let settings = sys::file::in_memory("settings").map_err(NotUpgraded::HandOn)?;
         // Whatever it does, the workers are not its children.
-        let legacy = Legacy { listeners, endpoint, access_log, settings: &settings, workers: Vec::new() };
+        let legacy = Legacy { listeners, endpoint, access_logs, settings: &settings, workers: Vec::new() };
         let mut arguments = program.arguments.iter();
         let name = arguments.next();
         let spawned = legacy.hand_on(&TRIAL, |variables| {
@@ -135,15 +135,15 @@ pub(super) fn run(source: &Source, lent: Bequest) -> Result<(), RunError> {
     error_log::init(&ErrorLog::Stderr, LogLevel::ERROR, None, None)?;
     super::prepare(&settings)?;
     try_out(&settings)?;
-    let access_log = super::access_log(&settings, opened.access_log.as_ref(), None)?;
+    let access_logs = super::access_logs(&settings, &opened.access_logs, None).collect::<Result<_, _>>()?;
     // The worker is not to come with it.
     drop(opened);
-    answer_one(&settings, access_log)?;
+    answer_one(&settings, access_logs)?;
     written.write_all(text.as_bytes()).map_err(failed("write down the settings"))
 }
 
 /// Has a worker answer a request that comes by a socket which nobody else knows.
-fn answer_one(settings: &Settings, access_log: Option<Arc<LogFile>>) -> Result<(), RunError> {
+fn answer_one(settings: &Settings, access_logs: Vec<Arc<LogFile>>) -> Result<(), RunError> {
     let step = "open a socket for a trial";
     let (listener, client) = socket::listen_with_client().map_err(failed(step))?;
     let listener = Listener::adopt(listener, None, std::process::id()).map_err(failed(step))?;
@@ -151,7 +151,7 @@ fn answer_one(settings: &Settings, access_log: Option<Arc<LogFile>>) -> Result<(
     one.placement.partition = false;
     let mut workers = Workers::new(Vec::new(), None).map_err(failed("share memory"))?;
     workers
-        .replace(&one, &[vec![Arc::new(listener)]], &Listeners::new(), access_log)
+        .replace(&one, &[vec![Arc::new(listener)]], &Listeners::new(), access_logs)
         .map_err(failed("start a worker"))?;
     let answer = ask(client.into(), &workers.pids());
     for pid in workers.pids() {

@@ -19,7 +19,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub(super) struct Legacy<'a> {
     /// Of each copy.
     pub(super) listeners: &'a [Listeners],
     pub(super) endpoint: Option<&'a Endpoint>,
-    pub(super) access_log: Option<&'a LogFile>,
+    pub(super) access_logs: &'a [Arc<LogFile>],
     /// The settings as they were tried; in a trial, where to write them.
     pub(super) settings: &'a File,
     /// Its children: workers that run, and whatever is still to be reaped.
@@ -60,7 +60,7 @@ pub(super) struct Opened {
     /// Of each copy.
     pub(super) listeners: Vec<Listeners>,
     pub(super) endpoint: Option<Arc<Endpoint>>,
-    pub(super) access_log: Option<Arc<LogFile>>,
+    pub(super) access_logs: Vec<Arc<LogFile>>,
     /// The children of the program before.
     pub(super) workers: Vec<u32>,
 }
@@ -101,9 +101,12 @@ struct Handover {
     status: Option<String>,
     /// The error log's file, if it is one.
     log: Option<PathBuf>,
-    /// The access log's, which need not be one that can be opened, either.
+    /// An access log's, which need not be one that can be opened, either.
     #[serde(default)]
     access_log: Option<PathBuf>,
+    /// Those of others, where sites have logs of their own.
+    #[serde(default)]
+    other_access_logs: Vec<PathBuf>,
     workers: Vec<u32>,
 }
 
@@ -159,6 +162,11 @@ impl Program {
 }
 
 impl Legacy<'_> {
+    /// The access logs that are files, and their paths.
+    fn access_files(&self) -> impl Iterator<Item = (PathBuf, BorrowedFd<'_>)> {
+        self.access_logs.iter().filter_map(|log| Some((log.path()?.to_owned(), log.as_fd())))
+    }
+
     /// Does something with the variables of the handover, while the descriptors stay open in what is
     /// executed.
     pub(super) fn hand_on<T>(
@@ -176,7 +184,7 @@ impl Legacy<'_> {
         let mut descriptors: Vec<BorrowedFd<'_>> = distinct.iter().map(|listener| listener.as_fd()).collect();
         descriptors.extend(self.endpoint.map(AsFd::as_fd));
         descriptors.extend(log.map(|(_, file)| file));
-        descriptors.extend(self.access_log.filter(|log| log.path().is_some()).map(AsFd::as_fd));
+        descriptors.extend(self.access_files().map(|(_, file)| file));
         descriptors.push(self.settings.as_fd());
         let handover = Handover::of(self, &distinct, log.map(|(path, _)| path.to_owned()));
         let text = serde_json::to_string(&handover)?;
@@ -195,12 +203,14 @@ impl Handover {
             distinct.iter().position(|known| Arc::ptr_eq(known, listener)).unwrap_or_default()
         };
         let text = |listener: &Arc<Listener>| listener.asked.as_ref().map(ListenAddress::to_string);
+        let mut access_logs = legacy.access_files().map(|(path, _)| path);
         Self {
             asked: distinct.iter().map(text).collect(),
             copies: legacy.listeners.iter().map(|copy| copy.iter().map(place).collect()).collect(),
             status: legacy.endpoint.map(|endpoint| endpoint.address().to_string()),
             log,
-            access_log: legacy.access_log.and_then(LogFile::path).map(Path::to_owned),
+            access_log: access_logs.next(),
+            other_access_logs: access_logs.collect(),
             workers: legacy.workers.clone(),
         }
     }
@@ -217,8 +227,9 @@ impl Bequest {
         let handover: Handover = serde_json::from_str(&handover)?;
         let mut last = || descriptors.pop().ok_or_else(|| wrong("a descriptor is missing"));
         let settings = File::from(last()?);
-        let access_log = handover.access_log.map(|path| Ok::<_, io::Error>(LogFile::adopt(path, last()?)));
-        let access_log = access_log.transpose()?.map(Arc::new);
+        let paths = handover.access_log.into_iter().chain(handover.other_access_logs).rev();
+        let adopt = |path| Ok(Arc::new(LogFile::adopt(path, last()?)));
+        let access_logs = paths.map(adopt).collect::<io::Result<_>>()?;
         let log = handover.log.map(|path| Ok::<_, io::Error>((path, last()?))).transpose()?;
         let endpoint = handover.status.map(|address| {
             let address: StatusAddress = address.parse().map_err(|why: String| wrong(&why))?;
@@ -237,7 +248,7 @@ impl Bequest {
         let listener = |&place: &usize| all.get(place).cloned().ok_or_else(|| wrong("no such listener"));
         let copies = handover.copies.iter().map(|copy| copy.iter().map(listener).collect());
         let listeners = copies.collect::<io::Result<_>>()?;
-        let opened = Opened { listeners, endpoint, access_log, workers: handover.workers };
+        let opened = Opened { listeners, endpoint, access_logs, workers: handover.workers };
         Ok(Some(Self { opened, log, settings }))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sys::process;
 
 use super::{RunError, failed};
-use crate::access_log::{LogFile, Writer};
+use crate::access_log::{AccessLogs, Ending, LogFile, Writer};
 use crate::allotment::Allotment;
 use crate::architecture;
 use crate::common::Common;
@@ -27,7 +27,7 @@ pub(super) fn serve(
     threads: &[(&'static Counters, Desk)],
     control: Arc<Control>,
     common: Option<(&Common, &SharedFiles)>,
-    access_log: Option<&Arc<LogFile>>,
+    access_logs: &[Arc<LogFile>],
 ) -> Result<(), RunError> {
     control.attend().map_err(failed("notice the end of the supervisor"))?;
     // Only the supervisor executes programs, and what it executes in an upgrade may need privileges of its
@@ -36,17 +36,18 @@ pub(super) fn serve(
     if let Some(cpus) = cpus {
         process::pin_to_cpus(cpus).map_err(failed(&format!("run on CPUs {cpus:?} alone")))?;
     }
-    let log = settings.access_log.as_ref();
     let own = |opened: &Arc<LogFile>| match common {
         // What the supervisor has open is the others' as well, and may come to be another log.
         Some(_) => opened.try_clone().map(Arc::new),
         None => Ok(Arc::clone(opened)),
     };
     let start = |opened| own(opened).and_then(|own| Writer::start(own, threads.len()));
-    let writer = access_log.map(start).transpose()?;
-    if let (Some((common, _)), Some(writer)) = (common, &writer) {
-        // The supervisor closes it at the end of this process, be it killed or not.
-        common.own(writer.keep_open());
+    let writers = access_logs.iter().map(start).collect::<Result<Vec<_>, _>>()?;
+    if let Some((common, _)) = common {
+        // The supervisor closes them at the end of this process, be it killed or not.
+        for writer in &writers {
+            common.own(writer.keep_open());
+        }
     }
     let mut sites = settings.all_sites();
     let tables = settings.layout().threads(Role::Serve);
@@ -63,21 +64,16 @@ pub(super) fn serve(
         }
     };
     let service = |(counters, desk): &(&'static Counters, Desk)| {
-        let log = log.zip(writer.as_ref());
-        let log = log.map(|(log, writer)| writer.worker(log.format, log.when_full, counters));
+        let logs = AccessLogs::new(settings, &writers, counters);
         let common = common.map(|(common, _)| common.clone());
-        Service::new(content(), settings, counters, log, common, desk.clone())
+        Service::new(content(), settings, counters, logs, common, desk.clone())
     };
     let services = threads.iter().map(service).collect();
     note_start_memory(threads);
     let result = architecture::run(services, listeners, settings, control);
     // The services, whose logs have been flushed into the writer, are gone.
-    if let Some(writer) = writer {
-        let patience = writer.patience();
-        if !writer.finish(patience) {
-            tracing::error!("the access log's last lines were not written within {patience:?}");
-        }
-    }
+    let endings: Vec<_> = writers.into_iter().map(Writer::end).collect();
+    endings.into_iter().for_each(Ending::wait);
     result.map_err(failed("go on serving"))
 }
 

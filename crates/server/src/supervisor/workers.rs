@@ -50,7 +50,7 @@ pub(super) struct Workers {
     /// What the supervisor listens at for status requests, which is none of the workers' business.
     endpoint: Option<Arc<Endpoint>>,
     /// What workers log requests to, opened while that was permitted.
-    access_log: Option<Arc<LogFile>>,
+    access_logs: Vec<Arc<LogFile>>,
     /// Retired workers that had not let go of their listeners when it was last looked.
     leaving: usize,
     /// What the last generation shares in front of applications.
@@ -115,7 +115,7 @@ impl Workers {
             lived: false,
             common_table: None,
             endpoint,
-            access_log: None,
+            access_logs: Vec::new(),
             leaving: 0,
             queues: None,
         })
@@ -132,14 +132,14 @@ impl Workers {
         settings: &Settings,
         copies: &[Listeners],
         retiring: &Listeners,
-        access_log: Option<Arc<LogFile>>,
+        access_logs: Vec<Arc<LogFile>>,
     ) -> io::Result<()> {
         if self.adopted.is_empty() {
-            return self.replace(settings, copies, retiring, access_log);
+            return self.replace(settings, copies, retiring, access_logs);
         }
-        self.access_log = access_log;
+        self.access_logs = access_logs;
         let mut places = Vec::new();
-        let started = self.start_into(&mut places, settings, copies, retiring, None);
+        let started = self.start_into(&mut places, settings, copies, retiring, &[]);
         self.serving = places;
         match started {
             Err(error) if !self.serving.is_empty() => {
@@ -165,15 +165,15 @@ impl Workers {
         settings: &Settings,
         copies: &[Listeners],
         retiring: &Listeners,
-        access_log: Option<Arc<LogFile>>,
+        access_logs: Vec<Arc<LogFile>>,
     ) -> io::Result<()> {
         let mut other = Vec::new();
-        let log_before = std::mem::replace(&mut self.access_log, access_log);
-        let started = self.start_into(&mut other, settings, copies, retiring, log_before.as_ref());
+        let logs_before = std::mem::replace(&mut self.access_logs, access_logs);
+        let started = self.start_into(&mut other, settings, copies, retiring, &logs_before);
         if started.is_ok() {
             std::mem::swap(&mut self.serving, &mut other);
         } else {
-            self.access_log = log_before;
+            self.access_logs = logs_before;
         }
         // Be it the generation before or one that is not complete: nobody is forgotten before the last of it
         // has ended.
@@ -187,14 +187,14 @@ impl Workers {
         started
     }
 
-    /// `log_before` is what the generation before logs to.
+    /// `logs_before` is what the generation before logs to.
     fn start_into(
         &mut self,
         places: &mut Vec<Place>,
         settings: &Settings,
         copies: &[Listeners],
         retiring: &Listeners,
-        log_before: Option<&Arc<LogFile>>,
+        logs_before: &[Arc<LogFile>],
     ) -> io::Result<()> {
         let usable = settings.cpus.clone().map_or_else(process::allowed_cpus, Ok)?;
         let layout = settings.layout();
@@ -228,19 +228,17 @@ impl Workers {
             let others = places.iter().filter(|other| place.is_beside(other));
             place.control.introduce(others.map(|other| Arc::downgrade(&other.control)).collect());
         }
-        let goes_on =
-            |before: &&Arc<LogFile>| self.access_log.as_ref().is_some_and(|log| Arc::ptr_eq(log, before));
-        let foreign = self.foreign(copies).and(log_before.filter(|before| !goes_on(before)));
-        let (common, log, endpoint) =
-            (&mut self.common_table, self.access_log.as_ref(), self.endpoint.as_ref());
+        let goes_on = |before: &&Arc<LogFile>| self.access_logs.iter().any(|log| Arc::ptr_eq(log, before));
+        let foreign = self.foreign(copies).and(logs_before.iter().filter(|before| !goes_on(before)));
+        let (common, logs, endpoint) = (&mut self.common_table, &*self.access_logs, self.endpoint.as_ref());
         places.iter_mut().try_for_each(|place| {
-            place.start(settings, copies, retiring, common.as_mut(), log, (&foreign, endpoint))
+            place.start(settings, copies, retiring, common.as_mut(), logs, (&foreign, endpoint))
         })
     }
 
     /// What workers log requests to.
-    pub(super) fn access_log(&self) -> Option<&Arc<LogFile>> {
-        self.access_log.as_ref()
+    pub(super) fn access_logs(&self) -> &[Arc<LogFile>] {
+        &self.access_logs
     }
 
     /// Takes notice of the end of a worker; false if it is none.
@@ -295,8 +293,8 @@ impl Workers {
                 continue;
             }
             let not_its_own = (&foreign, endpoint);
-            let (common, log) = (self.common_table.as_mut(), self.access_log.as_ref());
-            match place.start(settings, copies, &retiring, common, log, not_its_own) {
+            let (common, logs) = (self.common_table.as_mut(), &*self.access_logs);
+            match place.start(settings, copies, &retiring, common, logs, not_its_own) {
                 // Of the process, however many threads it has.
                 Ok(()) => place.counters[0].restarts.add(1),
                 Err(error) => {
@@ -377,7 +375,7 @@ impl Workers {
             in_common.flat_map(|in_common| in_common.share.serving.iter().chain(&in_common.share.retiring));
         let listeners = held.filter(|held| !is_known(held)).map(Arc::clone).collect();
         let ledger = self.common_table.as_ref().map(|table| table.ledger);
-        Foreign { ledger, listeners, access_log: None }
+        Foreign { ledger, listeners, access_logs: Vec::new() }
     }
 
     /// Tables of open files for the copies of a generation, if its workers share them.
@@ -428,10 +426,10 @@ impl Workers {
     pub(super) fn reopen_logs(&self) {
         self.all().for_each(|place| place.control.reopen_logs());
         // For workers that are yet to come.
-        if let Some(log) = &self.access_log
-            && let Err(error) = log.reopen()
-        {
-            tracing::error!("cannot reopen access log {}: {error}", log.target());
+        for log in &self.access_logs {
+            if let Err(error) = log.reopen() {
+                tracing::error!("cannot reopen access log {}: {error}", log.target());
+            }
         }
     }
 
@@ -534,7 +532,7 @@ impl Place {
         copies: &[Listeners],
         retiring: &Listeners,
         common_table: Option<&mut CommonTable>,
-        access_log: Option<&Arc<LogFile>>,
+        access_logs: &[Arc<LogFile>],
         (foreign, endpoint): (&Foreign, Option<&Arc<Endpoint>>),
     ) -> io::Result<()> {
         let (control, cpus, name) = (Arc::clone(&self.control), self.cpus.as_deref(), self.name());
@@ -543,7 +541,7 @@ impl Place {
         let desk = |thread| self.queues.desk(self.number * self.counters.len() + thread);
         let threads: Vec<_> = self.counters.iter().zip(0..).map(|(&block, at)| (block, desk(at))).collect();
         let work = |share: Share, common: Option<(&Common, &SharedFiles)>| {
-            let ended = worker::serve(settings, cpus, share, &threads, control, common, access_log);
+            let ended = worker::serve(settings, cpus, share, &threads, control, common, access_logs);
             exit_code("a worker", ended)
         };
         let pid = match (&mut self.in_common, common_table) {
@@ -651,21 +649,21 @@ impl InCommon {
 pub(super) struct Foreign {
     ledger: Option<Ledger>,
     listeners: Listeners,
-    /// A log that others write to.
-    access_log: Option<Arc<LogFile>>,
+    /// Logs that others write to.
+    access_logs: Vec<Arc<LogFile>>,
 }
 
 impl Foreign {
-    /// This, and a log that others write to.
-    pub(super) fn and(self, access_log: Option<&Arc<LogFile>>) -> Self {
-        Self { access_log: access_log.cloned(), ..self }
+    /// This, and logs that others write to.
+    pub(super) fn and<'a>(self, access_logs: impl IntoIterator<Item = &'a Arc<LogFile>>) -> Self {
+        Self { access_logs: access_logs.into_iter().cloned().collect(), ..self }
     }
 
     /// In the process that has it, but for these listeners.
     pub(super) fn close(&self, but: &[Arc<Listener>]) {
         let is_foreign = |held: &&Arc<Listener>| !but.iter().any(|one| Arc::ptr_eq(one, held));
         self.listeners.iter().filter(is_foreign).for_each(|listener| listener.close());
-        self.access_log.iter().for_each(|log| log.close());
+        self.access_logs.iter().for_each(|log| log.close());
         if let Some(Err(error)) = self.ledger.map(|ledger| ledger.close_copies()) {
             tracing::error!("cannot close what workers have open: {error}");
         }

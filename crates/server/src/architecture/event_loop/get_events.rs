@@ -82,9 +82,7 @@ impl EventLoop {
             ticks = Some(sooner(ticks, 1));
         }
         let mut ms = ticks.map(|ticks| ticks.saturating_mul(Tick::MS));
-        if let Some(log) = &self.service.log
-            && let Some(log_ms) = log.wait_at_most_ms(self.service.clock.ms)
-        {
+        if let Some(log_ms) = self.service.logs.wait_at_most_ms(self.service.clock.ms) {
             ms = Some(sooner(ms, log_ms.min(u64::from(u32::MAX)) as u32));
         }
         ms

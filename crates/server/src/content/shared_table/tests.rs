@@ -29,7 +29,7 @@ fn files(workers: usize) -> SharedFiles {
     let mut settings = FileSettings::new("/".into());
     settings.max_open = NonZeroU32::new(ENTRIES).unwrap();
     settings.memory = BODIES;
-    let site = SiteSettings { hosts: Vec::new(), files: settings };
+    let site = SiteSettings { hosts: Vec::new(), access_log: None, files: settings };
     SharedFiles::new(&[site], OPEN_FILES, workers, Ledger::new(4_096).unwrap(), 1).unwrap()
 }
 

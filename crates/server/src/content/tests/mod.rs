@@ -109,7 +109,7 @@ impl Reply {
 
 /// The site for all hosts.
 fn default_site(files: &FileSettings) -> SiteSettings {
-    SiteSettings { hosts: Vec::new(), files: files.clone() }
+    SiteSettings { hosts: Vec::new(), access_log: None, files: files.clone() }
 }
 
 /// The service as the test at hand has it.

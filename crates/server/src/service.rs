@@ -263,18 +263,19 @@ impl Service {
         self.tickets
     }
 
-    /// Answers a breach of the protocol, for whose page this has been looked at.
+    /// Answers a breach of the protocol by a request for a site, the default one where that is not known, for
+    /// whose page this has been looked at.
     ///
     /// # Errors
     ///
     /// A look that must be had first, where there is no patience for it.
     pub fn refuse(
         &mut self,
-        error: ProtocolError,
+        (site, error): (SiteNumber, ProtocolError),
         terms: Terms,
         looked: Option<&Prefetched>,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
-        self.error((0, error.status()), terms, looked)
+        self.error((site, error.status()), terms, looked)
     }
 
     /// Answers with an error of a site, for whose page this has been looked at.

@@ -74,6 +74,15 @@ fn pages_and_routes(variant: &Variant) {
     assert_eq!((lost.status, lost.field("X-Site")), (404, None));
     let gone = ask(&mut client, "x.b.example", "/gone/a");
     assert_eq!((gone.status, gone.need("Location")), (302, "/name?a"));
+    // Where the head is whole, so are breaches of the protocol.
+    for (host, site) in [("a.example", Some("a")), ("test", None)] {
+        for (breach, status) in [("Content-Length: 99999999999", 413), ("Expect: more", 417)] {
+            let reply = server.one(format!("POST / HTTP/1.1\r\nHost: {host}\r\n{breach}\r\n\r\n"));
+            assert_eq!((reply.status, reply.field("X-Site")), (status, site), "{host}");
+        }
+    }
+    let unreadable = server.one("GET / HTTP/1.1\r\nHost: a.example\r\nBAD\r\n\r\n");
+    assert_eq!((unreadable.status, unreadable.field("X-Site")), (400, None));
     for (host, told) in [
         ("a.example", "site 1 (a.example, [::1]), root"),
         ("x.b.example", "route 1 (/gone/**): 302 to /name?"),

@@ -287,7 +287,7 @@ impl Conversation {
             (Trouble::Named(file), _) => {
                 return self.answer_with_file(service, (consumed, owed.1), file, None);
             }
-            (Trouble::Body(error), _) => self.refuse(service, error),
+            (Trouble::Body(error), _) => self.refuse(service, (owed.0, error)),
             (Trouble::Application(failure), None) => self.answer_failure(service, &failure, &request, owed),
             (Trouble::Application(failure), Some((status, sent))) => {
                 service.gateway.complain(service.clock.ms, &request, &failure);
@@ -375,6 +375,12 @@ impl Conversation {
             return Err(Trouble::Slow);
         }
         Ok(())
+    }
+
+    /// The site that is asked, as far as that is known: what an application is asked for, and otherwise the
+    /// default one.
+    pub(super) fn asked_site(&self) -> SiteNumber {
+        self.exchange.application().map_or(0, |application| application.relay.owed().0)
     }
 
     /// Whether the client brings the body of a request for an application.

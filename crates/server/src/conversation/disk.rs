@@ -52,8 +52,8 @@ struct Deferred {
 pub(super) enum Owed {
     /// The reply to a request, of which this was consumed with its head.
     Reply { consumed: Vec<u8>, terms: Terms },
-    /// The answer to a breach of the protocol.
-    Refusal(ProtocolError),
+    /// The answer to a breach of the protocol, by a request for that site.
+    Refusal((SiteNumber, ProtocolError)),
     /// A file that an application has named, in reply to a request of which this was consumed with its head.
     File { consumed: Vec<u8>, terms: Terms, file: Box<NamedFile> },
     /// What an application of that site has not answered: this status.
@@ -156,8 +156,8 @@ impl Conversation {
         match waiting.until {
             // Whatever has become of the window since then: a reply that is always overtaken would never end.
             Until::Fetched { window } => return Some(window),
-            Until::LookedUp(Deferred { owed: Owed::Refusal(error), looked }) => {
-                self.answer_breach(service, error, Some(looked));
+            Until::LookedUp(Deferred { owed: Owed::Refusal(breach), looked }) => {
+                self.answer_breach(service, breach, Some(looked));
             }
             Until::LookedUp(Deferred { owed: Owed::Reply { consumed, terms }, looked }) => {
                 match Head::again(&consumed, terms) {

@@ -200,8 +200,9 @@ impl Conversation {
             http1::Timeout::NotYet => None,
             http1::Timeout::Answer(kind, error) => {
                 service.counters.timeout(kind);
+                let site = self.asked_site();
                 self.stop_waiting(service);
-                self.refuse(service, error);
+                self.refuse(service, (site, error));
                 Some(self.work(service))
             }
             http1::Timeout::Ended(kind) => {
@@ -217,8 +218,9 @@ impl Conversation {
     pub fn give_way(&mut self, service: &mut Service) -> Turn {
         self.give_slow_reply_up(service);
         if let http1::Timeout::Answer(_, error) = self.machine.give_up() {
+            let site = self.asked_site();
             self.stop_waiting(service);
-            self.refuse(service, error);
+            self.refuse(service, (site, error));
         }
         match self.work(service) {
             Turn::Blocked if self.machine.is_lingering() => Turn::Close,

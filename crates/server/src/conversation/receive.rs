@@ -233,7 +233,8 @@ impl Conversation {
                         }
                         Step::Refused(head, error) => {
                             self.exchange.begin(service, &self.peer, &head);
-                            self.refuse(service, error);
+                            let site = service.content.site_of(&head);
+                            self.refuse(service, (site, error));
                             return input.drop_unused();
                         }
                         Step::Body(_) | Step::EndOfRequest => {}
@@ -246,7 +247,7 @@ impl Conversation {
                     }
                 }
                 Err(error) => {
-                    self.refuse(service, error);
+                    self.refuse(service, (0, error));
                     return input.drop_unused();
                 }
             }
@@ -344,12 +345,13 @@ impl Conversation {
         }
     }
 
-    /// Answers a breach of the protocol, where an answer is owed.
-    pub(super) fn refuse(&mut self, service: &mut Service, error: ProtocolError) {
-        service.counters.refusal(error.kind);
+    /// Answers a breach of the protocol by a request for a site, where an answer is owed. That is the default
+    /// one, 0, if the head could not be read.
+    pub(super) fn refuse(&mut self, service: &mut Service, breach: (SiteNumber, ProtocolError)) {
+        service.counters.refusal(breach.1.kind);
         if self.machine.owes_answer() {
             self.exchange.begin_unreadable(service, &self.peer);
-            self.answer_breach(service, error, None);
+            self.answer_breach(service, breach, None);
         }
     }
 
@@ -357,12 +359,12 @@ impl Conversation {
     pub(super) fn answer_breach(
         &mut self,
         service: &mut Service,
-        error: ProtocolError,
+        breach: (SiteNumber, ProtocolError),
         looked: Option<Prefetched>,
     ) {
-        match service.refuse(error, self.machine.error_terms(), looked.as_ref()) {
+        match service.refuse(breach, self.machine.error_terms(), looked.as_ref()) {
             Ok(plan) => self.respond(service, plan, looked),
-            Err(look) => self.defer(service, Owed::Refusal(error), looked.unwrap_or_default(), look),
+            Err(look) => self.defer(service, Owed::Refusal(breach), looked.unwrap_or_default(), look),
         }
     }
 

@@ -28,7 +28,7 @@ const TESTS: &[Test] = tests![
         a_log_that_holds_up_no_other,
         waiting_for_the_disk,
         waiting_can_be_stopped;
-    One: refused_requests, hostile_values;
+    One: refused_requests, hostile_values, time_in_the_accept_queue;
 ];
 
 fn main() -> ExitCode {
@@ -210,6 +210,7 @@ fn json_lines(variant: &Variant) {
         let value: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         let told = (value["status"].as_u64(), value["bytes"].as_u64(), value["remote"].as_str());
         assert_eq!(told, (Some((*status).into()), Some(*bytes as u64), Some("127.0.0.1")), "{line}");
+        assert!(number == 0 || number == 7 || value.get("accept_ms").is_none(), "{line}");
         assert!(value["duration_ms"].as_u64().is_some_and(|ms| ms < 15_000), "{line}");
         assert!(value["time"].as_str().is_some_and(|time| time.len() == 20 && time.ends_with('Z')), "{line}");
         let asked: Vec<Value> = ASKED
@@ -222,6 +223,21 @@ fn json_lines(variant: &Variant) {
         );
         let agent = if number == 3 { Value::from("test/1") } else { Value::Null };
         assert_eq!(value["user_agent"], agent, "{line}");
+    }
+}
+
+/// It is looked at now and then, and told in the connection's first line.
+fn time_in_the_accept_queue(variant: &Variant) {
+    let (server, log) = logging(variant, "json", "");
+    eventually("one is looked at", || {
+        let mut client = server.connect();
+        assert_eq!([client.get("/hello.txt?1").status, client.get("/hello.txt?2").status], [200, 200]);
+        fs::read_to_string(&log).is_ok_and(|text| text.contains("\"accept_ms\":"))
+    });
+    for line in fs::read_to_string(&log).expect("a log").lines() {
+        let line: Value = serde_json::from_str(line).expect("JSON");
+        let is_first = line["target"] == "/hello.txt?1";
+        assert!(line.get("accept_ms").is_none_or(|ms| is_first && ms.is_u64()), "{line}");
     }
 }
 

@@ -126,6 +126,12 @@ pub(super) fn begin(
     line.extend_from_slice(&(split as Split).to_le_bytes());
 }
 
+/// Adds the time in the accept queue to a begun line of the format that has it.
+pub(super) fn add_accept(format: LogFormat, line: &mut Vec<u8>, waited_ms: u32) {
+    // Writing to a Vec can't fail, here and below.
+    add(format, line, |line| drop(write!(line, ",\"accept_ms\":{waited_ms}")));
+}
+
 /// Adds an application's part to a begun line of the format that has it.
 pub(super) fn add_application(
     format: LogFormat,
@@ -134,13 +140,19 @@ pub(super) fn add_application(
     queue_ms: u64,
     application_ms: u64,
 ) {
+    add(format, line, |line| {
+        line.extend_from_slice(b",\"pool\":");
+        push_json_string(line, pool.as_bytes());
+        drop(write!(line, ",\"queue_ms\":{queue_ms},\"application_ms\":{application_ms}"));
+    });
+}
+
+/// Adds members to a begun line of JSON.
+fn add(format: LogFormat, line: &mut Vec<u8>, members: impl FnOnce(&mut Vec<u8>)) {
     let Some((text, &split)) = line.split_last_chunk::<{ size_of::<Split>() }>() else { return };
     if let (LogFormat::Json, Some(open)) = (format, text.strip_suffix(JSON_END)) {
         line.truncate(open.len());
-        line.extend_from_slice(b",\"pool\":");
-        push_json_string(line, pool.as_bytes());
-        // Writing to a Vec can't fail.
-        drop(write!(line, ",\"queue_ms\":{queue_ms},\"application_ms\":{application_ms}"));
+        members(line);
         line.extend_from_slice(JSON_END);
         line.extend_from_slice(&split);
     }

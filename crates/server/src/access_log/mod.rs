@@ -71,6 +71,12 @@ impl AccessLog {
         line::begin(self.format, line, peer, None, self.time.at(self.format, unix_secs));
     }
 
+    /// Has a line begun by [`begin`](Self::begin) say, where the format has room for it, how long the
+    /// connection waited in the accept queue at least.
+    pub fn add_accept(&self, line: &mut Vec<u8>, waited_ms: u32) {
+        line::add_accept(self.format, line, waited_ms);
+    }
+
     /// Has a line begun by [`begin`](Self::begin) say, where the format has room for it, of which pool an
     /// application answered, how long the request waited in the pool's queue, and how long it was in flight.
     pub fn add_application(&self, line: &mut Vec<u8>, pool: &str, queue_ms: u64, application_ms: u64) {

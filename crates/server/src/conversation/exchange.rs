@@ -12,12 +12,15 @@ use crate::gateway::Relay;
 use crate::service::Service;
 
 /// The exchange under way, if there is one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Exchange {
     /// The first half of the access log's line; empty when none is kept.
     log_line: Vec<u8>,
     /// The log that it goes to.
     log: LogNumber,
+    /// How long the connection waited in the accept queue at least, until that has been logged, in
+    /// milliseconds; [`UNKNOWN`] if it is not known.
+    waited_ms: u32,
     /// When the request was read, in monotonic milliseconds.
     began_ms: u64,
     /// What it waits for beside its client, if it does.
@@ -33,7 +36,16 @@ pub(super) enum Pause {
     Application(Box<Application>),
 }
 
+/// More than any connection waits.
+const UNKNOWN: u32 = u32::MAX;
+
 impl Exchange {
+    /// The first one of a connection that has waited so long in the accept queue, if that is known.
+    pub(super) fn first(waited_ms: Option<u32>) -> Self {
+        let waited_ms = waited_ms.unwrap_or(UNKNOWN);
+        Self { log_line: Vec::new(), log: 0, waited_ms, began_ms: 0, waiting: None }
+    }
+
     /// The wait for the disk, if it is that.
     #[inline]
     pub(super) fn disk(&self) -> Option<&Waiting> {
@@ -82,7 +94,11 @@ impl Exchange {
         if let Some(log) = self.take_line(service, site) {
             let client = service.proxies.client(peer, head.fields);
             let (client, unix_secs) = (client.as_ref().unwrap_or(peer), service.clock.unix_secs);
-            service.logs.at(log).begin(&mut self.log_line, client, head, unix_secs);
+            let log = service.logs.at(log);
+            log.begin(&mut self.log_line, client, head, unix_secs);
+            if self.waited_ms != UNKNOWN {
+                log.add_accept(&mut self.log_line, std::mem::replace(&mut self.waited_ms, UNKNOWN));
+            }
         }
     }
 

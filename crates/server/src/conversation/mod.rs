@@ -39,6 +39,8 @@ pub struct Client {
     pub peer: PeerAddress,
     /// It begins with a [header](crate::proxies::header) that says for whom.
     pub is_announced: bool,
+    /// How many milliseconds it has waited in the accept queue at least, if that was looked at.
+    pub waited_ms: Option<u32>,
 }
 
 /// A client being served.
@@ -76,13 +78,13 @@ const IDLE_ENOUGH_TICKS: u32 = 1000 / http1::Tick::MS;
 
 impl Conversation {
     /// A client that was just accepted.
-    pub fn new(Client { socket, peer, is_announced }: Client, service: &Service) -> Self {
+    pub fn new(Client { socket, peer, is_announced, waited_ms }: Client, service: &Service) -> Self {
         Self {
             machine: Connection::new(service.clock.tick, &service.limits),
             socket,
             peer,
             rest: Vec::new(),
-            exchange: Exchange::default(),
+            exchange: Exchange::first(waited_ms),
             active: service.clock.tick,
             // Clients usually send at once, and the answer to trying is cheaper than the answer to asking.
             readable: true,

@@ -88,7 +88,7 @@ impl World {
             end.set_nonblocking(true).unwrap();
         }
         let conversation = Conversation::new(
-            Client { socket: socket.into(), peer: PeerAddress::Unix, is_announced: false },
+            Client { socket: socket.into(), peer: PeerAddress::Unix, is_announced: false, waited_ms: None },
             &service,
         );
         Self { conversation, service, client, in_stages }

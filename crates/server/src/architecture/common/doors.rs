@@ -70,7 +70,7 @@ impl Door {
                 let listener = &self.listener;
                 let address = listener.asked.as_ref().unwrap_or(&listener.address);
                 let is_announced = service.proxies.announce_at(address);
-                return Accepted::Client(Client { socket, peer, is_announced });
+                return Accepted::Client(Client { socket, peer, is_announced, waited_ms: None });
             }
             Err(error) => error,
         };

@@ -56,11 +56,11 @@ impl EventLoop {
         for at in 0..self.ports.len() {
             while self.ports[at].pending && budget > 0 && self.has_room() {
                 match self.accept_at(at) {
-                    Accepted::Client(client) => {
+                    Accepted::Client(mut client) => {
                         budget -= 1;
                         accepted += 1;
                         if std::mem::take(&mut sample) {
-                            self.sample_wait(&client.socket);
+                            client.waited_ms = self.sample_wait(&client.socket);
                         }
                         self.open(client);
                     }
@@ -92,12 +92,12 @@ impl EventLoop {
         Some(())
     }
 
-    /// Sees how long a connection has waited, which was just accepted.
-    fn sample_wait(&mut self, accepted: &OwnedFd) {
-        if let Ok(ms) = tcp_info::waited_ms(accepted) {
-            self.service.counters.accept_wait_seen(ms.into());
-            self.accept_policy.wait_seen(ms);
-        }
+    /// Sees how long a connection has waited, which was just accepted, if the kernel tells.
+    fn sample_wait(&mut self, accepted: &OwnedFd) -> Option<u32> {
+        let ms = tcp_info::waited_ms(accepted).ok()?;
+        self.service.counters.accept_wait_seen(ms.into());
+        self.accept_policy.wait_seen(ms);
+        Some(ms)
     }
 
     /// Level-triggered mechanisms report a listener for as long as it is non-empty: it is taken out while

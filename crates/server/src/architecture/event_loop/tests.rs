@@ -106,6 +106,7 @@ impl World {
                     socket: socket.into(),
                     peer: PeerAddress::Unix,
                     is_announced: false,
+                    waited_ms: None,
                 });
                 let index = *self.server.work.last().expect("it is to have a turn");
                 self.clients.push((client, index));

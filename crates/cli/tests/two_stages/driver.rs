@@ -15,6 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use server::access_log::AccessLogs;
 use server::config::{CommandLine, ListenAddress, Settings, Source};
 use server::content::{Content, Resolvers, SharedFiles};
 use server::conversation::{self, Conversation, Next, Turn};
@@ -190,7 +191,7 @@ impl Stages {
                     service.begin_turn();
                     self.accepts.fetch_add(1, Ordering::Relaxed);
                     Box::new(Conversation::new(
-                        conversation::Client { socket, peer, is_announced: false },
+                        conversation::Client { socket, peer, is_announced: false, waited_ms: None },
                         &service,
                     ))
                 } else {
@@ -213,6 +214,6 @@ impl Stages {
         let table = self.files.for_worker(thread, thread as u32);
         let content = Content::sharing(resolvers, table, &sites, self.settings.limits.ranges);
         let desk = Queues::new(&self.settings, 1, None).expect("queues").desk(0);
-        Service::new(content, &self.settings, Box::leak(Box::default()), None, None, desk)
+        Service::new(content, &self.settings, Box::leak(Box::default()), AccessLogs::default(), None, desk)
     }
 }

@@ -133,11 +133,16 @@ impl Exchange {
     #[inline]
     pub(super) fn end(&mut self, service: &mut Service, status: Status, body_sent: u64) {
         if !self.log_line.is_empty() {
-            let line = std::mem::take(&mut self.log_line);
-            let duration_ms = service.clock.ms.saturating_sub(self.began_ms);
-            service.logs.at(self.log).end(&line, status.0, body_sent, duration_ms);
-            service.buffers.give(line);
+            self.end_line(service, status, body_sent);
         }
+    }
+
+    #[inline(never)]
+    fn end_line(&mut self, service: &mut Service, status: Status, body_sent: u64) {
+        let line = std::mem::take(&mut self.log_line);
+        let duration_ms = service.clock.ms.saturating_sub(self.began_ms);
+        service.logs.at(self.log).end(&line, status.0, body_sent, duration_ms);
+        service.buffers.give(line);
     }
 
     /// Gives back what an exchange holds that has no end.

@@ -16,12 +16,20 @@ pub(super) struct Spool {
     read: u64,
 }
 
+/// Up to this size it grows by and by.
+const SMALL: usize = 32 << 10;
+
 impl Spool {
     /// Adds bytes. No more than `room` of all of them are kept in memory, or they go to a file in that
     /// directory; if this made one, it is told. What can't be written is not there, and the rest still is.
     pub(super) fn write(&mut self, bytes: &[u8], room: usize, directory: &Path) -> io::Result<Option<&File>> {
         let is_new = self.file.is_none();
-        if is_new && self.memory.len() + bytes.len() <= room {
+        let in_all = self.memory.len() + bytes.len();
+        if is_new && in_all <= room {
+            if in_all > self.memory.capacity() && in_all > SMALL {
+                // Moving it again and again would cost more than memory that is only asked for.
+                self.memory.reserve_exact(room - self.memory.len());
+            }
             self.memory.extend_from_slice(bytes);
         } else {
             let file = match self.file.take() {

@@ -29,7 +29,7 @@ pub use self::metrics::{HISTOGRAM_BOUNDS, Kind, METRICS, Metric, Values};
 pub use self::pool::{POOL_METRICS, PoolCounters};
 
 sys::shareable! {
-    /// One number with a single writer and any number of readers.
+    /// One number with a single writer, but for those of a pool, and any number of readers.
     #[derive(Debug, Default)]
     #[repr(transparent)]
     pub struct Counter(AtomicU64);

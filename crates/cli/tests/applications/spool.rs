@@ -68,7 +68,7 @@ fn a_full_disk_beneath_the_spool(variant: &Variant) {
         let answer = [record(6, b"X: y\n\n"), record(6, body), end()].concat();
         asked.say(answer);
     });
-    let config = format!("{}[gateway]\nspool = '{}'\n", pool(&[&socket], ""), disk.0.display());
+    let config = format!("{}[gateway]\nspool = '{}'\nmemory = 0\n", pool(&[&socket], ""), disk.0.display());
     let server = setup.config(&config).start();
     for _ in 0..2 {
         // What was begun is given back.

@@ -127,9 +127,7 @@ pub fn scripted_site_with<R>(
     of_pool: &str,
     serve: impl Fn(Asked) -> R + Send + Sync + 'static,
 ) -> Server {
-    let setup = Setup::new(variant);
-    let socket = start(setup.directory(), "app.sock", serve);
-    setup.config(&pool(&[&socket], of_pool)).start()
+    gateway_site(variant, "", of_pool, serve)
 }
 
 /// The same with settings of the gateway.

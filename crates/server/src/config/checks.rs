@@ -91,15 +91,13 @@ fn check_pools(checks: &mut Checks<'_>, settings: &Settings) {
             checks.problem("pools", format!("two pools have the name {name:?}"));
         }
     }
-    let of_sites = || settings.sites.iter().map(|site| ("sites", &site.files));
-    for (key, files) in std::iter::once(("routes", &settings.files)).chain(of_sites()) {
+    let of_sites = settings.sites.iter().map(|site| ("sites", &site.files));
+    for (key, files) in std::iter::once(("routes", &settings.files)).chain(of_sites) {
         let pools = files.routes.iter().filter_map(|route| route.pool.as_ref());
         for missing in pools.filter(|pool| !names.contains(pool)) {
             let allowed = if names.is_empty() { "there are none".to_owned() } else { names.join(", ") };
             checks.problem(key, format!("there is no pool {missing:?} for a route; allowed: {allowed}"));
         }
-    }
-    for (key, files) in std::iter::once(("routes", &settings.files)).chain(of_sites()) {
         let fallback = files.routes.iter().position(|route| route.fallback.is_some());
         let behind = files.routes.iter().skip(fallback.unwrap_or(files.routes.len()));
         let mut refusing = behind.filter(|route| route.status.is_some() || route.redirect.is_some());

@@ -171,6 +171,7 @@ pub(super) const KEYS: &[Key] = &[
         name: "php",
         value: "ADDR:PORT|unix:PATH",
         help: "Where PHP-FPM listens, to run the directory's index.php and *.php",
+        unset: "PHP is not run",
         setting: |s| optional(&mut s.files.php, pools::php()),
         ..Key::under("Files")
     },

@@ -80,7 +80,7 @@ pub struct Settings {
     /// Bytes of bodies and replies that a worker keeps in memory for applications before it makes do with
     /// less.
     pub gateway_memory: u64,
-    /// Where each worker has one client: how many may wait for one pool.
+    /// Where each worker has one client: how many may be with one pool or wait for it.
     pub waiting_workers: Option<NonZeroU32>,
     /// Where requests are logged, but those for sites with a log of their own; `None`: nowhere.
     pub access_log: Option<AccessLogSettings>,
@@ -439,7 +439,8 @@ pub struct PoolRule {
     pub connect_timeout: Duration,
     /// How long one may say and take nothing at all while a request is in flight.
     pub timeout: Duration,
-    /// How long a request may be in flight until its reply has begun and ended.
+    /// How long a request may take from when it was whole until the application has said all; judged once it
+    /// is in flight.
     pub total_timeout: Option<Duration>,
     /// Most connections that a worker keeps for another request.
     pub keep: u32,
@@ -479,8 +480,8 @@ impl Default for PoolRule {
 }
 
 impl Settings {
-    /// How many workers may wait for one pool with their clients, where each has one client: half of them, if
-    /// nobody says otherwise. `None`: a worker has others meanwhile.
+    /// How many workers may be with one pool or wait for it with their clients, where each has one client:
+    /// half of them, if nobody says otherwise. `None`: a worker has others meanwhile.
     pub fn most_waiting_workers(&self) -> Option<u32> {
         let workers = self.workers.saturating_mul(self.copies) as u32;
         let most = self.waiting_workers.map_or((workers / 2).max(1), NonZeroU32::get);

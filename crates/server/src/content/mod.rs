@@ -70,7 +70,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use http1::{Field, Head, Method, Plan, Sheet, Stamp, Status};
+use http1::{Head, Method, Plan, Sheet, Stamp, Status};
 use sys::file::{FileKind, FileStat};
 use sys::socket::Slice;
 
@@ -318,12 +318,7 @@ impl Content {
         let mut found = self.select(path, request);
         // A part is joined to what the client has by the tag alone, which must not be of bytes that are no
         // more.
-        if request.head.fields.any_of(&[Field::Range])
-            && request
-                .asking
-                .prefetched
-                .and_then(|had| had.find(path.bytes(), request.asking.plain()))
-                .is_none()
+        if request.wants_part_unseen(path)
             && let Ok(Resolved::Entry(place)) = found
             && !self.is_intact(place)
         {

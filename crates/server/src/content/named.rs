@@ -2,7 +2,7 @@
 //! below a directory that its pool may send from, by the same way as all others, and sent with what the
 //! application says of them, in ranges and under conditions as clients ask for.
 
-use http1::{Field, Head, Method, Plan, Sheet, Stamp, Status};
+use http1::{Head, Method, Plan, Sheet, Stamp, Status};
 
 use super::Content;
 use super::find::Obstacle;
@@ -90,12 +90,7 @@ impl Content {
         // As for any other file: a part must not be of bytes that are no more.
         if let Resolved::Entry(place) = found
             && file.is_judged(request.head)
-            && request.head.fields.any_of(&[Field::Range])
-            && request
-                .asking
-                .prefetched
-                .and_then(|had| had.find(path.bytes(), request.asking.plain()))
-                .is_none()
+            && request.wants_part_unseen(path)
             && !self.is_intact(place)
         {
             found = self.select_anew(place, path, request)?;

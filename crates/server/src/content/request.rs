@@ -1,8 +1,9 @@
 //! One request, as it is asked for files.
 
-use http1::{Head, Stamp};
+use http1::{Field, Head, Stamp};
 
 use super::load::Now;
+use super::path::Path;
 use super::patience::Patience;
 use super::prefetch::Prefetched;
 use super::table::{SiteNumber, Variant};
@@ -12,6 +13,15 @@ pub(super) struct Request<'a> {
     pub(super) head: &'a Head<'a>,
     pub(super) asking: Asking<'a>,
     pub(super) stamp: &'a Stamp,
+}
+
+impl Request<'_> {
+    /// Whether it asks for a part of a file that has not been looked at for it.
+    #[inline]
+    pub(super) fn wants_part_unseen(&self, path: Path<'_>) -> bool {
+        let seen = |had: &Prefetched| had.find(path.bytes(), self.asking.plain()).is_some();
+        self.head.fields.any_of(&[Field::Range]) && !self.asking.prefetched.is_some_and(seen)
+    }
 }
 
 /// How a request asks for files.

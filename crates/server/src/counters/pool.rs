@@ -90,7 +90,11 @@ pub static POOL_METRICS: &[Metric<PoolCounters>] = &[
         "Requests in flight, and those given up that the application may work on yet"
     ),
     metric!(Kind::Counter, requests, "Requests that came, with their bodies"),
-    metric!(Kind::Counter, failures, "Requests that the pool did not answer to the end"),
+    metric!(
+        Kind::Counter,
+        failures,
+        "Requests that the pool did not answer to the end, those refused and expired included"
+    ),
     metric!(Kind::Counter, refused, "Requests for which there was no room in the queue"),
     metric!(Kind::Counter, expired, "Requests that waited in the queue for too long"),
     metric!(Kind::Counter, clients_left, "Requests whose client left"),

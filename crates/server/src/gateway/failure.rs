@@ -10,7 +10,7 @@ pub enum Failure {
     /// No server of the pool can be connected to.
     #[error("no server can be connected to: {0}")]
     Unreachable(io::Error),
-    /// The queues of all servers are full, or none accepts.
+    /// The queues of all servers' Unix sockets are full, or there are no descriptors.
     #[error("no server has accepted the request in time")]
     Busy,
     /// A server ends the connection before its reply, or in it.

@@ -17,10 +17,10 @@
 //!   works for it, and one that has had more than its share waits for those who have not. This is start-time
 //!   fair queueing (Goyal, Vin, Cheng 1996): a request is charged an estimate when it begins, and what it
 //!   took when it ends; a client that was away for long has saved nothing up.
-//! - So it is with who may wait: where there is no room, one of whoever would have had most if all went that
-//!   wait is displaced, if that is more than the newcomer's. Otherwise who asks most would have most of the
-//!   room, and with few places (a worker each, where a worker has one client) the others would seldom be
-//!   there to be chosen.
+//! - **Who may wait** is decided in the same way: where there is no room, a request of the network that would
+//!   have had most if all that wait went is displaced, if that is more than the newcomer's would be.
+//!   Otherwise who asks most would have most of the room, and with few places (a worker each, where a worker
+//!   has one client) the others would seldom be there to be chosen.
 //! - Among those who have had as much as each other, the **oldest first**. But if the oldest has waited for
 //!   longer than a target throughout an interval (a standing queue, RFC 8289), the **newest first**:
 //!   a line that does not get shorter would have everybody answered late, and so only some.

@@ -9,6 +9,7 @@ use crate::support::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
     Each: bodies_are_brought, large_uploads_go_on;
+    Three: what_is_wrong_with_them_is_told_by_their_site;
 ];
 
 fn bodies_are_brought(variant: &Variant) {
@@ -57,4 +58,26 @@ fn large_uploads_go_on(variant: &Variant) {
     let mut client = server.connect();
     client.send(post("/app/x", &pattern(3, 1_000_000)));
     assert_eq!(client.reply().text(), "1000000");
+}
+
+fn what_is_wrong_with_them_is_told_by_their_site(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let socket = scripted::start(setup.directory(), "app.sock", |mut asked: Asked| {
+        asked.say(answer("X: y\n\nwell"));
+    });
+    let site = format!(
+        "[[sites]]\nhosts = 'a.example'\nroot = '{}'\n\
+         [[sites.headers]]\nset = {{ X-Site = 'a' }}\n\
+         [[sites.routes]]\npath = '/app/**'\npool = 'app'\nprogram = '/srv/app'\n\
+         [limits]\nbody = '100 KB'\n[timeouts]\nbody = '300 ms'\n",
+        setup.root().display()
+    );
+    let server = setup.config(&(pool(&[&socket], "") + &site)).start();
+    for (host, site) in [("a.example", Some("a")), ("test", None)] {
+        for (body, status) in [("5\r\nhello\r\nzz\r\n", 400), ("30d40\r\n", 413), ("5\r\nhello\r\n", 408)] {
+            let head = format!("POST /app/x HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n");
+            let reply = server.one(head + body);
+            assert_eq!((reply.status, reply.field("X-Site")), (status, site), "{host}: {body:?}");
+        }
+    }
 }

@@ -66,7 +66,11 @@ impl AccessLogs {
     }
 
     /// The shortest of [`AccessLog::wait_at_most_ms`].
+    #[inline]
     pub fn wait_at_most_ms(&self, now_ms: u64) -> Option<u64> {
+        if self.are_off() {
+            return None;
+        }
         self.logs.iter().filter_map(|log| log.wait_at_most_ms(now_ms)).min()
     }
 

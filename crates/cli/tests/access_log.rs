@@ -334,8 +334,10 @@ fn logs_of_sites(variant: &Variant) {
     {
         ask(host, target);
     }
-    let refused = "POST /e HTTP/1.1\r\nHost: own.example\r\nContent-Length: 11\r\n\r\n";
-    assert_eq!(server.one(refused).status, 413);
+    for host in ["own.example", "silent.example"] {
+        let refused = format!("POST /e HTTP/1.1\r\nHost: {host}\r\nContent-Length: 11\r\n\r\n");
+        assert_eq!(server.one(refused).status, 413, "{host}");
+    }
     assert_eq!(server.one("GET /f HTTP/1.1\r\nHost: own.example\r\nBAD\r\n\r\n").status, 400);
     let target = |line: &str| {
         let line: Value = serde_json::from_str(line).expect("JSON");

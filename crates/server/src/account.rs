@@ -57,11 +57,16 @@ mod tests {
         assert_ne!(account("[2001:db8:0:1::1]:1"), account("[2001:db8:0:100::1]:1"));
     }
 
-    #[test]
-    fn every_account_has_its_number() {
-        for number in 0..Account::ALL as u32 {
-            assert_eq!(Account::from_number(number).number(), number as usize);
+    proptest::proptest! {
+        /// Arrays of that many are looked up by it.
+        #[test]
+        fn every_client_has_one(bits: u128, port: u16) {
+            let v4 = std::net::Ipv4Addr::from_bits(bits as u32);
+            for ip in [IpAddr::V4(v4), IpAddr::V6(bits.into())] {
+                let account = Account::of(&PeerAddress::Inet((ip, port).into()));
+                proptest::prop_assert!(account.number() < Account::ALL);
+                proptest::prop_assert_eq!(Account::from_number(account.number() as u32), account);
+            }
         }
-        assert_eq!(Account::from_number(u32::MAX).number(), Account::ALL - 1);
     }
 }

@@ -127,8 +127,10 @@ impl Users {
         };
         let of_pools: u64 = settings.all_pools().map(of_pools).sum();
         let tables = if layout.shares_descriptors { copies } else { workers };
-        // The supervisor and each process have them open; the common one is among what is reserved.
-        let logs = (1 + processes) * (settings.access_logs().len() as u64).saturating_sub(1);
+        // The supervisor has them open, and its processes anew where they share descriptors; the common one
+        // is among what is reserved.
+        let opened = if layout.shares_descriptors { 1 + processes } else { 1 };
+        let logs = opened * (settings.access_logs().len() as u64).saturating_sub(1);
         // Each keeps the roots of its sites open; that of the default one is among what is reserved.
         let roots = processes * (settings.all_sites().len() as u64 - 1);
         Self { workers, tables, other: of_workers + of_pools + helpers * OF_A_HELPER + roots + logs }

@@ -430,6 +430,15 @@ impl<P> Connection<P> {
         matches!(self.reading, Reading::Body(_))
     }
 
+    /// How many bytes of the request's body are still to come, where its head says how many it has (RFC 9112
+    /// section 6.2). `None`: it has none, or it comes in chunks.
+    pub fn body_left(&self) -> Option<u64> {
+        match &self.reading {
+            Reading::Body(Body { framing: BodyFraming::Length(left), .. }) => Some(*left),
+            _ => None,
+        }
+    }
+
     /// Requests announced so far.
     pub fn requests(&self) -> u32 {
         self.requests

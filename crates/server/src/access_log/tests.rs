@@ -2,6 +2,7 @@ use super::*;
 use crate::config::LogTarget;
 use http1::{Fields, Head, Method, Terms, Version};
 use std::fs;
+use std::time::Duration;
 
 fn head<'a>(target: &'a [u8], fields: Fields<'a>) -> Head<'a> {
     let terms = Terms { version: Version::Http11, persistent: true, body: true };
@@ -17,6 +18,13 @@ fn line(format: LogFormat, peer: &PeerAddress, head: Option<&Head<'_>>) -> Strin
     line::begin(format, &mut begun, peer, head, TimeText::default().at(format, 971_211_336));
     line::end(format, &mut out, &begun, 200, 2326, 17);
     String::from_utf8(out).unwrap()
+}
+
+/// Has it write all that there is.
+fn end(writer: Writer) {
+    let mut ending = writer.end();
+    ending.patience = Duration::from_secs(10);
+    assert!(ending.wait(), "it writes its last lines");
 }
 
 #[test]
@@ -164,7 +172,7 @@ fn every_line_arrives_in_order() {
         log_one(&mut log, &format!("/{i}"));
     }
     drop(log);
-    writer.end().wait();
+    end(writer);
     let written = fs::read_to_string(setup.path()).unwrap();
     assert_eq!(written.lines().count(), 50_000);
     for (i, line) in written.lines().enumerate() {
@@ -191,7 +199,7 @@ fn lines_appear_after_a_second_and_after_a_rotation_in_the_new_file() {
     wait_for(|| setup.path().exists());
     log_one(&mut log, "/two");
     drop(log);
-    writer.end().wait();
+    end(writer);
     assert!(fs::read_to_string(setup.path()).unwrap().contains("/two"));
     assert_eq!(fs::read_to_string(old).unwrap().lines().count(), 1);
 }
@@ -238,7 +246,7 @@ fn a_writer_that_hangs_costs_lines_and_never_time() {
     let again = dropped - setup.dropped(LineLoss::Behind);
     assert_eq!(again, 0);
     drop(log);
-    writer.end().wait();
+    end(writer);
     let kept = String::from_utf8(reading.join().unwrap()).unwrap();
     let (old, new): (Vec<_>, Vec<_>) =
         kept.lines().partition(|l| !l.contains("/again") && !l.contains("/last"));
@@ -257,7 +265,7 @@ fn an_operator_who_chose_to_wait_loses_nothing() {
             log_one(&mut log, &format!("/{i}"));
         }
         drop(log);
-        writer.end().wait();
+        end(writer);
     });
     let read = std::io::BufRead::lines(std::io::BufReader::new(reader)).take(lines);
     for (i, line) in read.enumerate() {
@@ -277,7 +285,7 @@ fn lines_that_cannot_be_written_are_counted() {
         log.tick(now * FLUSH_AFTER_MS);
     }
     drop(log);
-    writer.end().wait();
+    end(writer);
     // What a buffer lost is heard of when it comes back; the last ones never do.
     let lost = setup.dropped(LineLoss::WriteError);
     assert!((160..=200).contains(&lost), "{lost}");
@@ -312,7 +320,7 @@ fn a_log_that_can_not_be_opened_anew_stays_in_use() {
     log.reopen();
     arrive_at(&mut log, &path);
     drop(log);
-    writer.end().wait();
+    end(writer);
     assert_eq!(setup.dropped(LineLoss::WriteError), 0);
 }
 

@@ -108,22 +108,23 @@ pub struct Ending {
     thread: JoinHandle<()>,
     log: Arc<LogFile>,
     began: Instant,
-    patience: Duration,
+    pub(super) patience: Duration,
 }
 
 impl Ending {
-    /// Waits until everything has been written, and complains if it has not been soon enough: a disk that
-    /// stands still is given up.
-    pub fn wait(self) {
+    /// Waits until everything has been written, and says whether it has been; complains if that has not been
+    /// soon enough: a disk that stands still is given up.
+    pub fn wait(self) -> bool {
         // Joining would wait for ever.
         while !self.thread.is_finished() {
             if self.began.elapsed() >= self.patience {
                 let (log, patience) = (self.log.target(), self.patience);
                 tracing::error!("the last lines of access log {log} were not written within {patience:?}");
-                return;
+                return false;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+        true
     }
 }
 

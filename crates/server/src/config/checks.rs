@@ -182,6 +182,12 @@ fn check_processes(checks: &mut Checks<'_>, settings: &Settings) {
             format!("at most {MOST_PROCESSES} processes; {copies} copies of {workers} workers are more"),
         );
     }
+    let (logs, processes) = (settings.access_logs().len(), copies * settings.layout().processes);
+    if logs > 1 && logs * processes > MOST_PROCESSES {
+        let why =
+            format!("at most {MOST_PROCESSES} threads write access logs, one for each log in each process");
+        checks.problem("sites", format!("{why}; {logs} logs in {processes} processes are more"));
+    }
     if let Err(why) = settings.addresses_of_copies() {
         checks.problem("copies", why);
     }

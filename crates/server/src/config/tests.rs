@@ -351,6 +351,11 @@ const WRONG: &[(&str, &str)] = &[
     ("listen = 'unix:x'\ncopies = 2\ncopies_by = 'port'", "has no port"),
     ("listen = '127.0.0.1:65535'\ncopies = 2\ncopies_by = 'port'", "leaves no 1 ports above it"),
     ("copies = 1024\nworkers = 2\narchitecture = 'symped'", "copies = 1024: at most 1024 processes"),
+    (
+        "access_log = '/a'\nworkers = 600\narchitecture = 'symped'\n\
+         [[sites]]\nhosts = 'a.example'\nroot = '/'\naccess_log = '/b'",
+        "at most 1024 threads write access logs, one for each log in each process; 2 logs in 600",
+    ),
     ("[placement]\ncpus = ['0', '900']", "CPU 900 is not available"),
     (
         "workers = 2\narchitecture = 'symped'\n[placement]\npartition = true",

@@ -186,7 +186,8 @@ impl Conversation {
                     let needs_input = matches!(step, Step::NeedInput);
                     let taken = match step {
                         Step::Body(range) => {
-                            application.relay.take_body(&mut service.gateway, &unused[range])
+                            let left = self.machine.body_left();
+                            application.relay.take_body(&mut service.gateway, &unused[range], left)
                         }
                         _ => Ok(()),
                     };

@@ -102,11 +102,10 @@ impl Exchange {
         }
     }
 
-    /// Begins the line of what could not be read as a request, unless it has one. For whom it was is not
-    /// known.
-    pub(super) fn begin_unreadable(&mut self, service: &mut Service, peer: &PeerAddress) {
+    /// Begins the line of what could not be read as a request for a site, unless it has one.
+    pub(super) fn begin_unreadable(&mut self, service: &mut Service, peer: &PeerAddress, site: SiteNumber) {
         if self.log_line.is_empty()
-            && let Some(log) = self.take_line(service, 0)
+            && let Some(log) = self.take_line(service, site)
         {
             service.logs.at(log).begin_unreadable(&mut self.log_line, peer, service.clock.unix_secs);
         }

@@ -350,7 +350,7 @@ impl Conversation {
     pub(super) fn refuse(&mut self, service: &mut Service, breach: (SiteNumber, ProtocolError)) {
         service.counters.refusal(breach.1.kind);
         if self.machine.owes_answer() {
-            self.exchange.begin_unreadable(service, &self.peer);
+            self.exchange.begin_unreadable(service, &self.peer, breach.0);
             self.answer_breach(service, breach, None);
         }
     }

@@ -39,17 +39,19 @@ const MOST_UNSENT: usize = 256 << 10;
 const SCANT_UNSENT: usize = 16 << 10;
 
 impl Delivery {
-    /// One of which so much may be on the disk.
-    pub(super) fn new(reply: OpenReply<Pin>, most_spilled: u64) -> Self {
-        Self {
+    /// One that has as much memory and disk as the gateway has for it.
+    pub(super) fn new(reply: OpenReply<Pin>, gateway: &Gateway) -> Self {
+        let mut this = Self {
             reply,
             spill: Spool::default(),
             behind: Vec::new(),
             most_unsent: MOST_UNSENT,
-            most_spilled,
+            most_spilled: gateway.most_spilled,
             is_client_slow: false,
             is_said: false,
-        }
+        };
+        this.note_memory(!gateway.has_memory_for(0));
+        this
     }
 
     /// Adds what has come of the reply of that pool.

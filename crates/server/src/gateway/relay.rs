@@ -136,13 +136,26 @@ impl Relay {
         matches!(self.stage, Stage::Body)
     }
 
-    /// Takes in more of the body.
+    /// Takes in more of the body, and is told how much is left of it, if that is known.
     ///
     /// # Errors
     ///
     /// It can't be kept.
-    pub fn take_body(&mut self, gateway: &mut Gateway, bytes: &[u8]) -> Result<(), Failure> {
-        let room = if gateway.has_memory_for(bytes.len()) { BODY_IN_MEMORY } else { SMALL_BODY };
+    pub fn take_body(
+        &mut self,
+        gateway: &mut Gateway,
+        bytes: &[u8],
+        left: Option<u64>,
+    ) -> Result<(), Failure> {
+        let length = self.body.length() + bytes.len() as u64 + left.unwrap_or(0);
+        let has_room = usize::try_from(length).is_ok_and(|length| {
+            let more = length.saturating_sub(self.body.in_memory());
+            length <= BODY_IN_MEMORY && (more == 0 || gateway.has_memory_for(more))
+        });
+        let room = if has_room { BODY_IN_MEMORY } else { SMALL_BODY };
+        if has_room && let Some(left) = left {
+            self.body.expect(bytes.len() + left as usize);
+        }
         if let Some(file) = self.body.write(bytes, room, &gateway.spool).map_err(Failure::Spool)? {
             gateway.own(file);
         }
@@ -448,7 +461,7 @@ impl Relay {
             }
             let mut reply = self.open(&parsed, tools);
             reply.supply(tools.limits, tools.now, &head[end..]);
-            self.delivery = Some(Delivery::new(reply, gateway.most_spilled));
+            self.delivery = Some(Delivery::new(reply, gateway));
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sys::process;
 
 use super::{RunError, failed};
-use crate::access_log::{AccessLogs, Ending, LogFile, Writer};
+use crate::access_log::{AccessLogs, LogFile, Writer};
 use crate::allotment::Allotment;
 use crate::architecture;
 use crate::common::Common;
@@ -73,7 +73,9 @@ pub(super) fn serve(
     let result = architecture::run(services, listeners, settings, control);
     // The services, whose logs have been flushed into the writer, are gone.
     let endings: Vec<_> = writers.into_iter().map(Writer::end).collect();
-    endings.into_iter().for_each(Ending::wait);
+    for ending in endings {
+        ending.wait();
+    }
     result.map_err(failed("go on serving"))
 }
 

@@ -16,7 +16,7 @@ pub(super) struct ByNetworks {
 }
 
 /// Where a connection comes: by how many of its network come before it, and then as it stood.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 struct Turn {
     before: u32,
     at: u32,
@@ -37,7 +37,7 @@ impl ByNetworks {
             self.turns.push(Turn { before: self.seen[account], at: at as u32, index, account });
             self.seen[account] += 1;
         }
-        self.turns.sort_unstable();
+        self.turns.sort_unstable_by_key(|turn| (turn.before, turn.at));
         for (place, turn) in work.iter_mut().zip(&self.turns) {
             *place = turn.index;
             self.seen[turn.account] = 0;

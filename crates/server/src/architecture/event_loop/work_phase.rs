@@ -14,7 +14,7 @@ impl EventLoop {
         let mut work = std::mem::take(&mut self.work);
         // Only a long phase may be cut short.
         let until_ns = if work.len() > WORK_BETWEEN_LOOKS { self.work_ends_ns() } else { None };
-        if until_ns.is_some() && std::mem::take(&mut self.cut_short) {
+        if std::mem::take(&mut self.cut_short) && until_ns.is_some() {
             self.by_networks.order(&mut work, |index| {
                 let registered = self.connections.get_mut(index);
                 registered.map_or(Account::NOBODY, |registered| Account::of(registered.conversation.peer()))

@@ -71,18 +71,22 @@ impl Asked {
 
 /// Starts an application, which answers each connection in a thread of its own until the process ends.
 pub fn start<R>(directory: &Path, name: &str, serve: impl Fn(Asked) -> R + Send + Sync + 'static) -> PathBuf {
-    let path = directory.join(name);
+    listen(directory.join(name), move |stream| {
+        if let Ok(asked) = read(stream) {
+            assert!(!asked.keeps, "nobody asked for that");
+            serve(asked);
+        }
+    })
+}
+
+/// Has each connection to a socket of that name served in a thread of its own.
+fn listen(path: PathBuf, serve: impl Fn(UnixStream) + Send + Sync + 'static) -> PathBuf {
     let listener = UnixListener::bind(&path).expect("a socket");
     let serve = Arc::new(serve);
     thread::spawn(move || {
         for stream in listener.incoming() {
             let serve = Arc::clone(&serve);
-            thread::spawn(move || {
-                if let Ok(asked) = stream.and_then(read) {
-                    assert!(!asked.keeps, "nobody asked for that");
-                    serve(asked);
-                }
-            });
+            thread::spawn(move || serve(stream.expect("a connection")));
         }
     });
     path
@@ -95,26 +99,16 @@ pub fn start_keeping(
     name: &str,
     serve: impl Fn(&mut Asked, usize) -> bool + Send + Sync + 'static,
 ) -> PathBuf {
-    let path = directory.join(name);
-    let listener = UnixListener::bind(&path).expect("a socket");
-    let serve = Arc::new(serve);
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let serve = Arc::clone(&serve);
-            thread::spawn(move || {
-                let mut stream = stream.expect("a connection");
-                for before in 0.. {
-                    let Ok(mut asked) = read(stream) else { return };
-                    assert_eq!(usize::from(asked.number), 1 + before % 2, "by turns");
-                    if !serve(&mut asked, before) || !asked.keeps {
-                        return;
-                    }
-                    stream = asked.stream;
-                }
-            });
+    listen(directory.join(name), move |mut stream| {
+        for before in 0.. {
+            let Ok(mut asked) = read(stream) else { return };
+            assert_eq!(usize::from(asked.number), 1 + before % 2, "by turns");
+            if !serve(&mut asked, before) || !asked.keeps {
+                return;
+            }
+            stream = asked.stream;
         }
-    });
-    path
+    })
 }
 
 /// The standard site with a pool that an application in this process is, for all below `/app/`.

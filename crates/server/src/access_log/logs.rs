@@ -68,6 +68,7 @@ impl AccessLogs {
     /// The shortest of [`AccessLog::wait_at_most_ms`].
     #[inline]
     pub fn wait_at_most_ms(&self, now_ms: u64) -> Option<u64> {
+        // Every get-events phase asks.
         if self.are_off() {
             return None;
         }

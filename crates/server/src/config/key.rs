@@ -145,6 +145,17 @@ pub(super) fn rules<'a, T>(
     Field { written: None, read: Box::new(read_all) }
 }
 
+/// What a list's item lacks of the keys that it needs, each with an example.
+pub(super) fn missing(
+    what: &str,
+    needed: &[(&str, &str)],
+    item: &Item,
+    table: &Table,
+) -> impl Iterator<Item = Problem> {
+    let missing = needed.iter().filter(|(key, _)| !table.contains_key(*key));
+    missing.map(move |(key, example)| item.problem(format!("a {what} needs {key}, such as {example}")))
+}
+
 /// A table whose keys are the operator's own. It is not written here.
 pub(super) fn pairs<'a, T, C: FromIterator<T>>(
     field: &'a mut C,

@@ -6,18 +6,17 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::headers;
-use super::key::{Field, Key, each, one, optional, pairs, read_each, rules};
+use super::files;
+use super::key::{Field, Key, each, one, optional, read_each, rules};
 use super::logs;
 use super::names::Named;
 use super::pools;
-use super::routes;
 use super::settings::{
-    Architecture, Coalesce, CopiesBy, Events, FileSettings, LogFormat, LogLevel, Sends, Wake, WhenBehind,
+    Architecture, Coalesce, CopiesBy, Events, LogFormat, LogLevel, Sends, Wake, WhenBehind,
 };
 use super::values::{
-    accept_limit, account, address, addresses, charset, count, cpus, error_log, error_page, file_name, flag,
-    mode, one_of, path, size, time, trusted_proxy, unless_off, up_to,
+    accept_limit, account, address, addresses, count, cpus, error_log, flag, mode, one_of, path, size, time,
+    trusted_proxy, unless_off, up_to,
 };
 
 /// The keys that are options of the command line, in the order in which people should read of them.
@@ -42,7 +41,7 @@ pub(super) const KEYS: &[Key] = &[
         value: "DIR",
         help: "The directory to serve",
         default: "the current one",
-        setting: |s| one(&mut s.files.root, path()),
+        setting: |s| files::root(&mut s.files),
         ..Key::under("")
     },
     Key {
@@ -164,7 +163,7 @@ pub(super) const KEYS: &[Key] = &[
         value: "BOOL",
         help: "List directories that have no index file",
         names: || vec!["true", "false"],
-        setting: |s| one(&mut s.files.listing, flag()),
+        setting: |s| files::listing(&mut s.files),
         ..Key::under("Files")
     },
     Key {
@@ -263,17 +262,10 @@ pub(super) const KEYS: &[Key] = &[
         ..Key::under("Process")
     },
     // These are tables, which `print` writes below all others.
-    Key::of("", "types", |s| pairs(&mut s.files.types, headers::media_type_of_extension)),
-    Key::of("", "error_pages", |s| {
-        let FileSettings { root, error_pages, .. } = &mut s.files;
-        pairs(error_pages, |status, item| error_page(root, status, item))
-    }),
-    Key::of("", "headers", |s| {
-        rules(&mut s.files.headers, Default::default, headers::KEYS, headers::contradictions)
-    }),
-    Key::of("", "routes", |s| {
-        rules(&mut s.files.routes, Default::default, routes::KEYS, routes::contradictions)
-    }),
+    Key::of("", "types", |s| files::types(&mut s.files)),
+    Key::of("", "error_pages", |s| files::error_pages(&mut s.files)),
+    Key::of("", "headers", |s| files::header_rules(&mut s.files)),
+    Key::of("", "routes", |s| files::route_rules(&mut s.files)),
     Key::of("", "pools", |s| rules(&mut s.pools, Default::default, pools::KEYS, pools::contradictions)),
     Key::of("placement", "cpus", |s| each(&mut s.placement.cpus, cpus())),
     Key::of("placement", "mapping", |s| one(&mut s.placement.mapping, one_of())),
@@ -344,15 +336,15 @@ pub(super) const KEYS: &[Key] = &[
     Key::of("timeouts", "write_min_rate", |s| one(&mut s.timeouts.write_min_rate, size(RATE))),
     Key::of("timeouts", "idle", |s| one(&mut s.timeouts.idle, time(TIMEOUT))),
     Key::of("timeouts", "linger", |s| one(&mut s.timeouts.linger, time(TIMEOUT))),
-    Key::of("files", "index", |s| each(&mut s.files.index, file_name())),
-    Key::of("files", "listing_names", |s| one(&mut s.files.listing_names, count(1..=1 << 16))),
-    Key::of("files", "dotfiles", |s| one(&mut s.files.dotfiles, flag())),
-    Key::of("files", "symlinks", |s| one(&mut s.files.symlinks, one_of())),
-    Key::of("files", "precompressed", |s| one(&mut s.files.precompressed, flag())),
+    Key::of("files", "index", |s| files::index(&mut s.files)),
+    Key::of("files", "listing_names", |s| files::listing_names(&mut s.files)),
+    Key::of("files", "dotfiles", |s| files::dotfiles(&mut s.files)),
+    Key::of("files", "symlinks", |s| files::symlinks(&mut s.files)),
+    Key::of("files", "precompressed", |s| files::precompressed(&mut s.files)),
     Key::of("files", "validity", |s| {
         one(&mut s.files.validity, time(Duration::ZERO..=Duration::from_hours(1)))
     }),
     Key::of("files", "max_open", |s| one(&mut s.files.max_open, up_to(u32::MAX))),
     Key::of("files", "memory", |s| one(&mut s.files.memory, size(0..=1024 * GIB))),
-    Key::of("files", "charset", |s| one(&mut s.files.charset, unless_off(charset()))),
+    Key::of("files", "charset", |s| files::charset_of_text(&mut s.files)),
 ];

@@ -15,6 +15,7 @@ mod copies;
 #[cfg(test)]
 mod documents;
 mod error;
+mod files;
 mod headers;
 mod host;
 mod key;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::address::ListenAddress;
 use super::checks::wrong_with_root;
 use super::error::Problem;
-use super::key::{Field, Key, each, one, optional, pairs, read_each};
+use super::key::{Field, Key, each, missing, one, optional, pairs, read_each};
 use super::settings::{Php, PoolRule};
 use super::typed::{Item, Table};
 use super::values::{Kind, address, addresses, count, flag, quoted, text, time, unless_off, up_to};
@@ -51,13 +51,11 @@ pub(super) const KEYS: &[Key<PoolRule>] = &[
 
 /// What a pool lacks, and what does not go together.
 pub(super) fn contradictions(rule: &PoolRule, item: &Item, table: &Table) -> Vec<Problem> {
-    let missing = [("name", "name = \"php\""), ("servers", "servers = \"unix:/run/php/php-fpm.sock\"")];
-    let missing = missing.into_iter().filter(|(key, _)| !table.contains_key(*key));
-    let missing = missing.map(|(key, example)| format!("a pool needs {key}, such as {example}"));
+    let needed = [("name", "name = \"php\""), ("servers", "servers = \"unix:/run/php/php-fpm.sock\"")];
     let is_remote = rule.servers.iter().any(|server| matches!(server, ListenAddress::Tcp(_)));
     let keeps_remote = (rule.keep > 0 && is_remote)
         .then(|| "keep is for servers at Unix sockets, as only those tell who still works".to_owned());
-    missing.chain(keeps_remote).map(|problem| item.problem(problem)).collect()
+    missing("pool", &needed, item, table).chain(keeps_remote.map(|problem| item.problem(problem))).collect()
 }
 
 /// What a pool is called by.

@@ -8,17 +8,14 @@ use std::path::PathBuf;
 
 use super::checks;
 use super::error::Problem;
-use super::headers;
+use super::files;
 use super::host::HostPattern;
-use super::key::{Field, Key, each, one, pairs, rules};
+use super::key::{Field, Key, each, missing, one, rules};
 use super::logs;
 use super::pools;
-use super::routes;
 use super::settings::{FileSettings, Settings, SiteSettings};
 use super::typed::{Item, Table};
-use super::values::{
-    Kind, charset, count, error_page, file_name, flag, one_of, path, quoted, text, unless_off,
-};
+use super::values::{Kind, quoted, text, unless_off};
 
 /// The list of sites. It is to be read after all other keys, from which sites take what they don't say.
 pub(super) const SITES: Key = Key::of("", "sites", |s: &mut Settings| {
@@ -38,7 +35,7 @@ pub(super) const SITES: Key = Key::of("", "sites", |s: &mut Settings| {
 /// The keys of a site.
 pub(super) const KEYS: &[Key<SiteSettings>] = &[
     Key::of("sites", "hosts", |site| each(&mut site.hosts, host())),
-    Key::of("sites", "root", |site| one(&mut site.files.root, path())),
+    Key::of("sites", "root", |site| files::root(&mut site.files)),
     Key::of("sites", "php", |site| {
         let php = &mut site.files.php;
         let of_top = php.as_ref().map(|php| php.server.clone());
@@ -56,33 +53,23 @@ pub(super) const KEYS: &[Key<SiteSettings>] = &[
     Key::of("sites", "access_log", |site| logs::of_site(&mut site.access_log)),
     Key::of("sites", "log_format", |site| logs::format(&mut site.access_log)),
     Key::of("sites", "log_when_full", |site| logs::when_full(&mut site.access_log)),
-    Key::of("sites", "index", |site| each(&mut site.files.index, file_name())),
-    Key::of("sites", "listing", |site| one(&mut site.files.listing, flag())),
-    Key::of("sites", "listing_names", |site| one(&mut site.files.listing_names, count(1..=1 << 16))),
-    Key::of("sites", "dotfiles", |site| one(&mut site.files.dotfiles, flag())),
-    Key::of("sites", "symlinks", |site| one(&mut site.files.symlinks, one_of())),
-    Key::of("sites", "precompressed", |site| one(&mut site.files.precompressed, flag())),
-    Key::of("sites", "charset", |site| one(&mut site.files.charset, unless_off(charset()))),
-    Key::of("sites", "types", |site| pairs(&mut site.files.types, headers::media_type_of_extension)),
-    Key::of("sites", "error_pages", |site| {
-        let FileSettings { root, error_pages, .. } = &mut site.files;
-        pairs(error_pages, |status, item| error_page(root, status, item))
-    }),
-    Key::of("sites", "headers", |site| {
-        rules(&mut site.files.headers, Default::default, headers::KEYS, headers::contradictions)
-    }),
-    Key::of("sites", "routes", |site| {
-        rules(&mut site.files.routes, Default::default, routes::KEYS, routes::contradictions)
-    }),
+    Key::of("sites", "index", |site| files::index(&mut site.files)),
+    Key::of("sites", "listing", |site| files::listing(&mut site.files)),
+    Key::of("sites", "listing_names", |site| files::listing_names(&mut site.files)),
+    Key::of("sites", "dotfiles", |site| files::dotfiles(&mut site.files)),
+    Key::of("sites", "symlinks", |site| files::symlinks(&mut site.files)),
+    Key::of("sites", "precompressed", |site| files::precompressed(&mut site.files)),
+    Key::of("sites", "charset", |site| files::charset_of_text(&mut site.files)),
+    Key::of("sites", "types", |site| files::types(&mut site.files)),
+    Key::of("sites", "error_pages", |site| files::error_pages(&mut site.files)),
+    Key::of("sites", "headers", |site| files::header_rules(&mut site.files)),
+    Key::of("sites", "routes", |site| files::route_rules(&mut site.files)),
 ];
 
 /// What a site lacks, or can't have.
 fn contradictions(site: &SiteSettings, item: &Item, table: &Table) -> Vec<Problem> {
-    let missing = [("hosts", "hosts = \"example.org\""), ("root", "root = \"/srv/example\"")];
-    let missing = missing.into_iter().filter(|(key, _)| !table.contains_key(*key));
-    let mut problems: Vec<_> = missing
-        .map(|(key, example)| item.problem(format!("a site needs {key}, such as {example}")))
-        .collect();
+    let needed = [("hosts", "hosts = \"example.org\""), ("root", "root = \"/srv/example\"")];
+    let mut problems: Vec<_> = missing("site", &needed, item, table).collect();
     if table.contains_key("hosts") && site.hosts.is_empty() {
         problems.push(item.problem_of("hosts", "a site needs a host, such as \"example.org\""));
     }

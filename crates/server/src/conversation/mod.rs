@@ -178,14 +178,17 @@ impl Conversation {
 
     /// When it is to be looked at, if nothing happens before: the client's deadline, or how long the disk may
     /// take.
+    #[inline]
     pub fn deadline(&self) -> Option<http1::Tick> {
-        if self.exchange.waiting.is_some() {
-            let machine = self.machine.deadline();
-            let application = self.application_deadline();
-            let earlier = [application, machine].into_iter().flatten().reduce(http1::Tick::earlier);
-            return self.looks_after_wait_at().or(earlier);
-        }
-        self.machine.deadline()
+        let machine = self.machine.deadline();
+        if self.exchange.waiting.is_some() { self.deadline_of_pause(machine) } else { machine }
+    }
+
+    #[cold]
+    fn deadline_of_pause(&self, machine: Option<http1::Tick>) -> Option<http1::Tick> {
+        let earlier =
+            [self.application_deadline(), machine].into_iter().flatten().reduce(http1::Tick::earlier);
+        self.looks_after_wait_at().or(earlier)
     }
 
     /// Acts on a deadline that has come. `None`: nothing has ended, ask for the deadline again.

@@ -14,7 +14,7 @@ impl EventLoop {
         let mut work = std::mem::take(&mut self.work);
         // Only a long phase may be cut short.
         let until_ns = if work.len() > WORK_BETWEEN_LOOKS { self.work_ends_ns() } else { None };
-        if std::mem::take(&mut self.cut_short) && until_ns.is_some() {
+        if self.cut_short && until_ns.is_some() {
             self.by_networks.order(&mut work, |index| {
                 let registered = self.connections.get_mut(index);
                 registered.map_or(Account::NOBODY, |registered| Account::of(registered.conversation.peer()))
@@ -41,11 +41,11 @@ impl EventLoop {
                 }
             }
         }
+        self.cut_short = done < work.len();
         if done == work.len() {
             work.clear();
         } else {
             work.drain(..done);
-            self.cut_short = true;
         }
         self.work = work;
         self.work_ends(done as u32);

@@ -1,0 +1,57 @@
+//! The keys of what a site says of its files: those of the default site, and of sites with hosts of their
+//! own.
+
+use super::headers;
+use super::key::{Field, each, one, pairs, rules};
+use super::routes;
+use super::settings::FileSettings;
+use super::values::{charset, count, error_page, file_name, flag, one_of, path, unless_off};
+
+pub(super) fn root(files: &mut FileSettings) -> Field<'_> {
+    one(&mut files.root, path())
+}
+
+pub(super) fn index(files: &mut FileSettings) -> Field<'_> {
+    each(&mut files.index, file_name())
+}
+
+pub(super) fn listing(files: &mut FileSettings) -> Field<'_> {
+    one(&mut files.listing, flag())
+}
+
+pub(super) fn listing_names(files: &mut FileSettings) -> Field<'_> {
+    one(&mut files.listing_names, count(1..=1 << 16))
+}
+
+pub(super) fn dotfiles(files: &mut FileSettings) -> Field<'_> {
+    one(&mut files.dotfiles, flag())
+}
+
+pub(super) fn symlinks(files: &mut FileSettings) -> Field<'_> {
+    one(&mut files.symlinks, one_of())
+}
+
+pub(super) fn precompressed(files: &mut FileSettings) -> Field<'_> {
+    one(&mut files.precompressed, flag())
+}
+
+pub(super) fn charset_of_text(files: &mut FileSettings) -> Field<'_> {
+    one(&mut files.charset, unless_off(charset()))
+}
+
+pub(super) fn types(files: &mut FileSettings) -> Field<'_> {
+    pairs(&mut files.types, headers::media_type_of_extension)
+}
+
+pub(super) fn error_pages(files: &mut FileSettings) -> Field<'_> {
+    let FileSettings { root, error_pages, .. } = files;
+    pairs(error_pages, |status, item| error_page(root, status, item))
+}
+
+pub(super) fn header_rules(files: &mut FileSettings) -> Field<'_> {
+    rules(&mut files.headers, Default::default, headers::KEYS, headers::contradictions)
+}
+
+pub(super) fn route_rules(files: &mut FileSettings) -> Field<'_> {
+    rules(&mut files.routes, Default::default, routes::KEYS, routes::contradictions)
+}

@@ -38,6 +38,15 @@ pub struct Watched<T> {
     pub results: Value,
 }
 
+/// An end of the measured window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// When warming up is over.
+    Begin,
+    /// When the load is.
+    End,
+}
+
 /// How well the looks met the edges of the measured window, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct Looks {
@@ -73,16 +82,20 @@ impl Generator {
     /// Lets it run, with a `look` when its measured window begins and another when it ends. Both follow from
     /// when its run began, which is some time after its process did. Waits for its end then, for somewhat
     /// longer than anybody waits for a reply. Gives its results, see docs/lab-results.md.
-    pub fn watch<T>(mut self, lengths: Lengths, mut look: impl FnMut() -> Result<T>) -> Result<Watched<T>> {
+    pub fn watch<T>(
+        mut self,
+        lengths: Lengths,
+        mut look: impl FnMut(Edge) -> Result<T>,
+    ) -> Result<Watched<T>> {
         let (began, unsure) = self.wait_for_run()?;
-        let mut look_at = |edge: Instant| {
-            interrupt::sleep_until(edge)?;
+        let mut look_at = |edge: Edge, at: Instant| {
+            interrupt::sleep_until(at)?;
             // What takes long to look at tells its own time.
-            let late = edge.elapsed();
-            Ok::<_, anyhow::Error>((look()?, late))
+            let late = at.elapsed();
+            Ok::<_, anyhow::Error>((look(edge)?, late))
         };
-        let (first, first_late) = look_at(began + lengths.warm_up)?;
-        let (second, second_late) = look_at(began + lengths.warm_up + lengths.measured)?;
+        let (first, first_late) = look_at(Edge::Begin, began + lengths.warm_up)?;
+        let (second, second_late) = look_at(Edge::End, began + lengths.warm_up + lengths.measured)?;
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let looks = Looks {
             began_after_ms: ms(began - self.started),
@@ -179,7 +192,7 @@ mod tests {
         // It reads sessions for a second, makes load, and waits for late replies.
         let script = "echo '{}' > load.json; sleep 1; touch begun; exec ./load-0 2";
         let generator = generator(directory, script);
-        let seen = || Ok((directory.join("begun").exists(), Instant::now()));
+        let seen = |_| Ok((directory.join("begun").exists(), Instant::now()));
         let watched = generator.watch(LENGTHS, seen).unwrap();
         let ended = Instant::now();
         assert!(watched.first.0, "the first look was before the run");
@@ -192,7 +205,7 @@ mod tests {
     fn a_generator_that_does_not_begin_is_quoted() {
         let scratch = tempfile::tempdir().unwrap();
         let generator = generator(scratch.path(), "echo no sessions >&2; exit 2");
-        let error = generator.watch(LENGTHS, || Ok(())).unwrap_err().to_string();
+        let error = generator.watch(LENGTHS, |_| Ok(())).unwrap_err().to_string();
         assert!(error.contains("before its run began: no sessions"), "{error}");
     }
 }

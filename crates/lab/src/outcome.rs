@@ -240,6 +240,7 @@ impl Outcome {
             format!("counters were read up to {:.0} ms from the edges of the measured window", looks.off_ms)
         }));
         let own = Own::between(before, after)?;
+        let held = after.held.as_ref().context("nobody has looked at what the server held")?;
         let good_per_s = over(status("2xx").unwrap_or(0.0), number("/replies/count")?) * replies_per_s;
         let parties = Party::all(results);
         let computed = parties.iter().find(|party| party.name == COMPUTED);
@@ -268,9 +269,9 @@ impl Outcome {
             drops_per_s: drops_per_s.collect(),
             cpu: Cpu::between(before, after, replies_per_s, number("/generator/cpu_us_per_call")?),
             switches_per_s: after.switches.saturating_sub(before.switches) as f64 / seconds,
-            memory_mb: after.memory as f64 / 1e6,
-            descriptors: after.descriptors,
-            page_cache_mb: after.page_cache as f64 / 1e6,
+            memory_mb: held.memory as f64 / 1e6,
+            descriptors: held.descriptors,
+            page_cache_mb: held.page_cache as f64 / 1e6,
             read_mb_per_s: after.read.saturating_sub(before.read) as f64 / 1e6 / seconds,
             turns,
             looks: *looks,
@@ -596,6 +597,7 @@ pub(crate) mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::sight::Held;
 
     /// A valid outcome of which nothing is known but the rate of replies.
     pub(crate) fn outcome(replies_per_s: f64) -> Outcome {
@@ -626,13 +628,11 @@ pub(crate) mod tests {
             user_ticks: accepts,
             system_ticks: 3 * accepts,
             switches: accepts,
-            memory: 5_000_000,
-            descriptors: 10,
             server_cpu: ticks,
             client_cpu: ticks,
-            page_cache: 0,
             read: 0,
             killed: 0,
+            held: Some(Held { memory: 5_000_000, descriptors: 10, page_cache: 0 }),
         }
     }
 

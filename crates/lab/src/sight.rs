@@ -10,6 +10,7 @@ use machine::{Machine, network, process};
 use serde_json::Value;
 
 use crate::bounds::Bounded;
+use crate::generator::Edge;
 use crate::launcher;
 use crate::subject::Subject;
 
@@ -25,19 +26,27 @@ pub(crate) struct Sight {
     pub(crate) user_ticks: u64,
     pub(crate) system_ticks: u64,
     pub(crate) switches: u64,
-    pub(crate) memory: u64,
-    pub(crate) descriptors: u64,
     pub(crate) server_cpu: CpuTicks,
     pub(crate) client_cpu: CpuTicks,
-    pub(crate) page_cache: u64,
     pub(crate) read: u64,
     /// Processes that the kernel has ended, since the server began, because there was no memory for them.
     pub(crate) killed: u64,
+    /// At the end of the measured window alone: telling it takes long enough of a CPU to delay one request in
+    /// a hundred of that window.
+    pub(crate) held: Option<Held>,
+}
+
+/// What a server holds at one moment.
+pub(crate) struct Held {
+    pub(crate) memory: u64,
+    pub(crate) descriptors: u64,
+    pub(crate) page_cache: u64,
 }
 
 impl Sight {
     /// What hangs on the moment comes first: status and memory take a while to be told.
     pub(crate) fn of(
+        edge: Edge,
         server: &Subject,
         bounded: Option<&Bounded>,
         server_cpus: &[usize],
@@ -54,8 +63,6 @@ impl Sight {
         let (server_cpu, client_cpu) = (cpu(server_cpus)?, cpu(client_cpus)?);
         let drops = drops(server.id())?;
         let status = server.status()?;
-        // Another user's may not be looked at so closely.
-        let memory = |pid| machine::memory::Usage::of(pid).map_or(0, |usage| usage.proportional);
         Ok(Self {
             at,
             status,
@@ -65,16 +72,26 @@ impl Sight {
             user_ticks: launcher::sum(&processes, |pid| Ok(process::cpu_ticks(pid)?.0))?,
             system_ticks: launcher::sum(&processes, |pid| Ok(process::cpu_ticks(pid)?.1))?,
             switches: launcher::sum(&processes, process::context_switches)?,
-            memory: processes.iter().copied().map(memory).sum(),
-            descriptors: launcher::sum(&processes, process::open_descriptors)?,
             server_cpu,
             client_cpu,
+            read: launcher::sum(&processes, process::bytes_read)?,
+            killed: bounded.map_or(Ok(0), Bounded::killed)?,
+            held: (edge == Edge::End).then(|| Held::by(&processes, bounded)).transpose()?,
+        })
+    }
+}
+
+impl Held {
+    fn by(processes: &[u32], bounded: Option<&Bounded>) -> Result<Self> {
+        // Another user's may not be looked at so closely.
+        let memory = |pid| machine::memory::Usage::of(pid).map_or(0, |usage| usage.proportional);
+        Ok(Self {
+            memory: processes.iter().copied().map(memory).sum(),
+            descriptors: launcher::sum(processes, process::open_descriptors)?,
             page_cache: match bounded {
                 Some(bounded) => bounded.page_cache()?,
                 None => Machine::this().page_cache().unwrap_or(0),
             },
-            read: launcher::sum(&processes, process::bytes_read)?,
-            killed: bounded.map_or(Ok(0), Bounded::killed)?,
         })
     }
 }

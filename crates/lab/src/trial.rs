@@ -392,7 +392,8 @@ impl Running {
         options.extend(self.network.only_sources().map(|sources| format!("--source={sources}")));
         let generator =
             Generator::start(&site.sluicelab, &self.network.in_client(), &options, &self.directory)?;
-        let look = || Sight::of(&self.server, self.bounded.as_ref(), &site.server_cpus, &site.client_cpus);
+        let (server, bounded) = (&self.server, self.bounded.as_ref());
+        let look = |edge| Sight::of(edge, server, bounded, &site.server_cpus, &site.client_cpus);
         generator.watch(lengths, look)
     }
 }

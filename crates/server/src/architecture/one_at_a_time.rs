@@ -227,7 +227,8 @@ impl Worker {
         let reset = loop {
             let awaits_input = std::mem::take(&mut in_receive);
             if due {
-                if awaits_input {
+                // Who has asked but once may never again; and who yields in vain is late for its next client.
+                if awaits_input && requests > 1 {
                     self.yielding.before_waiting();
                 }
                 self.service.awaits_input = awaits_input;

@@ -16,6 +16,7 @@ pub(crate) const TESTS: &[Test] = tests![
     Each:
         pipelined_with_files,
         bodies_cut_anywhere,
+        long_bodies_with_requests_behind_them,
         a_client_that_waits_to_be_asked,
         an_upload_that_stalls,
         half_closed_clients;
@@ -92,6 +93,21 @@ fn bodies_cut_anywhere(variant: &Variant) {
             let reply = client.reply();
             assert_eq!((reply.need("X-Told"), &*reply.text()), (told, body), "cut at {at}");
         }
+    }
+}
+
+/// Of several reads each; what follows is the next request's.
+fn long_bodies_with_requests_behind_them(variant: &Variant) {
+    let (_, serve) = echo();
+    let server = scripted_site(variant, serve);
+    let mut client = server.connect();
+    for size in [65_536, 300_000, 1 << 20] {
+        let body = pattern(size as u64, size);
+        client.send([&post("/app/a", &body), request("GET", "/app/b", &[]).as_bytes()].concat());
+        let reply = client.reply();
+        assert_eq!(reply.need("X-Told"), format!("POST /a {size}"));
+        assert!(reply.body == body, "a body of {size}");
+        assert_eq!(client.reply().need("X-Told"), "GET /b");
     }
 }
 

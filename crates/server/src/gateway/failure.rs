@@ -22,6 +22,9 @@ pub enum Failure {
     /// A server breaks the protocol, or refuses the request.
     #[error(transparent)]
     Protocol(#[from] fastcgi::Error),
+    /// A server makes use of a transport that it was not asked for.
+    #[error("the server uses a transport that it was not asked for")]
+    Unasked,
     /// What a server says is no reply.
     #[error(transparent)]
     Reply(#[from] fastcgi::response::Malformed),
@@ -73,6 +76,7 @@ impl Failure {
             | Self::Closed
             | Self::Broken(_)
             | Self::Protocol(_)
+            | Self::Unasked
             | Self::NotToBeSent(_)
             | Self::Reply(_)
             | Self::Short

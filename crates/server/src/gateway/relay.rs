@@ -412,6 +412,8 @@ impl Relay {
                     let room = MOST_ERRORS.saturating_sub(self.errors.len());
                     self.errors.extend(input[range].iter().take(room));
                 }
+                // Nobody has asked it which it knows.
+                Output::Knows(_) | Output::Returned(_) | Output::Filled(_) => return Err(Failure::Unasked),
                 Output::End { .. } => {
                     self.rest(gateway, &input[used..]);
                     return self.end_reply(gateway, tools);

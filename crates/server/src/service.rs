@@ -60,6 +60,8 @@ pub struct Service {
     pub sends: Option<BlockingSends>,
     /// The next input is waited for in the call that receives it. Where sends block, for the same bound.
     pub awaits_input: bool,
+    /// Whether an event tells that a client has hung up, whatever is waited for.
+    pub hears_hang_ups: bool,
     /// Whether this worker waits for the disk itself.
     pub patience: Patience,
     /// If it does not: how long one of its clients waits for the disk at a time.
@@ -138,6 +140,7 @@ impl Service {
             sends: None,
             awaits_input: false,
             patience: Patience::Unlimited,
+            hears_hang_ups: false,
             disk_timeout_ticks: http1::Timeouts::ticks(settings.amped.disk_timeout.as_millis() as u64),
             tickets: 0,
             stamp: Stamp::new(SERVER, clock.unix_secs),

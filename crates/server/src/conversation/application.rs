@@ -18,7 +18,8 @@ use crate::counters::Failure as Failed;
 use crate::gateway::{Asker, Failure, Link, Relay};
 use crate::service::Service;
 
-/// How often it is looked whether a client is still there that nothing else is heard of.
+/// How often it is looked after a client of whose leaving nobody would tell, and whose turn in a queue may
+/// have come.
 const LOOK_TICKS: u32 = 250 / Tick::MS;
 
 /// What asks for a body (RFC 9110 section 15.2.1).
@@ -27,11 +28,11 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// What is logged of a request whose client has left before the reply: as others do, who made it up.
 const CLIENT_LEFT: Status = Status(499);
 
-/// A relay, and when it is looked after its client.
+/// A relay, and when it is looked after its client, if no event would tell that it has left.
 #[derive(Debug)]
 pub(super) struct Application {
     relay: Relay,
-    look_at: Tick,
+    look_at: Option<Tick>,
     /// What is left to be sent before the reply.
     interim: &'static [u8],
 }
@@ -72,7 +73,8 @@ impl Conversation {
         let owed = (call.site, head.terms);
         match Relay::new(&service.gateway, call, (kept, head.terms), asker, now) {
             Ok(relay) => {
-                let application = Application { relay, look_at: now.after(LOOK_TICKS), interim: b"" };
+                let look_at = (!service.hears_hang_ups).then(|| now.after(LOOK_TICKS));
+                let application = Application { relay, look_at, interim: b"" };
                 self.exchange.waiting = Some(Box::new(Pause::Application(Box::new(application))));
             }
             Err(failure) => {
@@ -175,7 +177,7 @@ impl Conversation {
         input.take_up(&mut self.rest);
         let taken = loop {
             if !self.machine.is_reading_body() {
-                break match application.relay.end_body(&service.gateway, service.clock.tick) {
+                break match application.relay.end_body(&mut service.gateway, service.clock.tick) {
                     Ok(()) => Ok(true),
                     Err(failure) => Err(failure.into()),
                 };
@@ -345,8 +347,7 @@ impl Conversation {
     /// When it is to be looked at that has an application at work.
     pub(super) fn application_deadline(&self) -> Option<Tick> {
         let application = self.exchange.application()?;
-        let deadline = application.relay.deadline().unwrap_or(application.look_at);
-        Some(deadline.earlier(application.look_at))
+        [application.relay.deadline(), application.look_at].into_iter().flatten().reduce(Tick::earlier)
     }
 
     /// A deadline has come while an application is at work. `None`: ask for the deadline again.
@@ -366,10 +367,12 @@ impl Conversation {
         application: &mut Application,
     ) -> Result<(), Trouble> {
         let now = service.clock.tick;
-        application.look_at = now.after(LOOK_TICKS);
         application.relay.expire(&mut service.gateway, now)?;
-        if sys::socket::has_hung_up(self.socket.as_fd()) {
-            return Err(Trouble::Gone);
+        if let Some(look_at) = &mut application.look_at {
+            *look_at = now.after(LOOK_TICKS);
+            if sys::socket::has_hung_up(self.socket.as_fd()) {
+                return Err(Trouble::Gone);
+            }
         }
         if application.relay.reply().is_some_and(|reply| reply.is_too_slow(&service.limits, now)) {
             service.counters.timeout(TimerKind::Write);
@@ -410,10 +413,17 @@ impl Conversation {
         self.exchange.application().is_some_and(|application| is_due(&application.relay))
     }
 
-    /// Whether its request waits in a pool's queue, and whether it has come to go.
-    pub fn queued(&self, service: &Service) -> Option<bool> {
-        let relay = &self.exchange.application()?.relay;
-        relay.is_queued().then(|| relay.may_go(&service.gateway))
+    /// Whether its request waits in a pool's queue.
+    pub fn is_queued(&self) -> bool {
+        self.exchange.application().is_some_and(|application| application.relay.is_queued())
+    }
+
+    /// Has its request called by that name, which is not 0, if it waits in a pool's queue and when it need not
+    /// any more ([`Gateway::called`](crate::gateway::Gateway::called)).
+    pub fn name_queued(&self, service: &Service, name: u64) {
+        if let Some(application) = self.exchange.application() {
+            application.relay.name(&service.gateway, name);
+        }
     }
 
     /// The socket of that connection alone, if it waits for anything: that a server has closed would be told

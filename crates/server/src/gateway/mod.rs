@@ -51,6 +51,9 @@ use crate::content::{Pin, SiteNumber};
 use crate::error_log::Limited;
 use crate::registration::Registration;
 
+/// How often it is looked whether a request may go whom nobody has told: a place has become free with time.
+const LOOK_TICKS: u32 = 250 / Tick::MS;
+
 /// A worker's ways to all applications.
 #[derive(Debug)]
 pub struct Gateway {
@@ -69,6 +72,11 @@ pub struct Gateway {
     resting: Vec<(usize, Link)>,
     /// Sockets that nobody uses any more, to be closed by whoever watches them.
     retired: Vec<(OwnedFd, Registration)>,
+    /// Requests that wait in queues, when it is looked whether they may go without anybody having said so, and
+    /// whether some may.
+    waiting: usize,
+    look_at: Tick,
+    some_may_go: bool,
     complaints: Limited,
 }
 
@@ -109,14 +117,18 @@ impl Gateway {
             desk,
             common,
             retired: Vec::new(),
+            waiting: 0,
+            look_at: Tick(0),
+            some_may_go: false,
             complaints: Limited::default(),
         }
     }
 
-    /// Whether there are connections that no request uses.
+    /// Whether there is something to be done between turns: connections that no request uses, or requests
+    /// that wait in queues.
     #[inline]
-    pub fn has_spare_links(&self) -> bool {
-        !(self.retired.is_empty() && self.resting.is_empty() && self.kept.is_empty())
+    pub fn has_chores(&self) -> bool {
+        !(self.retired.is_empty() && self.resting.is_empty() && self.kept.is_empty()) || self.waiting > 0
     }
 
     /// A socket to be closed, and what it is registered for.
@@ -140,16 +152,45 @@ impl Gateway {
         }
     }
 
-    /// Retires connections that have been kept for as long as they may be.
+    /// Retires connections that have been kept for as long as they may be, and looks now and then whether a
+    /// request may go that waits.
     pub fn expire(&mut self, now: Tick) {
+        if self.waiting > 0 && self.look_at.reached(now) {
+            self.look_at = now.after(LOOK_TICKS);
+            self.some_may_go |= self.desk.look();
+        }
         while let Some(link) = self.kept.take_old(now) {
             self.retire(link);
         }
     }
 
-    /// When to call [`expire`](Self::expire), if connections are kept.
+    /// When to call [`expire`](Self::expire), if connections are kept or requests wait.
     pub fn deadline(&self) -> Option<Tick> {
-        self.kept.deadline()
+        let look = (self.waiting > 0).then_some(self.look_at);
+        [self.kept.deadline(), look].into_iter().flatten().reduce(Tick::earlier)
+    }
+
+    /// A request has come to wait in a queue.
+    fn begin_waiting(&mut self, now: Tick) {
+        if self.waiting == 0 {
+            self.look_at = now.after(LOOK_TICKS);
+        }
+        self.waiting += 1;
+    }
+
+    /// Wakes whoever has a request that goes.
+    fn wake(&mut self, worker: Option<u32>) {
+        self.some_may_go |= self.desk.wake(worker);
+    }
+
+    /// Whether requests may go that had to wait, without the bell having rung for them.
+    pub fn some_may_go(&mut self) -> bool {
+        std::mem::take(&mut self.some_may_go)
+    }
+
+    /// The names of requests that need not wait in a queue any more, each told once.
+    pub fn called(&self) -> impl Iterator<Item = u64> {
+        self.desk.called()
     }
 
     /// Keeps no connection any more: others do, from now on.

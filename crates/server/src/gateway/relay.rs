@@ -168,12 +168,12 @@ impl Relay {
     /// # Errors
     ///
     /// There is no room.
-    pub fn end_body(&mut self, gateway: &Gateway, now: Tick) -> Result<(), Failure> {
+    pub fn end_body(&mut self, gateway: &mut Gateway, now: Tick) -> Result<(), Failure> {
         (self.asked_at, self.due_since) = (now, now);
         self.course.is_complete();
         let (worker, account) = (gateway.desk.worker, Account::of(&self.asker.client));
         let (entry, woken) = gateway.desk.queue(self.pool).enter(worker, account, now_us());
-        gateway.desk.wake(woken);
+        gateway.wake(woken);
         match entry {
             Entry::Goes(ticket) => {
                 self.flying = Some(ticket);
@@ -183,6 +183,7 @@ impl Relay {
             }
             Entry::Waits(ticket) => {
                 self.stage = Stage::Queued(ticket);
+                gateway.begin_waiting(now);
                 Ok(())
             }
             Entry::Full => Err(Failure::Full),
@@ -194,6 +195,13 @@ impl Relay {
         match &self.stage {
             Stage::Queued(ticket) => !gateway.desk.queue(self.pool).waits(ticket),
             _ => false,
+        }
+    }
+
+    /// Has it called by that name, which is not 0, when it need not wait in the queue any more.
+    pub fn name(&self, gateway: &Gateway, name: u64) {
+        if let Stage::Queued(ticket) = &self.stage {
+            gateway.desk.queue(self.pool).name(ticket, name);
         }
     }
 
@@ -228,6 +236,7 @@ impl Relay {
                     if !queue.goes(ticket) {
                         return Err(Failure::Full);
                     }
+                    gateway.waiting -= 1;
                     if let Stage::Queued(ticket) = std::mem::replace(&mut self.stage, Stage::Due(None)) {
                         self.flying = Some(ticket);
                         self.course.is_in_flight();
@@ -506,7 +515,7 @@ impl Relay {
             link.abort();
             // The application may work on.
             if let Some(ticket) = self.flying.take() {
-                gateway.desk.wake(gateway.desk.queue(self.pool).abandon(ticket, now_us()));
+                gateway.wake(gateway.desk.queue(self.pool).abandon(ticket, now_us()));
             }
         }
         self.let_go(gateway);
@@ -536,11 +545,14 @@ impl Relay {
     /// Gives its place in the queue to another.
     fn leave_queue(&mut self, gateway: &mut Gateway) {
         let waiting = match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Queued(ticket) => Some(ticket),
+            Stage::Queued(ticket) => {
+                gateway.waiting -= 1;
+                Some(ticket)
+            }
             _ => None,
         };
         for ticket in [self.flying.take(), waiting].into_iter().flatten() {
-            gateway.desk.wake(gateway.desk.queue(self.pool).leave(ticket, now_us()));
+            gateway.wake(gateway.desk.queue(self.pool).leave(ticket, now_us()));
         }
     }
 
@@ -687,7 +699,7 @@ impl Relay {
             return Err(Failure::TimedOut);
         }
         if matches!(self.stage, Stage::Queued(_)) {
-            gateway.desk.wake(gateway.desk.queue(self.pool).look(now_us()));
+            gateway.wake(gateway.desk.queue(self.pool).look(now_us()));
         }
         let is_overdue = self.server_deadline().is_some_and(|deadline| deadline.reached(now));
         let server = match &self.stage {

@@ -25,6 +25,9 @@ const LOOK_TICKS: u32 = 250 / Tick::MS;
 /// What asks for a body (RFC 9110 section 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
+/// A body of which less is awaited is received with what may follow it.
+const WORTH_A_CALL: usize = 16 << 10;
+
 /// What is logged of a request whose client has left before the reply: as others do, who made it up.
 const CLIENT_LEFT: Status = Status(499);
 
@@ -176,6 +179,9 @@ impl Conversation {
         let mut input = Input::new(scratch);
         input.take_up(&mut self.rest);
         let taken = loop {
+            if input.is_used_up() && self.receive_body(service, application, share) {
+                continue;
+            }
             if !self.machine.is_reading_body() {
                 break match application.relay.end_body(&mut service.gateway, service.clock.tick) {
                     Ok(()) => Ok(true),
@@ -212,6 +218,40 @@ impl Conversation {
             return Err(Trouble::Gone);
         }
         taken
+    }
+
+    /// Receives what can only be body where it is kept. `false`: there is no room there, or nothing to be had.
+    fn receive_body(
+        &mut self,
+        service: &mut Service,
+        application: &mut Application,
+        share: &mut u64,
+    ) -> bool {
+        if !self.readable || *share == 0 || !self.machine.is_reading_body() {
+            return false;
+        }
+        let left = self.machine.body_left().unwrap_or(0).min(*share);
+        let Some(body) = application.relay.room_for_body() else { return false };
+        let have = body.len();
+        let room = (body.capacity() - have).min(usize::try_from(left).unwrap_or(usize::MAX));
+        if room < WORTH_A_CALL {
+            return false;
+        }
+        // An end or a fault is met again by who takes it up.
+        let Ok(count @ 1..) = sys::socket::recv_behind(self.socket.as_fd(), body, room) else { return false };
+        let (mut used, eof) = (have, self.eof);
+        while used < body.len() {
+            match self.machine.receive(&service.limits, service.clock.tick, &body[used..], eof) {
+                Ok((more, _)) if more > 0 => used += more,
+                // It is body to its last byte.
+                _ => return false,
+            }
+        }
+        application.relay.has_received(count);
+        self.readable = count == room || self.hung_up;
+        *share -= count as u64;
+        service.counters.bytes_received.add(count as u64);
+        true
     }
 
     fn send_interim(&mut self, service: &mut Service, application: &mut Application) -> Result<(), Trouble> {

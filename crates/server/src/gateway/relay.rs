@@ -163,6 +163,17 @@ impl Relay {
         Ok(())
     }
 
+    /// Where more of the body may be received, as much as there is room for behind it: what was asked for when
+    /// its length was known.
+    pub fn room_for_body(&mut self) -> Option<&mut Vec<u8>> {
+        self.body.room()
+    }
+
+    /// So many bytes of the body have been received there.
+    pub fn has_received(&mut self, count: usize) {
+        self.body.received(count);
+    }
+
     /// The body is complete, or there is none: the request goes to the queue.
     ///
     /// # Errors

@@ -23,6 +23,20 @@ pub fn recv_waiting(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(count)
 }
 
+/// Receives what is there behind what `buffer` holds: no more than `most` bytes, and than it has room for without
+/// growing. 0 is the end of what the peer sends, or that there was no room. Never blocks. recv(2) with
+/// `MSG_DONTWAIT`.
+pub fn recv_behind(fd: impl AsFd, buffer: &mut Vec<u8>, most: usize) -> io::Result<usize> {
+    let length = buffer.len();
+    let spare = buffer.spare_capacity_mut();
+    let room = spare.len().min(most);
+    let ((received, _), _) = net::recv(fd, &mut spare[..room], RecvFlags::DONTWAIT)?;
+    let count = received.len();
+    // SAFETY: so many bytes behind those that were there have just been written, within the capacity.
+    unsafe { buffer.set_len(length + count) };
+    Ok(count)
+}
+
 /// Bytes to be sent: of this process, or of shared memory ([`crate::shared`]), which only the kernel reads as
 /// a whole.
 #[derive(Clone, Copy)]

@@ -7,6 +7,7 @@ mod accept;
 mod address;
 mod ending;
 mod filter;
+mod lent;
 mod listen;
 pub(crate) mod option;
 mod passing;
@@ -18,6 +19,7 @@ pub(crate) use address::family;
 pub use address::{LocalAddress, PeerAddress, local_address};
 pub use ending::{has_hung_up, is_broken, reset, shutdown_write, vacate};
 pub use filter::{answer_new_handshakes, refuse_new_handshakes, steer_by_cpu};
+pub use lent::{disconnect, put_back, shut_down};
 pub use listen::{ListenOptions, check_tcp, is_listening, listen_tcp, share_port, stop_listening};
 pub use passing::{MOST_PASSED, recv_with, recv_with_waiting, send_with};
 pub use transfer::{

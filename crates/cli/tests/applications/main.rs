@@ -5,12 +5,14 @@ mod bounds;
 mod breaking;
 mod clients;
 mod kept;
+mod lent;
 mod line;
 mod named_files;
 mod outside;
 mod parameters;
 mod pools;
 mod scripts;
+mod shared;
 mod site;
 mod spool;
 #[path = "../support/mod.rs"]
@@ -30,6 +32,8 @@ const TOPICS: &[Topic] = &[
     ("clients", clients::TESTS),
     ("line", line::TESTS),
     ("kept", kept::TESTS),
+    ("lent", lent::TESTS),
+    ("shared", shared::TESTS),
     ("spool", spool::TESTS),
     // What goes wrong.
     ("breaking", breaking::TESTS),

@@ -10,6 +10,7 @@ mod line;
 mod named_files;
 mod outside;
 mod parameters;
+mod passing;
 mod pools;
 mod scripts;
 mod shared;
@@ -38,6 +39,7 @@ const TOPICS: &[Topic] = &[
     // What goes wrong.
     ("breaking", breaking::TESTS),
     ("bounds", bounds::TESTS),
+    ("passing", passing::TESTS),
     // What an operator has to do with them.
     ("pools", pools::TESTS),
     ("outside", outside::TESTS),

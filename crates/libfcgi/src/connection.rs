@@ -226,12 +226,14 @@ impl Connection {
             if self.is_aborted {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
-            self.flush()?;
             if !self.has_room() {
                 return Ok(None);
             }
             self.hold_all()?;
-            uninterrupted(|| self.receive())?;
+            if self.unread.is_empty() {
+                self.flush()?;
+                uninterrupted(|| self.receive())?;
+            }
             self.look()?;
         }
     }
@@ -244,6 +246,13 @@ impl Connection {
     pub(crate) fn await_client(&mut self, client: BorrowedFd<'_>) -> io::Result<()> {
         loop {
             let has_room = self.has_room();
+            if has_room && !self.unread.is_empty() {
+                self.hold_all()?;
+                self.look()?;
+            }
+            if self.is_aborted {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
             let interest = if has_room { Interest::READABLE } else { Interest::NONE };
             let watched = [(self.socket.as_fd(), interest), (client, Interest::WRITABLE)];
             let [ours, theirs] = uninterrupted(|| sys::poll::wait_for(watched, None))?;
@@ -253,11 +262,9 @@ impl Connection {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     other => other?,
                 }
-                self.look()?;
-                if self.is_aborted {
-                    return Err(io::ErrorKind::ConnectionAborted.into());
-                }
-            } else if ours.hang_up || ours.error {
+                continue;
+            }
+            if ours.hang_up || ours.error {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             if theirs.writable || theirs.hang_up || theirs.error {

@@ -102,8 +102,10 @@ impl Delivery {
 
     /// The body is complete: sends what is left, gives up the client and says how it goes back.
     pub(crate) fn finish(mut self, connection: &mut Connection) -> Returned {
-        let is_whole =
-            self.broken.is_none() && self.reply.finish(&self.limits, NOW) && self.flush(connection).is_ok();
+        // What is too short is sent all the same, as the web server would: it is broken off then.
+        let keeps_its_word = self.reply.finish(&self.limits, NOW);
+        let is_sent = self.broken.is_none() && self.flush(connection).is_ok();
+        let is_whole = keeps_its_word && is_sent;
         if !connection.is_up() {
             self.end_for(is_whole);
         }

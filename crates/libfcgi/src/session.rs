@@ -84,9 +84,8 @@ impl Session {
 
     /// Ends the request under way, if there is one.
     pub(crate) fn end(&mut self, exit: u32) -> io::Result<()> {
-        let (Some(reply), Some(mut connection)) = (self.reply.take(), self.connection.take()) else {
-            return Ok(());
-        };
+        let Some(reply) = self.reply.take() else { return Ok(()) };
+        let Some(mut connection) = self.connection.take() else { return Ok(()) };
         let keeps = connection.request().is_some_and(|begun| begun.keeps);
         reply.end(&mut connection, exit)?;
         connection.end();

@@ -6,11 +6,12 @@
 //! web server, too: it may give the request up, or be gone.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 
 use fastcgi::response;
 use fastcgi::transport::{Lent, Returned};
-use http1::{Limits, OpenReply, Plan, Sheet, Stamp, Status, Terms, Tick, Version};
+use http1::{Limits, OpenReply, Plan, Run, Sheet, Stamp, Status, Terms, Tick, Version};
 use sys::socket::{self, Slice};
 
 use crate::connection::Connection;
@@ -65,8 +66,13 @@ impl Delivery {
         if let Some(kind) = self.broken {
             return Err(kind.into());
         }
-        self.reply.supply(&self.limits, NOW, bytes);
-        if self.reply.unsent().len() > ROOM { self.flush(connection) } else { Ok(()) }
+        if self.reply.own_left() + bytes.len() <= ROOM {
+            self.reply.supply(&self.limits, NOW, bytes);
+            return Ok(());
+        }
+        // What would not wait is sent from where it is.
+        self.reply.supply_elsewhere(&self.limits, NOW, 0..bytes.len() as u64);
+        self.send(connection, bytes)
     }
 
     /// Sends all that there is.
@@ -75,19 +81,52 @@ impl Delivery {
     ///
     /// No more of the reply can be sent.
     pub(crate) fn flush(&mut self, connection: &mut Connection) -> io::Result<()> {
-        let sent = self.send(connection);
+        match self.broken {
+            Some(kind) => Err(kind.into()),
+            None => self.send(connection, &[]),
+        }
+    }
+
+    /// The body is complete: sends what is left, gives up the client and says how it goes back.
+    pub(crate) fn finish(mut self, connection: &mut Connection) -> Returned {
+        // What is too short is sent all the same, as the web server would: it is broken off then.
+        let keeps_its_word = self.reply.finish(&self.limits, NOW);
+        let is_sent = self.flush(connection).is_ok();
+        let is_whole = keeps_its_word && is_sent;
+        if !connection.is_up() {
+            self.end_client(is_whole);
+        }
+        Returned {
+            status: self.reply.status().0,
+            is_whole,
+            is_persistent: is_whole && self.reply.is_persistent(),
+            body: self.reply.body_sent(),
+            sent: self.sent,
+        }
+    }
+
+    /// Sends all of the reply, of which the piece is what does not lie in it.
+    fn send(&mut self, connection: &mut Connection, piece: &[u8]) -> io::Result<()> {
+        let sent = self.send_all(connection, piece);
         if let Err(error) = &sent {
             self.broken = Some(error.kind());
         }
         sent
     }
 
-    fn send(&mut self, connection: &mut Connection) -> io::Result<()> {
-        while !self.reply.unsent().is_empty() {
-            let slices = [Slice::new(self.reply.unsent())];
+    fn send_all(&mut self, connection: &mut Connection, piece: &[u8]) -> io::Result<()> {
+        while self.reply.left() > 0 {
+            // Head or framing, the piece, and the end of its chunk.
+            let mut slices = [Slice::EMPTY; 3];
+            for (slice, run) in slices.iter_mut().zip(self.reply.runs()) {
+                *slice = match run {
+                    Run::Own(bytes) => Slice::new(bytes),
+                    Run::Elsewhere(Range { start, end }) => Slice::new(&piece[start as usize..end as usize]),
+                };
+            }
             match socket::send_slices_at_once(&self.client, &slices) {
                 Ok(count) => {
-                    self.reply.sent(count);
+                    self.reply.sent(count as u64);
                     self.sent += count as u64;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -100,26 +139,11 @@ impl Delivery {
         Ok(())
     }
 
-    /// The body is complete: sends what is left, gives up the client and says how it goes back.
-    pub(crate) fn finish(mut self, connection: &mut Connection) -> Returned {
-        // What is too short is sent all the same, as the web server would: it is broken off then.
-        let keeps_its_word = self.reply.finish(&self.limits, NOW);
-        let is_sent = self.broken.is_none() && self.flush(connection).is_ok();
-        let is_whole = keeps_its_word && is_sent;
-        if !connection.is_up() {
-            self.end_for(is_whole);
-        }
-        Returned {
-            status: self.reply.status().0,
-            is_whole,
-            is_persistent: is_whole && self.reply.is_persistent(),
-            body: self.reply.body_sent(),
-            sent: self.sent,
-        }
-    }
-
-    /// Ends a client for a web server that is gone, copies of whose descriptors may be left with others.
-    fn end_for(&self, is_whole: bool) {
-        let _ = if is_whole { socket::shutdown_write(&self.client) } else { socket::shutdown(&self.client) };
+    /// Ends a client whose web server is gone: others may have copies of its descriptor. It has to notice when
+    /// the reply is not whole.
+    fn end_client(&self, is_whole: bool) {
+        // It may be gone as well.
+        let _ =
+            if is_whole { socket::shutdown_write(&self.client) } else { socket::disconnect(&self.client) };
     }
 }

@@ -12,12 +12,6 @@ pub fn shutdown_write(fd: impl AsFd) -> io::Result<()> {
     Ok(net::shutdown(fd, Shutdown::Write)?)
 }
 
-/// Ends a connection in both directions, for all who have its socket: what is in the buffer still goes out, and
-/// reading gives the end. shutdown(2), `SHUT_RDWR`.
-pub fn shutdown(fd: impl AsFd) -> io::Result<()> {
-    Ok(net::shutdown(fd, Shutdown::Both)?)
-}
-
 /// Whether a connection is gone in both directions, so that nothing can be sent on it any more; a peer that
 /// has only shut down its own side is still there. poll(2), `POLLERR` and `POLLHUP`.
 pub fn is_broken(fd: impl AsFd) -> bool {

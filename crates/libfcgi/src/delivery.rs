@@ -110,6 +110,9 @@ impl Delivery {
         let sent = self.send_all(connection, piece);
         if let Err(error) = &sent {
             self.broken = Some(error.kind());
+            if error.kind() == io::ErrorKind::UnexpectedEof {
+                self.end_client(false);
+            }
         }
         sent
     }

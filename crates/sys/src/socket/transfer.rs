@@ -61,6 +61,26 @@ impl<'a> Slice<'a> {
         Self { vector: libc::iovec { iov_base: memory.cast(), iov_len: length }, bytes: PhantomData }
     }
 
+    /// How many bytes they are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.vector.iov_len
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Leaves out the first `count` bytes, or all if there are not so many.
+    #[inline]
+    pub fn advance(&mut self, count: usize) {
+        let count = count.min(self.len());
+        self.vector.iov_base = self.vector.iov_base.wrapping_byte_add(count);
+        self.vector.iov_len -= count;
+    }
+
     /// The bytes, copied.
     pub fn to_vec(self) -> Vec<u8> {
         if self.vector.iov_len == 0 {
@@ -133,6 +153,11 @@ pub fn set_cork(fd: impl AsFd, corked: bool) -> io::Result<()> {
     Ok(sockopt::set_tcp_cork(fd, corked)?)
 }
 
+/// Sends what there is at once, be it little and more on its way unacknowledged. `TCP_NODELAY`, tcp(7).
+pub fn send_without_delay(fd: impl AsFd) -> io::Result<()> {
+    Ok(sockopt::set_tcp_nodelay(fd, true)?)
+}
+
 /// Whether calls return at once where they would block, for all who share the socket. `FIONBIO`, ioctl(2).
 pub fn set_nonblocking(fd: impl AsFd, nonblocking: bool) -> io::Result<()> {
     Ok(rustix::io::ioctl_fionbio(fd, nonblocking)?)
@@ -188,9 +213,16 @@ mod tests {
         let (accepted, mut client) = connection();
         let slices = [Slice::new(b"one "), Slice::new(b""), Slice::new(b"two")];
         assert_eq!(write_vectored(&accepted, &slices).unwrap(), 7);
-        let mut buffer = [0; 7];
+        let mut rest = Slice::new(b"three");
+        rest.advance(2);
+        assert_eq!((rest.len(), rest.is_empty(), rest.to_vec()), (3, false, b"ree".to_vec()));
+        assert_eq!(send_slices_at_once(&accepted, &[Slice::new(b" th"), rest]).unwrap(), 6);
+        rest.advance(4);
+        assert!(rest.is_empty());
+        assert_eq!(send_slices(&accepted, &[rest, Slice::new(b"!")]).unwrap(), 1);
+        let mut buffer = [0; 14];
         client.read_exact(&mut buffer).unwrap();
-        assert_eq!(&buffer, b"one two");
+        assert_eq!(&buffer, b"one two three!");
 
         let block = vec![1; 1 << 20];
         let mut sent = 0;

@@ -10,6 +10,7 @@
 
 pub mod client;
 pub mod fpm;
+pub mod guest;
 pub mod namespace;
 pub mod owners;
 pub mod program;

@@ -145,11 +145,31 @@ pub fn pool(sockets: &[&Path], more: &str) -> String {
     )
 }
 
-fn read(mut stream: UnixStream) -> io::Result<Asked> {
+/// Reads a request; or a question, which is answered as told, and then a request if that says so.
+pub fn read_or_question(
+    mut stream: UnixStream,
+    answer: impl FnOnce(&mut UnixStream) -> bool,
+) -> Option<Asked> {
+    let first = read_record(&mut stream).ok()?;
+    if first.0 != 9 {
+        return read_on(stream, Some(first)).ok();
+    }
+    if answer(&mut stream) { read(stream).ok() } else { None }
+}
+
+fn read(stream: UnixStream) -> io::Result<Asked> {
+    read_on(stream, None)
+}
+
+/// Reads a request whose first record has been read, if it has.
+fn read_on(mut stream: UnixStream, mut first: Option<(u8, Vec<u8>, u8)>) -> io::Result<Asked> {
     let (mut number, mut keeps) = (0, false);
     let (mut params, mut body, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
     loop {
-        let (kind, content, of) = read_record(&mut stream)?;
+        let (kind, content, of) = match first.take() {
+            Some(record) => record,
+            None => read_record(&mut stream)?,
+        };
         kinds.push(kind);
         match kind {
             1 => {
@@ -177,7 +197,7 @@ fn read_record(stream: &mut UnixStream) -> io::Result<(u8, Vec<u8>, u8)> {
     Ok((header[1], content, header[3]))
 }
 
-fn pairs(mut bytes: &[u8]) -> BTreeMap<String, String> {
+pub fn pairs(mut bytes: &[u8]) -> BTreeMap<String, String> {
     fn length(bytes: &mut &[u8]) -> usize {
         if bytes[0] < 128 {
             let length = bytes[0].into();

@@ -235,7 +235,9 @@ impl EventLoop {
                 if !self.watch_link(index) {
                     return self.close(index, true);
                 }
-                self.settle(index, Turn::Blocked);
+                if !self.leaves_alone(index) {
+                    self.settle(index, Turn::Blocked);
+                }
             }
             Turn::Disk(job) => {
                 self.put_off(index, *job);
@@ -255,7 +257,12 @@ impl EventLoop {
     fn close(&mut self, index: u32, reset: bool) {
         self.timers.cancel(index);
         let Some(registered) = self.connections.remove(index) else { return };
-        self.events.forget_closing(registered.conversation.as_fd(), registered.registration);
+        if registered.conversation.was_lent() {
+            // While somebody has a copy, epoll does not forget by itself.
+            self.events.remove_if(registered.conversation.as_fd(), registered.registration);
+        } else {
+            self.events.forget_closing(registered.conversation.as_fd(), registered.registration);
+        }
         let socket = registered.conversation.end(&mut self.service);
         if let Some(common) = &self.service.common {
             common.leave(&socket);

@@ -9,6 +9,7 @@
 #![allow(unreachable_pub, reason = "a module that is compiled into several programs")]
 
 pub mod client;
+pub mod conveyed;
 pub mod fpm;
 pub mod guest;
 pub mod namespace;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
+use super::conveyed;
 use super::server::{Server, Setup};
 use super::variant::Variant;
 
@@ -71,12 +72,14 @@ impl Asked {
 
 /// Starts an application, which answers each connection in a thread of its own until the process ends.
 pub fn start<R>(directory: &Path, name: &str, serve: impl Fn(Asked) -> R + Send + Sync + 'static) -> PathBuf {
-    listen(directory.join(name), move |stream| {
+    let serve = move |stream| {
         if let Ok(asked) = read(stream) {
             assert!(!asked.keeps, "nobody asked for that");
             serve(asked);
         }
-    })
+    };
+    let path = directory.join(name);
+    if conveyed::transport() == "stream" { listen(path, serve) } else { conveyed::start(&path, serve) }
 }
 
 /// Has each connection to a socket of that name served in a thread of its own.
@@ -137,9 +140,13 @@ pub fn gateway_site<R>(
 }
 
 pub fn pool(sockets: &[&Path], more: &str) -> String {
+    let transport = match conveyed::transport() {
+        "stream" => String::new(),
+        transport => format!("transport = '{transport}'\n"),
+    };
     let sockets: Vec<_> = sockets.iter().map(|socket| format!("'unix:{}'", socket.display())).collect();
     format!(
-        "[[pools]]\nname = 'app'\nservers = [{}]\n{more}\n\
+        "[[pools]]\nname = 'app'\nservers = [{}]\n{transport}{more}\n\
          [[routes]]\npath = '/app/**'\npool = 'app'\nprogram = '/srv/app'\n",
         sockets.join(", ")
     )

@@ -359,14 +359,15 @@ impl Conversation {
     ) -> Result<usize, Trouble> {
         let sent = match area.pages() {
             None => {
-                let mut slices = [Slice::EMPTY; GATHER];
-                for (slice, run) in slices.iter_mut().zip(reply.runs()) {
-                    *slice = match run {
+                let (mut slices, mut count) = ([Slice::EMPTY; GATHER], 0);
+                for run in reply.runs().take(GATHER) {
+                    slices[count] = match run {
                         Run::Own(bytes) => Slice::new(bytes),
                         Run::Elsewhere(range) => area.slice(&range),
                     };
+                    count += 1;
                 }
-                sys::socket::send_slices_at_once(self.socket.as_fd(), &slices)
+                sys::socket::send_slices_at_once(self.socket.as_fd(), &slices[..count])
             }
             Some(pages) => self.send_pages(reply, pages),
         };

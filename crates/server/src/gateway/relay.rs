@@ -1013,7 +1013,7 @@ impl Relay {
             Stage::Body | Stage::Emptying(_) | Stage::Over => return None,
             Stage::Queued(_) => return Some(self.asked_at.after(self.patience.queue)),
             Stage::Due(not_before) => *not_before,
-            Stage::Asking(link) if link.setup != Setup::Ready => {
+            Stage::Asking(link) if link.setup == Setup::Connecting => {
                 Some(self.active.after(self.patience.connect))
             }
             // The client keeps the server waiting.
@@ -1048,7 +1048,7 @@ impl Relay {
         }
         let server = match &self.stage {
             _ if !is_overdue => return Ok(()),
-            Stage::Asking(link) if link.setup != Setup::Ready => link.server,
+            Stage::Asking(link) if link.setup == Setup::Connecting => link.server,
             Stage::Queued(_) => return Err(Failure::Late),
             // Another try is due; or all of it takes too long.
             Stage::Due(Some(until)) if until.reached(now) => return Ok(()),

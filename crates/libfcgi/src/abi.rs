@@ -13,3 +13,23 @@ mod stream;
 
 /// What C's functions return at the end of a stream, or when they fail.
 const EOF: libc::c_int = -1;
+
+/// What a C program says that prints these expressions with a header of libfcgi's included.
+#[cfg(test)]
+fn c_says(header: &str, expressions: &[&str]) -> Vec<usize> {
+    use std::process::Command;
+
+    let directory = tempfile::tempdir().unwrap();
+    let (source, program) = (directory.path().join("says.c"), directory.path().join("says"));
+    let say = |expression: &&str| format!("printf(\"%zu\\n\", (size_t)({expression}));\n");
+    let says = expressions.iter().map(say).collect::<String>();
+    let text = format!(
+        "#include <stddef.h>\n#include <stdio.h>\n#define NO_FCGI_DEFINES\n#include <{header}>\n\
+         int main(void) {{\n{says}return 0; }}\n"
+    );
+    std::fs::write(&source, text).unwrap();
+    let compiled = Command::new("cc").arg("-o").args([&program, &source]).status().expect("a C compiler");
+    assert!(compiled.success());
+    let output = Command::new(&program).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().lines().map(|line| line.parse().unwrap()).collect()
+}

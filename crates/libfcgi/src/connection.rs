@@ -238,12 +238,12 @@ impl Connection {
         }
     }
 
-    /// Waits until the client may take more of its reply.
+    /// Waits until something can be done with the client: what is waited for, or an error.
     ///
     /// # Errors
     ///
     /// The web server has given the request up (`ConnectionAborted`), or is gone itself.
-    pub(crate) fn await_client(&mut self, client: BorrowedFd<'_>) -> io::Result<()> {
+    pub(crate) fn await_client(&mut self, client: BorrowedFd<'_>, what: Interest) -> io::Result<()> {
         loop {
             let has_room = self.has_room();
             if has_room && !self.unread.is_empty() {
@@ -254,7 +254,7 @@ impl Connection {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
             let interest = if has_room { Interest::READABLE } else { Interest::NONE };
-            let watched = [(self.socket.as_fd(), interest), (client, Interest::WRITABLE)];
+            let watched = [(self.socket.as_fd(), interest), (client, what)];
             let [ours, theirs] = uninterrupted(|| sys::poll::wait_for(watched, None))?;
             if ours.readable && has_room {
                 self.hold_all()?;

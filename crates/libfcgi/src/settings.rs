@@ -9,10 +9,23 @@ use fastcgi::Transports;
 /// Which transports are admitted to a web server that asks.
 pub(crate) const TRANSPORTS: &str = "SLUICE_FCGI_TRANSPORTS";
 
+/// How replies are sent to clients that are lent.
+pub(crate) const SEND: &str = "SLUICE_FCGI_SEND";
+
+/// How large pieces of a reply go to a client that is lent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Send {
+    /// The kernel copies them.
+    Copy,
+    /// It takes them from where they are, and says when it needs them no more.
+    ZeroCopy,
+}
+
 /// Settings of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) transports: Transports,
+    pub(crate) send: Send,
 }
 
 impl Settings {
@@ -36,7 +49,17 @@ impl Settings {
             None => Transports { pass_fd: true, shared_memory: true },
             Some(value) => transports(&value.to_string_lossy())?,
         };
-        Ok(Self { transports })
+        let send = match variable(SEND) {
+            None => Send::Copy,
+            Some(value) => match &*value.to_string_lossy() {
+                "copy" => Send::Copy,
+                "zerocopy" => Send::ZeroCopy,
+                other => {
+                    return Err(format!("{SEND} is {other:?}, where \"copy\" and \"zerocopy\" are known"));
+                }
+            },
+        };
+        Ok(Self { transports, send })
     }
 }
 
@@ -63,7 +86,8 @@ mod tests {
     use super::*;
 
     fn read(value: Option<&str>) -> Result<&'static str, String> {
-        Settings::read(|_| value.map(OsString::from)).map(|settings| settings.transports.names())
+        Settings::read(|name| value.filter(|_| name == TRANSPORTS).map(OsString::from))
+            .map(|settings| settings.transports.names())
     }
 
     #[test]
@@ -74,5 +98,17 @@ mod tests {
         assert_eq!(read(Some("none")).unwrap(), "");
         assert_eq!(read(Some("")).unwrap(), "");
         assert!(read(Some("pigeon")).unwrap_err().contains("\"pigeon\""));
+    }
+
+    #[test]
+    fn sends_copy_or_do_not() {
+        let read = |value: Option<&str>| {
+            Settings::read(|name| value.filter(|_| name == SEND).map(OsString::from))
+                .map(|settings| settings.send)
+        };
+        assert_eq!(read(None), Ok(Send::Copy));
+        assert_eq!(read(Some("copy")), Ok(Send::Copy));
+        assert_eq!(read(Some("zerocopy")), Ok(Send::ZeroCopy));
+        assert!(read(Some("pigeon")).is_err());
     }
 }

@@ -379,7 +379,8 @@ fn replies_lie_in_shared_memory() {
         let query = format!("A: b~~|{size}|{pieces}");
         web_server.begin(Role::Responder, true, &[("QUERY_STRING", &query)], b"");
         // Chunks are freed as they are looked at, the last of a request only behind the next one's first.
-        let (reply, filled) = web_server.read_shared(&memory, CHUNK);
+        let (reply, filled, rest) = web_server.read_shared(&memory, CHUNK);
+        assert_eq!(rest, [Said::End(7)]);
         let expected = [b"A: b\r\n\r\n", &body(size)[..], b"!"].concat();
         assert!(reply == expected, "{size}: {} bytes", reply.len());
         assert!(filled >= expected.len().div_ceil(CHUNK as usize), "all of it in memory");

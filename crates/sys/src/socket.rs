@@ -13,6 +13,7 @@ pub(crate) mod option;
 mod passing;
 mod transfer;
 mod unix;
+mod zero_copy;
 
 pub use accept::{accept, accept_blocking_from, accept_from, is_exhaustion};
 pub(crate) use address::family;
@@ -29,6 +30,7 @@ pub use transfer::{
     send_slices_at_once, send_without_delay, set_cork, set_nonblocking, write_vectored,
 };
 pub use unix::{SocketFile, check_unix, listen_unix, listen_with_client};
+pub use zero_copy::{has_zero_copy, send_uncopied, set_zero_copy};
 
 use rustix::net::SocketFlags;
 

@@ -228,9 +228,6 @@ unsafe extern "C" fn FCGX_OpenSocket(path: *const c_char, backlog: c_int) -> c_i
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn FCGX_InitRequest(request: *mut Request, sock: c_int, flags: c_int) -> c_int {
-    if flags & !FAIL_ACCEPT_ON_INTR != 0 {
-        return -2;
-    }
     // SAFETY: the program's memory, which may hold anything.
     unsafe { request.write(Request::new(sock, flags)) };
     0
@@ -368,4 +365,55 @@ pub(super) unsafe extern "C" fn FCGX_Accept(
 pub(super) extern "C" fn FCGX_Finish() {
     // SAFETY: as for `FCGX_Accept`.
     unsafe { FCGX_Finish_r(&raw mut THE_REQUEST) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+
+    #[test]
+    fn it_is_laid_out_as_the_header_says() {
+        let fields = [
+            "requestId",
+            "role",
+            "in",
+            "out",
+            "err",
+            "envp",
+            "paramsPtr",
+            "ipcFd",
+            "isBeginProcessed",
+            "keepConnection",
+            "appStatus",
+            "nWriters",
+            "flags",
+            "listen_sock",
+            "detached",
+        ];
+        let offsets = fields.map(|field| format!("offsetof(FCGX_Request, {field})"));
+        let mut expressions: Vec<_> = offsets.iter().map(String::as_str).collect();
+        expressions.extend(["sizeof(FCGX_Request)", "FCGI_FAIL_ACCEPT_ON_INTR"]);
+        let ours = [
+            offset_of!(Request, id),
+            offset_of!(Request, role),
+            offset_of!(Request, input),
+            offset_of!(Request, output),
+            offset_of!(Request, errors),
+            offset_of!(Request, envp),
+            offset_of!(Request, held),
+            offset_of!(Request, ipc_fd),
+            offset_of!(Request, is_begin_processed),
+            offset_of!(Request, keep_connection),
+            offset_of!(Request, app_status),
+            offset_of!(Request, n_writers),
+            offset_of!(Request, flags),
+            offset_of!(Request, listen_sock),
+            offset_of!(Request, detached),
+            size_of::<Request>(),
+            FAIL_ACCEPT_ON_INTR as usize,
+        ];
+        assert_eq!(super::super::c_says("fcgiapp.h", &expressions), ours);
+    }
 }

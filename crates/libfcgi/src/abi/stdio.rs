@@ -567,3 +567,18 @@ unsafe extern "C" fn FCGI_fileno(file: *mut File) -> c_int {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+
+    #[test]
+    fn it_is_laid_out_as_the_header_says() {
+        let expressions =
+            ["offsetof(FCGI_FILE, stdio_stream)", "offsetof(FCGI_FILE, fcgx_stream)", "sizeof(FCGI_FILE)"];
+        let ours = [offset_of!(File, stdio), offset_of!(File, fcgx), size_of::<File>()];
+        assert_eq!(super::super::c_says("fcgi_stdio.h", &expressions), ours);
+    }
+}

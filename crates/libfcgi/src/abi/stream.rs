@@ -437,3 +437,53 @@ unsafe extern "C" fn FCGX_FreeStream(stream: *mut *mut Stream) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+
+    #[test]
+    fn it_is_laid_out_as_the_header_says() {
+        let fields = [
+            "rdNext",
+            "wrNext",
+            "stop",
+            "stopUnget",
+            "isReader",
+            "isClosed",
+            "wasFCloseCalled",
+            "FCGI_errno",
+            "fillBuffProc",
+            "emptyBuffProc",
+            "data",
+        ];
+        let offsets = fields.map(|field| format!("offsetof(FCGX_Stream, {field})"));
+        let mut expressions: Vec<_> = offsets.iter().map(String::as_str).collect();
+        expressions.push("sizeof(FCGX_Stream)");
+        let ours = [
+            offset_of!(Stream, rd_next),
+            offset_of!(Stream, wr_next),
+            offset_of!(Stream, stop),
+            offset_of!(Stream, stop_unget),
+            offset_of!(Stream, is_reader),
+            offset_of!(Stream, is_closed),
+            offset_of!(Stream, was_fclose_called),
+            offset_of!(Stream, fcgi_errno),
+            offset_of!(Stream, fill_buff_proc),
+            offset_of!(Stream, empty_buff_proc),
+            offset_of!(Stream, data),
+            offset_of!(Stream, purpose),
+        ];
+        assert_eq!(super::super::c_says("fcgiapp.h", &expressions), ours);
+    }
+
+    #[test]
+    fn errors_have_the_headers_numbers() {
+        let numbers = super::super::c_says("fcgiapp.h", &["-FCGX_PROTOCOL_ERROR", "-FCGX_CALL_SEQ_ERROR"]);
+        assert_eq!(numbers, [PROTOCOL_ERROR, CALL_SEQ_ERROR].map(|number| number.unsigned_abs() as usize));
+        assert_eq!(number_of(&io::ErrorKind::BrokenPipe.into()), libc::EPIPE);
+        assert_eq!(number_of(&io::Error::from_raw_os_error(libc::ENOBUFS)), libc::ENOBUFS);
+    }
+}

@@ -1,10 +1,12 @@
+#![allow(dead_code, reason = "each test has a part of it")]
+
 //! An application in a thread, and a web server that asks it: `fastcgi`'s own state machine over blocking
 //! sockets.
 
 use std::io::{self, Read, Write};
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use fastcgi::record::{self, Kind};
 use fastcgi::transport::{self, Area, Filled, Lent, Returned};
@@ -69,16 +71,17 @@ impl Application {
     }
 
     pub(crate) fn connect(&self) -> WebServer {
-        WebServer {
-            socket: UnixStream::connect(self.path()).unwrap(),
-            protocol: fastcgi::WebServer::default(),
-            request: 0,
-            used: None,
-        }
+        WebServer::connect(&self.path())
     }
 }
 
 impl WebServer {
+    /// A connection to the application that listens there.
+    pub(crate) fn connect(path: &Path) -> Self {
+        let protocol = fastcgi::WebServer::default();
+        Self { socket: UnixStream::connect(path).unwrap(), protocol, request: 0, used: None }
+    }
+
     /// Asks which transports it knows.
     pub(crate) fn ask(&mut self) -> Transports {
         let mut out = Vec::new();
@@ -99,8 +102,7 @@ impl WebServer {
         let mut out = Vec::new();
         self.request = self.protocol.begin(&mut out, role, keeps);
         self.write_params(&mut out, params);
-        self.socket.write_all(&out).unwrap();
-        self.write_body(body);
+        self.write_body(out, body);
     }
 
     /// Begins a request whose client is lent.
@@ -117,7 +119,7 @@ impl WebServer {
         self.write_params(&mut out, params);
         let count = sys::socket::send_with(&self.socket, &[Slice::new(&out)], client).unwrap();
         assert_eq!(count, out.len());
-        self.write_body(body);
+        self.write_body(Vec::new(), body);
     }
 
     /// The same without waiting for the application to take all of the body.
@@ -182,25 +184,28 @@ impl WebServer {
         all
     }
 
-    /// A reply that lies in chunks of shared memory, and how many they were. Each is freed when the next one is
-    /// told of, in the next request if need be.
-    pub(crate) fn read_shared(&mut self, memory: &Mapping, chunk_size: u32) -> (Vec<u8>, usize) {
-        let (mut reply, mut count) = (Vec::new(), 0);
-        self.receive(|this, output, _| match output {
-            Output::Filled(filled) => {
-                let from = reply.len();
-                reply.resize(from + filled.length as usize, 0);
-                memory.read(usize::from(filled.chunk) * chunk_size as usize, &mut reply[from..]);
-                if let Some(used) = this.used.replace(filled.chunk) {
-                    this.free(used);
+    /// A reply that lies in chunks of shared memory, how many they were, and what is said beside. Each is freed
+    /// when the next one is told of, in the next request if need be.
+    pub(crate) fn read_shared(&mut self, memory: &Mapping, chunk_size: u32) -> (Vec<u8>, usize, Vec<Said>) {
+        let (mut reply, mut count, mut rest) = (Vec::new(), 0, Vec::new());
+        self.receive(|this, output, bytes| {
+            match output {
+                Output::Filled(filled) => {
+                    let from = reply.len();
+                    reply.resize(from + filled.length as usize, 0);
+                    memory.read(usize::from(filled.chunk) * chunk_size as usize, &mut reply[from..]);
+                    if let Some(used) = this.used.replace(filled.chunk) {
+                        this.free(used);
+                    }
+                    count += 1;
                 }
-                count += 1;
-                false
+                Output::Stderr(_) => rest.push(Said::Stderr(bytes.to_vec())),
+                Output::End { exit } => rest.push(Said::End(*exit)),
+                other => panic!("{other:?}"),
             }
-            Output::End { .. } => true,
-            other => panic!("{other:?}"),
+            matches!(output, Output::End { .. })
         });
-        (reply, count)
+        (reply, count, rest)
     }
 
     /// Whether it has closed the connection, after whatever it says.
@@ -239,18 +244,17 @@ impl WebServer {
         params.finish();
     }
 
-    /// Sends the body; the application may begin to answer meanwhile, and so it is done beside.
-    fn write_body(&self, body: &[u8]) {
-        let mut out = Vec::new();
+    /// Sends the body behind what is to be sent already. The application may begin to answer while it comes, so a
+    /// long one is sent beside.
+    fn write_body(&self, mut out: Vec<u8>, body: &[u8]) {
         record::stream(&mut out, Kind::Stdin, self.request, body);
         record::end_of_stream(&mut out, Kind::Stdin, self.request);
         let mut socket = self.socket.try_clone().unwrap();
         if out.len() < 100_000 {
             socket.write_all(&out).unwrap();
         } else {
-            std::thread::spawn(move || {
-                let _ = socket.write_all(&out);
-            });
+            // The application may end before it has taken all.
+            std::thread::spawn(move || socket.write_all(&out));
         }
     }
 }

@@ -287,7 +287,8 @@ impl Conversation {
         taken
     }
 
-    /// Receives what can only be body where it is kept. `false`: there is no room there, or nothing to be had.
+    /// Receives what can only be body where it is kept. `false`: there is no room there, or nothing to be
+    /// had.
     fn receive_body(
         &mut self,
         service: &mut Service,
@@ -598,8 +599,8 @@ impl Conversation {
         self.exchange.application().is_some_and(|application| is_due(&application.relay))
     }
 
-    /// Whether the client is lent, and nothing but its end concerns anybody here. Who watches sockets need not
-    /// watch it, and must not if they are told of what lasts, or of what was heard of it nevertheless.
+    /// Whether the client is lent, and nothing but its end concerns anybody here. Who watches sockets need
+    /// not watch it, and must not if they are told of what lasts, or of what was heard of it nevertheless.
     pub fn is_lent(&self, told_of_changes: bool) -> Option<bool> {
         let application = self.exchange.application().filter(|application| application.relay.is_lent())?;
         Some(told_of_changes && !application.is_disturbed)
@@ -627,8 +628,8 @@ impl Conversation {
         self.exchange.application().is_some_and(|application| application.relay.is_queued())
     }
 
-    /// Has its request called by that name, which is not 0, if it waits in a pool's queue and when it need not
-    /// any more ([`Gateway::called`](crate::gateway::Gateway::called)).
+    /// Has its request called by that name, which is not 0, if it waits in a pool's queue and when it need
+    /// not any more ([`Gateway::called`](crate::gateway::Gateway::called)).
     pub fn name_queued(&self, service: &Service, name: u64) {
         if let Some(application) = self.exchange.application() {
             application.relay.name(&service.gateway, name);

@@ -86,7 +86,8 @@ pub(super) enum Readiness {
 const SMALL: usize = 4 << 10;
 /// Most of a body that is put behind the records to be sent.
 const STDIN: usize = 32 << 10;
-/// Records of a body in memory that are sent along with the one before: as much as a Unix socket takes at once.
+/// Records of a body in memory that are sent along with the one before: as much as a Unix socket takes at
+/// once.
 const GATHER: usize = 4;
 /// Most of a body that goes into one record: what its length can say, in whole words.
 const MOST_LENT: usize = 65_528;

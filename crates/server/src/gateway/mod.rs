@@ -85,8 +85,8 @@ pub struct Gateway {
     resting: Vec<(usize, Link)>,
     /// Sockets that nobody uses any more, to be closed by whoever watches them.
     retired: Vec<(OwnedFd, Registration)>,
-    /// Requests that wait in queues, when it is looked whether they may go without anybody having said so, and
-    /// whether some may.
+    /// Requests that wait in queues, when it is looked whether they may go without anybody having said so,
+    /// and whether some may.
     waiting: usize,
     look_at: Tick,
     some_may_go: bool,

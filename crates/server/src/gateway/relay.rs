@@ -206,8 +206,8 @@ impl Relay {
         Ok(())
     }
 
-    /// Where more of the body may be received, as much as there is room for behind it: what was asked for when
-    /// its length was known.
+    /// Where more of the body may be received, as much as there is room for behind it: what was asked for
+    /// when its length was known.
     pub fn room_for_body(&mut self) -> Option<&mut Vec<u8>> {
         self.body.room()
     }

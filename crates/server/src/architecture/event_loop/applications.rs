@@ -36,8 +36,8 @@ impl EventLoop {
         }
     }
 
-    /// Whether the client in that place is lent to an application, and is left alone: it is not watched, unless
-    /// that costs nothing.
+    /// Whether the client in that place is lent to an application, and is left alone: it is not watched,
+    /// unless that costs nothing.
     pub(super) fn leaves_alone(&mut self, index: u32) -> bool {
         let Some(registered) = self.connections.get_mut(index) else { return false };
         let Some(may_be_watched) = registered.conversation.is_lent(self.events.is_edge_triggered()) else {

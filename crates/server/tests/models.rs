@@ -7,8 +7,7 @@
 use std::collections::VecDeque;
 
 use http1::Tick;
-use loom::sync::Arc;
-use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 mod sync {
@@ -181,16 +180,17 @@ fn nobody_waits_for_what_has_been_told() {
     check(3, || {
         let waiting = Arc::new(Waiting::new(Tick(0)));
         let number = waiting.lock().enter();
-        let has_input = Arc::new(AtomicBool::new(false));
+        // Under a lock, as the kernel has what lies in a socket.
+        let has_input = Arc::new(Mutex::new(false));
         let (there, input) = (Arc::clone(&waiting), Arc::clone(&has_input));
         let poll = thread::spawn(move || {
-            input.store(true, Ordering::Release);
+            *input.lock().unwrap() = true;
             there.lock().tell(number, INPUT)
         });
         let mut who = Some("one");
         let mut has_read = false;
         while let Some(one) = who.take() {
-            if has_input.swap(false, Ordering::AcqRel) {
+            if std::mem::take(&mut *has_input.lock().unwrap()) {
                 has_read = true;
                 break;
             }

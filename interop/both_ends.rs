@@ -124,6 +124,7 @@ fn ask(socket: &mut UnixStream, web_server: &mut WebServer, body: &[u8]) -> (Vec
                 assert_eq!((exit, used), (0, input.len()));
                 return (reply, log);
             }
+            other => panic!("{other:?}"),
         }
         input.drain(..used);
     }

@@ -3,6 +3,7 @@
 
 #![no_main]
 
+use fastcgi::transport::MOST_NAME;
 use fastcgi::{Application, Asked, Error};
 use libfuzzer_sys::fuzz_target;
 
@@ -59,6 +60,11 @@ fn asked(input: &[u8], piece: usize) -> Vec<Told> {
                 Some(Told::Data(body)) => body.extend_from_slice(&lent[range]),
                 _ => told.push(Told::Data(lent[range].to_vec())),
             },
+            Asked::Lend => {
+                let lent = application.lent().expect("it was told");
+                assert!(lent.server.len() <= MOST_NAME);
+                told.push(Told::Pairs(vec![(format!("{lent:?}").into_bytes(), Vec::new())]));
+            }
             Asked::EndOfStdin => {
                 told.push(Told::Step(step));
                 application.end();

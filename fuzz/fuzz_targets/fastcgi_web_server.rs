@@ -23,6 +23,8 @@ struct Told {
 struct Request {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
+    /// What is said in records of our own.
+    others: Vec<Output>,
     exit: Option<u32>,
 }
 
@@ -46,6 +48,7 @@ fn told(input: &[u8], piece: usize) -> Told {
                         Output::Stdout(range) => request.stdout.extend_from_slice(&lent[range]),
                         Output::Stderr(range) => request.stderr.extend_from_slice(&lent[range]),
                         Output::End { exit } => request.exit = Some(exit),
+                        other => request.others.push(other),
                     }
                 }
                 Err(error) => {

@@ -5,10 +5,14 @@
 //! length in the same pieces; what it leaves out is everything in between. So a server's CPU time per request
 //! divided by this one's is what HTTP and the files cost, and nothing can be much below 1.
 //!
-//! One thread: edge-triggered epoll; accept until the queue is empty, receiving from each new connection at
+//! As an event loop, in one thread: edge-triggered epoll; accept until the queue is empty, receiving from each new connection at
 //! once; one receive per event (a short one has drained the socket); one writev for a reply from memory, or
 //! the head and one sendfile. A connection is registered for reading and writing once, and not at all when it
 //! ends with its first reply.
+//!
+//! With `--workers`, as processes that serve a client each: a receive that waits, and a reply, which are the
+//! two system calls that a request costs at least. Before it waits a worker yields the CPU, as ours do where
+//! that pays: the next request is there by then, and nobody is put to sleep and woken.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
@@ -20,6 +24,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use sys::epoll::Epoll;
 use sys::event::{Events, Interest};
+use sys::signal::Signal;
 use sys::socket::{self, ListenOptions, Slice};
 
 /// A web server that parses nothing and sends a constant: the least that a request can cost.
@@ -47,6 +52,9 @@ struct Options {
     /// Take connections out of the accept queue only when a request has come (`TCP_DEFER_ACCEPT`)
     #[arg(long)]
     defer_accept: bool,
+    /// Serve with so many processes that have one client each, rather than by an event loop; 0 for that
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    workers: usize,
     /// The CPU to run on
     #[arg(long)]
     cpu: Option<usize>,
@@ -81,9 +89,66 @@ fn main() -> Result<()> {
     let listener = socket::listen_tcp(options.listen, &listen)
         .with_context(|| format!("cannot listen on {}", options.listen))?;
     let address = socket::local_address(&listener)?;
+    let told = || {
+        eprintln!("listening on http://{address}/ (ceiling, {:?}, {} bytes)", options.variant, options.body);
+    };
+    if options.workers > 0 {
+        return Worker { listener, reply }.run_all(options.workers, told);
+    }
     let mut ceiling = Ceiling::new(listener, reply)?;
-    eprintln!("listening on http://{address}/ (ceiling, {:?}, {} bytes)", options.variant, options.body);
+    told();
     ceiling.run()
+}
+
+/// A process that serves one client after the other.
+struct Worker {
+    listener: OwnedFd,
+    reply: Reply,
+}
+
+impl Worker {
+    /// Forks so many, and waits for them for ever: they end with this process.
+    fn run_all(self, workers: usize, told: impl FnOnce()) -> Result<()> {
+        for _ in 0..workers {
+            sys::process::fork(|| {
+                let ends_with_parent = sys::process::signal_at_end_of_parent(Signal::Terminate);
+                ends_with_parent.and_then(|()| self.serve_clients()).map_or(1, |()| 0)
+            })?;
+        }
+        told();
+        loop {
+            std::thread::park();
+        }
+    }
+
+    fn serve_clients(&self) -> io::Result<()> {
+        socket::set_nonblocking(&self.listener, false)?;
+        let mut buffer = vec![0; 16 << 10];
+        loop {
+            let (client, _) = socket::accept_blocking_from(&self.listener)?;
+            // Whatever ends it, the next client is another's.
+            let _ = self.serve(client, &mut buffer);
+        }
+    }
+
+    fn serve(&self, client: OwnedFd, buffer: &mut [u8]) -> io::Result<()> {
+        let mut connection = Connection::new(client);
+        loop {
+            match socket::recv_waiting(&connection.socket, buffer)? {
+                0 => return Ok(()),
+                count => connection.count_requests(&buffer[..count]),
+            }
+            while connection.owed > 0 {
+                // The socket blocks, so a short write is followed by the rest.
+                while matches!(self.reply.send(&connection.socket, &mut connection.sent)?, Sent::Blocked) {}
+                (connection.owed, connection.sent) = (connection.owed - 1, 0);
+                if self.reply.close {
+                    return Ok(());
+                }
+            }
+            sys::process::yield_cpu();
+        }
+    }
 }
 
 /// The reply, in the pieces in which ours is kept: what is made for each reply, what the file table holds,
@@ -224,14 +289,7 @@ impl Ceiling {
             if index >= self.connections.len() {
                 self.connections.resize_with(index + 1, || None);
             }
-            self.connections[index] = Some(Connection {
-                socket,
-                registered: false,
-                request_bytes: 0,
-                received: 0,
-                owed: 0,
-                sent: 0,
-            });
+            self.connections[index] = Some(Connection::new(socket));
             self.turn(index, true);
         }
     }
@@ -256,6 +314,10 @@ impl Ceiling {
 }
 
 impl Connection {
+    fn new(socket: OwnedFd) -> Self {
+        Self { socket, registered: false, request_bytes: 0, received: 0, owed: 0, sent: 0 }
+    }
+
     fn serve(&mut self, readable: bool, buffer: &mut [u8], reply: &Reply) -> io::Result<Turn> {
         let mut more = readable;
         while more {

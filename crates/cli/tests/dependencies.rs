@@ -50,6 +50,14 @@ const CRATES: &[Crate] = &[
         unsafe_code: true,
         banned: &[],
     },
+    // Its C interface is unsafe; the rest of it denies that (crates/libfcgi/src/lib.rs).
+    Crate {
+        name: "libfcgi",
+        ours: &["http1", "fastcgi", "sys"],
+        foreign: Foreign::Only(&["cc", "libc"]),
+        unsafe_code: true,
+        banned: &[],
+    },
     Crate {
         name: "machine",
         ours: &[],

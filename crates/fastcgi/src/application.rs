@@ -6,7 +6,8 @@
 use std::ops::Range;
 
 use crate::params::Pairs;
-use crate::record::{self, Eight, Header, Kind, NO_REQUEST, Part, Reader};
+use crate::record::{self, Fixed, Header, Kind, NO_REQUEST, Part, Reader};
+use crate::transport::{self, Area, Lent, Transports};
 use crate::{Error, Role};
 
 /// The state of one connection from a web server.
@@ -20,6 +21,8 @@ pub struct Application {
     most_params: usize,
     /// The names that a management record asks for.
     asked: Vec<u8>,
+    /// The terms on which a client is lent.
+    lent: Vec<u8>,
     content: Content,
 }
 
@@ -40,7 +43,7 @@ enum Content {
     /// Nothing that anybody wants.
     #[default]
     Other,
-    Begin(u16, Eight),
+    Begin(u16, Fixed<8>),
     Abort,
     Params,
     EndOfParams,
@@ -49,6 +52,9 @@ enum Content {
     Data,
     EndOfData,
     Values,
+    Lend,
+    Area(Fixed<{ transport::AREA_LENGTH }>),
+    Free(Fixed<{ transport::FREE_LENGTH }>),
     Unknown(u8),
 }
 
@@ -76,6 +82,12 @@ pub enum Asked {
     Abort,
     /// Values are asked for (section 4.1), of [these names](Application::asked).
     Values,
+    /// The client is lent, on [these terms](Application::lent). Its socket has come by now.
+    Lend,
+    /// The memory is shared whose file has come by now. It is another than that before, if there was one.
+    Area(Area),
+    /// The chunk of shared memory of that number is the application's again.
+    Free(u16),
     /// A management record that is not known: to be answered with [`record::unknown_type`].
     Unknown(u8),
 }
@@ -87,8 +99,8 @@ impl Application {
     /// A connection whose requests may have so many bytes of parameters.
     pub fn new(most_params: usize) -> Self {
         let (reader, content) = (Reader::default(), Content::Other);
-        let (params, asked) = (Vec::new(), Vec::new());
-        Self { reader, request: None, params, has_params: false, most_params, asked, content }
+        let (params, asked, lent) = (Vec::new(), Vec::new(), Vec::new());
+        Self { reader, request: None, params, has_params: false, most_params, asked, lent, content }
     }
 
     /// The request under way.
@@ -106,6 +118,11 @@ impl Application {
         Pairs::of(&self.asked)
     }
 
+    /// The terms on which the client of the request under way is lent, if it is.
+    pub fn lent(&self) -> Option<Lent<'_>> {
+        Lent::read(&self.lent)
+    }
+
     /// The request under way has been answered and ended.
     pub fn end(&mut self) {
         self.request = None;
@@ -115,6 +132,7 @@ impl Application {
     }
 
     fn forget_params(&mut self) {
+        self.lent.clear();
         self.params.clear();
         self.has_params = false;
     }
@@ -132,12 +150,15 @@ impl Application {
                 Part::NeedInput => return Ok((used, Asked::NeedInput)),
                 Part::Record(header) => self.content = self.begin_record(header)?,
                 Part::Content(range) => match &mut self.content {
-                    Content::Begin(_, eight) => eight.take(&input[range]),
+                    Content::Begin(_, fixed) | Content::Area(fixed) | Content::Free(fixed) => {
+                        fixed.take(&input[range]);
+                    }
                     Content::Params if self.params.len() + range.len() > self.most_params => {
                         return Err(Error::Params);
                     }
                     Content::Params => self.params.extend_from_slice(&input[range]),
                     Content::Values => self.asked.extend_from_slice(&input[range]),
+                    Content::Lend => self.lent.extend_from_slice(&input[range]),
                     Content::Stdin => return Ok((used, Asked::Stdin(range))),
                     Content::Data => return Ok((used, Asked::Data(range))),
                     _ => {}
@@ -162,17 +183,27 @@ impl Application {
                     self.asked.clear();
                     Ok(Content::Values)
                 }
+                Some(Kind::Area) => Ok(Content::Area(Fixed::begin(header)?)),
+                Some(Kind::Free) => Ok(Content::Free(Fixed::begin(header)?)),
                 _ => Ok(Content::Unknown(kind)),
             };
         }
         if known == Some(Kind::BeginRequest) {
-            return Ok(Content::Begin(request, Eight::begin(header)?));
+            return Ok(Content::Begin(request, Fixed::begin(header)?));
         }
         let is_ours = self.request.is_some_and(|begun| begun.request == request);
         Ok(match known {
             // Something about a request that is over, or was never begun: section 3.3 has it ignored.
             Some(Kind::AbortRequest | Kind::Params | Kind::Stdin | Kind::Data) if !is_ours => Content::Other,
             Some(Kind::AbortRequest) => Content::Abort,
+            // Whose client it is nobody knows.
+            Some(Kind::Lend) if !is_ours || self.has_params || self.lent().is_some() => {
+                return Err(Error::Misplaced(kind));
+            }
+            Some(Kind::Lend) if !(1..=1 + transport::MOST_NAME).contains(&length.into()) => {
+                return Err(Error::Length { kind, length });
+            }
+            Some(Kind::Lend) => Content::Lend,
             Some(Kind::Params) if self.has_params => return Err(Error::Misplaced(kind)),
             Some(Kind::Params) if length == 0 => Content::EndOfParams,
             Some(Kind::Params) => Content::Params,
@@ -188,7 +219,7 @@ impl Application {
     fn end_record(&mut self) -> Result<Option<Asked>, Error> {
         Ok(match std::mem::take(&mut self.content) {
             Content::Other | Content::Params | Content::Stdin | Content::Data => None,
-            Content::Begin(request, eight) => Some(self.begin(request, eight.bytes())),
+            Content::Begin(request, fixed) => Some(self.begin(request, fixed.bytes())),
             Content::Abort => Some(Asked::Abort),
             Content::EndOfParams if self.params().any(|pair| pair.is_err()) => return Err(Error::Params),
             Content::EndOfParams => {
@@ -199,6 +230,9 @@ impl Application {
             Content::EndOfData => Some(Asked::EndOfData),
             Content::Values if self.asked().any(|pair| pair.is_err()) => return Err(Error::Params),
             Content::Values => Some(Asked::Values),
+            Content::Lend => Some(Asked::Lend),
+            Content::Area(fixed) => Some(Asked::Area(Area::read(fixed.bytes()))),
+            Content::Free(fixed) => Some(Asked::Free(transport::read_free(fixed.bytes()))),
             Content::Unknown(kind) => Some(Asked::Unknown(kind)),
         })
     }
@@ -222,12 +256,18 @@ impl Application {
 }
 
 /// Appends the answer to a question for values (section 4.1): those that are known, multiplexing denied.
-/// `connections` and `requests` are what the application can have at a time.
-pub fn values(out: &mut Vec<u8>, asked: Pairs<'_>, connections: u32, requests: u32) {
+/// `connections` and `requests` are what the application can have at a time, `transports` which it knows.
+pub fn values(
+    out: &mut Vec<u8>,
+    asked: Pairs<'_>,
+    (connections, requests): (u32, u32),
+    transports: Transports,
+) {
     let known = |name: &[u8]| match name {
         b"FCGI_MAX_CONNS" => Some(connections.to_string()),
         b"FCGI_MAX_REQS" => Some(requests.to_string()),
         b"FCGI_MPXS_CONNS" => Some("0".to_owned()),
+        transport::QUESTION => Some(transports.names().to_owned()).filter(|names| !names.is_empty()),
         _ => None,
     };
     let mut content = Vec::new();

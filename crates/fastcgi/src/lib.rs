@@ -6,17 +6,20 @@
 //! A web server encodes a request's [`Params`], and hands what the application answers to a [`WebServer`],
 //! which tells its output ([`Output`]) piece by piece: ranges of the input, so that nothing is copied. The
 //! beginning of that output is a CGI response, whose head [`response::parse`] reads. An application hands
-//! what it is asked to an [`Application`], and writes records with [`record`]'s functions.
+//! what it is asked to an [`Application`], and writes records with [`record`]'s functions. Where both know more
+//! than FastCGI does, a reply can take another way than through the connection: see [`transport`].
 
 mod application;
 mod error;
 mod params;
 pub mod record;
 pub mod response;
+pub mod transport;
 mod web_server;
 
 pub use application::{Application, Asked, Begun, values};
 pub use error::Error;
 pub use params::{Malformed, Pairs, Params, TooLong};
 pub use record::{Kind, ProtocolStatus, Role};
+pub use transport::Transports;
 pub use web_server::{Output, WebServer};

@@ -15,7 +15,7 @@ const VERSION: u8 = 1;
 /// The flag of a request after which the connection is kept (section 5.1).
 const KEEP_CONNECTION: u8 = 1;
 
-/// The types of records (section 8).
+/// The types of records (section 8), and those of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -41,29 +41,40 @@ pub enum Kind {
     GetValuesResult = 10,
     /// The type of a management record was not understood. From the application.
     UnknownType = 11,
+    /// A client is lent ([`transport`](crate::transport)). From the web server.
+    Lend = 128,
+    /// A client is given back. From the application.
+    Return = 129,
+    /// Memory is shared. From the web server.
+    Area = 130,
+    /// A piece of the reply is in shared memory. From the application.
+    Filled = 131,
+    /// A chunk of shared memory is free again. From the web server.
+    Free = 132,
 }
 
 impl Kind {
     /// The type of that number, if there is one.
     pub fn from_number(number: u8) -> Option<Self> {
-        use Kind::{
-            AbortRequest, BeginRequest, Data, EndRequest, GetValues, GetValuesResult, Params, Stderr, Stdin,
-            Stdout, UnknownType,
-        };
-        let all = [
-            BeginRequest,
-            AbortRequest,
-            EndRequest,
-            Params,
-            Stdin,
-            Stdout,
-            Stderr,
-            Data,
-            GetValues,
-            GetValuesResult,
-            UnknownType,
-        ];
-        usize::from(number).checked_sub(1).and_then(|at| all.get(at)).copied()
+        Some(match number {
+            1 => Self::BeginRequest,
+            2 => Self::AbortRequest,
+            3 => Self::EndRequest,
+            4 => Self::Params,
+            5 => Self::Stdin,
+            6 => Self::Stdout,
+            7 => Self::Stderr,
+            8 => Self::Data,
+            9 => Self::GetValues,
+            10 => Self::GetValuesResult,
+            11 => Self::UnknownType,
+            128 => Self::Lend,
+            129 => Self::Return,
+            130 => Self::Area,
+            131 => Self::Filled,
+            132 => Self::Free,
+            _ => return None,
+        })
     }
 }
 
@@ -241,18 +252,18 @@ impl Reader {
     }
 }
 
-/// The content of a record of eight bytes, which may come in pieces.
-#[derive(Debug, Default)]
-pub(crate) struct Eight {
-    bytes: [u8; 8],
+/// The content of a record of `N` bytes, which may come in pieces.
+#[derive(Debug)]
+pub(crate) struct Fixed<const N: usize> {
+    bytes: [u8; N],
     have: u8,
 }
 
-impl Eight {
+impl<const N: usize> Fixed<N> {
     /// A record of that header begins.
     pub(crate) fn begin(header: Header) -> Result<Self, Error> {
         match header.length {
-            8 => Ok(Self::default()),
+            length if usize::from(length) == N => Ok(Self { bytes: [0; N], have: 0 }),
             length => Err(Error::Length { kind: header.kind, length }),
         }
     }
@@ -263,7 +274,7 @@ impl Eight {
         self.have += part.len() as u8;
     }
 
-    pub(crate) fn bytes(&self) -> [u8; 8] {
+    pub(crate) fn bytes(&self) -> [u8; N] {
         self.bytes
     }
 }
@@ -308,10 +319,11 @@ mod tests {
 
     #[test]
     fn numbers_are_types() {
-        for number in 1..=11 {
-            assert_eq!(Kind::from_number(number).map(|kind| kind as u8), Some(number));
+        let known = |number: &u8| matches!(number, 1..=11 | 128..=132);
+        for number in 0..=255 {
+            let kind = Kind::from_number(number).map(|kind| kind as u8);
+            assert_eq!(kind, Some(number).filter(known));
         }
-        assert_eq!((Kind::from_number(0), Kind::from_number(12)), (None, None));
     }
 
     #[test]

@@ -6,7 +6,9 @@
 use std::ops::Range;
 
 use crate::Error;
-use crate::record::{self, Eight, Header, Kind, NO_REQUEST, Part, ProtocolStatus, Reader, Role};
+use crate::params::Pairs;
+use crate::record::{self, Fixed, Header, Kind, NO_REQUEST, Part, ProtocolStatus, Reader, Role};
+use crate::transport::{self, Filled, Returned, Transports};
 
 /// The state of one connection to an application.
 #[derive(Debug, Default)]
@@ -16,7 +18,12 @@ pub struct WebServer {
     request: u16,
     is_under_way: bool,
     content: Content,
+    /// What the application says of itself, as far as it has come.
+    values: Vec<u8>,
 }
+
+/// Most bytes of what an application says of itself.
+const MOST_VALUES: u16 = 1024;
 
 /// What the content of the record under way is.
 #[derive(Debug, Default)]
@@ -26,7 +33,10 @@ enum Content {
     Other,
     Stdout,
     Stderr,
-    End(Eight),
+    End(Fixed<8>),
+    Values,
+    Return(Fixed<{ transport::RETURN_LENGTH }>),
+    Filled(Fixed<{ transport::FILLED_LENGTH }>),
 }
 
 /// What an application says, a step at a time.
@@ -38,6 +48,12 @@ pub enum Output {
     Stdout(Range<usize>),
     /// This range of the input is for the error log.
     Stderr(Range<usize>),
+    /// The answer to a [question](transport::question): the application knows these.
+    Knows(Transports),
+    /// The client that was lent for the request comes back.
+    Returned(Returned),
+    /// A part of the reply is in shared memory.
+    Filled(Filled),
     /// The request is over. A CGI program would have exited with `exit`.
     End {
         /// Zero for success, by custom.
@@ -85,38 +101,63 @@ impl WebServer {
                     Content::Other => {}
                     Content::Stdout => return Ok((used, Output::Stdout(range))),
                     Content::Stderr => return Ok((used, Output::Stderr(range))),
-                    Content::End(eight) => eight.take(&input[range]),
+                    Content::End(fixed) | Content::Filled(fixed) => fixed.take(&input[range]),
+                    Content::Return(fixed) => fixed.take(&input[range]),
+                    Content::Values => self.values.extend_from_slice(&input[range]),
                 },
                 Part::End => {
-                    if let Content::End(eight) = std::mem::take(&mut self.content) {
-                        self.is_under_way = false;
-                        let (exit, status) = record::read_end(eight.bytes());
-                        return match status {
-                            refused if refused != ProtocolStatus::RequestComplete as u8 => {
-                                Err(Error::Refused(refused))
-                            }
-                            _ => Ok((used, Output::End { exit })),
-                        };
+                    if let Some(output) = self.end_record()? {
+                        return Ok((used, output));
                     }
                 }
             }
         }
     }
 
+    /// What a record has come to that is complete.
+    fn end_record(&mut self) -> Result<Option<Output>, Error> {
+        Ok(match std::mem::take(&mut self.content) {
+            Content::Other | Content::Stdout | Content::Stderr => None,
+            Content::End(fixed) => {
+                self.is_under_way = false;
+                let (exit, status) = record::read_end(fixed.bytes());
+                if status != ProtocolStatus::RequestComplete as u8 {
+                    return Err(Error::Refused(status));
+                }
+                Some(Output::End { exit })
+            }
+            Content::Values => {
+                let known = Pairs::of(&self.values).flatten().find(|(name, _)| *name == transport::QUESTION);
+                Some(Output::Knows(
+                    known.map_or_else(Transports::default, |(_, names)| Transports::named(names)),
+                ))
+            }
+            Content::Return(fixed) => Some(Output::Returned(Returned::read(fixed.bytes()))),
+            Content::Filled(fixed) => Some(Output::Filled(Filled::read(fixed.bytes()))),
+        })
+    }
+
     /// What a record's content will be.
-    fn begin_record(&self, header: Header) -> Result<Content, Error> {
+    fn begin_record(&mut self, header: Header) -> Result<Content, Error> {
         let is_ours = self.is_under_way && header.request == self.request;
         match Kind::from_number(header.kind) {
             Some(Kind::Stdout) if is_ours => Ok(Content::Stdout),
             Some(Kind::Stderr) if is_ours => Ok(Content::Stderr),
-            Some(Kind::EndRequest) if is_ours => Ok(Content::End(Eight::begin(header)?)),
+            Some(Kind::EndRequest) if is_ours => Ok(Content::End(Fixed::begin(header)?)),
+            Some(Kind::Return) if is_ours => Ok(Content::Return(Fixed::begin(header)?)),
+            Some(Kind::Filled) if is_ours => Ok(Content::Filled(Fixed::begin(header)?)),
             // Something about a request that is over.
             Some(Kind::Stdout | Kind::Stderr | Kind::EndRequest) if header.request != NO_REQUEST => {
                 Ok(Content::Other)
             }
-            Some(Kind::GetValuesResult | Kind::UnknownType) | None if header.request == NO_REQUEST => {
-                Ok(Content::Other)
+            Some(Kind::GetValuesResult) if header.request == NO_REQUEST && header.length > MOST_VALUES => {
+                Err(Error::Management(header.length))
             }
+            Some(Kind::GetValuesResult) if header.request == NO_REQUEST => {
+                self.values.clear();
+                Ok(Content::Values)
+            }
+            Some(Kind::UnknownType) | None if header.request == NO_REQUEST => Ok(Content::Other),
             _ => Err(Error::Misplaced(header.kind)),
         }
     }
@@ -144,6 +185,7 @@ mod tests {
                 Output::Stdout(range) => told.push(String::from_utf8_lossy(&input[range]).into_owned()),
                 Output::Stderr(range) => told.push(format!("!{}", String::from_utf8_lossy(&input[range]))),
                 Output::End { exit } => told.push(format!("end {exit}")),
+                other => told.push(format!("{other:?}")),
             }
             input = &input[used..];
         }

@@ -1,7 +1,8 @@
 //! A web server's end and an application's, with a network between them that cuts as it likes.
 
 use fastcgi::record::{self, Kind, ProtocolStatus};
-use fastcgi::{Application, Asked, Output, Params, Role, WebServer};
+use fastcgi::transport::{self, Area, Filled, Lent, Returned};
+use fastcgi::{Application, Asked, Output, Params, Role, Transports, WebServer};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -105,6 +106,7 @@ fn hear(web_server: &mut WebServer, mut wire: Wire<'_>) -> (Vec<u8>, Vec<u8>, u3
             Output::Stdout(range) => stdout.extend_from_slice(&wire.lent()[range.clone()]),
             Output::Stderr(range) => stderr.extend_from_slice(&wire.lent()[range.clone()]),
             Output::End { exit } => return (stdout, stderr, *exit),
+            other => panic!("{other:?}"),
         }
         wire.at += used;
         assert!(output != Output::NeedInput || wire.more(), "the reply is not complete");
@@ -165,7 +167,7 @@ fn values_are_told() {
     input.extend_from_slice(b"\x0d\x00FCGI_MAX_REQS\x01\x00?");
     assert_eq!(application.receive(&input), Ok((input.len(), Asked::Values)));
     let mut out = Vec::new();
-    fastcgi::values(&mut out, application.asked(), 5, 7);
+    fastcgi::values(&mut out, application.asked(), (5, 7), Transports::default());
     assert_eq!(out[..8], record::header(Kind::GetValuesResult, record::NO_REQUEST, 16));
     assert_eq!(&out[8..], b"\x0d\x01FCGI_MAX_REQS7");
 }
@@ -222,4 +224,97 @@ fn parameters_that_are_complete_stay_so() {
         }
     };
     assert_eq!(error, fastcgi::Error::Misplaced(Kind::Params as u8));
+}
+
+/// All that an application is told by the bytes, cut into such pieces.
+fn told(application: &mut Application, input: &[u8], step: usize) -> Vec<Asked> {
+    let (mut at, mut told) = (0, Vec::new());
+    for end in (0..input.len()).step_by(step).map(|from| (from + step).min(input.len())) {
+        loop {
+            let (used, asked) = application.receive(&input[at..end]).unwrap();
+            at += used;
+            if asked == Asked::NeedInput {
+                break;
+            }
+            told.push(asked);
+        }
+    }
+    told
+}
+
+#[test]
+fn a_client_is_lent_and_given_back() {
+    let lent = Lent { is_http11: true, is_persistent: true, has_body: false, server: b"sluice" };
+    let mut input = Vec::new();
+    record::begin_request(&mut input, 1, Role::Responder, true);
+    transport::lend(&mut input, 1, lent);
+    record::end_of_stream(&mut input, Kind::Params, 1);
+    for step in 1..input.len() {
+        let mut application = Application::new(100);
+        assert!(matches!(
+            &told(&mut application, &input, step)[..],
+            [Asked::Begin(_), Asked::Lend, Asked::Params]
+        ));
+        assert_eq!(application.lent(), Some(lent));
+        application.end();
+        assert_eq!(application.lent(), None);
+    }
+
+    let returned = Returned { status: 200, is_whole: true, is_persistent: true, body: 5, sent: 105 };
+    let mut web_server = WebServer::default();
+    let request = web_server.begin(&mut Vec::new(), Role::Responder, true);
+    let mut answer = Vec::new();
+    transport::give_back(&mut answer, request, returned);
+    assert_eq!(web_server.receive(&answer), Ok((answer.len(), Output::Returned(returned))));
+}
+
+#[test]
+fn a_client_is_lent_for_one_request_and_once() {
+    let lent = Lent { is_http11: true, is_persistent: true, has_body: true, server: b"" };
+    let mut record = Vec::new();
+    transport::lend(&mut record, 1, lent);
+    let misplaced = Err(fastcgi::Error::Misplaced(Kind::Lend as u8));
+    assert_eq!(Application::new(100).receive(&record), misplaced);
+    let mut application = Application::new(100);
+    let mut begin = Vec::new();
+    record::begin_request(&mut begin, 1, Role::Responder, true);
+    told(&mut application, &begin, 100);
+    assert_eq!(application.receive(&record), Ok((record.len(), Asked::Lend)));
+    assert_eq!(application.receive(&record), misplaced);
+}
+
+#[test]
+fn chunks_go_to_and_fro() {
+    let (area, filled) = (Area { chunks: 4, chunk_size: 65536 }, Filled { chunk: 3, length: 65536 });
+    let mut input = Vec::new();
+    transport::area(&mut input, area);
+    transport::free(&mut input, 3);
+    for step in 1..input.len() {
+        let told = told(&mut Application::new(100), &input, step);
+        assert_eq!(told, [Asked::Area(area), Asked::Free(3)]);
+    }
+    let mut web_server = WebServer::default();
+    let request = web_server.begin(&mut Vec::new(), Role::Responder, true);
+    let mut answer = Vec::new();
+    transport::filled(&mut answer, request, filled);
+    assert_eq!(web_server.receive(&answer), Ok((answer.len(), Output::Filled(filled))));
+    let mut of_another = Vec::new();
+    transport::filled(&mut of_another, request + 1, filled);
+    let misplaced = Err(fastcgi::Error::Misplaced(Kind::Filled as u8));
+    assert_eq!(web_server.receive(&of_another), misplaced);
+}
+
+#[test]
+fn transports_are_asked_for() {
+    let (mut question, mut answer) = (Vec::new(), Vec::new());
+    transport::question(&mut question);
+    let mut application = Application::new(100);
+    assert_eq!(application.receive(&question), Ok((question.len(), Asked::Values)));
+    let known = Transports { pass_fd: true, shared_memory: true };
+    fastcgi::values(&mut answer, application.asked(), (1, 1), known);
+    assert_eq!(WebServer::default().receive(&answer), Ok((answer.len(), Output::Knows(known))));
+    answer.clear();
+    fastcgi::values(&mut answer, application.asked(), (1, 1), Transports::default());
+    let none = Output::Knows(Transports::default());
+    assert_eq!(WebServer::default().receive(&answer), Ok((answer.len(), none)));
 }

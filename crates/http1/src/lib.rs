@@ -36,7 +36,7 @@ pub use fields::{Field, Fields};
 pub use head::{Head, Terms, Version, host_name};
 pub use limits::{Limits, Timeouts};
 pub use method::Method;
-pub use open_reply::OpenReply;
+pub use open_reply::{OpenReply, Run};
 pub use plan::{Plan, Segment, Sheet};
 pub use stamp::Stamp;
 pub use status::Status;

@@ -5,10 +5,15 @@
 //! [returns](crate::Connection::returned) the client when it is over. The head is complete when the reply is
 //! [opened](crate::Plan::open); the body is [supplied](OpenReply::supply) bit by bit, and framed as the
 //! client understands. What was supplied and not been sent waits here: whoever supplies looks at
-//! [`unsent`](OpenReply::unsent), and stops while that is much.
+//! how much is [`left`](OpenReply::left) of it, and stops while that is much. A body may
+//! [lie elsewhere](OpenReply::supply_elsewhere), in memory that only who supplies it knows: then its place is
+//! kept here, and not the bytes.
 //!
 //! The client's time runs while there is something for it to take, and only then: it has to take as much of
 //! it as [`Timeouts::write_rate`] asks for.
+
+use std::collections::VecDeque;
+use std::ops::Range;
 
 use crate::limits::{Limits, Timeouts};
 use crate::plan::{Plan, Sheet};
@@ -25,10 +30,31 @@ pub struct OpenReply<P> {
     is_finished: bool,
     /// Bytes of the sheet that are gone.
     gone: usize,
+    /// What lies elsewhere and is unsent, in order, and bytes of it all.
+    elsewhere: VecDeque<Elsewhere>,
+    left_elsewhere: u64,
     /// Bytes of body supplied, and of anything sent.
     body: u64,
     sent: u64,
     period: Option<Period>,
+}
+
+/// A part of the body that lies elsewhere.
+#[derive(Debug)]
+struct Elsewhere {
+    /// How much of the sheet comes before it.
+    behind: usize,
+    /// Where it lies.
+    range: Range<u64>,
+}
+
+/// A run of bytes to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Run<'a> {
+    /// Of the reply's own.
+    Own(&'a [u8]),
+    /// Elsewhere, in the range that was supplied or what is left of it.
+    Elsewhere(Range<u64>),
 }
 
 /// How the end of the body is told (RFC 9112 section 6).
@@ -88,6 +114,8 @@ impl<P> Plan<P> {
             frame: if terms.body { frame } else { Frame::Nothing },
             is_finished: false,
             gone: 0,
+            elsewhere: VecDeque::new(),
+            left_elsewhere: 0,
             body: 0,
             sent: 0,
             period: Some(Period { ends: now.after(limits.timeouts.write), mark: 0 }),
@@ -99,21 +127,15 @@ impl<P> Plan<P> {
 impl<P> OpenReply<P> {
     /// Adds to the body, and says how many of the bytes belong to it: no more than its promised length.
     pub fn supply(&mut self, limits: &Limits, now: Tick, bytes: &[u8]) -> usize {
-        let taken = match &mut self.frame {
-            Frame::Nothing => return bytes.len(),
-            Frame::Length(left) => {
-                let taken = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                *left -= taken as u64;
-                taken
-            }
-            Frame::Chunked | Frame::Close => bytes.len(),
+        let taken = match self.take(bytes.len() as u64) {
+            Some(taken) => taken as usize,
+            None => return bytes.len(),
         };
         if taken > 0 {
-            self.body += taken as u64;
             let is_chunk = self.frame == Frame::Chunked;
             let own = self.room(limits, now);
             if is_chunk {
-                begin_chunk(own, taken);
+                begin_chunk(own, taken as u64);
             }
             own.extend_from_slice(&bytes[..taken]);
             if is_chunk {
@@ -121,6 +143,42 @@ impl<P> OpenReply<P> {
             }
         }
         taken
+    }
+
+    /// The same with bytes that lie elsewhere, where they have to stay as they are until they are
+    /// [sent](Self::left_elsewhere).
+    pub fn supply_elsewhere(&mut self, limits: &Limits, now: Tick, range: Range<u64>) -> u64 {
+        let length = range.end - range.start;
+        let Some(taken) = self.take(length) else { return length };
+        if taken > 0 {
+            let is_chunk = self.frame == Frame::Chunked;
+            let own = self.room(limits, now);
+            if is_chunk {
+                begin_chunk(own, taken);
+            }
+            let behind = own.len();
+            if is_chunk {
+                own.extend_from_slice(LINE_END);
+            }
+            self.elsewhere.push_back(Elsewhere { behind, range: range.start..range.start + taken });
+            self.left_elsewhere += taken;
+        }
+        taken
+    }
+
+    /// How many of so many more bytes belong to the body. `None`: none has to be sent.
+    fn take(&mut self, length: u64) -> Option<u64> {
+        let taken = match &mut self.frame {
+            Frame::Nothing => return None,
+            Frame::Length(left) => {
+                let taken = length.min(*left);
+                *left -= taken;
+                taken
+            }
+            Frame::Chunked | Frame::Close => length,
+        };
+        self.body += taken;
+        Some(taken)
     }
 
     /// The body is complete. Says whether it is what was promised; if not, the client must notice: the
@@ -137,24 +195,66 @@ impl<P> OpenReply<P> {
         }
     }
 
-    /// What can be sent now.
+    /// What can be sent next, as far as it does not lie elsewhere.
     pub fn unsent(&self) -> &[u8] {
-        &self.sheet.0.own[self.gone..]
+        let end = self.elsewhere.front().map_or(self.sheet.0.own.len(), |next| next.behind);
+        &self.sheet.0.own[self.gone..end]
+    }
+
+    /// All that can be sent now, in order.
+    pub fn runs(&self) -> impl Iterator<Item = Run<'_>> {
+        let own = &self.sheet.0.own;
+        let starts = std::iter::once(self.gone).chain(self.elsewhere.iter().map(|run| run.behind));
+        let before = starts
+            .zip(&self.elsewhere)
+            .flat_map(|(from, run)| [Run::Own(&own[from..run.behind]), Run::Elsewhere(run.range.clone())]);
+        let last = self.elsewhere.back().map_or(self.gone, |run| run.behind);
+        before.chain([Run::Own(&own[last..])]).filter(|run| *run != Run::Own(&[]))
+    }
+
+    /// Bytes of it all.
+    pub fn left(&self) -> u64 {
+        self.own_left() as u64 + self.left_elsewhere
+    }
+
+    /// How many of these lie here, and how many elsewhere.
+    pub fn own_left(&self) -> usize {
+        self.sheet.0.own.len() - self.gone
+    }
+
+    /// See [`own_left`](Self::own_left).
+    pub fn left_elsewhere(&self) -> u64 {
+        self.left_elsewhere
     }
 
     /// `n` more of these bytes are gone.
-    pub fn sent(&mut self, n: usize) {
-        debug_assert!(n <= self.unsent().len());
-        self.gone += n;
-        self.sent += n as u64;
-        if self.unsent().is_empty() {
+    pub fn sent(&mut self, mut n: u64) {
+        debug_assert!(n <= self.left());
+        self.sent += n;
+        loop {
+            let own = n.min(self.unsent().len() as u64);
+            self.gone += own as usize;
+            n -= own;
+            let Some(next) = self.elsewhere.front_mut().filter(|next| next.behind == self.gone) else {
+                break;
+            };
+            let there = n.min(next.range.end - next.range.start);
+            next.range.start += there;
+            self.left_elsewhere -= there;
+            n -= there;
+            if next.range.start < next.range.end {
+                break;
+            }
+            self.elsewhere.pop_front();
+        }
+        if self.left() == 0 {
             self.period = None;
         }
     }
 
     /// Whether all of it is made and sent.
     pub fn is_complete(&self) -> bool {
-        self.is_finished && self.unsent().is_empty()
+        self.is_finished && self.left() == 0
     }
 
     /// Bytes of the body that have not been supplied, if its length was told beforehand.
@@ -200,7 +300,7 @@ impl<P> OpenReply<P> {
     /// Bytes of body that the client has been sent: all of what was supplied to a complete reply, and no more
     /// than were sent of another, to within the framing of its chunks.
     pub fn body_sent(&self) -> u64 {
-        self.body.saturating_sub(self.unsent().len() as u64)
+        self.body.saturating_sub(self.left())
     }
 
     /// What it was written on.
@@ -210,14 +310,17 @@ impl<P> OpenReply<P> {
 
     /// Where more goes. Sent bytes make room for those that come.
     fn room(&mut self, limits: &Limits, now: Tick) -> &mut Vec<u8> {
-        let own = &mut self.sheet.0.own;
-        if self.gone == own.len() {
-            own.clear();
-            self.gone = 0;
+        if self.left() == 0 {
             let ends = now.after(limits.timeouts.write);
             self.period.get_or_insert(Period { ends, mark: self.sent });
+        }
+        let own = &mut self.sheet.0.own;
+        if self.gone == own.len() && self.elsewhere.is_empty() {
+            own.clear();
+            self.gone = 0;
         } else if self.gone >= WORTH_MOVING && self.gone >= own.len() / 2 {
             own.drain(..self.gone);
+            self.elsewhere.iter_mut().for_each(|run| run.behind -= self.gone);
             self.gone = 0;
         }
         own
@@ -225,10 +328,10 @@ impl<P> OpenReply<P> {
 }
 
 /// Writes the line in front of a chunk's data (RFC 9112 section 7.1).
-fn begin_chunk(own: &mut Vec<u8>, length: usize) {
+fn begin_chunk(own: &mut Vec<u8>, length: u64) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = (usize::BITS - length.leading_zeros()).div_ceil(4);
-    own.extend((0..digits).rev().map(|at| DIGITS[length >> (at * 4) & 15]));
+    let digits = (u64::BITS - length.leading_zeros()).div_ceil(4);
+    own.extend((0..digits).rev().map(|at| DIGITS[(length >> (at * 4) & 15) as usize]));
     own.extend_from_slice(LINE_END);
 }
 
@@ -256,7 +359,7 @@ mod tests {
     /// Sends at most `step` bytes, and says which.
     fn send(reply: &mut OpenReply<()>, step: usize) -> Vec<u8> {
         let sent = reply.unsent()[..reply.unsent().len().min(step)].to_vec();
-        reply.sent(sent.len());
+        reply.sent(sent.len() as u64);
         sent
     }
 

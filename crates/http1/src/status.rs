@@ -56,6 +56,7 @@ impl Status {
     pub const URI_TOO_LONG: Self = Self(414);
     pub const RANGE_NOT_SATISFIABLE: Self = Self(416);
     pub const EXPECTATION_FAILED: Self = Self(417);
+    pub const MISDIRECTED_REQUEST: Self = Self(421);
     pub const HEADER_FIELDS_TOO_LARGE: Self = Self(431);
     pub const INTERNAL_SERVER_ERROR: Self = Self(500);
     pub const NOT_IMPLEMENTED: Self = Self(501);
@@ -65,7 +66,7 @@ impl Status {
     pub const VERSION_NOT_SUPPORTED: Self = Self(505);
 
     /// All of these, which are those that this server sends, in the order of their codes.
-    pub const SENT: [Self; 22] = [
+    pub const SENT: [Self; 23] = [
         Self::OK,
         Self::NO_CONTENT,
         Self::PARTIAL_CONTENT,
@@ -81,6 +82,7 @@ impl Status {
         Self::URI_TOO_LONG,
         Self::RANGE_NOT_SATISFIABLE,
         Self::EXPECTATION_FAILED,
+        Self::MISDIRECTED_REQUEST,
         Self::HEADER_FIELDS_TOO_LARGE,
         Self::INTERNAL_SERVER_ERROR,
         Self::NOT_IMPLEMENTED,

@@ -2,7 +2,9 @@
 //! sends, the same comes of it, bodies are asked for once somebody wants them, and the connection goes on
 //! where it can.
 
-use http1::{Connection, End, ErrorKind, Limits, Plan, Sheet, Stamp, Status, Step, Tick};
+use http1::{Connection, End, ErrorKind, Limits, OpenReply, Plan, Run, Sheet, Stamp, Status, Step, Terms};
+use http1::{Tick, Version};
+use proptest::prelude::*;
 
 const NOW: Tick = Tick(0);
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -46,7 +48,7 @@ fn replay(stream: &[u8], cut: impl Fn(usize) -> usize, making: Making) -> Outcom
             }
             assert!(reply.finish(&limits, NOW));
             sent.extend_from_slice(reply.unsent());
-            reply.sent(reply.unsent().len());
+            reply.sent(reply.left());
             assert!(reply.is_complete());
             connection.returned(&limits, NOW, reply.is_persistent());
         }
@@ -171,5 +173,76 @@ fn a_body_that_breaks_the_rules_is_told_before_it_is_answered() {
         let told = however_cut(&stream, Making::AtLast);
         assert_eq!(told.requests, [("/c".to_owned(), Err(kind))]);
         assert_eq!(told.sent, "");
+    }
+}
+
+fn open(terms: Terms, length: Option<u64>) -> OpenReply<()> {
+    let terms = if length.is_some() { terms } else { terms.of_unknown_length() };
+    let plan = Plan::new(Sheet::default(), Status::OK, terms, &Stamp::new("", 0));
+    plan.open(length, &Limits::default(), NOW)
+}
+
+/// The next bytes of a reply, up to so many; `memory` is where what lies elsewhere lies.
+fn next(reply: &OpenReply<()>, memory: &[u8], most: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for run in reply.runs() {
+        match run {
+            Run::Own(own) => bytes.extend_from_slice(own),
+            Run::Elsewhere(range) => {
+                bytes.extend_from_slice(&memory[range.start as usize..range.end as usize]);
+            }
+        }
+    }
+    assert_eq!(bytes.len() as u64, reply.left());
+    assert_eq!(reply.left(), reply.own_left() as u64 + reply.left_elsewhere());
+    assert!(bytes.starts_with(reply.unsent()));
+    bytes.truncate(most);
+    bytes
+}
+
+proptest! {
+    /// The client gets the same bytes wherever the body lies, however much it takes at a time.
+    #[test]
+    fn a_body_may_lie_elsewhere(
+        pieces in prop::collection::vec((0_usize..400, any::<bool>(), prop::collection::vec(1_usize..300, 0..4)), 0..200),
+        is_known in any::<bool>(),
+        is_http11 in any::<bool>(),
+        has_body in any::<bool>(),
+        promised in 0_usize..60_000,
+    ) {
+        let limits = Limits::default();
+        let version = if is_http11 { Version::Http11 } else { Version::Http10 };
+        let terms = Terms { version, persistent: true, body: has_body };
+        let memory: Vec<u8> = (0..80_000_u32).map(|at| (at % 251) as u8).collect();
+        let length = is_known.then_some(promised as u64);
+        let (mut here, mut there) = (open(terms, length), open(terms, length));
+        let (mut sent, mut at) = (Vec::new(), 0);
+        for (size, is_elsewhere, steps) in pieces {
+            let range = at..at + size;
+            at += size;
+            let taken = here.supply(&limits, NOW, &memory[range.clone()]);
+            let same = if is_elsewhere {
+                there.supply_elsewhere(&limits, NOW, range.start as u64..range.end as u64) as usize
+            } else {
+                there.supply(&limits, NOW, &memory[range])
+            };
+            prop_assert_eq!(taken, same);
+            for step in steps {
+                let bytes = next(&there, &memory, step);
+                there.sent(bytes.len() as u64);
+                sent.extend(bytes);
+                prop_assert_eq!(there.deadline().is_none(), there.left() == 0);
+            }
+        }
+        prop_assert_eq!(here.finish(&limits, NOW), there.finish(&limits, NOW));
+        while !there.is_complete() {
+            let bytes = next(&there, &memory, 77);
+            there.sent(bytes.len() as u64);
+            sent.extend(bytes);
+        }
+        prop_assert_eq!(there.left_elsewhere(), 0);
+        prop_assert_eq!(next(&here, &memory, usize::MAX), sent);
+        here.sent(here.left());
+        prop_assert_eq!(here.body_sent(), there.body_sent());
     }
 }

@@ -17,18 +17,16 @@ use crate::config::{Coalesce, Sends, Settings};
 use crate::content::{Answer, Content, Lookup, NamedFile, Patience, Pin, Prefetched, SiteNumber};
 use crate::counters::Counters;
 use crate::error_log;
-use crate::gateway::{Desk, Gateway, Tools};
+use crate::gateway::{Desk, Gateway, Lendable, SERVER, Tools};
 use crate::listeners::Listener;
 use crate::proxies::Proxies;
 use crate::sends::BlockingSends;
-
-/// The name that replies carry in their Server line.
-const SERVER: &str = "sluice";
 
 /// Input taken from a socket at a time, at least; more where the limits let a head be larger.
 const SCRATCH: usize = 64 << 10;
 
 /// A worker's share of everything but sockets.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a worker, a byte each")]
 pub struct Service {
     /// The document root.
     pub content: Content,
@@ -62,6 +60,8 @@ pub struct Service {
     pub sends: Option<BlockingSends>,
     /// The next input is waited for in the call that receives it. Where sends block, for the same bound.
     pub awaits_input: bool,
+    /// Whether an event tells that a client has hung up, whatever is waited for.
+    pub hears_hang_ups: bool,
     /// Whether this worker waits for the disk itself.
     pub patience: Patience,
     /// If it does not: how long one of its clients waits for the disk at a time.
@@ -152,6 +152,7 @@ impl Service {
             sends: None,
             awaits_input: false,
             patience: Patience::Unlimited,
+            hears_hang_ups: false,
             disk_timeout_ticks: http1::Timeouts::ticks(settings.amped.disk_timeout.as_millis() as u64),
             tickets: 0,
             stamp: Stamp::new(SERVER, clock.unix_secs),
@@ -225,7 +226,7 @@ impl Service {
     /// Copies what the open-file table and the gateway count to where others can read it.
     pub fn publish(&self) {
         let counts = self.content.table_counts();
-        self.counters.application_memory_bytes.set(self.gateway.memory() as u64);
+        self.counters.application_memory_bytes.set(self.gateway.memory());
         self.counters.file_table_hits.set(counts.hits);
         self.counters.file_table_misses.set(counts.misses);
         self.counters.file_table_evictions.set(counts.evictions);
@@ -318,14 +319,15 @@ impl Service {
         self.content.answer_with_file(file, head, asking, self.clock.ms, sheet, &self.stamp)
     }
 
-    /// The ways to applications, and what they work with.
+    /// The ways to applications, and what they work with for this client.
     pub fn gateway_and_tools<'a>(
         &'a mut self,
         scratch: &'a mut [u8],
         share: &'a mut u64,
+        client: Option<Lendable<'a>>,
     ) -> (&'a mut Gateway, Tools<'a>) {
         let Self { gateway, limits, clock, stamp, sheets, .. } = self;
-        (gateway, Tools { limits, now: clock.tick, stamp, scratch, sheets, share })
+        (gateway, Tools { limits, now: clock.tick, stamp, scratch, sheets, share, client })
     }
 
     /// Takes back what a reply was written on.

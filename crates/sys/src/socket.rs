@@ -7,22 +7,30 @@ mod accept;
 mod address;
 mod ending;
 mod filter;
+mod lent;
 mod listen;
 pub(crate) mod option;
+mod passing;
 mod transfer;
 mod unix;
+mod zero_copy;
 
 pub use accept::{accept, accept_blocking_from, accept_from, is_exhaustion};
 pub(crate) use address::family;
 pub use address::{LocalAddress, PeerAddress, local_address};
 pub use ending::{has_hung_up, is_broken, reset, shutdown_write, vacate};
-pub use filter::{answer_new_handshakes, refuse_new_handshakes, steer_by_cpu};
-pub use listen::{ListenOptions, check_tcp, is_listening, listen_tcp, share_port, stop_listening};
+pub use filter::{answer_new_handshakes, lock_filter, refuse_new_handshakes, steer_by_cpu};
+pub use lent::{disconnect, put_back, shut_down};
+pub use listen::{
+    ListenOptions, check_tcp, is_listening, listen_tcp, set_backlog, share_port, stop_listening,
+};
+pub use passing::{MOST_PASSED, recv_with, recv_with_waiting, send_with};
 pub use transfer::{
-    Slice, recv, recv_waiting, send, send_at_once, send_file, send_more, set_cork, set_nonblocking,
-    write_vectored,
+    Slice, recv, recv_behind, recv_waiting, send, send_at_once, send_file, send_more, send_slices,
+    send_slices_at_once, send_without_delay, set_cork, set_nonblocking, write_vectored,
 };
 pub use unix::{SocketFile, check_unix, listen_unix, listen_with_client};
+pub use zero_copy::{has_zero_copy, send_uncopied, set_zero_copy};
 
 use rustix::net::SocketFlags;
 

@@ -54,6 +54,30 @@ pub fn send_queue(socket: impl AsFd) -> io::Result<u32> {
     Ok(bytes.max(0).cast_unsigned())
 }
 
+/// How far what was written to a TCP socket has come, whoever has written it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes that the peer has acknowledged since the connection is up.
+    pub acknowledged: u64,
+    /// Bytes that it has not.
+    pub queued: u32,
+}
+
+impl Progress {
+    /// Bytes written since the connection is up. Too many by what was acknowledged between two calls: look
+    /// again.
+    pub fn written(self) -> u64 {
+        self.acknowledged + u64::from(self.queued)
+    }
+}
+
+/// How far it has come. `SIOCOUTQ` and `tcpi_bytes_acked`, tcp(7): two calls.
+pub fn progress(socket: impl AsFd) -> io::Result<Progress> {
+    let queued = send_queue(&socket)?;
+    let info = tcp_info(socket)?;
+    Ok(Progress { acknowledged: info.tcpi_bytes_acked, queued })
+}
+
 /// Packets that the kernel has dropped at this socket, whatever the cause; wraps at 2^32. `SO_MEMINFO` (the
 /// kernel's `sk_drops`).
 ///
@@ -99,6 +123,33 @@ mod tests {
         assert_eq!(accept_queue(&listener).unwrap(), AcceptQueue { length: 3, limit: 5 });
         let _accepted = accept(&listener).unwrap();
         assert_eq!(accept_queue(&listener).unwrap().length, 2);
+    }
+
+    #[test]
+    fn what_was_written_is_known_whether_it_has_arrived_or_not() {
+        let (listener, address) = listener(5);
+        let client = TcpStream::connect(address).unwrap();
+        let socket = accept(&listener).unwrap();
+        let before = progress(&socket).unwrap();
+        assert_eq!(before.queued, 0);
+        let block = vec![1; 1 << 20];
+        let mut sent = 0;
+        while let Ok(n) = crate::socket::send(&socket, &block) {
+            sent += n as u64;
+        }
+        let full = progress(&socket).unwrap();
+        assert!(full.queued > 0, "the client takes nothing");
+        assert!((0..100).any(|_| progress(&socket).unwrap().written() - before.written() == sent));
+        let mut taken = vec![0; sent as usize];
+        (&client).read_exact(&mut taken).unwrap();
+        while progress(&socket).unwrap().queued > 0 {
+            sleep(Duration::from_millis(1));
+        }
+        let after = progress(&socket).unwrap();
+        assert_eq!(
+            (after.acknowledged - before.acknowledged, after.written() - before.written()),
+            (sent, sent)
+        );
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub(crate) struct Lineup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Who {
     Ceiling,
+    /// The ceiling with a process for each connection
+    CeilingProcesses,
     Sluice,
     Nginx,
     Lighttpd,
@@ -40,6 +42,9 @@ pub(crate) type Named = (String, Kind);
 
 /// Bodies up to this size are sent from memory by every server that does so at all.
 const SMALL_BODY_BYTES: usize = 16 << 10;
+
+/// Processes of the ceiling that has some: a few more than wrk has connections.
+const PROCESSES: usize = 80;
 
 /// As it comes, but one process: a worker of its master does the same work, and tools like valgrind follow
 /// one process more easily.
@@ -62,10 +67,24 @@ impl Lineup {
                 case: case.clone(),
                 send_buffer,
                 defer_accept: *defer_accept,
+                workers: 0,
             };
             (format!("ceiling, {name}"), kind)
         });
         Ok(named.collect())
+    }
+
+    /// The ceiling of servers that have a process for each connection.
+    fn ceiling_of_processes(&self, case: &Case) -> Result<Vec<Named>> {
+        let kind = Kind::Ceiling {
+            executable: self.ceiling()?,
+            variant: "memory",
+            case: case.clone(),
+            send_buffer: None,
+            defer_accept: false,
+            workers: PROCESSES,
+        };
+        Ok(vec![(format!("ceiling, {PROCESSES} processes"), kind)])
     }
 
     /// All others for a case.
@@ -89,6 +108,7 @@ impl Lineup {
     fn of(&self, who: Who, case: &Case) -> Result<Vec<Named>> {
         match who {
             Who::Ceiling => self.ceilings(case, None),
+            Who::CeilingProcesses => self.ceiling_of_processes(case),
             Who::Sluice => self.sluice(case.close),
             Who::Nginx => Ok(nginx(case)),
             Who::Lighttpd => Ok(lighttpd(case)),

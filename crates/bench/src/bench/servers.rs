@@ -40,6 +40,8 @@ pub(crate) enum Kind {
         case: Case,
         send_buffer: Option<usize>,
         defer_accept: bool,
+        /// 0 for an event loop.
+        workers: usize,
     },
     /// Ours.
     Sluice {
@@ -85,7 +87,7 @@ fn command_line(
 ) -> Result<Vec<String>> {
     let site = environment.site;
     let words = match kind {
-        Kind::Ceiling { executable, variant, case, send_buffer, defer_accept } => {
+        Kind::Ceiling { executable, variant, case, send_buffer, defer_accept, workers } => {
             let mut words = vec![
                 executable.display().to_string(),
                 format!("--listen={address}"),
@@ -95,6 +97,7 @@ fn command_line(
             ];
             words.extend(send_buffer.map(|bytes| format!("--send-buffer={bytes}")));
             words.extend(defer_accept.then(|| "--defer-accept".to_owned()));
+            words.push(format!("--workers={workers}"));
             words.extend(case.close.then(|| "--close".to_owned()));
             words
         }

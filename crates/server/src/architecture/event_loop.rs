@@ -69,8 +69,6 @@ pub struct EventLoop {
     helpers: Option<Helpers>,
     /// Listings to be made, where there are no helpers.
     listings: Listings,
-    /// Connections whose request waits in a pool's queue, or did.
-    queued: Vec<u32>,
     timers: Timers,
     ports: Vec<Port>,
     gate: Gate,
@@ -100,8 +98,6 @@ struct Registered {
     generation: u16,
     /// It is due for a turn already: it gets one, however many reasons there are.
     due: bool,
-    /// It is among those whose request waits in a pool's queue, or did.
-    queued: bool,
 }
 
 const SUPERVISOR: u64 = Token::of(Kind::Supervisor).number();
@@ -122,6 +118,7 @@ impl EventLoop {
         let mut events = EventMechanism::new(settings.event.mechanism)?;
         events.watch(control.as_fd(), SUPERVISOR)?;
         service.patience = Patience::Files;
+        service.hears_hang_ups = events.is_edge_triggered();
         if settings.send == Sends::Blocking {
             service.sends = Some(BlockingSends::of_many_clients(settings)?);
         }
@@ -139,7 +136,6 @@ impl EventLoop {
             generation: 0,
             helpers: None,
             listings: Listings::default(),
-            queued: Vec::new(),
             timers: Timers::new(now),
             ports: Port::all(listeners, now),
             gate: Gate::new(Allotment::of(settings).connections),
@@ -177,7 +173,7 @@ impl EventLoop {
             self.accept_phase()?;
             self.work_phase();
             self.timers_phase();
-            if self.service.gateway.has_spare_links() {
+            if self.service.gateway.has_chores() {
                 self.see_to_links();
             }
             self.turn_ends();
@@ -206,13 +202,7 @@ impl EventLoop {
         self.generation = self.generation.wrapping_add(1);
         let (registration, generation) = (Registration::None, self.generation);
         let due = !self.work_phase_skips_new;
-        let index = self.connections.insert(Registered {
-            conversation,
-            registration,
-            generation,
-            due,
-            queued: false,
-        });
+        let index = self.connections.insert(Registered { conversation, registration, generation, due });
         if let Some(registered) = self.connections.get_mut(index) {
             registered.keep_deadline(index, &mut self.timers);
         }
@@ -245,7 +235,9 @@ impl EventLoop {
                 if !self.watch_link(index) {
                     return self.close(index, true);
                 }
-                self.settle(index, Turn::Blocked);
+                if !self.leaves_alone(index) {
+                    self.settle(index, Turn::Blocked);
+                }
             }
             Turn::Disk(job) => {
                 self.put_off(index, *job);
@@ -265,10 +257,12 @@ impl EventLoop {
     fn close(&mut self, index: u32, reset: bool) {
         self.timers.cancel(index);
         let Some(registered) = self.connections.remove(index) else { return };
-        if registered.queued {
-            self.queued.retain(|&other| other != index);
+        if registered.conversation.was_lent() {
+            // While somebody has a copy, epoll does not forget by itself.
+            self.events.remove_if(registered.conversation.as_fd(), registered.registration);
+        } else {
+            self.events.forget_closing(registered.conversation.as_fd(), registered.registration);
         }
-        self.events.forget_closing(registered.conversation.as_fd(), registered.registration);
         let socket = registered.conversation.end(&mut self.service);
         if let Some(common) = &self.service.common {
             common.leave(&socket);

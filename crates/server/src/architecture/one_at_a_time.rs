@@ -345,7 +345,7 @@ impl Worker {
         let (readable, writable) = client.waits_for();
         let interest = Interest { readable, writable, ..Interest::NONE };
         let (of_client, of_supervisor) = ((client.as_fd(), interest), (self.notifier(), Interest::READABLE));
-        let is_queued = client.queued(&self.service).is_some();
+        let is_queued = client.is_queued();
         let (event, told, said) = match (client.link_fd(), self.service.gateway.bell()) {
             (None, Some(bell)) if is_queued => {
                 let of_bell = (bell, Interest::READABLE);

@@ -168,7 +168,7 @@ pub const REFUSALS: [&str; ErrorKind::ALL.len()] = [
 pub const REPLY_CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// The status codes that are counted singly, in the order of [`super::Counters::replies_by_code`].
-pub const REPLY_CODES: [&str; 22] = [
+pub const REPLY_CODES: [&str; 23] = [
     "200", "204", "206", "301", "304", "400", "403", "404", "405", "408", "412", "413", "414", "416", "417",
-    "431", "500", "501", "502", "503", "504", "505",
+    "421", "431", "500", "501", "502", "503", "504", "505",
 ];

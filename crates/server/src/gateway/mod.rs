@@ -16,13 +16,19 @@
 //! spilled to the disk, so that it occupies no server, either. Nothing here touches the client's socket or
 //! waits: the [conversation](crate::conversation) brings and sends what is the client's, and whoever calls
 //! that watches the [link](Link)'s socket as well.
+//!
+//! Where a pool has another transport than the stream, a server is asked first whether it knows that. Then
+//! the client itself may be lent, so that the reply passes nobody here ([`loan`]); or the reply is written
+//! into memory that is shared with the server, and sent from there ([`area`]).
 
+mod area;
 mod asker;
 mod course;
 mod delivery;
 mod failure;
 mod kept;
 mod link;
+mod loan;
 mod params;
 mod pool;
 mod queue;
@@ -32,24 +38,30 @@ mod send_files;
 mod spool;
 
 use std::borrow::Cow;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use http1::{Limits, Sheet, Stamp, Tick};
 
+pub use self::area::Area;
 pub use self::asker::Asker;
 pub use self::course::Spent;
 pub use self::failure::Failure;
 use self::kept::Kept;
 pub use self::link::Link;
+pub use self::loan::Lendable;
 use self::pool::Pool;
 pub use self::queues::{Desk, Queues};
-pub use self::relay::Relay;
+pub use self::relay::{Afterwards, Relay};
 use crate::common::Common;
 use crate::config::{PoolRule, Settings};
 use crate::content::{Pin, SiteNumber};
 use crate::error_log::Limited;
 use crate::registration::Registration;
+
+/// How often it is looked whether a request may go whom nobody has told: a place has become free with time.
+const LOOK_TICKS: u32 = 250 / Tick::MS;
 
 /// A worker's ways to all applications.
 #[derive(Debug)]
@@ -62,6 +74,10 @@ pub struct Gateway {
     /// Bytes of bodies and replies in memory, and how many there should be at most.
     memory: usize,
     most_memory: usize,
+    /// Bytes of memory that is shared with applications.
+    areas: u64,
+    /// What clients' sockets have (`TCP_NODELAY`).
+    nodelay: bool,
     common: Option<Common>,
     /// Connections that wait for a request, and those that have just come to do so, which may be watched yet:
     /// each with the number of its pool.
@@ -69,6 +85,11 @@ pub struct Gateway {
     resting: Vec<(usize, Link)>,
     /// Sockets that nobody uses any more, to be closed by whoever watches them.
     retired: Vec<(OwnedFd, Registration)>,
+    /// Requests that wait in queues, when it is looked whether they may go without anybody having said so, and
+    /// whether some may.
+    waiting: usize,
+    look_at: Tick,
+    some_may_go: bool,
     complaints: Limited,
 }
 
@@ -86,7 +107,12 @@ pub struct Tools<'a> {
     pub sheets: &'a mut Vec<Sheet<Pin>>,
     /// Bytes that may still be exchanged with servers in this turn.
     pub share: &'a mut u64,
+    /// The client's socket, if it is one that may be lent now, or is lent.
+    pub client: Option<Lendable<'a>>,
 }
+
+/// The name that replies carry in their Server line.
+pub const SERVER: &str = "sluice";
 
 impl Gateway {
     /// As the settings have it.
@@ -106,17 +132,23 @@ impl Gateway {
             most_spilled: settings.spill,
             memory: 0,
             most_memory: settings.gateway_memory as usize,
+            areas: 0,
+            nodelay: settings.connections.nodelay,
             desk,
             common,
             retired: Vec::new(),
+            waiting: 0,
+            look_at: Tick(0),
+            some_may_go: false,
             complaints: Limited::default(),
         }
     }
 
-    /// Whether there are connections that no request uses.
+    /// Whether there is something to be done between turns: connections that no request uses, or requests
+    /// that wait in queues.
     #[inline]
-    pub fn has_spare_links(&self) -> bool {
-        !(self.retired.is_empty() && self.resting.is_empty() && self.kept.is_empty())
+    pub fn has_chores(&self) -> bool {
+        !(self.retired.is_empty() && self.resting.is_empty() && self.kept.is_empty()) || self.waiting > 0
     }
 
     /// A socket to be closed, and what it is registered for.
@@ -140,16 +172,45 @@ impl Gateway {
         }
     }
 
-    /// Retires connections that have been kept for as long as they may be.
+    /// Retires connections that have been kept for as long as they may be, and looks now and then whether a
+    /// request may go that waits.
     pub fn expire(&mut self, now: Tick) {
+        if self.waiting > 0 && self.look_at.reached(now) {
+            self.look_at = now.after(LOOK_TICKS);
+            self.some_may_go |= self.desk.look();
+        }
         while let Some(link) = self.kept.take_old(now) {
             self.retire(link);
         }
     }
 
-    /// When to call [`expire`](Self::expire), if connections are kept.
+    /// When to call [`expire`](Self::expire), if connections are kept or requests wait.
     pub fn deadline(&self) -> Option<Tick> {
-        self.kept.deadline()
+        let look = (self.waiting > 0).then_some(self.look_at);
+        [self.kept.deadline(), look].into_iter().flatten().reduce(Tick::earlier)
+    }
+
+    /// A request has come to wait in a queue.
+    fn begin_waiting(&mut self, now: Tick) {
+        if self.waiting == 0 {
+            self.look_at = now.after(LOOK_TICKS);
+        }
+        self.waiting += 1;
+    }
+
+    /// Wakes whoever has a request that goes.
+    fn wake(&mut self, worker: Option<u32>) {
+        self.some_may_go |= self.desk.wake(worker);
+    }
+
+    /// Whether requests may go that had to wait, without the bell having rung for them.
+    pub fn some_may_go(&mut self) -> bool {
+        std::mem::take(&mut self.some_may_go)
+    }
+
+    /// The names of requests that need not wait in a queue any more, each told once.
+    pub fn called(&self) -> impl Iterator<Item = u64> {
+        self.desk.called()
     }
 
     /// Keeps no connection any more: others do, from now on.
@@ -178,9 +239,9 @@ impl Gateway {
         self.kept.of(pool) + resting < self.pools[pool].keep
     }
 
-    /// Bytes of bodies and replies that are kept in memory.
-    pub fn memory(&self) -> usize {
-        self.memory
+    /// Bytes of bodies and replies that are kept in memory, and of what is shared with applications.
+    pub fn memory(&self) -> u64 {
+        self.memory as u64 + self.areas
     }
 
     /// Whether there may be so many more of them.
@@ -207,7 +268,26 @@ impl Gateway {
     }
 
     fn retire(&mut self, link: Link) {
-        self.retired.push(link.into_socket());
+        let (socket, area) = link.into_parts();
+        self.retired.push(socket);
+        if let Some(area) = area {
+            self.close_area(&area);
+        }
+    }
+
+    /// Memory for a connection to a pool's server to share.
+    fn open_area(&mut self, pool: usize) -> io::Result<Area> {
+        let pool = &self.pools[pool];
+        let area = Area::new(pool.area, pool.area_send)?;
+        self.areas += area.size();
+        self.own(&area);
+        Ok(area)
+    }
+
+    /// Such memory is about to be given back.
+    fn close_area(&mut self, area: &Area) {
+        self.areas -= area.size();
+        self.leave(area);
     }
 
     fn own(&self, fd: impl AsFd) {

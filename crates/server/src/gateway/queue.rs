@@ -79,7 +79,8 @@ sys::shareable! {
     #[derive(Debug)]
     struct Line {
         lock: Mutex,
-        /// No place from this one on is taken.
+        /// No place before this one is free, and none from this one on is taken.
+        first_free: AtomicU32,
         end: AtomicU32,
         in_flight: AtomicU32,
         waiting: AtomicU32,
@@ -105,6 +106,8 @@ sys::shareable! {
     struct Place {
         state: AtomicU8,
         worker: AtomicU32,
+        /// What the worker calls it by when it need not wait any more. 0: nothing yet, or it has been told.
+        name: AtomicU64,
         account: AtomicU32,
         /// When it began to wait, or to be in flight.
         since_us: AtomicU64,
@@ -179,7 +182,9 @@ impl Queue {
         if !has_room && displaced.is_none() {
             return (Entry::Full, None);
         }
-        let Some(at) = line.places.iter().position(|place| place.state.load(ORDER) == FREE) else {
+        let is_free = |&at: &usize| line.places[at].state.load(ORDER) == FREE;
+        let first_free = line.first_free.load(ORDER).min(PLACES) as usize;
+        let Some(at) = (first_free..PLACES as usize).find(is_free) else {
             return (Entry::Full, None);
         };
         if let Some(displaced) = displaced {
@@ -188,8 +193,10 @@ impl Queue {
             self.waits_no_more(displaced);
         }
         let place = &line.places[at];
+        line.first_free.store(at as u32 + 1, ORDER);
         line.end.fetch_max(at as u32 + 1, ORDER);
         place.worker.store(worker, ORDER);
+        place.name.store(0, ORDER);
         place.account.store(account.number() as u32, ORDER);
         place.since_us.store(now_us, ORDER);
         place.free_at_us.store(0, ORDER);
@@ -213,6 +220,20 @@ impl Queue {
     /// Whether it waits still. If not, and if it does not [go](Self::goes) either, it has been displaced.
     pub(super) fn waits(&self, ticket: &Ticket) -> bool {
         self.line.places[ticket.0 as usize].state.load(ORDER) == WAITS
+    }
+
+    /// Has a place called by a name that is not 0 when it need not wait any more.
+    pub(super) fn name(&self, ticket: &Ticket, name: u64) {
+        self.line.places[ticket.0 as usize].name.store(name, ORDER);
+    }
+
+    /// The names of a worker's places that need not wait any more, each told once.
+    pub(super) fn called(&self, worker: u32) -> impl Iterator<Item = u64> {
+        self.taken().filter_map(move |place| {
+            let is_due = matches!(place.state.load(Ordering::Acquire), IN_FLIGHT | DISPLACED);
+            let is_its = is_due && place.worker.load(ORDER) == worker;
+            if is_its { Some(place.name.swap(0, ORDER)).filter(|name| *name != 0) } else { None }
+        })
     }
 
     /// Of those who wait: the oldest of the account that will have had most when all of its requests have
@@ -240,18 +261,13 @@ impl Queue {
     /// A request is answered, or given up before it was in flight. Says whose worker is to be woken, if
     /// another goes now.
     pub(super) fn leave(&self, Ticket(at): Ticket, now_us: u64) -> Option<u32> {
-        self.mark_left(&self.line.places[at as usize]);
-        let _held = self.lock(now_us)?;
-        self.launch_all(now_us)
+        self.leave_place(at as usize, now_us)
     }
 
     /// A request is given up, which the application may still work on.
     pub(super) fn abandon(&self, Ticket(at): Ticket, now_us: u64) -> Option<u32> {
-        let place = &self.line.places[at as usize];
-        self.keep_busy(place, now_us);
-        self.mark_left(place);
-        let _held = self.lock(now_us)?;
-        self.launch_all(now_us)
+        self.keep_busy(&self.line.places[at as usize], now_us);
+        self.leave_place(at as usize, now_us)
     }
 
     /// Looks whether somebody may go whom nobody has told: a place has become free with time.
@@ -292,16 +308,39 @@ impl Queue {
         };
         for place in self.line.places.iter().filter(is_its) {
             self.keep_busy(place, now_us);
-            self.mark_left(place);
+            place.state.fetch_or(LEFT, ORDER);
         }
+        // It may have died between leaving a place and having the lock.
+        self.line.left.store(1, Ordering::Release);
         let Some(_held) = self.lock(now_us) else { return Vec::new() };
         std::iter::from_fn(|| self.launch_next(now_us)).collect()
     }
 
-    /// Leaves a place, with the lock or without: a holder may have been stopped.
-    fn mark_left(&self, place: &Place) {
-        place.state.fetch_or(LEFT, ORDER);
-        self.line.left.store(1, Ordering::Release);
+    /// Leaves a place, with the lock or without: a holder may have been stopped. Says whose worker is to be
+    /// woken.
+    fn leave_place(&self, at: usize, now_us: u64) -> Option<u32> {
+        self.line.places[at].state.fetch_or(LEFT, ORDER);
+        let Some(_held) = self.lock(now_us) else {
+            self.line.left.store(1, Ordering::Release);
+            return None;
+        };
+        self.see_off(at, now_us);
+        self.shrink();
+        self.launch_all(now_us)
+    }
+
+    /// Frees a place, if it has been left and is not to be kept for longer.
+    fn see_off(&self, at: usize, now_us: u64) {
+        let place = &self.line.places[at];
+        if place.state.load(ORDER) & LEFT == 0 {
+            return;
+        }
+        if place.free_at_us.load(ORDER) <= now_us {
+            self.free(place, now_us);
+            self.line.first_free.fetch_min(at as u32, ORDER);
+        } else {
+            self.line.left.store(1, ORDER);
+        }
     }
 
     /// Holds the lock, with all places freed that have been left.
@@ -311,13 +350,8 @@ impl Queue {
             self.recount();
         }
         if self.line.left.swap(0, Ordering::Acquire) != 0 {
-            let has_left = |place: &&Place| place.state.load(ORDER) & LEFT != 0;
-            for place in self.taken().filter(has_left) {
-                if place.free_at_us.load(ORDER) <= now_us {
-                    self.free(place, now_us);
-                } else {
-                    self.line.left.store(1, ORDER);
-                }
+            for at in 0..self.taken().len() {
+                self.see_off(at, now_us);
             }
             self.shrink();
         }
@@ -332,6 +366,7 @@ impl Queue {
     /// The places are right even if somebody died in the midst of changing what is counted of them.
     fn recount(&self) {
         let line = self.line;
+        line.first_free.store(0, ORDER);
         line.end.store(PLACES, ORDER);
         let is = |place: &Place, state| place.state.load(ORDER) & !LEFT == state;
         let count = |state| self.taken().filter(|place| is(place, state)).count() as u32;
@@ -592,6 +627,25 @@ mod tests {
             flying = tickets.remove(&next).unwrap();
         }
         assert!((9..=11).contains(&of_b), "{of_b} of 20");
+    }
+
+    /// Who may go is told by the name that its worker gave it, once; a place that another has since has none.
+    #[test]
+    fn those_who_may_go_are_called_by_their_names() {
+        let queue = queue(Rules { in_flight: 1, ..RULES });
+        let called = |worker| queue.called(worker).collect::<Vec<_>>();
+        let first = goes(enter(&queue, 7, A, 0));
+        let [second, third] = [7, 8].map(|worker| waits(enter(&queue, worker, A, 0)));
+        queue.name(&second, 77);
+        queue.name(&third, 88);
+        assert!(called(7).is_empty() && called(8).is_empty());
+        assert_eq!(queue.leave(first, 1), Some(7));
+        assert_eq!((called(7), called(8)), (vec![77], vec![]));
+        assert!(called(7).is_empty());
+        assert_eq!(queue.leave(second, 2), Some(8));
+        assert_eq!(queue.leave(third, 3), None);
+        goes(enter(&queue, 8, A, 4));
+        assert!(called(8).is_empty());
     }
 
     /// A line that does not get shorter: the newest are answered in time; when it is gone, the oldest go

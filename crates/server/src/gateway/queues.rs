@@ -108,11 +108,26 @@ impl Desk {
         self.queues.of_pools[pool].counters
     }
 
-    /// Wakes a worker one of whose requests goes.
-    pub(super) fn wake(&self, worker: Option<u32>) {
+    /// Wakes another worker one of whose requests goes; says whether it is this one, which is awake.
+    pub(super) fn wake(&self, worker: Option<u32>) -> bool {
+        if worker == Some(self.worker) {
+            return true;
+        }
         if let Some(worker) = worker {
             self.queues.wake(worker);
         }
+        false
+    }
+
+    /// The names of this worker's requests that need not wait any more, each told once.
+    pub(super) fn called(&self) -> impl Iterator<Item = u64> {
+        self.queues.of_pools.iter().flat_map(|of| of.queue.called(self.worker))
+    }
+
+    /// Looks whether requests may go whom nobody has told, and says whether this worker's may.
+    pub(super) fn look(&self) -> bool {
+        let looks = self.queues.of_pools.iter().map(|of| self.wake(of.queue.look(now_us())));
+        looks.fold(false, |any, is_own| any | is_own)
     }
 
     /// What becomes readable when a request of this worker's goes that had to wait. `None`: there are no

@@ -41,6 +41,18 @@ impl Spool {
         let _ = self.memory.try_reserve_exact(count);
     }
 
+    /// The memory that was asked for, behind what has been written, if there is no file: to be written to at its
+    /// end by [`received`](Self::received).
+    pub(super) fn room(&mut self) -> Option<&mut Vec<u8>> {
+        self.file.is_none().then_some(&mut self.memory)
+    }
+
+    /// So many bytes have been written into the [room](Self::room).
+    pub(super) fn received(&mut self, count: usize) {
+        self.length += count as u64;
+        debug_assert_eq!(self.length, self.memory.len() as u64);
+    }
+
     /// Bytes of memory that it has.
     pub(super) fn in_memory(&self) -> usize {
         self.memory.capacity()

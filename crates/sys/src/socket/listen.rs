@@ -82,6 +82,11 @@ pub fn is_listening(fd: impl AsFd) -> io::Result<bool> {
     Ok(sockopt::socket_acceptconn(fd)?)
 }
 
+/// How many connections may wait to be accepted on a socket that listens, from now on. listen(2).
+pub fn set_backlog(listener: impl AsFd, connections: u32) -> io::Result<()> {
+    Ok(net::listen(listener, backlog(connections))?)
+}
+
 /// Has a socket listen no more, whoever else has it open: its address is free for others, who are refused if
 /// they connect meanwhile, and those who wait in its accept queue are reset. shutdown(2).
 pub fn stop_listening(listener: impl AsFd) -> io::Result<()> {

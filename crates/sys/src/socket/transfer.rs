@@ -23,6 +23,20 @@ pub fn recv_waiting(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(count)
 }
 
+/// Receives what is there behind what `buffer` holds: no more than `most` bytes, and than it has room for without
+/// growing. 0 is the end of what the peer sends, or that there was no room. Never blocks. recv(2) with
+/// `MSG_DONTWAIT`.
+pub fn recv_behind(fd: impl AsFd, buffer: &mut Vec<u8>, most: usize) -> io::Result<usize> {
+    let length = buffer.len();
+    let spare = buffer.spare_capacity_mut();
+    let room = spare.len().min(most);
+    let ((received, _), _) = net::recv(fd, &mut spare[..room], RecvFlags::DONTWAIT)?;
+    let count = received.len();
+    // SAFETY: so many bytes behind those that were there have just been written, within the capacity.
+    unsafe { buffer.set_len(length + count) };
+    Ok(count)
+}
+
 /// Bytes to be sent: of this process, or of shared memory ([`crate::shared`]), which only the kernel reads as
 /// a whole.
 #[derive(Clone, Copy)]
@@ -49,6 +63,36 @@ impl<'a> Slice<'a> {
     pub fn shared(bytes: &'a [AtomicU8]) -> Self {
         let vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         Self { vector, bytes: PhantomData }
+    }
+
+    /// Bytes that only the kernel reads.
+    ///
+    /// # Safety
+    ///
+    /// The memory stays mapped for `'a`. Anybody may change it meanwhile.
+    #[inline]
+    pub(crate) unsafe fn raw(memory: *mut u8, length: usize) -> Self {
+        Self { vector: libc::iovec { iov_base: memory.cast(), iov_len: length }, bytes: PhantomData }
+    }
+
+    /// How many bytes they are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.vector.iov_len
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Leaves out the first `count` bytes, or all if there are not so many.
+    #[inline]
+    pub fn advance(&mut self, count: usize) {
+        let count = count.min(self.len());
+        self.vector.iov_base = self.vector.iov_base.wrapping_byte_add(count);
+        self.vector.iov_len -= count;
     }
 
     /// The bytes, copied.
@@ -94,6 +138,21 @@ pub fn send_more(fd: impl AsFd, slices: &[Slice<'_>]) -> io::Result<usize> {
     Ok(net::sendmsg(fd, vectors(slices), &mut SendAncillaryBuffer::default(), flags)?)
 }
 
+/// Sends the slices in order, as far as there is room, also on a socket that blocks; at most 1,024 (`IOV_MAX`)
+/// are allowed. sendmsg(2) with `MSG_NOSIGNAL` and `MSG_DONTWAIT`.
+#[inline]
+pub fn send_slices_at_once(fd: impl AsFd, slices: &[Slice<'_>]) -> io::Result<usize> {
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    Ok(net::sendmsg(fd, vectors(slices), &mut SendAncillaryBuffer::default(), flags)?)
+}
+
+/// Sends the slices in order, on a socket that blocks all of them unless a signal or an error comes between;
+/// at most 1,024 (`IOV_MAX`) are allowed. sendmsg(2) with `MSG_NOSIGNAL`.
+#[inline]
+pub fn send_slices(fd: impl AsFd, slices: &[Slice<'_>]) -> io::Result<usize> {
+    Ok(net::sendmsg(fd, vectors(slices), &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)?)
+}
+
 /// Sends up to `count` bytes of the file `input`, from `*offset`, which moves on; 0 is the end of the file.
 /// sendfile(2).
 ///
@@ -108,6 +167,11 @@ pub fn set_cork(fd: impl AsFd, corked: bool) -> io::Result<()> {
     Ok(sockopt::set_tcp_cork(fd, corked)?)
 }
 
+/// Sends what there is at once, be it little and more on its way unacknowledged. `TCP_NODELAY`, tcp(7).
+pub fn send_without_delay(fd: impl AsFd) -> io::Result<()> {
+    Ok(sockopt::set_tcp_nodelay(fd, true)?)
+}
+
 /// Whether calls return at once where they would block, for all who share the socket. `FIONBIO`, ioctl(2).
 pub fn set_nonblocking(fd: impl AsFd, nonblocking: bool) -> io::Result<()> {
     Ok(rustix::io::ioctl_fionbio(fd, nonblocking)?)
@@ -115,7 +179,7 @@ pub fn set_nonblocking(fd: impl AsFd, nonblocking: bool) -> io::Result<()> {
 
 /// As the calls take them.
 #[inline]
-fn vectors<'a>(slices: &'a [Slice<'_>]) -> &'a [IoSlice<'a>] {
+pub(super) fn vectors<'a>(slices: &'a [Slice<'_>]) -> &'a [IoSlice<'a>] {
     // SAFETY: both are an `iovec` (`IoSlice` says so), and what is made here goes to the kernel, which copies
     // the bytes that it is given whoever changes them. No reference to them is made.
     unsafe { std::slice::from_raw_parts(slices.as_ptr().cast(), slices.len()) }
@@ -163,9 +227,16 @@ mod tests {
         let (accepted, mut client) = connection();
         let slices = [Slice::new(b"one "), Slice::new(b""), Slice::new(b"two")];
         assert_eq!(write_vectored(&accepted, &slices).unwrap(), 7);
-        let mut buffer = [0; 7];
+        let mut rest = Slice::new(b"three");
+        rest.advance(2);
+        assert_eq!((rest.len(), rest.is_empty(), rest.to_vec()), (3, false, b"ree".to_vec()));
+        assert_eq!(send_slices_at_once(&accepted, &[Slice::new(b" th"), rest]).unwrap(), 6);
+        rest.advance(4);
+        assert!(rest.is_empty());
+        assert_eq!(send_slices(&accepted, &[rest, Slice::new(b"!")]).unwrap(), 1);
+        let mut buffer = [0; 14];
         client.read_exact(&mut buffer).unwrap();
-        assert_eq!(&buffer, b"one two");
+        assert_eq!(&buffer, b"one two three!");
 
         let block = vec![1; 1 << 20];
         let mut sent = 0;

@@ -14,13 +14,9 @@ impl EventLoop {
     /// be done.
     pub(super) fn watch_link(&mut self, index: u32) -> bool {
         let Some(registered) = self.connections.get_mut(index) else { return true };
-        if registered.conversation.queued(&self.service).is_some()
-            && !std::mem::replace(&mut registered.queued, true)
-        {
-            self.queued.push(index);
-        }
-        let Some((link, waits)) = registered.conversation.link() else { return true };
         let token = Token { kind: Kind::Application, generation: registered.generation, index }.number();
+        registered.conversation.name_queued(&self.service, token);
+        let Some((link, waits)) = registered.conversation.link() else { return true };
         if waits == (false, false) && !self.events.is_edge_triggered() {
             // That a server has closed would be told again and again.
             self.events.remove_if(link.as_fd(), link.registration);
@@ -40,6 +36,21 @@ impl EventLoop {
         }
     }
 
+    /// Whether the client in that place is lent to an application, and is left alone: it is not watched, unless
+    /// that costs nothing.
+    pub(super) fn leaves_alone(&mut self, index: u32) -> bool {
+        let Some(registered) = self.connections.get_mut(index) else { return false };
+        let Some(may_be_watched) = registered.conversation.is_lent(self.events.is_edge_triggered()) else {
+            return false;
+        };
+        if !may_be_watched {
+            self.events.remove_if(registered.conversation.as_fd(), registered.registration);
+            registered.registration = Registration::None;
+        }
+        registered.keep_deadline(index, &mut self.timers);
+        true
+    }
+
     /// Something has come of the socket of a connection's application.
     pub(super) fn heed_link(&mut self, token: Token, event: Ready) {
         let registered = self.connections.get_mut(token.index);
@@ -51,27 +62,33 @@ impl EventLoop {
         }
     }
 
-    /// Lets those go on whose requests may go.
+    /// The bell has rung.
     pub(super) fn heed_bell(&mut self) {
         self.service.gateway.clear_bell();
-        let mut queued = std::mem::take(&mut self.queued);
-        queued.retain(|&index| {
-            let Some(registered) = self.connections.get_mut(index) else { return false };
-            let waits_on = registered.conversation.queued(&self.service) == Some(false);
-            registered.queued = waits_on;
-            if !waits_on && !std::mem::replace(&mut registered.due, true) {
-                self.work.push(index);
+        self.let_called_go();
+    }
+
+    /// Lets those go on whose requests need not wait in a queue any more.
+    fn let_called_go(&mut self) {
+        for token in self.service.gateway.called().filter_map(Token::from_number) {
+            let registered = self.connections.get_mut(token.index);
+            let Some(registered) = registered.filter(|one| one.generation == token.generation) else {
+                continue;
+            };
+            if !std::mem::replace(&mut registered.due, true) {
+                self.work.push(token.index);
             }
-            waits_on
-        });
-        self.queued = queued;
+        }
     }
 
     /// Sees to the connections to applications that no request uses any more: ceases to watch those that are
-    /// kept, and closes the others.
+    /// kept, and closes the others. And to requests that this worker itself has let go.
     #[cold]
     pub(super) fn see_to_links(&mut self) {
         self.service.gateway.expire(self.service.clock.tick);
+        if self.service.gateway.some_may_go() {
+            self.let_called_go();
+        }
         while let Some((pool, mut link)) = self.service.gateway.take_resting() {
             self.events.remove_if(link.as_fd(), link.registration);
             link.registration = Registration::None;

@@ -99,8 +99,25 @@ impl Pipeline {
         }
     }
 
-    /// Sees to it that the poll stages hear of its sockets. Each is registered once, for edges.
+    /// Sees to it that the poll stages hear of its sockets. Each is registered once, for edges; a client that
+    /// is lent to an application is left alone.
     fn register(&self, traveller: &mut Traveller, number: Number) -> std::io::Result<()> {
+        match traveller.conversation.is_lent(true) {
+            None => self.register_client(traveller, number)?,
+            Some(false) => self.forget_client(traveller),
+            Some(true) => {}
+        }
+        if traveller.has_new_link()
+            && let Some((link, _)) = traveller.conversation.link()
+        {
+            let name = token(Kind::Application, traveller.lane, number);
+            self.read_poll.epoll.add(link.as_fd(), name, Interest::BOTH.on_edge())?;
+            link.registration = Registration::Edge;
+        }
+        Ok(())
+    }
+
+    fn register_client(&self, traveller: &mut Traveller, number: Number) -> std::io::Result<()> {
         let (_, writable) = traveller.conversation.waits_for();
         let name = token(Kind::Client, traveller.lane, number);
         if !traveller.is_registered.0 {
@@ -111,14 +128,18 @@ impl Pipeline {
             self.write_poll.epoll.add(&traveller.conversation, name, Interest::WRITABLE.on_edge())?;
             traveller.is_registered.1 = true;
         }
-        if traveller.has_new_link()
-            && let Some((link, _)) = traveller.conversation.link()
-        {
-            let name = token(Kind::Application, traveller.lane, number);
-            self.read_poll.epoll.add(link.as_fd(), name, Interest::BOTH.on_edge())?;
-            link.registration = Registration::Edge;
-        }
         Ok(())
+    }
+
+    fn forget_client(&self, traveller: &mut Traveller) {
+        // Removing what is registered cannot fail.
+        let (reads, writes) = std::mem::take(&mut traveller.is_registered);
+        if reads {
+            let _ = self.read_poll.epoll.remove(&traveller.conversation);
+        }
+        if writes {
+            let _ = self.write_poll.epoll.remove(&traveller.conversation);
+        }
     }
 
     /// Sends one to the Read stage that has been taken from those who wait: to the reader that it is bound to,
@@ -134,7 +155,11 @@ impl Pipeline {
     }
 
     /// Ends a connection.
-    pub(super) fn close(&self, traveller: Boxed, service: &mut Service, resets: bool) {
+    pub(super) fn close(&self, mut traveller: Boxed, service: &mut Service, resets: bool) {
+        if traveller.conversation.was_lent() {
+            // While somebody has a copy, epoll does not forget by itself.
+            self.forget_client(&mut traveller);
+        }
         let Traveller { conversation, lane, number, .. } = *traveller;
         if let Some(number) = number {
             // Before its socket is closed: whoever has the place next is another one.

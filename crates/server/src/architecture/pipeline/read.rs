@@ -12,11 +12,11 @@ use std::time::Duration;
 use http1::Tick;
 
 use super::Pipeline;
-use super::lane::Lane;
+use super::lane::{Lane, place, token};
 use super::listings::Listings;
 use super::queue::Taken;
 use super::traveller::{Boxed, Errand, Traveller};
-use super::waiting::Number;
+use crate::architecture::common::token::{Kind, Token};
 use crate::content::Patience;
 use crate::conversation::{Next, Turn};
 use crate::counters::Stage;
@@ -34,8 +34,6 @@ pub(super) struct Reader<'p> {
     /// What comes of a batch: whose replies are to be sent, and who is to be read from once more.
     to_write: VecDeque<Boxed>,
     again: Vec<Boxed>,
-    /// Those whose requests wait in a pool's queue, or did.
-    queued: Vec<Number>,
     listings: Listings,
     /// Service is known to end.
     has_closed: bool,
@@ -46,6 +44,7 @@ impl<'p> Reader<'p> {
     /// The reader of that number of a lane.
     pub(super) fn new(pipeline: &'p Pipeline, lane: usize, number: u16, mut service: Service) -> Self {
         service.patience = Patience::Files;
+        service.hears_hang_ups = true;
         let bytes = Traveller::BYTES + super::waiting::All::<Boxed>::BYTES_EACH;
         service.counters.connection_bytes.raise_to(bytes as u64);
         Self {
@@ -55,7 +54,6 @@ impl<'p> Reader<'p> {
             service,
             to_write: VecDeque::new(),
             again: Vec::new(),
-            queued: Vec::new(),
             listings: Listings::default(),
             has_closed: false,
             complaints: Limited::default(),
@@ -115,7 +113,8 @@ impl<'p> Reader<'p> {
             self.pipeline.read_poll.wake();
         }
         if taken.is_poked {
-            self.heed_bell();
+            self.service.gateway.clear_bell();
+            self.let_called_go();
         }
     }
 
@@ -150,7 +149,7 @@ impl<'p> Reader<'p> {
                 self.lane.reads.give_to(self.number.into(), traveller, now_ns);
             }
         }
-        if self.service.gateway.has_spare_links() {
+        if self.service.gateway.has_chores() {
             self.see_to_links();
         }
         self.service.publish();
@@ -195,12 +194,9 @@ impl<'p> Reader<'p> {
             }
             Turn::Blocked => self.wait(traveller),
             Turn::Application => {
-                let is_queued = traveller.conversation.queued(&self.service).is_some();
-                let is_new = is_queued && !std::mem::replace(&mut traveller.is_queued, true);
                 let number = self.pipeline.number(&mut traveller);
-                if is_new {
-                    self.queued.push(number);
-                }
+                let name = token(Kind::Application, traveller.lane, number);
+                traveller.conversation.name_queued(&self.service, name);
                 self.wait(traveller);
             }
             Turn::Unfinished => self.come_back_to(traveller),
@@ -241,29 +237,26 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// Lets those go on whose requests may go.
-    fn heed_bell(&mut self) {
-        self.service.gateway.clear_bell();
-        let mut queued = std::mem::take(&mut self.queued);
-        queued.retain(|&number| {
-            let mut waiting = self.lane.waiting.lock();
-            // Who is on its way to be read from looks for itself then.
-            let Some(traveller) = waiting.get(number) else { return waiting.is_taken(number) };
-            let waits_on = traveller.conversation.queued(&self.service) == Some(false);
-            traveller.is_queued = waits_on;
-            if !waits_on && let Some(traveller) = waiting.take(number) {
-                drop(waiting);
+    /// Lets those go on whose requests need not wait in a queue any more. Who is on its way to be read from
+    /// looks for itself then.
+    fn let_called_go(&mut self) {
+        let called: Vec<_> = self.service.gateway.called().filter_map(Token::from_number).collect();
+        for token in called {
+            let (_, number) = place(token);
+            let traveller = self.lane.waiting.lock().take(number);
+            if let Some(traveller) = traveller {
                 self.come_back_to(traveller);
             }
-            waits_on
-        });
-        self.queued = queued;
+        }
     }
 
     /// Sees to the connections to applications that no request uses any more: ceases to watch those that are
-    /// kept, and closes the others.
+    /// kept, and closes the others. And to requests that this reader itself has let go.
     #[cold]
     fn see_to_links(&mut self) {
+        if self.service.gateway.some_may_go() {
+            self.let_called_go();
+        }
         let (gateway, now) = (&mut self.service.gateway, self.service.clock.tick);
         gateway.expire(now);
         while let Some((pool, mut link)) = gateway.take_resting() {

@@ -23,8 +23,6 @@ pub(super) struct Traveller {
     pub(super) acceptor: Option<u16>,
     /// It makes room for others: its client is not awaited any more.
     pub(super) gives_way: bool,
-    /// It is among those whose request waits in a pool's queue, or did.
-    pub(super) is_queued: bool,
 }
 
 /// One of them, in few bytes to be moved.
@@ -56,7 +54,6 @@ impl Traveller {
             is_registered: (false, false),
             acceptor,
             gives_way: false,
-            is_queued: false,
         }
     }
 

@@ -142,18 +142,7 @@ impl<T> All<T> {
         Some(who)
     }
 
-    /// The one in a place, if it waits.
-    pub(super) fn get(&mut self, number: Number) -> Option<&mut T> {
-        let place = self.places.get_mut(number.index)?;
-        place.who.as_mut().filter(|_| place.generation == number.generation)
-    }
-
-    /// Whether it has that place, be it that it waits there or is somewhere else.
-    pub(super) fn is_taken(&mut self, number: Number) -> bool {
-        self.places.get_mut(number.index).is_some_and(|place| place.generation == number.generation)
-    }
-
-    /// Takes it from there.
+    /// Takes one from its place, if it waits there.
     pub(super) fn take(&mut self, number: Number) -> Option<T> {
         self.tell(number, Told::NOTHING)
     }

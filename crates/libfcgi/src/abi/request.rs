@@ -1,0 +1,419 @@
+//! Requests of `fcgiapp.h`: accepting and ending them, their parameters, and starting up.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+use fastcgi::Role;
+
+use super::stream::{Purpose, Stream};
+use super::{EOF, os};
+use crate::connection::{Connection, Source};
+use crate::listener;
+use crate::session::Session;
+
+/// `FCGX_Request`, which the program owns.
+#[repr(C)]
+pub(super) struct Request {
+    id: c_int,
+    role: c_int,
+    input: *mut Stream,
+    output: *mut Stream,
+    errors: *mut Stream,
+    envp: *mut *mut c_char,
+    /// What the header calls `paramsPtr` and nobody's business: what is held from one request to the next.
+    held: *mut Held,
+    ipc_fd: c_int,
+    is_begin_processed: c_int,
+    keep_connection: c_int,
+    app_status: c_int,
+    n_writers: c_int,
+    flags: c_int,
+    listen_sock: c_int,
+    detached: c_int,
+}
+
+/// What is held for a program's structure. Each of the streams has a pointer to it, so nobody makes a
+/// reference to all of it.
+pub(super) struct Held {
+    pub(super) session: Session,
+    /// What a CGI program would exit with.
+    pub(super) exit: c_int,
+    /// Writers that were closed.
+    closed: u8,
+    /// Of the request under way: `NAME=value`, each with its end, and where they begin.
+    strings: Vec<u8>,
+    envp: Vec<*mut c_char>,
+    input: *mut Stream,
+    output: *mut Stream,
+    errors: *mut Stream,
+}
+
+const LISTENER: c_int = 0;
+const FAIL_ACCEPT_ON_INTR: c_int = 1;
+const NOT_INITIALIZED: c_int = -9_998;
+const SHUT_DOWN: c_int = -9_999;
+
+static IS_INITIALIZED: AtomicBool = AtomicBool::new(false);
+
+impl Held {
+    fn new() -> *mut Self {
+        let null = ptr::null_mut();
+        let held = Box::into_raw(Box::new(Self {
+            session: Session::new(),
+            exit: 0,
+            closed: 0,
+            strings: Vec::new(),
+            envp: Vec::new(),
+            input: null,
+            output: null,
+            errors: null,
+        }));
+        let new = |purpose| Box::into_raw(Box::new(Stream::new(purpose)));
+        // SAFETY: it was just made, and is nobody else's.
+        unsafe {
+            (*held).input = new(Purpose::In(held, Source::Stdin));
+            (*held).output = new(Purpose::Out(held));
+            (*held).errors = new(Purpose::Errors(held));
+        }
+        held
+    }
+
+    /// Frees it with its streams; the connection is closed.
+    ///
+    /// # Safety
+    ///
+    /// It was made by `new`, and nobody uses it or its streams any more.
+    unsafe fn free(held: *mut Self) {
+        // SAFETY: as the caller says.
+        unsafe {
+            for stream in [(*held).input, (*held).output, (*held).errors] {
+                drop(Box::from_raw(stream));
+            }
+            drop(Box::from_raw(held));
+        }
+    }
+
+    /// A writer of the request is closed. The request has ended when both are.
+    pub(super) fn close_writer(&mut self) -> io::Result<()> {
+        self.closed += 1;
+        if self.closed < 2 {
+            self.session.flush()?;
+            self.session.flush_errors()
+        } else {
+            self.session.end(self.exit.cast_unsigned())
+        }
+    }
+
+    pub(super) fn is_filter(&self) -> bool {
+        self.session
+            .connection()
+            .and_then(Connection::request)
+            .is_some_and(|begun| begun.role == Role::Filter)
+    }
+
+    /// Makes the parameters of the request what C programs take for their environment. A name that could be
+    /// mistaken for another, or that ends too early, is left out.
+    fn write_environment(&mut self) {
+        self.strings.clear();
+        self.envp.clear();
+        let mut starts = Vec::new();
+        for (name, value) in self.session.connection().into_iter().flat_map(Connection::params) {
+            if name.is_empty() || name.iter().any(|byte| matches!(byte, b'=' | 0)) {
+                continue;
+            }
+            starts.push(self.strings.len());
+            for part in [name, b"=", value, b"\0"] {
+                self.strings.extend_from_slice(part);
+            }
+        }
+        // Only now do they stay where they are.
+        let strings = self.strings.as_mut_ptr().cast::<c_char>();
+        self.envp.extend(starts.into_iter().map(|start| strings.wrapping_add(start)));
+        self.envp.push(ptr::null_mut());
+    }
+}
+
+impl Request {
+    /// One that has nothing yet.
+    const fn new(listen_sock: c_int, flags: c_int) -> Self {
+        let null = ptr::null_mut();
+        Self {
+            id: 0,
+            role: 0,
+            input: null,
+            output: null,
+            errors: null,
+            envp: ptr::null_mut(),
+            held: ptr::null_mut(),
+            ipc_fd: -1,
+            is_begin_processed: 0,
+            keep_connection: 0,
+            app_status: 0,
+            n_writers: 0,
+            flags,
+            listen_sock,
+            detached: 0,
+        }
+    }
+
+    /// Tells the program of the request that has come.
+    fn tell(&mut self, held: &mut Held) {
+        let Some(connection) = held.session.connection() else { return };
+        self.ipc_fd = connection.number();
+        if let Some(begun) = connection.request() {
+            self.id = begun.request.into();
+            self.role = begun.role as c_int;
+            self.keep_connection = begun.keeps.into();
+        }
+        held.write_environment();
+        (held.exit, held.closed) = (0, 0);
+        (self.input, self.output, self.errors) = (held.input, held.output, held.errors);
+        for stream in [held.input, held.output, held.errors] {
+            // SAFETY: its streams live as long as it does, and the program has not been told of them.
+            unsafe { (*stream).renew() };
+        }
+        self.envp = held.envp.as_mut_ptr();
+        (self.is_begin_processed, self.app_status, self.n_writers) = (1, 0, 2);
+    }
+
+    /// There is no request any more.
+    fn forget(&mut self) {
+        for stream in [self.input, self.output, self.errors] {
+            // SAFETY: they are NULL or streams of this library, as nobody else writes them.
+            if let Some(stream) = unsafe { stream.as_mut() } {
+                stream.end();
+            }
+        }
+        (self.input, self.output, self.errors) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+        self.envp = ptr::null_mut();
+        (self.is_begin_processed, self.n_writers) = (0, 0);
+    }
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn FCGX_Init() -> c_int {
+    if IS_INITIALIZED.load(Ordering::Acquire) {
+        return 0;
+    }
+    if let Err(error) = listener::read_environment() {
+        // A program can only say that starting failed.
+        eprintln!("libfcgi: {error}");
+        return libc::EINVAL;
+    }
+    // SAFETY: it only installs handlers.
+    unsafe { os::OS_LibInit(ptr::null_mut()) };
+    IS_INITIALIZED.store(true, Ordering::Release);
+    0
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn FCGX_IsCGI() -> c_int {
+    static IS_CGI: AtomicI32 = AtomicI32::new(-1);
+    if IS_CGI.load(Ordering::Relaxed) < 0 {
+        FCGX_Init();
+        let is_cgi = c_int::from(os::OS_IsFcgi(LISTENER) == 0);
+        IS_CGI.store(is_cgi, Ordering::Relaxed);
+    }
+    IS_CGI.load(Ordering::Relaxed)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn FCGX_OpenSocket(path: *const c_char, backlog: c_int) -> c_int {
+    // SAFETY: the caller's pointer, as in the header.
+    unsafe { os::OS_CreateLocalIpcFd(path, backlog) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn FCGX_InitRequest(request: *mut Request, sock: c_int, flags: c_int) -> c_int {
+    // SAFETY: the program's memory, which may hold anything.
+    unsafe { request.write(Request::new(sock, flags)) };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn FCGX_Accept_r(request: *mut Request) -> c_int {
+    if !IS_INITIALIZED.load(Ordering::Acquire) {
+        return NOT_INITIALIZED;
+    }
+    // SAFETY: the caller's pointer, as in the header.
+    unsafe { FCGX_Finish_r(request) };
+    // SAFETY: as above.
+    let Some(request) = (unsafe { request.as_mut() }) else { return EOF };
+    if request.listen_sock < 0 {
+        return -libc::EBADF;
+    }
+    if request.held.is_null() {
+        request.held = Held::new();
+    }
+    // SAFETY: it is this request's, whose calls are one thread's; its streams are closed.
+    let held = unsafe { &mut *request.held };
+    // SAFETY: the program keeps it open while it accepts; the number is not -1.
+    let listener = unsafe { BorrowedFd::borrow_raw(request.listen_sock) };
+    match held.session.next(listener, request.flags & FAIL_ACCEPT_ON_INTR != 0) {
+        Ok(true) => {
+            request.tell(held);
+            0
+        }
+        Ok(false) => SHUT_DOWN,
+        Err(error) => {
+            request.ipc_fd = held.session.connection().map_or(-1, Connection::number);
+            error.raw_os_error().map_or(SHUT_DOWN, |number| -number)
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn FCGX_Finish_r(request: *mut Request) {
+    // SAFETY: the caller's pointer, as in the header.
+    let Some(request) = (unsafe { request.as_mut() }) else { return };
+    request.forget();
+    // SAFETY: as for `FCGX_Accept_r`.
+    let Some(held) = (unsafe { request.held.as_mut() }) else { return };
+    request.app_status = held.exit;
+    // An end that can't be told is known by the end of the connection.
+    let _ = held.session.end(held.exit.cast_unsigned());
+    request.ipc_fd = held.session.connection().map_or(-1, Connection::number);
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn FCGX_Free(request: *mut Request, close: c_int) {
+    // SAFETY: the caller's pointer, as in the header.
+    let Some(request) = (unsafe { request.as_mut() }) else { return };
+    request.forget();
+    // SAFETY: as for `FCGX_Accept_r`.
+    let Some(held) = (unsafe { request.held.as_mut() }) else { return };
+    if close == 0 {
+        held.session.abandon();
+        return;
+    }
+    if request.detached == 0 {
+        held.session.shut_down();
+    }
+    // SAFETY: the program has no streams of it any more.
+    unsafe { Held::free(std::mem::replace(&mut request.held, ptr::null_mut())) };
+    request.ipc_fd = -1;
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn FCGX_Attach(request: *mut Request) -> c_int {
+    // SAFETY: the caller's pointer, as in the header.
+    unsafe { (*request).detached = 0 };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn FCGX_Detach(request: *mut Request) -> c_int {
+    // SAFETY: the caller's pointer, as in the header.
+    unsafe { (*request).detached = 1 };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn FCGX_GetParam(name: *const c_char, envp: *mut *mut c_char) -> *mut c_char {
+    if name.is_null() || envp.is_null() {
+        return ptr::null_mut();
+    }
+    // SAFETY: the caller's pointers, as in the header: a string, and strings with NULL behind them.
+    unsafe {
+        let name = CStr::from_ptr(name).to_bytes();
+        let mut place = envp;
+        while !(*place).is_null() {
+            let value = CStr::from_ptr(*place).to_bytes().strip_prefix(name);
+            if value.is_some_and(|rest| rest.first() == Some(&b'=')) {
+                return (*place).add(name.len() + 1);
+            }
+            place = place.add(1);
+        }
+    }
+    ptr::null_mut()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn FCGX_ShutdownPending() {
+    listener::shut_down();
+}
+
+/// The request of those who have one at a time.
+static mut THE_REQUEST: Request = Request::new(LISTENER, 0);
+
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn FCGX_Accept(
+    input: *mut *mut Stream,
+    output: *mut *mut Stream,
+    errors: *mut *mut Stream,
+    envp: *mut *mut *mut c_char,
+) -> c_int {
+    let code = FCGX_Init();
+    if code != 0 {
+        return -code;
+    }
+    // SAFETY: it is for programs of one thread, as the header says, and where they want to be told it.
+    unsafe {
+        let code = FCGX_Accept_r(&raw mut THE_REQUEST);
+        *input = THE_REQUEST.input;
+        *output = THE_REQUEST.output;
+        *errors = THE_REQUEST.errors;
+        *envp = THE_REQUEST.envp;
+        code
+    }
+}
+
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn FCGX_Finish() {
+    // SAFETY: as for `FCGX_Accept`.
+    unsafe { FCGX_Finish_r(&raw mut THE_REQUEST) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+
+    #[test]
+    fn it_is_laid_out_as_the_header_says() {
+        let fields = [
+            "requestId",
+            "role",
+            "in",
+            "out",
+            "err",
+            "envp",
+            "paramsPtr",
+            "ipcFd",
+            "isBeginProcessed",
+            "keepConnection",
+            "appStatus",
+            "nWriters",
+            "flags",
+            "listen_sock",
+            "detached",
+        ];
+        let offsets = fields.map(|field| format!("offsetof(FCGX_Request, {field})"));
+        let mut expressions: Vec<_> = offsets.iter().map(String::as_str).collect();
+        expressions.extend(["sizeof(FCGX_Request)", "FCGI_FAIL_ACCEPT_ON_INTR"]);
+        let ours = [
+            offset_of!(Request, id),
+            offset_of!(Request, role),
+            offset_of!(Request, input),
+            offset_of!(Request, output),
+            offset_of!(Request, errors),
+            offset_of!(Request, envp),
+            offset_of!(Request, held),
+            offset_of!(Request, ipc_fd),
+            offset_of!(Request, is_begin_processed),
+            offset_of!(Request, keep_connection),
+            offset_of!(Request, app_status),
+            offset_of!(Request, n_writers),
+            offset_of!(Request, flags),
+            offset_of!(Request, listen_sock),
+            offset_of!(Request, detached),
+            size_of::<Request>(),
+            FAIL_ACCEPT_ON_INTR as usize,
+        ];
+        assert_eq!(super::super::c_says("fcgiapp.h", &expressions), ours);
+    }
+}

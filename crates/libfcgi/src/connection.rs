@@ -1,0 +1,514 @@
+//! A connection from a web server: bytes in and out, and what they mean.
+//!
+//! ```text
+//! receive --> protocol.receive --> step: body, request, abort, answers to be sent, chunks, the client lent
+//! ```
+//!
+//! Calls wait, as the applications do that they are for. The body of a request is read from where it was
+//! received. Who has to look for something else that may come behind it (the end of a wait for a client, or
+//! for a chunk) has it [held](Incoming::held) meanwhile, as far as that goes.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use fastcgi::record::{self, ProtocolStatus};
+use fastcgi::transport::{self, Lent};
+use fastcgi::{Application, Asked, Begun, Transports, values};
+use sys::event::Interest;
+use sys::socket::{self, Slice};
+
+use crate::area::{Area, Chunk};
+
+/// A connection, which has one request at a time.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    socket: OwnedFd,
+    is_unix: bool,
+    admits: Transports,
+    protocol: Application,
+    input: Box<[u8]>,
+    /// What of it means nothing yet.
+    unread: Range<usize>,
+    /// Descriptors that came, until the record that they belong to is complete.
+    passed: Vec<OwnedFd>,
+    /// The client of the request, until somebody takes it.
+    lent: Option<OwnedFd>,
+    area: Option<Area>,
+    streams: [Incoming; 2],
+    is_aborted: bool,
+    /// Records that are sent before anything else is, or is waited for.
+    pub(crate) out: Vec<u8>,
+}
+
+/// What a request brings beside its parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Its body.
+    Stdin = 0,
+    /// The file that a filter is to change.
+    Data = 1,
+}
+
+/// One of these streams.
+#[derive(Debug, Default)]
+struct Incoming {
+    /// The next bytes of it, where they were received.
+    part: Range<usize>,
+    /// Those before them, which had to make way, and how many of these are used up.
+    held: Vec<u8>,
+    used: usize,
+    has_ended: bool,
+}
+
+/// What came.
+enum Step {
+    /// All that has been received is known.
+    NeedInput,
+    /// The parameters of a request.
+    Request,
+    /// A part of a stream, where it was received.
+    Part(Source, Range<usize>),
+    /// Something that needs no more to be done.
+    Done,
+}
+
+/// Bytes that are received at a time.
+const INPUT: usize = 16 << 10;
+/// Most bytes of a request's parameters.
+const MOST_PARAMS: usize = 1 << 20;
+/// Most bytes of a request's streams that are held while something else is waited for.
+const MOST_HELD: usize = 64 << 10;
+/// Most descriptors that wait for their records: a client's and a memory file.
+const MOST_WAITING: usize = 2;
+/// How long a web server may take to close a connection that has been ended.
+const LINGER_MS: u32 = 2_000;
+
+impl Connection {
+    /// A connection that was accepted. Descriptors are passed through Unix sockets only.
+    pub(crate) fn new(socket: OwnedFd, is_unix: bool, admits: Transports) -> Self {
+        if !is_unix {
+            // Replies are sent in few pieces, the last of which should not wait.
+            let _ = socket::send_without_delay(&socket);
+        }
+        Self {
+            socket,
+            is_unix,
+            admits: if is_unix { admits } else { Transports::default() },
+            protocol: Application::new(MOST_PARAMS),
+            input: vec![0; INPUT].into_boxed_slice(),
+            unread: 0..0,
+            passed: Vec::new(),
+            lent: None,
+            area: None,
+            streams: Default::default(),
+            is_aborted: false,
+            out: Vec::new(),
+        }
+    }
+
+    /// The number of its descriptor.
+    pub(crate) fn number(&self) -> i32 {
+        self.socket.as_raw_fd()
+    }
+
+    /// The request under way.
+    pub(crate) fn request(&self) -> Option<Begun> {
+        self.protocol.request()
+    }
+
+    /// Its parameters.
+    pub(crate) fn params(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.protocol.params().flatten()
+    }
+
+    /// Takes the client that is lent for it, with the terms.
+    pub(crate) fn take_client(&mut self) -> Option<(OwnedFd, Lent<'_>)> {
+        let client = self.lent.take()?;
+        Some((client, self.protocol.lent()?))
+    }
+
+    /// Whether the web server has given the request up.
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.is_aborted
+    }
+
+    /// Whether replies go through shared memory.
+    pub(crate) fn area(&mut self) -> Option<&mut Area> {
+        self.area.as_mut()
+    }
+
+    /// Waits for a request.
+    ///
+    /// # Errors
+    ///
+    /// The web server is gone, as it may be between requests (`UnexpectedEof`), or breaks the protocol. A
+    /// signal (`Interrupted`) leaves everything as it was.
+    pub(crate) fn await_request(&mut self) -> io::Result<()> {
+        loop {
+            match self.step()? {
+                Step::Request => return Ok(()),
+                Step::NeedInput => {
+                    self.flush()?;
+                    self.receive()?;
+                }
+                Step::Part(..) | Step::Done if self.is_aborted => self.refuse_aborted(),
+                Step::Part(..) | Step::Done => {}
+            }
+        }
+    }
+
+    /// Ends a request that was given up before it was known.
+    fn refuse_aborted(&mut self) {
+        let Some(begun) = self.request() else { return };
+        if self.lent.take().is_some() {
+            transport::give_back(&mut self.out, begun.request, UNTOUCHED);
+        }
+        record::end_request(&mut self.out, begun.request, 0, ProtocolStatus::RequestComplete);
+        self.end();
+    }
+
+    /// What is there of a stream; waits for more of it if there is nothing. Empty: it is over.
+    ///
+    /// # Errors
+    ///
+    /// The request is given up (`ConnectionAborted`), or the web server is gone.
+    pub(crate) fn fill(&mut self, source: Source) -> io::Result<&[u8]> {
+        while self.streams[source as usize].is_empty() {
+            if self.streams[source as usize].has_ended {
+                return Ok(&[]);
+            }
+            match self.step()? {
+                Step::Part(of, range) => {
+                    self.streams[of as usize].part = range;
+                    if of != source {
+                        self.hold_all()?;
+                    }
+                }
+                Step::NeedInput => {
+                    self.flush()?;
+                    uninterrupted(|| self.receive())?;
+                }
+                Step::Request | Step::Done => {}
+            }
+            if self.is_aborted {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+        }
+        let Incoming { part, held, used, .. } = &self.streams[source as usize];
+        Ok(if *used < held.len() { &held[*used..] } else { &self.input[part.clone()] })
+    }
+
+    /// So many bytes of a stream are used up; no more than are there.
+    pub(crate) fn consume(&mut self, source: Source, count: usize) {
+        let Incoming { part, held, used, .. } = &mut self.streams[source as usize];
+        if *used < held.len() {
+            *used = held.len().min(*used + count);
+        } else {
+            part.start = part.end.min(part.start + count);
+        }
+    }
+
+    /// Whether all of a stream was read.
+    pub(crate) fn is_read(&self, source: Source) -> bool {
+        let stream = &self.streams[source as usize];
+        stream.has_ended && stream.is_empty()
+    }
+
+    /// Takes a free chunk of shared memory, or waits for one. `None`: there will be none, as the body of the
+    /// request is in the way and nobody reads it.
+    pub(crate) fn await_chunk(&mut self) -> io::Result<Option<Chunk>> {
+        loop {
+            let Some(area) = &mut self.area else { return Ok(None) };
+            if let Some(chunk) = area.take() {
+                return Ok(Some(chunk));
+            }
+            if self.is_aborted {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+            if !self.has_room() {
+                return Ok(None);
+            }
+            self.hold_all()?;
+            if self.unread.is_empty() {
+                self.flush()?;
+                uninterrupted(|| self.receive())?;
+            }
+            self.look()?;
+        }
+    }
+
+    /// Waits until something can be done with the client: what is waited for, or an error.
+    ///
+    /// # Errors
+    ///
+    /// The web server has given the request up (`ConnectionAborted`), or is gone itself.
+    pub(crate) fn await_client(&mut self, client: BorrowedFd<'_>, what: Interest) -> io::Result<()> {
+        loop {
+            let has_room = self.has_room();
+            if has_room && !self.unread.is_empty() {
+                self.hold_all()?;
+                self.look()?;
+            }
+            if self.is_aborted {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+            let interest = if has_room { Interest::READABLE } else { Interest::NONE };
+            let watched = [(self.socket.as_fd(), interest), (client, what)];
+            let [ours, theirs] = uninterrupted(|| sys::poll::wait_for(watched, None))?;
+            if ours.readable && has_room {
+                self.hold_all()?;
+                match self.receive_at_once() {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    other => other?,
+                }
+                continue;
+            }
+            if ours.hang_up || ours.error {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if theirs.writable || theirs.hang_up || theirs.error {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether the web server is there, as far as can be known without waiting.
+    pub(crate) fn is_up(&self) -> bool {
+        !socket::has_hung_up(&self.socket)
+    }
+
+    /// Sends the records that wait, and the slices behind them.
+    ///
+    /// # Errors
+    ///
+    /// The web server is gone.
+    pub(crate) fn send(&mut self, slices: &[Slice<'_>]) -> io::Result<()> {
+        let mut all = Vec::with_capacity(1 + slices.len());
+        all.push(Slice::new(&self.out));
+        all.extend_from_slice(slices);
+        let sent = self.send_all(&mut all);
+        self.out.clear();
+        sent
+    }
+
+    /// Sends the records that wait.
+    ///
+    /// # Errors
+    ///
+    /// The web server is gone.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        if self.out.is_empty() { Ok(()) } else { self.send(&[]) }
+    }
+
+    /// The request is over, and so is what has come for it.
+    pub(crate) fn end(&mut self) {
+        self.protocol.end();
+        self.streams = Default::default();
+        (self.lent, self.is_aborted) = (None, false);
+    }
+
+    /// Says that nothing more is sent, whoever else has the descriptor.
+    pub(crate) fn shut_down(&self) {
+        let _ = socket::shutdown_write(&self.socket);
+    }
+
+    /// Ends the connection. A web server on another machine may still be sending: a reset in answer to that
+    /// could overtake what it has not read yet.
+    pub(crate) fn close(mut self) {
+        if self.is_unix || socket::shutdown_write(&self.socket).is_err() {
+            return;
+        }
+        for _ in 0..MOST_PARAMS / INPUT {
+            let ready = sys::poll::wait_for([(self.socket.as_fd(), Interest::READABLE)], Some(LINGER_MS));
+            if !ready.is_ok_and(|[ready]| ready.readable) || !matches!(self.receive_at_once(), Ok(())) {
+                return;
+            }
+        }
+    }
+
+    /// Sends all of it.
+    fn send_all(&self, slices: &mut [Slice<'_>]) -> io::Result<()> {
+        let mut left = slices;
+        loop {
+            left = skip_empty(left);
+            if left.is_empty() {
+                return Ok(());
+            }
+            match socket::send_slices(&self.socket, &left[..left.len().min(MOST_SLICES)]) {
+                Ok(count) => advance(left, count),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The application made the socket one that does not wait.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    sys::poll::wait_for([(self.socket.as_fd(), Interest::WRITABLE)], None)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits for bytes, all before which are known and used up.
+    fn receive(&mut self) -> io::Result<()> {
+        let count = match socket::recv_with_waiting(&self.socket, &mut self.input, &mut self.passed) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                sys::poll::wait_for([(self.socket.as_fd(), Interest::READABLE)], None)?;
+                return Ok(());
+            }
+            other => other?,
+        };
+        self.received(count)
+    }
+
+    /// The same without waiting.
+    fn receive_at_once(&mut self) -> io::Result<()> {
+        let count = socket::recv_with(&self.socket, &mut self.input, &mut self.passed)?;
+        self.received(count)
+    }
+
+    fn received(&mut self, count: usize) -> io::Result<()> {
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if self.passed.len() > MOST_WAITING {
+            return Err(breach("descriptors that nothing says what for"));
+        }
+        self.unread = 0..count;
+        Ok(())
+    }
+
+    /// Makes known what was received, and holds what it brings of the request's streams.
+    fn look(&mut self) -> io::Result<()> {
+        loop {
+            match self.step()? {
+                Step::NeedInput => return Ok(()),
+                Step::Part(of, range) => {
+                    self.streams[of as usize].part = range;
+                    self.hold_all()?;
+                }
+                Step::Request | Step::Done => {}
+            }
+        }
+    }
+
+    /// Has the streams make way for what is received next.
+    fn hold_all(&mut self) -> io::Result<()> {
+        for stream in &mut self.streams {
+            if stream.used == stream.held.len() {
+                stream.held.clear();
+                stream.used = 0;
+            }
+            stream.held.extend_from_slice(&self.input[stream.part.clone()]);
+            stream.part = 0..0;
+            if stream.held.len() > MOST_HELD + INPUT {
+                return Err(breach("more of one stream than is held until another is over"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the streams can make way.
+    fn has_room(&self) -> bool {
+        self.streams.iter().all(|stream| stream.held.len() + stream.part.len() <= MOST_HELD)
+    }
+
+    /// Makes the next thing known that was received.
+    fn step(&mut self) -> io::Result<Step> {
+        let from = self.unread.start;
+        let received = self.protocol.receive(&self.input[self.unread.clone()]);
+        let (used, asked) = received.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        self.unread.start += used;
+        let here = |range: Range<usize>| from + range.start..from + range.end;
+        match asked {
+            Asked::NeedInput => return Ok(Step::NeedInput),
+            Asked::Begin(_) => {
+                self.streams = Default::default();
+                self.is_aborted = false;
+            }
+            Asked::Refuse(status, request) => record::end_request(&mut self.out, request, 0, status),
+            Asked::Params => return Ok(Step::Request),
+            Asked::Stdin(range) => return Ok(Step::Part(Source::Stdin, here(range))),
+            Asked::EndOfStdin => self.streams[Source::Stdin as usize].has_ended = true,
+            Asked::Data(range) => return Ok(Step::Part(Source::Data, here(range))),
+            Asked::EndOfData => self.streams[Source::Data as usize].has_ended = true,
+            Asked::Abort => self.is_aborted = true,
+            Asked::Values => values(&mut self.out, self.protocol.asked(), (1, 1), self.admits),
+            Asked::Lend => self.lent = Some(self.take_passed()?),
+            Asked::Area(_) if self.area.is_some() && self.request().is_some() => {
+                return Err(breach("another area while one is in use"));
+            }
+            Asked::Area(area) => {
+                let file = self.take_passed()?;
+                self.area = match Area::new(file, area) {
+                    Ok(area) => Some(area),
+                    Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+                    }
+                    // There is no memory: replies can do without.
+                    Err(_) => None,
+                };
+            }
+            Asked::Free(number) => {
+                // Of an area that could not be mapped nothing was used.
+                self.area.as_mut().ok_or_else(|| breach("a chunk of no area"))?.give_back(number)?;
+            }
+            Asked::Unknown(kind) => record::unknown_type(&mut self.out, kind),
+        }
+        Ok(Step::Done)
+    }
+
+    /// The descriptor that belongs to the record which is complete.
+    fn take_passed(&mut self) -> io::Result<OwnedFd> {
+        if self.passed.is_empty() {
+            return Err(breach("a record that lacks its descriptor"));
+        }
+        Ok(self.passed.remove(0))
+    }
+}
+
+impl Incoming {
+    /// Whether nothing is there that was not used.
+    fn is_empty(&self) -> bool {
+        self.used == self.held.len() && self.part.is_empty()
+    }
+}
+
+/// How a client goes back that was sent nothing.
+pub(crate) const UNTOUCHED: transport::Returned =
+    transport::Returned { status: 0, is_whole: false, is_persistent: false, body: 0, sent: 0 };
+
+/// Most slices of a send (`IOV_MAX`).
+pub(crate) const MOST_SLICES: usize = 1_024;
+
+/// What is left behind slices that are all gone.
+pub(crate) fn skip_empty<'a, 'b>(mut slices: &'a mut [Slice<'b>]) -> &'a mut [Slice<'b>] {
+    while slices.first().is_some_and(Slice::is_empty) {
+        slices = &mut slices[1..];
+    }
+    slices
+}
+
+/// So many bytes of the slices are gone.
+pub(crate) fn advance(slices: &mut [Slice<'_>], mut count: usize) {
+    for slice in slices {
+        let gone = count.min(slice.len());
+        slice.advance(gone);
+        count -= gone;
+        if count == 0 {
+            return;
+        }
+    }
+}
+
+/// Calls again whenever a signal came between.
+pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+fn breach(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}

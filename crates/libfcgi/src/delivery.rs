@@ -1,0 +1,201 @@
+//! A reply on its way to a client that is lent (*pass-fd*): all of it, head and framing included, is sent from
+//! here, and the web server only hears how it went.
+//!
+//! The client's socket is the web server's as well, which goes on with it: its status flags and options are
+//! not touched, so each send says for itself that it must not wait. (That sends need not copy has to be allowed
+//! by an option. It is taken back.) Who waits for the client watches the web server, too: it may give the
+//! request up, or be gone.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+
+use fastcgi::response;
+use fastcgi::transport::{Lent, Returned};
+use http1::{Limits, OpenReply, Plan, Run, Sheet, Stamp, Status, Terms, Tick, Version};
+use sys::event::Interest;
+use sys::socket::{self, Slice};
+
+use crate::connection::Connection;
+use crate::settings::{Send, Settings};
+
+/// A reply that is being sent.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    client: OwnedFd,
+    reply: OpenReply<()>,
+    limits: Limits,
+    uncopied: Uncopied,
+    /// Bytes that went to the client.
+    sent: u64,
+    /// Why no more of it can be sent.
+    broken: Option<io::ErrorKind>,
+}
+
+/// Whether large pieces are sent without a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Uncopied {
+    No,
+    /// The socket allows it anyway.
+    Allowed,
+    /// It does not once the reply is sent.
+    AllowedForNow,
+}
+
+/// Bytes that wait for more of the reply, so that head and body go in one piece.
+const ROOM: usize = 8 << 10;
+/// Bytes of a piece that is worth the notices of a send without a copy (`msg_zerocopy.rst`: about 10 KiB).
+const WORTH_NOTICES: usize = 16 << 10;
+/// The library has no clock: the web server watches how long a client takes.
+const NOW: Tick = Tick(0);
+
+/// The terms of a reply, as a client is lent on them.
+pub(crate) fn terms(lent: Lent<'_>) -> Terms {
+    let version = if lent.is_http11 { Version::Http11 } else { Version::Http10 };
+    Terms { version, persistent: lent.is_persistent, body: lent.has_body }
+}
+
+/// Whether the web server has to see a reply itself: it names a file.
+pub(crate) fn is_for_the_web_server(head: &response::Head<'_>) -> bool {
+    ["X-Sendfile", "X-Accel-Redirect", "X-ZeroCopy"].iter().any(|name| head.field(name).is_some())
+}
+
+/// Has a client's socket send without copies, if the settings say so and it can.
+fn allow_uncopied(client: &OwnedFd) -> Uncopied {
+    if Settings::of_process().map_or(Send::Copy, |settings| settings.send) == Send::Copy {
+        return Uncopied::No;
+    }
+    match socket::has_zero_copy(client) {
+        Ok(true) => Uncopied::Allowed,
+        Ok(false) if socket::set_zero_copy(client, true).is_ok() => Uncopied::AllowedForNow,
+        _ => Uncopied::No,
+    }
+}
+
+impl Delivery {
+    /// Begins the reply with the head of a CGI response, as the web server would.
+    pub(crate) fn new(client: OwnedFd, terms: Terms, stamp: &Stamp, head: &response::Head<'_>) -> Self {
+        let terms = if head.length.is_some() { terms } else { terms.of_unknown_length() };
+        let mut plan = Plan::new(Sheet::default(), Status(head.status), terms, stamp);
+        for (name, value) in head.for_client() {
+            plan.field(name, value);
+        }
+        let limits = Limits::default();
+        let reply = plan.open(head.length, &limits, NOW);
+        let uncopied = allow_uncopied(&client);
+        Self { client, reply, limits, uncopied, sent: 0, broken: None }
+    }
+
+    /// Takes more of the body, and sends what does not wait.
+    ///
+    /// # Errors
+    ///
+    /// No more of the reply can be sent.
+    pub(crate) fn write(&mut self, connection: &mut Connection, bytes: &[u8]) -> io::Result<()> {
+        if let Some(kind) = self.broken {
+            return Err(kind.into());
+        }
+        if self.reply.own_left() + bytes.len() <= ROOM {
+            self.reply.supply(&self.limits, NOW, bytes);
+            return Ok(());
+        }
+        // What would not wait is sent from where it is.
+        self.reply.supply_elsewhere(&self.limits, NOW, 0..bytes.len() as u64);
+        self.send(connection, bytes)
+    }
+
+    /// Sends all that there is.
+    ///
+    /// # Errors
+    ///
+    /// No more of the reply can be sent.
+    pub(crate) fn flush(&mut self, connection: &mut Connection) -> io::Result<()> {
+        match self.broken {
+            Some(kind) => Err(kind.into()),
+            None => self.send(connection, &[]),
+        }
+    }
+
+    /// The body is complete: sends what is left, gives up the client and says how it goes back.
+    pub(crate) fn finish(mut self, connection: &mut Connection) -> Returned {
+        // What is too short is sent all the same, as the web server would: it is broken off then.
+        let keeps_its_word = self.reply.finish(&self.limits, NOW);
+        let is_sent = self.flush(connection).is_ok();
+        let is_whole = keeps_its_word && is_sent;
+        self.forbid_uncopied();
+        if !connection.is_up() {
+            self.end_client(is_whole);
+        }
+        Returned {
+            status: self.reply.status().0,
+            is_whole,
+            is_persistent: is_whole && self.reply.is_persistent(),
+            body: self.reply.body_sent(),
+            sent: self.sent,
+        }
+    }
+
+    /// Sends all of the reply, of which the piece is what does not lie in it.
+    fn send(&mut self, connection: &mut Connection, piece: &[u8]) -> io::Result<()> {
+        let sent = self.send_all(connection, piece);
+        if let Err(error) = &sent {
+            self.broken = Some(error.kind());
+            if error.kind() == io::ErrorKind::UnexpectedEof {
+                self.end_client(false);
+            }
+        }
+        sent
+    }
+
+    fn send_all(&mut self, connection: &mut Connection, piece: &[u8]) -> io::Result<()> {
+        while self.reply.left() > 0 {
+            // Head or framing, the piece, and the end of its chunk.
+            let mut slices = [Slice::EMPTY; 3];
+            for (slice, run) in slices.iter_mut().zip(self.reply.runs()) {
+                *slice = match run {
+                    Run::Own(bytes) => Slice::new(bytes),
+                    Run::Elsewhere(Range { start, end }) => Slice::new(&piece[start as usize..end as usize]),
+                };
+            }
+            let client = self.client.as_fd();
+            let is_uncopied = self.uncopied != Uncopied::No && slices[1].len() >= WORTH_NOTICES;
+            let sent = if is_uncopied {
+                socket::send_uncopied(client, &slices, || connection.await_client(client, Interest::NONE))
+            } else {
+                socket::send_slices_at_once(client, &slices)
+            };
+            match sent {
+                Ok(count) => {
+                    self.reply.sent(count as u64);
+                    self.sent += count as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    connection.await_client(client, Interest::WRITABLE)?;
+                }
+                // Others have too much under way: then it is copied.
+                Err(error) if is_uncopied && error.raw_os_error() == Some(libc::ENOBUFS) => {
+                    self.forbid_uncopied();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies from now on, and has the socket as it was.
+    fn forbid_uncopied(&mut self) {
+        if self.uncopied == Uncopied::AllowedForNow {
+            let _ = socket::set_zero_copy(&self.client, false);
+        }
+        self.uncopied = Uncopied::No;
+    }
+
+    /// Ends a client whose web server is gone: others may have copies of its descriptor. It has to notice when
+    /// the reply is not whole.
+    fn end_client(&self, is_whole: bool) {
+        // It may be gone as well.
+        let _ =
+            if is_whole { socket::shutdown_write(&self.client) } else { socket::disconnect(&self.client) };
+    }
+}

@@ -1,0 +1,305 @@
+//! What an application answers, on whichever way it goes.
+//!
+//! ```text
+//!             no client is lent, no memory shared: --> Stdout   records of the connection
+//! request --> memory is shared: -------------------> Memory   chunks of it, filled with the body
+//!             a client is lent: --> Undecided -----> Client   the reply itself, to the client
+//!                                       \----------> Stdout or Memory, the client given back untouched
+//! ```
+//!
+//! An application's output is a CGI response. Only where the library sends the reply to the client does it
+//! look at its head; it needs all of that first.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::SystemTime;
+
+use fastcgi::record::{self, Kind, MOST_CONTENT, ProtocolStatus};
+use fastcgi::response;
+use fastcgi::transport;
+use http1::{Stamp, Terms};
+use sys::socket::Slice;
+
+use crate::area::Chunk;
+use crate::connection::{Connection, UNTOUCHED};
+use crate::delivery::{self, Delivery};
+
+/// The output of the request under way.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    request: u16,
+    way: Way,
+    /// Output that waits for more of it.
+    buffer: Vec<u8>,
+    /// What the error log is told and waits for more of it, and whether anything was told before.
+    errors: Vec<u8>,
+    has_errors: bool,
+}
+
+#[derive(Debug)]
+enum Way {
+    Stdout,
+    Memory(Option<Chunk>),
+    Undecided(OwnedFd, Terms, response::Scan),
+    Client(Box<Delivery>),
+}
+
+/// Bytes that wait for more before they are sent.
+const ROOM: usize = 8 << 10;
+/// Bytes for the error log that wait.
+const ERROR_ROOM: usize = 512;
+/// The longest head of a reply that the library sends itself.
+const MOST_HEAD: usize = 64 << 10;
+/// Content of full records, which ends at eight bytes as the specification would have it (section 3.3).
+const FULL: usize = MOST_CONTENT / 8 * 8;
+/// Most bytes that are sent to the web server in one call: their records are few enough for one.
+const AT_ONCE: usize = 256 * FULL;
+/// Records about filled chunks wait until there are so many.
+const TOLD_AT_ONCE: usize = 4 * (record::HEADER_LENGTH + 8);
+
+impl Reply {
+    /// Begins the reply to the request under way.
+    pub(crate) fn new(connection: &mut Connection, request: u16, stamp: &mut ServerStamp) -> Self {
+        let way = match connection.take_client() {
+            Some((client, lent)) => {
+                stamp.set_server(lent.server);
+                Way::Undecided(client, delivery::terms(lent), response::Scan::default())
+            }
+            None => Way::without_client(connection),
+        };
+        Self { request, way, buffer: Vec::new(), errors: Vec::new(), has_errors: false }
+    }
+
+    /// Takes more of the output.
+    ///
+    /// # Errors
+    ///
+    /// No more can be sent: the request was given up, or who it is for is gone.
+    pub(crate) fn write(
+        &mut self,
+        connection: &mut Connection,
+        stamp: &mut ServerStamp,
+        mut bytes: &[u8],
+    ) -> io::Result<()> {
+        // No more is copied than it takes to find the end of the head.
+        while !bytes.is_empty() && matches!(self.way, Way::Undecided(..)) {
+            let (piece, rest) = bytes.split_at(bytes.len().min(ROOM));
+            self.buffer.extend_from_slice(piece);
+            bytes = rest;
+            self.decide(connection, stamp)?;
+        }
+        self.put(connection, bytes)
+    }
+
+    /// Sends what waits, as far as its way is known.
+    ///
+    /// # Errors
+    ///
+    /// As of [`write`](Self::write).
+    pub(crate) fn flush(&mut self, connection: &mut Connection) -> io::Result<()> {
+        match &mut self.way {
+            Way::Stdout => self.send(connection, &[]),
+            Way::Memory(chunk) => {
+                tell_of(connection, self.request, chunk.take());
+                connection.flush()
+            }
+            Way::Undecided(..) => Ok(()),
+            Way::Client(delivery) => delivery.flush(connection),
+        }
+    }
+
+    /// Takes something for the error log.
+    ///
+    /// # Errors
+    ///
+    /// The web server is gone.
+    pub(crate) fn complain(&mut self, connection: &mut Connection, bytes: &[u8]) -> io::Result<()> {
+        self.errors.extend_from_slice(bytes);
+        if self.errors.len() > ERROR_ROOM { self.flush_errors(connection) } else { Ok(()) }
+    }
+
+    /// Sends what waits for the error log.
+    ///
+    /// # Errors
+    ///
+    /// The web server is gone.
+    pub(crate) fn flush_errors(&mut self, connection: &mut Connection) -> io::Result<()> {
+        self.put_errors(connection);
+        connection.flush()
+    }
+
+    /// Ends the reply and the request. `exit` is what a CGI program would exit with.
+    ///
+    /// # Errors
+    ///
+    /// The web server is gone.
+    pub(crate) fn end(mut self, connection: &mut Connection, exit: u32) -> io::Result<()> {
+        let request = self.request;
+        self.put_errors(connection);
+        if self.has_errors {
+            record::end_of_stream(&mut connection.out, Kind::Stderr, request);
+        }
+        // The output has no head, or none that ends: not for us to say what that means.
+        if matches!(self.way, Way::Undecided(..)) {
+            self.give_back(connection)?;
+        }
+        match self.way {
+            Way::Stdout | Way::Undecided(..) => {
+                record::stream(&mut connection.out, Kind::Stdout, request, &self.buffer);
+                record::end_of_stream(&mut connection.out, Kind::Stdout, request);
+            }
+            Way::Memory(chunk) => tell_of(connection, request, chunk),
+            Way::Client(delivery) => {
+                let returned = delivery.finish(connection);
+                transport::give_back(&mut connection.out, request, returned);
+            }
+        }
+        record::end_request(&mut connection.out, request, exit, ProtocolStatus::RequestComplete);
+        connection.flush()
+    }
+
+    /// Looks whether the head is complete, and whose it is then to send the reply.
+    fn decide(&mut self, connection: &mut Connection, stamp: &mut ServerStamp) -> io::Result<()> {
+        let Way::Undecided(_, terms, scan) = &mut self.way else { return Ok(()) };
+        let terms = *terms;
+        let end = match scan.find_end(&self.buffer, MOST_HEAD) {
+            Ok(None) => return Ok(()),
+            Ok(Some(end)) => end,
+            Err(_) => return self.give_back(connection),
+        };
+        let buffer = std::mem::take(&mut self.buffer);
+        match response::parse(&buffer[..end]) {
+            Ok(head) if !delivery::is_for_the_web_server(&head) => {
+                let undecided = std::mem::replace(&mut self.way, Way::Stdout);
+                let Way::Undecided(client, ..) = undecided else { return Ok(()) };
+                self.way = Way::Client(Box::new(Delivery::new(client, terms, stamp.now(), &head)));
+                self.put(connection, &buffer[end..])
+            }
+            _ => {
+                self.buffer = buffer;
+                self.give_back(connection)
+            }
+        }
+    }
+
+    /// Gives the client back untouched; the output so far goes the way that there is without it.
+    fn give_back(&mut self, connection: &mut Connection) -> io::Result<()> {
+        // The client is given up by this, before anybody hears of it.
+        self.way = Way::without_client(connection);
+        transport::give_back(&mut connection.out, self.request, UNTOUCHED);
+        let buffer = std::mem::take(&mut self.buffer);
+        self.put(connection, &buffer)
+    }
+
+    /// Takes output whose way is known.
+    fn put(&mut self, connection: &mut Connection, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.way {
+            Way::Memory(_) => self.fill(connection, bytes),
+            Way::Client(delivery) => delivery.write(connection, bytes),
+            Way::Stdout | Way::Undecided(..) if self.buffer.len() + bytes.len() <= ROOM => {
+                self.buffer.extend_from_slice(bytes);
+                Ok(())
+            }
+            Way::Stdout | Way::Undecided(..) => self.send(connection, bytes),
+        }
+    }
+
+    /// Copies output to shared memory.
+    fn fill(&mut self, connection: &mut Connection, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let Way::Memory(current) = &mut self.way else { break };
+            let taken = current.take();
+            let taken = if taken.is_some() { taken } else { connection.await_chunk()? };
+            let (Some(mut chunk), Some(area)) = (taken, connection.area()) else {
+                self.way = Way::Stdout;
+                break;
+            };
+            let count = area.fill(&mut chunk, bytes);
+            bytes = &bytes[count..];
+            if area.is_full(&chunk) {
+                tell_of(connection, self.request, Some(chunk));
+                if connection.out.len() >= TOLD_AT_ONCE {
+                    connection.flush()?;
+                }
+            } else {
+                *current = Some(chunk);
+            }
+        }
+        if bytes.is_empty() { Ok(()) } else { self.put(connection, bytes) }
+    }
+
+    /// Sends output as records, straight from where it is, with what waited before it.
+    fn send(&mut self, connection: &mut Connection, mut bytes: &[u8]) -> io::Result<()> {
+        let mut waited = std::mem::take(&mut self.buffer);
+        loop {
+            let (now, later) = bytes.split_at(bytes.len().min(AT_ONCE - waited.len()));
+            let total = waited.len() + now.len();
+            let header = |from| record::header(Kind::Stdout, self.request, FULL.min(total - from));
+            let headers: Vec<_> = (0..total).step_by(FULL).map(header).collect();
+            let (first, rest) = now.split_at(now.len().min(FULL - waited.len()));
+            let first = std::iter::once((waited.as_slice(), first));
+            let contents = first.chain(rest.chunks(FULL).map(|part| (&[][..], part)));
+            let slices = headers.iter().zip(contents).flat_map(|(header, (waited, bytes))| {
+                [Slice::new(header), Slice::new(waited), Slice::new(bytes)]
+            });
+            connection.send(&slices.collect::<Vec<_>>())?;
+            waited.clear();
+            bytes = later;
+            if bytes.is_empty() {
+                self.buffer = waited;
+                return Ok(());
+            }
+        }
+    }
+
+    fn put_errors(&mut self, connection: &mut Connection) {
+        record::stream(&mut connection.out, Kind::Stderr, self.request, &self.errors);
+        self.has_errors |= !self.errors.is_empty();
+        self.errors.clear();
+    }
+}
+
+impl Way {
+    /// The one that there is when no client is lent, or any more.
+    fn without_client(connection: &mut Connection) -> Self {
+        if connection.area().is_some() { Self::Memory(None) } else { Self::Stdout }
+    }
+}
+
+/// Appends what the web server is told of a chunk.
+fn tell_of(connection: &mut Connection, request: u16, chunk: Option<Chunk>) {
+    if let Some(chunk) = chunk {
+        transport::filled(&mut connection.out, request, chunk.filled());
+    }
+}
+
+/// The lines that every reply carries, for the server that the client is to take it for.
+#[derive(Debug)]
+pub(crate) struct ServerStamp {
+    server: Vec<u8>,
+    stamp: Stamp,
+}
+
+impl Default for ServerStamp {
+    fn default() -> Self {
+        Self { server: Vec::new(), stamp: Stamp::new("", 0) }
+    }
+}
+
+impl ServerStamp {
+    /// What the next replies say of the server. What can't stand in a field is left out.
+    fn set_server(&mut self, server: &[u8]) {
+        if self.server != server {
+            let is_value = server.iter().all(|byte| matches!(byte, b' '..=b'~'));
+            self.stamp = Stamp::new(str::from_utf8(server).ok().filter(|_| is_value).unwrap_or_default(), 0);
+            self.server = server.to_vec();
+        }
+    }
+
+    /// The lines as of now.
+    fn now(&mut self) -> &Stamp {
+        let since = SystemTime::UNIX_EPOCH.elapsed();
+        self.stamp.update(since.map_or(0, |since| since.as_secs()));
+        &self.stamp
+    }
+}

@@ -1,0 +1,282 @@
+//! Requests one after the other, on one connection after the other: what a thread of an application has.
+
+use std::io::{self, BufRead, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use fastcgi::Role;
+
+use crate::connection::{Connection, Source};
+use crate::listener::{self, Listener, shuts_down};
+use crate::reply::{Reply, ServerStamp};
+
+/// A place for one request at a time. Web servers keep connections: a session that has one waits for the next
+/// request on it.
+#[derive(Debug, Default)]
+pub struct Session {
+    connection: Option<Connection>,
+    reply: Option<Reply>,
+    stamp: ServerStamp,
+}
+
+/// A request, and the reply to it, which is written as a CGI program writes its own: fields, a blank line,
+/// then the body. It is ended when it is dropped.
+#[derive(Debug)]
+pub struct Request<'a>(&'a mut Session);
+
+/// What a request's application says for the error log.
+#[derive(Debug)]
+pub struct ErrorLog<'a>(&'a mut Session);
+
+impl Session {
+    /// One without a connection.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Waits for the next request. `None`: the application is to [shut down](crate::shut_down).
+    ///
+    /// # Errors
+    ///
+    /// No connection can be accepted.
+    pub fn accept(&mut self, listener: &Listener) -> io::Result<Option<Request<'_>>> {
+        Ok(self.next(listener.as_fd(), false)?.then_some(Request(self)))
+    }
+
+    /// The same as a plain question, of any socket that listens; with `until_signal`, a signal that is
+    /// handled ends the wait with the error `Interrupted`.
+    pub(crate) fn next(&mut self, listener: BorrowedFd<'_>, until_signal: bool) -> io::Result<bool> {
+        // An end that can't be told is known by the end of the connection.
+        let _ = self.end(0);
+        loop {
+            let mut connection = match self.connection.take() {
+                Some(connection) => connection,
+                None => match listener::accept(listener, until_signal)? {
+                    Some(connection) => connection,
+                    None => return Ok(false),
+                },
+            };
+            match connection.await_request() {
+                Ok(()) => {
+                    self.begin(connection);
+                    return Ok(true);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    if shuts_down() {
+                        return Ok(false);
+                    }
+                    self.connection = Some(connection);
+                    if until_signal {
+                        return Err(error);
+                    }
+                }
+                // The web server is done with it, or can't be understood.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn begin(&mut self, mut connection: Connection) {
+        if let Some(begun) = connection.request() {
+            self.reply = Some(Reply::new(&mut connection, begun.request, &mut self.stamp));
+        }
+        self.connection = Some(connection);
+    }
+
+    /// Ends the request under way, if there is one.
+    pub(crate) fn end(&mut self, exit: u32) -> io::Result<()> {
+        let Some(reply) = self.reply.take() else { return Ok(()) };
+        let Some(mut connection) = self.connection.take() else { return Ok(()) };
+        let keeps = connection.request().is_some_and(|begun| begun.keeps);
+        reply.end(&mut connection, exit)?;
+        connection.end();
+        if keeps {
+            self.connection = Some(connection);
+        } else {
+            connection.close();
+        }
+        Ok(())
+    }
+
+    /// Drops the request under way: nobody is told that it has ended.
+    pub(crate) fn abandon(&mut self) {
+        if let (Some(_), Some(connection)) = (self.reply.take(), &mut self.connection) {
+            connection.end();
+        }
+    }
+
+    /// Ends the connection, for all who have its descriptor.
+    pub(crate) fn shut_down(&mut self) {
+        if let Some(connection) = &self.connection {
+            connection.shut_down();
+        }
+    }
+
+    /// The connection, if it has one.
+    pub(crate) fn connection(&self) -> Option<&Connection> {
+        self.connection.as_ref()
+    }
+
+    /// What is there of a stream of the request; see [`Connection::fill`].
+    pub(crate) fn fill(&mut self, source: Source) -> io::Result<&[u8]> {
+        match &mut self.connection {
+            Some(connection) if self.reply.is_some() => connection.fill(source),
+            _ => Ok(&[]),
+        }
+    }
+
+    pub(crate) fn consume(&mut self, source: Source, count: usize) {
+        if let Some(connection) = &mut self.connection {
+            connection.consume(source, count);
+        }
+    }
+
+    pub(crate) fn is_read(&self, source: Source) -> bool {
+        self.connection.as_ref().is_none_or(|connection| connection.is_read(source))
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match (&mut self.reply, &mut self.connection) {
+            (Some(reply), Some(connection)) => reply.write(connection, &mut self.stamp, bytes),
+            _ => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        match (&mut self.reply, &mut self.connection) {
+            (Some(reply), Some(connection)) => reply.flush(connection),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn complain(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match (&mut self.reply, &mut self.connection) {
+            (Some(reply), Some(connection)) => reply.complain(connection, bytes),
+            _ => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    pub(crate) fn flush_errors(&mut self) -> io::Result<()> {
+        match (&mut self.reply, &mut self.connection) {
+            (Some(reply), Some(connection)) => reply.flush_errors(connection),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Request<'_> {
+    /// What the application is to be for this request.
+    pub fn role(&self) -> Role {
+        self.0.connection().and_then(Connection::request).map_or(Role::Responder, |begun| begun.role)
+    }
+
+    /// The request's parameters, which CGI programs find in their environment (RFC 3875 section 4.1).
+    pub fn params(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.0.connection().into_iter().flat_map(Connection::params)
+    }
+
+    /// The parameter of that name, if there is one.
+    pub fn param(&self, name: &str) -> Option<&[u8]> {
+        self.params().find(|(other, _)| *other == name.as_bytes()).map(|(_, value)| value)
+    }
+
+    /// Whether the web server has given the request up, as far as is known: what is written is nobody's then.
+    pub fn is_aborted(&self) -> bool {
+        self.0.connection().is_none_or(Connection::is_aborted)
+    }
+
+    /// The second stream of a filter's request: the file that is to be changed (FastCGI 1.0, section 6.4).
+    /// The body, which comes before it, is read to its end or gone.
+    pub fn data(&mut self) -> impl BufRead {
+        Input(self.0, Source::Data)
+    }
+
+    /// What is written here goes to the web server's error log.
+    pub fn error_log(&mut self) -> ErrorLog<'_> {
+        ErrorLog(self.0)
+    }
+
+    /// Ends the request. `exit` is what a CGI program would exit with: 0 for success, by custom.
+    ///
+    /// # Errors
+    ///
+    /// The web server is gone.
+    pub fn finish(self, exit: u32) -> io::Result<()> {
+        self.0.end(exit)
+    }
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        // An end that can't be told is known by the end of the connection.
+        let _ = self.0.end(0);
+    }
+}
+
+/// One of a request's streams.
+struct Input<'a>(&'a mut Session, Source);
+
+impl Read for Input<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.fill_buf()?.read(buffer)?;
+        self.consume(count);
+        Ok(count)
+    }
+}
+
+impl BufRead for Input<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.0.fill(self.1)
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.0.consume(self.1, count);
+    }
+}
+
+/// The body of the request.
+///
+/// # Errors
+///
+/// The request is given up (`ConnectionAborted`), or the web server is gone or breaks the protocol.
+impl Read for Request<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Input(self.0, Source::Stdin).read(buffer)
+    }
+}
+
+/// The body of the request, where it was received.
+impl BufRead for Request<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.0.fill(Source::Stdin)
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.0.consume(Source::Stdin, count);
+    }
+}
+
+/// The reply. Small pieces are put together; flush what the client is to see at once.
+///
+/// # Errors
+///
+/// No more can be sent: the request was given up (`ConnectionAborted`), or the client or the web server is
+/// gone.
+impl Write for Request<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Write for ErrorLog<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.complain(bytes).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush_errors()
+    }
+}

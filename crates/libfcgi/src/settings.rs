@@ -1,0 +1,114 @@
+//! What the environment says: settings of whoever runs an application, which knows nothing of them.
+
+use std::ffi::OsString;
+use std::io;
+use std::sync::OnceLock;
+
+use fastcgi::Transports;
+
+/// Which transports are admitted to a web server that asks.
+pub(crate) const TRANSPORTS: &str = "SLUICE_FCGI_TRANSPORTS";
+
+/// How replies are sent to clients that are lent.
+pub(crate) const SEND: &str = "SLUICE_FCGI_SEND";
+
+/// How large pieces of a reply go to a client that is lent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Send {
+    /// The kernel copies them.
+    Copy,
+    /// It takes them from where they are, and says when it needs them no more.
+    ZeroCopy,
+}
+
+/// Settings of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) transports: Transports,
+    pub(crate) send: Send,
+}
+
+impl Settings {
+    /// Those of this process, read from its environment the first time: a program may change that later, as
+    /// `FCGI_Accept` does.
+    ///
+    /// # Errors
+    ///
+    /// A setting has a value that it can't have.
+    pub(crate) fn of_process() -> io::Result<Self> {
+        static SETTINGS: OnceLock<Result<Settings, String>> = OnceLock::new();
+        let read = || Settings::read(|name| std::env::var_os(name));
+        SETTINGS
+            .get_or_init(read)
+            .clone()
+            .map_err(|message| io::Error::new(io::ErrorKind::InvalidInput, message))
+    }
+
+    fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, String> {
+        let transports = match variable(TRANSPORTS) {
+            None => Transports { pass_fd: true, shared_memory: true },
+            Some(value) => transports(&value.to_string_lossy())?,
+        };
+        let send = match variable(SEND) {
+            None => Send::Copy,
+            Some(value) => match &*value.to_string_lossy() {
+                "copy" => Send::Copy,
+                "zerocopy" => Send::ZeroCopy,
+                other => {
+                    return Err(format!("{SEND} is {other:?}, where \"copy\" and \"zerocopy\" are known"));
+                }
+            },
+        };
+        Ok(Self { transports, send })
+    }
+}
+
+/// The transports that are named, with spaces or commas between them.
+fn transports(value: &str) -> Result<Transports, String> {
+    let mut transports = Transports::default();
+    for name in value.split([' ', ',']).filter(|name| !name.is_empty()) {
+        match name {
+            "pass-fd" => transports.pass_fd = true,
+            "shared-memory" => transports.shared_memory = true,
+            "none" => {}
+            other => {
+                return Err(format!(
+                    "{TRANSPORTS} names {other:?}, where \"pass-fd\", \"shared-memory\" and \"none\" are known"
+                ));
+            }
+        }
+    }
+    Ok(transports)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(value: Option<&str>) -> Result<&'static str, String> {
+        Settings::read(|name| value.filter(|_| name == TRANSPORTS).map(OsString::from))
+            .map(|settings| settings.transports.names())
+    }
+
+    #[test]
+    fn transports_are_all_or_those_that_are_named() {
+        assert_eq!(read(None).unwrap(), "pass-fd shared-memory");
+        assert_eq!(read(Some("shared-memory,pass-fd")).unwrap(), "pass-fd shared-memory");
+        assert_eq!(read(Some(" pass-fd ")).unwrap(), "pass-fd");
+        assert_eq!(read(Some("none")).unwrap(), "");
+        assert_eq!(read(Some("")).unwrap(), "");
+        assert!(read(Some("pigeon")).unwrap_err().contains("\"pigeon\""));
+    }
+
+    #[test]
+    fn sends_copy_or_do_not() {
+        let read = |value: Option<&str>| {
+            Settings::read(|name| value.filter(|_| name == SEND).map(OsString::from))
+                .map(|settings| settings.send)
+        };
+        assert_eq!(read(None), Ok(Send::Copy));
+        assert_eq!(read(Some("copy")), Ok(Send::Copy));
+        assert_eq!(read(Some("zerocopy")), Ok(Send::ZeroCopy));
+        assert!(read(Some("pigeon")).is_err());
+    }
+}

@@ -76,11 +76,11 @@ impl Allotment {
         let limit = process::raise_descriptor_limit()?.min(most);
         let Self { connections, open_files } = Self::within(limit, settings);
         let whose = if is_common { "for all workers together" } else { "for each process" };
-        let who = if layout.threads(Role::Serve) > 1 { "thread" } else { "worker" };
+        let who = if layout.owners() > 1 { "thread" } else { "worker" };
         let asked = settings.connections.max.map_or(0, |_| connections_asked(settings));
         let is_less = u64::from(connections) < asked;
         let more = if is_less { " (max_connections asks for more)" } else { "" };
-        let workers = (settings.copies * settings.workers) as u64;
+        let workers = (settings.copies * layout.processes * layout.owners()) as u64;
         let total = u64::from(connections) * workers;
         let text = format!(
             "{limit} descriptors {whose}: room for {connections} connections of each {who}{more}, and for \
@@ -104,8 +104,7 @@ impl Allotment {
         let room = limit.saturating_sub(RESERVED + other);
         let asked_by_clients = connections_asked(settings).saturating_mul(workers);
         // Threads have tables of their own.
-        let FileSettings { max_open, .. } =
-            settings.files.share_of_one(settings.layout().threads(Role::Serve));
+        let FileSettings { max_open, .. } = settings.files.share_of_one(settings.layout().owners());
         let asked_by_files = u64::from(max_open.get()).saturating_mul(tables);
         let files = asked_by_files.min((room / 2).max(room.saturating_sub(asked_by_clients)));
         let clients = asked_by_clients.min(room - files.min(room));
@@ -119,13 +118,14 @@ impl Users {
         let layout = settings.layout();
         let copies = settings.copies as u64;
         let processes = if layout.shares_descriptors { copies * layout.processes as u64 } else { 1 };
-        let workers = processes * layout.threads(Role::Serve) as u64;
+        let workers = processes * layout.owners() as u64;
+        let threads = processes * layout.threads(Role::Serve) as u64;
         let helpers = processes * layout.threads(Role::AwaitDisk) as u64;
-        let of_workers = if workers > 1 { workers * OF_A_WORKER } else { 0 };
+        let of_workers = if threads > 1 { threads * OF_A_WORKER } else { 0 };
         let of_pools = |pool: Cow<'_, PoolRule>| {
             let area = u64::from(pool.transport == Transport::SharedMemory);
             let in_flight = u64::from(pool.children.get()) * (OF_A_REQUEST_IN_FLIGHT + area);
-            in_flight + workers * u64::from(settings.kept_connections(&pool)) * (1 + area)
+            in_flight + threads * u64::from(settings.kept_connections(&pool)) * (1 + area)
         };
         let of_pools: u64 = settings.all_pools().map(of_pools).sum();
         let tables = if layout.shares_descriptors { copies } else { workers };
@@ -144,7 +144,8 @@ fn connections_asked(settings: &Settings) -> u64 {
     if !settings.architecture.is_event_driven() {
         return 1;
     }
-    let workers = (settings.copies * settings.workers) as u64;
+    let layout = settings.layout();
+    let workers = (settings.copies * layout.processes * layout.owners()) as u64;
     settings.connections.max.map_or(u64::from(u32::MAX), |max| (max.get() as u64).div_ceil(workers))
 }
 
@@ -202,7 +203,7 @@ mod tests {
         assert_eq!(other(&shared) - other(&streams), 5 + 2 * 4);
     }
 
-    const ARCHITECTURES: [Architecture; 7] = [
+    const ARCHITECTURES: [Architecture; 8] = [
         Architecture::Sped,
         Architecture::Symped,
         Architecture::SharedSymped,
@@ -210,6 +211,7 @@ mod tests {
         Architecture::Amped,
         Architecture::Processes,
         Architecture::Threads,
+        Architecture::Pipeline,
     ];
 
     proptest! {
@@ -233,7 +235,7 @@ mod tests {
             prop_assert!(sum <= limit.max(least), "{sum}");
             // What is left over is less than it takes for one more each.
             let served = u64::from(connections) >= connections_asked(&settings);
-            let files = settings.files.share_of_one(settings.layout().threads(Role::Serve));
+            let files = settings.files.share_of_one(settings.layout().owners());
             let kept = open_files == files.max_open.get();
             prop_assert!(served && kept || sum + users.workers + users.tables > limit);
         }

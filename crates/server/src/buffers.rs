@@ -1,5 +1,7 @@
 //! Byte buffers that are lent and given back, so that a request in steady state allocates nothing.
 
+use std::sync::{Mutex, PoisonError};
+
 /// A stack of empty buffers.
 #[derive(Debug, Default)]
 pub struct Buffers {
@@ -18,7 +20,49 @@ pub fn is_kept(bytes: usize, others: usize) -> bool {
     (1..=MOST_CAPACITY).contains(&bytes) && others < MOST_IDLE
 }
 
+/// What some threads have left over that others lack.
+#[derive(Debug)]
+pub struct Surplus<T>(Mutex<Vec<T>>);
+
+/// How many go from one thread to another at once.
+const AT_ONCE: usize = 64;
+
+impl<T> Surplus<T> {
+    /// Takes some from who has many, and gives some to who has none. Who has a few touches nothing that is
+    /// others' as well.
+    #[inline]
+    pub fn level(&self, own: &mut Vec<T>) {
+        if own.is_empty() || own.len() >= 2 * AT_ONCE {
+            self.exchange(own);
+        }
+    }
+
+    #[inline(never)]
+    fn exchange(&self, own: &mut Vec<T>) {
+        let mut surplus = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if own.is_empty() {
+            let from = surplus.len().saturating_sub(AT_ONCE);
+            own.extend(surplus.drain(from..));
+        } else {
+            let more = own.drain(AT_ONCE..);
+            surplus.extend(more);
+            surplus.truncate(MOST_IDLE);
+        }
+    }
+}
+
+impl<T> Default for Surplus<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
 impl Buffers {
+    /// Those that are not lent.
+    pub fn idle(&mut self) -> &mut Vec<Vec<u8>> {
+        &mut self.idle
+    }
+
     /// An empty buffer.
     pub fn take(&mut self) -> Vec<u8> {
         self.idle.pop().unwrap_or_else(|| Vec::with_capacity(FIRST_CAPACITY))

@@ -23,7 +23,7 @@ use http1::{ErrorKind, TimerKind};
 
 pub use self::labels::{
     ConnectionState, DiskWait, Failure, HelperJob, LineLoss, LoopPhase, REFUSALS, REPLY_CLASSES, REPLY_CODES,
-    Reset, TIMEOUTS,
+    Reset, Stage, TIMEOUTS,
 };
 pub use self::metrics::{HISTOGRAM_BOUNDS, Kind, METRICS, Metric, Values};
 pub use self::pool::{POOL_METRICS, PoolCounters};
@@ -182,6 +182,21 @@ sys::shareable! {
         /// Times that it was not.
         pub residency_misses: Counter,
 
+        /// Threads of each stage of a pipeline.
+        pub stage_threads: [Counter; Stage::NAMES.len()],
+        /// Connections in the queue of each stage, as last seen by a thread of it.
+        pub stage_queue: [Counter; Stage::NAMES.len()],
+        /// Times that a thread of a stage has taken connections to be worked on, and how many these were.
+        pub stage_batches: [Counter; Stage::NAMES.len()],
+        /// See [`stage_batches`](Self::stage_batches).
+        pub stage_connections: [Counter; Stage::NAMES.len()],
+        /// How long these were in the stage's queue, in nanoseconds.
+        pub stage_wait_ns: [Counter; Stage::NAMES.len()],
+        /// How long threads of a stage had nothing to do, in nanoseconds.
+        pub stage_idle_ns: [Counter; Stage::NAMES.len()],
+        /// Times that a stage had to wait until the one behind it had room.
+        pub stage_blocked: [Counter; Stage::NAMES.len()],
+
         /// Connections by state, as of the last census.
         pub connections: [Counter; ConnectionState::NAMES.len()],
         /// The request for a census and its answer.
@@ -284,6 +299,16 @@ impl Counters {
     /// Counts a wait for the disk that was given up.
     pub fn disk_wait_given_up(&self, wait: DiskWait) {
         self.disk_waits_given_up[wait as usize].add(1);
+    }
+
+    /// Counts what a thread of a stage has taken out of its queue, in which `left` are left: so many
+    /// connections, which have waited for so long together.
+    pub fn stage_batch(&self, stage: Stage, connections: u64, wait_ns: u64, left: u64) {
+        let stage = stage as usize;
+        self.stage_batches[stage].add(1);
+        self.stage_connections[stage].add(connections);
+        self.stage_wait_ns[stage].add(wait_ns);
+        self.stage_queue[stage].set(left);
     }
 
     /// Counts access log lines that were not written.

@@ -25,6 +25,10 @@ impl Position {
     /// several run on one.
     pub fn cpus(self, settings: &Settings, usable: &[usize]) -> Option<Vec<usize>> {
         let sets = &settings.placement.cpus;
+        if settings.copies == 1 && settings.layout().shares_connections {
+            // Its stages have them, see `of_stages`.
+            return None;
+        }
         let unit = if settings.copies > 1 { self.copy } else { self.worker };
         if !sets.is_empty() {
             return Some(sets[turned(unit, sets.len(), settings.placement.mapping)].clone());
@@ -48,6 +52,16 @@ impl Position {
         let each = copy.len() / settings.layout().processes;
         copy[self.worker * each..(self.worker + 1) * each].to_vec()
     }
+}
+
+/// The CPUs of the stages that belong to one worker of a pipeline, in a process that may use some, at least
+/// one. Sets that are given go to the workers of a single copy in turn; otherwise each has one CPU.
+pub fn of_stages(worker: usize, settings: &Settings, usable: &[usize]) -> Vec<usize> {
+    let sets = &settings.placement.cpus;
+    if settings.copies == 1 && !sets.is_empty() {
+        return sets[turned(worker, sets.len(), settings.placement.mapping)].clone();
+    }
+    vec![usable[worker % usable.len()]]
 }
 
 /// For each CPU the copy that runs there, where one does alone.

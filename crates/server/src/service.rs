@@ -11,9 +11,9 @@ use http1::{Ended, Head, Limits, Plan, ProtocolError, Sheet, Stamp, Status, Term
 use sys::socket::{self, PeerAddress};
 
 use crate::access_log::AccessLogs;
-use crate::buffers::{self, Buffers};
+use crate::buffers::{self, Buffers, Surplus};
 use crate::common::Common;
-use crate::config::{Coalesce, Settings};
+use crate::config::{Coalesce, Sends, Settings};
 use crate::content::{Answer, Content, Lookup, NamedFile, Patience, Pin, Prefetched, SiteNumber};
 use crate::counters::Counters;
 use crate::error_log;
@@ -26,6 +26,7 @@ use crate::sends::BlockingSends;
 const SCRATCH: usize = 64 << 10;
 
 /// A worker's share of everything but sockets.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a worker, a byte each")]
 pub struct Service {
     /// The document root.
     pub content: Content,
@@ -53,7 +54,9 @@ pub struct Service {
     pub quantum: u64,
     /// How a head and the file behind it share packets.
     pub coalesce: Coalesce,
-    /// If sends block: what bounds that.
+    /// Whether sends to clients that are accepted from now on block.
+    pub sends_block: bool,
+    /// If they do: what bounds that, of who sends.
     pub sends: Option<BlockingSends>,
     /// The next input is waited for in the call that receives it. Where sends block, for the same bound.
     pub awaits_input: bool,
@@ -63,8 +66,18 @@ pub struct Service {
     pub patience: Patience,
     /// If it does not: how long one of its clients waits for the disk at a time.
     pub disk_timeout_ticks: u32,
+    /// Tells what is in the table of open files. Where one is shared the first worker does, so that it counts
+    /// once.
+    pub tells_of_table: bool,
     tickets: u64,
     stamp: Stamp,
+}
+
+/// What threads that serve the same connections have too much of, for those who have too little.
+#[derive(Debug, Default)]
+pub struct Stock {
+    sheets: Surplus<Sheet<Pin>>,
+    buffers: Surplus<Vec<u8>>,
 }
 
 /// The time, read once per turn and again after a call that blocked.
@@ -123,6 +136,7 @@ impl Service {
         Self {
             gateway: Gateway::new(settings, common.clone(), desk),
             content,
+            tells_of_table: common.as_ref().is_none_or(|common| common.place == 0),
             common,
             counters,
             logs,
@@ -134,6 +148,7 @@ impl Service {
             limits,
             quantum: settings.event.quantum,
             coalesce: resolved(settings.event.coalesce),
+            sends_block: settings.send == Sends::Blocking,
             sends: None,
             awaits_input: false,
             patience: Patience::Unlimited,
@@ -158,10 +173,7 @@ impl Service {
     ///
     /// As of [`socket::accept_from`].
     pub fn accept(&self, listener: &Listener) -> io::Result<(OwnedFd, PeerAddress)> {
-        match self.sends {
-            None => socket::accept_from(listener),
-            Some(_) => socket::accept_blocking_from(listener),
-        }
+        if self.sends_block { socket::accept_blocking_from(listener) } else { socket::accept_from(listener) }
     }
 
     /// Receives what a client has sent. Waits for that, at most until the alarm rings, if this was asked for;
@@ -218,8 +230,7 @@ impl Service {
         self.counters.file_table_hits.set(counts.hits);
         self.counters.file_table_misses.set(counts.misses);
         self.counters.file_table_evictions.set(counts.evictions);
-        if self.common.as_ref().is_some_and(|common| common.place != 0) {
-            // The first worker tells what is in the table that they share, so that it counts once.
+        if !self.tells_of_table {
             return;
         }
         let size = self.content.table_size();
@@ -325,6 +336,13 @@ impl Service {
         if buffers::is_kept(sheet.capacity(), self.sheets.len()) {
             self.sheets.push(sheet);
         }
+    }
+
+    /// Where replies are planned by one thread and end in another, what they were written on gathers there.
+    /// Gives some of it to those who plan if there is much, or takes some if there is none left.
+    pub fn level(&mut self, stock: &Stock) {
+        stock.sheets.level(&mut self.sheets);
+        stock.buffers.level(self.buffers.idle());
     }
 
     /// Takes back what a reply held, and counts it.

@@ -52,7 +52,8 @@ fn prometheus_understands_the_metrics() {
     let counters: &'static Counters = Box::leak(Box::default());
     counters.accept_phase(3);
     counters.reply(200);
-    let worker = |counters: &'static Counters| WorkerSource { counters, wake: Box::new(|| {}) };
+    let worker =
+        |counters: &'static Counters| WorkerSource { counters: vec![counters], wake: Box::new(|| {}) };
     let workers = vec![worker(counters), worker(Box::leak(Box::default()))];
     let mut settings = Settings::new("/".into());
     settings.pools.push(PoolRule { name: "php unix:/a\"b".into(), ..PoolRule::default() });

@@ -24,6 +24,7 @@ pub struct Setup {
     directory: TempDir,
     arguments: Vec<String>,
     config: String,
+    last_tables: &'static str,
     descriptor_limit: Option<u32>,
     common_descriptors: bool,
 }
@@ -58,6 +59,7 @@ impl Setup {
             directory,
             arguments: Vec::new(),
             config: String::new(),
+            last_tables: variant.tables(),
             descriptor_limit: None,
             common_descriptors: variant.has_common_descriptors(),
         };
@@ -107,7 +109,8 @@ impl Setup {
     pub fn command(&self) -> Command {
         let directory = self.directory.path();
         let config = directory.join("sluice.toml");
-        fs::write(&config, config_text(directory, &self.config)).expect("a file");
+        let text = config_text(directory, &self.config) + self.last_tables;
+        fs::write(&config, text).expect("a file");
         let mut command = match self.descriptor_limit {
             None => Command::new(env!("CARGO_BIN_EXE_sluice")),
             Some(limit) => {

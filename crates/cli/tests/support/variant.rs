@@ -35,6 +35,11 @@ impl Variant {
         self.options.contains(&"--architecture=shared-symped")
     }
 
+    /// What of its settings is no option, in tables of the file.
+    pub fn tables(&self) -> &'static str {
+        if self.name.starts_with("narrow") { "\n[pipeline]\nbatch = 1\nqueue = 1\n" } else { "" }
+    }
+
     /// Its options but for the event mechanism.
     pub fn without_mechanism(&self) -> Vec<&'static str> {
         self.options.iter().copied().filter(|option| !option.starts_with("--events=")).collect()
@@ -79,6 +84,10 @@ pub const VARIANTS: &[Variant] = &[
     Variant { name: "amped_epoll", options: &["--architecture=amped", "--workers=2", "--events=epoll"] },
     Variant { name: "amped_poll", options: &["--architecture=amped", "--workers=1", "--events=poll"] },
     Variant { name: "amped_blocking", options: &["--architecture=amped", "--workers=2", "--send=blocking"] },
+    Variant { name: "pipeline", options: &["--architecture=pipeline", "--workers=2"] },
+    Variant { name: "pipeline_blocking", options: &["--architecture=pipeline", "--send=blocking"] },
+    Variant { name: "pipeline_four", options: &["--architecture=pipeline", "--stages=four", "--writers=2"] },
+    Variant { name: "pipeline_copies", options: &["--architecture=pipeline", "--copies=2"] },
     Variant { name: "sped_select", options: &["--architecture=sped", "--events=select"] },
 ];
 

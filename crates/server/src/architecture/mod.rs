@@ -19,6 +19,7 @@ mod common;
 pub mod event_loop;
 mod events;
 mod one_at_a_time;
+pub mod pipeline;
 pub mod processes;
 pub mod shared_symped;
 pub mod sped;
@@ -26,7 +27,7 @@ pub mod symped;
 pub mod threads;
 
 /// Serves with the architecture that the settings name. There is a service for each thread that serves: one,
-/// but in `threads`.
+/// but in `threads` and in `pipeline`.
 ///
 /// # Errors
 ///
@@ -44,6 +45,7 @@ pub fn run(
         Architecture::Amped => amped::run,
         Architecture::Processes => processes::run,
         Architecture::Threads => return threads::run(services, listeners, settings, &control),
+        Architecture::Pipeline => return pipeline::run(services, listeners, settings, &control),
     };
     run(services.swap_remove(0), listeners, settings, control)
 }

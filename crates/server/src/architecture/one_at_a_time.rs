@@ -98,6 +98,7 @@ impl Worker {
         notifier: Notifier,
         (crew, number): (Crew, usize),
     ) -> io::Result<Self> {
+        service.sends_block = true;
         service.sends = Some(BlockingSends::of_one_client()?);
         crew.set_free(number, false);
         service.counters.connection_bytes.raise_to(size_of::<Conversation>() as u64);
@@ -406,7 +407,7 @@ impl Worker {
             // Others have the same socket open, so closing it here would not end its registration. Removing
             // what is registered cannot fail.
             let _ = self.epoll.remove(&*door.listener);
-            door.let_go(&self.service, &self.control, self.doors.iter());
+            door.let_go(&self.service, &self.control, self.doors.iter().map(Door::is_retiring));
         }
     }
 

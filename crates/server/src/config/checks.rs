@@ -6,13 +6,15 @@ use super::address::ListenAddress;
 use super::error::{Place, Problem};
 use super::names::Named as _;
 use super::settings::{
-    AccessLogSettings, Architecture, CopiesBy, ErrorLog, Events, LogTarget, Sends, Settings, Wake,
+    AccessLogSettings, Architecture, CopiesBy, ErrorLog, Events, LogTarget, Sends, Settings, Stages, Wake,
 };
 use super::typed::{Table, Value};
 use super::units;
 
 /// Most workers of all copies together.
 const MOST_PROCESSES: usize = 1024;
+/// Most threads of one pipeline.
+const MOST_THREADS: usize = 4096;
 
 /// What is wrong with settings whose values are right one by one.
 pub(super) fn problems(settings: &Settings, typed: &Table) -> Vec<Problem> {
@@ -176,6 +178,9 @@ fn check_processes(checks: &mut Checks<'_>, settings: &Settings) {
     if !architecture.is_event_driven() {
         check_pool(checks, settings);
     }
+    if *architecture == Architecture::Pipeline {
+        check_stages(checks, settings);
+    }
     if copies * workers > MOST_PROCESSES {
         checks.problem(
             "copies",
@@ -192,10 +197,30 @@ fn check_processes(checks: &mut Checks<'_>, settings: &Settings) {
         checks.problem("copies", why);
     }
     let addresses = if *copies_by == CopiesBy::Address { listen.len() / copies } else { listen.len() };
-    let workers = settings.layout().processes;
+    let workers = settings.partitions();
     if placement.partition && addresses % workers != 0 {
         let why = format!("{addresses} addresses can't be dealt out evenly to {workers} workers");
         checks.problem("workers", format!("contradiction: {why}, as placement.partition demands"));
+    }
+}
+
+/// What a pipeline can't do.
+fn check_stages(checks: &mut Checks<'_>, settings: &Settings) {
+    if settings.event.mechanism != Events::Epoll {
+        checks.problem(
+            "events",
+            "contradiction: the poll stages of pipeline have epoll; allowed with it: epoll",
+        );
+    }
+    let (threads, workers) = (settings.stage_threads().all(), settings.workers);
+    if threads > MOST_THREADS {
+        let what =
+            format!("at most {MOST_THREADS} threads in a pipeline; these of {workers} workers are more");
+        checks.problem("writers", what);
+    }
+    if settings.pipeline.stages == Stages::Four && workers != 1 {
+        let what = "contradiction: the pipeline of four stages is for one CPU; allowed with it: 1";
+        checks.problem("workers", what);
     }
 }
 

@@ -12,7 +12,7 @@ use super::logs;
 use super::names::Named;
 use super::pools;
 use super::settings::{
-    Architecture, Coalesce, CopiesBy, Events, LogFormat, LogLevel, Sends, Wake, WhenBehind,
+    Architecture, Coalesce, CopiesBy, Events, LogFormat, LogLevel, Sends, Stages, Wake, WhenBehind,
 };
 use super::values::{
     accept_limit, account, address, addresses, count, cpus, error_log, flag, mode, one_of, path, size, time,
@@ -159,6 +159,28 @@ pub(super) const KEYS: &[Key] = &[
         ..Key::under("Concurrency")
     },
     Key {
+        name: "stages",
+        value: "four|five",
+        help: "Of pipeline: whether reading is a stage of its own (five), or a part of polling (four)",
+        names: Stages::names,
+        setting: |s| one(&mut s.pipeline.stages, one_of()),
+        ..Key::under("Concurrency")
+    },
+    Key {
+        name: "readers",
+        value: "N",
+        help: "Of pipeline: threads that receive requests, for each worker",
+        setting: |s| one(&mut s.pipeline.readers, up_to(256)),
+        ..Key::under("Concurrency")
+    },
+    Key {
+        name: "writers",
+        value: "N",
+        help: "Of pipeline: threads that send replies, for each worker",
+        setting: |s| one(&mut s.pipeline.writers, up_to(1024)),
+        ..Key::under("Concurrency")
+    },
+    Key {
         name: "listing",
         value: "BOOL",
         help: "List directories that have no index file",
@@ -302,6 +324,8 @@ pub(super) const KEYS: &[Key] = &[
     Key::of("amped", "helpers", |s| one(&mut s.amped.helpers, up_to(256))),
     Key::of("amped", "disk_timeout", |s| one(&mut s.amped.disk_timeout, time(TIMEOUT))),
     Key::of("amped", "disk_delay", |s| one(&mut s.amped.disk_delay, unless_off(time(TIMEOUT)))),
+    Key::of("pipeline", "batch", |s| one(&mut s.pipeline.batch, up_to(1024))),
+    Key::of("pipeline", "queue", |s| one(&mut s.pipeline.queue, up_to(1 << 20))),
     Key::of("gateway", "spool", |s| one(&mut s.spool, path())),
     Key::of("gateway", "spill", |s| one(&mut s.spill, size(0..=GIB))),
     Key::of("gateway", "memory", |s| one(&mut s.gateway_memory, size(0..=GIB))),

@@ -45,14 +45,14 @@ pub use error::{ConfigError, Place, Problem};
 pub use host::HostPattern;
 pub use key::Key;
 pub use keys::options;
-pub use layout::{Layout, Role, Threads};
+pub use layout::{Layout, Role, StageThreads, Threads};
 pub use names::{DESIGNED, Design};
 pub use network::{Network, TrustedProxy};
 pub use settings::{
     AcceptLimit, AccessLogSettings, AmpedSettings, Architecture, AreaSend, Coalesce, ConnectionSettings,
     CopiesBy, ErrorLog, EventSettings, Events, FileSettings, HeaderRule, Limits, LogFormat, LogLevel,
-    LogTarget, Mapping, Php, PlacementSettings, PoolRule, RouteRule, Sends, Settings, SiteSettings,
-    SocketFileSettings, Symlinks, Timeouts, Transport, Wake, WhenBehind,
+    LogTarget, Mapping, Php, PipelineSettings, PlacementSettings, PoolRule, RouteRule, Sends, Settings,
+    SiteSettings, SocketFileSettings, Stages, Symlinks, Timeouts, Transport, Wake, WhenBehind,
 };
 pub use target::{Part, Target, literal_prefix};
 pub use typed::CommandLine;

@@ -1,8 +1,8 @@
 //! Settings that are one of a few names, and what to say of a name that is none of them.
 
 use super::settings::{
-    Architecture, AreaSend, Coalesce, CopiesBy, Events, LogFormat, LogLevel, Mapping, Sends, Symlinks,
-    Transport, Wake, WhenBehind,
+    Architecture, AreaSend, Coalesce, CopiesBy, Events, LogFormat, LogLevel, Mapping, Sends, Stages,
+    Symlinks, Transport, Wake, WhenBehind,
 };
 
 /// A setting that is one of a few names.
@@ -69,6 +69,10 @@ impl Named for Sends {
         &[("non-blocking", Self::NonBlocking), ("blocking", Self::Blocking)];
 }
 
+impl Named for Stages {
+    const NAMES: &[(&'static str, Self)] = &[("four", Self::Four), ("five", Self::Five)];
+}
+
 impl Named for LogLevel {
     const NAMES: &[(&'static str, Self)] = &[
         ("error", Self::ERROR),
@@ -118,6 +122,7 @@ impl Named for Architecture {
         ("amped", Self::Amped),
         ("processes", Self::Processes),
         ("threads", Self::Threads),
+        ("pipeline", Self::Pipeline),
     ];
 
     fn parse(name: &str) -> Result<Self, String> {
@@ -171,6 +176,9 @@ const COPIES: &[&str] = &["copies", "copies_by", "placement.cpus", "placement.ma
 /// The keys of helpers.
 const HELPERS: &[&str] = &["amped.helpers", "amped.disk_timeout", "amped.disk_delay"];
 
+/// The keys of stages.
+const PIPELINE: &[&str] = &["stages", "readers", "writers", "pipeline.batch", "pipeline.queue"];
+
 /// Every architecture of the design, built or not.
 pub const DESIGNED: [Design; 10] = [
     Design {
@@ -216,8 +224,13 @@ pub const DESIGNED: [Design; 10] = [
         options: &[SEVERAL],
         built: Some(Architecture::Threads),
     },
+    Design {
+        name: "pipeline",
+        purpose: "one process; stages with threads of their own: accept, read poll, read, write poll, write",
+        options: &[&["workers", "accept_limit", "send", "event.quantum", "event.send_hold"], PIPELINE],
+        built: Some(Architecture::Pipeline),
+    },
     planned("user-threads", "a user-level thread for each connection, many to a kernel thread"),
-    planned("pipeline", "stages with threads of their own: accept, read, write"),
     planned("uring", "completions of io_uring instead of readiness"),
 ];
 
@@ -245,6 +258,7 @@ mod tests {
         check::<Coalesce>();
         check::<LogLevel>();
         check::<Sends>();
+        check::<Stages>();
         check::<Symlinks>();
         check::<LogFormat>();
         check::<WhenBehind>();

@@ -10,7 +10,7 @@ use super::key::{self, Key};
 use super::keys::KEYS;
 use super::pools;
 use super::routes;
-use super::settings::{Settings, usable_cpus};
+use super::settings::{Architecture, Settings, Stages, usable_cpus};
 use super::sites::{self, SITES};
 use super::typed::{Entry, Table, Value};
 
@@ -100,7 +100,7 @@ pub(super) fn all_keys() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// Keys of the design that this build lacks.
-const NOT_BUILT: [&str; 3] = ["pipeline", "user_threads", "fastcgi"];
+const NOT_BUILT: [&str; 2] = ["user_threads", "fastcgi"];
 
 fn unknown_key(table: &str, key: &str) -> String {
     if table.is_empty() && NOT_BUILT.contains(&key) {
@@ -137,6 +137,9 @@ fn settle(settings: &mut Settings) {
     }
     if settings.workers == 0 {
         settings.workers = settings.architecture.usual_workers((cpus / settings.copies).max(1));
+        if settings.architecture == Architecture::Pipeline && settings.pipeline.stages == Stages::Four {
+            settings.workers = 1;
+        }
     }
     if let Some(max) = settings.connections.max {
         // A worker has at least one.

@@ -60,6 +60,8 @@ pub struct Settings {
     pub event: EventSettings,
     /// The helpers of AMPED.
     pub amped: AmpedSettings,
+    /// The stages of the pipeline.
+    pub pipeline: PipelineSettings,
     /// Sockets and their number.
     pub connections: ConnectionSettings,
     /// Sizes that one request may have.
@@ -107,6 +109,9 @@ pub enum Architecture {
     Processes,
     /// A kernel thread for each connection (the multi-threaded servers of the same).
     Threads,
+    /// Stages with threads of their own: `WatPipe` (Pariag et al. 2007, section 4.3; Harji et al. 2012, section
+    /// 4).
+    Pipeline,
 }
 
 /// How copies come by listeners of their own.
@@ -148,7 +153,7 @@ pub enum Mapping {
 }
 
 impl Architecture {
-    /// Whether an event loop serves many connections at once, and not a worker each of them.
+    /// Whether many connections are served at once with the help of events, and not each by a worker.
     pub fn is_event_driven(self) -> bool {
         !matches!(self, Self::Processes | Self::Threads)
     }
@@ -162,7 +167,7 @@ impl Architecture {
     pub(super) fn usual_workers(self, cpus: usize) -> usize {
         match self {
             Self::Sped | Self::NCopy => 1,
-            Self::Symped | Self::SharedSymped | Self::Amped => cpus,
+            Self::Symped | Self::SharedSymped | Self::Amped | Self::Pipeline => cpus,
             Self::Processes | Self::Threads => 64,
         }
     }
@@ -274,6 +279,30 @@ pub struct AmpedSettings {
     /// Nobody is accepted while a client that comes now would wait longer than this for the disk; `None`:
     /// however long it takes.
     pub disk_delay: Option<Duration>,
+}
+
+/// The stages of the pipeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PipelineSettings {
+    /// Which of the papers' two pipelines.
+    pub stages: Stages,
+    /// Threads of the Read stage for each worker, which is a CPU.
+    pub readers: NonZeroU32,
+    /// Threads of the Write stage for each worker.
+    pub writers: NonZeroU32,
+    /// Most connections that a thread takes from its stage's queue at once.
+    pub batch: NonZeroU32,
+    /// Connections in the queue of a stage, beyond which the stages before it wait.
+    pub queue: NonZeroU32,
+}
+
+/// Which of the papers' two pipelines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stages {
+    /// Accept; Read Poll and Read in one; Write Poll and Write by turns (Pariag et al. 2007, section 4.3).
+    Four,
+    /// Accept, Read Poll, Read, Write Poll, Write (Harji et al. 2012, section 4).
+    Five,
 }
 
 /// Sockets and their number.
@@ -757,6 +786,7 @@ impl Settings {
             status_socket: SocketFileSettings::of_mode(0o600),
             event: EventSettings::default(),
             amped: AmpedSettings::default(),
+            pipeline: PipelineSettings::default(),
             connections: ConnectionSettings::default(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),
@@ -816,6 +846,18 @@ impl Default for AmpedSettings {
             helpers: const { NonZeroU32::new(4).unwrap() },
             disk_timeout: Duration::from_secs(20),
             disk_delay: None,
+        }
+    }
+}
+
+impl Default for PipelineSettings {
+    fn default() -> Self {
+        Self {
+            stages: Stages::Five,
+            readers: NonZeroU32::MIN,
+            writers: const { NonZeroU32::new(4).unwrap() },
+            batch: const { NonZeroU32::new(64).unwrap() },
+            queue: const { NonZeroU32::new(1024).unwrap() },
         }
     }
 }

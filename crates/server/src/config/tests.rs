@@ -211,6 +211,7 @@ fn printed_settings_are_the_same_settings() {
         EVERYTHING,
         "root = 'www'",
         "root = 'www'\narchitecture = 'processes'",
+        "root = 'www'\narchitecture = 'pipeline'\nstages = 'four'\nwriters = 25\n[pipeline]\nbatch = 1",
         "root = 'www'\naccess_log = '-'\nlog_when_full = 'wait'",
         "root = 'www'\naccess_log = 'off'",
         "root = 'www'\nlog_format = 'json'\nlog_when_full = 'wait'",
@@ -322,7 +323,10 @@ const WRONG: &[(&str, &str)] = &[
     ("[files]\nsmall_file = 1", "2:1: files.small_file: this key belongs to the top of the file, before"),
     ("\nvalidity = '1 s'", "2:1: validity: this key belongs to [files]"),
     ("send = 2", "1:8: send = 2: allowed: non-blocking, blocking"),
-    ("[pipeline]\nreaders = 2", "1:2: pipeline: this build does not have it yet"),
+    ("[user_threads]\nthreads = 2", "1:2: user_threads: this build does not have it yet"),
+    ("architecture = 'pipeline'\nevents = 'poll'", "contradiction: the poll stages of pipeline have epoll"),
+    ("architecture = 'pipeline'\nstages = 'four'\nworkers = 2", "is for one CPU; allowed with it: 1"),
+    ("stages = 5", "1:10: stages = 5: allowed: four, five"),
     ("listen = 80", "1:10: listen = 80: must be text"),
     ("listen = []", "1:10: listen = []: there must be an address"),
     ("listen = '127.0.0.1'", "1:10: listen = '127.0.0.1': the port is missing; allowed: ADDRESS:PORT"),
@@ -567,6 +571,9 @@ cpus = "{cpu}"
 events = "epoll-level"
 accept_limit = 64
 send = "blocking"
+stages = "four"
+readers = 2
+writers = 3
 backlog = 511
 max_connections = 15_000
 wake = "exclusive"
@@ -612,6 +619,10 @@ spool = "/"
 spill = "1 MiB"
 memory = "2 MiB"
 waiting_workers = 3
+
+[pipeline]
+batch = 8
+queue = 16
 
 [amped]
 helpers = 7

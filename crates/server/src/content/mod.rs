@@ -258,6 +258,11 @@ impl Content {
         self.table.close_half() > 0
     }
 
+    /// Whether what is pinned is in no table, so that only this worker, or thread, can send and unpin it.
+    pub fn is_apart(pin: &Pin) -> bool {
+        shared_table::is_apart(pin.0)
+    }
+
     /// Takes a pin back when its reply is over.
     #[inline]
     pub fn unpin(&mut self, pin: Pin) {

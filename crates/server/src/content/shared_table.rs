@@ -47,8 +47,10 @@ use std::time::Duration;
 use hashbrown::DefaultHashBuilder;
 use sys::descriptors::{Kept, Ledger};
 use sys::lock::{Reader, ReadersWriter, Writer};
+use sys::process;
 use sys::shared::{self, Region, Shared};
 
+pub(in crate::content) use self::apart::is_apart;
 use self::heap::{BLOCK, Heap};
 use self::pins::Pins;
 use self::slot::{DETACHED, SPOILT, Slot};
@@ -105,6 +107,11 @@ sys::shareable! {
 /// Bytes of path and header lines that an entry has room for on average. Where they are longer, there are
 /// fewer entries.
 const HEAD_ROOM: usize = 2 << 10;
+/// Records of descriptors that a process has memory set aside for, which is touched as they are used. Files
+/// with higher numbers are kept by nobody.
+const MOST_RECORDS: u64 = 1 << 20;
+/// The name of a process's own table, and of its threads, in a ledger of its own.
+const OF_PROCESS: u32 = 1;
 /// How long the supervisor waits for others when it tidies up.
 const TIDYING: Duration = Duration::from_millis(20);
 
@@ -143,6 +150,27 @@ impl SharedFiles {
         ledger: Ledger,
         keeper: u32,
     ) -> io::Result<Self> {
+        Self::with(sites, open_files, (workers, workers), ledger, keeper)
+    }
+
+    /// A table for so many threads of this process alone, which keeps so many files open at most.
+    ///
+    /// # Errors
+    ///
+    /// There is not so much memory.
+    pub fn of_process(sites: &[SiteSettings], open_files: u32, threads: usize) -> io::Result<Self> {
+        let ledger = Ledger::new(process::descriptor_limit().min(MOST_RECORDS) as usize)?;
+        Self::with(sites, open_files, (1, threads), ledger, OF_PROCESS)
+    }
+
+    /// For workers that pin in so many processes, and so many that read.
+    fn with(
+        sites: &[SiteSettings],
+        open_files: u32,
+        (pinning, reading): (usize, usize),
+        ledger: Ledger,
+        keeper: u32,
+    ) -> io::Result<Self> {
         let bounds = Bounds::new(sites, open_files);
         let entries = bounds.entries as usize;
         let bytes = usize::try_from(bounds.body_bytes).ok().and_then(|bodies| {
@@ -152,13 +180,13 @@ impl SharedFiles {
         let bytes =
             bytes.filter(|bytes| bytes / BLOCK < u32::MAX as usize).ok_or(io::ErrorKind::OutOfMemory)?;
         let names =
-            ReadersWriter::new(Shared::<Writer>::new()?.leak(), Region::<Reader>::new(workers)?.leak());
+            ReadersWriter::new(Shared::<Writer>::new()?.leak(), Region::<Reader>::new(reading)?.leak());
         Ok(Self {
             names,
             sums: Shared::<Sums>::new()?.leak(),
             buckets: Region::new((2 * entries).next_power_of_two())?.leak(),
             slots: Region::new(entries)?.leak(),
-            pins: Pins::new(workers, entries)?,
+            pins: Pins::new(pinning, entries)?,
             heap: Heap::new(bytes)?,
             bounds,
             hasher: DefaultHashBuilder::default(),
@@ -170,6 +198,11 @@ impl SharedFiles {
     /// The table as the worker at a place uses it, counted from 0, which is `owner` in the ledger.
     pub fn for_worker(&self, place: usize, owner: u32) -> SharedTable {
         SharedTable::new(self.clone(), place, owner)
+    }
+
+    /// A table [of this process](Self::of_process) as the thread at a place uses it, counted from 0.
+    pub fn for_thread(&self, place: usize) -> SharedTable {
+        SharedTable::of_thread(self.clone(), place)
     }
 
     /// Whether it could serve a generation with these sites, when nobody uses it any more.

@@ -20,7 +20,7 @@ use sys::socket::Slice;
 
 use super::disk::Owed;
 use super::receive::Input;
-use super::turn::Turn;
+use super::turn::{Next, Turn};
 use super::{Conversation, Pause};
 use crate::content::{Call, NamedFile, Pin, Prefetched, SiteNumber};
 use crate::counters::Failure as Failed;
@@ -533,14 +533,14 @@ impl Conversation {
     }
 
     /// A deadline has come while an application is at work. `None`: ask for the deadline again.
-    pub(super) fn application_timeout(&mut self, service: &mut Service) -> Option<Turn> {
+    pub(super) fn application_timeout(&mut self, service: &mut Service) -> Option<Next> {
         let mut application = self.take_application()?;
         match self.look_after_application(service, &mut application) {
             Ok(()) => self.exchange.waiting = Some(Box::new(Pause::Application(application))),
             Err(trouble) => self.give_application_up(service, *application, trouble),
         }
         // Another server may be due.
-        Some(self.work(service))
+        Some(Next::Receive)
     }
 
     fn look_after_application(
@@ -591,6 +591,11 @@ impl Conversation {
         }
         let has_output = !application.interim.is_empty() || application.relay.has_output();
         (application.relay.awaits_body() && !self.readable, has_output && !self.writable)
+    }
+
+    /// Whether its request is with an application, or on its way there.
+    pub fn has_application(&self) -> bool {
+        self.exchange.application().is_some()
     }
 
     /// Whether an application is at work, which is none of the client's doing.

@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 
 use http1::{Head, ProtocolError, Status, Terms, Tick};
 
-use super::{Conversation, Pause, Turn};
+use super::{Conversation, Next, Pause, Turn};
 use crate::content::{Admitted, Fetch, Lookup, NamedFile, Prefetched, SiteNumber};
 use crate::counters::{DiskWait, Reset};
 use crate::helpers::{self, Job};
@@ -106,17 +106,17 @@ impl Conversation {
     }
 
     /// It has waited for a while, or for too long.
-    pub(super) fn look_after_wait(&mut self, service: &mut Service) -> Option<Turn> {
+    pub(super) fn look_after_wait(&mut self, service: &mut Service) -> Option<Next> {
         let now = service.clock.tick;
         if sys::socket::has_hung_up(self.socket.as_fd()) {
             service.counters.disk_wait_given_up(DiskWait::HalfClosed);
             self.machine.send_failed();
-            return Some(Turn::Close);
+            return Some(Next::Turn(Turn::Close));
         }
         let waiting = self.exchange.disk_mut()?;
         if waiting.give_up_at.reached(now) {
             self.disk_has_failed(service);
-            return Some(self.work(service));
+            return Some(Next::Receive);
         }
         waiting.look_at = now.after(look_after(service)).earlier(waiting.give_up_at);
         None

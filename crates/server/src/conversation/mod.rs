@@ -20,14 +20,14 @@ mod work;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use http1::{Connection, End, Limits};
+use http1::{Connection, End, Limits, Segment};
 use sys::socket::PeerAddress;
 
 use self::application::LentTo;
 use self::exchange::{Exchange, Pause};
 pub use self::send::{Follows, Operation, Runs};
 pub use self::turn::{Next, Turn};
-use crate::content::Pin;
+use crate::content::{Content, Pin};
 use crate::counters::{ConnectionState, Failure, Reset};
 use crate::service::Service;
 
@@ -96,7 +96,7 @@ impl Conversation {
             eof: false,
             rest_unseen: false,
             carried_over: false,
-            blocks: service.sends.is_some(),
+            blocks: service.sends_block,
             is_announced,
             lent_to: None,
         }
@@ -195,8 +195,18 @@ impl Conversation {
         self.looks_after_wait_at().or(earlier)
     }
 
-    /// Acts on a deadline that has come. `None`: nothing has ended, ask for the deadline again.
+    /// Acts on a deadline that has come, and goes on with what follows. `None`: nothing has ended, ask for the
+    /// deadline again.
     pub fn timeout(&mut self, service: &mut Service) -> Option<Turn> {
+        match self.expire(service)? {
+            Next::Turn(turn) => Some(turn),
+            Next::Receive | Next::Send => Some(self.work(service)),
+        }
+    }
+
+    /// Acts on a deadline that has come: what is said to the client is planned, and not sent. `None`: nothing
+    /// has ended, ask for the deadline again.
+    pub fn expire(&mut self, service: &mut Service) -> Option<Next> {
         if self.waits_for_disk().is_some() {
             return self.look_after_wait(service);
         }
@@ -206,35 +216,50 @@ impl Conversation {
             return self.application_timeout(service);
         }
         match self.machine.timeout(&service.limits, service.clock.tick) {
-            http1::Timeout::NotYet => None,
+            http1::Timeout::NotYet => return None,
             http1::Timeout::Answer(kind, error) => {
                 service.counters.timeout(kind);
                 let site = self.asked_site();
                 self.stop_waiting(service);
                 self.refuse(service, (site, error));
-                Some(self.work(service))
             }
             http1::Timeout::Ended(kind) => {
                 service.counters.timeout(kind);
                 self.stop_waiting(service);
-                Some(self.work(service))
             }
         }
+        Some(Next::Receive)
     }
 
     /// Ends whatever the client takes its time for, since others wait for its place. It is told so where an
-    /// answer is owed, and its end is not awaited.
-    pub fn give_way(&mut self, service: &mut Service) -> Turn {
+    /// answer is owed: that is planned, and not sent.
+    pub fn give_up(&mut self, service: &mut Service) {
         self.give_slow_reply_up(service);
         if let http1::Timeout::Answer(_, error) = self.machine.give_up() {
             let site = self.asked_site();
             self.stop_waiting(service);
             self.refuse(service, (site, error));
         }
+    }
+
+    /// Ends whatever the client takes its time for, since others wait for its place. It is told so where an
+    /// answer is owed, and its end is not awaited.
+    pub fn give_way(&mut self, service: &mut Service) -> Turn {
+        self.give_up(service);
         match self.work(service) {
             Turn::Blocked if self.machine.is_lingering() => Turn::Close,
             turn => turn,
         }
+    }
+
+    /// Whether what it is about is the worker's alone that has begun it, so that no other can go on with it: a
+    /// request that an application answers, or a file that is in no table.
+    pub fn is_bound(&self) -> bool {
+        self.has_application()
+            || self.machine.output().any(|segment| match segment {
+                Segment::Own(_) => false,
+                Segment::Memory(pin, _) | Segment::File(pin, ..) => Content::is_apart(pin),
+            })
     }
 
     /// Gives back everything that belongs to the worker, and the socket.

@@ -19,6 +19,26 @@ impl LoopPhase {
     pub const NAMES: [&'static str; 3] = ["get_events", "accept", "work"];
 }
 
+/// The stages of a pipeline (Harji et al. 2012, section 4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Takes connections out of the accept queues.
+    Accept,
+    /// Learns which connections have input.
+    ReadPoll,
+    /// Receives requests and plans replies.
+    Read,
+    /// Learns which connections have room to write.
+    WritePoll,
+    /// Sends replies.
+    Write,
+}
+
+impl Stage {
+    /// Names in the order of the variants.
+    pub const NAMES: [&'static str; 5] = ["accept", "read_poll", "read", "write_poll", "write"];
+}
+
 /// What a connection is doing, for the census.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionState {

@@ -2,7 +2,7 @@
 
 use super::{
     ConnectionState, Counter, Counters, DiskWait, Failure, HelperJob, LineLoss, LoopPhase, REFUSALS,
-    REPLY_CLASSES, REPLY_CODES, Reset, TIMEOUTS,
+    REPLY_CLASSES, REPLY_CODES, Reset, Stage, TIMEOUTS,
 };
 
 /// Upper bounds of the buckets of all histograms; one more bucket holds what lies above.
@@ -179,6 +179,43 @@ pub static METRICS: &[Metric] = &[
     ),
     metric!(Kind::Counter, residency_probes, "Looks at whether a part of a file is in memory"),
     metric!(Kind::Counter, residency_misses, "Parts of files that were not in memory"),
+    metric!(Kind::Gauge, stage_threads, "Threads of the stages of a pipeline", "stage", Stage::NAMES),
+    metric!(
+        Kind::Gauge,
+        stage_queue,
+        "Connections in the queues of stages, as last seen by their threads",
+        "stage",
+        Stage::NAMES
+    ),
+    metric!(
+        Kind::Counter,
+        stage_batches,
+        "Times that a thread of a stage has taken connections to work on",
+        "stage",
+        Stage::NAMES
+    ),
+    metric!(Kind::Counter, stage_connections, "Connections taken so", "stage", Stage::NAMES),
+    metric!(
+        Kind::Counter,
+        stage_wait_ns,
+        "Nanoseconds that these were in the queues of stages",
+        "stage",
+        Stage::NAMES
+    ),
+    metric!(
+        Kind::Counter,
+        stage_idle_ns,
+        "Nanoseconds that threads of a stage had nothing to do",
+        "stage",
+        Stage::NAMES
+    ),
+    metric!(
+        Kind::Counter,
+        stage_blocked,
+        "Times that a stage waited until the one behind it had room",
+        "stage",
+        Stage::NAMES
+    ),
 ];
 
 /// Names of the buckets of [`HISTOGRAM_BOUNDS`].

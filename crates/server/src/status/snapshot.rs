@@ -31,8 +31,8 @@ pub struct Sources {
 
 /// One worker.
 pub struct WorkerSource {
-    /// What it counts; its process as well.
-    pub counters: &'static Counters,
+    /// What it counts, each of its threads in a block of its own, at least one; its process as well.
+    pub counters: Vec<&'static Counters>,
     /// Makes it look at its census.
     pub wake: Box<dyn Fn() + Send + Sync>,
 }
@@ -152,7 +152,7 @@ impl Sources {
         let worker = |(source, responsive): (&WorkerSource, bool)| WorkerSnapshot {
             pid: source.pid(),
             responsive,
-            numbers: Numbers::read(METRICS, source.counters),
+            numbers: Numbers::sum(source.counters.iter().map(|block| Numbers::read(METRICS, *block))),
         };
         let pool = |(name, counters): (&str, _)| PoolSnapshot {
             name: name.to_owned(),
@@ -190,12 +190,15 @@ impl Sources {
 
     /// Has every worker count its connections, and tells which have done so in time.
     fn take_census(&self) -> Vec<bool> {
-        let asked: Vec<u32> = self.workers.iter().map(|worker| worker.counters.census.request()).collect();
+        let ask = |block: &&'static Counters| (*block, block.census.request());
+        let asked: Vec<Vec<_>> =
+            self.workers.iter().map(|worker| worker.counters.iter().map(ask).collect()).collect();
+        let is_done =
+            |asked: &Vec<(&Counters, u32)>| asked.iter().all(|(block, asked)| block.census.is_done(*asked));
         self.workers.iter().for_each(|worker| (worker.wake)());
         let began = Instant::now();
         loop {
-            let done: Vec<bool> =
-                self.workers.iter().zip(&asked).map(|(w, &asked)| w.counters.census.is_done(asked)).collect();
+            let done: Vec<bool> = asked.iter().map(is_done).collect();
             let all = self.workers.iter().zip(&done).all(|(worker, &done)| done || worker.pid() == 0);
             if all || began.elapsed() >= CENSUS_PATIENCE {
                 return done;
@@ -207,7 +210,7 @@ impl Sources {
 
 impl WorkerSource {
     fn pid(&self) -> u32 {
-        self.counters.pid.load(Ordering::Relaxed)
+        self.counters[0].pid.load(Ordering::Relaxed)
     }
 }
 
@@ -342,8 +345,8 @@ mod tests {
             }
         });
         let workers = vec![
-            WorkerSource { counters: lively, wake: Box::new(move || wake.send(()).unwrap()) },
-            WorkerSource { counters: hanging, wake: Box::new(|| {}) },
+            WorkerSource { counters: vec![lively], wake: Box::new(move || wake.send(()).unwrap()) },
+            WorkerSource { counters: vec![hanging], wake: Box::new(|| {}) },
         ];
         let sources = Sources::new("sped", SystemTime::now(), workers, vec![past], Vec::new(), None);
         let snapshot = sources.snapshot();

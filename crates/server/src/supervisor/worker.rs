@@ -9,7 +9,7 @@ use crate::access_log::{AccessLogs, LogFile, Writer};
 use crate::allotment::Allotment;
 use crate::architecture;
 use crate::common::Common;
-use crate::config::{Role, Settings};
+use crate::config::Settings;
 use crate::content::{Content, Resolvers, SharedFiles};
 use crate::control::Control;
 use crate::counters::Counters;
@@ -50,25 +50,33 @@ pub(super) fn serve(
         }
     }
     let mut sites = settings.all_sites();
-    let tables = settings.layout().threads(Role::Serve);
+    let layout = settings.layout();
     for site in &mut sites {
-        site.files = site.files.share_of_one(tables);
+        site.files = site.files.share_of_one(layout.owners());
     }
     let resolvers = Arc::new(Resolvers::new(&sites)?);
     let (open_files, ranges) = (Allotment::of(settings).open_files, settings.limits.ranges);
-    let content = || match common {
-        None => Content::new(Arc::clone(&resolvers), &sites, open_files, ranges),
-        Some((common, shared)) => {
-            let table = shared.for_worker(common.place, common.owner);
-            Content::sharing(Arc::clone(&resolvers), table, &sites, ranges)
-        }
+    let of_process = layout.shares_connections.then(|| {
+        SharedFiles::of_process(&sites, open_files, threads.len())
+            .map_err(failed("have a table of open files"))
+    });
+    let of_process = of_process.transpose()?;
+    let content = |thread| {
+        let table = match (common, &of_process) {
+            (None, None) => return Content::new(Arc::clone(&resolvers), &sites, open_files, ranges),
+            (Some((common, shared)), _) => shared.for_worker(common.place, common.owner),
+            (None, Some(files)) => files.for_thread(thread),
+        };
+        Content::sharing(Arc::clone(&resolvers), table, &sites, ranges)
     };
-    let service = |(counters, desk): &(&'static Counters, Desk)| {
+    let service = |(thread, (counters, desk)): (usize, &(&'static Counters, Desk))| {
         let logs = AccessLogs::new(settings, &writers, counters);
         let common = common.map(|(common, _)| common.clone());
-        Service::new(content(), settings, counters, logs, common, desk.clone())
+        let mut service = Service::new(content(thread), settings, counters, logs, common, desk.clone());
+        service.tells_of_table &= of_process.is_none();
+        service
     };
-    let services = threads.iter().map(service).collect();
+    let services = threads.iter().enumerate().map(service).collect();
     note_start_memory(threads);
     let result = architecture::run(services, listeners, settings, control);
     // The services, whose logs have been flushed into the writer, are gone.

@@ -66,6 +66,8 @@ struct Place {
     control: Arc<Control>,
     /// One block for each thread that serves.
     counters: Vec<&'static Counters>,
+    /// Among how many these are shared out that have connections.
+    owners: usize,
     state: State,
     /// Deaths one after another, each soon after the start.
     quick_deaths: u32,
@@ -218,6 +220,7 @@ impl Workers {
                 cpus,
                 control,
                 counters,
+                owners: layout.owners(),
                 state,
                 quick_deaths,
                 in_common,
@@ -456,12 +459,13 @@ impl Workers {
 
     /// What the status endpoint tells.
     pub(super) fn sources(&self, architecture: &str, started: SystemTime, copies: &[Listeners]) -> Sources {
+        // A worker is who has connections.
         let threads = |place: &Place| -> Vec<_> {
-            let thread = |&counters: &&'static Counters| {
+            let worker = |counters: &[&'static Counters]| {
                 let control = Arc::clone(&place.control);
-                WorkerSource { counters, wake: Box::new(move || control.wake()) }
+                WorkerSource { counters: counters.to_vec(), wake: Box::new(move || control.wake()) }
             };
-            place.counters.iter().map(thread).collect()
+            place.counters.chunks(place.counters.len() / place.owners).map(worker).collect()
         };
         let listener = |listener: &Arc<Listener>| ListenerSource {
             address: url(&listener.address),

@@ -120,13 +120,14 @@ impl Door {
             .is_some_and(|until| self.listener.is_over(until.reached(now), !self.listener.has_queue()))
     }
 
-    /// Lets go of it, in a thread that has these `left`. If it was the last thread, the listener is closed in
-    /// this process, and the supervisor told.
-    pub(in crate::architecture) fn let_go<'a>(
+    /// Lets go of it. If no other thread has it, the listener is closed in this process, and the supervisor
+    /// told. There are others `left`, in this thread or in one that has none in common with it: of each,
+    /// whether it [retires](Self::is_retiring).
+    pub(in crate::architecture) fn let_go(
         self,
         service: &Service,
         control: &Control,
-        left: impl Iterator<Item = &'a Self>,
+        left: impl Iterator<Item = bool>,
     ) {
         if control.is_orphaned() {
             self.listener.stop_listening();
@@ -138,7 +139,7 @@ impl Door {
         let mut left = left.peekable();
         control.tell_let_go(if left.peek().is_none() {
             LetGo::All
-        } else if left.any(Self::is_retiring) {
+        } else if left.any(|retires| retires) {
             LetGo::Nothing
         } else {
             LetGo::Retiring

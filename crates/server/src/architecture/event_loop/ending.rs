@@ -6,7 +6,7 @@ use http1::Tick;
 
 use super::EventLoop;
 use super::accept_phase::Port;
-use crate::architecture::common::doors::{Accepted, Door};
+use crate::architecture::common::doors::Accepted;
 use crate::architecture::common::ending::{Begins, Census};
 
 impl EventLoop {
@@ -54,7 +54,7 @@ impl EventLoop {
             }
         }
         while let Some(port) = self.ports.pop() {
-            port.door.let_go(&self.service, &self.control, self.ports.iter().map(Port::door));
+            port.door.let_go(&self.service, &self.control, self.ports.iter().map(Port::is_retiring));
         }
         self.say_close_from_now_on();
         self.service.content.retire();
@@ -92,7 +92,7 @@ impl EventLoop {
         while let Some(at) = self.ports.iter().position(|port| port.door.is_over(now)) {
             let port = self.ports.swap_remove(at);
             self.events.remove_if(port.door.listener.as_fd(), port.registration);
-            port.door.let_go(&self.service, &self.control, self.ports.iter().map(Port::door));
+            port.door.let_go(&self.service, &self.control, self.ports.iter().map(Port::is_retiring));
         }
     }
 
@@ -116,7 +116,7 @@ impl EventLoop {
 }
 
 impl Port {
-    fn door(&self) -> &Door {
-        &self.door
+    fn is_retiring(&self) -> bool {
+        self.door.is_retiring()
     }
 }

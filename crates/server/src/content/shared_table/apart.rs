@@ -28,7 +28,7 @@ const APART: Place = 1 << 31;
 
 /// Whether the place is of an entry that is not in the table.
 #[inline]
-pub(super) fn is_apart(place: Place) -> bool {
+pub(in crate::content) fn is_apart(place: Place) -> bool {
     place & APART != 0
 }
 

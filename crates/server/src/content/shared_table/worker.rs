@@ -55,9 +55,21 @@ impl SharedTable {
 
     /// The table of the worker at a place, which is `owner` in the ledger.
     pub(super) fn new(files: SharedFiles, worker: usize, owner: u32) -> Self {
+        let pins = WorkerPins::new(files.pins, worker);
+        Self::with(files, worker, owner, pins)
+    }
+
+    /// The table of the thread at a place of the only process that has it.
+    pub(super) fn of_thread(files: SharedFiles, thread: usize) -> Self {
+        let pins = WorkerPins::of_process(files.pins);
+        let owner = files.keeper;
+        Self::with(files, thread, owner, pins)
+    }
+
+    fn with(files: SharedFiles, worker: usize, owner: u32, pins: WorkerPins) -> Self {
         Self {
             worker,
-            pins: WorkerPins::new(files.pins, worker),
+            pins,
             round: files.sums.rounds.load(Ordering::Relaxed),
             apart: Apart::new(files.ledger, owner),
             files,

@@ -1,0 +1,113 @@
+//! The pipeline where it is narrow: several readers and writers at queues with room for one, batches of one. The
+//! conformance cases of connections that live on, of where messages end, and of applications run on it, and what
+//! is told of its stages.
+
+use std::process::ExitCode;
+
+use support::eventually;
+use support::server::{Server, Setup};
+use support::variant::{Test, Topic, Variant, run_for, tests};
+
+#[path = "../conformance/dynamic_replies.rs"]
+mod dynamic_replies;
+#[path = "../conformance/dynamic_requests.rs"]
+mod dynamic_requests;
+#[path = "../conformance/framing.rs"]
+mod framing;
+#[path = "../conformance/persistence.rs"]
+mod persistence;
+#[path = "../support/mod.rs"]
+mod support;
+
+const VARIANTS: &[Variant] = &[
+    Variant {
+        name: "narrow",
+        options: &["--architecture=pipeline", "--workers=2", "--readers=3", "--writers=3"],
+    },
+    Variant {
+        name: "narrow_blocking",
+        options: &["--architecture=pipeline", "--workers=1", "--readers=2", "--writers=2", "--send=blocking"],
+    },
+    Variant { name: "narrow_four", options: &["--architecture=pipeline", "--stages=four", "--writers=3"] },
+    Variant {
+        name: "narrow_limited",
+        options: &["--architecture=pipeline", "--workers=1", "--writers=1", "--accept-limit=1"],
+    },
+];
+
+const TESTS: &[Test] = tests![stages_are_told_of, a_crowd_is_served, a_crowd_waits_for_its_turn];
+
+fn main() -> ExitCode {
+    let topics: &[Topic] = &[
+        ("dynamic_replies", dynamic_replies::TESTS),
+        ("dynamic_requests", dynamic_requests::TESTS),
+        ("framing", framing::TESTS),
+        ("persistence", persistence::TESTS),
+        ("stages", TESTS),
+    ];
+    run_for(VARIANTS, &each(topics))
+}
+
+/// Whatever a case is for elsewhere, here it is for each variant.
+fn each(topics: &[Topic]) -> Vec<Topic> {
+    let each = |test: &Test| Test { on: support::variant::On::Each, ..*test };
+    topics.iter().map(|(name, tests)| (*name, &*tests.iter().map(each).collect::<Vec<_>>().leak())).collect()
+}
+
+/// Each stage has its threads, and what passes through it is counted.
+fn stages_are_told_of(variant: &Variant) {
+    let server = Server::start(variant);
+    let count = |name: &str, stage: &str| server.count(&format!("{name}/{stage}"));
+    let mut client = server.connect();
+    for _ in 0..10 {
+        assert_eq!(client.get("/hello.txt").status, 200);
+    }
+    let writers = variant.options.iter().find_map(|option| option.strip_prefix("--writers="));
+    let workers = if variant.options.contains(&"--workers=2") { 2 } else { 1 };
+    let writers: u64 = writers.and_then(|number| number.parse().ok()).expect("a number");
+    assert_eq!(count("stage_threads", "write"), writers * workers);
+    for stage in ["accept", "read_poll", "write_poll"] {
+        assert_eq!(count("stage_threads", stage), 1, "{stage}");
+    }
+    assert_eq!(count("stage_connections", "accept"), 1);
+    eventually("all replies are counted", || count("stage_connections", "write") >= 10);
+    assert!(count("stage_connections", "read") >= 1);
+    assert!(count("stage_batches", "write") >= 10, "a batch has one connection");
+    eventually("nobody is in a queue", || count("stage_queue", "read") == 0);
+    assert_eq!(server.status()["workers"].as_array().expect("workers").len(), 1, "one process");
+}
+
+/// Many who ask at once through queues with room for one, with replies that fill sockets.
+fn a_crowd_is_served(variant: &Variant) {
+    const CLIENTS: usize = 100;
+    let server = Server::start(variant);
+    let large = server.get("/large.bin").body;
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
+    for round in 0..3 {
+        for (number, client) in clients.iter_mut().enumerate() {
+            let target = if (number + round) % 2 == 0 { "/large.bin" } else { "/hello.txt" };
+            client.ask("GET", target, &[]);
+        }
+        for (number, client) in clients.iter_mut().enumerate() {
+            let reply = client.reply();
+            assert_eq!(reply.status, 200);
+            assert!((number + round) % 2 == 1 || reply.body == large, "the whole file");
+        }
+    }
+    assert_eq!(server.count("connections_opened"), CLIENTS as u64 + 1);
+    drop(clients);
+    eventually("all are gone", || server.count("connections_closed") == CLIENTS as u64 + 1);
+}
+
+/// More than there are places for: some leave, and others come in.
+fn a_crowd_waits_for_its_turn(variant: &Variant) {
+    let server = Setup::new(variant).argument("--max-connections=3").start();
+    let mut clients: Vec<_> = (0..9).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.ask("GET", "/hello.txt", &[("Connection", "close")]);
+    }
+    for client in &mut clients {
+        assert_eq!(client.reply().status, 200);
+    }
+    eventually("all are gone", || server.count("connections_closed") == 9);
+}

@@ -1,0 +1,391 @@
+//! The pipeline: `WatPipe` (Harji et al. 2012, section 4; Pariag et al. 2007, section 4.3). One process, whose
+//! stages have threads of their own; connections move from one to the next, in batches.
+//!
+//! ```text
+//!             Accept          a thread for each address, on any CPU
+//!               |
+//!   +-----------v-----------------------+
+//!   |   queue --> Read  --> queue --> Write      readers and writers of each CPU
+//!   |    ^         |  ^               |  |  ^
+//!   |    |     no  |  |  more to read |  |  |
+//!   |    |   input |  +---------------+  |  |
+//!   |    |         v          no more    |  |
+//!   |  Read Poll <-----------------------+  |    one thread, on any CPU
+//!   |                             no room|  |
+//!   |                         Write Poll <--+    one thread, on any CPU
+//!   +-----------------------------------+
+//! ```
+//!
+//! 1. [`accept`]: takes connections out of the accept queues.
+//! 2. [`poll`], **Read Poll**: has those go on that have input, and those whose deadline has come.
+//! 3. [`read`]: receives requests, and plans replies.
+//! 4. [`poll`], **Write Poll**: has those go on that have room to write.
+//! 5. [`write`]: sends replies.
+//!
+//! Most requests pass by the poll stages on their way: a fresh connection is read from and a planned reply is
+//! sent before anybody waits for an event. Between two stages a connection belongs to a [`queue`], and while
+//! it [waits](waiting) to the poll stages, which hear of its client's socket and of that of an application's
+//! server. Nobody ever locks one.
+//!
+//! What is planned by one thread is sent and given back by another, so the open files are in one table of the
+//! process, in which threads pin together; sheets and buffers that gather where replies end go back through a
+//! stock.
+//!
+//! Each worker, which is a CPU, has a [`lane`]: a queue into Read, a queue into Write, and its readers and
+//! writers. A connection stays in the lane that it came to. The queues are bounded: a full one stops the
+//! stages that bring something new, down to the accept queue, where waiting is cheap.
+
+mod accept;
+mod bells;
+mod ending;
+mod lane;
+mod listings;
+mod poll;
+mod queue;
+mod read;
+mod sync;
+mod traveller;
+mod waiting;
+mod write;
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, Builder, Scope};
+use std::time::Duration;
+
+use sys::event::Interest;
+use sys::process;
+
+use self::accept::Acceptor;
+use self::bells::{AcceptorBell, Poll};
+use self::ending::Keeper;
+use self::lane::Lane;
+use self::poll::{PollStage, watch_bell};
+use self::queue::{Queue, Taken};
+use self::read::Reader;
+use self::traveller::{Boxed, Traveller};
+use self::waiting::Number;
+use self::write::Writer;
+use super::common::doors::Door;
+use super::common::token::{Kind, Token};
+use crate::allotment::Allotment;
+use crate::config::{Sends, Settings, StageThreads, Stages};
+use crate::control::Control;
+use crate::counters::{Counters, Stage};
+use crate::listeners::Share;
+use crate::memory;
+use crate::placement;
+use crate::sends::BlockingSends;
+use crate::service::{Clock, Service};
+
+/// What the stages have in common.
+struct Pipeline {
+    control: Arc<Control>,
+    lanes: Box<[Lane]>,
+    /// There are four stages: Read Poll reads, and Write Poll and the writers take turns.
+    takes_turns: bool,
+    read_poll: Poll,
+    write_poll: Poll,
+    acceptors: Box<[AcceptorBell]>,
+    /// Listeners that are not closed yet, by their numbers, and whether they retire.
+    doors: Mutex<Vec<(usize, bool)>>,
+    /// Connections that there are, and most that there may be.
+    open: AtomicU32,
+    most_open: u32,
+    /// An acceptor waits for one of them to end.
+    is_crowded: AtomicBool,
+    /// Connections end with their next reply.
+    closes: AtomicBool,
+    /// All threads are to end.
+    is_over: AtomicBool,
+    /// Most connections of a batch.
+    batch: usize,
+    /// For each lane.
+    readers: usize,
+    writers: usize,
+    /// What readers and writers count.
+    workers: Box<[&'static Counters]>,
+}
+
+/// A thread's stack: many times what serving takes. Only what is touched takes memory.
+const STACK: usize = 512 << 10;
+
+/// Many times what a batch takes that waits for nothing.
+const LONG_NS: u64 = 1_000_000;
+
+/// Serves with a service for each thread of the stages, until drained, retired or stopped.
+///
+/// # Errors
+///
+/// There is no epoll to be had.
+///
+/// # Panics
+///
+/// There are fewer services than threads.
+pub fn run(
+    services: Vec<Service>,
+    listeners: Share,
+    settings: &Settings,
+    control: &Arc<Control>,
+) -> io::Result<()> {
+    let threads = settings.stage_threads();
+    let doors = Door::all(listeners, Clock::now().tick);
+    let blocks: Vec<_> = services.iter().map(|service| service.counters).collect();
+    let pipeline = &Pipeline::new(settings, control, &doors, threads, &blocks)?;
+    let others = blocks.iter().enumerate().filter(|(at, _)| *at != threads.accept).map(|(_, block)| *block);
+    let keeper = Keeper::new(settings, Arc::clone(control), others.collect());
+    let mut services = services.into_iter();
+    let mut service = || services.next().expect("there is a service for each thread");
+
+    thread::scope(|scope| {
+        for (number, doors) in deal_out(doors, settings, threads.accept).into_iter().enumerate() {
+            let service = service();
+            start(scope, &format!("accept-{number}"), None, move || {
+                Acceptor::new(pipeline, number as u16, service, doors, settings)?.run()
+            });
+        }
+        let (mut of_read_poll, of_write_poll) = (service(), service());
+        of_read_poll.tells_of_table = true;
+        let cpus = pipeline.cpus(settings);
+        if pipeline.takes_turns {
+            let of_reader = service();
+            start(scope, "read-poll", Some(&cpus[0]), move || {
+                watch_bell(&pipeline.read_poll, &of_reader, 0)?;
+                let reader = Reader::new(pipeline, 0, 0, of_reader);
+                PollStage::read(pipeline, of_read_poll, keeper, Some(reader)).run()
+            });
+        } else {
+            start(scope, "read-poll", None, || PollStage::read(pipeline, of_read_poll, keeper, None).run());
+            let places = (0..cpus.len()).flat_map(|lane| (0..pipeline.readers).map(move |at| (lane, at)));
+            for (reader, (lane, number)) in places.enumerate() {
+                let service = service();
+                start(scope, &format!("read-{reader}"), Some(&cpus[lane]), move || {
+                    watch_bell(&pipeline.read_poll, &service, reader)?;
+                    Reader::new(pipeline, lane, number as u16, service).run();
+                    Ok(())
+                });
+            }
+        }
+        let of_write_poll_cpus = pipeline.takes_turns.then_some(&*cpus[0]);
+        start(scope, "write-poll", of_write_poll_cpus, move || {
+            PollStage::write(pipeline, of_write_poll, pipeline.takes_turns).run()
+        });
+        let places = (0..cpus.len()).flat_map(|lane| (0..pipeline.writers).map(move |at| (lane, at)));
+        for (writer, (lane, number)) in places.enumerate() {
+            let mut service = service();
+            start(scope, &format!("write-{writer}"), Some(&cpus[lane]), move || {
+                if settings.send == Sends::Blocking {
+                    service.sends = Some(BlockingSends::of_many_clients(settings)?);
+                }
+                Writer::new(pipeline, lane, number as u16, service).run();
+                Ok(())
+            });
+        }
+        note_start_memory(&blocks);
+    });
+    Ok(())
+}
+
+/// For `sluice memory`: what the process has of its own before it serves, in equal parts for its threads, whose
+/// stacks are a part of it.
+fn note_start_memory(blocks: &[&'static Counters]) {
+    if let Ok(bytes) = memory::private_bytes() {
+        for block in blocks {
+            block.start_memory_bytes.set(bytes / blocks.len() as u64);
+        }
+    }
+}
+
+/// Starts a thread, on these CPUs if any are given. One that fails takes the process along, which is started
+/// again: the others can't make up for it.
+fn start<'s, 'e: 's>(
+    scope: &'s Scope<'s, 'e>,
+    name: &str,
+    cpus: Option<&[usize]>,
+    run: impl FnOnce() -> io::Result<()> + Send + 's,
+) {
+    let cpus = cpus.map(<[usize]>::to_vec);
+    let (own_name, thread) = (name.to_owned(), Builder::new().name(name.to_owned()).stack_size(STACK));
+    let started = thread.spawn_scoped(scope, move || {
+        let _guard = AbortIfPanicking;
+        let placed = cpus.map_or(Ok(()), |cpus| process::pin_to_cpus(&cpus));
+        if let Err(error) = placed.and_then(|()| run()) {
+            fail(&format!("thread {own_name} ends: {error}"));
+        }
+    });
+    if let Err(error) = started {
+        fail(&format!("cannot start thread {name}: {error}"));
+    }
+}
+
+struct AbortIfPanicking;
+
+impl Drop for AbortIfPanicking {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            fail("a thread has panicked");
+        }
+    }
+}
+
+fn fail(message: &str) -> ! {
+    tracing::error!("{message}");
+    std::process::abort()
+}
+
+/// The listeners of each acceptor: one, or in turn, where there are more of them. Each comes with its number,
+/// and with its lane if addresses belong to lanes.
+fn deal_out(doors: Vec<Door>, settings: &Settings, acceptors: usize) -> Vec<Vec<(Door, usize, Option<u16>)>> {
+    let mut shares: Vec<_> = (0..acceptors).map(|_| Vec::new()).collect();
+    let each = (doors.len() / settings.workers).max(1);
+    for (number, door) in doors.into_iter().enumerate() {
+        let lane = settings.placement.partition.then(|| (number / each).min(settings.workers - 1) as u16);
+        shares[number % acceptors].push((door, number, lane));
+    }
+    shares
+}
+
+impl Pipeline {
+    fn new(
+        settings: &Settings,
+        control: &Arc<Control>,
+        doors: &[Door],
+        threads: StageThreads,
+        blocks: &[&'static Counters],
+    ) -> io::Result<Self> {
+        let now = Clock::now().tick;
+        let bound = settings.pipeline.queue.get() as usize;
+        let (readers, writers) = (threads.read / settings.workers, threads.write / settings.workers);
+        let takes_turns = settings.pipeline.stages == Stages::Four;
+        let (read_poll, write_poll) = (Poll::new()?, Poll::new()?);
+        let lane = |_| {
+            if takes_turns {
+                Lane::of_four((&read_poll, &write_poll), writers, bound, now)
+            } else {
+                Lane::of_five(readers, writers, bound, now)
+            }
+        };
+        let lanes = (0..settings.workers).map(lane).collect();
+        let supervisor = Token::of(Kind::Supervisor).number();
+        read_poll.epoll.add(&**control, supervisor, Interest::READABLE)?;
+        Ok(Self {
+            control: Arc::clone(control),
+            lanes,
+            takes_turns,
+            read_poll,
+            write_poll,
+            acceptors: (0..threads.accept).map(|_| AcceptorBell::new()).collect::<io::Result<_>>()?,
+            doors: Mutex::new(doors.iter().map(Door::is_retiring).enumerate().collect()),
+            open: AtomicU32::new(0),
+            most_open: Allotment::of(settings).connections,
+            is_crowded: AtomicBool::new(false),
+            closes: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            batch: settings.pipeline.batch.get() as usize,
+            readers,
+            writers,
+            workers: blocks[threads.accept + 2..].into(),
+        })
+    }
+
+    /// Those of each lane.
+    fn cpus(&self, settings: &Settings) -> Vec<Vec<usize>> {
+        let usable = process::allowed_cpus().unwrap_or_default();
+        (0..self.lanes.len()).map(|lane| placement::of_stages(lane, settings, &usable)).collect()
+    }
+
+    /// The lane and the number in it of a reader among all.
+    fn reader_at(&self, reader: usize) -> (usize, usize) {
+        (reader / self.readers, reader % self.readers)
+    }
+
+    /// How many connections a thread takes from its stage's queue at once. Where there are several threads
+    /// each takes one after the other, as it may have to wait for the disk while others could go on.
+    fn at_once(&self, stage: Stage) -> usize {
+        let threads = if stage == Stage::Read { self.readers } else { self.writers };
+        if threads == 1 { self.batch } else { 1 }
+    }
+
+    /// A place among the connections, if there is one left.
+    fn take_place(&self) -> bool {
+        let more = |open: u32| (open < self.most_open).then_some(open + 1);
+        self.open.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
+    }
+
+    /// The place where a connection waits and will wait again.
+    fn number(&self, traveller: &mut Traveller) -> Number {
+        let waiting = &self.lanes[usize::from(traveller.lane)].waiting;
+        *traveller.number.get_or_insert_with(|| waiting.lock().enter())
+    }
+
+    /// How many connections readers and writers have worked on.
+    fn connections_worked_on(&self) -> u64 {
+        let of = |block: &&Counters| {
+            [Stage::Read, Stage::Write].map(|stage| block.stage_connections[stage as usize].get())
+        };
+        self.workers.iter().flat_map(of).fold(0, u64::wrapping_add)
+    }
+
+    /// Lets go of a listener.
+    fn shut(&self, door: Door, number: usize, service: &Service) {
+        let mut doors = self.doors.lock().expect("nobody panics with the lock");
+        doors.retain(|&(other, _)| other != number);
+        door.let_go(service, &self.control, doors.iter().map(|&(_, retires)| retires));
+    }
+
+    /// Whether all listeners are closed.
+    fn doors_are_shut(&self) -> bool {
+        self.doors.lock().expect("nobody panics with the lock").is_empty()
+    }
+
+    /// Has all threads end.
+    fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        for lane in &self.lanes {
+            lane.reads.close();
+            lane.writes.close();
+            lane.turn.close();
+        }
+        self.write_poll.wake();
+        self.acceptors.iter().for_each(AcceptorBell::wake);
+    }
+}
+
+/// Takes connections from a stage's queue, and waits for some if there are none.
+fn take(
+    (stage, number, at_once): (Stage, u16, usize),
+    queue: &Queue<Boxed>,
+    patience: Option<Duration>,
+    service: &mut Service,
+    batch: &mut Vec<Boxed>,
+) -> Taken {
+    let taken = queue.take(number.into(), at_once, Some(Duration::ZERO), batch);
+    if !batch.is_empty() || taken.is_closed || taken.is_poked {
+        return taken;
+    }
+    service.rest();
+    let began_ns = sys::clock::monotonic_ns();
+    let has_room = taken.has_room;
+    let taken = queue.take(number.into(), at_once, patience, batch);
+    let idle_ns = sys::clock::monotonic_ns().saturating_sub(began_ns);
+    service.counters.stage_idle_ns[stage as usize].add(idle_ns);
+    Taken { has_room: has_room || taken.has_room, ..taken }
+}
+
+/// Whether a thread has worked for so long, on a batch that is not done with, that what is done had better be
+/// handed on: it has waited for the disk, or for a client.
+fn takes_long(service: &Service) -> bool {
+    sys::clock::monotonic_ns().saturating_sub(service.clock.ns) >= LONG_NS
+}
+
+/// Counts what was taken.
+fn note(stage: Stage, taken: Taken, count: usize, service: &Service) {
+    if count > 0 {
+        let now_ns = service.clock.ns.wrapping_mul(count as u64);
+        // What came since the clock was read has not waited.
+        let wait_ns = now_ns.saturating_sub(taken.since_ns);
+        service.counters.phases.add(1);
+        service.counters.stage_batch(stage, count as u64, wait_ns, taken.left as u64);
+    }
+}

@@ -1,0 +1,458 @@
+//! The Accept stage: a thread for each address takes connections out of its accept queue, and hands them to
+//! the Read stages of the lanes in turn, or of the lane that the address belongs to.
+//!
+//! The accept limit bounds how many come in ahead of those that are there: an acceptor that the limit has cut
+//! short waits until readers have begun to work on all that it has handed on. Without a limit it waits for
+//! nothing but room in the queues. For `auto` that is a turn, in which the other stages have worked on so many
+//! connections; what turning around costs an acceptor is nothing to those that work, so that is not measured.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use http1::Tick;
+use sys::epoll::Epoll;
+use sys::event::{Events, Interest};
+use sys::poll;
+use sys::tcp_info::{self, AcceptQueue};
+
+use super::Pipeline;
+use super::bells::AcceptorBell;
+use super::lane::Lane;
+use super::traveller::{Boxed, Traveller};
+use crate::accept::{AcceptPolicy, Gate, Queue, Turn};
+use crate::architecture::common::doors::{Accepted, Door};
+use crate::config::Settings;
+use crate::control::Phase;
+use crate::conversation::{Client, Conversation};
+use crate::counters::Stage;
+use crate::error_log::Limited;
+use crate::service::Service;
+
+/// A listener of an acceptor's.
+struct Port {
+    door: Door,
+    /// Its number among all of the pipeline.
+    number: usize,
+    /// The lane that it belongs to, if it belongs to one.
+    lane: Option<u16>,
+    /// It may have connections waiting.
+    pending: bool,
+}
+
+/// A thread of the stage.
+pub(super) struct Acceptor<'p> {
+    pipeline: &'p Pipeline,
+    number: u16,
+    service: Service,
+    ports: Vec<Port>,
+    epoll: Epoll,
+    events: Events,
+    gate: Gate,
+    policy: AcceptPolicy,
+    next_lane: usize,
+    /// What it hands on next, to each lane.
+    batches: Box<[VecDeque<Boxed>]>,
+    work_phase_skips_new: bool,
+    has_heard: Phase,
+    /// Where the search for somebody to make room goes on: the lane, and the place in each.
+    lane_in_turn: usize,
+    hands: Box<[u32]>,
+    /// When places were last given by turns.
+    turns_given: Tick,
+    /// When the turn under way began, and how much the others had done by then.
+    turn_began: (u64, u64),
+    complaints: Limited,
+}
+
+const LISTENERS: u64 = 0;
+const WAKE: u64 = 1;
+
+/// How often it is looked whether somebody makes room for those who wait.
+const PRESSURE_MS: u32 = 100;
+/// How often an acceptor whose listeners retire looks how far that is.
+const ENDING_MS: u32 = 10;
+/// How often places are given by turns where there are too few.
+const TURN_TICKS: u32 = 500 / Tick::MS;
+/// How many connections are looked at for one that is idle.
+const LOOKS: u32 = 64;
+
+impl<'p> Acceptor<'p> {
+    /// The acceptor of that number, which has these listeners, each with its number and its lane.
+    ///
+    /// # Errors
+    ///
+    /// The kernel gives no epoll.
+    pub(super) fn new(
+        pipeline: &'p Pipeline,
+        number: u16,
+        service: Service,
+        doors: Vec<(Door, usize, Option<u16>)>,
+        settings: &Settings,
+    ) -> io::Result<Self> {
+        let epoll = Epoll::new()?;
+        epoll.add(&pipeline.acceptors[usize::from(number)], WAKE, Interest::READABLE)?;
+        for (door, ..) in &doors {
+            epoll.add(&*door.listener, LISTENERS, Interest::READABLE)?;
+        }
+        let port = |(door, number, lane)| Port { door, number, lane, pending: true };
+        let policy = AcceptPolicy::new(settings.event.accept_limit);
+        policy.state().publish(service.counters);
+        service.counters.stage_threads[Stage::Accept as usize].set(1);
+        Ok(Self {
+            turns_given: service.clock.tick,
+            turn_began: (service.clock.ns, 0),
+            pipeline,
+            number,
+            service,
+            ports: doors.into_iter().map(port).collect(),
+            epoll,
+            events: Events::with_capacity(16),
+            gate: Gate::new(u32::MAX),
+            policy,
+            next_lane: usize::from(number) % pipeline.lanes.len(),
+            batches: pipeline.lanes.iter().map(|_| VecDeque::new()).collect(),
+            work_phase_skips_new: settings.event.work_phase_skips_new,
+            has_heard: Phase::Run,
+            lane_in_turn: 0,
+            hands: pipeline.lanes.iter().map(|_| 0).collect(),
+            complaints: Limited::default(),
+        })
+    }
+
+    /// Accepts until its listeners are closed.
+    ///
+    /// # Errors
+    ///
+    /// Waiting does not work any more.
+    pub(super) fn run(mut self) -> io::Result<()> {
+        self.bell().is_of_this_thread();
+        while !self.pipeline.is_over.load(Ordering::Acquire) {
+            self.service.begin_turn();
+            self.heed_supervisor();
+            self.accept_phase();
+            self.close_ports(|port, now| port.door.is_over(now));
+            if self.ports.is_empty() {
+                break;
+            }
+            self.await_clients()?;
+        }
+        // Those who wait for its last listener have to hear that it is gone.
+        self.pipeline.read_poll.wake();
+        self.service.counters.stage_threads[Stage::Accept as usize].set(0);
+        Ok(())
+    }
+
+    fn bell(&self) -> &'p AcceptorBell {
+        &self.pipeline.acceptors[usize::from(self.number)]
+    }
+
+    /// One such phase: as many as the accept limit allows.
+    fn accept_phase(&mut self) {
+        for port in &mut self.ports {
+            // Where it is to be closed, empty once does not mean empty at the end.
+            port.pending |= port.door.is_retiring();
+        }
+        if !self.ports.iter().any(|port| port.pending) {
+            return;
+        }
+        let mut sample = self.policy.sampling_is_due(self.service.clock.ns) && self.sample_queue().is_some();
+        let limit = self.policy.budget().connections;
+        let mut accepted = 0;
+        for at in 0..self.ports.len() {
+            while self.ports[at].pending && accepted < limit && self.has_room() {
+                let Port { door, lane, .. } = &self.ports[at];
+                let lane = *lane;
+                match door.accept(&mut self.service, &mut self.gate, &mut self.complaints) {
+                    Accepted::Client(mut client) => {
+                        accepted += 1;
+                        if std::mem::take(&mut sample) {
+                            client.waited_ms = self.sample_wait(&client);
+                        }
+                        self.open(client, lane);
+                        if accepted.is_multiple_of(self.pipeline.batch as u32) {
+                            self.hand_on();
+                        }
+                        continue;
+                    }
+                    Accepted::Nobody => self.ports[at].pending = false,
+                    Accepted::TryAgain | Accepted::Paused => {}
+                }
+                self.pipeline.open.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+        self.hand_on();
+        self.service.counters.accept_phase(accepted.into());
+        if accepted == limit {
+            self.await_readers();
+        }
+        self.turn_ends(accepted);
+    }
+
+    /// Takes a place for a new connection, making room at the expense of others if need be.
+    fn has_room(&mut self) -> bool {
+        if self.gate.room(0, self.service.clock.tick) == 0 {
+            return false;
+        }
+        if self.pipeline.take_place() {
+            return true;
+        }
+        self.pipeline.is_crowded.store(true, Ordering::SeqCst);
+        // It may have been given up just before that.
+        if self.pipeline.take_place() {
+            return true;
+        }
+        let now = self.service.clock.tick;
+        // That may be longer ago than ticks can tell the order of.
+        let since = now.0.wrapping_sub(self.turns_given.0);
+        if !self.close_an_idle_one() && since >= TURN_TICKS {
+            self.turns_given = now;
+            self.give_turns();
+        }
+        false
+    }
+
+    /// Takes a new connection into service.
+    fn open(&mut self, client: Client, lane: Option<u16>) {
+        let lane = lane.unwrap_or_else(|| {
+            self.next_lane = (self.next_lane + 1) % self.pipeline.lanes.len();
+            self.next_lane as u16
+        });
+        let mut conversation = Conversation::new(client, &self.service);
+        self.service.counters.connections_opened.add(1);
+        if self.work_phase_skips_new {
+            conversation.await_input();
+            let traveller = Box::new(Traveller::new(conversation, lane, None));
+            match self.pipeline.wait(traveller) {
+                Ok(None) => {}
+                Ok(Some(traveller)) => self.batches[usize::from(lane)].push_back(traveller),
+                Err(unwatched) => {
+                    let message = format!("cannot wait for a connection: {}", unwatched.error);
+                    self.complaints.warn(self.service.clock.ms, &message);
+                    self.pipeline.close(unwatched.traveller, &mut self.service, true);
+                }
+            }
+        } else {
+            self.bell().handed_on();
+            let traveller = Traveller::new(conversation, lane, Some(self.number));
+            self.batches[usize::from(lane)].push_back(Box::new(traveller));
+        }
+    }
+
+    /// Hands on what it has accepted, and waits while there is no room for it.
+    fn hand_on(&mut self) {
+        let counters = self.service.counters;
+        for (lane, batch) in self.pipeline.lanes.iter().zip(&mut self.batches) {
+            if batch.is_empty() {
+                continue;
+            }
+            counters.stage_batch(Stage::Accept, batch.len() as u64, 0, 0);
+            let has_waited = lane.reads.give(batch, self.service.clock.ns);
+            counters.stage_blocked[Stage::Accept as usize].add(has_waited.into());
+        }
+    }
+
+    /// Waits until readers have begun to work on all that it has handed on.
+    fn await_readers(&self) {
+        let is_over = || self.pipeline.is_over.load(Ordering::Acquire);
+        while !self.bell().all_begun() && !is_over() {
+            thread::park();
+        }
+    }
+
+    /// Tells the accept policy what came of the turn, and people what the policy makes of it.
+    fn turn_ends(&mut self, accepted: u32) {
+        if !self.policy.is_adaptive() {
+            return;
+        }
+        let now_ns = sys::clock::monotonic_ns();
+        let done = self.pipeline.connections_worked_on();
+        let (began_ns, done_before) = std::mem::replace(&mut self.turn_began, (now_ns, done));
+        let left: usize = self.pipeline.lanes.iter().map(|lane| lane.reads.len()).sum();
+        let turn = Turn {
+            busy_ns: now_ns.saturating_sub(began_ns),
+            accepted,
+            worked: done.wrapping_sub(done_before).min(u32::MAX.into()) as u32,
+            left: left as u32,
+            emptied: !self.ports.iter().any(|port| port.pending),
+        };
+        self.policy.turned(now_ns, &turn);
+        if let Some(state) = self.policy.news(now_ns) {
+            state.publish(self.service.counters);
+        }
+    }
+
+    /// Waits until clients come, there is room for those who wait, or somebody calls.
+    fn await_clients(&mut self) -> io::Result<()> {
+        let now = self.service.clock.tick;
+        let pending = self.ports.iter().any(|port| port.pending);
+        let ending = self.ports.iter().any(|port| port.door.is_retiring());
+        let paused = self.gate.paused_until().map(|until| until.remaining(now).max(1) * Tick::MS);
+        let is_full = paused.is_some() || self.pipeline.is_crowded.load(Ordering::Acquire);
+        if pending && !is_full && !ending {
+            return Ok(());
+        }
+        let began_ns = sys::clock::monotonic_ns();
+        let mut patience = ending.then_some(ENDING_MS);
+        let is_called = if pending && is_full {
+            // The listeners are not empty: waiting for them would be none.
+            patience = patience.or(paused).or(Some(PRESSURE_MS));
+            let [told] = poll::wait_for([(self.bell().as_fd(), Interest::READABLE)], patience)?;
+            told.readable
+        } else {
+            self.epoll.wait(&mut self.events, patience)?;
+            self.ports.iter_mut().for_each(|port| port.pending = true);
+            self.events.iter().any(|event| event.token == WAKE)
+        };
+        if is_called {
+            self.bell().clear();
+            self.ports.iter_mut().for_each(|port| port.pending = true);
+        }
+        self.service.counters.event_waits.add(1);
+        let ended_ns = sys::clock::monotonic_ns();
+        let idle_ns = ended_ns.saturating_sub(began_ns);
+        self.service.counters.stage_idle_ns[Stage::Accept as usize].add(idle_ns);
+        // No part of the turn.
+        self.turn_began.0 = self.turn_began.0.saturating_add(idle_ns);
+        Ok(())
+    }
+
+    /// Sees how many connections wait to be accepted, if the kernel tells.
+    fn sample_queue(&mut self) -> Option<()> {
+        let pending = self.ports.iter().filter(|port| port.pending);
+        let queues = pending.filter_map(|port| tcp_info::accept_queue(&*port.door.listener).ok());
+        let seen = queues.reduce(|sum, queue| AcceptQueue {
+            length: sum.length.saturating_add(queue.length),
+            limit: sum.limit.saturating_add(queue.limit),
+        })?;
+        self.service.counters.accept_queue_seen(seen.length.into());
+        self.policy.queue_seen(Queue { length: seen.length, limit: seen.limit });
+        Some(())
+    }
+
+    /// Sees how long a connection has waited, which was just accepted, if the kernel tells.
+    fn sample_wait(&mut self, client: &Client) -> Option<u32> {
+        let ms = tcp_info::waited_ms(&client.socket).ok()?;
+        self.service.counters.accept_wait_seen(ms.into());
+        self.policy.wait_seen(ms);
+        Some(ms)
+    }
+
+    /// Does what the supervisor wants.
+    fn heed_supervisor(&mut self) {
+        let phase = self.pipeline.control.phase();
+        if std::mem::replace(&mut self.has_heard, phase) == phase {
+            return;
+        }
+        match phase {
+            Phase::Run | Phase::Stop => {}
+            Phase::Retire => {
+                // For what came before, it may have been this process alone that was woken. The supervisor
+                // wakes others once more for what there is no room for.
+                self.ports.iter_mut().for_each(|port| port.pending = true);
+                self.accept_phase();
+                self.close_ports(|_, _| true);
+            }
+            Phase::Drain => {
+                let now = self.service.clock.tick;
+                self.ports.iter_mut().for_each(|port| port.door.drain(now, &self.pipeline.control));
+            }
+        }
+    }
+
+    fn close_ports(&mut self, are_over: impl Fn(&Port, Tick) -> bool) {
+        let now = self.service.clock.tick;
+        while let Some(at) = self.ports.iter().position(|port| are_over(port, now)) {
+            let port = self.ports.swap_remove(at);
+            // Others have the same socket open, so closing it here would not end its registration. Removing
+            // what is registered cannot fail.
+            let _ = self.epoll.remove(&*port.door.listener);
+            self.pipeline.shut(port.door, port.number, &self.service);
+        }
+    }
+
+    /// Closes a connection that has been idle for a while, if one is found quickly.
+    fn close_an_idle_one(&mut self) -> bool {
+        let now = self.service.clock.tick;
+        for _ in 0..self.pipeline.lanes.len() {
+            let lane = self.next_lane_in_turn();
+            let mut waiting = lane.waiting.lock();
+            for _ in 0..LOOKS.min(waiting.places()) {
+                let index = self.next_in_turn(waiting.places());
+                let closes = waiting.at(index).is_some_and(|one| {
+                    one.conversation.has_idled(now) && one.conversation.machine().close_if_idle()
+                });
+                if closes && let Some(traveller) = waiting.take_at(index) {
+                    drop(waiting);
+                    self.make_way(lane, traveller);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Has as many leave as wait to be accepted, of those who wait for their sockets.
+    fn give_turns(&mut self) {
+        let now = self.service.clock.tick;
+        let mut outside = self.count_outside();
+        for _ in 0..self.pipeline.lanes.len() {
+            let lane = self.next_lane_in_turn();
+            let places = lane.waiting.lock().places();
+            for _ in 0..places {
+                if outside == 0 {
+                    return;
+                }
+                let index = self.next_in_turn(places);
+                let mut waiting = lane.waiting.lock();
+                let Some(one) = waiting.at(index) else { continue };
+                if one.conversation.dawdles(&self.service.limits, now) {
+                    Pipeline::ask_to_leave(one);
+                    let Some(traveller) = waiting.take_at(index) else { continue };
+                    drop(waiting);
+                    self.make_way(lane, traveller);
+                } else if !one.conversation.machine().drain() {
+                    continue;
+                }
+                outside -= 1;
+            }
+        }
+    }
+
+    /// Has one end that was taken from those who wait. It needs no room in the queue: it had a place in the
+    /// pipeline before.
+    fn make_way(&mut self, lane: &Lane, traveller: Boxed) {
+        self.service.counters.connections_closed_under_pressure.add(1);
+        let now_ns = self.service.clock.ns;
+        match traveller.reader {
+            Some(reader) => lane.reads.give_to(reader.into(), traveller, now_ns),
+            None => lane.reads.give_back(&mut vec![traveller], now_ns),
+        }
+    }
+
+    fn next_lane_in_turn(&mut self) -> &'p Lane {
+        self.lane_in_turn = (self.lane_in_turn + 1) % self.pipeline.lanes.len();
+        &self.pipeline.lanes[self.lane_in_turn]
+    }
+
+    /// The next place of that lane.
+    fn next_in_turn(&mut self, places: u32) -> u32 {
+        let hand = &mut self.hands[self.lane_in_turn];
+        *hand = (*hand + 1) % places;
+        *hand
+    }
+
+    /// How many wait to be accepted. Of Unix sockets the kernel tells no more than whether anybody does: that
+    /// counts as a quarter of the places.
+    fn count_outside(&self) -> u32 {
+        let some = self.pipeline.open.load(Ordering::Acquire).div_ceil(4);
+        let outside = |port: &Port| match tcp_info::accept_queue(&*port.door.listener) {
+            Ok(queue) => queue.length,
+            Err(_) if port.door.listener.has_queue() => some,
+            Err(_) => 0,
+        };
+        self.ports.iter().filter(|port| port.pending).map(outside).fold(0, u32::saturating_add)
+    }
+}

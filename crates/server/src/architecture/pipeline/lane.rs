@@ -1,0 +1,198 @@
+//! A worker's lane: the queues into its Read and Write stages, and those who wait for their sockets. A
+//! connection keeps to one.
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http1::Tick;
+use sys::event::Interest;
+use sys::socket;
+
+use super::Pipeline;
+use super::bells::{AcceptorBell, Poll};
+use super::queue::Queue;
+use super::traveller::{Boxed, Errand, Traveller};
+use super::waiting::{Arrival, Number, Waiting};
+use crate::architecture::common::token::{Kind, Token};
+use crate::counters::Reset;
+use crate::registration::Registration;
+use crate::service::{Service, Stock};
+
+/// What the stages of one worker have in common.
+pub(super) struct Lane {
+    /// Into the Read stage.
+    pub(super) reads: Queue<Boxed>,
+    /// Into the Write stage, or where there are four, to Write Poll.
+    pub(super) writes: Queue<Boxed>,
+    /// Where there are four stages: from Write Poll to the writers whose turn it is, and how many these have
+    /// not done with.
+    pub(super) turn: Queue<Boxed>,
+    pub(super) in_turn: AtomicUsize,
+    pub(super) waiting: Waiting<Boxed>,
+    pub(super) stock: Stock,
+}
+
+impl Lane {
+    /// With threads of their own for each stage.
+    pub(super) fn of_five(readers: usize, writers: usize, bound: usize, now: Tick) -> Self {
+        Self::new(Queue::new(readers, bound), Queue::new(writers, bound), Queue::new(0, 0), now)
+    }
+
+    /// Whose queues into Read and Write are the poll stages' own, with so many threads that write.
+    pub(super) fn of_four(polls: (&Poll, &Poll), threads: usize, bound: usize, now: Tick) -> Self {
+        let [reads, writes] = [polls.0, polls.1].map(|poll| Queue::polled(bound, poll.bell()));
+        Self::new(reads, writes, Queue::new(threads, bound), now)
+    }
+
+    fn new(reads: Queue<Boxed>, writes: Queue<Boxed>, turn: Queue<Boxed>, now: Tick) -> Self {
+        Self {
+            reads,
+            writes,
+            turn,
+            in_turn: AtomicUsize::new(0),
+            waiting: Waiting::new(now),
+            stock: Stock::default(),
+        }
+    }
+}
+
+/// How many places a token can name, in one lane.
+const PLACES: u32 = 1 << 22;
+
+/// Who is in that place of that lane, for the kernel.
+pub(super) fn token(kind: Kind, lane: u16, number: Number) -> u64 {
+    let index = u32::from(lane) << 22 | number.index;
+    Token { kind, generation: number.generation, index }.number()
+}
+
+/// The lane and the place in it that a token names.
+pub(super) fn place(token: Token) -> (usize, Number) {
+    let number = Number { index: token.index % PLACES, generation: token.generation };
+    ((token.index / PLACES) as usize, number)
+}
+
+impl Pipeline {
+    /// Leaves one to the poll stages until its sockets or its deadline have news. `Some`: it goes on at once,
+    /// or its sockets can't be registered.
+    pub(super) fn wait(&self, mut traveller: Boxed) -> Result<Option<Boxed>, Unwatched> {
+        let lane = &self.lanes[usize::from(traveller.lane)];
+        let number = self.number(&mut traveller);
+        if let Err(error) = self.register(&mut traveller, number) {
+            return Err(Unwatched { traveller, error });
+        }
+        let deadline = traveller.conversation.deadline();
+        let mut waiting = lane.waiting.lock();
+        match waiting.wait(number, traveller, deadline) {
+            Arrival::Waits { is_sooner } => {
+                drop(waiting);
+                if is_sooner {
+                    self.read_poll.wake();
+                }
+                Ok(None)
+            }
+            Arrival::GoesOn(mut traveller, told) => {
+                drop(waiting);
+                traveller.note(told);
+                Ok(Some(traveller))
+            }
+        }
+    }
+
+    /// Sees to it that the poll stages hear of its sockets. Each is registered once, for edges; a client that
+    /// is lent to an application is left alone.
+    fn register(&self, traveller: &mut Traveller, number: Number) -> std::io::Result<()> {
+        match traveller.conversation.is_lent(true) {
+            None => self.register_client(traveller, number)?,
+            Some(false) => self.forget_client(traveller),
+            Some(true) => {}
+        }
+        if traveller.has_new_link()
+            && let Some((link, _)) = traveller.conversation.link()
+        {
+            let name = token(Kind::Application, traveller.lane, number);
+            self.read_poll.epoll.add(link.as_fd(), name, Interest::BOTH.on_edge())?;
+            link.registration = Registration::Edge;
+        }
+        Ok(())
+    }
+
+    fn register_client(&self, traveller: &mut Traveller, number: Number) -> std::io::Result<()> {
+        let (_, writable) = traveller.conversation.waits_for();
+        let name = token(Kind::Client, traveller.lane, number);
+        if !traveller.is_registered.0 {
+            self.read_poll.epoll.add(&traveller.conversation, name, Interest::READABLE.on_edge())?;
+            traveller.is_registered.0 = true;
+        }
+        if writable && !traveller.is_registered.1 {
+            self.write_poll.epoll.add(&traveller.conversation, name, Interest::WRITABLE.on_edge())?;
+            traveller.is_registered.1 = true;
+        }
+        Ok(())
+    }
+
+    fn forget_client(&self, traveller: &mut Traveller) {
+        // Removing what is registered cannot fail.
+        let (reads, writes) = std::mem::take(&mut traveller.is_registered);
+        if reads {
+            let _ = self.read_poll.epoll.remove(&traveller.conversation);
+        }
+        if writes {
+            let _ = self.write_poll.epoll.remove(&traveller.conversation);
+        }
+    }
+
+    /// Sends one to the Read stage that has been taken from those who wait: to the reader that it is bound to,
+    /// or into the line of those that are to be offered to the stage.
+    pub(super) fn line_up(&self, traveller: Boxed, now_ns: u64, line: &mut VecDeque<Boxed>) {
+        match traveller.reader {
+            Some(reader) => {
+                let reads = &self.lanes[usize::from(traveller.lane)].reads;
+                reads.give_to(reader.into(), traveller, now_ns);
+            }
+            None => line.push_back(traveller),
+        }
+    }
+
+    /// Ends a connection.
+    pub(super) fn close(&self, mut traveller: Boxed, service: &mut Service, resets: bool) {
+        if traveller.conversation.was_lent() {
+            // While somebody has a copy, epoll does not forget by itself.
+            self.forget_client(&mut traveller);
+        }
+        let Traveller { conversation, lane, number, .. } = *traveller;
+        if let Some(number) = number {
+            // Before its socket is closed: whoever has the place next is another one.
+            self.lanes[usize::from(lane)].waiting.lock().leave(number);
+        }
+        let socket = conversation.end(service);
+        service.counters.connections_closed.add(1);
+        if resets {
+            service.counters.reset(Reset::Local);
+            // A socket that can't be reset is closed by being dropped.
+            let _ = socket::reset(socket);
+        } else {
+            drop(socket);
+        }
+        let was_last = self.open.fetch_sub(1, Ordering::SeqCst) == 1;
+        if was_last && self.closes.load(Ordering::SeqCst) {
+            // That may have been what the end of service has waited for.
+            self.read_poll.wake();
+        }
+        if self.is_crowded.swap(false, Ordering::SeqCst) {
+            self.acceptors.iter().for_each(AcceptorBell::wake);
+        }
+    }
+
+    /// Has one give way whose client others wait for.
+    pub(super) fn ask_to_leave(traveller: &mut Traveller) {
+        traveller.errand = Errand::GiveUp;
+        traveller.gives_way = true;
+    }
+}
+
+/// One that can't wait for its sockets.
+pub(super) struct Unwatched {
+    pub(super) traveller: Boxed,
+    pub(super) error: std::io::Error,
+}

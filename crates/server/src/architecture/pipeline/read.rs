@@ -1,0 +1,284 @@
+//! The Read stage: readers receive requests and plan replies. They never send to a client, but for what is
+//! theirs alone: a request that an application answers, and a file that is in no table
+//! ([`Conversation::is_bound`](crate::conversation::Conversation::is_bound)).
+//!
+//! They may wait for a disk, to find a file; [listings] of directories come last. Whoever is behind them in their queue waits too, unless the lane
+//! has another reader.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use http1::Tick;
+
+use super::Pipeline;
+use super::lane::{Lane, place, token};
+use super::listings::Listings;
+use super::queue::Taken;
+use super::traveller::{Boxed, Errand, Traveller};
+use crate::architecture::common::token::{Kind, Token};
+use crate::content::Patience;
+use crate::conversation::{Next, Turn};
+use crate::counters::Stage;
+use crate::error_log::Limited;
+use crate::registration::Registration;
+use crate::service::Service;
+
+/// A thread of the stage.
+pub(super) struct Reader<'p> {
+    pipeline: &'p Pipeline,
+    lane: &'p Lane,
+    /// Its number in the lane.
+    number: u16,
+    service: Service,
+    /// What comes of a batch: whose replies are to be sent, and who is to be read from once more.
+    to_write: VecDeque<Boxed>,
+    again: Vec<Boxed>,
+    listings: Listings,
+    /// Service is known to end.
+    has_closed: bool,
+    complaints: Limited,
+}
+
+impl<'p> Reader<'p> {
+    /// The reader of that number of a lane.
+    pub(super) fn new(pipeline: &'p Pipeline, lane: usize, number: u16, mut service: Service) -> Self {
+        service.patience = Patience::Files;
+        service.hears_hang_ups = true;
+        let bytes = Traveller::BYTES + super::waiting::All::<Boxed>::BYTES_EACH;
+        service.counters.connection_bytes.raise_to(bytes as u64);
+        Self {
+            pipeline,
+            lane: &pipeline.lanes[lane],
+            number,
+            service,
+            to_write: VecDeque::new(),
+            again: Vec::new(),
+            listings: Listings::default(),
+            has_closed: false,
+            complaints: Limited::default(),
+        }
+    }
+
+    /// Reads until the pipeline is over.
+    pub(super) fn run(mut self) {
+        self.service.counters.stage_threads[Stage::Read as usize].set(1);
+        let (at_once, mut batch) = (self.pipeline.at_once(Stage::Read), Vec::new());
+        loop {
+            let patience = self.patience();
+            let who = (Stage::Read, self.number, at_once);
+            let taken = super::take(who, &self.lane.reads, patience, &mut self.service, &mut batch);
+            self.service.begin_turn();
+            self.note(taken, batch.len());
+            if taken.is_closed {
+                break;
+            }
+            self.serve_batch(at_once, &mut batch);
+        }
+    }
+
+    /// Reads as a part of Read Poll: from those who are in its line, and from the queue.
+    pub(super) fn take_part(&mut self, line: &mut VecDeque<Boxed>) {
+        let mut batch = Vec::new();
+        self.service.begin_turn();
+        self.service.level(&self.lane.stock);
+        for traveller in line.drain(..) {
+            self.serve(traveller);
+        }
+        let taken = self.lane.reads.take(0, self.pipeline.batch, Some(Duration::ZERO), &mut batch);
+        self.note(taken, batch.len());
+        self.serve_batch(self.pipeline.batch, &mut batch);
+    }
+
+    /// Reads from those who have been taken, and from as many more as make up a batch.
+    fn serve_batch(&mut self, at_once: usize, batch: &mut Vec<Boxed>) {
+        let mut done = batch.len();
+        self.serve_all(batch);
+        while done < self.pipeline.batch && done > 0 {
+            let more = self.lane.reads.take(self.number.into(), at_once, Some(Duration::ZERO), batch);
+            if batch.is_empty() {
+                break;
+            }
+            self.note(more, batch.len());
+            done += batch.len();
+            self.serve_all(batch);
+        }
+        self.batch_ends();
+    }
+
+    /// Sees to what was taken besides connections.
+    fn note(&mut self, taken: Taken, count: usize) {
+        super::note(Stage::Read, taken, count, &self.service);
+        if taken.has_room {
+            self.pipeline.read_poll.wake();
+        }
+        if taken.is_poked {
+            self.service.gateway.clear_bell();
+            self.let_called_go();
+        }
+    }
+
+    fn serve_all(&mut self, batch: &mut Vec<Boxed>) {
+        self.service.level(&self.lane.stock);
+        for traveller in batch.drain(..) {
+            self.serve(traveller);
+            if super::takes_long(&self.service) {
+                self.service.begin_turn();
+                self.hand_on();
+            }
+        }
+    }
+
+    /// Hands on what there is to be written, and whoever is to be read from once more.
+    fn hand_on(&mut self) {
+        let now_ns = self.service.clock.ns;
+        let has_waited = !self.to_write.is_empty() && self.lane.writes.give(&mut self.to_write, now_ns);
+        self.service.counters.stage_blocked[Stage::Read as usize].add(has_waited.into());
+        self.lane.reads.give_back(&mut self.again, now_ns);
+    }
+
+    /// Hands on what came of a batch, and tidies up.
+    fn batch_ends(&mut self) {
+        self.hand_on();
+        if !self.listings.is_empty() {
+            let mut again = Vec::new();
+            self.listings.make_one(&mut self.service, &mut again);
+            // What they have looked up is pinned for this reader to answer.
+            for traveller in again {
+                let now_ns = self.service.clock.ns;
+                self.lane.reads.give_to(self.number.into(), traveller, now_ns);
+            }
+        }
+        if self.service.gateway.has_chores() {
+            self.see_to_links();
+        }
+        self.service.publish();
+    }
+
+    /// Receives from one, and plans its reply.
+    fn serve(&mut self, mut traveller: Boxed) {
+        if let Some(acceptor) = traveller.acceptor.take() {
+            self.pipeline.acceptors[usize::from(acceptor)].begun();
+        }
+        if self.pipeline.closes.load(Ordering::Relaxed) {
+            self.say_close(&mut traveller);
+        }
+        match std::mem::take(&mut traveller.errand) {
+            Errand::GoOn => {}
+            Errand::Expire => match traveller.conversation.expire(&mut self.service) {
+                None => return self.settle(traveller, Turn::Blocked),
+                Some(Next::Turn(turn)) => return self.settle(traveller, turn),
+                Some(Next::Receive | Next::Send) => {}
+            },
+            Errand::GiveUp => traveller.conversation.give_up(&mut self.service),
+        }
+        if traveller.reader.is_none() {
+            match traveller.conversation.receive(&mut self.service) {
+                Next::Send if !traveller.conversation.is_bound() => {
+                    return self.to_write.push_back(traveller);
+                }
+                Next::Receive | Next::Send => {}
+                Next::Turn(turn) => return self.settle(traveller, turn),
+            }
+        }
+        let turn = traveller.conversation.work(&mut self.service);
+        self.settle(traveller, turn);
+    }
+
+    /// Sees to one after its turn: waits for its socket, comes back to it, or ends it.
+    fn settle(&mut self, mut traveller: Boxed, turn: Turn) {
+        traveller.reader = traveller.conversation.is_bound().then_some(self.number);
+        match turn {
+            Turn::Blocked if traveller.gives_way && traveller.conversation.machine().is_lingering() => {
+                self.pipeline.close(traveller, &mut self.service, false);
+            }
+            Turn::Blocked => self.wait(traveller),
+            Turn::Application => {
+                let number = self.pipeline.number(&mut traveller);
+                let name = token(Kind::Application, traveller.lane, number);
+                traveller.conversation.name_queued(&self.service, name);
+                self.wait(traveller);
+            }
+            Turn::Unfinished => self.come_back_to(traveller),
+            Turn::Close => self.pipeline.close(traveller, &mut self.service, false),
+            Turn::Disk(job) => {
+                if let Some(traveller) = self.listings.put_off(traveller, *job) {
+                    self.pipeline.close(traveller, &mut self.service, true);
+                }
+            }
+            Turn::Reset => self.pipeline.close(traveller, &mut self.service, true),
+        }
+    }
+
+    fn wait(&mut self, traveller: Boxed) {
+        match self.pipeline.wait(traveller) {
+            Ok(None) => {}
+            Ok(Some(traveller)) => self.come_back_to(traveller),
+            Err(unwatched) => {
+                let message = format!("cannot wait for a connection: {}", unwatched.error);
+                self.complaints.warn(self.service.clock.ms, &message);
+                self.pipeline.close(unwatched.traveller, &mut self.service, true);
+            }
+        }
+    }
+
+    fn come_back_to(&mut self, traveller: Boxed) {
+        match traveller.reader {
+            Some(reader) => self.lane.reads.give_to(reader.into(), traveller, self.service.clock.ns),
+            None => self.again.push(traveller),
+        }
+    }
+
+    fn say_close(&mut self, traveller: &mut Traveller) {
+        traveller.conversation.machine().drain();
+        if !std::mem::replace(&mut self.has_closed, true) {
+            // Nor are connections to applications kept, which others have their own of.
+            self.service.gateway.keep_none();
+        }
+    }
+
+    /// Lets those go on whose requests need not wait in a queue any more. Who is on its way to be read from
+    /// looks for itself then.
+    fn let_called_go(&mut self) {
+        let called: Vec<_> = self.service.gateway.called().filter_map(Token::from_number).collect();
+        for token in called {
+            let (_, number) = place(token);
+            let traveller = self.lane.waiting.lock().take(number);
+            if let Some(traveller) = traveller {
+                self.come_back_to(traveller);
+            }
+        }
+    }
+
+    /// Sees to the connections to applications that no request uses any more: ceases to watch those that are
+    /// kept, and closes the others. And to requests that this reader itself has let go.
+    #[cold]
+    fn see_to_links(&mut self) {
+        if self.service.gateway.some_may_go() {
+            self.let_called_go();
+        }
+        let (gateway, now) = (&mut self.service.gateway, self.service.clock.tick);
+        gateway.expire(now);
+        while let Some((pool, mut link)) = gateway.take_resting() {
+            if std::mem::take(&mut link.registration) != Registration::None {
+                // Removing what is registered cannot fail.
+                let _ = self.pipeline.read_poll.epoll.remove(&link);
+            }
+            gateway.keep((pool, link), now);
+        }
+        // Closing a socket ends its registration.
+        while gateway.take_retired().is_some() {}
+    }
+
+    /// How long it may wait for its queue.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        if !self.listings.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let now = self.service.clock.tick;
+        let of_links = self.service.gateway.deadline();
+        let of_links = of_links.map(|at| u64::from(at.remaining(now).max(1) * Tick::MS));
+        let of_log = self.service.logs.wait_at_most_ms(self.service.clock.ms);
+        [of_links, of_log].into_iter().flatten().min().map(|ms| Duration::from_millis(ms.max(1)))
+    }
+}

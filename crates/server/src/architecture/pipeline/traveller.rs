@@ -1,0 +1,81 @@
+//! A conversation on its way through the stages. It is in one place at a time (with a stage, in a queue, or
+//! among those who wait), and moves there by value.
+
+use std::os::fd::AsFd as _;
+
+use super::waiting::{Number, Told};
+use crate::conversation::Conversation;
+
+/// One of them.
+pub(super) struct Traveller {
+    pub(super) conversation: Conversation,
+    /// The worker whose stages it goes through, for good.
+    pub(super) lane: u16,
+    /// The only reader that can go on with it, if there is one.
+    pub(super) reader: Option<u16>,
+    /// What the Read stage is to do first.
+    pub(super) errand: Errand,
+    /// Where it waits, once it has.
+    pub(super) number: Option<Number>,
+    /// Its socket is registered with Read Poll, and with Write Poll.
+    pub(super) is_registered: (bool, bool),
+    /// The acceptor that waits until a reader has taken it on.
+    pub(super) acceptor: Option<u16>,
+    /// It makes room for others: its client is not awaited any more.
+    pub(super) gives_way: bool,
+}
+
+/// One of them, in few bytes to be moved.
+pub(super) type Boxed = Box<Traveller>;
+
+/// Why somebody comes to be read from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Errand {
+    /// To go on.
+    #[default]
+    GoOn,
+    /// Its deadline has come.
+    Expire,
+    /// Others wait for its place, and it takes its time.
+    GiveUp,
+}
+
+impl Traveller {
+    /// What a travelling connection takes, wherever it is.
+    pub(super) const BYTES: usize = size_of::<Self>();
+
+    pub(super) fn new(conversation: Conversation, lane: u16, acceptor: Option<u16>) -> Self {
+        Self {
+            conversation,
+            lane,
+            reader: None,
+            errand: Errand::GoOn,
+            number: None,
+            is_registered: (false, false),
+            acceptor,
+            gives_way: false,
+        }
+    }
+
+    /// Takes note of what events have told.
+    pub(super) fn note(&mut self, Told { client, link }: Told) {
+        self.conversation.note(client.0, client.1, client.2);
+        if link != (false, false, false)
+            && let Some((own, _)) = self.conversation.link()
+        {
+            own.note(link.0, link.1, link.2);
+        }
+    }
+
+    /// Whether the socket of its application's server is to be registered.
+    pub(super) fn has_new_link(&mut self) -> bool {
+        let link = self.conversation.link();
+        link.is_some_and(|(link, _)| link.registration == crate::registration::Registration::None)
+    }
+}
+
+impl std::fmt::Debug for Traveller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Traveller").field(&self.conversation.as_fd()).finish()
+    }
+}

@@ -189,7 +189,7 @@ fn next(reply: &OpenReply<()>, memory: &[u8], most: usize) -> Vec<u8> {
         match run {
             Run::Own(own) => bytes.extend_from_slice(own),
             Run::Elsewhere(range) => {
-                bytes.extend_from_slice(&memory[range.start as usize..range.end as usize])
+                bytes.extend_from_slice(&memory[range.start as usize..range.end as usize]);
             }
         }
     }

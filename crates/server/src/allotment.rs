@@ -11,7 +11,7 @@ use std::io;
 use sys::process;
 
 use crate::common;
-use crate::config::{FileSettings, PoolRule, Role, Settings};
+use crate::config::{FileSettings, PoolRule, Role, Settings, Transport};
 
 /// What a worker and its table of open files may have open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,8 @@ const FEW: u64 = 64;
 /// What a worker of several in one descriptor table has open beside connections and files.
 const OF_A_WORKER: u64 = 8;
 
-/// What a request has open that is in flight to an application: the connection, its body, and its reply. (One
+/// What a request has open that is in flight to an application: the connection, its body, and its reply;
+/// beside the memory that the connection shares, if it does. (One
 /// with a large body may find nothing to keep that in, and is answered 503.)
 const OF_A_REQUEST_IN_FLIGHT: u64 = 3;
 
@@ -122,8 +123,9 @@ impl Users {
         let helpers = processes * layout.threads(Role::AwaitDisk) as u64;
         let of_workers = if workers > 1 { workers * OF_A_WORKER } else { 0 };
         let of_pools = |pool: Cow<'_, PoolRule>| {
-            let in_flight = u64::from(pool.children.get()) * OF_A_REQUEST_IN_FLIGHT;
-            in_flight + workers * u64::from(settings.kept_connections(&pool))
+            let area = u64::from(pool.transport == Transport::SharedMemory);
+            let in_flight = u64::from(pool.children.get()) * (OF_A_REQUEST_IN_FLIGHT + area);
+            in_flight + workers * u64::from(settings.kept_connections(&pool)) * (1 + area)
         };
         let of_pools: u64 = settings.all_pools().map(of_pools).sum();
         let tables = if layout.shares_descriptors { copies } else { workers };
@@ -186,6 +188,18 @@ mod tests {
         assert_eq!(allotted(1 << 20, &threads), (1, 4096 / 64));
         assert_eq!(allotted(1024, &settings(Architecture::Processes, 64, 1)), (1, 959));
         assert_eq!(allotted(1024, &settings(Architecture::Amped, 64, 1)), (476, 476));
+    }
+
+    #[test]
+    fn memory_that_is_shared_takes_a_descriptor_for_each_connection() {
+        let mut shared = settings(Architecture::Symped, 2, 1);
+        shared.connections.max = NonZeroUsize::new(100_000);
+        let pool = PoolRule { keep: 4, ..PoolRule::default() };
+        shared.pools = vec![PoolRule { transport: Transport::SharedMemory, ..pool.clone() }];
+        let mut streams = shared.clone();
+        streams.pools = vec![pool];
+        let other = |settings: &Settings| Users::of(settings).other;
+        assert_eq!(other(&shared) - other(&streams), 5 + 2 * 4);
     }
 
     const ARCHITECTURES: [Architecture; 7] = [

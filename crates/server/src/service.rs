@@ -17,13 +17,10 @@ use crate::config::{Coalesce, Settings};
 use crate::content::{Answer, Content, Lookup, NamedFile, Patience, Pin, Prefetched, SiteNumber};
 use crate::counters::Counters;
 use crate::error_log;
-use crate::gateway::{Desk, Gateway, Tools};
+use crate::gateway::{Desk, Gateway, Lendable, SERVER, Tools};
 use crate::listeners::Listener;
 use crate::proxies::Proxies;
 use crate::sends::BlockingSends;
-
-/// The name that replies carry in their Server line.
-const SERVER: &str = "sluice";
 
 /// Input taken from a socket at a time, at least; more where the limits let a head be larger.
 const SCRATCH: usize = 64 << 10;
@@ -214,7 +211,7 @@ impl Service {
     /// Copies what the open-file table and the gateway count to where others can read it.
     pub fn publish(&self) {
         let counts = self.content.table_counts();
-        self.counters.application_memory_bytes.set(self.gateway.memory() as u64);
+        self.counters.application_memory_bytes.set(self.gateway.memory());
         self.counters.file_table_hits.set(counts.hits);
         self.counters.file_table_misses.set(counts.misses);
         self.counters.file_table_evictions.set(counts.evictions);
@@ -308,14 +305,15 @@ impl Service {
         self.content.answer_with_file(file, head, asking, self.clock.ms, sheet, &self.stamp)
     }
 
-    /// The ways to applications, and what they work with.
+    /// The ways to applications, and what they work with for this client.
     pub fn gateway_and_tools<'a>(
         &'a mut self,
         scratch: &'a mut [u8],
         share: &'a mut u64,
+        client: Option<Lendable<'a>>,
     ) -> (&'a mut Gateway, Tools<'a>) {
         let Self { gateway, limits, clock, stamp, sheets, .. } = self;
-        (gateway, Tools { limits, now: clock.tick, stamp, scratch, sheets, share })
+        (gateway, Tools { limits, now: clock.tick, stamp, scratch, sheets, share, client })
     }
 
     /// Takes back what a reply was written on.

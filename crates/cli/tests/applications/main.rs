@@ -5,12 +5,15 @@ mod bounds;
 mod breaking;
 mod clients;
 mod kept;
+mod lent;
 mod line;
 mod named_files;
 mod outside;
 mod parameters;
+mod passing;
 mod pools;
 mod scripts;
+mod shared;
 mod site;
 mod spool;
 #[path = "../support/mod.rs"]
@@ -30,10 +33,13 @@ const TOPICS: &[Topic] = &[
     ("clients", clients::TESTS),
     ("line", line::TESTS),
     ("kept", kept::TESTS),
+    ("lent", lent::TESTS),
+    ("shared", shared::TESTS),
     ("spool", spool::TESTS),
     // What goes wrong.
     ("breaking", breaking::TESTS),
     ("bounds", bounds::TESTS),
+    ("passing", passing::TESTS),
     // What an operator has to do with them.
     ("pools", pools::TESTS),
     ("outside", outside::TESTS),

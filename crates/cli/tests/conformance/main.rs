@@ -56,5 +56,5 @@ const TOPICS: &[Topic] = &[
 ];
 
 fn main() -> std::process::ExitCode {
-    support::variant::run(TOPICS)
+    support::variant::run_with_transports(TOPICS, &["dynamic_requests", "dynamic_replies"])
 }

@@ -9,7 +9,9 @@
 #![allow(unreachable_pub, reason = "a module that is compiled into several programs")]
 
 pub mod client;
+pub mod conveyed;
 pub mod fpm;
+pub mod guest;
 pub mod namespace;
 pub mod owners;
 pub mod program;

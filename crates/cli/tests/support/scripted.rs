@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
+use super::conveyed;
 use super::server::{Server, Setup};
 use super::variant::Variant;
 
@@ -71,12 +72,14 @@ impl Asked {
 
 /// Starts an application, which answers each connection in a thread of its own until the process ends.
 pub fn start<R>(directory: &Path, name: &str, serve: impl Fn(Asked) -> R + Send + Sync + 'static) -> PathBuf {
-    listen(directory.join(name), move |stream| {
+    let serve = move |stream| {
         if let Ok(asked) = read(stream) {
             assert!(!asked.keeps, "nobody asked for that");
             serve(asked);
         }
-    })
+    };
+    let path = directory.join(name);
+    if conveyed::transport() == "stream" { listen(path, serve) } else { conveyed::start(&path, serve) }
 }
 
 /// Has each connection to a socket of that name served in a thread of its own.
@@ -137,19 +140,43 @@ pub fn gateway_site<R>(
 }
 
 pub fn pool(sockets: &[&Path], more: &str) -> String {
+    let transport = match conveyed::transport() {
+        "stream" => String::new(),
+        transport => format!("transport = '{transport}'\n"),
+    };
     let sockets: Vec<_> = sockets.iter().map(|socket| format!("'unix:{}'", socket.display())).collect();
     format!(
-        "[[pools]]\nname = 'app'\nservers = [{}]\n{more}\n\
+        "[[pools]]\nname = 'app'\nservers = [{}]\n{transport}{more}\n\
          [[routes]]\npath = '/app/**'\npool = 'app'\nprogram = '/srv/app'\n",
         sockets.join(", ")
     )
 }
 
-fn read(mut stream: UnixStream) -> io::Result<Asked> {
+/// Reads a request; or a question, which is answered as told, and then a request if that says so.
+pub fn read_or_question(
+    mut stream: UnixStream,
+    answer: impl FnOnce(&mut UnixStream) -> bool,
+) -> Option<Asked> {
+    let first = read_record(&mut stream).ok()?;
+    if first.0 != 9 {
+        return read_on(stream, Some(first)).ok();
+    }
+    if answer(&mut stream) { read(stream).ok() } else { None }
+}
+
+fn read(stream: UnixStream) -> io::Result<Asked> {
+    read_on(stream, None)
+}
+
+/// Reads a request whose first record has been read, if it has.
+fn read_on(mut stream: UnixStream, mut first: Option<(u8, Vec<u8>, u8)>) -> io::Result<Asked> {
     let (mut number, mut keeps) = (0, false);
     let (mut params, mut body, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
     loop {
-        let (kind, content, of) = read_record(&mut stream)?;
+        let (kind, content, of) = match first.take() {
+            Some(record) => record,
+            None => read_record(&mut stream)?,
+        };
         kinds.push(kind);
         match kind {
             1 => {
@@ -177,7 +204,7 @@ fn read_record(stream: &mut UnixStream) -> io::Result<(u8, Vec<u8>, u8)> {
     Ok((header[1], content, header[3]))
 }
 
-fn pairs(mut bytes: &[u8]) -> BTreeMap<String, String> {
+pub fn pairs(mut bytes: &[u8]) -> BTreeMap<String, String> {
     fn length(bytes: &mut &[u8]) -> usize {
         if bytes[0] < 128 {
             let length = bytes[0].into();

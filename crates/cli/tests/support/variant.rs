@@ -8,6 +8,8 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
+use super::conveyed;
+
 /// One way in which the server can work.
 #[derive(Clone, Copy, Debug)]
 pub struct Variant {
@@ -173,24 +175,48 @@ fn all() -> Vec<Variant> {
     variants
 }
 
+/// Runs the tests of each topic as [`run`] does, and those of some of them with each transport of
+/// applications.
+pub fn run_with_transports(topics: &[Topic], of_applications: &[&str]) -> ExitCode {
+    let variants = if all_are_wanted() { all() } else { VARIANTS.to_vec() };
+    let mut trials = trials(&variants, topics, "stream");
+    let topics: Vec<Topic> =
+        topics.iter().filter(|(topic, _)| of_applications.contains(topic)).copied().collect();
+    for transport in ["pass-fd", "shared-memory"] {
+        trials.extend(self::trials(&variants, &topics, transport));
+    }
+    conclude(trials)
+}
+
 /// Runs the tests of each topic for those of these variants that make a difference to them.
 pub fn run_for(variants: &[Variant], topics: &[Topic]) -> ExitCode {
+    conclude(trials(variants, topics, "stream"))
+}
+
+fn conclude(trials: Vec<Trial>) -> ExitCode {
     raise_descriptor_limit();
-    let arguments = Arguments::from_args();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// Tests whose applications speak that transport.
+fn trials(variants: &[Variant], topics: &[Topic], transport: &'static str) -> Vec<Trial> {
     let mut trials = Vec::new();
+    let suffix =
+        if transport == "stream" { String::new() } else { format!("_{}", transport.replace('-', "_")) };
     for (topic, tests) in topics {
         for &test in *tests {
             let variants = test.of(variants);
             assert!(!variants.is_empty(), "{topic}::{} runs for none of the variants", test.name);
             trials.extend(variants.into_iter().map(|variant| {
-                Trial::test(format!("{}::{topic}::{}", variant.name, test.name), move || {
+                Trial::test(format!("{}::{topic}{suffix}::{}", variant.name, test.name), move || {
+                    conveyed::set_transport(transport);
                     (test.run)(&variant);
                     Ok(())
                 })
             }));
         }
     }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    trials
 }
 
 /// As far as one may without being root. Servers inherit it.

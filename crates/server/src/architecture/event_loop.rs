@@ -245,7 +245,9 @@ impl EventLoop {
                 if !self.watch_link(index) {
                     return self.close(index, true);
                 }
-                self.settle(index, Turn::Blocked);
+                if !self.leaves_alone(index) {
+                    self.settle(index, Turn::Blocked);
+                }
             }
             Turn::Disk(job) => {
                 self.put_off(index, *job);
@@ -268,7 +270,12 @@ impl EventLoop {
         if registered.queued {
             self.queued.retain(|&other| other != index);
         }
-        self.events.forget_closing(registered.conversation.as_fd(), registered.registration);
+        if registered.conversation.was_lent() {
+            // While somebody has a copy, epoll does not forget by itself.
+            self.events.remove_if(registered.conversation.as_fd(), registered.registration);
+        } else {
+            self.events.forget_closing(registered.conversation.as_fd(), registered.registration);
+        }
         let socket = registered.conversation.end(&mut self.service);
         if let Some(common) = &self.service.common {
             common.leave(&socket);

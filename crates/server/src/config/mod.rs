@@ -49,10 +49,10 @@ pub use layout::{Layout, Role, Threads};
 pub use names::{DESIGNED, Design};
 pub use network::{Network, TrustedProxy};
 pub use settings::{
-    AcceptLimit, AccessLogSettings, AmpedSettings, Architecture, Coalesce, ConnectionSettings, CopiesBy,
-    ErrorLog, EventSettings, Events, FileSettings, HeaderRule, Limits, LogFormat, LogLevel, LogTarget,
-    Mapping, Php, PlacementSettings, PoolRule, RouteRule, Sends, Settings, SiteSettings, SocketFileSettings,
-    Symlinks, Timeouts, Wake, WhenBehind,
+    AcceptLimit, AccessLogSettings, AmpedSettings, Architecture, AreaSend, Coalesce, ConnectionSettings,
+    CopiesBy, ErrorLog, EventSettings, Events, FileSettings, HeaderRule, Limits, LogFormat, LogLevel,
+    LogTarget, Mapping, Php, PlacementSettings, PoolRule, RouteRule, Sends, Settings, SiteSettings,
+    SocketFileSettings, Symlinks, Timeouts, Transport, Wake, WhenBehind,
 };
 pub use target::{Part, Target, literal_prefix};
 pub use typed::CommandLine;

@@ -1,7 +1,8 @@
 //! Settings that are one of a few names, and what to say of a name that is none of them.
 
 use super::settings::{
-    Architecture, Coalesce, CopiesBy, Events, LogFormat, LogLevel, Mapping, Sends, Symlinks, Wake, WhenBehind,
+    Architecture, AreaSend, Coalesce, CopiesBy, Events, LogFormat, LogLevel, Mapping, Sends, Symlinks,
+    Transport, Wake, WhenBehind,
 };
 
 /// A setting that is one of a few names.
@@ -90,6 +91,15 @@ impl Named for LogFormat {
 
 impl Named for WhenBehind {
     const NAMES: &[(&'static str, Self)] = &[("drop", Self::Drop), ("wait", Self::Wait)];
+}
+
+impl Named for Transport {
+    const NAMES: &[(&'static str, Self)] =
+        &[("stream", Self::Stream), ("pass-fd", Self::PassFd), ("shared-memory", Self::SharedMemory)];
+}
+
+impl Named for AreaSend {
+    const NAMES: &[(&'static str, Self)] = &[("copy", Self::Copy), ("sendfile", Self::Sendfile)];
 }
 
 impl Architecture {

@@ -8,12 +8,18 @@ use super::address::ListenAddress;
 use super::checks::wrong_with_root;
 use super::error::Problem;
 use super::key::{Field, Key, each, missing, one, optional, pairs, read_each};
-use super::settings::{Php, PoolRule};
+use super::names::Named;
+use super::settings::{Php, PoolRule, Transport};
 use super::typed::{Item, Table};
-use super::values::{Kind, address, addresses, count, flag, quoted, text, time, unless_off, up_to};
+use super::values::{
+    Kind, address, addresses, count, flag, one_of, quoted, size, text, time, unless_off, up_to,
+};
 
 /// Bounds of what a pool's servers may take.
 const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_hours(24);
+
+/// Bounds of shared memory: so that it has several chunks, and no more than a number of two bytes tells.
+const AREA: RangeInclusive<u64> = 256 << 10..=1 << 30;
 
 /// The keys of a pool.
 pub(super) const KEYS: &[Key<PoolRule>] = &[
@@ -31,6 +37,9 @@ pub(super) const KEYS: &[Key<PoolRule>] = &[
     Key::of("pools", "connect_timeout", |rule| one(&mut rule.connect_timeout, time(TIMEOUT))),
     Key::of("pools", "timeout", |rule| one(&mut rule.timeout, time(TIMEOUT))),
     Key::of("pools", "total_timeout", |rule| optional(&mut rule.total_timeout, time(TIMEOUT))),
+    Key::of("pools", "transport", |rule| one(&mut rule.transport, one_of())),
+    Key::of("pools", "area", |rule| one(&mut rule.area, size(AREA))),
+    Key::of("pools", "area_send", |rule| one(&mut rule.area_send, one_of())),
     Key::of("pools", "keep", |rule| one(&mut rule.keep, count(0..=PoolRule::MOST_AT_ONCE.into()))),
     Key::of("pools", "keep_timeout", |rule| one(&mut rule.keep_timeout, time(TIMEOUT))),
     Key::of("pools", "params", |rule| {
@@ -53,9 +62,14 @@ pub(super) const KEYS: &[Key<PoolRule>] = &[
 pub(super) fn contradictions(rule: &PoolRule, item: &Item, table: &Table) -> Vec<Problem> {
     let needed = [("name", "name = \"php\""), ("servers", "servers = \"unix:/run/php/php-fpm.sock\"")];
     let is_remote = rule.servers.iter().any(|server| matches!(server, ListenAddress::Tcp(_)));
-    let keeps_remote = (rule.keep > 0 && is_remote)
-        .then(|| "keep is for servers at Unix sockets, as only those tell who still works".to_owned());
-    missing("pool", &needed, item, table).chain(keeps_remote.map(|problem| item.problem(problem))).collect()
+    let keeps_remote = (rule.keep > 0 && is_remote).then(|| {
+        item.problem("keep is for servers at Unix sockets, as only those tell who still works".to_owned())
+    });
+    let passes_to_remote = (rule.transport != Transport::Stream && is_remote).then(|| {
+        let transport = rule.transport.name();
+        item.problem_of("servers", format!("allowed with transport {transport}: Unix sockets (unix:PATH)"))
+    });
+    missing("pool", &needed, item, table).chain(keeps_remote).chain(passes_to_remote).collect()
 }
 
 /// What a pool is called by.

@@ -417,6 +417,28 @@ impl FileSettings {
     }
 }
 
+/// How an application's replies come to their clients (Yeung 2010, chapters 2 and 3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// In FastCGI's streams, which the server reads and sends on.
+    #[default]
+    Stream,
+    /// The client's socket is lent to the application, which sends the reply itself.
+    PassFd,
+    /// The application writes into memory that the server sends from.
+    SharedMemory,
+}
+
+/// How the server sends from shared memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AreaSend {
+    /// The kernel copies it, and the memory is used again.
+    #[default]
+    Copy,
+    /// The kernel sends the pages themselves, which are not written to again.
+    Sendfile,
+}
+
 /// Processes of an application that speak FastCGI, behind one or several addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolRule {
@@ -442,6 +464,12 @@ pub struct PoolRule {
     /// How long a request may take from when it was whole until the application has said all; judged once it
     /// is in flight.
     pub total_timeout: Option<Duration>,
+    /// How replies come to their clients, if the application knows that way.
+    pub transport: Transport,
+    /// Bytes of the memory that each connection shares with the application.
+    pub area: u64,
+    /// How the server sends from that.
+    pub area_send: AreaSend,
     /// Most connections that a worker keeps for another request.
     pub keep: u32,
     /// How long it keeps them.
@@ -471,6 +499,9 @@ impl Default for PoolRule {
             connect_timeout: Duration::from_secs(5),
             timeout: Duration::from_mins(1),
             total_timeout: None,
+            transport: Transport::Stream,
+            area: 1 << 20,
+            area_send: AreaSend::Copy,
             keep: 0,
             keep_timeout: Duration::from_secs(10),
             params: Vec::new(),

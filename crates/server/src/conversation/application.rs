@@ -4,10 +4,19 @@
 //! The connection's state machine has announced the request and waits for its answer meanwhile. It reads the
 //! body; the reply is the relay's own. A client that hangs up is taken to have left: whether it only shut
 //! down its own side can't be told, and an application had better not work for nobody.
+//!
+//! A client may be lent to the application for its reply. Then nothing is read from it or sent to it, and
+//! nobody watches it but for its end. Whether the application has kept a copy of the socket can't be known,
+//! and such a copy can read and write whatever follows. So what follows is for that site and that application
+//! alone: whoever asks for another is told to come on another connection (421, RFC 9110 section 15.5.20). And
+//! where the connection ends, it is shut down or reset by name: closing a socket that others have is no end.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
-use http1::{Head, OpenReply, ProtocolError, Status, Step, Terms, Tick, TimerKind};
+use http1::{End, Head, OpenReply, ProtocolError, Run, Status, Step, Terms, Tick, TimerKind};
+use sys::socket::Slice;
 
 use super::disk::Owed;
 use super::receive::Input;
@@ -15,8 +24,11 @@ use super::turn::Turn;
 use super::{Conversation, Pause};
 use crate::content::{Call, NamedFile, Pin, Prefetched, SiteNumber};
 use crate::counters::Failure as Failed;
-use crate::gateway::{Asker, Failure, Link, Relay};
+use crate::gateway::{Afterwards, Area, Asker, Failure, Lendable, Link, Relay};
 use crate::service::Service;
+
+/// Most runs of a reply in one call: as many as come in a read of some chunks.
+const GATHER: usize = 16;
 
 /// How often it is looked whether a client is still there that nothing else is heard of.
 const LOOK_TICKS: u32 = 250 / Tick::MS;
@@ -34,6 +46,15 @@ pub(super) struct Application {
     look_at: Tick,
     /// What is left to be sent before the reply.
     interim: &'static [u8],
+    /// Something was heard of the client while it was lent.
+    is_disturbed: bool,
+}
+
+/// Whom a client has been lent to, which may have kept a copy.
+#[derive(Debug)]
+pub(super) struct LentTo {
+    site: SiteNumber,
+    pool: Arc<str>,
 }
 
 /// Why a client gets no reply of the application's, or no more of it.
@@ -60,6 +81,9 @@ impl Conversation {
     /// Has an application answer the request that was announced with this head.
     #[cold]
     pub(super) fn call(&mut self, service: &mut Service, call: Box<Call>, head: &Head<'_>, consumed: &[u8]) {
+        if self.lent_to.as_ref().is_some_and(|lent_to| lent_to.pool != call.pool) {
+            return self.misdirect(service, call.site, head.terms);
+        }
         let now = service.clock.tick;
         let client = service.proxies.client(&self.peer, head.fields).unwrap_or(self.peer);
         let asker = Asker {
@@ -72,7 +96,8 @@ impl Conversation {
         let owed = (call.site, head.terms);
         match Relay::new(&service.gateway, call, (kept, head.terms), asker, now) {
             Ok(relay) => {
-                let application = Application { relay, look_at: now.after(LOOK_TICKS), interim: b"" };
+                let look_at = now.after(LOOK_TICKS);
+                let application = Application { relay, look_at, interim: b"", is_disturbed: false };
                 self.exchange.waiting = Some(Box::new(Pause::Application(Box::new(application))));
             }
             Err(failure) => {
@@ -80,6 +105,22 @@ impl Conversation {
                 self.answer_failure(service, &failure, &request, owed);
             }
         }
+    }
+
+    /// Whether a request may be answered on a connection that has been lent. If not, it is refused.
+    #[cold]
+    pub(super) fn is_directed(&mut self, service: &mut Service, head: &Head<'_>) -> bool {
+        let site = service.content.site_of(head);
+        let is_directed = self.lent_to.as_ref().is_none_or(|lent_to| lent_to.site == site);
+        if !is_directed {
+            self.misdirect(service, site, head.terms);
+        }
+        is_directed
+    }
+
+    fn misdirect(&mut self, service: &mut Service, site: SiteNumber, terms: Terms) {
+        let terms = Terms { persistent: false, ..terms };
+        self.answer_error(service, (site, Status::MISDIRECTED_REQUEST), terms, None);
     }
 
     /// Goes on with the application, if that is what it waits for. `None`: it is over, or something else is.
@@ -135,11 +176,20 @@ impl Conversation {
         if application.relay.may_go(&service.gateway) && sys::socket::has_hung_up(self.socket.as_fd()) {
             return Err(Trouble::Gone);
         }
+        application.is_disturbed |= application.relay.is_lent() && !application.relay.has_input();
         loop {
-            let (gateway, mut tools) = service.gateway_and_tools(scratch, &mut share);
+            let client = Some(self.lendable()).filter(|_| application.interim.is_empty());
+            let (gateway, mut tools) = service.gateway_and_tools(scratch, &mut share, client);
             application.relay.note_client(!self.writable);
             let was_writable = self.writable;
-            application.relay.work(gateway, &mut tools)?;
+            let worked = application.relay.work(gateway, &mut tools);
+            if application.relay.has_lent() {
+                self.note_lent(&application.relay, worked.is_err())?;
+            }
+            worked?;
+            if application.relay.returned().is_some() {
+                return Ok(None);
+            }
             if let Some(file) = application.relay.take_named() {
                 return Err(Trouble::Named(file));
             }
@@ -156,6 +206,22 @@ impl Conversation {
                 return Ok(Some(Turn::Application));
             }
         }
+    }
+
+    fn lendable(&self) -> Lendable<'_> {
+        Lendable { socket: self.socket.as_fd(), blocks: self.blocks }
+    }
+
+    /// Takes note of having been lent. What goes wrong then may be its own end.
+    fn note_lent(&mut self, relay: &Relay, has_failed: bool) -> Result<(), Trouble> {
+        if self.lent_to.is_none() {
+            let (site, _) = relay.owed();
+            self.lent_to = Some(Box::new(LentTo { site, pool: Arc::clone(relay.pool()) }));
+        }
+        if has_failed && sys::socket::has_hung_up(self.socket.as_fd()) {
+            return Err(Trouble::Gone);
+        }
+        Ok(())
     }
 
     /// Takes the request's body in; says whether it is complete.
@@ -225,29 +291,84 @@ impl Conversation {
         self.send_interim(service, application)?;
         let mut gone = 0;
         while self.writable && application.interim.is_empty() {
-            let Some(reply) = application.relay.reply().filter(|reply| !reply.unsent().is_empty()) else {
+            let Some((reply, area)) = application.relay.outgoing().filter(|(reply, _)| reply.left() > 0)
+            else {
                 break;
             };
-            let sent = self.send_now(service, reply.unsent())?;
-            reply.sent(sent);
+            let sent = match area {
+                None => self.send_now(service, reply.unsent())?,
+                Some(area) => self.send_from_area(service, reply, area)?,
+            };
+            if let Some(reply) = application.relay.reply() {
+                reply.sent(sent as u64);
+            }
             gone += sent as u64;
         }
         Ok(gone)
     }
 
+    /// Sends what there is room for of a reply of which a part lies in memory that is shared.
+    fn send_from_area(
+        &mut self,
+        service: &mut Service,
+        reply: &OpenReply<Pin>,
+        area: &Area,
+    ) -> Result<usize, Trouble> {
+        let sent = match area.pages() {
+            None => {
+                let (mut slices, mut count) = ([Slice::EMPTY; GATHER], 0);
+                for run in reply.runs().take(GATHER) {
+                    slices[count] = match run {
+                        Run::Own(bytes) => Slice::new(bytes),
+                        Run::Elsewhere(range) => area.slice(&range),
+                    };
+                    count += 1;
+                }
+                sys::socket::send_slices_at_once(self.socket.as_fd(), &slices[..count])
+            }
+            Some(pages) => self.send_pages(reply, pages),
+        };
+        self.take_in_sent(service, sent)
+    }
+
+    /// Sends the next run: bytes, or pages that the kernel sends themselves, for which the socket must not
+    /// block.
+    fn send_pages(&mut self, reply: &OpenReply<Pin>, pages: BorrowedFd<'_>) -> io::Result<usize> {
+        if std::mem::take(&mut self.blocks) {
+            sys::socket::set_nonblocking(self.socket.as_fd(), true)?;
+        }
+        let mut runs = reply.runs();
+        match runs.next() {
+            None => Ok(0),
+            Some(Run::Own(bytes)) if runs.next().is_some() => {
+                sys::socket::send_more(self.socket.as_fd(), &[Slice::new(bytes)])
+            }
+            Some(Run::Own(bytes)) => sys::socket::send_at_once(self.socket.as_fd(), bytes),
+            Some(Run::Elsewhere(range)) => {
+                let (mut offset, count) = (range.start, (range.end - range.start) as usize);
+                sys::socket::send_file(self.socket.as_fd(), pages, &mut offset, count)
+            }
+        }
+    }
+
     /// Sends what there is room for, also where sends block.
     fn send_now(&mut self, service: &mut Service, bytes: &[u8]) -> Result<usize, Trouble> {
-        match sys::socket::send_at_once(self.socket.as_fd(), bytes) {
+        let sent = sys::socket::send_at_once(self.socket.as_fd(), bytes);
+        self.take_in_sent(service, sent)
+    }
+
+    fn take_in_sent(&mut self, service: &mut Service, sent: io::Result<usize>) -> Result<usize, Trouble> {
+        match sent {
             Ok(sent) => {
                 service.counters.bytes_sent.add(sent as u64);
                 Ok(sent)
             }
             Err(error) => match error.kind() {
-                std::io::ErrorKind::WouldBlock => {
+                io::ErrorKind::WouldBlock => {
                     self.writable = false;
                     Ok(0)
                 }
-                std::io::ErrorKind::Interrupted => Ok(0),
+                io::ErrorKind::Interrupted => Ok(0),
                 _ => {
                     self.broken(service, &error, Failed::Send);
                     Err(Trouble::Gone)
@@ -259,7 +380,17 @@ impl Conversation {
     /// The reply is sent: the connection goes on, or ends.
     fn end_application(&mut self, service: &mut Service, application: Application) {
         self.exchange.note_application(service, &application.relay);
-        let Some(reply) = application.end(service) else { return };
+        let returned = application.relay.returned();
+        let reply = application.end(service);
+        if let Some(returned) = returned {
+            service.counters.bytes_sent.add(returned.sent);
+            self.machine.returned(&service.limits, service.clock.tick, returned.is_persistent);
+            self.exchange.end(service, Status(returned.status), returned.body);
+            service.counters.reply(returned.status);
+            self.carried_over = true;
+            return;
+        }
+        let Some(reply) = reply else { return };
         let (status, sent) = (reply.status(), reply.body_sent());
         self.machine.returned(&service.limits, service.clock.tick, reply.is_persistent());
         self.exchange.end(service, status, sent);
@@ -269,8 +400,16 @@ impl Conversation {
     }
 
     /// There will be no reply of the application's, or no more of it.
-    fn give_application_up(&mut self, service: &mut Service, application: Application, trouble: Trouble) {
-        let (request, owed) = (application.relay.request(), application.relay.owed());
+    fn give_application_up(&mut self, service: &mut Service, mut application: Application, trouble: Trouble) {
+        let (request, mut owed) = (application.relay.request(), application.relay.owed());
+        let mut spoilt = None;
+        if let Trouble::Application(failure) = &trouble {
+            match application.relay.afterwards(self.lendable(), failure, &service.gateway) {
+                Afterwards::Answerable => {}
+                Afterwards::AnswerableOnce => owed.1.persistent = false,
+                Afterwards::Spoilt(sent) => spoilt = Some((failure.status(), sent)),
+            }
+        }
         self.exchange.note_application(service, &application.relay);
         match &trouble {
             Trouble::Application(failure) => application.relay.count_failure(&service.gateway, failure),
@@ -284,6 +423,7 @@ impl Conversation {
             service.take_sheet(reply.into_sheet());
             begun
         });
+        let begun = begun.or(spoilt);
         match (trouble, begun) {
             (Trouble::Named(file), _) => {
                 return self.answer_with_file(service, (consumed, owed.1), file, None);
@@ -367,11 +507,12 @@ impl Conversation {
     ) -> Result<(), Trouble> {
         let now = service.clock.tick;
         application.look_at = now.after(LOOK_TICKS);
+        let is_slow = application.relay.look_after_loan(self.lendable(), &service.limits, now);
         application.relay.expire(&mut service.gateway, now)?;
         if sys::socket::has_hung_up(self.socket.as_fd()) {
             return Err(Trouble::Gone);
         }
-        if application.relay.reply().is_some_and(|reply| reply.is_too_slow(&service.limits, now)) {
+        if is_slow || application.relay.reply().is_some_and(|reply| reply.is_too_slow(&service.limits, now)) {
             service.counters.timeout(TimerKind::Write);
             return Err(Trouble::Slow);
         }
@@ -400,6 +541,9 @@ impl Conversation {
 
     /// What the client's socket is waited for while an application is at work: input, and room.
     pub(super) fn application_waits_for(&self, application: &Application) -> (bool, bool) {
+        if application.relay.is_lent() {
+            return (false, false);
+        }
         let has_output = !application.interim.is_empty() || application.relay.has_output();
         (application.relay.awaits_body() && !self.readable, has_output && !self.writable)
     }
@@ -408,6 +552,30 @@ impl Conversation {
     pub fn waits_for_application(&self) -> bool {
         let is_due = |relay: &Relay| !relay.awaits_body() && !relay.has_output();
         self.exchange.application().is_some_and(|application| is_due(&application.relay))
+    }
+
+    /// Whether the client is lent, and nothing but its end concerns anybody here. Who watches sockets need not
+    /// watch it, and must not if they are told of what lasts, or of what was heard of it nevertheless.
+    pub fn is_lent(&self, told_of_changes: bool) -> Option<bool> {
+        let application = self.exchange.application().filter(|application| application.relay.is_lent())?;
+        Some(told_of_changes && !application.is_disturbed)
+    }
+
+    /// Whether the client has been lent: somebody may have a copy of its socket.
+    pub fn was_lent(&self) -> bool {
+        self.lent_to.is_some()
+    }
+
+    /// Ends a connection of whose socket somebody may have a copy.
+    #[cold]
+    pub(super) fn end_lent(&self) {
+        let is_cut_short = self.machine.wants_end() == End::Reset || self.machine.owes_answer();
+        // Its client may have ended it.
+        let _ = if is_cut_short {
+            sys::socket::disconnect(self.socket.as_fd())
+        } else {
+            sys::socket::shut_down(self.socket.as_fd())
+        };
     }
 
     /// Whether its request waits in a pool's queue, and whether it has come to go.

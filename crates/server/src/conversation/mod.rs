@@ -23,6 +23,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use http1::{Connection, End, Limits};
 use sys::socket::PeerAddress;
 
+use self::application::LentTo;
 use self::exchange::{Exchange, Pause};
 pub use self::send::{Follows, Operation, Runs};
 pub use self::turn::{Next, Turn};
@@ -71,6 +72,8 @@ pub struct Conversation {
     blocks: bool,
     /// A proxy has not said yet for whom it connects.
     is_announced: bool,
+    /// Whom it has been lent to, if it has.
+    lent_to: Option<Box<LentTo>>,
 }
 
 /// How long a connection must have been idle to be closed in favour of another client.
@@ -95,6 +98,7 @@ impl Conversation {
             carried_over: false,
             blocks: service.sends.is_some(),
             is_announced,
+            lent_to: None,
         }
     }
 
@@ -242,6 +246,9 @@ impl Conversation {
         self.stop_waiting(service);
         service.buffers.give(std::mem::take(&mut self.rest));
         self.exchange.drop_line(service);
+        if self.lent_to.is_some() {
+            self.end_lent();
+        }
         self.socket
     }
 

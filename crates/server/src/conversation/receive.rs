@@ -227,7 +227,9 @@ impl Conversation {
                     match step {
                         Step::Request(head) => {
                             self.exchange.begin(service, &self.peer, &head);
-                            self.answer(service, &head, &unused[..used], None);
+                            if self.lent_to.is_none() || self.is_directed(service, &head) {
+                                self.answer(service, &head, &unused[..used], None);
+                            }
                             self.rest_unseen = input.from < input.to;
                             return;
                         }

@@ -35,6 +35,12 @@ sys::shareable! {
         pub retried: Counter,
         /// Replies of which a part went to the disk, as their clients were slow.
         pub spilled: Counter,
+        /// Replies that the application has sent to the client itself.
+        pub passed: Counter,
+        /// Those that lay in memory that the application shares.
+        pub shared: Counter,
+        /// Those that came by the stream although the pool has another transport.
+        pub fell_back: Counter,
         /// From when a request had come until it was in flight.
         pub waits_ms: Histogram,
         /// Their sum.
@@ -101,6 +107,9 @@ pub static POOL_METRICS: &[Metric<PoolCounters>] = &[
     metric!(Kind::Counter, reused, "Requests sent on a connection that had been kept"),
     metric!(Kind::Counter, retried, "Requests sent once more, as that connection broke"),
     metric!(Kind::Counter, spilled, "Replies of which a part went to the disk, as their clients were slow"),
+    metric!(Kind::Counter, passed, "Replies that the application sent to the client itself (pass-fd)"),
+    metric!(Kind::Counter, shared, "Replies that lay in memory shared with the application"),
+    metric!(Kind::Counter, fell_back, "Replies that came by the stream where another transport is set"),
     metric!(
         Kind::Histogram { sum: "wait_us" },
         waits_ms,

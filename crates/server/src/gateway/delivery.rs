@@ -6,12 +6,14 @@
 //! ```
 //!
 //! Where the client is quick nothing comes between. Where the disk is full, no more is received than the
-//! client takes.
+//! client takes. What lies in memory that is shared with the server stays there until it is sent, up to half
+//! of that, and the rest is copied to the disk for a slow client.
 
 use std::io;
 
 use http1::OpenReply;
 
+use super::area::Area;
 use super::failure::Failure;
 use super::spool::Spool;
 use super::{Gateway, Tools};
@@ -26,7 +28,7 @@ pub(super) struct Delivery {
     /// What of that there was no room for on the disk.
     behind: Vec<u8>,
     /// No more is kept in memory while so much is unsent, and no more on the disk at a time.
-    most_unsent: usize,
+    most_unsent: u64,
     most_spilled: u64,
     /// The client has left no room for more.
     is_client_slow: bool,
@@ -35,8 +37,10 @@ pub(super) struct Delivery {
 }
 
 /// Bytes of a reply that are kept in memory, and where that is short.
-const MOST_UNSENT: usize = 256 << 10;
-const SCANT_UNSENT: usize = 16 << 10;
+const MOST_UNSENT: u64 = 256 << 10;
+const SCANT_UNSENT: u64 = 16 << 10;
+/// Bytes that are copied from shared memory at a time.
+const COPIED: usize = 16 << 10;
 
 impl Delivery {
     /// One that has as much memory and disk as the gateway has for it.
@@ -65,7 +69,7 @@ impl Delivery {
         (gateway, pool): (&Gateway, usize),
         tools: &Tools<'_>,
     ) -> io::Result<()> {
-        let has_room = self.reply.unsent().len() < self.most_unsent || self.most_spilled == 0;
+        let has_room = self.reply.left() < self.most_unsent || self.most_spilled == 0;
         if has_room && !self.has_spilled() {
             // What goes beyond the promised length is nobody's.
             self.reply.supply(tools.limits, tools.now, bytes);
@@ -90,6 +94,49 @@ impl Delivery {
         Ok(())
     }
 
+    /// Adds what waits in shared memory, as far as there is room, or all of it. Says if there is none on the
+    /// disk, as [`supply`](Self::supply) does.
+    ///
+    /// # Errors
+    ///
+    /// It can't be copied.
+    pub(super) fn supply_from(
+        &mut self,
+        area: &mut Area,
+        is_all: bool,
+        of: (&Gateway, usize),
+        tools: &Tools<'_>,
+    ) -> Result<Option<io::Error>, Failure> {
+        let mut full = None;
+        area.settle(self.reply.left_elsewhere());
+        while let Some(range) = area.next() {
+            let has_room = self.reply.left() < self.most_unsent.min(area.size() / 2);
+            let is_for_later = self.is_client_slow && self.behind.is_empty();
+            let may_spill = is_for_later && self.spill.length() < self.most_spilled;
+            if !self.has_spilled() && (has_room || is_all && !may_spill) {
+                area.supply_next(self.reply.supply_elsewhere(tools.limits, tools.now, range));
+            } else if is_all || may_spill {
+                full = self.copy_from(area, of, tools)?.or(full);
+            } else {
+                break;
+            }
+        }
+        area.settle(self.reply.left_elsewhere());
+        Ok(full)
+    }
+
+    #[cold]
+    fn copy_from(
+        &mut self,
+        area: &mut Area,
+        of: (&Gateway, usize),
+        tools: &Tools<'_>,
+    ) -> Result<Option<io::Error>, Failure> {
+        let mut copied = [0; COPIED];
+        let count = area.copy_next(&mut copied).map_err(Failure::Area)?;
+        Ok(self.supply(&copied[..count], of, tools).err())
+    }
+
     /// The server has said all: the client is told so behind what was put by.
     ///
     /// # Errors
@@ -109,7 +156,7 @@ impl Delivery {
         if !self.is_said && !self.has_spilled() {
             return Ok(());
         }
-        while self.spill.left() > 0 && self.reply.unsent().len() < self.most_unsent {
+        while self.spill.left() > 0 && self.reply.left() < self.most_unsent {
             let count = self.spill.read(tools.scratch).map_err(Failure::Spill)?;
             self.reply.supply(tools.limits, tools.now, &tools.scratch[..count]);
         }
@@ -133,19 +180,24 @@ impl Delivery {
     pub(super) fn wants_more(&self) -> bool {
         // A file that is never read to its end would grow as long as the reply.
         let has_room = self.is_client_slow && self.spill.length() < self.most_spilled;
-        let is_soon_sent = self.spill.left() == 0 && self.reply.unsent().len() < self.most_unsent;
+        let is_soon_sent = self.spill.left() == 0 && self.reply.left() < self.most_unsent;
         self.behind.is_empty() && (has_room || is_soon_sent)
     }
 
-    /// Whether all of the length is there that the reply has promised.
-    pub(super) fn has_all_promised(&self) -> bool {
-        let later = self.spill.left() + self.behind.len() as u64;
+    /// Whether all of the length is there that the reply has promised, with so many bytes in shared memory.
+    pub(super) fn has_all_promised(&self, waiting: u64) -> bool {
+        let later = self.spill.left() + self.behind.len() as u64 + waiting;
         self.reply.owed().is_some_and(|owed| owed <= later)
     }
 
     /// Takes note of whether the client has left no room for more.
     pub(super) fn note_client(&mut self, is_slow: bool) {
         self.is_client_slow = is_slow;
+    }
+
+    /// Whether it has left none.
+    pub(super) fn is_client_slow(&self) -> bool {
+        self.is_client_slow
     }
 
     /// Takes note of whether memory is short.
@@ -155,7 +207,7 @@ impl Delivery {
 
     /// Bytes of it that are in memory.
     pub(super) fn in_memory(&self) -> usize {
-        self.reply.unsent().len() + self.behind.len()
+        self.reply.own_left() + self.behind.len()
     }
 
     /// The reply as the client gets it.

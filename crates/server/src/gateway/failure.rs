@@ -25,6 +25,37 @@ pub enum Failure {
     /// A server makes use of a transport that it was not asked for.
     #[error("the server uses a transport that it was not asked for")]
     Unasked,
+    /// A server ends a request and keeps the client that it was lent.
+    #[error("the server has ended the request and has not given the client back")]
+    NotReturned,
+    /// A server sends a reply although it has the client.
+    #[error("the server has the client, and sends a reply here as well")]
+    TwoReplies,
+    /// A server gives a client back with a status or counts that can't be.
+    #[error("the server gives the client back and says what can't be")]
+    Senseless,
+    /// A server does not say how much it has sent.
+    #[error("the server says that it has sent {said} bytes to the client, which has got {found}")]
+    Miscounted {
+        /// What it says.
+        said: u64,
+        /// What the client's socket says.
+        found: u64,
+    },
+    /// A server gives a client back in the middle of its reply.
+    #[error("the server has sent the client a part of the reply")]
+    Unfinished,
+    /// A server says to have filled a part of its shared memory that it has not or that there is not.
+    #[error("the server says that it has filled chunk {chunk} of its memory with {length} bytes")]
+    Chunk {
+        /// Which.
+        chunk: u16,
+        /// With how many bytes.
+        length: u32,
+    },
+    /// What a server has written into its memory can't be read.
+    #[error("the memory that is shared with the server can't be read: {0}")]
+    Area(io::Error),
     /// What a server says is no reply.
     #[error(transparent)]
     Reply(#[from] fastcgi::response::Malformed),
@@ -77,6 +108,13 @@ impl Failure {
             | Self::Broken(_)
             | Self::Protocol(_)
             | Self::Unasked
+            | Self::NotReturned
+            | Self::TwoReplies
+            | Self::Senseless
+            | Self::Miscounted { .. }
+            | Self::Unfinished
+            | Self::Chunk { .. }
+            | Self::Area(_)
             | Self::NotToBeSent(_)
             | Self::Reply(_)
             | Self::Short

@@ -4,10 +4,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fastcgi::record::{self, HEADER_LENGTH, Kind};
+use fastcgi::transport::{self, Lent, Transports};
 use fastcgi::{Output, Params, Role, TooLong, WebServer};
 use sys::socket::{self, Slice};
 use sys::tcp_info;
 
+use super::area::Area;
+use super::loan::Lendable;
 use super::spool::Spool;
 use crate::registration::Registration;
 
@@ -29,8 +32,13 @@ pub struct Link {
     lent: usize,
     /// All of the request is in `out`.
     is_said: bool,
-    /// It is not up yet.
-    pub(super) is_connecting: bool,
+    /// What goes along with the next byte.
+    passes: Passes,
+    pub(super) setup: Setup,
+    /// The transports that the server knows, as far as it was asked.
+    pub(super) knows: Transports,
+    /// The memory that is shared with the server, if there is any.
+    pub(super) area: Option<Box<Area>>,
     /// The socket may have input, or room: set by events, cleared by finding none.
     pub(super) readable: bool,
     writable: bool,
@@ -41,6 +49,27 @@ pub struct Link {
     pub(super) is_reused: bool,
     /// The server has said something since the request began.
     pub(super) has_heard: bool,
+}
+
+/// How far a connection is on its way to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Setup {
+    /// It is not up yet.
+    Connecting,
+    /// It is up, and the server is asked which transports it knows.
+    Negotiating,
+    /// It can have a request.
+    Ready,
+}
+
+/// A descriptor that goes along with bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passes {
+    Nothing,
+    /// The client's.
+    Client,
+    /// The shared memory's.
+    Area,
 }
 
 /// What can be done with a connection that has been kept.
@@ -71,8 +100,12 @@ impl Link {
             out: Vec::new(),
             gone: 0,
             lent: 0,
-            is_said: false,
-            is_connecting: !is_up,
+            // There is no request yet.
+            is_said: true,
+            passes: Passes::Nothing,
+            setup: if is_up { Setup::Ready } else { Setup::Connecting },
+            knows: Transports::default(),
+            area: None,
             readable: false,
             writable: is_up,
             hung_up: false,
@@ -94,13 +127,48 @@ impl Link {
         self.writable
     }
 
-    /// Begins the request, whose parameters are written into the stream that is lent.
+    /// Asks the server which transports it knows.
+    pub(super) fn negotiate(&mut self) {
+        self.setup = Setup::Negotiating;
+        transport::question(&mut self.out);
+    }
+
+    /// What the server answers to that; `None`: nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// It closes the connection, or says something else.
+    pub(super) fn hear_transports(&mut self, room: &mut [u8]) -> io::Result<Option<Transports>> {
+        let Some(count) = self.receive(room)? else { return Ok(None) };
+        match self.protocol.receive(&room[..count]) {
+            Ok((_, Output::NeedInput)) if count > 0 => Ok(None),
+            Ok((used, Output::Knows(transports))) if used == count => Ok(Some(transports)),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    /// Tells the server of memory that it is to share, which goes along.
+    pub(super) fn share(&mut self, area: Area) {
+        debug_assert!(self.passes == Passes::Nothing && self.gone == self.out.len());
+        area.tell(&mut self.out);
+        self.area = Some(Box::new(area));
+        self.passes = Passes::Area;
+    }
+
+    /// Begins the request, whose parameters are written into the stream that is lent, and to which the client
+    /// goes along that is lent on these terms.
     pub(super) fn begin(
         &mut self,
+        lent: Option<Lent<'_>>,
         write_params: impl FnOnce(&mut Params<'_>) -> Result<(), TooLong>,
     ) -> Result<(), TooLong> {
+        self.is_said = false;
         if !self.is_reused {
             self.request = self.protocol.begin(&mut self.out, Role::Responder, self.keeps);
+        }
+        if let Some(lent) = lent {
+            transport::lend(&mut self.out, self.request, lent);
+            self.passes = Passes::Client;
         }
         let mut params = Params::new(&mut self.out, self.request);
         write_params(&mut params)?;
@@ -109,13 +177,21 @@ impl Link {
     }
 
     /// Sends what there is to be said, as far as there is room and the share goes; says whether any of it is
-    /// gone.
-    pub(super) fn send(&mut self, body: &mut Spool, share: &mut u64) -> io::Result<bool> {
+    /// gone. The client is lent if that is among it.
+    pub(super) fn send(
+        &mut self,
+        body: &mut Spool,
+        client: Option<Lendable<'_>>,
+        share: &mut u64,
+    ) -> io::Result<bool> {
         let mut has_sent = false;
         while self.writable && *share > 0 {
             if !self.has_unsent() {
                 self.out.clear();
                 self.gone = 0;
+            }
+            if let Some(area) = self.area.as_mut().filter(|_| self.lent == 0) {
+                area.tell_free(&mut self.out);
             }
             while self.out.len() < STDIN && self.lent == 0 && !self.is_said {
                 self.say_more(body)?;
@@ -123,7 +199,7 @@ impl Link {
             if !self.has_unsent() {
                 break;
             }
-            match self.send_once(body) {
+            match self.send_once(body, client) {
                 Ok(n) => {
                     *share = share.saturating_sub(n as u64);
                     has_sent = true;
@@ -144,18 +220,27 @@ impl Link {
     }
 
     /// Sends records, what is lent of the body, and if that is the end of it, the record that says so.
-    fn send_once(&mut self, body: &mut Spool) -> io::Result<usize> {
+    fn send_once(&mut self, body: &mut Spool, client: Option<Lendable<'_>>) -> io::Result<usize> {
         let records = &self.out[self.gone..];
-        if self.lent == 0 {
+        if self.lent == 0 && self.passes == Passes::Nothing {
             let sent = socket::send(&self.socket, records)?;
             self.gone += sent;
             return Ok(sent);
         }
         let end = record::header(Kind::Stdin, self.request, 0);
-        let is_last = body.left() == self.lent as u64;
+        let is_last = self.lent > 0 && body.left() == self.lent as u64;
         let end_now: &[u8] = if is_last { &end } else { &[] };
         let slices = [records, body.upcoming(self.lent), end_now].map(Slice::new);
-        let sent = socket::write_vectored(&self.socket, &slices)?;
+        let passed = match self.passes {
+            Passes::Nothing => None,
+            Passes::Client => Some(client.ok_or(io::ErrorKind::NotConnected)?.socket),
+            Passes::Area => self.area.as_ref().map(|area| area.as_fd()),
+        };
+        let sent = match passed {
+            None => socket::write_vectored(&self.socket, &slices)?,
+            Some(passed) => socket::send_with(&self.socket, &slices, passed)?,
+        };
+        self.passes = Passes::Nothing;
         let of_records = sent.min(records.len());
         let of_body = (sent - of_records).min(self.lent);
         let of_end = sent - of_records - of_body;
@@ -214,16 +299,22 @@ impl Link {
         }
     }
 
-    /// The request is over, behind whose end this has come: has the server wait for the next one. Says
-    /// whether the connection can be kept for that.
-    pub(super) fn rest(&mut self, behind: &[u8]) -> bool {
+    /// Whether the connection can be kept for another request, now that one is over behind whose end this has
+    /// come.
+    pub(super) fn may_rest(&mut self, behind: &[u8]) -> bool {
         let is_over = self.is_said && !self.has_unsent() && self.says_nothing(behind);
-        if !self.keeps || self.hung_up || !is_over || !self.protocol.is_idle() {
-            return false;
-        }
+        self.keeps && !self.hung_up && is_over && self.protocol.is_idle()
+    }
+
+    /// Has the server wait for the next request, on a connection that may rest. Says whether it can be kept
+    /// for that.
+    pub(super) fn rest(&mut self) -> bool {
         let mut first = Vec::new();
+        if let Some(area) = &mut self.area {
+            area.tell_free(&mut first);
+        }
         self.request = self.protocol.begin(&mut first, Role::Responder, true);
-        (self.out, self.gone, self.is_said) = (Vec::new(), 0, false);
+        (self.out, self.gone) = (Vec::new(), 0);
         (self.is_reused, self.has_heard) = (true, false);
         socket::send(&self.socket, &first).is_ok_and(|sent| sent == first.len())
     }
@@ -251,7 +342,7 @@ impl Link {
 
     /// Asks the server to give the request up, if it can be asked at once.
     pub(super) fn abort(&mut self) {
-        if !self.has_unsent() && !self.is_connecting {
+        if !self.has_unsent() && self.setup == Setup::Ready {
             let mut record = Vec::new();
             self.protocol.abort(&mut record);
             // It hears of the end in any case.
@@ -261,12 +352,14 @@ impl Link {
 
     /// What it waits for: input, and room.
     pub(super) fn waits_for(&self, wants_input: bool) -> (bool, bool) {
-        let has_output = self.is_connecting || self.has_unsent() || !self.is_said;
-        (wants_input && !self.is_connecting && !self.readable, has_output && !self.writable)
+        let is_connecting = self.setup == Setup::Connecting;
+        let has_output = is_connecting || self.has_unsent() || !self.is_said;
+        (wants_input && !is_connecting && !self.readable, has_output && !self.writable)
     }
 
-    pub(super) fn into_socket(self) -> (OwnedFd, Registration) {
-        (self.socket, self.registration)
+    /// Its socket, and the memory that was shared over it.
+    pub(super) fn into_parts(self) -> ((OwnedFd, Registration), Option<Box<Area>>) {
+        ((self.socket, self.registration), self.area)
     }
 }
 

@@ -16,13 +16,19 @@
 //! spilled to the disk, so that it occupies no server, either. Nothing here touches the client's socket or
 //! waits: the [conversation](crate::conversation) brings and sends what is the client's, and whoever calls
 //! that watches the [link](Link)'s socket as well.
+//!
+//! Where a pool has another transport than the stream, a server is asked first whether it knows that. Then
+//! the client itself may be lent, so that the reply passes nobody here ([`loan`]); or the reply is written
+//! into memory that is shared with the server, and sent from there ([`area`]).
 
+mod area;
 mod asker;
 mod course;
 mod delivery;
 mod failure;
 mod kept;
 mod link;
+mod loan;
 mod params;
 mod pool;
 mod queue;
@@ -32,19 +38,22 @@ mod send_files;
 mod spool;
 
 use std::borrow::Cow;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use http1::{Limits, Sheet, Stamp, Tick};
 
+pub use self::area::Area;
 pub use self::asker::Asker;
 pub use self::course::Spent;
 pub use self::failure::Failure;
 use self::kept::Kept;
 pub use self::link::Link;
+pub use self::loan::Lendable;
 use self::pool::Pool;
 pub use self::queues::{Desk, Queues};
-pub use self::relay::Relay;
+pub use self::relay::{Afterwards, Relay};
 use crate::common::Common;
 use crate::config::{PoolRule, Settings};
 use crate::content::{Pin, SiteNumber};
@@ -62,6 +71,10 @@ pub struct Gateway {
     /// Bytes of bodies and replies in memory, and how many there should be at most.
     memory: usize,
     most_memory: usize,
+    /// Bytes of memory that is shared with applications.
+    areas: u64,
+    /// What clients' sockets have (`TCP_NODELAY`).
+    nodelay: bool,
     common: Option<Common>,
     /// Connections that wait for a request, and those that have just come to do so, which may be watched yet:
     /// each with the number of its pool.
@@ -86,7 +99,12 @@ pub struct Tools<'a> {
     pub sheets: &'a mut Vec<Sheet<Pin>>,
     /// Bytes that may still be exchanged with servers in this turn.
     pub share: &'a mut u64,
+    /// The client's socket, if it is one that may be lent now, or is lent.
+    pub client: Option<Lendable<'a>>,
 }
+
+/// The name that replies carry in their Server line.
+pub const SERVER: &str = "sluice";
 
 impl Gateway {
     /// As the settings have it.
@@ -106,6 +124,8 @@ impl Gateway {
             most_spilled: settings.spill,
             memory: 0,
             most_memory: settings.gateway_memory as usize,
+            areas: 0,
+            nodelay: settings.connections.nodelay,
             desk,
             common,
             retired: Vec::new(),
@@ -178,9 +198,9 @@ impl Gateway {
         self.kept.of(pool) + resting < self.pools[pool].keep
     }
 
-    /// Bytes of bodies and replies that are kept in memory.
-    pub fn memory(&self) -> usize {
-        self.memory
+    /// Bytes of bodies and replies that are kept in memory, and of what is shared with applications.
+    pub fn memory(&self) -> u64 {
+        self.memory as u64 + self.areas
     }
 
     /// Whether there may be so many more of them.
@@ -207,7 +227,26 @@ impl Gateway {
     }
 
     fn retire(&mut self, link: Link) {
-        self.retired.push(link.into_socket());
+        let (socket, area) = link.into_parts();
+        self.retired.push(socket);
+        if let Some(area) = area {
+            self.close_area(&area);
+        }
+    }
+
+    /// Memory for a connection to a pool's server to share.
+    fn open_area(&mut self, pool: usize) -> io::Result<Area> {
+        let pool = &self.pools[pool];
+        let area = Area::new(pool.area, pool.area_send)?;
+        self.areas += area.size();
+        self.own(&area);
+        Ok(area)
+    }
+
+    /// Such memory is about to be given back.
+    fn close_area(&mut self, area: &Area) {
+        self.areas -= area.size();
+        self.leave(area);
     }
 
     fn own(&self, fd: impl AsFd) {

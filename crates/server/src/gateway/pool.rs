@@ -12,7 +12,7 @@ use http1::{Tick, Timeouts};
 use sys::client;
 
 use super::send_files::{self, SendFiles};
-use crate::config::{ListenAddress, PoolRule};
+use crate::config::{AreaSend, ListenAddress, PoolRule, Transport};
 use crate::content::SiteNumber;
 
 /// Servers that run one application.
@@ -23,6 +23,10 @@ pub(super) struct Pool {
     pub(super) patience: PoolPatience,
     pub(super) params: Vec<(String, String)>,
     pub(super) send_files: SendFiles,
+    /// How replies come to their clients, where the server knows that way.
+    pub(super) transport: Transport,
+    pub(super) area: u64,
+    pub(super) area_send: AreaSend,
     /// Most connections that are kept, and for how long, in ticks.
     pub(super) keep: usize,
     pub(super) keep_ticks: u32,
@@ -47,10 +51,15 @@ struct Server {
     in_flight: u32,
     /// Until when it is left alone.
     alone_until: Option<Tick>,
+    /// Until when it is not asked which transports it knows.
+    plain_until: Option<Tick>,
 }
 
 /// How long a server is left alone that can't be connected to.
 const ALONE_TICKS: u32 = 1000 / Tick::MS;
+
+/// How long it is believed that a server knows no transport but the stream: it may be another by then.
+const PLAIN_TICKS: u32 = 5000 / Tick::MS;
 
 /// Servers that a request has been to, a bit each.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,8 +79,12 @@ impl Pool {
     /// One of which so many connections may be kept, and whose directories are numbered from that one on.
     pub(super) fn new(rule: &PoolRule, keep: u32, directories: SiteNumber) -> Self {
         let ticks = |time: std::time::Duration| Timeouts::ticks(time.as_millis() as u64);
-        let server =
-            |address: &ListenAddress| Server { address: address.clone(), in_flight: 0, alone_until: None };
+        let server = |address: &ListenAddress| Server {
+            address: address.clone(),
+            in_flight: 0,
+            alone_until: None,
+            plain_until: None,
+        };
         Self {
             name: rule.name.as_str().into(),
             servers: rule.servers.iter().map(server).collect(),
@@ -83,6 +96,9 @@ impl Pool {
             },
             params: params(rule),
             send_files: SendFiles::new(rule, directories),
+            transport: rule.transport,
+            area: rule.area,
+            area_send: rule.area_send,
             keep: keep as usize,
             keep_ticks: ticks(rule.keep_timeout),
         }
@@ -116,6 +132,17 @@ impl Pool {
             ListenAddress::Tcp(address) => client::connect(None, *address),
             ListenAddress::Unix(path) => client::connect_unix(path).map(|socket| (socket, true)),
         }
+    }
+
+    /// Whether a server is to be asked which transports it knows.
+    pub(super) fn asks(&self, server: usize, now: Tick) -> bool {
+        let is_plain = self.servers[server].plain_until.is_some_and(|until| !until.reached(now));
+        self.transport != Transport::Stream && !is_plain
+    }
+
+    /// A server does not know the pool's transport.
+    pub(super) fn is_plain(&mut self, server: usize, now: Tick) {
+        self.servers[server].plain_until = Some(now.after(PLAIN_TICKS));
     }
 
     /// A request is in flight to a server.

@@ -2,37 +2,48 @@
 //!
 //! ```text
 //! Body --> Queued --> Due --> Asking --> Over
+//!                               `--> Emptying --'
 //! ```
 //!
 //! The body is taken in (`Body`), there is room among the requests in flight (`Queued`), a server is found
 //! and connected to (`Due`), the request is sent to it while its reply is received (`Asking`), and what is
-//! left of the reply is for the client to take (`Over`). The first answer that is none ends it with a
-//! [`Failure`]; once the client has been sent a part of a reply, all that can be done is a reset.
+//! left of the reply is for the client to take (`Over`); where some of that lies in memory that is shared
+//! over a connection that is to be kept, that waits until it is sent (`Emptying`). The first answer that is
+//! none ends it with a [`Failure`]; once the client has been sent a part of a reply, all that can be done is
+//! a reset.
+//!
+//! While the client is [lent](super::loan) there is no reply here, and what the server says is that the
+//! client comes back.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use fastcgi::transport::{Filled, Lent, Returned};
 use fastcgi::{Output, response};
-use http1::{Head, OpenReply, Plan, Status, Terms, Tick};
+use http1::{Head, Limits, OpenReply, Plan, Status, Terms, Tick, Version};
 use sys::client;
-use sys::socket::is_exhaustion;
+use sys::socket::{LocalAddress, is_exhaustion};
 
+use super::area::Area;
 use super::asker::Asker;
 use super::course::{Course, Spent};
 use super::delivery::Delivery;
 use super::failure::Failure;
-use super::link::Link;
+use super::link::{Link, Setup};
+use super::loan::{self, Lendable, Loan, Look};
 use super::params;
 use super::pool::{PoolPatience, Tried};
 use super::queue::{Entry, Ticket};
 use super::queues::now_us;
 use super::spool::Spool;
-use super::{Gateway, Tools};
+use super::{Gateway, SERVER, Tools};
 use crate::account::Account;
+use crate::config::Transport;
 use crate::content::{Call, NamedFile, Pin, SiteNumber};
 
 /// A request for an application.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a request, a byte each")]
 pub struct Relay {
     call: Box<Call>,
     /// The request's head, as it was consumed.
@@ -53,6 +64,16 @@ pub struct Relay {
     head: Vec<u8>,
     scan: response::Scan,
     delivery: Option<Delivery>,
+    /// The client is lent; or it was, and this is what the server says that it has sent.
+    loan: Option<Loan>,
+    returned: Option<Returned>,
+    has_lent: bool,
+    /// Descriptors could not be passed: it goes by the stream.
+    is_by_stream: bool,
+    /// The pool's transport has been used.
+    has_used: bool,
+    /// What is left to be sent from memory that was shared, of a connection that is gone.
+    area: Option<Box<Area>>,
     /// Bytes in memory, as the gateway has counted them.
     memory: usize,
     /// The file that is to be sent in place of a reply.
@@ -74,7 +95,19 @@ enum Stage {
     /// Not before that, if something was tried already.
     Due(Option<Tick>),
     Asking(Link),
+    Emptying(Link),
     Over,
+}
+
+/// What has come of a client for whom there will be no reply, or no more of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Afterwards {
+    /// It can be told so, if it has been sent nothing.
+    Answerable,
+    /// The same, but the connection is to end with that.
+    AnswerableOnce,
+    /// Somebody else has sent it so many bytes, or may still send some.
+    Spoilt(u64),
 }
 
 /// The longest head of a reply.
@@ -85,6 +118,10 @@ const MOST_ERRORS: usize = 4 << 10;
 const BODY_IN_MEMORY: usize = 1 << 20;
 /// And up to this size in any case: a file takes more.
 const SMALL_BODY: usize = 4 << 10;
+/// Bytes of shared memory that are copied at a time, in search of the end of a head.
+const HEAD_COPIED: usize = 4 << 10;
+/// `ETOOMANYREFS` of unix(7).
+const TOO_MANY_REFERENCES: i32 = 109;
 /// How long until a server is tried again whose queue is full.
 const PAUSE_TICKS: u32 = 10 / Tick::MS;
 
@@ -121,6 +158,12 @@ impl Relay {
             head: Vec::new(),
             scan: response::Scan::default(),
             delivery: None,
+            loan: None,
+            returned: None,
+            has_lent: false,
+            is_by_stream: false,
+            has_used: false,
+            area: None,
             memory: 0,
             named: None,
             errors: Vec::new(),
@@ -211,6 +254,7 @@ impl Relay {
         if let Some(delivery) = &mut self.delivery {
             delivery.take_up(tools)?;
         }
+        self.take_from_area(gateway, false, tools)?;
         let worked = self.go_on(gateway, tools);
         self.count_memory(gateway);
         worked
@@ -220,6 +264,10 @@ impl Relay {
         loop {
             match &mut self.stage {
                 Stage::Body | Stage::Over => return Ok(()),
+                Stage::Emptying(_) => {
+                    self.end_emptying(gateway);
+                    return Ok(());
+                }
                 Stage::Queued(ticket) => {
                     let queue = gateway.desk.queue(self.pool);
                     if queue.waits(ticket) {
@@ -240,12 +288,17 @@ impl Relay {
                     }
                     self.connect(gateway, tools)?;
                 }
-                Stage::Asking(link) if link.is_connecting => {
+                Stage::Asking(link) if link.setup == Setup::Negotiating => {
+                    if !self.negotiate(gateway, tools)? {
+                        return Ok(());
+                    }
+                }
+                Stage::Asking(link) if link.setup == Setup::Connecting => {
                     if !link.has_connected() {
                         return Ok(());
                     }
                     match client::outcome(&*link) {
-                        Ok(()) => self.ask(gateway, tools.now)?,
+                        Ok(()) => self.ask(gateway, tools)?,
                         Err(error) => {
                             let server = link.server;
                             self.let_go(gateway);
@@ -256,7 +309,7 @@ impl Relay {
                 Stage::Asking(_) => match self.exchange(gateway, tools) {
                     Ok(true) => {}
                     Ok(false) => return Ok(()),
-                    Err(failure) if self.may_repeat(&failure) => self.repeat(gateway, tools.now),
+                    Err(failure) if self.may_repeat(&failure, tools) => self.repeat(gateway, tools.now),
                     Err(failure) => return Err(failure),
                 },
             }
@@ -265,25 +318,82 @@ impl Relay {
 
     /// Sends and receives. Says whether to come back at once.
     fn exchange(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<bool, Failure> {
-        if let Stage::Asking(link) = &mut self.stage
-            && link.send(&mut self.body, tools.share).map_err(Failure::Broken)?
-        {
-            self.active = tools.now;
+        if let Stage::Asking(link) = &mut self.stage {
+            match link.send(&mut self.body, tools.client, tools.share) {
+                Ok(true) => self.active = tools.now,
+                Ok(false) => {}
+                Err(error) if is_too_many_passed(&error) => {
+                    self.pass_nothing(gateway, tools.now);
+                    return Ok(true);
+                }
+                Err(error) => return Err(Failure::Broken(error)),
+            }
         }
         self.receive(gateway, tools)
     }
 
+    /// More descriptors are under way than the kernel allows (`ETOOMANYREFS`): none of the request is sent,
+    /// and it goes by the stream.
+    #[cold]
+    fn pass_nothing(&mut self, gateway: &mut Gateway, now: Tick) {
+        self.let_go(gateway);
+        self.body.rewind();
+        (self.loan, self.is_by_stream) = (None, true);
+        (self.tried, self.due_since) = (Tried::default(), now);
+        self.stage = Stage::Due(None);
+    }
+
+    /// Asks the server which transports it knows, or hears that. Says whether to come back at once.
+    fn negotiate(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<bool, Failure> {
+        let Stage::Asking(link) = &mut self.stage else { return Ok(false) };
+        let pool = &mut gateway.pools[self.pool];
+        let asked = link.send(&mut self.body, None, tools.share);
+        let heard = match asked {
+            Ok(_) if !link.readable => return Ok(false),
+            Ok(_) => link.hear_transports(tools.scratch),
+            Err(error) => Err(error),
+        };
+        let is_known = match heard {
+            Ok(None) => return Ok(link.readable),
+            Ok(Some(knows)) => {
+                link.knows = knows;
+                match pool.transport {
+                    Transport::Stream => false,
+                    Transport::PassFd => knows.pass_fd,
+                    Transport::SharedMemory => knows.shared_memory,
+                }
+            }
+            Err(_) => false,
+        };
+        if is_known {
+            self.ask(gateway, tools)?;
+            return Ok(true);
+        }
+        // One that has answered may have closed the connection with that, as PHP-FPM does.
+        pool.is_plain(link.server, tools.now);
+        self.let_go(gateway);
+        self.tried = Tried::default();
+        self.stage = Stage::Due(None);
+        Ok(true)
+    }
+
     /// Whether the request can be sent once more: the server has closed a connection that had been kept, as
     /// it may at any time, and has said nothing. (Only requests that may be repeated are sent on those.)
-    fn may_repeat(&self, failure: &Failure) -> bool {
+    fn may_repeat(&self, failure: &Failure, tools: &Tools<'_>) -> bool {
         let is_unheard = matches!(&self.stage, Stage::Asking(link) if link.is_reused && !link.has_heard);
-        is_unheard && !self.is_repeated && matches!(failure, Failure::Closed | Failure::Broken(_))
+        let may = is_unheard && !self.is_repeated && matches!(failure, Failure::Closed | Failure::Broken(_));
+        may && match (&self.loan, tools.client) {
+            (Some(loan), Some(client)) => loan.sent(client) == 0,
+            (Some(_), None) => false,
+            (None, _) => true,
+        }
     }
 
     fn repeat(&mut self, gateway: &mut Gateway, now: Tick) {
         gateway.desk.counters(self.pool).retried.add_among_others(1);
         self.let_go(gateway);
         self.body.rewind();
+        self.loan = None;
         (self.is_repeated, self.due_since) = (true, now);
         self.stage = Stage::Due(None);
     }
@@ -299,7 +409,7 @@ impl Relay {
             gateway.pools[self.pool].begin(link.server);
             gateway.desk.counters(self.pool).reused.add_among_others(1);
             self.stage = Stage::Asking(link);
-            return self.ask(gateway, now);
+            return self.ask(gateway, tools);
         }
         let pool = &mut gateway.pools[self.pool];
         let Some(server) = pool.choose(self.tried, now) else {
@@ -310,11 +420,16 @@ impl Relay {
         match pool.connect(server) {
             Ok((socket, is_up)) => {
                 pool.begin(server);
-                let keeps = pool.keep > 0;
+                let (keeps, asks) = (pool.keep > 0, pool.asks(server, now) && !self.is_by_stream);
                 gateway.own(&socket);
-                self.stage = Stage::Asking(Link::new(socket, server, is_up, keeps));
+                let mut link = Link::new(socket, server, is_up, keeps);
+                if asks {
+                    link.negotiate();
+                }
+                let is_ready = link.setup == Setup::Ready;
+                self.stage = Stage::Asking(link);
                 self.active = now;
-                if is_up { self.ask(gateway, now) } else { Ok(()) }
+                if is_ready { self.ask(gateway, tools) } else { Ok(()) }
             }
             Err(error) => self.is_away(gateway, server, error, now),
         }
@@ -350,16 +465,35 @@ impl Relay {
     }
 
     /// The connection is up: begins the request.
-    fn ask(&mut self, gateway: &mut Gateway, now: Tick) -> Result<(), Failure> {
+    fn ask(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<(), Failure> {
         let Stage::Asking(link) = &mut self.stage else { return Ok(()) };
-        let pool = &mut gateway.pools[self.pool];
-        link.is_connecting = false;
         self.course.is_connected();
-        pool.is_there(link.server);
-        self.active = now;
+        self.active = tools.now;
+        link.setup = Setup::Ready;
+        gateway.pools[self.pool].is_there(link.server);
+        let transport = gateway.pools[self.pool].transport;
+        if transport == Transport::SharedMemory && link.knows.shared_memory && link.area.is_none() {
+            // Without memory or descriptors it goes by the stream.
+            if let Ok(area) = gateway.open_area(self.pool) {
+                link.share(area);
+            }
+        }
+        let is_lendable = transport == Transport::PassFd && link.knows.pass_fd && !self.is_by_stream;
+        let is_tcp = matches!(self.asker.local, Some(LocalAddress::Inet(_)));
+        if let Some(client) = tools.client.filter(|_| is_lendable && is_tcp) {
+            self.loan = Loan::new(client).ok();
+            self.has_lent |= self.loan.is_some();
+        }
+        let lent = self.loan.as_ref().map(|_| Lent {
+            is_http11: self.terms.version == Version::Http11,
+            is_persistent: self.terms.persistent,
+            has_body: self.terms.body,
+            server: SERVER.as_bytes(),
+        });
         let head = Head::again(&self.consumed, self.terms).ok_or(Failure::Unreadable)?;
         let body = Some(self.body.length()).filter(|length| *length > 0);
-        link.begin(|params| params::write(params, &head, &self.call, &self.asker, body, &pool.params))?;
+        let own = &gateway.pools[self.pool].params;
+        link.begin(lent, |params| params::write(params, &head, &self.call, &self.asker, body, own))?;
         Ok(())
     }
 
@@ -378,8 +512,10 @@ impl Relay {
         let Some(count) = link.receive(room).map_err(Failure::Broken)? else { return Ok(link.readable) };
         if count == 0 {
             // It has said all that it promised.
-            let is_whole =
-                self.delivery.as_ref().is_some_and(Delivery::has_all_promised) || self.named.is_some();
+            let waiting = link.area.as_ref().map_or(0, |area| area.waiting());
+            let is_whole = self.delivery.as_ref().is_some_and(|delivery| delivery.has_all_promised(waiting))
+                || self.named.is_some()
+                || self.returned.is_some();
             return if is_whole {
                 self.end_reply(gateway, tools).map(|()| false)
             } else {
@@ -407,14 +543,24 @@ impl Relay {
             let (used, output) = link.protocol.receive(input)?;
             match output {
                 Output::NeedInput => return Ok(()),
-                Output::Stdout(range) => self.take_reply(gateway, &input[range], tools)?,
+                Output::Stdout(_) if self.loan.is_some() => return Err(Failure::TwoReplies),
+                // Behind the whole of it.
+                Output::Stdout(_) if self.returned.is_some() => {}
+                Output::Stdout(range) => {
+                    self.take_from_area(gateway, true, tools)?;
+                    self.take_reply(gateway, &input[range], tools)?;
+                }
                 Output::Stderr(range) => {
                     let room = MOST_ERRORS.saturating_sub(self.errors.len());
                     self.errors.extend(input[range].iter().take(room));
                 }
-                // Nobody has asked it which it knows.
-                Output::Knows(_) | Output::Returned(_) | Output::Filled(_) => return Err(Failure::Unasked),
+                Output::Returned(returned) => self.take_back(gateway, returned, tools)?,
+                Output::Filled(filled) => self.take_filled(gateway, filled, tools)?,
+                // Nobody has asked it.
+                Output::Knows(_) => return Err(Failure::Unasked),
+                Output::End { .. } if self.loan.is_some() => return Err(Failure::NotReturned),
                 Output::End { .. } => {
+                    self.take_from_area(gateway, true, tools)?;
                     self.rest(gateway, &input[used..]);
                     return self.end_reply(gateway, tools);
                 }
@@ -423,16 +569,105 @@ impl Relay {
         }
     }
 
+    /// The client comes back, as the server says.
+    fn take_back(&mut self, gateway: &Gateway, returned: Returned, tools: &Tools<'_>) -> Result<(), Failure> {
+        let Some(loan) = &self.loan else { return Err(Failure::Unasked) };
+        let client = tools.client.ok_or(Failure::Unasked)?;
+        let may_go_on = loan.end(client, returned, gateway.nodelay)?;
+        self.loan = None;
+        self.terms.persistent &= may_go_on;
+        if returned.sent == 0 {
+            // The server will see the reply.
+            return Ok(());
+        }
+        self.course.has_reply();
+        self.has_used = true;
+        let is_persistent = returned.is_persistent && self.terms.persistent;
+        self.returned = Some(Returned { is_persistent, ..returned });
+        if returned.is_whole { Ok(()) } else { Err(Failure::Unfinished) }
+    }
+
+    /// A part of the reply is in shared memory.
+    fn take_filled(
+        &mut self,
+        gateway: &mut Gateway,
+        filled: Filled,
+        tools: &mut Tools<'_>,
+    ) -> Result<(), Failure> {
+        self.course.has_reply();
+        self.shared()?.take(filled)?;
+        self.has_used = true;
+        // What is to be understood is copied first.
+        while self.delivery.is_none() && self.named.is_none() && self.shared()?.next().is_some() {
+            let mut copied = [0; HEAD_COPIED];
+            let count = self.shared()?.copy_next(&mut copied).map_err(Failure::Area)?;
+            self.take_reply(gateway, &copied[..count], tools)?;
+        }
+        if self.named.is_some() {
+            self.shared()?.drop_waiting();
+        }
+        self.take_from_area(gateway, false, tools)
+    }
+
+    /// The memory that is shared with the server.
+    fn shared(&mut self) -> Result<&mut Area, Failure> {
+        match &mut self.stage {
+            Stage::Asking(Link { area: Some(area), .. }) => Ok(area),
+            _ => Err(Failure::Unasked),
+        }
+    }
+
+    /// Gives the client what waits in shared memory, as far as there is room, or all of it.
+    fn take_from_area(
+        &mut self,
+        gateway: &mut Gateway,
+        is_all: bool,
+        tools: &Tools<'_>,
+    ) -> Result<(), Failure> {
+        let area = match &mut self.stage {
+            Stage::Asking(link) | Stage::Emptying(link) => &mut link.area,
+            _ => &mut self.area,
+        };
+        let (Some(area), Some(delivery)) = (area, &mut self.delivery) else { return Ok(()) };
+        if let Some(error) = delivery.supply_from(area, is_all, (gateway, self.pool), tools)? {
+            gateway.complain(now_us() / 1000, &self.request(), &Failure::Spill(error));
+        }
+        Ok(())
+    }
+
     /// Keeps the server's connection for another request, if it may and can be kept. `behind` has come behind
     /// the reply.
     fn rest(&mut self, gateway: &mut Gateway, behind: &[u8]) {
         let Stage::Asking(link) = &mut self.stage else { return };
-        if !gateway.may_keep(self.pool) || !link.rest(behind) {
+        if gateway.may_keep(self.pool)
+            && link.may_rest(behind)
+            && let Stage::Asking(link) = std::mem::replace(&mut self.stage, Stage::Over)
+        {
+            self.stage = Stage::Emptying(link);
+            self.end_emptying(gateway);
+        }
+    }
+
+    /// Keeps the connection once all is sent that lies in its memory, or lets it go if the client takes its
+    /// time.
+    fn end_emptying(&mut self, gateway: &mut Gateway) {
+        let Stage::Emptying(link) = &mut self.stage else { return };
+        let left = self.delivery.as_ref().map_or(0, |delivery| delivery.reply().left_elsewhere());
+        if let Some(area) = &mut link.area {
+            area.settle(left);
+        }
+        let is_slow = self.delivery.as_ref().is_some_and(Delivery::is_client_slow);
+        if left > 0 && !is_slow {
             return;
         }
-        if let Stage::Asking(link) = std::mem::replace(&mut self.stage, Stage::Over) {
+        if left == 0
+            && link.rest()
+            && let Stage::Emptying(link) = std::mem::replace(&mut self.stage, Stage::Over)
+        {
             gateway.pools[self.pool].end(link.server);
             gateway.resting.push((self.pool, link));
+        } else {
+            self.let_go(gateway);
         }
     }
 
@@ -481,27 +716,47 @@ impl Relay {
 
     /// The server has said all.
     fn end_reply(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<(), Failure> {
-        self.course.has_all();
-        self.let_go(gateway);
-        self.leave_queue(gateway);
-        self.tell_errors();
+        self.all_is_said(gateway);
         // Nobody will ask for it again, and the client may take its time.
         if let Some(file) = self.body.file() {
             gateway.leave(file);
         }
         self.body = Spool::default();
-        if self.named.is_some() {
+        if self.named.is_some() || self.returned.is_some() {
             return Ok(());
         }
         let delivery = self.delivery.as_mut().ok_or(response::Malformed::CutShort)?;
         delivery.finish(tools)
     }
 
+    /// Gives the server and its place in the queue to others.
+    fn all_is_said(&mut self, gateway: &mut Gateway) {
+        self.course.has_all();
+        self.count_transport(gateway);
+        if !matches!(self.stage, Stage::Emptying(_)) {
+            self.let_go(gateway);
+        }
+        self.leave_queue(gateway);
+        self.tell_errors();
+    }
+
+    /// Counts whether the pool's transport was used.
+    fn count_transport(&self, gateway: &Gateway) {
+        let counters = gateway.desk.counters(self.pool);
+        match gateway.pools[self.pool].transport {
+            Transport::Stream => {}
+            Transport::PassFd if self.has_used => counters.passed.add_among_others(1),
+            Transport::SharedMemory if self.has_used => counters.shared.add_among_others(1),
+            _ => counters.fell_back.add_among_others(1),
+        }
+    }
+
     /// Ends it, be the reply complete or not: gives back the head of its request, to be used again, and what
     /// there is of a reply.
     pub fn end(mut self, gateway: &mut Gateway) -> (Vec<u8>, Option<OpenReply<Pin>>) {
+        self.end_emptying(gateway);
         if let Stage::Asking(link) = &mut self.stage
-            && !link.is_connecting
+            && link.setup == Setup::Ready
         {
             link.abort();
             // The application may work on.
@@ -510,6 +765,9 @@ impl Relay {
             }
         }
         self.let_go(gateway);
+        if let Some(area) = self.area.take() {
+            gateway.close_area(&area);
+        }
         self.leave_queue(gateway);
         self.tell_errors();
         let (spill, reply) = self.delivery.map(Delivery::end).unzip();
@@ -525,8 +783,13 @@ impl Relay {
     /// Gives the server's connection up, if there is one.
     fn let_go(&mut self, gateway: &mut Gateway) {
         match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Asking(link) => {
+            Stage::Asking(mut link) | Stage::Emptying(mut link) => {
                 gateway.pools[self.pool].end(link.server);
+                // What the client has not taken stays.
+                if let Some(mut area) = link.area.take_if(|area| area.is_in_use()) {
+                    area.is_last();
+                    self.area = Some(area);
+                }
                 gateway.retire(link);
             }
             other => self.stage = other,
@@ -537,7 +800,10 @@ impl Relay {
     fn leave_queue(&mut self, gateway: &mut Gateway) {
         let waiting = match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Queued(ticket) => Some(ticket),
-            _ => None,
+            other => {
+                self.stage = other;
+                None
+            }
         };
         for ticket in [self.flying.take(), waiting].into_iter().flatten() {
             gateway.desk.wake(gateway.desk.queue(self.pool).leave(ticket, now_us()));
@@ -594,7 +860,67 @@ impl Relay {
 
     /// Whether there is something for the client to take.
     pub fn has_output(&self) -> bool {
-        self.delivery.as_ref().is_some_and(|delivery| !delivery.reply().unsent().is_empty())
+        self.delivery.as_ref().is_some_and(|delivery| delivery.reply().left() > 0)
+    }
+
+    /// The reply as it can be sent now, and the memory in which some of it may lie.
+    pub fn outgoing(&self) -> Option<(&OpenReply<Pin>, Option<&Area>)> {
+        let area = match &self.stage {
+            Stage::Asking(link) | Stage::Emptying(link) => &link.area,
+            _ => &self.area,
+        };
+        Some((self.delivery.as_ref()?.reply(), area.as_deref()))
+    }
+
+    /// Whether the client is lent: it is nobody's here.
+    pub fn is_lent(&self) -> bool {
+        self.loan.is_some()
+    }
+
+    /// Whether it is, or was.
+    pub fn has_lent(&self) -> bool {
+        self.has_lent
+    }
+
+    /// Whether the server has said something that has not been received.
+    pub fn has_input(&self) -> bool {
+        matches!(&self.stage, Stage::Asking(link) if link.readable)
+    }
+
+    /// How the client was returned, with all of the reply, once the server has said all.
+    pub fn returned(&self) -> Option<Returned> {
+        self.returned.filter(|returned| returned.is_whole && matches!(self.stage, Stage::Over))
+    }
+
+    /// The pool's name.
+    pub fn pool(&self) -> &std::sync::Arc<str> {
+        &self.call.pool
+    }
+
+    /// Looks after the client that is lent, if it is. Says whether it takes the reply too slowly.
+    pub fn look_after_loan(&mut self, client: Lendable<'_>, limits: &Limits, now: Tick) -> bool {
+        let Some(loan) = &mut self.loan else { return false };
+        let look = loan.look(client, limits, now);
+        if look == Look::Busy {
+            // The client keeps the server waiting, or the server is at work.
+            self.active = now;
+        }
+        look == Look::Slow
+    }
+
+    /// What can be done for the client after that failure. A server that has ended its connection is taken to
+    /// have ended, and the client, as far as it can be, is what it was then.
+    pub fn afterwards(&mut self, client: Lendable<'_>, failure: &Failure, gateway: &Gateway) -> Afterwards {
+        if let Some(returned) = self.returned {
+            return Afterwards::Spoilt(returned.body);
+        }
+        let Some(loan) = self.loan.take() else { return Afterwards::Answerable };
+        let sent = loan.sent(client);
+        if sent > 0 || !matches!(failure, Failure::Closed | Failure::Broken(_)) {
+            return Afterwards::Spoilt(if sent == u64::MAX { 0 } else { sent });
+        }
+        loan::put_back(client, gateway.nodelay);
+        Afterwards::AnswerableOnce
     }
 
     /// The reply, once its head is there.
@@ -610,7 +936,7 @@ impl Relay {
     /// The server's connection, if there is one.
     pub fn link(&mut self) -> Option<&mut Link> {
         match &mut self.stage {
-            Stage::Asking(link) => Some(link),
+            Stage::Asking(link) | Stage::Emptying(link) => Some(link),
             _ => None,
         }
     }
@@ -661,10 +987,12 @@ impl Relay {
 
     fn server_deadline(&self) -> Option<Tick> {
         let stage = match &self.stage {
-            Stage::Body | Stage::Over => return None,
+            Stage::Body | Stage::Emptying(_) | Stage::Over => return None,
             Stage::Queued(_) => return Some(self.asked_at.after(self.patience.queue)),
             Stage::Due(not_before) => *not_before,
-            Stage::Asking(link) if link.is_connecting => Some(self.active.after(self.patience.connect)),
+            Stage::Asking(link) if link.setup == Setup::Connecting => {
+                Some(self.active.after(self.patience.connect))
+            }
             // The client keeps the server waiting.
             Stage::Asking(_) if !self.wants_input() => None,
             Stage::Asking(_) => Some(self.active.after(self.patience.quiet)),
@@ -683,16 +1011,21 @@ impl Relay {
     /// It has taken too long.
     pub fn expire(&mut self, gateway: &mut Gateway, now: Tick) -> Result<(), Failure> {
         let is_over = self.total_deadline().is_some_and(|total| total.reached(now));
+        let is_overdue = self.server_deadline().is_some_and(|deadline| deadline.reached(now));
+        if self.returned.is_some() && is_overdue {
+            // The client has all of its reply, if the server has not said so.
+            self.all_is_said(gateway);
+            return Ok(());
+        }
         if is_over && matches!(self.stage, Stage::Due(_) | Stage::Asking(_)) {
             return Err(Failure::TimedOut);
         }
         if matches!(self.stage, Stage::Queued(_)) {
             gateway.desk.wake(gateway.desk.queue(self.pool).look(now_us()));
         }
-        let is_overdue = self.server_deadline().is_some_and(|deadline| deadline.reached(now));
         let server = match &self.stage {
             _ if !is_overdue => return Ok(()),
-            Stage::Asking(link) if link.is_connecting => link.server,
+            Stage::Asking(link) if link.setup == Setup::Connecting => link.server,
             Stage::Queued(_) => return Err(Failure::Late),
             // Another try is due; or all of it takes too long.
             Stage::Due(Some(until)) if until.reached(now) => return Ok(()),
@@ -701,4 +1034,8 @@ impl Relay {
         self.let_go(gateway);
         self.is_away(gateway, server, io::ErrorKind::TimedOut.into(), now)
     }
+}
+
+fn is_too_many_passed(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(TOO_MANY_REFERENCES)
 }

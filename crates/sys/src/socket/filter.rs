@@ -69,6 +69,12 @@ pub fn answer_new_handshakes(listener: impl AsFd) -> io::Result<()> {
     }
 }
 
+/// Lets no filter be attached to a socket or taken from it any more, by anybody, as whoever holds a copy of a
+/// descriptor may. `SO_LOCK_FILTER`, socket(7).
+pub fn lock_filter(socket: impl AsFd) -> io::Result<()> {
+    option::set(socket, libc::SOL_SOCKET, libc::SO_LOCK_FILTER, &1)
+}
+
 fn instruction(code: u32, operand: u32, if_true: u8, if_false: u8) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: if_true, jf: if_false, k: operand }
 }

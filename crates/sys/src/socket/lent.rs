@@ -67,7 +67,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::socket::filter::refuse_new_handshakes;
+    use crate::socket::filter::{lock_filter, refuse_new_handshakes};
     use crate::socket::tests::connection;
     use crate::socket::{is_broken, send, set_nonblocking};
 
@@ -93,7 +93,7 @@ mod tests {
                 put_back(&socket, nonblocking, nodelay).expect("there is nothing to put back");
             }
         }
-        option::set(&copy, libc::SOL_SOCKET, libc::SO_LOCK_FILTER, &1).unwrap();
+        lock_filter(&copy).unwrap();
         let error = put_back(&socket, true, true).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EPERM));
         send(&socket, b"x").unwrap();

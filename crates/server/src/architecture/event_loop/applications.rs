@@ -40,6 +40,21 @@ impl EventLoop {
         }
     }
 
+    /// Whether the client in that place is lent to an application, and is left alone: it is not watched, unless
+    /// that costs nothing.
+    pub(super) fn leaves_alone(&mut self, index: u32) -> bool {
+        let Some(registered) = self.connections.get_mut(index) else { return false };
+        let Some(may_be_watched) = registered.conversation.is_lent(self.events.is_edge_triggered()) else {
+            return false;
+        };
+        if !may_be_watched {
+            self.events.remove_if(registered.conversation.as_fd(), registered.registration);
+            registered.registration = Registration::None;
+        }
+        registered.keep_deadline(index, &mut self.timers);
+        true
+    }
+
     /// Something has come of the socket of a connection's application.
     pub(super) fn heed_link(&mut self, token: Token, event: Ready) {
         let registered = self.connections.get_mut(token.index);

@@ -1,0 +1,299 @@
+//! Applications that speak the stream alone, made to speak another transport: what one of them says about a
+//! request reaches the server as the reply of a client that is lent, or in memory that is shared. So what holds
+//! for the stream can be tried with every transport.
+//!
+//! It does what a library does for its program, as far as these applications need it, and shares no code with
+//! the one that there is.
+
+use std::cell::Cell;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+
+use super::guest::{self, Area, Asked, Connection, FILLED, FREE, Lent, RETURN, filled, record, returned};
+
+thread_local! {
+    static TRANSPORT: Cell<&'static str> = const { Cell::new("stream") };
+}
+
+/// The transport of the test that runs in this thread.
+pub fn transport() -> &'static str {
+    TRANSPORT.get()
+}
+
+/// Has this thread's applications speak that.
+pub fn set_transport(transport: &'static str) {
+    TRANSPORT.set(transport);
+}
+
+/// Starts an application at the socket of that name; `serve` gets a connection for each request.
+pub fn start(path: &Path, serve: impl Fn(UnixStream) + Send + Sync + 'static) -> PathBuf {
+    let (directory, name) = (path.parent().expect("a directory"), path.file_name().expect("a name"));
+    let (transport, serve) = (transport(), Arc::new(serve));
+    let name = name.to_str().expect("text");
+    guest::start(directory, name, transport, move |asked| {
+        let is_lent = asked.lent.is_some();
+        assert_eq!(is_lent, transport == "pass-fd", "every client is lent");
+        assert_eq!(asked.connection.area.is_some(), !is_lent, "memory is shared");
+        let (near, far) = UnixStream::pair().expect("a pair");
+        let serve = Arc::clone(&serve);
+        thread::spawn(move || serve(far));
+        // Whoever has gone is found out where it matters.
+        let _ = convey(asked, near);
+        None
+    })
+}
+
+/// What is known of the memory, by both directions.
+struct Shared {
+    area: Mutex<(Option<Area>, bool)>,
+    changed: Condvar,
+}
+
+/// A reply on its way.
+struct Reply {
+    number: u8,
+    server: UnixStream,
+    lent: Option<Lent>,
+    shared: Arc<Shared>,
+    /// The head, until it is whole.
+    head: Option<Vec<u8>>,
+    /// What is left of a promised length; chunks otherwise, if there may be any.
+    left: Option<u64>,
+    is_chunked: bool,
+    has_body: bool,
+    is_persistent: bool,
+    status: u16,
+    body: u64,
+    sent: u64,
+}
+
+fn convey(mut asked: Asked, mut application: UnixStream) -> io::Result<()> {
+    let number = asked.number;
+    application.write_all(&request(&asked))?;
+    let server = asked.connection.stream.try_clone()?;
+    let area = Mutex::new((asked.connection.area.take(), false));
+    let shared = Arc::new(Shared { area, changed: Condvar::new() });
+    let (listening, to_application) = (Arc::clone(&shared), application.try_clone()?);
+    thread::spawn(move || listen(asked.connection, to_application, &listening));
+    let lent = asked.lent.take();
+    let is_persistent = lent.as_ref().is_some_and(|lent| lent.is_persistent);
+    let has_body = lent.as_ref().is_some_and(|lent| lent.has_body);
+    let (head, status) = (Some(Vec::new()), 0);
+    let mut reply = Reply {
+        number,
+        server,
+        lent,
+        shared,
+        head,
+        left: None,
+        is_chunked: false,
+        has_body,
+        is_persistent,
+        status,
+        body: 0,
+        sent: 0,
+    };
+    let conveyed = reply.convey(&mut application);
+    // The end of a process takes all that it has.
+    drop(reply.lent);
+    let _ = reply.server.shutdown(Shutdown::Both);
+    let _ = application.shutdown(Shutdown::Both);
+    conveyed
+}
+
+/// The request as the stream would have it.
+fn request(asked: &Asked) -> Vec<u8> {
+    let mut params = Vec::new();
+    let length = |length: usize| match u8::try_from(length) {
+        Ok(short @ ..128) => vec![short],
+        _ => (length as u32 | 1 << 31).to_be_bytes().to_vec(),
+    };
+    for (name, value) in &asked.params {
+        params.extend([length(name.len()), length(value.len())].concat());
+        params.extend([name.as_bytes(), value.as_bytes()].concat());
+    }
+    let mut records = record(1, 1, &[0, 1, 0, 0, 0, 0, 0, 0]);
+    for (kind, content) in [(4, &params), (5, &asked.body)] {
+        content.chunks(60_000).for_each(|part| records.extend(record(kind, 1, part)));
+        records.extend(record(kind, 1, b""));
+    }
+    records
+}
+
+/// Hears what the server says meanwhile.
+fn listen(mut connection: Connection, mut application: UnixStream, shared: &Shared) {
+    loop {
+        match connection.record() {
+            Ok((FREE, 0, content)) => {
+                let chunk = u16::from_be_bytes([content[0], content[1]]);
+                let mut known = shared.area.lock().expect("no panic");
+                known.0.as_mut().expect("memory is shared").free.push_back(chunk);
+            }
+            Ok((kind, _, content)) => drop(application.write_all(&record(kind, 1, &content))),
+            Err(_) => {
+                shared.area.lock().expect("no panic").1 = true;
+                let _ = application.shutdown(Shutdown::Write);
+                return shared.changed.notify_all();
+            }
+        }
+        shared.changed.notify_all();
+    }
+}
+
+impl Reply {
+    fn convey(&mut self, application: &mut UnixStream) -> io::Result<()> {
+        loop {
+            let mut header = [0; 8];
+            application.read_exact(&mut header)?;
+            let mut content = vec![0; usize::from(u16::from_be_bytes([header[4], header[5]]))];
+            application.read_exact(&mut content)?;
+            match header[1] {
+                6 => self.say(&content)?,
+                3 => return self.end(&content),
+                // Good or bad, it is the server's to judge.
+                kind => self
+                    .server
+                    .write_all(&[&[header[0], kind, 0, self.number][..], &header[4..], &content].concat())?,
+            }
+        }
+    }
+
+    fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.lent.is_none() {
+            return self.pass_on(bytes);
+        }
+        let Some(head) = &mut self.head else { return self.send_body(bytes) };
+        head.extend_from_slice(bytes);
+        let ends = [&b"\n\n"[..], b"\n\r\n"];
+        let end = ends
+            .iter()
+            .filter_map(|end| head.windows(end.len()).position(|at| at == *end).map(|at| at + end.len()));
+        let Some(end) = end.min() else { return Ok(()) };
+        let head = self.head.take().expect("it is there");
+        match self.begin(&head[..end]) {
+            Some(http) => {
+                self.send(http.as_bytes())?;
+                self.send_body(&head[end..])
+            }
+            // The server is to see it.
+            None => self.give_up_client(&head),
+        }
+    }
+
+    /// The head of the HTTP reply, if that is one.
+    fn begin(&mut self, head: &[u8]) -> Option<String> {
+        const OF_THE_CONNECTION: [&str; 4] = ["connection", "keep-alive", "transfer-encoding", "upgrade"];
+        let text = std::str::from_utf8(head).ok()?;
+        let (mut status, mut fields, mut length) = (None, String::new(), None);
+        for line in text.lines().filter(|line| !line.is_empty()) {
+            let (name, value) = line.split_once(':')?;
+            let value = value.trim();
+            match &*name.to_ascii_lowercase() {
+                "status" => status = Some(value.split(' ').next()?.parse::<u16>().ok()?),
+                "x-sendfile" | "x-accel-redirect" | "server" | "date" | "location" | "trailer" | "te" => {
+                    return None;
+                }
+                "content-length" => length = Some(value.parse::<u64>().ok()?),
+                other if OF_THE_CONNECTION.contains(&other) => {}
+                _ => fields.extend([name, ": ", value, "\r\n"]),
+            }
+        }
+        self.status = status.unwrap_or(200);
+        if !(200..600).contains(&self.status) {
+            return None;
+        }
+        let lent = self.lent.as_ref()?;
+        let is_bodiless = matches!(self.status, 204 | 304);
+        if let Some(length) = length.filter(|_| !is_bodiless) {
+            fields.extend(["Content-Length: ", &length.to_string(), "\r\n"]);
+        }
+        self.has_body &= !is_bodiless;
+        self.left = length;
+        self.is_chunked = length.is_none() && lent.is_http11 && self.has_body;
+        if self.is_chunked {
+            fields += "Transfer-Encoding: chunked\r\n";
+        }
+        // Without a length, only chunks tell the end.
+        let is_told = length.is_some() || lent.is_http11;
+        self.is_persistent &= is_told;
+        let lent = self.lent.as_mut()?;
+        lent.is_persistent = self.is_persistent;
+        Some(lent.head(&fields).replacen("200 OK", &format!("{} Some", self.status), 1))
+    }
+
+    fn send_body(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut bytes = bytes;
+        if let Some(left) = &mut self.left {
+            bytes = &bytes[..bytes.len().min(*left as usize)];
+            *left -= bytes.len() as u64;
+        }
+        if bytes.is_empty() || !self.has_body {
+            return Ok(());
+        }
+        self.body += bytes.len() as u64;
+        if self.is_chunked {
+            self.send(&[format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat())
+        } else {
+            self.send(bytes)
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(lent) = &mut self.lent else { return Ok(()) };
+        self.sent += bytes.len() as u64;
+        if lent.write(bytes) { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
+    }
+
+    /// Gives the client back untouched, and the server what it would have got.
+    fn give_up_client(&mut self, head: &[u8]) -> io::Result<()> {
+        self.lent = None;
+        self.server.write_all(&record(RETURN, self.number, &returned(0, 0, 0, 0)))?;
+        head.chunks(60_000).try_for_each(|part| self.server.write_all(&record(6, self.number, part)))
+    }
+
+    fn end(&mut self, content: &[u8]) -> io::Result<()> {
+        let is_well = content[4] == 0;
+        if let Some(head) = self.head.take().filter(|_| self.lent.is_some()) {
+            self.give_up_client(&head)?;
+        }
+        if self.lent.is_some() {
+            let is_whole = is_well && !(self.has_body && self.left.is_some_and(|left| left > 0));
+            if is_whole && self.is_chunked {
+                self.send(b"0\r\n\r\n")?;
+            }
+            self.lent = None;
+            let flags = u8::from(is_whole) | u8::from(self.is_persistent) << 1;
+            let content = returned(self.status, flags, self.body, self.sent);
+            self.server.write_all(&record(RETURN, self.number, &content))?;
+        }
+        self.server.write_all(&record(3, self.number, content))
+    }
+
+    /// Puts bytes of the stream into shared memory, if there is any.
+    fn pass_on(&mut self, bytes: &[u8]) -> io::Result<()> {
+        use std::os::unix::fs::FileExt;
+        let mut known = self.shared.area.lock().expect("no panic");
+        if known.0.is_none() {
+            drop(known);
+            return self.server.write_all(&record(6, self.number, bytes));
+        }
+        for part in bytes.chunks(20_000) {
+            let chunk = loop {
+                match known.0.as_mut().and_then(|area| area.free.pop_front()) {
+                    Some(chunk) => break chunk,
+                    None if known.1 => return Err(io::ErrorKind::BrokenPipe.into()),
+                    None => known = self.shared.changed.wait(known).expect("no panic"),
+                }
+            };
+            let area = known.0.as_ref().expect("memory is shared");
+            area.file.write_all_at(part, u64::from(chunk) * u64::from(area.chunk_size))?;
+            let content = filled(chunk, part.len() as u32);
+            self.server.write_all(&record(FILLED, self.number, &content))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,310 @@
+//! An application that is lent clients, or shares memory, and does with them as a test says. It shares no
+//! code with the server but system calls.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use super::scripted::pairs;
+use super::server::{Server, Setup};
+use super::variant::Variant;
+
+/// A request as it arrived, and what came with it.
+pub struct Asked {
+    pub params: BTreeMap<String, String>,
+    pub body: Vec<u8>,
+    /// The client, if it is lent.
+    pub lent: Option<Lent>,
+    pub connection: Connection,
+    pub number: u8,
+    keeps: bool,
+    /// How many requests came before it on its connection.
+    pub before: usize,
+}
+
+/// A client that is lent, and on which terms.
+pub struct Lent {
+    pub client: TcpStream,
+    pub is_http11: bool,
+    pub is_persistent: bool,
+    pub has_body: bool,
+    pub server: String,
+}
+
+/// A connection from the server.
+pub struct Connection {
+    pub stream: UnixStream,
+    input: Vec<u8>,
+    passed: Vec<OwnedFd>,
+    /// The memory that it shares.
+    pub area: Option<Area>,
+}
+
+/// Memory that is shared.
+pub struct Area {
+    pub file: File,
+    pub chunks: u16,
+    pub chunk_size: u32,
+    pub free: VecDeque<u16>,
+}
+
+pub const LEND: u8 = 128;
+pub const RETURN: u8 = 129;
+pub const AREA: u8 = 130;
+pub const FILLED: u8 = 131;
+pub const FREE: u8 = 132;
+
+/// A record.
+pub fn record(kind: u8, number: u8, content: &[u8]) -> Vec<u8> {
+    let length = (content.len() as u16).to_be_bytes();
+    [&[1, kind, 0, number, length[0], length[1], 0, 0], content].concat()
+}
+
+/// Starts an application that says that it knows these transports, and answers each connection in a thread of
+/// its own, for as long as `serve` says that it goes on.
+pub fn start(
+    directory: &Path,
+    name: &str,
+    knows: &'static str,
+    serve: impl Fn(Asked) -> Option<Connection> + Send + Sync + 'static,
+) -> PathBuf {
+    let path = directory.join(name);
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let serve = Arc::new(serve);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (serve, stream) = (Arc::clone(&serve), stream.expect("a connection"));
+            thread::spawn(move || {
+                let mut connection = Connection { stream, input: Vec::new(), passed: Vec::new(), area: None };
+                for before in 0.. {
+                    let Ok(asked) = connection.request(knows, before) else { return };
+                    let keeps = asked.keeps;
+                    match serve(asked) {
+                        Some(next) if keeps => connection = next,
+                        _ => return,
+                    }
+                }
+            });
+        }
+    });
+    path
+}
+
+/// The standard site with a pool of that transport, for all below `/app/`.
+pub fn site(
+    variant: &Variant,
+    transport: &'static str,
+    more: &str,
+    serve: impl Fn(Asked) -> Option<Connection> + Send + Sync + 'static,
+) -> Server {
+    let setup = Setup::new(variant);
+    let socket = start(setup.directory(), "app.sock", transport, serve);
+    let more = format!("transport = '{transport}'\n{more}");
+    setup.config(&super::scripted::pool(&[&socket], &more)).start()
+}
+
+impl Connection {
+    /// The next record: kind, number, content.
+    pub fn record(&mut self) -> io::Result<(u8, u8, Vec<u8>)> {
+        loop {
+            if self.input.len() >= 8 {
+                let header: Vec<u8> = self.input[..8].to_vec();
+                assert_eq!((header[0], header[2]), (1, 0), "{header:?}");
+                let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
+                let end = 8 + length + usize::from(header[6]);
+                if self.input.len() >= end {
+                    let content = self.input[8..8 + length].to_vec();
+                    self.input.drain(..end);
+                    return Ok((header[1], header[3], content));
+                }
+            }
+            let mut piece = [0; 16 << 10];
+            let count = sys::socket::recv_with_waiting(&self.stream, &mut piece, &mut self.passed)?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.input.extend_from_slice(&piece[..count]);
+        }
+    }
+
+    fn request(&mut self, knows: &str, before: usize) -> io::Result<Asked> {
+        let (mut number, mut keeps, mut lent) = (0, false, None);
+        let (mut params, mut body) = (Vec::new(), Vec::new());
+        loop {
+            let (kind, of, content) = self.record()?;
+            match kind {
+                1 => (number, keeps) = (of, content[2] != 0),
+                9 => {
+                    assert_eq!((number, &content[2..]), (0, &b"SLUICE_TRANSPORTS"[..]), "the first question");
+                    let mut answer = vec![content[0], knows.len() as u8];
+                    answer.extend_from_slice(&content[2..]);
+                    answer.extend_from_slice(knows.as_bytes());
+                    self.stream.write_all(&record(10, 0, &answer))?;
+                }
+                AREA => {
+                    let number = |bytes: &[u8]| bytes.iter().fold(0, |all, byte| all << 8 | u32::from(*byte));
+                    let file = self.passed.pop().expect("a file comes along");
+                    let chunks = number(&content[4..6]) as u16;
+                    let chunk_size = number(&content[..4]);
+                    let free = (0..chunks).collect();
+                    self.area = Some(Area { file: file.into(), chunks, chunk_size, free });
+                }
+                FREE => self.take_free(&content),
+                _ if of != number => panic!("a record of request {of} in {number}"),
+                LEND => {
+                    let client = self.passed.pop().expect("a client comes along");
+                    let has = |flag| content[0] & flag != 0;
+                    let server = String::from_utf8(content[1..].to_vec()).expect("a name");
+                    lent = Some(Lent {
+                        client: client.into(),
+                        is_http11: has(1),
+                        is_persistent: has(2),
+                        has_body: has(4),
+                        server,
+                    });
+                }
+                4 => params.extend_from_slice(&content),
+                5 if content.is_empty() => break,
+                5 => body.extend_from_slice(&content),
+                other => panic!("a record of kind {other}"),
+            }
+        }
+        assert!(self.passed.is_empty(), "nothing else is passed");
+        let stream = self.stream.try_clone()?;
+        let connection = Connection {
+            stream,
+            input: std::mem::take(&mut self.input),
+            passed: Vec::new(),
+            area: self.area.take(),
+        };
+        Ok(Asked { params: pairs(&params), body, lent, connection, number, keeps, before })
+    }
+
+    fn take_free(&mut self, content: &[u8]) {
+        let chunk = u16::from_be_bytes([content[0], content[1]]);
+        let area = self.area.as_mut().expect("memory is shared");
+        assert!(chunk < area.chunks && !area.free.contains(&chunk), "chunk {chunk} is free twice");
+        area.free.push_back(chunk);
+    }
+}
+
+impl Asked {
+    /// Says something; whoever does not listen any more is none of the application's concern.
+    pub fn say(&mut self, records: &[(u8, &[u8])]) -> bool {
+        let records: Vec<u8> =
+            records.iter().flat_map(|(kind, content)| record(*kind, self.number, content)).collect();
+        self.connection.stream.write_all(&records).is_ok()
+    }
+
+    /// Answers by the stream.
+    pub fn answer(mut self, response: &str) -> Option<Connection> {
+        self.say(&[(6, response.as_bytes()), (3, &[0; 8])]).then_some(self.connection)
+    }
+
+    /// Gives the client back, having closed it, with these claims, and ends the request.
+    pub fn give_back(mut self, status: u16, flags: u8, body: u64, sent: u64) -> Option<Connection> {
+        self.lent = None;
+        let content = returned(status, flags, body, sent);
+        self.say(&[(RETURN, &content), (3, &[0; 8])]).then_some(self.connection)
+    }
+
+    /// Sends the client a whole reply with that body, and gives it back.
+    pub fn serve(mut self, body: &[u8]) -> Option<Connection> {
+        let Some(lent) = &mut self.lent else { return self.answer("X: y\n\nby the stream") };
+        let is_persistent = lent.is_persistent;
+        let head = lent.head(&format!("Content-Length: {}\r\n", body.len()));
+        let body = if lent.has_body { body } else { b"" };
+        let reply = [head.as_bytes(), body].concat();
+        let is_whole = lent.write(&reply);
+        self.give_back(
+            200,
+            u8::from(is_whole) | u8::from(is_persistent) << 1,
+            body.len() as u64,
+            reply.len() as u64,
+        )
+    }
+
+    /// Puts bytes into a chunk that is free, once there is one, and says so.
+    pub fn fill(&mut self, bytes: &[u8]) -> bool {
+        let area =
+            |asked: &mut Self| asked.connection.area.as_mut().expect("memory is shared").free.pop_front();
+        let chunk = loop {
+            if let Some(chunk) = area(self) {
+                break chunk;
+            }
+            match self.connection.record() {
+                Ok((FREE, 0, content)) => self.connection.take_free(&content),
+                Ok(other) => panic!("{other:?} where a chunk is to be freed"),
+                Err(_) => return false,
+            }
+        };
+        let shared = self.connection.area.as_ref().expect("memory is shared");
+        assert!(bytes.len() <= shared.chunk_size as usize);
+        let at = u64::from(chunk) * u64::from(shared.chunk_size);
+        shared.file.write_all_at(bytes, at).expect("a file in memory");
+        let content = filled(chunk, bytes.len() as u32);
+        self.say(&[(FILLED, &content)])
+    }
+
+    /// Answers with a head and a body in shared memory, as many bytes in a chunk as said.
+    pub fn share(mut self, response: &[u8], each: usize) -> Option<Connection> {
+        if self.connection.area.is_none() {
+            return self.answer("X: y\n\nby the stream");
+        }
+        for piece in response.chunks(each) {
+            if !self.fill(piece) {
+                return None;
+            }
+        }
+        self.say(&[(3, &[0; 8])]).then_some(self.connection)
+    }
+}
+
+impl Lent {
+    /// The head of a reply with these fields.
+    pub fn head(&self, fields: &str) -> String {
+        let date = httpdate::fmt_http_date(std::time::SystemTime::now());
+        let close = if self.is_persistent { "" } else { "Connection: close\r\n" };
+        let keep = if self.is_persistent && !self.is_http11 { "Connection: keep-alive\r\n" } else { "" };
+        format!("HTTP/1.1 200 OK\r\nServer: {}\r\nDate: {date}\r\n{close}{keep}{fields}\r\n", self.server)
+    }
+
+    /// Writes all of the bytes, be the socket one that blocks or not; says whether the client took them.
+    pub fn write(&mut self, bytes: &[u8]) -> bool {
+        write(&mut self.client, bytes)
+    }
+}
+
+pub fn write(client: &mut TcpStream, mut bytes: &[u8]) -> bool {
+    use sys::event::Interest;
+    while !bytes.is_empty() {
+        match client.write(bytes) {
+            Ok(sent) => bytes = &bytes[sent..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                use std::os::fd::AsFd;
+                sys::poll::wait_for([(client.as_fd(), Interest::WRITABLE)], Some(15_000)).expect("poll");
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// The content of a record that gives a client back.
+pub fn returned(status: u16, flags: u8, body: u64, sent: u64) -> Vec<u8> {
+    let [high, low] = status.to_be_bytes();
+    [&[high, low, flags, 0][..], &body.to_be_bytes(), &sent.to_be_bytes()].concat()
+}
+
+/// The content of a record that says that a chunk is filled.
+pub fn filled(chunk: u16, length: u32) -> Vec<u8> {
+    [&length.to_be_bytes()[..], &chunk.to_be_bytes(), &[0, 0]].concat()
+}

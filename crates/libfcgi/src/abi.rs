@@ -2,8 +2,8 @@
 //! structures, what is returned, and in which order things must be called. What it does is done elsewhere.
 //!
 //! Pointers are those that the headers ask for: of a request that was initialized, of a stream that is its or
-//! was created, of strings that end, of as many bytes as said. They are not checked beyond NULL; all that comes
-//! from the network is. Calls for one request at a time are one thread's.
+//! was created, of strings that end, of as many bytes as said. They are not checked beyond NULL; all that
+//! comes from the network is. Calls for one request at a time are one thread's.
 
 mod os;
 mod printf;

@@ -1,10 +1,10 @@
-//! A reply on its way to a client that is lent (*pass-fd*): all of it, head and framing included, is sent from
-//! here, and the web server only hears how it went.
+//! A reply on its way to a client that is lent (*pass-fd*): all of it, head and framing included, is sent
+//! from here, and the web server only hears how it went.
 //!
 //! The client's socket is the web server's as well, which goes on with it: its status flags and options are
-//! not touched, so each send says for itself that it must not wait. (That sends need not copy has to be allowed
-//! by an option. It is taken back.) Who waits for the client watches the web server, too: it may give the
-//! request up, or be gone.
+//! not touched, so each send says for itself that it must not wait. (That sends need not copy has to be
+//! allowed by an option. It is taken back.) Who waits for the client watches the web server, too: it may give
+//! the request up, or be gone.
 
 use std::io;
 use std::ops::Range;
@@ -191,8 +191,8 @@ impl Delivery {
         self.uncopied = Uncopied::No;
     }
 
-    /// Ends a client whose web server is gone: others may have copies of its descriptor. It has to notice when
-    /// the reply is not whole.
+    /// Ends a client whose web server is gone: others may have copies of its descriptor. It has to notice
+    /// when the reply is not whole.
     fn end_client(&self, is_whole: bool) {
         // It may be gone as well.
         let _ =

@@ -1,5 +1,5 @@
-//! The application's end of FastCGI, in two faces: `libfcgi.so.0`, whose functions and structures are those of
-//! the library of that name that distributions have, and a Rust interface over the same code.
+//! The application's end of FastCGI, in two faces: `libfcgi.so.0`, whose functions and structures are those
+//! of the library of that name that distributions have, and a Rust interface over the same code.
 //!
 //! A program written for either need not know how its replies travel. To any web server they go in records of
 //! the connection. Where the web server is Sluicegate and its pool says so, the library sends them to the

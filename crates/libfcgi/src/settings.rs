@@ -73,7 +73,7 @@ fn transports(value: &str) -> Result<Transports, String> {
             "none" => {}
             other => {
                 return Err(format!(
-                    "{TRANSPORTS} names {other:?}, where \"pass-fd\", \"shared-memory\" and \"none\" are known"
+                    "{TRANSPORTS} names {other:?}, where pass-fd, shared-memory and none are known"
                 ));
             }
         }

@@ -1,6 +1,6 @@
 /*
- * The functions of libfcgi that take any number of arguments, which stable Rust can neither define nor take on.
- * All they do is to write what the C library makes of these. printf.rs gives them their names.
+ * The functions of libfcgi that take any number of arguments, which stable Rust can neither define nor take
+ * on. All they do is to write what the C library makes of these. printf.rs gives them their names.
  */
 
 #include <stdarg.h>

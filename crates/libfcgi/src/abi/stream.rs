@@ -33,7 +33,6 @@ pub(super) struct Stream {
     purpose: Purpose,
     /// Bytes that were read and put back, the next one last.
     unread: Vec<u8>,
-    has_read: bool,
 }
 
 /// What a stream is of.
@@ -80,7 +79,6 @@ impl Stream {
             data: ptr::null_mut(),
             purpose,
             unread: Vec::new(),
-            has_read: false,
         }
     }
 
@@ -95,7 +93,6 @@ impl Stream {
         (self.is_closed, self.was_fclose_called, self.fcgi_errno) =
             (is_closed, was_fclose_called, fcgi_errno);
         self.unread.clear();
-        self.has_read = false;
         if let Purpose::In(_, source) = &mut self.purpose {
             *source = Source::Stdin;
         }
@@ -143,7 +140,6 @@ impl Stream {
     }
 
     fn consume(&mut self, count: usize) {
-        self.has_read = true;
         if self.unread.pop().is_none()
             && let Purpose::In(held, source) = self.purpose
         {
@@ -264,7 +260,7 @@ pub(super) unsafe extern "C" fn FCGX_UnGetChar(c: c_int, stream: *mut Stream) ->
     // SAFETY: the caller's pointer, as in the header.
     let Some(stream) = (unsafe { known(stream) }) else { return EOF };
     let Ok(byte) = u8::try_from(c) else { return EOF };
-    if stream.is_reader == 0 || !stream.has_read || stream.unread.len() == MOST_UNREAD {
+    if stream.is_reader == 0 || stream.unread.len() == MOST_UNREAD {
         return EOF;
     }
     stream.unread.push(byte);
@@ -398,7 +394,7 @@ pub(super) unsafe extern "C" fn FCGX_StartFilterData(stream: *mut Stream) -> c_i
         return EOF;
     }
     *source = Source::Data;
-    (stream.is_closed, stream.has_read) = (0, false);
+    stream.is_closed = 0;
     0
 }
 

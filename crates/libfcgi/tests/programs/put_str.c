@@ -1,6 +1,7 @@
 /*
- * Answers with FCGX_PutStr: QUERY_STRING is how many bytes, in how many pieces, and whether the length is told:
- * "BYTES,PIECES,LENGTH" with LENGTH 0 or 1. The body of the request is added to the head as its length and a sum.
+ * Answers with FCGX_PutStr: QUERY_STRING is how many bytes, in how many pieces, and whether the length is
+ * told: "BYTES,PIECES,LENGTH" with LENGTH 0 or 1. The body of the request is added to the head as its length
+ * and a sum.
  */
 
 #include <fcgiapp.h>

@@ -1,6 +1,6 @@
 /*
- * A CGI program with a loop around it, by the macros of fcgi_stdio.h: tells its environment and the lines of its
- * input, by every function that writes and reads.
+ * A CGI program with a loop around it, by the macros of fcgi_stdio.h: tells its environment and the lines of
+ * its input, by every function that writes and reads.
  */
 
 #include <fcgi_stdio.h>

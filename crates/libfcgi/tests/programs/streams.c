@@ -22,8 +22,9 @@ int main(void)
         FCGX_FPrintF(request.out, "role=%d fd=%d in=%d out=%d\n", request.role, request.ipcFd >= 0,
                      request.in->isReader, request.out->isReader);
         FCGX_FPrintF(request.out, "missing=%d\n", FCGX_GetParam("NOT", request.envp) == NULL);
-        /* Nothing was read that could be put back; nor can anybody read a writer, or write a reader. */
-        FCGX_FPrintF(request.out, "%d %d\n", FCGX_UnGetChar('x', request.in), FCGX_GetChar(request.out));
+        /* What is put back need not be what was read; nobody can read a writer. */
+        n = FCGX_GetChar(request.in) == 't' && FCGX_UnGetChar('T', request.in) == 'T';
+        FCGX_FPrintF(request.out, "%d %d\n", n, FCGX_GetChar(request.out));
         if (request.role == 3) {
             while ((n = FCGX_GetStr(text, sizeof text, request.in)) > 0)
                 FCGX_PutStr(text, n, request.out);

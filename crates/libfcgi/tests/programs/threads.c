@@ -1,6 +1,6 @@
 /*
- * Eight threads that accept from one socket, without a lock around that. Each answers with the value of TOKEN as
- * often as QUERY_STRING says, in a line each.
+ * Eight threads that accept from one socket, without a lock around that. Each answers with the value of TOKEN
+ * as often as QUERY_STRING says, in a line each.
  */
 
 #include <fcgiapp.h>

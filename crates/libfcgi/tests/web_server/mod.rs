@@ -184,8 +184,8 @@ impl WebServer {
         all
     }
 
-    /// A reply that lies in chunks of shared memory, how many they were, and what is said beside. Each is freed
-    /// when the next one is told of, in the next request if need be.
+    /// A reply that lies in chunks of shared memory, how many they were, and what is said beside. Each is
+    /// freed when the next one is told of, in the next request if need be.
     pub(crate) fn read_shared(&mut self, memory: &Mapping, chunk_size: u32) -> (Vec<u8>, usize, Vec<Said>) {
         let (mut reply, mut count, mut rest) = (Vec::new(), 0, Vec::new());
         self.receive(|this, output, bytes| {
@@ -244,8 +244,8 @@ impl WebServer {
         params.finish();
     }
 
-    /// Sends the body behind what is to be sent already. The application may begin to answer while it comes, so a
-    /// long one is sent beside.
+    /// Sends the body behind what is to be sent already. The application may begin to answer while it comes,
+    /// so a long one is sent beside.
     fn write_body(&self, mut out: Vec<u8>, body: &[u8]) {
         record::stream(&mut out, Kind::Stdin, self.request, body);
         record::end_of_stream(&mut out, Kind::Stdin, self.request);

@@ -18,8 +18,8 @@ use rustix::net::{
 use super::Slice;
 use super::transfer::vectors;
 
-/// How many descriptors that come with the same bytes there is room for; the kernel closes more, but for those
-/// that alignment makes room for.
+/// How many descriptors that come with the same bytes there is room for; the kernel closes more, but for
+/// those that alignment makes room for.
 pub const MOST_PASSED: usize = 4;
 
 /// Sends the slices in order, as far as there is room, and a descriptor with the first byte that is taken;

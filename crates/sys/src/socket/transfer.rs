@@ -138,8 +138,8 @@ pub fn send_more(fd: impl AsFd, slices: &[Slice<'_>]) -> io::Result<usize> {
     Ok(net::sendmsg(fd, vectors(slices), &mut SendAncillaryBuffer::default(), flags)?)
 }
 
-/// Sends the slices in order, as far as there is room, also on a socket that blocks; at most 1,024 (`IOV_MAX`)
-/// are allowed. sendmsg(2) with `MSG_NOSIGNAL` and `MSG_DONTWAIT`.
+/// Sends the slices in order, as far as there is room, also on a socket that blocks; at most 1,024
+/// (`IOV_MAX`) are allowed. sendmsg(2) with `MSG_NOSIGNAL` and `MSG_DONTWAIT`.
 #[inline]
 pub fn send_slices_at_once(fd: impl AsFd, slices: &[Slice<'_>]) -> io::Result<usize> {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;

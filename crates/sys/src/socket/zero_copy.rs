@@ -18,20 +18,21 @@ pub fn has_zero_copy(fd: impl AsFd) -> io::Result<bool> {
     Ok(value != 0)
 }
 
-/// Allows or forbids it, for all who have the socket. `SO_ZEROCOPY`, socket(7); `EOPNOTSUPP` where the kind of
-/// socket has none.
+/// Allows or forbids it, for all who have the socket. `SO_ZEROCOPY`, socket(7); `EOPNOTSUPP` where the kind
+/// of socket has none.
 pub fn set_zero_copy(fd: impl AsFd, is_allowed: bool) -> io::Result<()> {
     option::set(fd, libc::SOL_SOCKET, libc::SO_ZEROCOPY, &libc::c_int::from(is_allowed))
 }
 
-/// Sends the slices in order, as far as there is room, without a copy. What is sent is borrowed until the kernel
-/// has told that it needs it no more: `wait` is called until then, and returns when poll says of the socket that
-/// there is an error, or earlier. sendmsg(2) with `MSG_ZEROCOPY`, `MSG_DONTWAIT` and `MSG_NOSIGNAL`.
+/// Sends the slices in order, as far as there is room, without a copy. What is sent is borrowed until the
+/// kernel has told that it needs it no more: `wait` is called until then, and returns when poll says of the
+/// socket that there is an error, or earlier. sendmsg(2) with `MSG_ZEROCOPY`, `MSG_DONTWAIT` and
+/// `MSG_NOSIGNAL`.
 ///
 /// # Errors
 ///
-/// Those of send(2). `ENOBUFS`: more is under way than a socket may have (`net.core.optmem_max`). If `wait` fails,
-/// its error, after the connection was reset, as nobody knows how much of this went out.
+/// Those of send(2). `ENOBUFS`: more is under way than a socket may have (`net.core.optmem_max`). If `wait`
+/// fails, its error, after the connection was reset, as nobody knows how much of this went out.
 pub fn send_uncopied(
     fd: impl AsFd,
     slices: &[Slice<'_>],

@@ -12,7 +12,7 @@
 //! | what the kernel knows of sockets | [`tcp_info`], [`sock_diag`] |
 //! | files | [`mod@file`], [`residency`], [`output`] |
 //! | process | [`process`], [`signal`], [`alarm`] |
-//! | processes together | [`shared`], [`lock`], [`descriptors`] |
+//! | processes together | [`shared`], [`lock`], [`descriptors`], [`memory_file`] |
 //! | time | [`clock`] |
 
 pub mod alarm;
@@ -25,6 +25,7 @@ pub mod file;
 pub mod inherited;
 pub mod interfaces;
 pub mod lock;
+pub mod memory_file;
 pub mod output;
 #[cfg(test)]
 mod own_process;

@@ -9,6 +9,7 @@ mod ending;
 mod filter;
 mod listen;
 pub(crate) mod option;
+mod passing;
 mod transfer;
 mod unix;
 
@@ -18,9 +19,10 @@ pub use address::{LocalAddress, PeerAddress, local_address};
 pub use ending::{has_hung_up, is_broken, reset, shutdown_write, vacate};
 pub use filter::{answer_new_handshakes, refuse_new_handshakes, steer_by_cpu};
 pub use listen::{ListenOptions, check_tcp, is_listening, listen_tcp, share_port, stop_listening};
+pub use passing::{MOST_PASSED, recv_with, recv_with_waiting, send_with};
 pub use transfer::{
-    Slice, recv, recv_waiting, send, send_at_once, send_file, send_more, set_cork, set_nonblocking,
-    write_vectored,
+    Slice, recv, recv_waiting, send, send_at_once, send_file, send_more, send_slices, send_slices_at_once,
+    set_cork, set_nonblocking, write_vectored,
 };
 pub use unix::{SocketFile, check_unix, listen_unix, listen_with_client};
 

@@ -51,6 +51,16 @@ impl<'a> Slice<'a> {
         Self { vector, bytes: PhantomData }
     }
 
+    /// Bytes that only the kernel reads.
+    ///
+    /// # Safety
+    ///
+    /// The memory stays mapped for `'a`. Anybody may change it meanwhile.
+    #[inline]
+    pub(crate) unsafe fn raw(memory: *mut u8, length: usize) -> Self {
+        Self { vector: libc::iovec { iov_base: memory.cast(), iov_len: length }, bytes: PhantomData }
+    }
+
     /// The bytes, copied.
     pub fn to_vec(self) -> Vec<u8> {
         if self.vector.iov_len == 0 {
@@ -94,6 +104,21 @@ pub fn send_more(fd: impl AsFd, slices: &[Slice<'_>]) -> io::Result<usize> {
     Ok(net::sendmsg(fd, vectors(slices), &mut SendAncillaryBuffer::default(), flags)?)
 }
 
+/// Sends the slices in order, as far as there is room, also on a socket that blocks; at most 1,024 (`IOV_MAX`)
+/// are allowed. sendmsg(2) with `MSG_NOSIGNAL` and `MSG_DONTWAIT`.
+#[inline]
+pub fn send_slices_at_once(fd: impl AsFd, slices: &[Slice<'_>]) -> io::Result<usize> {
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    Ok(net::sendmsg(fd, vectors(slices), &mut SendAncillaryBuffer::default(), flags)?)
+}
+
+/// Sends the slices in order, on a socket that blocks all of them unless a signal or an error comes between;
+/// at most 1,024 (`IOV_MAX`) are allowed. sendmsg(2) with `MSG_NOSIGNAL`.
+#[inline]
+pub fn send_slices(fd: impl AsFd, slices: &[Slice<'_>]) -> io::Result<usize> {
+    Ok(net::sendmsg(fd, vectors(slices), &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)?)
+}
+
 /// Sends up to `count` bytes of the file `input`, from `*offset`, which moves on; 0 is the end of the file.
 /// sendfile(2).
 ///
@@ -115,7 +140,7 @@ pub fn set_nonblocking(fd: impl AsFd, nonblocking: bool) -> io::Result<()> {
 
 /// As the calls take them.
 #[inline]
-fn vectors<'a>(slices: &'a [Slice<'_>]) -> &'a [IoSlice<'a>] {
+pub(super) fn vectors<'a>(slices: &'a [Slice<'_>]) -> &'a [IoSlice<'a>] {
     // SAFETY: both are an `iovec` (`IoSlice` says so), and what is made here goes to the kernel, which copies
     // the bytes that it is given whoever changes them. No reference to them is made.
     unsafe { std::slice::from_raw_parts(slices.as_ptr().cast(), slices.len()) }

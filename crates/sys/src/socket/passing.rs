@@ -1,0 +1,122 @@
+//! Descriptors that go with bytes, from process to process over a Unix socket. unix(7), `SCM_RIGHTS`.
+//!
+//! One that is sent belongs to both processes from then on: they share what is open, with its status flags
+//! and its options. It comes with the first byte that was sent along with it. Whoever receives from somebody
+//! who may send descriptors always has to have room for them: without it the kernel closes what came, and
+//! nobody knows.
+
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::cmsg_space;
+use rustix::net::{
+    self, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags,
+};
+
+use super::Slice;
+use super::transfer::vectors;
+
+/// How many descriptors that come with the same bytes there is room for; the kernel closes more, but for those
+/// that alignment makes room for.
+pub const MOST_PASSED: usize = 4;
+
+/// Sends the slices in order, as far as there is room, and a descriptor with the first byte that is taken;
+/// never blocks. Nothing is sent at all, and the descriptor neither, where no byte is. sendmsg(2) with
+/// `MSG_DONTWAIT` and `MSG_NOSIGNAL`.
+///
+/// # Errors
+///
+/// Besides those of send(2): `ETOOMANYREFS` while too many descriptors are under way and were not received.
+pub fn send_with(fd: impl AsFd, slices: &[Slice<'_>], passed: BorrowedFd<'_>) -> io::Result<usize> {
+    let passed = [passed];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let has_room = control.push(SendAncillaryMessage::ScmRights(&passed));
+    debug_assert!(has_room, "the space is that of one");
+    Ok(net::sendmsg(fd, vectors(slices), &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
+}
+
+/// Receives into `buffer` what is there, and appends the descriptors that came with it, which are closed on
+/// exec; 0 is the end of what the peer sends. See [`MOST_PASSED`]. Never blocks. recvmsg(2)
+/// with `MSG_DONTWAIT` and `MSG_CMSG_CLOEXEC`.
+pub fn recv_with(fd: impl AsFd, buffer: &mut [u8], passed: &mut Vec<OwnedFd>) -> io::Result<usize> {
+    receive(fd.as_fd(), buffer, passed, RecvFlags::DONTWAIT)
+}
+
+/// Receives when something comes, on a socket that blocks, as [`recv_with`] does; `EINTR` after a signal.
+pub fn recv_with_waiting(fd: impl AsFd, buffer: &mut [u8], passed: &mut Vec<OwnedFd>) -> io::Result<usize> {
+    receive(fd.as_fd(), buffer, passed, RecvFlags::empty())
+}
+
+fn receive(
+    fd: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    passed: &mut Vec<OwnedFd>,
+    flags: RecvFlags,
+) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST_PASSED))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = flags | RecvFlags::CMSG_CLOEXEC;
+    let received = net::recvmsg(fd, &mut [IoSliceMut::new(buffer)], &mut control, flags)?;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            passed.extend(descriptors);
+        }
+    }
+    Ok(received.bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use rustix::io::{FdFlags, fcntl_getfd};
+
+    use super::*;
+    use crate::socket::tests::would_block;
+
+    #[test]
+    fn a_descriptor_goes_with_bytes_and_is_the_same_socket() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let (mut client, lent) = UnixStream::pair().unwrap();
+        let (mut passed, mut buffer) = (Vec::new(), [0; 16]);
+        assert!(would_block(recv_with(&far, &mut buffer, &mut passed)));
+
+        let slices = [Slice::new(b"with "), Slice::new(b"it")];
+        assert_eq!(send_with(&near, &slices, lent.as_fd()).unwrap(), 7);
+        (&near).write_all(b" more").unwrap();
+        assert_eq!(recv_with_waiting(&far, &mut buffer, &mut passed).unwrap(), 7);
+        assert_eq!((&buffer[..7], passed.len()), (b"with it".as_slice(), 1));
+        assert!(fcntl_getfd(&passed[0]).unwrap().contains(FdFlags::CLOEXEC));
+        assert_eq!(recv_with(&far, &mut buffer, &mut passed).unwrap(), 5);
+        assert_eq!(passed.len(), 1);
+
+        drop(lent);
+        UnixStream::from(passed.pop().unwrap()).write_all(b"hello").unwrap();
+        let mut received = String::new();
+        client.read_to_string(&mut received).unwrap();
+        assert_eq!(received, "hello", "and the end, as nobody else has it any more");
+        drop(near);
+        assert_eq!(recv_with(&far, &mut buffer, &mut passed).unwrap(), 0);
+    }
+
+    #[test]
+    fn more_descriptors_than_there_is_room_for_are_closed() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let (client, lent) = UnixStream::pair().unwrap();
+        let many = [lent.as_fd(); 4 * MOST_PASSED];
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(4 * MOST_PASSED))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(control.push(SendAncillaryMessage::ScmRights(&many)));
+        net::sendmsg(&near, vectors(&[Slice::new(b"x")]), &mut control, SendFlags::empty()).unwrap();
+        drop(lent);
+        let mut passed = Vec::new();
+        assert_eq!(recv_with(&far, &mut [0], &mut passed).unwrap(), 1);
+        assert!((MOST_PASSED..2 * MOST_PASSED).contains(&passed.len()), "{}", passed.len());
+        passed.clear();
+        assert_eq!(crate::socket::recv(&client, &mut [0]).unwrap(), 0, "no copy is left");
+    }
+}

@@ -32,6 +32,8 @@ enum Command {
     /// Write session files for httperf and for `sluicelab load`
     #[command(subcommand)]
     Sessions(lab::sessions::Options),
+    /// Answer what the pages of the Support workload ask a back end
+    Besim(lab::besim::Options),
     /// Load servers, and measure what they do
     Load(Box<lab::load::Options>),
     /// Compare servers under one workload, in pairs, and say whether they differ
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
     let result = match Sluicelab::parse().command {
         Command::Fileset(options) => lab::fileset::run(&options),
         Command::Sessions(options) => lab::sessions::run(&options),
+        Command::Besim(options) => lab::besim::run(&options),
         Command::Load(options) => lab::load::run(&options),
         Command::Compare(options) => lab::compare::run(&options),
         Command::Run(options) => lab::run::run(&options),

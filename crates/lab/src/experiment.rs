@@ -425,6 +425,9 @@ impl Experiment {
             if let Some(twice) = point.servers.iter().find(|server| !servers.insert(&server.name)) {
                 return Err(format!("two servers of {:?} are called {:?}", point.name, twice.name));
             }
+            for server in &point.servers {
+                servers::check(server).map_err(|error| format!("{:?}: {error}", point.name))?;
+            }
             let cannot = |server: &&Spec| !servers::can_hand_on(server);
             if let (Some(_), Some(server)) = (&point.setting.application, point.servers.iter().find(cannot)) {
                 let why = servers::CANNOT_HAND_ON;

@@ -8,7 +8,7 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 use std::process::Command;
@@ -81,6 +81,14 @@ impl Network {
                 (0..own.links).map(|link| SocketAddr::from((address(link, SERVER), 8080))).collect()
             }
             Self::Loopback(address) => vec![*address],
+        }
+    }
+
+    /// An address where clients are, for what a server's application asks there.
+    pub(crate) fn of_clients(&self) -> IpAddr {
+        match self {
+            Self::Isolated(_) => address(0, *CLIENTS.start()).into(),
+            Self::Loopback(address) => address.ip(),
         }
     }
 

@@ -5,7 +5,7 @@
 //! `SHA256SUMS` over all of it. What is missing in the journal is measured; so an experiment that was
 //! interrupted, by whatever, goes on by being run again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -138,8 +138,8 @@ fn environment(experiment: &Experiment, means: &Means, has_namespaces: bool) -> 
             let path = servers::executable(&spec, &means.sluice)
                 .with_context(|| format!("{}: there is no program for {spec:#}", spec.name))?;
             builds.insert(spec.name.clone(), build(&path)?);
-            // Of a command that runs a script, what counts is the script.
-            for file in spec.settings.iter().map(Path::new).filter(|path| path.is_file()) {
+            // Of a command that runs a script, what counts is the script; of libraries, too.
+            for file in named(&spec.settings) {
                 builds.insert(format!("{}: {}", spec.name, file.display()), build(file)?);
             }
             versions.insert(spec.name.clone(), json!({ "typed": spec.typed(), "program": path }));
@@ -148,6 +148,10 @@ fn environment(experiment: &Experiment, means: &Means, has_namespaces: bool) -> 
     for application in experiment.points.iter().filter_map(|point| point.setting.application.as_ref()) {
         let path = application.executable()?;
         builds.insert(application.to_string(), build(&path)?);
+        let words: Vec<_> = application.to_string().split_whitespace().map(str::to_owned).collect();
+        for file in named(&words) {
+            builds.insert(format!("{application}: {}", file.display()), build(file)?);
+        }
         versions.insert(application.to_string(), json!({ "program": path }));
     }
     Ok(json!({
@@ -161,6 +165,11 @@ fn environment(experiment: &Experiment, means: &Means, has_namespaces: bool) -> 
             "network": if has_namespaces { "namespaces" } else { "loopback" },
         },
     }))
+}
+
+/// Files that words name, alone or behind an equals sign.
+fn named(words: &[String]) -> impl Iterator<Item = &Path> {
+    words.iter().filter_map(|word| word.rsplit('=').next()).map(Path::new).filter(|path| path.is_file())
 }
 
 /// What tells one build of a program from another: a hash of its bytes.
@@ -273,9 +282,17 @@ impl Workshop<'_> {
         Ok(())
     }
 
-    /// Files and sessions of all points, in their order.
+    /// Applications that have to be compiled; files and sessions of all points, in their order.
     fn prepare(&self) -> Result<Vec<Prepared>> {
         let points = self.experiment.points.iter();
+        let applications: HashMap<_, _> = points
+            .clone()
+            .filter_map(|point| point.setting.application.as_ref())
+            .map(|application| (application.to_string(), application))
+            .collect();
+        for application in applications.values() {
+            application.prepare(&self.site.scratch)?;
+        }
         let each = |point: &PointSpec| {
             interrupt::check()?;
             self.progress.begin(&format!("files and sessions for {}", point.setting.workload));
@@ -306,10 +323,8 @@ impl Workshop<'_> {
                 }
                 self.progress.begin(&format!("comparing {}'s replies with their files", spec.name));
                 // What an application says is in no file.
-                let purpose = match setting.application {
-                    Some(_) => Purpose::Measuring,
-                    None => Purpose::Verifying,
-                };
+                let is_computed = setting.application.is_some() || setting.workload.asks_for_no_file();
+                let purpose = if is_computed { Purpose::Measuring } else { Purpose::Verifying };
                 let failures =
                     match self.alone(&format!("verifying-{}", number + 1), spec, &setting, files, purpose) {
                         Ok(outcome) if outcome.refused > 0.0 => {

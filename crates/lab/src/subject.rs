@@ -22,7 +22,7 @@ pub(crate) struct Subject {
     running: Vec<Server>,
     /// Where its application notes what it has done.
     work: PathBuf,
-    /// Who is asked for the status, and where.
+    /// Who is asked for the status, and where. Several replicas have several, which is none.
     status: Option<(PathBuf, String)>,
 }
 
@@ -41,6 +41,7 @@ impl Subject {
             let last = number + 1 == parts.len();
             let log =
                 ground.directory.join(if last { "stderr".to_owned() } else { format!("stderr-{number}") });
+            let cpus = part.cpu.map_or(cpus, |cpu| &cpus[cpu..=cpu]);
             let place = Place { cpus, wrapper, log: &log };
             let server = Server::start(&part.words, place, |_| {
                 let is_up = |endpoint: &Endpoint| match endpoint {
@@ -51,7 +52,7 @@ impl Subject {
             })?;
             running.insert(0, server);
         }
-        let status = (spec.kind == Kind::Sluice).then(|| {
+        let status = (spec.kind == Kind::Sluice && !servers::is_replicated(spec)).then(|| {
             let at = ground.sockets.join(servers::STATUS);
             (
                 spec.program.clone().unwrap_or_else(|| ground.sluice.to_owned()),
@@ -133,6 +134,9 @@ pub(crate) fn refusal(
         capacity: 1_000,
         sluice,
         application: None,
+        over_tcp: None,
+        programs: scratch,
+        besim: None,
     };
     let mut words = servers::parts(spec, &ground)?.remove(0).words;
     "check".clone_into(&mut words[1]);
@@ -158,6 +162,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::servers::Application;
 
     /// A server that was started for a test, on two addresses at once.
     struct Started {
@@ -178,7 +183,10 @@ mod tests {
         fs::write(root.join("page.php"), "<?php echo 'PHP says ', $_GET['n'] * 6;").unwrap();
         let networks = [Network::loopback().unwrap(), Network::loopback().unwrap()];
         let addresses: Vec<SocketAddr> = networks.iter().flat_map(Network::addresses).collect();
-        let application = application.map(|text| text.parse().unwrap());
+        let application = application.map(|text| text.parse::<Application>().unwrap());
+        if let Some(application) = &application {
+            application.prepare(directory.path()).unwrap();
+        }
         let ground = Ground {
             root: &root,
             listen: &addresses,
@@ -188,8 +196,11 @@ mod tests {
             capacity: 200,
             sluice: &sluice,
             application: application.as_ref(),
+            over_tcp: None,
+            programs: directory.path(),
+            besim: None,
         };
-        let server = program.is_file().then(|| Subject::start(&spec, &ground, &networks[0], &[0], &[]))?;
+        let server = program.is_file().then(|| Subject::start(&spec, &ground, &networks[0], &[0, 0], &[]))?;
         Some(Started { server, addresses, _directory: directory })
     }
 
@@ -287,6 +298,75 @@ mod tests {
             // A master and two workers.
             let named = |pid: &&u32| process::name(**pid).is_ok_and(|name| name.starts_with("php-fpm"));
             assert_eq!(server.processes().unwrap().iter().filter(named).count(), 3, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_application_may_be_over_tcp() {
+        let php = "php-fpm: workers=2";
+        for text in [
+            "nginx: application.socket=tcp",
+            "lighttpd: application.socket=tcp",
+            "apache: application.socket=tcp",
+            "haproxy: behind=application application.socket=tcp",
+        ] {
+            let Some(Started { server, addresses, _directory }) = start(text, Some(php)) else { continue };
+            let server = match server {
+                Err(error) if format!("{error:#}").contains("php-fpm is not installed") => return,
+                server => server.unwrap(),
+            };
+            let reply = get(addresses[0], "/page.php?n=7");
+            assert!(reply.contains("PHP says 42"), "{text}: {reply}");
+            drop(server);
+        }
+    }
+
+    #[test]
+    fn each_replica_has_an_address_and_an_application() {
+        let php = "php-fpm: workers=4";
+        for text in ["nginx: replicas=direct", "lighttpd: replicas=indirect"] {
+            let Some(Started { server, addresses, _directory }) = start(text, Some(php)) else { continue };
+            let server = match server {
+                Err(error) if format!("{error:#}").contains("php-fpm is not installed") => return,
+                server => server.unwrap(),
+            };
+            for address in addresses {
+                assert!(get(address, "/page.php?n=7").contains("PHP says 42"), "{text}");
+                assert!(get(address, "/file.html").ends_with("\r\na file"), "{text}");
+            }
+            // Each a master, and its part of the workers.
+            let named = |pid: &&u32| process::name(**pid).is_ok_and(|name| name.starts_with("php-fpm"));
+            assert_eq!(server.processes().unwrap().iter().filter(named).count(), 2 * (1 + 2), "{text}");
+            assert!(!server.has_ended().unwrap());
+        }
+    }
+
+    #[test]
+    fn a_program_in_c_is_compiled_and_has_its_environment() {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/applications");
+        let application = format!("c: {}/constant.c workers=3 COLOUR=red SIZE=small", sources.display());
+        for text in [
+            "nginx: application.COLOUR=blue",
+            "lighttpd: application.socket=tcp application.COLOUR=blue",
+            "sluice: application.COLOUR=blue",
+        ] {
+            let Some(Started { server, addresses, _directory }) = start(text, Some(&application)) else {
+                continue;
+            };
+            let server = server.unwrap();
+            let reply = get(addresses[0], "/fcgi/constant?bytes=100000&length=1");
+            let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+            assert!(head.contains("ontent-") && body.len() == 100_000, "{text}: {head}");
+            assert!(get(addresses[0], "/fcgi/constant?bytes=many").contains(" 400 "), "{text}");
+            // The first, and three that answer, once it has started all of them.
+            let told = interrupt::wait_for(PATIENCE, || {
+                let of = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/environ")).unwrap_or_default();
+                let all: Vec<String> = server.processes()?.iter().map(of).collect();
+                let told: Vec<String> = all.into_iter().filter(|all| all.contains("SIZE=small\0")).collect();
+                Ok((told.len() == 4).then_some(told))
+            });
+            let told = told.unwrap().expect("four processes");
+            assert!(told.iter().all(|all| all.contains("COLOUR=blue\0")), "{text}: {told:?}");
         }
     }
 }

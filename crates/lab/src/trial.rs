@@ -26,13 +26,14 @@ use crate::child::list;
 use crate::experiment::{Lengths, Setting};
 use crate::generator::{Generator, Watched};
 use crate::interrupt;
+use crate::launcher::{Place, Server, announced};
 use crate::load::{Load, Threshold};
 use crate::network::{Link, Network};
 use crate::outcome::{Outcome, want_of_memory};
 use crate::plan::Order;
 use crate::profiler::Profiler;
 use crate::search;
-use crate::servers::Ground;
+use crate::servers::{Application, Ground};
 use crate::share::Share;
 use crate::sight::Sight;
 use crate::spec::Spec;
@@ -53,7 +54,7 @@ pub(crate) struct Site {
     pub(crate) has_namespaces: bool,
     /// `name=value`, for the server's namespace.
     pub(crate) sysctls: Vec<String>,
-    /// For sockets.
+    /// For sockets, and for applications that were compiled.
     pub(crate) scratch: PathBuf,
 }
 
@@ -283,6 +284,7 @@ impl fmt::Display for NotStarted {
 /// A server that is tried, with all that was set up for it. What is first goes first.
 struct Running {
     server: Subject,
+    _besim: Option<Server>,
     _idle: Vec<TcpStream>,
     _share: Option<Share>,
     bounded: Option<Bounded>,
@@ -321,6 +323,18 @@ fn each_in_a_thread<T: Send, U: Send>(
     })
 }
 
+/// Starts the back-end simulator: with the clients, on whose CPUs it runs. It is no part of the server.
+fn besim(site: &Site, network: &Network, directory: &Path) -> Result<Server> {
+    let words = [
+        site.sluicelab.display().to_string(),
+        "besim".to_owned(),
+        format!("--listen={}", SocketAddr::from((network.of_clients(), 0))),
+    ];
+    let wrapper = network.in_client();
+    let place = Place { cpus: &site.client_cpus, wrapper: &wrapper, log: &directory.join("besim") };
+    Server::start(&words, place, |said| announced(said).first().copied())
+}
+
 impl Running {
     fn start(site: &Site, heat: Heat<'_>, spec: &Spec, directory: PathBuf) -> Result<Self> {
         fs::create_dir_all(&directory)?;
@@ -344,6 +358,8 @@ impl Running {
         // What an earlier one's application has left would be in the way.
         let _ = fs::remove_dir_all(&sockets);
         fs::create_dir_all(&sockets)?;
+        let asks = application.as_ref().is_some_and(Application::asks_besim);
+        let besim = asks.then(|| besim(site, &network, &directory)).transpose().context(NotStarted)?;
         let ground = Ground {
             root: &heat.files.root,
             listen: &addresses,
@@ -353,6 +369,9 @@ impl Running {
             capacity: CAPACITY,
             sluice: &site.sluice,
             application: application.as_ref(),
+            over_tcp: None,
+            programs: &site.scratch,
+            besim: besim.as_ref().map(|besim| besim.address),
         };
         let server = Subject::start(spec, &ground, &network, &site.server_cpus, &wrapper);
         let server = server.context(NotStarted)?;
@@ -362,7 +381,7 @@ impl Running {
             share.excuse(status)?;
         }
         let idle = network.connect(addresses[0], workload.idle as usize)?;
-        Ok(Self { server, _idle: idle, _share: share, bounded, network, directory })
+        Ok(Self { server, _besim: besim, _idle: idle, _share: share, bounded, network, directory })
     }
 
     /// Has clients of its own ask it as `options` say, and looks at it meanwhile.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{specweb99, support};
+use crate::{dynamic, specweb99, support};
 
 /// A set of files, by its kind and parameters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,7 +13,7 @@ pub enum FileSet {
         /// Directories, each of 5,119,484 bytes.
         directories: u32,
     },
-    /// The static files of the Support workload.
+    /// The Support workload: static files, and pages in PHP.
     Support {
         /// Directories of downloads, of 68,472,021 bytes each.
         directories: u32,
@@ -27,6 +27,12 @@ pub enum FileSet {
         /// Bytes, one for each file.
         sizes: Vec<u64>,
     },
+    /// Pages of these sizes with places for advertisements, which an application fills
+    /// ([`dynamic`](crate::dynamic)).
+    DynamicFixed {
+        /// Bytes, one for each page.
+        sizes: Vec<u64>,
+    },
 }
 
 /// A file to be.
@@ -36,15 +42,40 @@ pub struct FileSpec {
     pub path: String,
     /// Its length.
     pub bytes: u64,
+    /// What is in it.
+    pub holds: Holds,
+}
+
+/// What is in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// Lines of letters that follow from the seed and the path.
+    Lines,
+    /// The same with a [place](crate::dynamic::PLACE) for an advertisement as the first line of each 4 KiB.
+    Places,
+    /// This, whatever the seed: a program.
+    Text(&'static str),
+}
+
+impl FileSpec {
+    /// A file of lines.
+    pub(crate) fn lines(path: impl Into<String>, bytes: u64) -> Self {
+        Self { path: path.into(), bytes, holds: Holds::Lines }
+    }
 }
 
 /// Body bytes that leave room in a segment of 1,448 bytes for a head of 400.
 pub const ONE_PACKET_BYTES: u64 = 1_024;
 
 impl FileSet {
-    /// The sizes that Yeung's thesis of 2010 has `FastCGI` applications answer: 32 KiB to 4 MiB.
+    /// Files of the sizes that Yeung's thesis of 2010 has `FastCGI` applications answer: 32 KiB to 4 MiB.
     pub fn fixed() -> Self {
-        Self::Fixed { sizes: [32, 64, 128, 256, 512, 1024, 2048, 4096].map(|kib| kib << 10).into() }
+        Self::Fixed { sizes: dynamic::SIZES.into() }
+    }
+
+    /// Pages of these sizes.
+    pub fn dynamic_fixed() -> Self {
+        Self::DynamicFixed { sizes: dynamic::SIZES.into() }
     }
 
     /// Its name on the command line.
@@ -55,6 +86,7 @@ impl FileSet {
             Self::OnePacket => "one-packet",
             Self::Single => "single",
             Self::Fixed { .. } => "fixed",
+            Self::DynamicFixed { .. } => "dynamic-fixed",
         }
     }
 
@@ -63,11 +95,12 @@ impl FileSet {
         match self {
             Self::Specweb99 { directories } => specweb99::files(*directories),
             Self::Support { directories } => support::files(*directories),
-            Self::OnePacket => vec![FileSpec { path: "one-packet.html".into(), bytes: ONE_PACKET_BYTES }],
-            Self::Single => vec![FileSpec { path: "1k.html".into(), bytes: 1_024 }],
+            Self::OnePacket => vec![FileSpec::lines("one-packet.html", ONE_PACKET_BYTES)],
+            Self::Single => vec![FileSpec::lines("1k.html", 1_024)],
             Self::Fixed { sizes } => {
-                sizes.iter().map(|&bytes| FileSpec { path: format!("{bytes}.bin"), bytes }).collect()
+                sizes.iter().map(|&bytes| FileSpec::lines(format!("{bytes}.bin"), bytes)).collect()
             }
+            Self::DynamicFixed { sizes } => dynamic::files(sizes),
         }
     }
 }

@@ -5,12 +5,14 @@
 //!
 //! A [`FileSet`](fileset::FileSet) says which files there are; [`writer`] puts them on a disk, with a
 //! [`manifest`] that says what they are. Sessions are drawn for a set ([`specweb99`], [`support`],
-//! [`simple`]) or taken from an access log ([`replay`], [`access_log`]), checked against what was asked for
-//! ([`check`]), and written as httperf's session files ([`wsesslog`]). Single requests may be for a list of
-//! paths ([`urls`]).
+//! [`dynamic`], [`simple`]) or taken from an access log ([`replay`], [`access_log`]), checked against what
+//! was asked for ([`check`]), and written as httperf's session files ([`wsesslog`]). Single requests may be
+//! for a list of paths ([`urls`]). What the pages of Support ask a back end is answered by [`besim`].
 
 pub mod access_log;
+pub mod besim;
 pub mod check;
+pub mod dynamic;
 pub mod fileset;
 pub mod manifest;
 pub mod offtimes;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::check::Check;
-use crate::fileset::FileSet;
+use crate::fileset::{FileSet, Holds};
 
 /// The name of a file set's manifest in its root. Servers do not serve it: its name begins with a dot.
 pub const NAME: &str = ".sluicelab.json";
@@ -32,7 +32,7 @@ pub struct FileSetManifest {
     pub files: u64,
     /// All their bytes.
     pub bytes: u64,
-    /// SHA-256 of paths, lengths and the seed, from which all bytes follow.
+    /// SHA-256 of paths, lengths, texts and the seed, from which all bytes follow.
     pub sha256: String,
 }
 
@@ -89,6 +89,9 @@ impl FileSetManifest {
         hash.update(format!("{VERSION} {seed}\n"));
         for file in &files {
             hash.update(format!("{} {}\n", file.path, file.bytes));
+            if let Holds::Text(text) = file.holds {
+                hash.update(text);
+            }
         }
         Self {
             version: VERSION,

@@ -5,13 +5,15 @@
 //! large each. A request is for a class (35%, 50%, 14% and 1%), a file within it by a table whose middle is
 //! the most popular, and a directory with a probability of one over its rank. A session has a single request
 //! in 30% of the cases, and 5 to 15 otherwise. (The generator that came with the µserver has another table
-//! of classes, against its own comment; this is the benchmark's.)
+//! of classes, against its own comment; this is the benchmark's.) A part of the requests may be for what an
+//! application makes of the file.
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Zipf};
 use rand_pcg::Pcg64Mcg;
 
 use crate::check::Check;
+use crate::dynamic;
 use crate::fileset::FileSpec;
 use crate::offtimes::OffTimes;
 use crate::session::{Builder, Request, SessionLog};
@@ -58,7 +60,7 @@ pub const PRESETS: [Preset; 6] = [
 ];
 
 /// What sessions are to be like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sessions {
     /// Directories of the file set.
     pub directories: u32,
@@ -68,6 +70,9 @@ pub struct Sessions {
     pub seed: u64,
     /// Pauses within them.
     pub off_times: OffTimes,
+    /// The part of the requests that an application computes from the file, 0 to 1: 0.3 in the benchmark
+    /// ([`dynamic`](crate::dynamic)).
+    pub dynamic: f64,
 }
 
 /// Length of a file: classes from 0 to 3, files from 1 to 9.
@@ -84,7 +89,7 @@ pub(crate) fn files(directories: u32) -> Vec<FileSpec> {
     for directory in 0..directories {
         for class in 0..4 {
             for file in 1..=9 {
-                files.push(FileSpec { path: path(directory, class, file), bytes: size(class, file) });
+                files.push(FileSpec::lines(path(directory, class, file), size(class, file)));
             }
         }
     }
@@ -117,8 +122,15 @@ pub fn sessions(of: Sessions) -> (SessionLog, Vec<Check>) {
             let class = pick(CLASSES.into_iter(), random.random_range(0.0..100.0));
             let file = pick(FILES.into_iter(), random.random_range(0.0..FILES.iter().sum())) + 1;
             drawn.request(directory, class, file);
-            let uri = format!("/{}", path(directory, class, file));
-            log.call(Request { uri: uri.into(), ..Request::default() });
+            let path = path(directory, class, file);
+            // Who wants no part computed gets what was drawn before there was such a thing.
+            let is_dynamic = of.dynamic > 0.0 && random.random::<f64>() < of.dynamic;
+            log.call(if is_dynamic {
+                drawn.dynamic += 1;
+                dynamic::request(&path, false, &mut random)
+            } else {
+                Request { uri: format!("/{path}").into(), ..Request::default() }
+            });
             left_of_page -= 1;
             let think = if call == length {
                 None
@@ -132,7 +144,7 @@ pub fn sessions(of: Sessions) -> (SessionLog, Vec<Check>) {
         }
         log.end_of_session();
     }
-    (log.finish(), drawn.checks())
+    (log.finish(), drawn.checks(of.dynamic))
 }
 
 /// The place of a number among shares that add up to all numbers there may be.
@@ -154,12 +166,13 @@ struct Drawn {
     sessions: u64,
     single: u64,
     requests: u64,
+    dynamic: u64,
 }
 
 impl Drawn {
     fn new(directories: u32) -> Self {
         let directories = vec![0; directories as usize];
-        Self { directories, classes: [0; 4], files: [0; 9], sessions: 0, single: 0, requests: 0 }
+        Self { directories, classes: [0; 4], files: [0; 9], sessions: 0, single: 0, requests: 0, dynamic: 0 }
     }
 
     fn session(&mut self, length: u32) {
@@ -174,7 +187,7 @@ impl Drawn {
         self.files[file - 1] += 1;
     }
 
-    fn checks(&self) -> Vec<Check> {
+    fn checks(&self, dynamic: f64) -> Vec<Check> {
         let all = self.requests;
         let mut checks =
             vec![Check::frequency("sessions of one request", SINGLE / 100.0, self.single, self.sessions)];
@@ -193,6 +206,9 @@ impl Drawn {
         for (directory, count) in self.directories.iter().enumerate().take(10) {
             let share = 1.0 / (directory + 1) as f64 / harmonic;
             checks.push(Check::frequency(format!("directory {directory}"), share, *count, all));
+        }
+        if dynamic > 0.0 {
+            checks.push(Check::frequency("dynamic requests", dynamic, self.dynamic, all));
         }
         checks
     }
@@ -236,7 +252,8 @@ mod tests {
 
     #[test]
     fn what_is_drawn_is_what_was_asked_for() {
-        let of = Sessions { directories: 650, count: 50_000, seed: 1, off_times: OffTimes::None };
+        let of =
+            Sessions { directories: 650, count: 50_000, seed: 1, off_times: OffTimes::None, dynamic: 0.0 };
         let (log, checks) = sessions(of);
         assert_eq!(log.len(), 50_000);
         for check in &checks {
@@ -249,18 +266,34 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_the_requests_is_computed() {
+        let of = Sessions { directories: 10, count: 5_000, seed: 1, off_times: OffTimes::None, dynamic: 0.3 };
+        let (log, checks) = sessions(of);
+        assert!(
+            checks.iter().all(Check::holds) && checks.iter().any(|check| check.what == "dynamic requests")
+        );
+        let files: HashSet<_> = files(10).into_iter().map(|file| file.path).collect();
+        for request in log.requests() {
+            let of_application = request.uri.strip_prefix("/fcgi/specweb99?file=");
+            let path = of_application.map_or(&request.uri[1..], |rest| rest.split('&').next().unwrap());
+            assert!(files.contains(path), "{}", request.uri);
+        }
+    }
+
+    #[test]
     fn a_mistake_in_the_draw_is_found() {
         let mut drawn = Drawn::new(10);
         for _ in 0..10_000 {
             drawn.session(1);
             drawn.request(0, 0, 1);
         }
-        assert!(drawn.checks().iter().filter(|check| !check.holds()).count() > 10);
+        assert!(drawn.checks(0.0).iter().filter(|check| !check.holds()).count() > 10);
     }
 
     #[test]
     fn a_seed_says_everything() {
-        let of = |seed| Sessions { directories: 30, count: 100, seed, off_times: OffTimes::Surge };
+        let of =
+            |seed| Sessions { directories: 30, count: 100, seed, off_times: OffTimes::Surge, dynamic: 0.0 };
         let text = |seed| {
             let mut text = Vec::new();
             crate::wsesslog::write(&mut text, &sessions(of(seed)).0).unwrap();
@@ -348,7 +381,13 @@ mod tests {
             (95.0, 51_200, 126.5),
             (100.0, 921_600, 2_291.6),
         ];
-        let of = Sessions { directories: 650, count: 600_000, seed: 2012, off_times: OffTimes::None };
+        let of = Sessions {
+            directories: 650,
+            count: 600_000,
+            seed: 2012,
+            off_times: OffTimes::None,
+            dynamic: 0.0,
+        };
         let (log, _) = sessions(of);
         // Requests are numbered by first use, so the session that brings number 21,599 is the last.
         let is_last = |session: &usize| log.session(*session).any(|burst| burst.calls.contains(&21_599));

@@ -11,8 +11,9 @@
 //! there are 31, of 30 to 5,670 bytes; their single sizes are spread evenly on a logarithmic scale here, and
 //! each is asked for with a page with the probability that gives 5% of dynamic requests.
 //!
-//! *Modified Support* (Hashemian et al. 2014, section 5.4) replaces a part of the dynamic requests by static
-//! files of the same size.
+//! A page in PHP asks the back end ([`besim`](crate::besim)) for what is in it, of an item that is drawn, and
+//! fills up to its size with text. *Modified Support* (Hashemian et al. 2014, section 3.5.3) replaces a part
+//! of the dynamic requests by static files of the same size.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use rand_distr::{Distribution as _, Exp, Zipf};
 use rand_pcg::Pcg64Mcg;
 
 use crate::check::Check;
-use crate::fileset::FileSpec;
+use crate::fileset::{FileSpec, Holds};
 use crate::session::{Builder, Request, SessionLog};
 use crate::specweb99::pick;
 
@@ -44,6 +45,20 @@ const TRANSITIONS: [&[(usize, f64)]; 7] = [
 /// Bytes of the dynamic pages.
 const PAGE_BYTES: [u64; 6] = [51_700, 18_000, 27_500, 52_700, 94_500, 113_300];
 
+/// The pages, in the order of their states, and what they have in common.
+const SCRIPTS: [(&str, &str); 7] = [
+    ("home", include_str!("support/home.php")),
+    ("search", include_str!("support/search.php")),
+    ("catalog", include_str!("support/catalog.php")),
+    ("product", include_str!("support/product.php")),
+    ("file-catalog", include_str!("support/file-catalog.php")),
+    ("file", include_str!("support/file.php")),
+    ("page", include_str!("support/page.php")),
+];
+
+/// Categories, products and files are numbered from 0 to below this.
+const ITEMS: u32 = 1_000;
+
 const IMAGES: u32 = 31;
 const SMALLEST_IMAGE: f64 = 30.0;
 const LARGEST_IMAGE: f64 = 5_670.0;
@@ -65,8 +80,10 @@ const DOWNLOADS: [(f64, u64, u64, &[f64]); 6] = [
 pub const DIRECTORY_BYTES: u64 = 68_472_021;
 
 const ZIPF: f64 = 1.2;
-const THINK_MEAN_S: f64 = 5.0;
-const THINK_MOST_S: f64 = 75.0;
+/// How long people think between pages in the benchmark, on average.
+pub const THINK: Duration = Duration::from_secs(5);
+/// How many times as long they think at most.
+const THINK_MOST: f64 = 15.0;
 const THINKS: f64 = 0.9208;
 
 /// What sessions are to be like.
@@ -80,22 +97,28 @@ pub struct Sessions {
     pub seed: u64,
     /// The part of the dynamic requests that static files replace, 0 to 1.
     pub replaced: f64,
+    /// How long people think between pages, on average; [`THINK`] in the benchmark.
+    pub think: Duration,
 }
 
-/// The static files: images, pages for the modified workload, downloads.
+/// The files: images, pages for the modified workload, pages in PHP, downloads.
 pub(crate) fn files(directories: u32) -> Vec<FileSpec> {
     let mut files = Vec::new();
     for image in 1..=IMAGES {
-        files.push(FileSpec { path: image_path(image), bytes: image_bytes(image) });
+        files.push(FileSpec::lines(image_path(image), image_bytes(image)));
     }
     for (page, &bytes) in PAGE_BYTES.iter().enumerate() {
-        files.push(FileSpec { path: static_page(page), bytes });
+        files.push(FileSpec::lines(static_page(page), bytes));
+    }
+    for (name, text) in SCRIPTS {
+        let path = format!("support/{name}.php");
+        files.push(FileSpec { path, bytes: text.len() as u64, holds: Holds::Text(text) });
     }
     for directory in 0..directories {
         for (class, &(_, base, increment, within)) in DOWNLOADS.iter().enumerate() {
             for file in 0..within.len() {
                 let path = download_path(directory, class, file);
-                files.push(FileSpec { path, bytes: base + increment * file as u64 });
+                files.push(FileSpec::lines(path, base + increment * file as u64));
             }
         }
     }
@@ -128,7 +151,7 @@ pub fn sessions(of: Sessions) -> (SessionLog, Vec<Check>) {
     let of = Sessions { directories: of.directories.max(1), ..of };
     let mut random = Pcg64Mcg::seed_from_u64(of.seed);
     let zipf = Zipf::new(f64::from(of.directories), ZIPF).expect("at least one directory");
-    let think = Exp::new(1.0 / THINK_MEAN_S).expect("a mean above 0");
+    let think = Exp::new(1.0).expect("a mean above 0");
     let mut drawn = Drawn::default();
     let mut log = Builder::new();
     let get = |path: String| Request { uri: format!("/{path}").into(), ..Request::default() };
@@ -147,7 +170,8 @@ pub fn sessions(of: Sessions) -> (SessionLog, Vec<Check>) {
                     log.call(get(static_page(state)));
                 } else {
                     drawn.dynamic += 1;
-                    log.call(get(format!("support/{}.php", STATES[state])));
+                    let item = random.random_range(0..ITEMS);
+                    log.call(get(format!("support/{}.php?item={item}", STATES[state])));
                 }
                 for image in 1..=IMAGES {
                     if random.random::<f64>() < IMAGE_ASKED {
@@ -158,7 +182,7 @@ pub fn sessions(of: Sessions) -> (SessionLog, Vec<Check>) {
             }
             let thinks = random.random::<f64>() < THINKS;
             let pause: f64 = think.sample(&mut random);
-            let pause = if thinks { pause.min(THINK_MOST_S) } else { 0.0 };
+            let pause = if thinks { pause.min(THINK_MOST) * of.think.as_secs_f64() } else { 0.0 };
             log.end_of_burst(Some(Duration::from_millis((pause * 1e3).round() as u64)));
             let ways = TRANSITIONS[state];
             state = ways[pick(ways.iter().map(|way| way.1), random.random())].0;
@@ -233,11 +257,15 @@ impl Drawn {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
     use super::*;
     use crate::fileset::FileSet;
 
     fn drawn(count: u32, replaced: f64) -> (SessionLog, Vec<Check>) {
-        sessions(Sessions { directories: 4, count, seed: 1, replaced })
+        sessions(Sessions { directories: 4, count, seed: 1, replaced, think: THINK })
     }
 
     /// The mix of the benchmark's documents, in percent.
@@ -281,6 +309,20 @@ mod tests {
     }
 
     #[test]
+    fn people_think_as_long_as_they_are_told() {
+        let pauses = |think| {
+            let (log, _) = sessions(Sessions { directories: 4, count: 2_000, seed: 1, replaced: 0.0, think });
+            let of = |session| log.session(session).filter_map(|burst| burst.think).collect::<Vec<_>>();
+            (0..log.len()).flat_map(of).collect::<Vec<Duration>>()
+        };
+        let usual = pauses(THINK);
+        let mean = usual.iter().map(Duration::as_secs_f64).sum::<f64>() / usual.len() as f64;
+        assert!((mean - THINKS * 5.0).abs() < 0.15, "{mean} s");
+        assert!(usual.iter().max().unwrap() <= &Duration::from_secs(75));
+        assert!(pauses(Duration::ZERO).iter().all(Duration::is_zero));
+    }
+
+    #[test]
     fn a_directory_of_downloads_has_the_published_size() {
         let files = FileSet::Support { directories: 1 }.files();
         let downloads: Vec<_> = files.iter().filter(|file| file.path.contains("downloads")).collect();
@@ -288,6 +330,14 @@ mod tests {
         assert_eq!(downloads.iter().map(|file| file.bytes).sum::<u64>(), DIRECTORY_BYTES);
         let images: Vec<_> = files.iter().filter(|file| file.path.contains("images")).collect();
         assert_eq!((images.len(), images[0].bytes, images[30].bytes), (31, 30, 5_670));
+    }
+
+    #[test]
+    fn scripts_are_the_pages_of_their_states() {
+        for (state, (name, text)) in SCRIPTS.iter().enumerate().take(DOWNLOAD) {
+            assert_eq!(*name, STATES[state]);
+            assert!(text.contains(&format!("page('{name}', ")), "{text}");
+        }
     }
 
     /// The mean of a download, from the classes' probabilities: 6.92 MB.
@@ -302,16 +352,32 @@ mod tests {
         assert_eq!((download(0.0, 0.0), download(0.999_999, 0.5)), ((0, 0), (5, 0)));
     }
 
-    #[test]
-    fn every_static_request_is_for_a_file_of_the_set() {
-        let files: std::collections::HashSet<_> = FileSet::Support { directories: 4 }
-            .files()
-            .into_iter()
-            .map(|file| format!("/{}", file.path))
-            .collect();
-        let (log, _) = drawn(500, 0.5);
-        for request in log.requests().iter().filter(|request| !request.uri.contains(".php")) {
-            assert!(files.contains(&*request.uri), "{}", request.uri);
+    proptest! {
+        /// Whatever part is replaced: requests are for files of the set, pages for an item, and a session is
+        /// a page with its images for each pause, and at most one download, which ends it.
+        #[test]
+        fn every_request_is_for_a_file_of_the_set(
+            directories in 1_u32..5, count in 1_u32..30, seed: u64, replaced in 0.0..=1.0,
+        ) {
+            let files: HashSet<_> =
+                files(directories).into_iter().map(|file| format!("/{}", file.path)).collect();
+            let (log, _) = sessions(Sessions { directories, count, seed, replaced, think: THINK });
+            prop_assert_eq!(log.len(), count as usize);
+            for request in log.requests() {
+                let path = request.uri.split('?').next().expect("a path");
+                prop_assert!(files.contains(path), "{}", request.uri);
+                prop_assert_eq!(path.contains(".php"), path != &*request.uri);
+            }
+            let uri = |call: &u32| &*log.requests()[*call as usize].uri;
+            for session in 0..log.len() {
+                let bursts: Vec<_> = log.session(session).collect();
+                let last = bursts.len() - 1;
+                for (number, burst) in bursts.iter().enumerate() {
+                    let is_download = uri(&burst.calls[0]).contains("/downloads/");
+                    prop_assert_eq!(is_download, number == last);
+                    prop_assert!(burst.calls[1..].iter().all(|call| uri(call).contains("/images/")));
+                }
+            }
         }
     }
 }

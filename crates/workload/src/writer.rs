@@ -12,7 +12,8 @@ use rand::{RngCore as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 use sha2::{Digest as _, Sha256};
 
-use crate::fileset::FileSpec;
+use crate::dynamic::PLACE;
+use crate::fileset::{FileSpec, Holds};
 use crate::manifest::FileSetManifest;
 
 /// A set could not be written, or is not what it should be.
@@ -127,23 +128,42 @@ fn write_file(path: &Path, file: &FileSpec, seed: u64, buffer: &mut [u8]) -> io:
     fs::rename(unfinished, path)
 }
 
-/// The bytes of a file: lines of letters and digits, so that a browser shows them.
+/// The bytes of a file: lines of letters and digits, so that a browser shows them, with what stands among
+/// them; or a text.
 struct Content {
     random: Pcg64Mcg,
+    holds: Holds,
+    /// Bytes so far.
+    at: usize,
 }
+
+/// Bytes from one place for an advertisement to the next.
+const BETWEEN_PLACES: usize = 4 << 10;
 
 impl Content {
     fn new(file: &FileSpec, seed: u64) -> Self {
         let hash = Sha256::digest(format!("{seed} {}", file.path));
         let mut state = [0; 16];
         state.copy_from_slice(&hash[..16]);
-        Self { random: Pcg64Mcg::from_seed(state) }
+        Self { random: Pcg64Mcg::from_seed(state), holds: file.holds, at: 0 }
     }
 
     /// Pieces must come in order, and all but the last have a multiple of 64 bytes.
     fn fill(&mut self, piece: &mut [u8]) {
         const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-        for line in piece.chunks_mut(64) {
+        let first = self.at;
+        self.at += piece.len();
+        if let Holds::Text(text) = self.holds {
+            piece.copy_from_slice(&text.as_bytes()[first..self.at]);
+            return;
+        }
+        for (number, line) in piece.chunks_mut(64).enumerate() {
+            let is_place =
+                self.holds == Holds::Places && (first + number * 64).is_multiple_of(BETWEEN_PLACES);
+            if is_place && line.len() == PLACE.len() {
+                line.copy_from_slice(PLACE);
+                continue;
+            }
             self.random.fill_bytes(line);
             for byte in line.iter_mut() {
                 *byte = LETTERS[usize::from(*byte & 63)];
@@ -183,6 +203,25 @@ mod tests {
         assert_eq!(compare(root.path(), &manifest()), ["file_set/dir00001/class2_3"]);
         let first = fs::read_to_string(root.path().join("file_set/dir00000/class0_9")).unwrap();
         assert!(first.lines().all(|line| line.len() <= 63 && line.is_ascii()));
+    }
+
+    #[test]
+    fn pages_have_places_and_programs_their_text() {
+        let root = tempfile::tempdir().unwrap();
+        let manifest = FileSetManifest::new(FileSet::DynamicFixed { sizes: vec![10_000, 300_000] }, 1);
+        write(root.path(), &manifest, |_| true).unwrap();
+        assert!(compare(root.path(), &manifest).is_empty());
+        for (name, places) in [("10000.html", 3), ("300000.html", 74)] {
+            let page = fs::read_to_string(root.path().join("dynamic").join(name)).unwrap();
+            let place = std::str::from_utf8(PLACE).unwrap();
+            assert_eq!(page.matches(place).count(), places, "{name}");
+            assert!(page.match_indices(place).all(|(at, _)| at % BETWEEN_PLACES == 0));
+        }
+        let root = tempfile::tempdir().unwrap();
+        let set = FileSet::Support { directories: 0 };
+        write(root.path(), &FileSetManifest::new(set, 1), |_| true).unwrap();
+        let script = fs::read_to_string(root.path().join("support/home.php")).unwrap();
+        assert!(script.starts_with("<?php"), "{script}");
     }
 
     #[test]

@@ -124,6 +124,9 @@ fn command_line(
                 capacity: environment.capacity,
                 sluice: Path::new(""),
                 application: None,
+                over_tcp: None,
+                programs: directory,
+                besim: None,
             };
             lab::servers::parts(&spec, &ground)?.pop().context("a server of no programs")?.words
         }

@@ -57,7 +57,7 @@ pub(crate) struct Options {
 pub(super) enum Kind {
     /// SPECweb99's static files: 36 sizes from 102 to 921,600 bytes in each directory
     Specweb99,
-    /// The static files of SPECweb2009's Support workload: images, and downloads up to 38 MB
+    /// SPECweb2009's Support workload: images, downloads up to 38 MB, and pages in PHP
     Support,
     /// One file of 1,024 bytes, which fits into a packet with its head
     OnePacket,
@@ -65,6 +65,8 @@ pub(super) enum Kind {
     Single,
     /// 32 KiB to 4 MiB, each twice the one before
     Fixed,
+    /// Pages of these sizes with places for advertisements, which an application fills
+    DynamicFixed,
 }
 
 /// Writes them, or goes on with it.
@@ -125,6 +127,7 @@ fn set(options: &Options) -> Result<FileSet> {
         Kind::OnePacket => FileSet::OnePacket,
         Kind::Single => FileSet::Single,
         Kind::Fixed => FileSet::fixed(),
+        Kind::DynamicFixed => FileSet::dynamic_fixed(),
     })
 }
 

@@ -13,7 +13,7 @@ use workload::fileset::FileSet;
 use workload::manifest::{FileSetManifest, SessionsManifest};
 use workload::offtimes::OffTimes;
 use workload::session::SessionLog;
-use workload::{replay, simple, specweb99, support, wsesslog};
+use workload::{dynamic, replay, simple, specweb99, support, wsesslog};
 
 use super::{BadInput, output, tell, units};
 use crate::console::print;
@@ -35,6 +35,10 @@ pub(crate) enum Options {
     Single(Plain),
     /// One request for each of the sizes
     Fixed(Plain),
+    /// SPECweb99's dynamic requests for pages of one size, for an application on libfcgi
+    DynamicFixed(DynamicFixed),
+    /// Requests for an application that computes nothing, for replies of one size
+    Constant(Constant),
     /// What clients did by an access log, so that a server can be loaded with yesterday's traffic
     Replay(Replay),
 }
@@ -68,6 +72,51 @@ pub(crate) struct Specweb99 {
     /// Pauses within sessions: none, those of the 2007 paper (3 s and 0.343 s), or SURGE's distributions
     #[arg(long, value_enum, value_name = "SPEC", default_value = "none")]
     off_times: OffTimesName,
+
+    /// The part of the requests that an application computes from the file, 0 to 1 (SPECweb99: 0.3)
+    #[arg(long, value_name = "PART", default_value_t = 0.0, value_parser = part)]
+    dynamic: f64,
+}
+
+/// What replies of one size are like.
+#[derive(Args)]
+pub(crate) struct Replies {
+    /// The size of all replies: one of the file set, 32KiB to 4MiB
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    bytes: u64,
+
+    /// How many requests a session has, one after the other on a connection
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    calls: u32,
+
+    /// Whether the application tells the length of its replies; it does not in Yeung's thesis
+    #[arg(long, value_enum, value_name = "YES/NO", default_value = "no")]
+    length: YesNo,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum YesNo {
+    Yes,
+    No,
+}
+
+#[derive(Args)]
+pub(crate) struct DynamicFixed {
+    #[command(flatten)]
+    draw: Draw,
+
+    #[command(flatten)]
+    replies: Replies,
+}
+
+#[derive(Args)]
+pub(crate) struct Constant {
+    #[command(flatten)]
+    plain: Plain,
+
+    #[command(flatten)]
+    replies: Replies,
 }
 
 #[derive(Args)]
@@ -79,6 +128,10 @@ pub(crate) struct Support {
     /// 0.2, 0.4, 0.6)
     #[arg(long, value_name = "PART", default_value_t = 0.0, value_parser = part)]
     replaced: f64,
+
+    /// How long people think between pages, on average; 0s: not at all, which makes short runs steady
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::time)]
+    think: Duration,
 }
 
 #[derive(Args)]
@@ -126,6 +179,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         Options::OnePacket(options) => run_plain(options, "one-packet"),
         Options::Single(options) => run_plain(options, "single"),
         Options::Fixed(options) => run_plain(options, "fixed"),
+        Options::DynamicFixed(options) => run_dynamic_fixed(options),
+        Options::Constant(options) => run_constant(options),
         Options::Replay(replay) => run_replay(replay),
     }
 }
@@ -141,7 +196,9 @@ fn run_specweb99(options: &Specweb99) -> Result<ExitCode> {
     };
     let Draw { count, seed, ref out, .. } = options.draw;
     let file = output("--out", out)?;
-    let (log, checks) = specweb99::sessions(specweb99::Sessions { directories, count, seed, off_times });
+    let dynamic = options.dynamic;
+    let (log, checks) =
+        specweb99::sessions(specweb99::Sessions { directories, count, seed, off_times, dynamic });
     write(file, out, "specweb99", Some(seed), &log, checks)
 }
 
@@ -151,9 +208,40 @@ fn run_support(options: &Support) -> Result<ExitCode> {
     };
     let Draw { count, seed, ref out, .. } = options.draw;
     let file = output("--out", out)?;
-    let replaced = options.replaced;
-    let (log, checks) = support::sessions(support::Sessions { directories, count, seed, replaced });
+    let (replaced, think) = (options.replaced, options.think);
+    let (log, checks) = support::sessions(support::Sessions { directories, count, seed, replaced, think });
     write(file, out, "support", Some(seed), &log, checks)
+}
+
+fn run_dynamic_fixed(options: &DynamicFixed) -> Result<ExitCode> {
+    let Draw { count, seed, ref out, ref fileset } = options.draw;
+    let Replies { bytes, calls, length } = options.replies;
+    has_size(fileset, bytes)?;
+    let file = output("--out", out)?;
+    let with_length = length == YesNo::Yes;
+    let log = dynamic::sessions(dynamic::Sessions { bytes, count, calls, seed, with_length });
+    write(file, out, "dynamic-fixed", Some(seed), &log, Vec::new())
+}
+
+fn run_constant(options: &Constant) -> Result<ExitCode> {
+    let Plain { fileset, out } = &options.plain;
+    let Replies { bytes, calls, length } = options.replies;
+    has_size(fileset, bytes)?;
+    let file = output("--out", out)?;
+    let log = dynamic::constant(bytes, calls, length == YesNo::Yes);
+    write(file, out, "constant", None, &log, Vec::new())
+}
+
+/// Whether the set in a directory has a page of that size.
+fn has_size(root: &Path, bytes: u64) -> Result<()> {
+    let FileSet::DynamicFixed { sizes } = file_set(root, "dynamic-fixed")? else {
+        return Err(another_set(root, "dynamic-fixed"));
+    };
+    if sizes.contains(&bytes) {
+        return Ok(());
+    }
+    let allowed: Vec<_> = sizes.iter().map(|bytes| format!("{}KiB", bytes >> 10)).collect();
+    Err(BadInput(format!("--bytes {bytes}: allowed: {}", allowed.join(", "))).into())
 }
 
 fn run_plain(options: &Plain, kind: &str) -> Result<ExitCode> {

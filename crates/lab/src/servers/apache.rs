@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::application::Gateway;
-use super::{Ground, Settings, peer, write};
+use super::{Endpoint, Ground, Settings, peer, write};
 use crate::spec::Spec;
 
 /// An MPM, and what is good for it.
@@ -121,8 +121,9 @@ fn handler(gateway: &Gateway) -> String {
         }
         None => ("LocationMatch \"^/fcgi/\"", String::new()),
     };
-    format!(
-        "<{requests}>\nSetHandler \"proxy:unix:{}|fcgi://localhost\"\n{name}</LocationMatch>\n",
-        gateway.socket
-    )
+    let server = match &gateway.socket {
+        Endpoint::Unix(path) => format!("unix:{}|fcgi://localhost", path.display()),
+        Endpoint::Tcp(address) => format!("fcgi://{address}"),
+    };
+    format!("<{requests}>\nSetHandler \"proxy:{server}\"\n{name}</LocationMatch>\n")
 }

@@ -1,19 +1,24 @@
-//! What a server hands requests to by FastCGI: PHP-FPM, or any program that listens on a Unix socket.
+//! What a server hands requests to by FastCGI: PHP-FPM, a program in C that is compiled here, or any command.
 //!
-//! It runs where the server does and under the same bounds, and its time and memory count as the server's.
+//! It listens at a Unix socket, or where the server's [arrangement](super::arrangement) says so at an address
+//! of the loopback interface. It runs where the server does and under the same bounds, and its time and
+//! memory count as the server's.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::process;
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use super::{Endpoint, Ground, Part, directories, found, write};
+use crate::child::output;
 use crate::spec;
 
-/// An application as it is typed: `php-fpm: workers=16 root=DIR`, `command: ./app --socket {socket}`.
+/// An application as it is typed: `php-fpm: workers=16 root=DIR`, `c: app.c workers=16`, `command: ./app
+/// --socket {socket}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Application {
     /// PHP-FPM, which gets all requests for `.php`.
@@ -22,10 +27,22 @@ pub enum Application {
         workers: u32,
         /// Of the scripts, if it is not that of the files.
         root: Option<PathBuf>,
-        /// Directives of its pool; `{directory}` is that of the trial's files.
+        /// Directives of its pool; `{directory}` is that of the trial's files, `{besim}` where the back-end
+        /// simulator listens.
         settings: Vec<(String, String)>,
     },
-    /// The words of a command that gets all requests below `/fcgi/`.
+    /// A program in C on libfcgi that gets all requests below `/fcgi/`: it is told its socket, how many
+    /// processes it is to have, and the root of the files.
+    C {
+        /// It is compiled before all else.
+        source: PathBuf,
+        /// As many requests are computed at a time.
+        workers: u32,
+        /// `NAME=VALUE`, for its environment.
+        variables: Vec<String>,
+    },
+    /// The words of a command that gets all requests below `/fcgi/`. Those in front of it that are
+    /// `NAME=VALUE` are for its environment.
     Command(Vec<String>),
 }
 
@@ -36,7 +53,7 @@ pub(crate) const WORK: &str = "application.log";
 #[derive(Debug)]
 pub(super) struct Gateway {
     /// Where it listens.
-    pub(super) socket: String,
+    pub(super) socket: Endpoint,
     /// The root of the scripts, if it gets all requests for `.php`; `None` if it gets those below `/fcgi/`.
     pub(super) scripts: Option<String>,
     /// How many requests it serves at a time, if that is known.
@@ -44,26 +61,47 @@ pub(super) struct Gateway {
 }
 
 const ALLOWED: &str = "allowed: 'php-fpm', with workers=N (1 to 4096), root=DIR of its scripts and \
-    directives of its pool such as pm.max_requests=500, or any program that takes FastCGI: 'command: ./app \
-    --socket {socket}'";
+    directives of its pool such as pm.max_requests=500; a program in C: 'c: app.c workers=16'; or any \
+    program that takes FastCGI: 'command: ./app --socket {socket}'; the last two with variables of their \
+    environment (LD_PRELOAD=./libfcgi.so)";
+
+/// Where a program in C and its libraries come from.
+const COMPILER: &str = " (Debian packages gcc and libfcgi-dev)";
+
+/// How many requests are computed at a time where nothing is said.
+const WORKERS: u32 = 16;
 
 impl FromStr for Application {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let refused = |what: &str| Err(format!("{what:?} in application {text:?}; {ALLOWED}"));
+        let wrong = |what: &str| format!("{what:?} in application {text:?}; {ALLOWED}");
+        let refused = |what: &str| Err(wrong(what));
+        let number = |count: &str| count.parse().ok().filter(|count| (1..=4096).contains(count));
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
         let words = spec::words(rest);
         match kind.trim() {
-            "command" if rest.contains("{socket}") => Ok(Self::Command(words)),
-            "php-fpm" => {
-                let (mut workers, mut root, mut settings) = (16, None, Vec::new());
+            "command" if rest.contains("{socket}") && words.iter().any(|word| !is_variable(word)) => {
+                Ok(Self::Command(words))
+            }
+            "c" => {
+                let (mut source, mut workers, mut variables) = (None, WORKERS, Vec::new());
                 for word in &words {
                     match word.split_once('=') {
-                        Some(("workers", count)) => match count.parse() {
-                            Ok(count @ 1..=4096) => workers = count,
-                            _ => return refused(word),
-                        },
+                        Some(("workers", count)) => workers = number(count).ok_or_else(|| wrong(word))?,
+                        Some(_) if is_variable(word) => variables.push(word.clone()),
+                        None if source.is_none() => source = Some(word.into()),
+                        _ => return refused(word),
+                    }
+                }
+                let source = source.ok_or_else(|| wrong("no source"))?;
+                Ok(Self::C { source, workers, variables })
+            }
+            "php-fpm" => {
+                let (mut workers, mut root, mut settings) = (WORKERS, None, Vec::new());
+                for word in &words {
+                    match word.split_once('=') {
+                        Some(("workers", count)) => workers = number(count).ok_or_else(|| wrong(word))?,
                         Some(("root", path)) => root = Some(path.into()),
                         Some((name, value)) => settings.push((name.to_owned(), value.to_owned())),
                         None => return refused(word),
@@ -80,6 +118,10 @@ impl fmt::Display for Application {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Command(words) => write!(f, "command: {}", words.join(" ")),
+            Self::C { source, workers, variables } => {
+                write!(f, "c: {} workers={workers}", source.display())?;
+                variables.iter().try_for_each(|variable| write!(f, " {variable}"))
+            }
             Self::PhpFpm { workers, root, settings } => {
                 write!(f, "php-fpm: workers={workers}")?;
                 if let Some(root) = root {
@@ -104,8 +146,22 @@ impl Serialize for Application {
 }
 
 /// Where the application listens.
-pub(super) fn socket(ground: &Ground<'_>) -> PathBuf {
-    ground.sockets.join("application")
+pub(super) fn socket(ground: &Ground<'_>) -> Endpoint {
+    match ground.over_tcp {
+        Some(address) => Endpoint::Tcp(address),
+        None => Endpoint::Unix(ground.sockets.join("application")),
+    }
+}
+
+/// Whether a word is a variable of an environment: `NAME=VALUE`, the name in capital letters.
+pub(super) fn is_variable(word: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    word.split_once('=').is_some_and(|(name, _)| !name.is_empty() && name.bytes().all(is_allowed))
+}
+
+/// Where a program in C is kept that was compiled.
+fn compiled(source: &Path, programs: &Path) -> PathBuf {
+    programs.join(source.display().to_string().replace('/', "-") + ".program")
 }
 
 impl Application {
@@ -113,43 +169,84 @@ impl Application {
     pub(crate) fn executable(&self) -> Result<PathBuf> {
         match self {
             Self::PhpFpm { .. } => installed().context("php-fpm is not installed (Debian package php-fpm)"),
+            Self::C { source, .. } => {
+                source.canonicalize().with_context(|| format!("{self}: there is no such file"))
+            }
             Self::Command(words) => words
-                .first()
+                .iter()
+                .find(|word| !is_variable(word))
                 .and_then(|word| found(word.as_ref()))
                 .with_context(|| format!("{self}: there is no such program")),
         }
     }
 
-    /// The program as it is started.
-    pub(super) fn part(&self, ground: &Ground<'_>) -> Result<Part> {
+    /// Compiles what has to be compiled, into a directory of the trials' own.
+    pub(crate) fn prepare(&self, programs: &Path) -> Result<()> {
+        if let Self::C { source, .. } = self {
+            let mut compiler = process::Command::new("cc");
+            compiler.arg("-O2").arg(source).arg("-lfcgi").arg("-o").arg(compiled(source, programs));
+            output(&mut compiler, COMPILER).with_context(|| format!("{self}: it is not compiled"))?;
+        }
+        Ok(())
+    }
+
+    /// Whether it is told where the back-end simulator listens.
+    pub(crate) fn asks_besim(&self) -> bool {
+        self.to_string().contains("{besim}")
+    }
+
+    /// The same for one of several replicas of a server, which share its workers.
+    pub(super) fn shared_out(&self, replicas: usize) -> Self {
+        let mut this = self.clone();
+        if let Self::PhpFpm { workers, .. } | Self::C { workers, .. } = &mut this {
+            *workers = (*workers / replicas as u32).max(1);
+        }
+        this
+    }
+
+    /// The program as it is started, with `variables` of its environment besides.
+    pub(super) fn part(&self, ground: &Ground<'_>, variables: &[String]) -> Result<Part> {
         let at = socket(ground);
-        let words = match self {
-            Self::Command(words) => {
-                let fill = |word: &String| {
-                    word.trim_matches('"')
-                        .replace("{socket}", &at.display().to_string())
-                        .replace("{root}", &ground.root.display().to_string())
-                };
-                words.iter().map(fill).collect()
+        let besim = ground.besim.map(|address| address.to_string()).unwrap_or_default();
+        let fill = |word: &String| {
+            word.replace('"', "")
+                .replace("{socket}", &at.to_string())
+                .replace("{root}", &ground.root.display().to_string())
+                .replace("{besim}", &besim)
+        };
+        let (own, program) = match self {
+            Self::Command(typed) => {
+                let own = typed.iter().take_while(|word| is_variable(word)).count();
+                (typed[..own].iter().map(fill).collect(), typed[own..].iter().map(fill).collect())
+            }
+            Self::C { source, workers, variables } => {
+                let program = compiled(source, ground.programs).display().to_string();
+                let told = [at.to_string(), workers.to_string(), ground.root.display().to_string()];
+                (variables.iter().map(fill).collect(), [vec![program], told.into()].concat())
             }
             Self::PhpFpm { workers, settings, .. } => {
-                php_fpm(&self.executable()?, *workers, settings, ground)?
+                (Vec::new(), php_fpm(&self.executable()?, *workers, settings, ground, &besim)?)
             }
         };
-        Ok(Part { words, listens: vec![Endpoint::Unix(at)] })
+        // What is said of the server goes before what is said of all.
+        let environment: Vec<String> = own.into_iter().chain(variables.iter().cloned()).collect();
+        let env = (!environment.is_empty()).then(|| "env".to_owned());
+        let words = env.into_iter().chain(environment).chain(program).collect();
+        Ok(Part { words, listens: vec![at], cpu: None })
     }
 
     /// What is written into the server's configuration.
     pub(super) fn gateway(&self, ground: &Ground<'_>) -> Result<Gateway> {
         let (scripts, children) = match self {
             Self::Command(_) => (None, None),
+            Self::C { workers, .. } => (None, Some(*workers)),
             Self::PhpFpm { root, workers, .. } => {
                 let root = root.as_deref().unwrap_or(ground.root);
                 let there = root.canonicalize().with_context(|| format!("no {}", root.display()))?;
                 (Some(there.display().to_string()), Some(*workers))
             }
         };
-        Ok(Gateway { socket: socket(ground).display().to_string(), scripts, children })
+        Ok(Gateway { socket: socket(ground), scripts, children })
     }
 }
 
@@ -159,9 +256,10 @@ fn php_fpm(
     workers: u32,
     settings: &[(String, String)],
     ground: &Ground<'_>,
+    besim: &str,
 ) -> Result<Vec<String>> {
     let mut lines = vec![
-        ("listen".to_owned(), socket(ground).display().to_string()),
+        ("listen".to_owned(), socket(ground).to_string()),
         ("listen.backlog".to_owned(), "4096".to_owned()),
         ("pm".to_owned(), "static".to_owned()),
         ("pm.max_children".to_owned(), workers.to_string()),
@@ -173,9 +271,8 @@ fn php_fpm(
     }
     lines.retain(|(usual, _)| settings.iter().all(|(name, _)| name != usual));
     let directory = ground.directory.display().to_string();
-    lines.extend(
-        settings.iter().map(|(name, value)| (name.clone(), value.replace("{directory}", &directory))),
-    );
+    let fill = |value: &String| value.replace("{directory}", &directory).replace("{besim}", besim);
+    lines.extend(settings.iter().map(|(name, value)| (name.clone(), fill(value))));
     let mut text = "[global]\nerror_log = /proc/self/fd/2\n[application]\n".to_owned();
     for (name, value) in lines {
         let _ = writeln!(text, "{name} = {value}");
@@ -205,15 +302,43 @@ mod tests {
         let php: Application = "php-fpm: workers=4 root=/srv/app pm.max_requests=9".parse().unwrap();
         let settings = vec![("pm.max_requests".to_owned(), "9".to_owned())];
         assert_eq!(php, Application::PhpFpm { workers: 4, root: Some("/srv/app".into()), settings });
-        for text in ["php-fpm", "php-fpm: workers=2 root=/a b=c", "command: ./app --socket {socket}"] {
+        for text in [
+            "php-fpm",
+            "php-fpm: workers=2 root=/a b=c",
+            "c: app.c workers=3 LD_PRELOAD=./x.so",
+            "command: ./app --socket {socket}",
+            "command: LD_LIBRARY_PATH=target/release ./app {socket}",
+        ] {
             let once: Application = text.parse().unwrap();
             assert_eq!(once.to_string().parse::<Application>().unwrap(), once);
         }
     }
 
     #[test]
+    fn variables_stand_in_front_of_a_program() {
+        let application: Application = "command: LD_PRELOAD=./x.so /bin/sh {socket}".parse().unwrap();
+        assert_eq!(application.executable().unwrap(), Path::new("/bin/sh").canonicalize().unwrap());
+        for (word, is) in [("A=b", true), ("LD_2=", true), ("a=b", false), ("=b", false), ("./A=b", false)] {
+            assert_eq!(is_variable(word), is, "{word}");
+        }
+        let shared = "c: app.c workers=5".parse::<Application>().unwrap().shared_out(2);
+        assert_eq!(shared.to_string(), "c: app.c workers=2");
+        assert!("php-fpm: env[BESIM]={besim}".parse::<Application>().unwrap().asks_besim());
+    }
+
+    #[test]
     fn what_is_no_application_is_refused() {
-        for text in ["php", "php-fpm: workers=0", "php-fpm: fast", "command: ./app", ""] {
+        for text in [
+            "php",
+            "php-fpm: workers=0",
+            "php-fpm: fast",
+            "command: ./app",
+            "command: SOCKET={socket}",
+            "c: workers=4",
+            "c: app.c other.c",
+            "c: app.c threads=4",
+            "",
+        ] {
             let error = text.parse::<Application>().unwrap_err();
             assert!(error.contains("allowed: 'php-fpm'"), "{text}: {error}");
         }

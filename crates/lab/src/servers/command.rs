@@ -17,7 +17,7 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
             .replace("{root}", &ground.root.display().to_string())
             .replace("{cpus}", &ground.cpus.to_string())
             .replace("{directory}", &ground.directory.display().to_string())
-            .replace("{socket}", &socket(ground).display().to_string())
+            .replace("{socket}", &socket(ground).to_string())
     };
     Ok(spec.settings.iter().map(fill).collect())
 }

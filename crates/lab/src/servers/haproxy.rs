@@ -9,23 +9,24 @@ use std::net::{Ipv4Addr, TcpListener};
 use anyhow::{Context as _, Error, Result, ensure};
 
 use super::application::socket;
-use super::{Ground, Part, Settings, peer, server, write};
+use super::{Endpoint, Ground, Part, Settings, peer, server, write};
 use crate::spec::{Kind, Spec};
 
 /// What `behind` is called if it is no server.
 const APPLICATION: &str = "application";
 
 pub(super) fn parts(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>) -> Result<Vec<Part>> {
-    let (mut parts, application, to) = match behind(spec, &mut settings)? {
-        Some(behind) => {
-            // A port that is free here is free in a namespace as well.
-            let inner = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-            let directory = ground.directory.join("behind");
-            fs::create_dir_all(&directory)?;
-            let parts = server(&behind, &Ground { listen: &[inner], directory: &directory, ..*ground })?;
-            (parts, String::new(), inner.to_string())
-        }
-        None => (Vec::new(), fastcgi(spec, ground)?, format!("unix@{} proto fcgi", socket(ground).display())),
+    let (mut parts, application, to) = if let Some(behind) = behind(spec, &mut settings)? {
+        // A port that is free here is free in a namespace as well.
+        let inner = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let directory = ground.directory.join("behind");
+        fs::create_dir_all(&directory)?;
+        let parts = server(&behind, &Ground { listen: &[inner], directory: &directory, ..*ground })?;
+        (parts, String::new(), inner.to_string())
+    } else {
+        let socket = socket(ground);
+        let prefix = if matches!(socket, Endpoint::Unix(_)) { "unix@" } else { "" };
+        (Vec::new(), fastcgi(spec, ground)?, format!("{prefix}{socket} proto fcgi"))
     };
     let more = settings.take("server", &"");
 

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Ground, Settings, peer, write};
+use super::{Endpoint, Ground, Settings, peer, write};
 use crate::spec::Spec;
 
 /// 65,535 is the most requests for a connection that it can be told, and it holds half as many connections as
@@ -46,8 +46,13 @@ pub(super) fn words(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>
             Some(root) => (".php", format!(", \"docroot\" => \"{root}\"")),
             None => ("/fcgi/", String::new()),
         };
-        let socket = gateway.socket;
-        let pool = format!("\"socket\" => \"{socket}\", \"check-local\" => \"disable\"{root}");
+        let server = match gateway.socket {
+            Endpoint::Unix(path) => format!("\"socket\" => \"{}\"", path.display()),
+            Endpoint::Tcp(address) => {
+                format!("\"host\" => \"{}\", \"port\" => {}", address.ip(), address.port())
+            }
+        };
+        let pool = format!("{server}, \"check-local\" => \"disable\"{root}");
         let _ = writeln!(text, "fastcgi.server = ( \"{requests}\" => (({pool})) )");
         usual[0].1 = "(\"mod_fastcgi\")";
         // Replies are sent as they come, rather than collected on the disk first.

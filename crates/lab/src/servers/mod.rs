@@ -6,10 +6,12 @@
 //! as clients want. A setting `name=value` replaces what is generated.
 //!
 //! A server is a program, or several of which clients talk to the last: what stands behind a proxy, and an
-//! [`Application`] that the server hands requests to by FastCGI, are [`Part`]s of it.
+//! [`Application`] that the server hands requests to by FastCGI, are [`Part`]s of it. How they are
+//! [arranged](arrangement) is the lab's: as replicas, each with an application of its own, or as one.
 
 mod apache;
 mod application;
+mod arrangement;
 mod command;
 mod haproxy;
 mod lighttpd;
@@ -20,12 +22,14 @@ pub use application::Application;
 pub(crate) use application::WORK;
 pub(crate) use sluice::STATUS;
 
+use std::fmt;
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
+use self::arrangement::Arrangement;
 use crate::spec::{Kind, Spec};
 
 /// Where and for what a server is started.
@@ -47,6 +51,12 @@ pub struct Ground<'a> {
     pub sluice: &'a Path,
     /// What it hands requests to, and is started before it.
     pub application: Option<&'a Application>,
+    /// Where the application listens, if not at a Unix socket.
+    pub over_tcp: Option<SocketAddr>,
+    /// Where applications are that were compiled.
+    pub programs: &'a Path,
+    /// Where the back-end simulator listens that an application asks.
+    pub besim: Option<SocketAddr>,
 }
 
 /// A program of a server.
@@ -56,6 +66,8 @@ pub struct Part {
     pub words: Vec<String>,
     /// Where it listens as soon as it is up.
     pub listens: Vec<Endpoint>,
+    /// Which of the server's CPUs it has; `None`: all of them.
+    pub cpu: Option<usize>,
 }
 
 /// Where something listens.
@@ -67,19 +79,75 @@ pub enum Endpoint {
     Unix(PathBuf),
 }
 
+/// As an application is told it.
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
 /// The programs that make up the server, in the order in which they are started: clients talk to the last.
 /// Configurations are written to the ground's directory.
 ///
 /// # Errors
 /// Where a setting is unknown, a program is not installed, or a file can't be written.
 pub fn parts(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
+    let (arrangement, spec) = Arrangement::of(spec)?;
+    let Some(mapping) = arrangement.replicas else { return one(&spec, &arrangement, ground) };
+    let replicas = ground.listen.len();
+    ensure!(
+        replicas > 1,
+        "{}: replicas have an address each, and there is only one; allowed: with both_cpus = true",
+        spec.name
+    );
+    let application = ground.application.map(|application| application.shared_out(replicas));
+    let mut parts = Vec::new();
+    for (replica, address) in ground.listen.iter().enumerate() {
+        let [directory, sockets] =
+            [ground.directory, ground.sockets].map(|path| path.join(format!("replica-{replica}")));
+        for path in [&directory, &sockets] {
+            fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
+        }
+        let own = Ground {
+            listen: &[*address],
+            directory: &directory,
+            sockets: &sockets,
+            cpus: 1,
+            application: application.as_ref(),
+            ..*ground
+        };
+        let cpu = Some(mapping.cpu(replica, ground.cpus));
+        parts.extend(one(&spec, &arrangement, &own)?.into_iter().map(|part| Part { cpu, ..part }));
+    }
+    Ok(parts)
+}
+
+/// Of a server that is no replica, or of one of them.
+fn one(spec: &Spec, arrangement: &Arrangement, ground: &Ground<'_>) -> Result<Vec<Part>> {
+    // A port that is free here is free in a namespace as well.
+    let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr();
+    let over_tcp = arrangement.over_tcp.then(free).transpose()?;
+    let ground = &Ground { over_tcp, ..*ground };
     let mut parts = Vec::new();
     if let Some(application) = ground.application {
         ensure!(can_hand_on(spec), "{}: {CANNOT_HAND_ON}", spec.name);
-        parts.push(application.part(ground)?);
+        parts.push(application.part(ground, &arrangement.variables)?);
     }
     parts.extend(server(spec, ground)?);
     Ok(parts)
+}
+
+/// Whether the lab's own settings of a server are understood.
+pub(crate) fn check(spec: &Spec) -> Result<()> {
+    Arrangement::of(spec).map(drop)
+}
+
+/// Whether there is a replica of it for each address, so that nobody can tell the status of all.
+pub(crate) fn is_replicated(spec: &Spec) -> bool {
+    Arrangement::of(spec).is_ok_and(|(arrangement, _)| arrangement.replicas.is_some())
 }
 
 /// Without its application.
@@ -100,7 +168,7 @@ fn server(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
 impl Part {
     /// Who clients talk to.
     fn of(words: Vec<String>, ground: &Ground<'_>) -> Self {
-        Self { words, listens: ground.listen.iter().copied().map(Endpoint::Tcp).collect() }
+        Self { words, listens: ground.listen.iter().copied().map(Endpoint::Tcp).collect(), cpu: None }
     }
 }
 
@@ -219,6 +287,9 @@ mod tests {
             capacity: 1_000,
             sluice: Path::new("/bin/true"),
             application: application.as_ref(),
+            over_tcp: None,
+            programs: scratch.path(),
+            besim: Some("127.0.0.1:81".parse().unwrap()),
         };
         let spec: Spec = text.parse().unwrap();
         let words = parts(&spec, &ground).unwrap().pop().unwrap().words;
@@ -257,6 +328,8 @@ mod tests {
         has("nginx", mine, &["location /fcgi/ {", "fastcgi_max_temp_file_size 0;"]);
         has("sluice: pool.queue=7", mine, &["path = \"/fcgi/**\"", "queue=7", "pool = \"application\""]);
         has("apache", mine, &["<LocationMatch \"^/fcgi/\">"]);
+        let besim = Some("php-fpm: env[BESIM]={besim}");
+        has("nginx", besim, &["env[BESIM] = 127.0.0.1:81"]);
         has("nginx: fastcgi_buffers=\"8 8k\"", mine, &["fastcgi_buffers 8 8k;"]);
         let php = Some("php-fpm: workers=5 root=/");
         let alone = "haproxy: behind=application server=\"maxconn 5\" timeout=\"queue 1s\"";

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::Result;
 
 use super::application::Gateway;
-use super::{Ground, Settings, peer, write};
+use super::{Endpoint, Ground, Settings, peer, write};
 use crate::spec::Spec;
 
 pub(super) fn words(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>) -> Result<Vec<String>> {
@@ -84,9 +84,13 @@ fn location(gateway: &Gateway) -> String {
         Some(root) => (r"~ \.php$", root.as_str()),
         None => ("/fcgi/", "$document_root"),
     };
+    let server = match &gateway.socket {
+        Endpoint::Unix(path) => format!("unix:{}", path.display()),
+        Endpoint::Tcp(address) => address.to_string(),
+    };
     format!(
         "location {requests} {{\n\
-         fastcgi_pass unix:{};\n\
+         fastcgi_pass {server};\n\
          fastcgi_param SCRIPT_FILENAME {scripts}$fastcgi_script_name;\n\
          fastcgi_param SCRIPT_NAME $fastcgi_script_name;\n\
          fastcgi_param QUERY_STRING $query_string;\n\
@@ -104,7 +108,6 @@ fn location(gateway: &Gateway) -> String {
          fastcgi_param SERVER_PORT $server_port;\n\
          fastcgi_param SERVER_NAME $server_name;\n\
          fastcgi_param REDIRECT_STATUS 200;\n\
-         }}\n",
-        gateway.socket
+         }}\n"
     )
 }

@@ -4,7 +4,7 @@
 use anyhow::Result;
 
 use super::application::Gateway;
-use super::{Ground, write};
+use super::{Endpoint, Ground, write};
 use crate::spec::Spec;
 
 /// What its status is asked at.
@@ -52,8 +52,12 @@ fn pool(Gateway { socket, scripts, children }: &Gateway, settings: &[&String]) -
         Some(_) => "scripts = \".php\"",
         None => "path = \"/fcgi/**\"\nprogram = \"/fcgi\"",
     };
+    let server = match socket {
+        Endpoint::Unix(path) => format!("unix:{}", path.display()),
+        Endpoint::Tcp(address) => address.to_string(),
+    };
     format!(
-        "[[pools]]\nname = \"application\"\nservers = \"unix:{socket}\"\n{children}{}\
+        "[[pools]]\nname = \"application\"\nservers = \"{server}\"\n{children}{}\
          [[routes]]\npool = \"application\"\n{route}",
         settings.concat()
     )

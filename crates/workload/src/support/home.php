@@ -1,0 +1,3 @@
+<?php
+require __DIR__ . '/page.php';
+page('home', 'Support', 'categories');

@@ -1,0 +1,3 @@
+<?php
+require __DIR__ . '/page.php';
+page('search', 'What was found', 'search?words=' . item());

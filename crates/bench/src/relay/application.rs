@@ -24,36 +24,18 @@ impl Application<'_> {
     /// Answers for as long as the relay lives.
     pub(crate) fn run(self) -> Result<()> {
         let (mut inbox, mut passed) = (Inbox::new(), Vec::new());
-        // What it may write to: chunks in turn, as the relay frees them in the order in which they were
-        // filled.
-        let (mut next, mut free) = (0, CHUNKS);
         let mut known = (0, Vec::new());
         loop {
             let bytes = match self.receive(&mut inbox, &mut passed)? {
                 Message::Request(bytes) => bytes,
-                Message::Freed(chunks) => {
-                    free += chunks as usize;
-                    continue;
-                }
+                // Of the reply before: with a request all are free.
+                Message::Freed(_) => continue,
                 other => bail!("{other:?} is not for an application"),
             };
             let body = &self.body[..bytes as usize];
             match self.transport {
                 Transport::Tcp | Transport::Unix => write(&self.link, &[], body)?,
-                Transport::SharedMemory => {
-                    let area = self.area.as_ref().context("there is no shared memory")?;
-                    for piece in body.chunks(CHUNK) {
-                        while free == 0 {
-                            match self.receive(&mut inbox, &mut passed)? {
-                                Message::Freed(chunks) => free += chunks as usize,
-                                other => bail!("{other:?} before the reply has ended"),
-                            }
-                        }
-                        area.write(next * CHUNK, piece);
-                        (next, free) = ((next + 1) % CHUNKS, free - 1);
-                        Message::Filled(piece.len() as u32).send(&self.link)?;
-                    }
-                }
+                Transport::SharedMemory => self.fill(body, &mut inbox, &mut passed)?,
                 Transport::PassFd => {
                     let client = passed.pop().context("no client came with a request")?;
                     if known.0 != bytes {
@@ -66,6 +48,28 @@ impl Application<'_> {
                 }
             }
         }
+    }
+
+    /// Writes a body into chunks in turn, from the first on, which is in the caches since the reply before: all
+    /// are free by then. The relay hears of them when no more is free, or at the end.
+    fn fill(&self, body: &[u8], inbox: &mut Inbox, passed: &mut Vec<OwnedFd>) -> Result<()> {
+        let area = self.area.as_ref().context("there is no shared memory")?;
+        let (mut free, mut untold) = (CHUNKS, 0);
+        for (number, piece) in body.chunks(CHUNK).enumerate() {
+            while free == 0 {
+                match self.receive(inbox, passed)? {
+                    Message::Freed(chunks) => free += chunks as usize,
+                    other => bail!("{other:?} before the reply has ended"),
+                }
+            }
+            area.write(number % CHUNKS * CHUNK, piece);
+            (free, untold) = (free - 1, untold + piece.len() as u32);
+            if free == 0 {
+                Message::Filled(untold).send(&self.link)?;
+                untold = 0;
+            }
+        }
+        if untold > 0 { Message::Filled(untold).send(&self.link) } else { Ok(()) }
     }
 
     fn receive(&self, inbox: &mut Inbox, passed: &mut Vec<OwnedFd>) -> Result<Message> {

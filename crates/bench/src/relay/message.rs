@@ -12,9 +12,9 @@ use sys::socket;
 pub(crate) enum Message {
     /// To an application: a reply of so many bytes is wanted. In pass-fd the client comes with it.
     Request(u32),
-    /// To the relay: the next chunk of the shared memory holds so many bytes.
+    /// To the relay: the next chunks of the shared memory hold so many bytes.
     Filled(u32),
-    /// To an application: so many more chunks are its own again.
+    /// To an application, before its reply has ended: so many more chunks are its own again.
     Freed(u32),
     /// To the relay: the client has its whole reply, and nobody holds a copy of its socket any more.
     Returned,

@@ -178,7 +178,7 @@ impl Relay {
         client.served_by = Some(number);
         let link = &mut self.links[number];
         (link.client, link.is_wanted) = (Some(index), true);
-        (link.head_sent, link.left) = (0, client.bytes as usize);
+        (link.head_sent, link.left, link.first) = (0, client.bytes as usize, 0);
         match self.transport {
             Transport::PassFd => Message::Request(client.bytes).send_with(&link.socket, &client.socket),
             _ => Message::Request(client.bytes).send(&link.socket),
@@ -297,7 +297,12 @@ impl Link {
                 let Message::Filled(bytes) = message else {
                     return Err(anyhow!("{message:?} is not for the relay").into());
                 };
-                self.filled.push_back(bytes as usize);
+                // All chunks but the last are full.
+                let mut rest = bytes as usize;
+                while rest > 0 {
+                    self.filled.push_back(rest.min(CHUNK));
+                    rest -= rest.min(CHUNK);
+                }
             }
             if self.filled.is_empty() {
                 if self.left == 0 {
@@ -337,7 +342,8 @@ impl Link {
                 freed += 1;
             }
             self.first_sent += count;
-            if freed > 0 {
+            // With its next request an application has all of them anyway.
+            if freed > 0 && self.left > 0 {
                 Message::Freed(freed).send(&self.socket)?;
             }
         }

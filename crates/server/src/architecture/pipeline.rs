@@ -20,7 +20,7 @@
 //! 2. [`poll`], **Read Poll**: has those go on that have input, and those whose deadline has come.
 //! 3. [`read`]: receives requests, and plans replies.
 //! 4. [`poll`], **Write Poll**: has those go on that have room to write.
-//! 5. [`write`]: sends replies.
+//! 5. [`mod@write`]: sends replies.
 //!
 //! Most requests pass by the poll stages on their way: a fresh connection is read from and a planned reply is
 //! sent before anybody waits for an event. Between two stages a connection belongs to a [`queue`], and while

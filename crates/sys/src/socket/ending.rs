@@ -15,13 +15,16 @@ pub fn shutdown_write(fd: impl AsFd) -> io::Result<()> {
 /// Whether a connection is gone in both directions, so that nothing can be sent on it any more; a peer that
 /// has only shut down its own side is still there. poll(2), `POLLERR` and `POLLHUP`.
 pub fn is_broken(fd: impl AsFd) -> bool {
-    is_now(fd, PollFlags::empty())
+    !state(fd, PollFlags::empty()).is_empty()
 }
 
 /// Whether the peer has said that it sends no more, be it that it only shut down its own side, or that it is
 /// gone, which can't be told apart; what it sent before may be unread. poll(2), `POLLRDHUP`.
+///
+/// `POLLERR` alone says nothing of the peer: notices of what was sent without a copy are told by it, too
+/// (`MSG_ZEROCOPY`), and a connection that has ended by an error has hung up besides.
 pub fn has_hung_up(fd: impl AsFd) -> bool {
-    is_now(fd, PollFlags::RDHUP)
+    state(fd, PollFlags::RDHUP).intersects(PollFlags::RDHUP.union(PollFlags::HUP))
 }
 
 /// Closes a connection with a reset: unsent data is thrown away and the peer gets an error rather than an end
@@ -40,11 +43,14 @@ pub fn vacate(fd: impl AsFd) -> io::Result<()> {
     crate::file::replace(fd, std::fs::File::open("/dev/null")?)
 }
 
-/// Whether one of these states, an error, or the end in both directions is there now.
-fn is_now(fd: impl AsFd, states: PollFlags) -> bool {
+/// Which of these states is there now; and whether there is an error, or the end in both directions.
+fn state(fd: impl AsFd, states: PollFlags) -> PollFlags {
     let mut polled = [PollFd::new(&fd, states)];
     // A failed call says nothing about the connection.
-    rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    match rustix::event::poll(&mut polled, Some(&Timespec::default())) {
+        Ok(_) => polled[0].revents(),
+        Err(_) => PollFlags::empty(),
+    }
 }
 
 #[cfg(test)]
@@ -52,8 +58,32 @@ mod tests {
     use std::io::Read;
 
     use super::*;
-    use crate::socket::send;
     use crate::socket::tests::connection;
+    use crate::socket::{Slice, send, send_uncopied, set_zero_copy};
+
+    #[test]
+    fn a_notice_of_what_was_sent_is_no_hang_up() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        set_zero_copy(&server, true).unwrap();
+        let (bytes, mut is_told) = ([b'x'; 10_000], false);
+        let told = || state(&server, PollFlags::empty()).contains(PollFlags::ERR);
+        let sent = send_uncopied(&server, &[Slice::new(&bytes)], || {
+            client.read_exact(&mut [0; 10_000])?;
+            is_told = (0..5_000).any(|_| {
+                told() || {
+                    std::thread::sleep(Duration::from_millis(1));
+                    false
+                }
+            });
+            assert!(!has_hung_up(&server));
+            Ok(())
+        });
+        assert_eq!((sent.unwrap(), is_told), (10_000, true));
+        drop(client);
+        assert!(has_hung_up(&server));
+    }
 
     #[test]
     fn a_half_closed_connection_is_not_broken() {

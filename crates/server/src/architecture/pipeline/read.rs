@@ -2,8 +2,8 @@
 //! theirs alone: a request that an application answers, and a file that is in no table
 //! ([`Conversation::is_bound`](crate::conversation::Conversation::is_bound)).
 //!
-//! They may wait for a disk, to find a file; [listings] of directories come last. Whoever is behind them in their queue waits too, unless the lane
-//! has another reader.
+//! They may wait for a disk, to find a file; [listings](super::listings) of directories come last. Whoever is
+//! behind them in their queue waits too, unless the lane has another reader.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;

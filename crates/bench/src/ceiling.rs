@@ -5,10 +5,10 @@
 //! length in the same pieces; what it leaves out is everything in between. So a server's CPU time per request
 //! divided by this one's is what HTTP and the files cost, and nothing can be much below 1.
 //!
-//! As an event loop, in one thread: edge-triggered epoll; accept until the queue is empty, receiving from each new connection at
-//! once; one receive per event (a short one has drained the socket); one writev for a reply from memory, or
-//! the head and one sendfile. A connection is registered for reading and writing once, and not at all when it
-//! ends with its first reply.
+//! As an event loop, in one thread: edge-triggered epoll; accept until the queue is empty, receiving from
+//! each new connection at once; one receive per event (a short one has drained the socket); one writev for a
+//! reply from memory, or the head and one sendfile. A connection is registered for reading and writing once,
+//! and not at all when it ends with its first reply.
 //!
 //! With `--workers`, as processes that serve a client each: a receive that waits, and a reply, which are the
 //! two system calls that a request costs at least. Before it waits a worker yields the CPU, as ours do where

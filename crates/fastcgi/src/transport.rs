@@ -1,6 +1,6 @@
-//! What records of FastCGI's own can't say: that a client's socket is lent to the application (*pass-fd*), and
-//! that a piece of the reply lies in memory that both ends share (*shared memory*). Both are of Yeung's thesis
-//! (2010, sections 2.2.3 and 3.2); the records are ours.
+//! What records of FastCGI's own can't say: that a client's socket is lent to the application (*pass-fd*),
+//! and that a piece of the reply lies in memory that both ends share (*shared memory*). Both are of Yeung's
+//! thesis (2010, sections 2.2.3 and 3.2); the records are ours.
 //!
 //! Types from 128 on are used, which FastCGI gives no meaning to. They are only ever sent to an application
 //! that has said that it knows them: when a connection is up, the web server asks for the value of

@@ -200,7 +200,7 @@ mod tests {
         let mut streams = shared.clone();
         streams.pools = vec![pool];
         let other = |settings: &Settings| Users::of(settings).other;
-        assert_eq!(other(&shared) - other(&streams), 5 + 2 * 4);
+        assert_eq!(other(&shared) - other(&streams), 5 + 4);
     }
 
     const ARCHITECTURES: [Architecture; 8] = [

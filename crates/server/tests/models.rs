@@ -1,6 +1,6 @@
 //! What the pipeline's stages lock, under loom, which goes through the orders in which threads can come: with
-//! its locks in place of the real ones, whatever is given to a queue is taken once, nobody sleeps for ever, and
-//! no event is lost on who comes to wait.
+//! its locks in place of the real ones, whatever is given to a queue is taken once, nobody sleeps for ever,
+//! and no event is lost on who comes to wait.
 
 #![expect(dead_code, reason = "models use a part of what the server does")]
 

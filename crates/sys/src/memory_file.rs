@@ -48,9 +48,9 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl MemoryFile {
-    /// A file of that size, full of zeros, of which no memory is taken before it is used. It is sealed against
-    /// shrinking, growing and other seals, and closed on exec. `name` is for people (`/proc/PID/maps`).
-    /// `memfd_create(2)`, `F_ADD_SEALS`.
+    /// A file of that size, full of zeros, of which no memory is taken before it is used. It is sealed
+    /// against shrinking, growing and other seals, and closed on exec. `name` is for people
+    /// (`/proc/PID/maps`). `memfd_create(2)`, `F_ADD_SEALS`.
     pub fn new(name: &str, size: u64) -> io::Result<Self> {
         let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&file, size)?;
@@ -63,8 +63,8 @@ impl MemoryFile {
         self.size
     }
 
-    /// Gives the memory of a range back: it reads as zeros, for all who have it mapped, and is taken anew when
-    /// it is written to. What the kernel still has to send of it stays as it was. fallocate(2),
+    /// Gives the memory of a range back: it reads as zeros, for all who have it mapped, and is taken anew
+    /// when it is written to. What the kernel still has to send of it stays as it was. fallocate(2),
     /// `FALLOC_FL_PUNCH_HOLE`.
     pub fn punch(&self, offset: u64, length: u64) -> io::Result<()> {
         use rustix::fs::FallocateFlags;

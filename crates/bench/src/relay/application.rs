@@ -50,8 +50,8 @@ impl Application<'_> {
         }
     }
 
-    /// Writes a body into chunks in turn, from the first on, which is in the caches since the reply before: all
-    /// are free by then. The relay hears of them when no more is free, or at the end.
+    /// Writes a body into chunks in turn, from the first on, which is in the caches since the reply before:
+    /// all are free by then. The relay hears of them when no more is free, or at the end.
     fn fill(&self, body: &[u8], inbox: &mut Inbox, passed: &mut Vec<OwnedFd>) -> Result<()> {
         let area = self.area.as_ref().context("there is no shared memory")?;
         let (mut free, mut untold) = (CHUNKS, 0);

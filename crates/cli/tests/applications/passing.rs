@@ -1,5 +1,5 @@
-//! Clients that are lent, and memory that is shared, while service ends, starts anew or breaks: whatever comes
-//! in between, nobody gets another's bytes and nothing is left.
+//! Clients that are lent, and memory that is shared, while service ends, starts anew or breaks: whatever
+//! comes in between, nobody gets another's bytes and nothing is left.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, mpsc};

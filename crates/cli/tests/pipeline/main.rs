@@ -1,6 +1,6 @@
-//! The pipeline where it is narrow: several readers and writers at queues with room for one, batches of one. The
-//! conformance cases of connections that live on, of where messages end, and of applications run on it, and what
-//! is told of its stages.
+//! The pipeline where it is narrow: several readers and writers at queues with room for one, batches of one.
+//! The conformance cases of connections that live on, of where messages end, and of applications run on it,
+//! and what is told of its stages.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
 //! Applications that speak the stream alone, made to speak another transport: what one of them says about a
-//! request reaches the server as the reply of a client that is lent, or in memory that is shared. So what holds
-//! for the stream can be tried with every transport.
+//! request reaches the server as the reply of a client that is lent, or in memory that is shared. So what
+//! holds for the stream can be tried with every transport.
 //!
 //! It does what a library does for its program, as far as these applications need it, and shares no code with
 //! the one that there is.

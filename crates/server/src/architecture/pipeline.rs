@@ -1,5 +1,5 @@
-//! The pipeline: `WatPipe` (Harji et al. 2012, section 4; Pariag et al. 2007, section 4.3). One process, whose
-//! stages have threads of their own; connections move from one to the next, in batches.
+//! The pipeline: `WatPipe` (Harji et al. 2012, section 4; Pariag et al. 2007, section 4.3). One process,
+//! whose stages have threads of their own; connections move from one to the next, in batches.
 //!
 //! ```text
 //!             Accept          a thread for each address, on any CPU
@@ -187,8 +187,8 @@ pub fn run(
     Ok(())
 }
 
-/// For `sluice memory`: what the process has of its own before it serves, in equal parts for its threads, whose
-/// stacks are a part of it.
+/// For `sluice memory`: what the process has of its own before it serves, in equal parts for its threads,
+/// whose stacks are a part of it.
 fn note_start_memory(blocks: &[&'static Counters]) {
     if let Ok(bytes) = memory::private_bytes() {
         for block in blocks {

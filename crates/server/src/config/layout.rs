@@ -29,8 +29,8 @@ pub struct Threads {
 /// What a thread is there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Serves connections, with counters, buffers and (where there is none in common) a table of open files of
-    /// its own.
+    /// Serves connections, with counters, buffers and (where there is none in common) a table of open files
+    /// of its own.
     Serve,
     /// Waits for the disk in the place of those that serve.
     AwaitDisk,

@@ -109,8 +109,8 @@ pub enum Architecture {
     Processes,
     /// A kernel thread for each connection (the multi-threaded servers of the same).
     Threads,
-    /// Stages with threads of their own: `WatPipe` (Pariag et al. 2007, section 4.3; Harji et al. 2012, section
-    /// 4).
+    /// Stages with threads of their own: `WatPipe` (Pariag et al. 2007, section 4.3; Harji et al. 2012,
+    /// section 4).
     Pipeline,
 }
 

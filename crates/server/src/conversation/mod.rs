@@ -195,8 +195,8 @@ impl Conversation {
         self.looks_after_wait_at().or(earlier)
     }
 
-    /// Acts on a deadline that has come, and goes on with what follows. `None`: nothing has ended, ask for the
-    /// deadline again.
+    /// Acts on a deadline that has come, and goes on with what follows. `None`: nothing has ended, ask for
+    /// the deadline again.
     pub fn timeout(&mut self, service: &mut Service) -> Option<Turn> {
         match self.expire(service)? {
             Next::Turn(turn) => Some(turn),
@@ -252,8 +252,8 @@ impl Conversation {
         }
     }
 
-    /// Whether what it is about is the worker's alone that has begun it, so that no other can go on with it: a
-    /// request that an application answers, or a file that is in no table.
+    /// Whether what it is about is the worker's alone that has begun it, so that no other can go on with it:
+    /// a request that an application answers, or a file that is in no table.
     pub fn is_bound(&self) -> bool {
         self.has_application()
             || self.machine.output().any(|segment| match segment {

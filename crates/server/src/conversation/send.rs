@@ -92,8 +92,8 @@ impl Conversation {
         self.leave(service, next)
     }
 
-    /// Behind a reply that is over: gives back what it held, in a worker that has its open files in common with
-    /// whoever planned it. Says whether there is anything to be received, or an event to be awaited.
+    /// Behind a reply that is over: gives back what it held, in a worker that has its open files in common
+    /// with whoever planned it. Says whether there is anything to be received, or an event to be awaited.
     pub fn conclude(&mut self, service: &mut Service) -> Next {
         self.release(service);
         if self.awaits_event() { self.blocked() } else { Next::Receive }

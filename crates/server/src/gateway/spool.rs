@@ -41,8 +41,8 @@ impl Spool {
         let _ = self.memory.try_reserve_exact(count);
     }
 
-    /// The memory that was asked for, behind what has been written, if there is no file. What is written to its
-    /// end [is received](Self::received).
+    /// The memory that was asked for, behind what has been written, if there is no file. What is written to
+    /// its end [is received](Self::received).
     pub(super) fn room(&mut self) -> Option<&mut Vec<u8>> {
         self.file.is_none().then_some(&mut self.memory)
     }

@@ -1,7 +1,7 @@
 //! A TCP socket that another process has, too: how much is written to it, that it is as it was, and its end.
 //!
-//! The processes share what is open (`SCM_RIGHTS`, unix(7)), and with it the status flags, the options and the
-//! connection. Closing a descriptor ends nothing while another process has one.
+//! The processes share what is open (`SCM_RIGHTS`, unix(7)), and with it the status flags, the options and
+//! the connection. Closing a descriptor ends nothing while another process has one.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

@@ -23,9 +23,9 @@ pub fn recv_waiting(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(count)
 }
 
-/// Receives what is there behind what `buffer` holds: no more than `most` bytes, and than it has room for without
-/// growing. 0 is the end of what the peer sends, or that there was no room. Never blocks. recv(2) with
-/// `MSG_DONTWAIT`.
+/// Receives what is there behind what `buffer` holds: no more than `most` bytes, and than it has room for
+/// without growing. 0 is the end of what the peer sends, or that there was no room. Never blocks. recv(2)
+/// with `MSG_DONTWAIT`.
 pub fn recv_behind(fd: impl AsFd, buffer: &mut Vec<u8>, most: usize) -> io::Result<usize> {
     let length = buffer.len();
     let spare = buffer.spare_capacity_mut();

@@ -3,8 +3,9 @@
 //!
 //! The accept limit bounds how many come in ahead of those that are there: an acceptor that the limit has cut
 //! short waits until readers have begun to work on all that it has handed on. Without a limit it waits for
-//! nothing but room in the queues. For `auto` that is a turn, in which the other stages have worked on so many
-//! connections; what turning around costs an acceptor is nothing to those that work, so that is not measured.
+//! nothing but room in the queues. For `auto` that is a turn, in which the other stages have worked on so
+//! many connections; what turning around costs an acceptor is nothing to those that work, so that is not
+//! measured.
 
 use std::collections::VecDeque;
 use std::io;

@@ -142,8 +142,8 @@ impl Pipeline {
         }
     }
 
-    /// Sends one to the Read stage that has been taken from those who wait: to the reader that it is bound to,
-    /// or into the line of those that are to be offered to the stage.
+    /// Sends one to the Read stage that has been taken from those who wait: to the reader that it is bound
+    /// to, or into the line of those that are to be offered to the stage.
     pub(super) fn line_up(&self, traveller: Boxed, now_ns: u64, line: &mut VecDeque<Boxed>) {
         match traveller.reader {
             Some(reader) => {

@@ -1,5 +1,5 @@
-//! Directories to be listed: making a listing takes milliseconds, so a reader makes one behind each batch, and
-//! has those who want it wait with itself. Those who want the same one get it together.
+//! Directories to be listed: making a listing takes milliseconds, so a reader makes one behind each batch,
+//! and has those who want it wait with itself. Those who want the same one get it together.
 
 use std::collections::VecDeque;
 

@@ -99,8 +99,8 @@ impl<'p> PollStage<'p> {
             self.hand_on();
             if told > 0 {
                 counters.stage_batch(self.stage, told, 0, 0);
-                // Those who have something to do now come first, where they share a CPU with this thread: what
-                // clients do meanwhile is learned in one go. Woken for each, it would break them off.
+                // Those who have something to do now come first, where they share a CPU with this thread:
+                // what clients do meanwhile is learned in one go. Woken for each, it would break them off.
                 process::yield_cpu();
             }
             if let Some(keeper) = &mut self.keeper {
@@ -196,8 +196,8 @@ impl<'p> PollStage<'p> {
         }
     }
 
-    /// Has writers write to all who can be written to, be it that events have told so or that nobody has found
-    /// their sockets full, and waits for them.
+    /// Has writers write to all who can be written to, be it that events have told so or that nobody has
+    /// found their sockets full, and waits for them.
     fn have_writers_turn(&mut self) {
         let (lane, ready) = (&self.pipeline.lanes[0], &mut self.lines[0]);
         let mut planned = Vec::new();

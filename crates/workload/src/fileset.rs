@@ -28,7 +28,7 @@ pub enum FileSet {
         sizes: Vec<u64>,
     },
     /// Pages of these sizes with places for advertisements, which an application fills
-    /// ([`dynamic`](crate::dynamic)).
+    /// ([`crate::dynamic`]).
     DynamicFixed {
         /// Bytes, one for each page.
         sizes: Vec<u64>,

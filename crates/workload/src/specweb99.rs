@@ -71,7 +71,7 @@ pub struct Sessions {
     /// Pauses within them.
     pub off_times: OffTimes,
     /// The part of the requests that an application computes from the file, 0 to 1: 0.3 in the benchmark
-    /// ([`dynamic`](crate::dynamic)).
+    /// ([`crate::dynamic`]).
     pub dynamic: f64,
 }
 

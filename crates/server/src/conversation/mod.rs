@@ -271,10 +271,16 @@ impl Conversation {
         self.stop_waiting(service);
         service.buffers.give(std::mem::take(&mut self.rest));
         self.exchange.drop_line(service);
+        self.cut_off_if_lent();
+        self.socket
+    }
+
+    /// Ends the connection for whoever has a copy of its socket, if it has been lent: it is about to be
+    /// dropped, before the connection to the application that has it.
+    pub fn cut_off_if_lent(&self) {
         if self.lent_to.is_some() {
             self.end_lent();
         }
-        self.socket
     }
 
     /// The client is gone, or as good as gone.

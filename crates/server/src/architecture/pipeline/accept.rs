@@ -385,8 +385,10 @@ impl<'p> Acceptor<'p> {
                 let closes = waiting.at(index).is_some_and(|one| {
                     one.conversation.has_idled(now) && one.conversation.machine().close_if_idle()
                 });
-                if closes && let Some(traveller) = waiting.take_at(index) {
+                if closes && let Some(mut traveller) = waiting.take_at(index) {
                     drop(waiting);
+                    // It has its reply: how it takes the end is not awaited.
+                    traveller.gives_way = true;
                     self.make_way(lane, traveller);
                     return true;
                 }

@@ -68,7 +68,7 @@ impl Keeper {
         lines: &mut [VecDeque<Boxed>],
     ) {
         if self.control.phase() == Phase::Stop {
-            return pipeline.end();
+            return cut_off(pipeline);
         }
         if !self.ending.has_begun() {
             return;
@@ -76,7 +76,7 @@ impl Keeper {
         let (now, open) = (service.clock.tick, pipeline.open.load(Ordering::SeqCst));
         if self.ending.gives_up(now) {
             tracing::warn!("{open} connections cut off: the drain timeout is over");
-            return pipeline.end();
+            return cut_off(pipeline);
         }
         if !pipeline.doors_are_shut() {
             return;
@@ -95,6 +95,14 @@ impl Keeper {
             close_idle_ones_if_all_are(pipeline, service, lines);
         }
     }
+}
+
+/// Has all threads end, whoever is still served.
+fn cut_off(pipeline: &Pipeline) {
+    for lane in &pipeline.lanes {
+        lane.waiting.lock().iter_mut().for_each(|traveller| traveller.conversation.cut_off_if_lent());
+    }
+    pipeline.end();
 }
 
 /// Idle connections go last: as long as others are served, a request may still come on one of them.

@@ -63,11 +63,11 @@ mod tests {
 
     #[test]
     fn a_notice_of_what_was_sent_is_no_hang_up() {
+        static BYTES: [u8; 10_000] = [b'x'; 10_000];
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, _) = listener.accept().unwrap();
         set_zero_copy(&server, true).unwrap();
-        static BYTES: [u8; 10_000] = [b'x'; 10_000];
         let flags = net::SendFlags::from_bits_retain(libc::MSG_ZEROCOPY.cast_unsigned());
         assert_eq!(net::send(&server, &BYTES, flags).unwrap(), 10_000);
         client.read_exact(&mut [0; 10_000]).unwrap();

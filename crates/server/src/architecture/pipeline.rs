@@ -67,6 +67,7 @@ use self::read::Reader;
 use self::traveller::{Boxed, Traveller};
 use self::waiting::Number;
 use self::write::Writer;
+use super::common::STACK;
 use super::common::doors::Door;
 use super::common::token::{Kind, Token};
 use crate::allotment::Allotment;
@@ -107,9 +108,6 @@ struct Pipeline {
     /// What readers and writers count.
     workers: Box<[&'static Counters]>,
 }
-
-/// A thread's stack: many times what serving takes. Only what is touched takes memory.
-const STACK: usize = 512 << 10;
 
 /// Many times what a batch takes that waits for nothing.
 const LONG_NS: u64 = 1_000_000;

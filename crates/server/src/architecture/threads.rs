@@ -17,6 +17,7 @@ use sys::event::Interest;
 use sys::poll;
 use sys::wake::Wake;
 
+use super::common::STACK;
 use super::common::doors::Door;
 use super::one_at_a_time::{Notifier, Worker};
 use crate::config::Settings;
@@ -24,9 +25,6 @@ use crate::control::{Control, Phase};
 use crate::crew::Crew;
 use crate::listeners::Share;
 use crate::service::{Clock, Service};
-
-/// A thread's stack: many times what serving takes. Only what is touched takes memory.
-const STACK: usize = 512 << 10;
 
 /// How often the first thread looks whether the others have ended, once they shall.
 const ENDING_MS: u32 = 20;

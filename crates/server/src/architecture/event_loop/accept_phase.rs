@@ -2,14 +2,13 @@
 //! and sees to it that the loop, or somebody else, will be told of the next.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 use http1::Tick;
-use sys::tcp_info::{self, AcceptQueue};
 
 use super::EventLoop;
-use crate::accept::Queue;
 use crate::architecture::common::doors::{Accepted, Door};
+use crate::architecture::common::samples::{sample_queue, sample_wait};
 use crate::architecture::common::token::{Kind, Token};
 use crate::architecture::events::Registration;
 use crate::config::Wake;
@@ -60,7 +59,8 @@ impl EventLoop {
                         budget -= 1;
                         accepted += 1;
                         if std::mem::take(&mut sample) {
-                            client.waited_ms = self.sample_wait(&client.socket);
+                            client.waited_ms =
+                                sample_wait(&client.socket, &mut self.accept_policy, self.service.counters);
                         }
                         self.open(client);
                     }
@@ -79,25 +79,10 @@ impl EventLoop {
         self.ports[at].door.accept(&mut self.service, &mut self.gate, &mut self.complaints)
     }
 
-    /// Sees how many connections wait to be accepted, if the kernel tells.
+    /// Sees how many connections wait to be accepted.
     fn sample_queue(&mut self) -> Option<()> {
-        let pending = self.ports.iter().filter(|port| port.pending);
-        let queues = pending.filter_map(|port| tcp_info::accept_queue(&*port.door.listener).ok());
-        let seen = queues.reduce(|sum, queue| AcceptQueue {
-            length: sum.length.saturating_add(queue.length),
-            limit: sum.limit.saturating_add(queue.limit),
-        })?;
-        self.service.counters.accept_queue_seen(seen.length.into());
-        self.accept_policy.queue_seen(Queue { length: seen.length, limit: seen.limit });
-        Some(())
-    }
-
-    /// Sees how long a connection has waited, which was just accepted, if the kernel tells.
-    fn sample_wait(&mut self, accepted: &OwnedFd) -> Option<u32> {
-        let ms = tcp_info::waited_ms(accepted).ok()?;
-        self.service.counters.accept_wait_seen(ms.into());
-        self.accept_policy.wait_seen(ms);
-        Some(ms)
+        let pending = self.ports.iter().filter(|port| port.pending).map(|port| &port.door);
+        sample_queue(pending, &mut self.accept_policy, self.service.counters)
     }
 
     /// Level-triggered mechanisms report a listener for as long as it is non-empty: it is taken out while

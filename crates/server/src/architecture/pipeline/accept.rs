@@ -17,14 +17,15 @@ use http1::Tick;
 use sys::epoll::Epoll;
 use sys::event::{Events, Interest};
 use sys::poll;
-use sys::tcp_info::{self, AcceptQueue};
+use sys::tcp_info;
 
 use super::Pipeline;
 use super::bells::AcceptorBell;
 use super::lane::Lane;
 use super::traveller::{Boxed, Traveller};
-use crate::accept::{AcceptPolicy, Gate, Queue, Turn};
+use crate::accept::{AcceptPolicy, Gate, Turn};
 use crate::architecture::common::doors::{Accepted, Door};
+use crate::architecture::common::samples::{sample_queue, sample_wait};
 use crate::config::Settings;
 use crate::control::Phase;
 use crate::conversation::{Client, Conversation};
@@ -170,7 +171,8 @@ impl<'p> Acceptor<'p> {
                     Accepted::Client(mut client) => {
                         accepted += 1;
                         if std::mem::take(&mut sample) {
-                            client.waited_ms = self.sample_wait(&client);
+                            client.waited_ms =
+                                sample_wait(&client.socket, &mut self.policy, self.service.counters);
                         }
                         self.open(client, lane);
                         if accepted.is_multiple_of(self.pipeline.batch as u32) {
@@ -320,25 +322,10 @@ impl<'p> Acceptor<'p> {
         Ok(())
     }
 
-    /// Sees how many connections wait to be accepted, if the kernel tells.
+    /// Sees how many connections wait to be accepted.
     fn sample_queue(&mut self) -> Option<()> {
-        let pending = self.ports.iter().filter(|port| port.pending);
-        let queues = pending.filter_map(|port| tcp_info::accept_queue(&*port.door.listener).ok());
-        let seen = queues.reduce(|sum, queue| AcceptQueue {
-            length: sum.length.saturating_add(queue.length),
-            limit: sum.limit.saturating_add(queue.limit),
-        })?;
-        self.service.counters.accept_queue_seen(seen.length.into());
-        self.policy.queue_seen(Queue { length: seen.length, limit: seen.limit });
-        Some(())
-    }
-
-    /// Sees how long a connection has waited, which was just accepted, if the kernel tells.
-    fn sample_wait(&mut self, client: &Client) -> Option<u32> {
-        let ms = tcp_info::waited_ms(&client.socket).ok()?;
-        self.service.counters.accept_wait_seen(ms.into());
-        self.policy.wait_seen(ms);
-        Some(ms)
+        let pending = self.ports.iter().filter(|port| port.pending).map(|port| &port.door);
+        sample_queue(pending, &mut self.policy, self.service.counters)
     }
 
     /// Does what the supervisor wants.

@@ -1,8 +1,6 @@
 //! The library against a web server that is the other end of the same protocol, over real sockets: plain
 //! records, clients that are lent, and memory that is shared.
 
-mod web_server;
-
 use std::io::{BufRead, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -12,7 +10,8 @@ use fastcgi::transport::{self, Area, Lent, Returned};
 use fastcgi::{Role, Transports, record};
 use fcgi::Request;
 use sys::memory_file::{Access, Mapping, MemoryFile};
-use web_server::{Application, Said, WebServer};
+
+use super::web_server::{Application, Said, WebServer};
 
 const LENT: Lent<'static> = Lent { is_http11: true, is_persistent: true, has_body: true, server: b"tested" };
 

@@ -2,8 +2,6 @@
 //! ours in its place: on every transport, behind another web server, and under valgrind. On plain FastCGI the
 //! distribution's library has to say the same.
 
-mod web_server;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,7 +15,8 @@ use fastcgi::transport::{Area, Lent, Returned};
 use fastcgi::{Role, Transports};
 use sys::memory_file::{Access, Mapping, MemoryFile};
 use tempfile::TempDir;
-use web_server::{Said, WebServer};
+
+use super::web_server::{Said, WebServer};
 
 /// A directory with our library by the name that programs ask for.
 static LIBRARY: LazyLock<TempDir> = LazyLock::new(|| {
@@ -28,7 +27,7 @@ static LIBRARY: LazyLock<TempDir> = LazyLock::new(|| {
     directory
 });
 
-const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs");
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suite/programs");
 const SHARED: Area = Area { chunks: 5, chunk_size: 8_192 };
 const LENT: Lent<'static> = Lent { is_http11: true, is_persistent: true, has_body: true, server: b"tested" };
 

@@ -1,5 +1,3 @@
-#![allow(dead_code, reason = "each test has a part of it")]
-
 //! An application in a thread, and a web server that asks it: `fastcgi`'s own state machine over blocking
 //! sockets.
 

@@ -7,16 +7,16 @@
 //! receive for it. See ip-netns(8), veth(4), and "RPS" in the kernel's networking/scaling.rst.
 
 use std::fmt::Write as _;
-use std::fs::File;
+use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
-use std::process::Command;
+use std::process::{self, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::child::output;
@@ -32,6 +32,9 @@ const SERVER: u8 = 1;
 /// How the addresses begin that clients have besides, on the first link: `10.78.1.1` to `10.78.16.1`, each in
 /// a network of its own.
 const NETWORKS: &str = "10.78";
+
+/// Below it are the ports that well-known servers have.
+const FIRST_PORT: u16 = 10_000;
 
 /// Which CPUs receive at the two ends of a link: several share connections by their hash.
 #[derive(Clone, Debug)]
@@ -66,12 +69,12 @@ impl Network {
         Namespaces::new(links, sysctls).map(Self::Isolated)
     }
 
-    /// An address that no server of this process has had, with a port that is free now.
+    /// An address that no server of this process has had, with a port that is free.
     pub(crate) fn loopback() -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let [_, _, high, low] = NUMBER.fetch_add(1, Ordering::Relaxed).to_be_bytes();
         let address = Ipv4Addr::new(127, 1, high, low.max(1));
-        Ok(Self::Loopback(TcpListener::bind((address, 0))?.local_addr()?))
+        Ok(Self::Loopback(SocketAddr::from((address, free_port()?))))
     }
 
     /// Where the server listens: an address on each link.
@@ -233,6 +236,27 @@ impl Drop for Namespaces {
     }
 }
 
+/// A port on which nobody listens, on any address, and which no other call in this process has given. It is
+/// none of those that the kernel gives to clients (ip(7), `ip_local_port_range`): one of these may be somebody's
+/// by the time a server starts on it. In a network namespace it is free as well.
+pub(crate) fn free_port() -> Result<u16> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let of_clients = range.split_whitespace().next().and_then(|first| first.parse::<u16>().ok());
+    let ports = u32::from(of_clients.unwrap_or(32_768).saturating_sub(FIRST_PORT));
+    for _ in 0..ports {
+        // Labs that run at the same time begin at different ones.
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed).wrapping_add(process::id().wrapping_mul(61));
+        let port = FIRST_PORT + (number % ports) as u16;
+        if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!(
+        "no port from {FIRST_PORT} up to where clients' ports begin is free (ip_local_port_range: {range:?})"
+    )
+}
+
 fn address(link: u8, host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, link, host)
 }
@@ -254,7 +278,18 @@ fn mask(cpus: &[usize]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
+
+    #[test]
+    fn a_port_is_given_once() {
+        let ports: HashSet<u16> = (0..50).map(|_| free_port().unwrap()).collect();
+        assert_eq!(ports.len(), 50);
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, free_port().unwrap())).unwrap();
+        let own = taken.local_addr().unwrap().port();
+        assert!((0..200).all(|_| free_port().unwrap() != own));
+    }
 
     #[test]
     fn cpus_are_bits_in_words() {

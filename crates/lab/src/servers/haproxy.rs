@@ -4,12 +4,13 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context as _, Error, Result, ensure};
 
 use super::application::socket;
 use super::{Endpoint, Ground, Part, Settings, peer, server, write};
+use crate::network::free_port;
 use crate::spec::{Kind, Spec};
 
 /// What `behind` is called if it is no server.
@@ -17,8 +18,7 @@ const APPLICATION: &str = "application";
 
 pub(super) fn parts(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>) -> Result<Vec<Part>> {
     let (mut parts, application, to) = if let Some(behind) = behind(spec, &mut settings)? {
-        // A port that is free here is free in a namespace as well.
-        let inner = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let inner = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         let directory = ground.directory.join("behind");
         fs::create_dir_all(&directory)?;
         let parts = server(&behind, &Ground { listen: &[inner], directory: &directory, ..*ground })?;

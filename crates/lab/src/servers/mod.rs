@@ -24,12 +24,13 @@ pub(crate) use sluice::STATUS;
 
 use std::fmt;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
 use self::arrangement::Arrangement;
+use crate::network::free_port;
 use crate::spec::{Kind, Spec};
 
 /// Where and for what a server is started.
@@ -127,9 +128,8 @@ pub fn parts(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
 
 /// Of a server that is no replica, or of one of them.
 fn one(spec: &Spec, arrangement: &Arrangement, ground: &Ground<'_>) -> Result<Vec<Part>> {
-    // A port that is free here is free in a namespace as well.
-    let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr();
-    let over_tcp = arrangement.over_tcp.then(free).transpose()?;
+    let on_loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let over_tcp = arrangement.over_tcp.then(|| free_port().map(on_loopback)).transpose()?;
     let ground = &Ground { over_tcp, ..*ground };
     let mut parts = Vec::new();
     if let Some(application) = ground.application {

@@ -185,8 +185,10 @@ enum Writing {
     Due,
     /// The reply is on its way.
     Reply,
-    /// The reply is over, one way or the other, and to be released.
-    Over { complete: bool },
+    /// All of the reply is gone, and it is to be released.
+    Complete,
+    /// No more of the reply will be sent, and it is to be released.
+    BrokenOff,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -349,11 +351,19 @@ impl<P> Connection<P> {
         self.ending = Ending::Reset;
     }
 
+    /// Whether there is a finished reply to be [released](Self::release).
+    #[inline]
+    pub fn has_finished_reply(&self) -> bool {
+        matches!(self.writing, Writing::Complete | Writing::BrokenOff)
+    }
+
     /// Gives back what a reply held, once it is over and its bytes are no longer in use by the kernel.
     #[inline]
     pub fn release(&mut self) -> Option<Ended<P>> {
-        let Writing::Over { complete } = self.writing else { return None };
-        self.writing = Writing::Idle;
+        if !self.has_finished_reply() {
+            return None;
+        }
+        let complete = std::mem::replace(&mut self.writing, Writing::Idle) == Writing::Complete;
         let reply = self.reply.take()?;
         let (status, body_sent) = (reply.status(), reply.body_sent());
         let (sheet, pin) = reply.into_parts();
@@ -689,7 +699,7 @@ impl<P> Connection<P> {
     /// connection or, its request being complete too, makes room for the next one.
     #[inline]
     fn turn(&mut self, limits: &Limits, now: Tick) {
-        if !matches!(self.writing, Writing::Over { complete: true } | Writing::Idle) {
+        if !matches!(self.writing, Writing::Complete | Writing::Idle) {
             return;
         }
         if self.last {
@@ -712,7 +722,7 @@ impl<P> Connection<P> {
         self.client_closes = false;
         match self.writing {
             Writing::Idle if in_head => self.writing = Writing::Due,
-            Writing::Idle | Writing::Over { .. } => self.ending = Ending::ShutDown,
+            Writing::Idle | Writing::Complete | Writing::BrokenOff => self.ending = Ending::ShutDown,
             Writing::Due | Writing::Reply => {}
         }
         kind.into()
@@ -726,8 +736,9 @@ impl<P> Connection<P> {
     #[inline]
     fn end_reply(&mut self, complete: bool) {
         self.writing = match self.writing {
-            Writing::Reply => Writing::Over { complete },
-            Writing::Over { complete } => Writing::Over { complete },
+            Writing::Reply if complete => Writing::Complete,
+            Writing::Reply => Writing::BrokenOff,
+            over @ (Writing::Complete | Writing::BrokenOff) => over,
             Writing::Idle | Writing::Due => Writing::Idle,
         };
     }

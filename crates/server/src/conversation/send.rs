@@ -76,29 +76,6 @@ impl From<io::Error> for Unsent {
 }
 
 impl Conversation {
-    /// The write stage: sends until the reply is over, the socket is full, or its share is used. Never
-    /// receives, and gives back nothing: what a finished reply held goes back where it was planned, in the
-    /// read stage, which a conversation that is over is to be given to as well.
-    pub fn send(&mut self, service: &mut Service) -> Next {
-        while self.is_held() {
-            if let Some(turn) = self.attend_pause(service) {
-                return Next::Turn(turn);
-            }
-        }
-        let mut share = service.quantum;
-        self.active = service.clock.tick;
-        let resident = self.go_on(service);
-        let next = self.send_on(service, &mut share, resident);
-        self.leave(service, next)
-    }
-
-    /// Behind a reply that is over: gives back what it held, in a worker that has its open files in common
-    /// with whoever planned it. Says whether there is anything to be received, or an event to be awaited.
-    pub fn conclude(&mut self, service: &mut Service) -> Next {
-        self.release(service);
-        if self.awaits_event() { self.blocked() } else { Next::Receive }
-    }
-
     /// What is to be sent next of the reply under way; this changes nothing but `runs`, where runs of memory
     /// go. `None`: it can't be had any more.
     #[inline]
@@ -252,7 +229,8 @@ impl Conversation {
     }
 
     /// Takes in what came of a call, and says how many bytes it sent.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted: a call here costs every request 10 instructions")]
     fn sent(&mut self, service: &mut Service, sent: Result<u64, Unsent>) -> u64 {
         match sent {
             Ok(n) => {
@@ -283,6 +261,12 @@ impl Conversation {
     /// Gives back what a finished reply held.
     #[inline]
     pub(super) fn release(&mut self, service: &mut Service) {
+        if self.machine.has_finished_reply() {
+            self.give_back(service);
+        }
+    }
+
+    fn give_back(&mut self, service: &mut Service) {
         if let Some(ended) = self.machine.release() {
             self.exchange.end(service, ended.status, ended.body_sent);
             service.release(ended);

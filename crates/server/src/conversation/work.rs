@@ -1,4 +1,6 @@
-//! A turn: receiving and sending by turns, until something would block or the share is used.
+//! A turn: receiving and sending by turns, until something would block or the share is used. Or one stage of
+//! it, where others do the rest: all go through the same code, of which there is one copy, so that the
+//! compiler joins its parts. (With a copy for each, a request takes 6% more instructions.)
 
 use http1::End;
 
@@ -7,43 +9,91 @@ use super::turn::{Next, Turn};
 use super::{Conversation, Pause};
 use crate::service::Service;
 
+/// What a turn is made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stages {
+    Both,
+    Receiving,
+    Sending,
+}
+
 impl Conversation {
     /// Receives, answers and sends until the socket blocks, the conversation ends, or its share of the turn
     /// is used.
     pub fn work(&mut self, service: &mut Service) -> Turn {
+        match self.go_through(service, Stages::Both) {
+            Next::Turn(turn) => turn,
+            Next::Receive | Next::Send => Turn::Unfinished,
+        }
+    }
+
+    /// The read stage: gives back what a finished reply held, and receives until there is a reply to be sent
+    /// or nothing can be done without an event. Never sends.
+    pub fn receive(&mut self, service: &mut Service) -> Next {
+        self.go_through(service, Stages::Receiving)
+    }
+
+    /// The write stage: sends until the reply is over, the socket is full, or its share is used. Never
+    /// receives, and gives back nothing: what a finished reply held goes back where it was planned, in the
+    /// read stage, which a conversation that is over is to be given to as well.
+    pub fn send(&mut self, service: &mut Service) -> Next {
+        self.go_through(service, Stages::Sending)
+    }
+
+    /// Behind a reply that is over: gives back what it held, in a worker that has its open files in common
+    /// with whoever planned it. Says whether there is anything to be received, or an event to be awaited.
+    pub fn conclude(&mut self, service: &mut Service) -> Next {
+        self.release(service);
+        if self.awaits_event() { self.blocked() } else { Next::Receive }
+    }
+
+    fn go_through(&mut self, service: &mut Service, stages: Stages) -> Next {
         while self.is_held() {
             if let Some(turn) = self.attend_pause(service) {
-                return turn;
+                return Next::Turn(turn);
             }
         }
         if self.is_announced
+            && stages != Stages::Sending
             && self.machine.wants_end() == End::Open
             && let Some(turn) = self.hear_announcement(service)
         {
-            return turn;
+            return Next::Turn(turn);
+        }
+        // What a reply waited for concerns whoever sends it.
+        if self.exchange.waiting.is_some() && stages == Stages::Receiving && self.machine.is_replying() {
+            return Next::Send;
         }
         let mut scratch = std::mem::take(&mut service.scratch);
         let mut input = Input::new(&mut scratch);
         let mut share = service.quantum;
         self.active = service.clock.tick;
         let mut resident = self.go_on(service);
-        let turn = loop {
-            if self.machine.is_replying() {
-                if let Next::Turn(turn) = self.send_on(service, &mut share, resident.take()) {
-                    break turn;
-                }
-                self.release(service);
-                if self.awaits_event() {
-                    break Turn::Blocked;
-                }
+        let next = loop {
+            if self.machine.is_replying()
+                && stages != Stages::Receiving
+                && let Next::Turn(turn) = self.send_on(service, &mut share, resident.take())
+            {
+                break Next::Turn(turn);
             }
-            if let Next::Turn(turn) = self.receive_on(service, &mut input, &mut share) {
-                break turn;
+            if stages == Stages::Sending {
+                break Next::Receive;
+            }
+            self.release(service);
+            match self.receive_on(service, &mut input, &mut share) {
+                Next::Send if stages == Stages::Both => {}
+                next => break next,
             }
         };
         self.keep(service, &input);
         service.scratch = scratch;
-        self.end_turn(service, turn)
+        match next {
+            Next::Turn(turn) => Next::Turn(self.end_turn(service, turn)),
+            next => {
+                self.carried_over |= self.machine.is_replying();
+                next
+            }
+        }
     }
 
     /// Whether something else than its client has to be seen to first.
@@ -63,17 +113,6 @@ impl Conversation {
             return Some(self.keep_waiting(service));
         }
         self.attend_application(service)
-    }
-
-    /// Leaves it to whoever comes next.
-    pub(super) fn leave(&mut self, service: &mut Service, next: Next) -> Next {
-        match next {
-            Next::Turn(turn) => Next::Turn(self.end_turn(service, turn)),
-            next => {
-                self.carried_over |= self.machine.is_replying();
-                next
-            }
-        }
     }
 
     #[inline]

@@ -39,6 +39,10 @@ const VARIANTS: &[Variant] = &[
         name: "narrow_steered",
         options: &["--architecture=pipeline", "--workers=2", "--readers=3", "--writers=3", "--controllers"],
     },
+    Variant {
+        name: "narrow_four_steered",
+        options: &["--architecture=pipeline", "--stages=four", "--writers=3", "--controllers"],
+    },
 ];
 
 const TESTS: &[Test] = tests![stages_are_told_of, a_crowd_is_served, a_crowd_waits_for_its_turn];

@@ -61,8 +61,8 @@ struct Crew {
     law: Threads,
     /// Where they begin among readers and writers.
     first: usize,
-    /// What the kernel has told of each.
-    seen: Vec<RunTime>,
+    /// What the kernel has told of each, and how long it has been idle.
+    seen: Vec<(RunTime, u64)>,
 }
 
 /// The size of all batches.
@@ -140,7 +140,7 @@ fn crews(pipeline: &Pipeline, cpus: &[Vec<usize>]) -> Vec<Crew> {
         let stages = if pipeline.takes_turns { vec![writers] } else { vec![readers, writers] };
         for (stage, most, first) in stages {
             let law = Threads::new(most, cpus.len());
-            crews.push(Crew { lane, stage, law, first, seen: vec![RunTime::default(); most] });
+            crews.push(Crew { lane, stage, law, first, seen: vec![(RunTime::default(), 0); most] });
         }
     }
     crews
@@ -158,9 +158,9 @@ impl Crew {
 
     fn look(&mut self, pipeline: &Pipeline, ns: u64, counters: &Counters) {
         let before = self.law.in_use();
-        let (queue, idle) = self.queue(pipeline).state();
-        let times = self.times(pipeline, ns);
-        let in_use = self.law.sampled(threads::Sample { queue, idle, times });
+        let (queue, asleep) = self.queue(pipeline).state();
+        let times = self.times(pipeline, &asleep, ns);
+        let in_use = self.law.sampled(threads::Sample { queue, idle: asleep.len(), times });
         if in_use != before {
             self.queue(pipeline).use_takers(in_use);
             counters.stage_threads_changed[self.stage as usize].add(1);
@@ -169,17 +169,23 @@ impl Crew {
 
     /// What those in use did. One that was not at the last look has done so for longer than since then, which
     /// is why the law leaves the averages time after it grew.
-    fn times(&mut self, pipeline: &Pipeline, ns: u64) -> Option<Times> {
-        let (mut running, mut delayed) = (0, 0);
-        for (seen, thread) in
-            self.seen.iter_mut().zip(&pipeline.threads[self.first..]).take(self.law.in_use())
-        {
+    fn times(&mut self, pipeline: &Pipeline, asleep: &[usize], ns: u64) -> Option<Times> {
+        let (mut running, mut delayed, mut idle) = (0, 0, 0);
+        for (at, seen) in self.seen.iter_mut().enumerate().take(self.law.in_use()) {
+            let (thread, counters) = (&pipeline.threads[self.first + at], pipeline.workers[self.first + at]);
             let now = RunTime::of_thread(thread.load(Ordering::Relaxed))?;
-            running += now.ran.saturating_sub(seen.ran).min(ns);
-            delayed += now.waited.saturating_sub(seen.waited).min(ns);
-            *seen = now;
+            let idle_ns = counters.stage_idle_ns[self.stage as usize].get();
+            let (before, idle_before) = std::mem::replace(seen, (now, idle_ns));
+            running += now.ran.saturating_sub(before.ran).min(ns);
+            delayed += now.waited.saturating_sub(before.waited).min(ns);
+            idle += match idle_ns.wrapping_sub(idle_before) {
+                // It tells of a rest when that is over.
+                0 if asleep.contains(&at) => ns,
+                rest => rest.min(ns),
+            };
         }
-        Some(Times { running: running as f64 / ns as f64, delayed: delayed as f64 / ns as f64 })
+        let [running, delayed, idle] = [running, delayed, idle].map(|sum| sum as f64 / ns as f64);
+        Some(Times { running, delayed, idle })
     }
 }
 

@@ -99,6 +99,10 @@ impl<'p> PollStage<'p> {
             self.service.begin_turn();
             let counters = self.service.counters;
             counters.event_waits.add(1);
+            if let Some(controllers) = &mut self.controllers {
+                // Before there is more in the queues: what they hold now, the stages have not come to.
+                controllers.look(self.pipeline, self.service.clock.ns, counters);
+            }
             counters.stage_idle_ns[self.stage as usize].add(self.service.clock.ns.saturating_sub(began_ns));
             let told = self.hear(count);
             let expired = self.stage == Stage::ReadPoll && self.expire();
@@ -112,9 +116,6 @@ impl<'p> PollStage<'p> {
             if let Some(keeper) = &mut self.keeper {
                 keeper.see_to_the_end(self.pipeline, &self.service, told > 0 || expired, &mut self.lines);
                 self.hand_on();
-            }
-            if let Some(controllers) = &mut self.controllers {
-                controllers.look(self.pipeline, self.service.clock.ns, self.service.counters);
             }
         }
         Ok(())

@@ -231,10 +231,10 @@ impl<T> Queue<T> {
         self.rouse(woken);
     }
 
-    /// How much is there for whoever comes, and how many of those in use sleep.
-    pub(super) fn state(&self) -> (usize, usize) {
+    /// How much is there for whoever comes, and which of those in use sleep.
+    pub(super) fn state(&self) -> (usize, Vec<usize>) {
         let line = self.lock();
-        (line.common.len(), line.asleep.iter().filter(|&&taker| taker < line.in_use).count())
+        (line.common.len(), line.asleep.iter().copied().filter(|&taker| taker < line.in_use).collect())
     }
 
     /// How much is in it.

@@ -7,7 +7,8 @@
 //! falls steadily counts for both alike. Half the present size is tried; if it comes near enough to the
 //! largest it is the present one from there on. In between the present one is tried itself, and doubled if it
 //! has fallen behind, which is further than it may have been when it was chosen. A trial that changes nothing
-//! is followed by a rest that is twice as long as the last.
+//! is followed by a rest that is twice as long as the last. And each time that a size which was chosen falls
+//! behind after all, as where sizes hardly differ, rests are longer from there on.
 
 /// The state of the law.
 #[derive(Debug)]
@@ -20,6 +21,10 @@ pub(super) struct Batch {
     rest: u32,
     /// Half the present size is tried next, not that itself.
     tries_half: bool,
+    /// The present size was chosen because it was smaller.
+    was_halved: bool,
+    /// The least rest between trials of smaller sizes.
+    caution: u32,
 }
 
 #[derive(Debug)]
@@ -53,7 +58,15 @@ const KEPT: f64 = 0.94;
 impl Batch {
     /// Up to the largest, which is the present one.
     pub(super) fn new(most: u32) -> Self {
-        Self { most, size: most, phase: Phase::Rest(REST), rest: REST, tries_half: true }
+        Self {
+            most,
+            size: most,
+            phase: Phase::Rest(REST),
+            rest: REST,
+            tries_half: true,
+            was_halved: false,
+            caution: REST,
+        }
     }
 
     /// The present size.
@@ -99,18 +112,23 @@ impl Batch {
 
     fn end(&mut self) {
         let Phase::Trial(trial) = &self.phase else { return };
-        let (size, before) = (trial.size, self.size);
-        if let Some(part) = trial.part() {
-            if size < before && part >= CHOSEN {
+        let (size, is_half) = (trial.size, trial.size < self.size);
+        match trial.part() {
+            Some(part) if is_half && part >= CHOSEN => {
                 self.size = size;
-                self.tries_half = true;
-            } else if size == before && part < KEPT {
-                self.size = size.saturating_mul(2).min(self.most);
-                // What has just fallen behind is not tried for a while.
-                self.tries_half = false;
+                (self.tries_half, self.was_halved) = (true, true);
+                self.rest = self.caution;
             }
+            Some(part) if !is_half && part < KEPT => {
+                self.size = size.saturating_mul(2).min(self.most);
+                if std::mem::take(&mut self.was_halved) {
+                    self.caution = (self.caution * 4).min(MOST_REST);
+                }
+                self.tries_half = false;
+                self.rest = REST;
+            }
+            _ => self.rest = (self.rest * 2).clamp(self.caution, MOST_REST),
         }
-        self.rest = if self.size == before { (self.rest * 2).min(MOST_REST) } else { REST };
         self.phase = Phase::Rest(self.rest);
     }
 }

@@ -69,9 +69,10 @@ pub(super) struct Writers {
     /// What they have to do yet, those that want the CPU; the first has it.
     runnable: VecDeque<u64>,
     turn: u64,
-    /// Since the last look: steps that threads ran, and that they would have.
+    /// Since the last look: steps that threads ran, that they would have, and that they had nothing to do.
     ran: u64,
     delayed: u64,
+    rested: u64,
     replies: u64,
 }
 
@@ -91,6 +92,7 @@ impl Writers {
             turn: 0,
             ran: 0,
             delayed: 0,
+            rested: 0,
             replies: 0,
         }
     }
@@ -144,6 +146,7 @@ impl Writers {
             let cpu = self.lots.draw(load.cpu);
             self.runnable.push_back(cpu);
         }
+        self.rested += self.idle() as u64;
         let Some(left) = self.runnable.front_mut() else { return };
         *left -= 1;
         self.turn += 1;
@@ -163,11 +166,12 @@ impl Writers {
     }
 
     fn look(&mut self) {
-        let [running, delayed] =
-            [&mut self.ran, &mut self.delayed].map(std::mem::take).map(|steps| steps as f64 / LOOK as f64);
+        let steps = [&mut self.ran, &mut self.delayed, &mut self.rested].map(std::mem::take);
+        let [running, delayed, idle] = steps.map(|steps| steps as f64 / LOOK as f64);
+        let times = Some(Times { running, delayed, idle });
         let (queue, idle) = (self.queue, self.idle());
         if let Number::Law(law) = &mut self.number {
-            law.sampled(threads::Sample { queue, idle, times: Some(Times { running, delayed }) });
+            law.sampled(threads::Sample { queue, idle, times });
         }
     }
 }

@@ -17,7 +17,7 @@
 pub(super) struct Sample {
     /// Connections in its queue.
     pub(super) queue: usize,
-    /// Threads in use that had nothing to do.
+    /// Threads in use that had nothing to do then.
     pub(super) idle: usize,
     /// What the kernel tells of those in use, if it does.
     pub(super) times: Option<Times>,
@@ -30,6 +30,8 @@ pub(super) struct Times {
     pub(super) running: f64,
     /// Were not, for want of a CPU.
     pub(super) delayed: f64,
+    /// Had nothing to do.
+    pub(super) idle: f64,
 }
 
 /// The state of the law.
@@ -109,8 +111,8 @@ impl Threads {
 
     /// As many as can be of use.
     fn enough(&mut self, sample: Sample) -> usize {
-        let Some(Times { running, delayed }) = sample.times else { return self.most };
-        let waiting = (self.in_use as f64 - sample.idle as f64 - running - delayed).max(0.0);
+        let Some(Times { running, delayed, idle }) = sample.times else { return self.most };
+        let waiting = (self.in_use as f64 - idle - running - delayed).max(0.0);
         self.running += (running - self.running) * WEIGHT;
         self.waiting += (waiting - self.waiting) * WEIGHT;
         // Who hardly runs has been seen to do little, and nothing follows from it.

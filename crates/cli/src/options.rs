@@ -102,7 +102,7 @@ mod tests {
     }
 
     /// A value for each option, not its default.
-    const VALUES: [(&str, &str); 28] = [
+    const VALUES: [(&str, &str); 29] = [
         ("listen", "127.0.0.1:8000"),
         ("backlog", "511"),
         ("max_connections", "100"),
@@ -118,6 +118,7 @@ mod tests {
         ("stages", "four"),
         ("readers", "3"),
         ("writers", "7"),
+        ("controllers", "true"),
         ("listing", "true"),
         ("php", "127.0.0.1:9000"),
         ("small_file", "4 KiB"),
@@ -154,7 +155,7 @@ mod tests {
         // These mean something only beside others.
         let beside = |key: &str| match key {
             "group" => vec![("user", "root")],
-            "stages" | "readers" | "writers" => vec![("architecture", "pipeline")],
+            "stages" | "readers" | "writers" | "controllers" => vec![("architecture", "pipeline")],
             "log_format" | "log_when_full" => vec![("access_log", "-")],
             _ => vec![],
         };

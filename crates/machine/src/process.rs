@@ -25,6 +25,11 @@ impl RunTime {
         Self::parse(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
     }
 
+    /// Of a thread of this process, by the kernel's number; `None` as well where there is no such thread.
+    pub fn of_thread(id: u32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/self/task/{id}/schedstat")).ok()?)
+    }
+
     fn parse(schedstat: &str) -> Option<Self> {
         Some(Self { ran: column(schedstat, 0)?, waited: column(schedstat, 1)? })
     }

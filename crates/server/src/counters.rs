@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use http1::{ErrorKind, TimerKind};
 
 pub use self::labels::{
-    ConnectionState, DiskWait, Failure, HelperJob, LineLoss, LoopPhase, REFUSALS, REPLY_CLASSES, REPLY_CODES,
-    Reset, Stage, TIMEOUTS,
+    ConnectionState, DiskWait, Failure, HelperJob, InTime, LineLoss, LoopPhase, REFUSALS, REPLY_CLASSES,
+    REPLY_CODES, Reset, Stage, TIMEOUTS,
 };
 pub use self::metrics::{HISTOGRAM_BOUNDS, Kind, METRICS, Metric, Values};
 pub use self::pool::{POOL_METRICS, PoolCounters};
@@ -182,7 +182,7 @@ sys::shareable! {
         /// Times that it was not.
         pub residency_misses: Counter,
 
-        /// Threads of each stage of a pipeline.
+        /// Threads in use of each stage of a pipeline.
         pub stage_threads: [Counter; Stage::NAMES.len()],
         /// Connections in the queue of each stage, as last seen by a thread of it.
         pub stage_queue: [Counter; Stage::NAMES.len()],
@@ -196,6 +196,18 @@ sys::shareable! {
         pub stage_idle_ns: [Counter; Stage::NAMES.len()],
         /// Times that a stage had to wait until the one behind it had room.
         pub stage_blocked: [Counter; Stage::NAMES.len()],
+        /// Times that a controller has changed the number of a stage's threads in use.
+        pub stage_threads_changed: [Counter; Stage::NAMES.len()],
+        /// Most connections of a batch.
+        pub stage_batch_limit: Counter,
+        /// Times that a controller has changed it.
+        pub stage_batch_limit_changed: Counter,
+        /// New connections a second that are admitted at most; 0: there is no bound.
+        pub admission_rate: Counter,
+        /// Times that a controller has changed it.
+        pub admission_rate_changed: Counter,
+        /// Replies that a stage has sent, by whether that took longer than their target.
+        pub admission_replies: [Counter; InTime::NAMES.len()],
 
         /// Connections by state, as of the last census.
         pub connections: [Counter; ConnectionState::NAMES.len()],

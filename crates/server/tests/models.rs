@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use http1::Tick;
+use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
@@ -136,6 +137,48 @@ fn what_is_for_one_alone_and_a_poke_reach_that_one() {
         queue.give_to(0, 10, 0);
         queue.poke(1);
         assert_eq!(takers.map(|taker| taker.join().unwrap()), [[10], [11]]);
+    });
+}
+
+/// Whoever has taken the last closes the queue: if somebody had to and sleeps, all sleep for ever.
+#[test]
+fn nothing_is_left_to_who_goes_out_of_use() {
+    check(3, || {
+        let (queue, left) = (Arc::new(Queue::new(2, 4)), Arc::new(AtomicUsize::new(2)));
+        let takers = [0, 1].map(|number| {
+            let (queue, left) = (Arc::clone(&queue), Arc::clone(&left));
+            thread::spawn(move || {
+                let mut taken = Vec::new();
+                while !queue.take(number, 1, None, &mut taken).is_closed {
+                    let count = taken.drain(..).count();
+                    if count > 0 && left.fetch_sub(count, Ordering::SeqCst) == count {
+                        queue.close();
+                    }
+                }
+            })
+        });
+        queue.give_back(&mut vec![1], 0);
+        queue.use_takers(1);
+        queue.give_back(&mut vec![2], 0);
+        for taker in takers {
+            taker.join().unwrap();
+        }
+        assert_eq!(left.load(Ordering::SeqCst), 0);
+    });
+}
+
+/// The first does not come, as if it waited for a disk.
+#[test]
+fn who_comes_into_use_takes_what_is_there() {
+    check(3, || {
+        let queue = Arc::new(Queue::new(2, 4));
+        queue.use_takers(1);
+        let other = Arc::clone(&queue);
+        let second = thread::spawn(move || take(&other, 1, 1)[0]);
+        queue.give_back(&mut vec![1], 0);
+        assert_eq!(queue.state().0, 1);
+        queue.use_takers(2);
+        assert_eq!(second.join().unwrap(), 1);
     });
 }
 

@@ -33,6 +33,13 @@ pub fn thread_cpu_ns() -> u64 {
     seconds(&now) * 1_000_000_000 + nanos(&now)
 }
 
+/// Nanoseconds of CPU time that the process has used, all of its threads (`CLOCK_PROCESS_CPUTIME_ID`,
+/// `clock_gettime(2)`). A system call.
+pub fn process_cpu_ns() -> u64 {
+    let now = clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID);
+    seconds(&now) * 1_000_000_000 + nanos(&now)
+}
+
 /// Whole seconds since 1970-01-01 UTC, to the nearest timer tick below (`CLOCK_REALTIME_COARSE`,
 /// `clock_gettime(2)`).
 #[inline]

@@ -98,6 +98,11 @@ pub fn run_in_real_time() -> io::Result<()> {
     check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) })
 }
 
+/// The number of the calling thread, which the kernel has for it. gettid(2).
+pub fn thread_id() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get() as u32
+}
+
 /// CPU time that the calling thread has used so far, in user and in kernel mode. getrusage(2),
 /// `RUSAGE_THREAD`.
 pub fn thread_cpu_time() -> io::Result<(Duration, Duration)> {

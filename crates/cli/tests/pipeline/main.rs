@@ -1,6 +1,7 @@
 //! The pipeline where it is narrow: several readers and writers at queues with room for one, batches of one.
 //! The conformance cases of connections that live on, of where messages end, and of applications run on it,
-//! and what is told of its stages.
+//! and what is told of its stages. And its controllers, in the same narrow place and in one where they have
+//! something to do.
 
 use std::process::ExitCode;
 
@@ -8,6 +9,7 @@ use support::eventually;
 use support::server::{Server, Setup};
 use support::variant::{Test, Topic, Variant, run_for, tests};
 
+mod controllers;
 #[path = "../conformance/dynamic_replies.rs"]
 mod dynamic_replies;
 #[path = "../conformance/dynamic_requests.rs"]
@@ -33,6 +35,14 @@ const VARIANTS: &[Variant] = &[
         name: "narrow_limited",
         options: &["--architecture=pipeline", "--workers=1", "--writers=1", "--accept-limit=1"],
     },
+    Variant {
+        name: "narrow_steered",
+        options: &["--architecture=pipeline", "--workers=2", "--readers=3", "--writers=3", "--controllers"],
+    },
+    Variant {
+        name: "narrow_four_steered",
+        options: &["--architecture=pipeline", "--stages=four", "--writers=3", "--controllers"],
+    },
 ];
 
 const TESTS: &[Test] = tests![stages_are_told_of, a_crowd_is_served, a_crowd_waits_for_its_turn];
@@ -45,7 +55,8 @@ fn main() -> ExitCode {
         ("persistence", persistence::TESTS),
         ("stages", TESTS),
     ];
-    run_for(VARIANTS, &each(topics))
+    let topics = [each(topics), vec![("controllers", controllers::TESTS)]].concat();
+    run_for(VARIANTS, &topics)
 }
 
 /// Whatever a case is for elsewhere, here it is for each variant.
@@ -65,7 +76,10 @@ fn stages_are_told_of(variant: &Variant) {
     let writers = variant.options.iter().find_map(|option| option.strip_prefix("--writers="));
     let workers = if variant.options.contains(&"--workers=2") { 2 } else { 1 };
     let writers: u64 = writers.and_then(|number| number.parse().ok()).expect("a number");
-    assert_eq!(count("stage_threads", "write"), writers * workers);
+    let is_steered = variant.options.contains(&"--controllers");
+    let in_use =
+        if is_steered { workers..writers * workers + 1 } else { writers * workers..writers * workers + 1 };
+    eventually("writers are told of", || in_use.contains(&count("stage_threads", "write")));
     for stage in ["accept", "read_poll", "write_poll"] {
         assert_eq!(count("stage_threads", stage), 1, "{stage}");
     }

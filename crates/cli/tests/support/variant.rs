@@ -37,7 +37,14 @@ impl Variant {
 
     /// What of its settings is no option, in tables of the file.
     pub fn tables(&self) -> &'static str {
-        if self.name.starts_with("narrow") { "\n[pipeline]\nbatch = 1\nqueue = 1\n" } else { "" }
+        match self.name {
+            "steered" => {
+                "\n[event]\nsend_hold = '1 h'\n[tcp]\nsend_buffer = '32 KiB'\n\
+                 [pipeline]\nresponse_target = '10 ms'\n"
+            }
+            name if name.starts_with("narrow") => "\n[pipeline]\nbatch = 1\nqueue = 1\n",
+            _ => "",
+        }
     }
 
     /// Its options but for the event mechanism.

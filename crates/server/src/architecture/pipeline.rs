@@ -34,9 +34,13 @@
 //! Each worker, which is a CPU, has a [`lane`]: a queue into Read, a queue into Write, and its readers and
 //! writers. A connection stays in the lane that it came to. The queues are bounded: a full one stops the
 //! stages that bring something new, down to the accept queue, where waiting is cheap.
+//!
+//! How many threads take from a queue, how large batches are and how many connections are admitted may be
+//! left to [controllers](control).
 
 mod accept;
 mod bells;
+mod control;
 mod ending;
 mod lane;
 mod listings;
@@ -44,12 +48,13 @@ mod poll;
 mod queue;
 mod read;
 mod sync;
+mod tokens;
 mod traveller;
 mod waiting;
 mod write;
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, Builder, Scope};
 use std::time::Duration;
@@ -59,11 +64,13 @@ use sys::process;
 
 use self::accept::Acceptor;
 use self::bells::{AcceptorBell, Poll};
+use self::control::Controllers;
 use self::ending::Keeper;
 use self::lane::Lane;
 use self::poll::{PollStage, watch_bell};
 use self::queue::{Queue, Taken};
 use self::read::Reader;
+use self::tokens::Tokens;
 use self::traveller::{Boxed, Traveller};
 use self::waiting::Number;
 use self::write::Writer;
@@ -101,12 +108,19 @@ struct Pipeline {
     /// All threads are to end.
     is_over: AtomicBool,
     /// Most connections of a batch.
-    batch: usize,
-    /// For each lane.
+    batch: AtomicUsize,
+    /// For each lane: those that there are.
     readers: usize,
     writers: usize,
-    /// What readers and writers count.
+    /// Controllers say how many of them are in use.
+    is_steered: bool,
+    /// What connections are admitted with, and the target that their rate follows from.
+    tokens: Tokens,
+    target_ns: Option<u64>,
+    /// What acceptors count; what readers and writers count, and the kernel's numbers of these.
+    accepting: Box<[&'static Counters]>,
     workers: Box<[&'static Counters]>,
+    threads: Box<[AtomicU32]>,
 }
 
 /// Many times what a batch takes that waits for nothing.
@@ -146,20 +160,24 @@ pub fn run(
         let (mut of_read_poll, of_write_poll) = (service(), service());
         of_read_poll.tells_of_table = true;
         let cpus = pipeline.cpus(settings);
+        let controllers = Controllers::new(pipeline, settings, &cpus);
         if pipeline.takes_turns {
             let of_reader = service();
             start(scope, "read-poll", Some(&cpus[0]), move || {
                 watch_bell(&pipeline.read_poll, &of_reader, 0)?;
                 let reader = Reader::new(pipeline, 0, 0, of_reader);
-                PollStage::read(pipeline, of_read_poll, keeper, Some(reader)).run()
+                PollStage::read(pipeline, of_read_poll, keeper, controllers, Some(reader)).run()
             });
         } else {
-            start(scope, "read-poll", None, || PollStage::read(pipeline, of_read_poll, keeper, None).run());
+            start(scope, "read-poll", None, || {
+                PollStage::read(pipeline, of_read_poll, keeper, controllers, None).run()
+            });
             let places = (0..cpus.len()).flat_map(|lane| (0..pipeline.readers).map(move |at| (lane, at)));
             for (reader, (lane, number)) in places.enumerate() {
                 let service = service();
                 start(scope, &format!("read-{reader}"), Some(&cpus[lane]), move || {
                     watch_bell(&pipeline.read_poll, &service, reader)?;
+                    pipeline.threads[reader].store(process::thread_id(), Ordering::Relaxed);
                     Reader::new(pipeline, lane, number as u16, service).run();
                     Ok(())
                 });
@@ -176,6 +194,7 @@ pub fn run(
                 if settings.send == Sends::Blocking {
                     service.sends = Some(BlockingSends::of_many_clients(settings)?);
                 }
+                pipeline.threads[threads.read + writer].store(process::thread_id(), Ordering::Relaxed);
                 Writer::new(pipeline, lane, number as u16, service).run();
                 Ok(())
             });
@@ -280,10 +299,15 @@ impl Pipeline {
             is_crowded: AtomicBool::new(false),
             closes: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
-            batch: settings.pipeline.batch.get() as usize,
+            batch: AtomicUsize::new(settings.pipeline.batch.get() as usize),
             readers,
             writers,
+            is_steered: settings.pipeline.controllers,
+            tokens: Tokens::default(),
+            target_ns: settings.pipeline.response_target.map(|target| target.as_nanos() as u64),
+            accepting: blocks[..threads.accept].into(),
             workers: blocks[threads.accept + 2..].into(),
+            threads: (0..threads.read + threads.write).map(|_| AtomicU32::new(0)).collect(),
         })
     }
 
@@ -298,11 +322,16 @@ impl Pipeline {
         (reader / self.readers, reader % self.readers)
     }
 
+    /// Most connections of a batch.
+    fn batch(&self) -> usize {
+        self.batch.load(Ordering::Relaxed)
+    }
+
     /// How many connections a thread takes from its stage's queue at once. Where there are several threads
     /// each takes one after the other, as it may have to wait for the disk while others could go on.
     fn at_once(&self, stage: Stage) -> usize {
         let threads = if stage == Stage::Read { self.readers } else { self.writers };
-        if threads == 1 { self.batch } else { 1 }
+        if threads == 1 { self.batch() } else { 1 }
     }
 
     /// A place among the connections, if there is one left.

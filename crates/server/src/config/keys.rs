@@ -181,6 +181,13 @@ pub(super) const KEYS: &[Key] = &[
         ..Key::under("Concurrency")
     },
     Key {
+        name: "controllers",
+        value: "BOOL",
+        help: "Of pipeline: use as many readers and writers, and batches as large, as the load asks for",
+        setting: |s| one(&mut s.pipeline.controllers, flag()),
+        ..Key::under("Concurrency")
+    },
+    Key {
         name: "listing",
         value: "BOOL",
         help: "List directories that have no index file",
@@ -326,6 +333,9 @@ pub(super) const KEYS: &[Key] = &[
     Key::of("amped", "disk_delay", |s| one(&mut s.amped.disk_delay, unless_off(time(TIMEOUT)))),
     Key::of("pipeline", "batch", |s| one(&mut s.pipeline.batch, up_to(1024))),
     Key::of("pipeline", "queue", |s| one(&mut s.pipeline.queue, up_to(1 << 20))),
+    Key::of("pipeline", "response_target", |s| {
+        one(&mut s.pipeline.response_target, unless_off(time(TIMEOUT)))
+    }),
     Key::of("gateway", "spool", |s| one(&mut s.spool, path())),
     Key::of("gateway", "spill", |s| one(&mut s.spill, size(0..=GIB))),
     Key::of("gateway", "memory", |s| one(&mut s.gateway_memory, size(0..=GIB))),

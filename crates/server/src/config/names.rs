@@ -177,7 +177,15 @@ const COPIES: &[&str] = &["copies", "copies_by", "placement.cpus", "placement.ma
 const HELPERS: &[&str] = &["amped.helpers", "amped.disk_timeout", "amped.disk_delay"];
 
 /// The keys of stages.
-const PIPELINE: &[&str] = &["stages", "readers", "writers", "pipeline.batch", "pipeline.queue"];
+const PIPELINE: &[&str] = &[
+    "stages",
+    "readers",
+    "writers",
+    "controllers",
+    "pipeline.batch",
+    "pipeline.queue",
+    "pipeline.response_target",
+];
 
 /// Every architecture of the design, built or not.
 pub const DESIGNED: [Design; 10] = [

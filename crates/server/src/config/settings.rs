@@ -294,6 +294,11 @@ pub struct PipelineSettings {
     pub batch: NonZeroU32,
     /// Connections in the queue of a stage, beyond which the stages before it wait.
     pub queue: NonZeroU32,
+    /// Readers, writers and batches are as many as do for the load: those above are the most.
+    pub controllers: bool,
+    /// New connections are admitted at a rate at which nine of ten replies take no longer than this; `None`:
+    /// at whatever rate they come.
+    pub response_target: Option<Duration>,
 }
 
 /// Which of the papers' two pipelines.
@@ -858,6 +863,8 @@ impl Default for PipelineSettings {
             writers: const { NonZeroU32::new(4).unwrap() },
             batch: const { NonZeroU32::new(64).unwrap() },
             queue: const { NonZeroU32::new(1024).unwrap() },
+            controllers: false,
+            response_target: None,
         }
     }
 }

@@ -327,6 +327,8 @@ const WRONG: &[(&str, &str)] = &[
     ("architecture = 'pipeline'\nevents = 'poll'", "contradiction: the poll stages of pipeline have epoll"),
     ("architecture = 'pipeline'\nstages = 'four'\nworkers = 2", "is for one CPU; allowed with it: 1"),
     ("stages = 5", "1:10: stages = 5: allowed: four, five"),
+    ("controllers = 'on'", "1:15: controllers = 'on': "),
+    ("[pipeline]\nresponse_target = '0 ms'", "response_target = '0 ms': allowed: a time from 10 ms to"),
     ("listen = 80", "1:10: listen = 80: must be text"),
     ("listen = []", "1:10: listen = []: there must be an address"),
     ("listen = '127.0.0.1'", "1:10: listen = '127.0.0.1': the port is missing; allowed: ADDRESS:PORT"),
@@ -574,6 +576,7 @@ send = "blocking"
 stages = "four"
 readers = 2
 writers = 3
+controllers = true
 backlog = 511
 max_connections = 15_000
 wake = "exclusive"
@@ -623,6 +626,7 @@ waiting_workers = 3
 [pipeline]
 batch = 8
 queue = 16
+response_target = "250 ms"
 
 [amped]
 helpers = 7

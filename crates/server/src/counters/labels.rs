@@ -39,6 +39,20 @@ impl Stage {
     pub const NAMES: [&'static str; 5] = ["accept", "read_poll", "read", "write_poll", "write"];
 }
 
+/// Whether a reply met the target for its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InTime {
+    /// It did.
+    Timely,
+    /// It did not.
+    Late,
+}
+
+impl InTime {
+    /// Names in the order of the variants.
+    pub const NAMES: [&'static str; 2] = ["timely", "late"];
+}
+
 /// What a connection is doing, for the census.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionState {

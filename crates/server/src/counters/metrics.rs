@@ -1,7 +1,7 @@
 //! The one table that names every counter, for every status format.
 
 use super::{
-    ConnectionState, Counter, Counters, DiskWait, Failure, HelperJob, LineLoss, LoopPhase, REFUSALS,
+    ConnectionState, Counter, Counters, DiskWait, Failure, HelperJob, InTime, LineLoss, LoopPhase, REFUSALS,
     REPLY_CLASSES, REPLY_CODES, Reset, Stage, TIMEOUTS,
 };
 
@@ -179,7 +179,13 @@ pub static METRICS: &[Metric] = &[
     ),
     metric!(Kind::Counter, residency_probes, "Looks at whether a part of a file is in memory"),
     metric!(Kind::Counter, residency_misses, "Parts of files that were not in memory"),
-    metric!(Kind::Gauge, stage_threads, "Threads of the stages of a pipeline", "stage", Stage::NAMES),
+    metric!(
+        Kind::Gauge,
+        stage_threads,
+        "Threads of the stages of a pipeline that are in use",
+        "stage",
+        Stage::NAMES
+    ),
     metric!(
         Kind::Gauge,
         stage_queue,
@@ -215,6 +221,28 @@ pub static METRICS: &[Metric] = &[
         "Times that a stage waited until the one behind it had room",
         "stage",
         Stage::NAMES
+    ),
+    metric!(
+        Kind::Counter,
+        stage_threads_changed,
+        "Times that a controller changed the number of threads in use",
+        "stage",
+        Stage::NAMES
+    ),
+    metric!(Kind::Level, stage_batch_limit, "Most connections that a thread of a stage works on at once"),
+    metric!(Kind::Counter, stage_batch_limit_changed, "Times that a controller changed that"),
+    metric!(
+        Kind::Gauge,
+        admission_rate,
+        "New connections a second that a controller admits at most, 0 if not bounded"
+    ),
+    metric!(Kind::Counter, admission_rate_changed, "Times that a controller changed that"),
+    metric!(
+        Kind::Counter,
+        admission_replies,
+        "Replies of a pipeline with a response target, by whether they met it",
+        "time",
+        InTime::NAMES
     ),
 ];
 

@@ -3,9 +3,18 @@
 //!
 //! The accept limit bounds how many come in ahead of those that are there: an acceptor that the limit has cut
 //! short waits until readers have begun to work on all that it has handed on. Without a limit it waits for
-//! nothing but room in the queues. For `auto` that is a turn, in which the other stages have worked on so
-//! many connections; what turning around costs an acceptor is nothing to those that work, so that is not
-//! measured.
+//! nothing but room in the queues.
+//!
+//! `auto` steers by turns. Here one lasts from one such wait to the next, less what the acceptor slept for
+//! want of clients; worked on is what readers and writers took of their queues meanwhile, and left over what
+//! is in those into Read. So the ceiling is what the whole pipeline gets done within the target. What turning
+//! around costs an acceptor is nothing to those that work, and is not measured: the batch that costs least
+//! stays what an event loop's usually is, 8. Each acceptor has a limit of its own; what the
+//! others have brought in and nobody has worked on yet is left over for it, too.
+//!
+//! If there is a response target, each new connection takes a [token](super::tokens) as well. An acceptor
+//! that finds none leaves its clients where they are, and sleeps until there is one; that is no part of a
+//! turn. A drain takes everybody in.
 
 use std::collections::VecDeque;
 use std::io;
@@ -175,7 +184,7 @@ impl<'p> Acceptor<'p> {
                                 sample_wait(&client.socket, &mut self.policy, self.service.counters);
                         }
                         self.open(client, lane);
-                        if accepted.is_multiple_of(self.pipeline.batch as u32) {
+                        if accepted.is_multiple_of(self.pipeline.batch() as u32) {
                             self.hand_on();
                         }
                         continue;
@@ -184,6 +193,7 @@ impl<'p> Acceptor<'p> {
                     Accepted::TryAgain | Accepted::Paused => {}
                 }
                 self.pipeline.open.fetch_sub(1, Ordering::AcqRel);
+                self.pipeline.tokens.put_back();
             }
         }
         self.hand_on();
@@ -196,7 +206,7 @@ impl<'p> Acceptor<'p> {
 
     /// Takes a place for a new connection, making room at the expense of others if need be.
     fn has_room(&mut self) -> bool {
-        if self.gate.room(0, self.service.clock.tick) == 0 {
+        if self.gate.room(0, self.service.clock.tick) == 0 || !self.is_admitted() {
             return false;
         }
         if self.pipeline.take_place() {
@@ -207,6 +217,7 @@ impl<'p> Acceptor<'p> {
         if self.pipeline.take_place() {
             return true;
         }
+        self.pipeline.tokens.put_back();
         let now = self.service.clock.tick;
         // That may be longer ago than ticks can tell the order of.
         let since = now.0.wrapping_sub(self.turns_given.0);
@@ -215,6 +226,17 @@ impl<'p> Acceptor<'p> {
             self.give_turns();
         }
         false
+    }
+
+    /// Takes a token, but for clients that are the last.
+    fn is_admitted(&self) -> bool {
+        self.pipeline.tokens.take(self.service.clock.ns) || self.has_heard != Phase::Run
+    }
+
+    /// Milliseconds until there is a token, if there is none.
+    fn held_ms(&self) -> Option<u32> {
+        let ns = self.pipeline.tokens.next_in_ns(self.service.clock.ns);
+        (ns > 0).then(|| ns.div_ceil(1_000_000) as u32)
     }
 
     /// Takes a new connection into service.
@@ -227,8 +249,9 @@ impl<'p> Acceptor<'p> {
         self.service.counters.connections_opened.add(1);
         if self.work_phase_skips_new {
             conversation.await_input();
-            let traveller = Box::new(Traveller::new(conversation, lane, None));
-            match self.pipeline.wait(traveller) {
+            let now_ns = self.service.clock.ns;
+            let traveller = Box::new(Traveller::new(conversation, lane, None, now_ns));
+            match self.pipeline.wait(traveller, now_ns) {
                 Ok(None) => {}
                 Ok(Some(traveller)) => self.batches[usize::from(lane)].push_back(traveller),
                 Err(unwatched) => {
@@ -239,7 +262,7 @@ impl<'p> Acceptor<'p> {
             }
         } else {
             self.bell().handed_on();
-            let traveller = Traveller::new(conversation, lane, Some(self.number));
+            let traveller = Traveller::new(conversation, lane, Some(self.number), self.service.clock.ns);
             self.batches[usize::from(lane)].push_back(Box::new(traveller));
         }
     }
@@ -293,6 +316,7 @@ impl<'p> Acceptor<'p> {
         let pending = self.ports.iter().any(|port| port.pending);
         let ending = self.ports.iter().any(|port| port.door.is_retiring());
         let paused = self.gate.paused_until().map(|until| until.remaining(now).max(1) * Tick::MS);
+        let paused = paused.or_else(|| self.held_ms());
         let is_full = paused.is_some() || self.pipeline.is_crowded.load(Ordering::Acquire);
         if pending && !is_full && !ending {
             return Ok(());
@@ -413,9 +437,10 @@ impl<'p> Acceptor<'p> {
 
     /// Has one end that was taken from those who wait. It needs no room in the queue: it had a place in the
     /// pipeline before.
-    fn make_way(&mut self, lane: &Lane, traveller: Boxed) {
+    fn make_way(&mut self, lane: &Lane, mut traveller: Boxed) {
         self.service.counters.connections_closed_under_pressure.add(1);
         let now_ns = self.service.clock.ns;
+        traveller.passes(now_ns);
         match traveller.reader {
             Some(reader) => lane.reads.give_to(reader.into(), traveller, now_ns),
             None => lane.reads.give_back(&mut vec![traveller], now_ns),

@@ -75,12 +75,17 @@ pub(super) fn place(token: Token) -> (usize, Number) {
 impl Pipeline {
     /// Leaves one to the poll stages until its sockets or its deadline have news. `Some`: it goes on at once,
     /// or its sockets can't be registered.
-    pub(super) fn wait(&self, mut traveller: Boxed) -> Result<Option<Boxed>, Unwatched> {
+    pub(super) fn wait(&self, mut traveller: Boxed, now_ns: u64) -> Result<Option<Boxed>, Unwatched> {
         let lane = &self.lanes[usize::from(traveller.lane)];
         let number = self.number(&mut traveller);
         if let Err(error) = self.register(&mut traveller, number) {
             return Err(Unwatched { traveller, error });
         }
+        if traveller.conversation.machine().is_idle() {
+            // The time of the next request begins when it comes.
+            traveller.time_ns = now_ns;
+        }
+        traveller.passes(now_ns);
         let deadline = traveller.conversation.deadline();
         let mut waiting = lane.waiting.lock();
         match waiting.wait(number, traveller, deadline) {
@@ -93,6 +98,7 @@ impl Pipeline {
             }
             Arrival::GoesOn(mut traveller, told) => {
                 drop(waiting);
+                traveller.passes(now_ns);
                 traveller.note(told);
                 Ok(Some(traveller))
             }
@@ -144,7 +150,8 @@ impl Pipeline {
 
     /// Sends one to the Read stage that has been taken from those who wait: to the reader that it is bound
     /// to, or into the line of those that are to be offered to the stage.
-    pub(super) fn line_up(&self, traveller: Boxed, now_ns: u64, line: &mut VecDeque<Boxed>) {
+    pub(super) fn line_up(&self, mut traveller: Boxed, now_ns: u64, line: &mut VecDeque<Boxed>) {
+        traveller.passes(now_ns);
         match traveller.reader {
             Some(reader) => {
                 let reads = &self.lanes[usize::from(traveller.lane)].reads;

@@ -5,7 +5,8 @@
 //! them those who can be written to, and polls again when they have done with all of these (Pariag et al.
 //! 2007, section 4.3).
 //!
-//! Read Poll is also where the supervisor is heard, and who sees the service to its end.
+//! Read Poll is also where the supervisor is heard, who sees the service to its end, and who runs the
+//! [controllers](super::control).
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,6 +21,7 @@ use sys::process;
 
 use super::Pipeline;
 use super::bells::Poll;
+use super::control::Controllers;
 use super::ending::Keeper;
 use super::lane::{Lane, Unwatched, place};
 use super::read::Reader;
@@ -40,6 +42,7 @@ pub(super) struct PollStage<'p> {
     lines: Box<[VecDeque<Boxed>]>,
     /// Of Read Poll.
     keeper: Option<Keeper>,
+    controllers: Option<Controllers>,
     /// Of Read Poll, where it reads as well.
     reader: Option<Reader<'p>>,
     /// Of Write Poll, where it takes turns with the writers.
@@ -48,14 +51,16 @@ pub(super) struct PollStage<'p> {
 }
 
 impl<'p> PollStage<'p> {
-    /// Read Poll, and the reader that it is as well, if it is one.
+    /// Read Poll, with the controllers if there are any, and the reader that it is as well, if it is one.
     pub(super) fn read(
         pipeline: &'p Pipeline,
         service: Service,
         keeper: Keeper,
+        controllers: Option<Controllers>,
         reader: Option<Reader<'p>>,
     ) -> Self {
-        Self { keeper: Some(keeper), reader, ..Self::new(pipeline, service, Stage::ReadPoll) }
+        service.counters.stage_batch_limit.set(pipeline.batch() as u64);
+        Self { keeper: Some(keeper), controllers, reader, ..Self::new(pipeline, service, Stage::ReadPoll) }
     }
 
     /// Write Poll, which may take turns with the writers.
@@ -73,6 +78,7 @@ impl<'p> PollStage<'p> {
             events,
             lines,
             keeper: None,
+            controllers: None,
             reader: None,
             takes_turns: false,
             complaints: Limited::default(),
@@ -93,6 +99,10 @@ impl<'p> PollStage<'p> {
             self.service.begin_turn();
             let counters = self.service.counters;
             counters.event_waits.add(1);
+            if let Some(controllers) = &mut self.controllers {
+                // Before there is more in the queues: what they hold now, the stages have not come to.
+                controllers.look(self.pipeline, self.service.clock.ns, counters);
+            }
             counters.stage_idle_ns[self.stage as usize].add(self.service.clock.ns.saturating_sub(began_ns));
             let told = self.hear(count);
             let expired = self.stage == Stage::ReadPoll && self.expire();
@@ -201,14 +211,14 @@ impl<'p> PollStage<'p> {
     fn have_writers_turn(&mut self) {
         let (lane, ready) = (&self.pipeline.lanes[0], &mut self.lines[0]);
         let mut planned = Vec::new();
-        lane.writes.take(0, self.pipeline.batch, Some(Duration::ZERO), &mut planned);
+        lane.writes.take(0, self.pipeline.batch(), Some(Duration::ZERO), &mut planned);
         for traveller in planned {
             let (_, needs_room) = traveller.conversation.waits_for();
             if !needs_room {
                 ready.push_back(traveller);
                 continue;
             }
-            match self.pipeline.wait(traveller) {
+            match self.pipeline.wait(traveller, self.service.clock.ns) {
                 Ok(None) => {}
                 Ok(Some(traveller)) => ready.push_back(traveller),
                 // Readers close what can't go on.
@@ -244,6 +254,8 @@ impl<'p> PollStage<'p> {
         let timers = self.pipeline.lanes.iter().filter_map(look).min();
         let ticks = if keeper.is_ending() { Some(timers.map_or(1, |ticks| ticks.min(1))) } else { timers };
         let ms = ticks.map(|ticks| ticks.saturating_mul(Tick::MS));
+        let due = self.controllers.as_ref().map(|all| all.due_in_ms(sys::clock::monotonic_ns()));
+        let ms = ms.into_iter().chain(due).min();
         let Some(reader) = &self.reader else { return ms };
         if !self.pipeline.lanes[0].reads.may_sleep() {
             return Some(0);

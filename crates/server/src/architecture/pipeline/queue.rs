@@ -10,6 +10,9 @@
 //! A thread that finds nothing sleeps on a condition of its own, and who brings something wakes the one that
 //! went to sleep last, whose memory is the warmest. One that leaves something behind wakes another, which
 //! takes over should the first have to wait for a disk.
+//!
+//! Not all of them need be [in use](Queue::use_takers). One that is not takes only what is its own, so that
+//! it may be whom something is bound to, and rests otherwise.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -48,6 +51,8 @@ struct Line<T> {
     poked: Box<[bool]>,
     /// Those that sleep, who came last at the end.
     asleep: Vec<usize>,
+    /// Those with a lower number take what is for whoever comes.
+    in_use: usize,
     /// How many sleep for want of room.
     without_room: usize,
     /// Somebody who does not sleep for it wants to be told of room.
@@ -88,6 +93,7 @@ impl<T> Queue<T> {
             own: (0..takers).map(|_| VecDeque::new()).collect(),
             poked: vec![false; takers].into(),
             asleep: Vec::with_capacity(takers),
+            in_use: takers,
             without_room: 0,
             calls: false,
             closed: false,
@@ -139,7 +145,7 @@ impl<T> Queue<T> {
             None
         } else {
             line.common.extend(batch.drain(..).map(|one| (now_ns, one)));
-            line.asleep.pop()
+            line.wake_one()
         };
         drop(line);
         self.rouse(woken);
@@ -187,10 +193,7 @@ impl<T> Queue<T> {
         let mut came = Taken { is_poked: line.poked[taker], is_closed: line.closed, ..Taken::default() };
         line.poked[taker] = false;
         for _ in 0..most {
-            let Some((since_ns, one)) = line.own[taker].pop_front().or_else(|| line.common.pop_front())
-            else {
-                break;
-            };
+            let Some((since_ns, one)) = line.next_for(taker) else { break };
             came.since_ns = came.since_ns.wrapping_add(since_ns);
             into.push(one);
         }
@@ -198,7 +201,7 @@ impl<T> Queue<T> {
         let has_room = came.left <= self.bound / 2;
         came.has_room = has_room && std::mem::take(&mut line.calls);
         let is_awaited = has_room && line.without_room > 0;
-        let woken = if came.left > 0 { line.asleep.pop() } else { None };
+        let woken = if came.left > 0 { line.wake_one() } else { None };
         drop(line);
         if is_awaited {
             self.emptied.notify_all();
@@ -216,6 +219,22 @@ impl<T> Queue<T> {
             line.asleep.push(0);
         }
         may
+    }
+
+    /// Has only so many of the threads take what is for whoever comes, those with the lowest numbers: at
+    /// least one, and all of them to begin with.
+    pub(super) fn use_takers(&self, in_use: usize) {
+        let mut line = self.lock();
+        line.in_use = in_use.clamp(1, line.own.len());
+        let woken = if line.common.is_empty() { None } else { line.wake_one() };
+        drop(line);
+        self.rouse(woken);
+    }
+
+    /// How much is there for whoever comes, and which of those in use sleep.
+    pub(super) fn state(&self) -> (usize, Vec<usize>) {
+        let line = self.lock();
+        (line.common.len(), line.asleep.iter().copied().filter(|&taker| taker < line.in_use).collect())
     }
 
     /// How much is in it.
@@ -244,7 +263,7 @@ impl<T> Queue<T> {
             return None;
         }
         line.common.extend(batch.drain(..room).map(|one| (now_ns, one)));
-        line.asleep.pop()
+        line.wake_one()
     }
 
     /// Wakes a thread that is among those who sleep no more. Without the lock, which it needs first of all.
@@ -264,7 +283,21 @@ impl<T> Queue<T> {
 
 impl<T> Line<T> {
     fn has_something(&self, taker: usize) -> bool {
-        !self.common.is_empty() || !self.own[taker].is_empty() || self.poked[taker] || self.closed
+        let has_common = taker < self.in_use && !self.common.is_empty();
+        has_common || !self.own[taker].is_empty() || self.poked[taker] || self.closed
+    }
+
+    /// What a thread is to take next: its own first.
+    fn next_for(&mut self, taker: usize) -> Option<(u64, T)> {
+        let own = self.own[taker].pop_front();
+        own.or_else(|| if taker < self.in_use { self.common.pop_front() } else { None })
+    }
+
+    /// Takes the one that came last from those who sleep and are in use. If it is out of use before it comes
+    /// to take, it finds something left, and wakes another.
+    fn wake_one(&mut self) -> Option<usize> {
+        let at = self.asleep.iter().rposition(|&taker| taker < self.in_use)?;
+        Some(self.asleep.remove(at))
     }
 
     /// Takes that thread from those who sleep, if it does.

@@ -62,9 +62,11 @@ impl<'p> Reader<'p> {
 
     /// Reads until the pipeline is over.
     pub(super) fn run(mut self) {
-        self.service.counters.stage_threads[Stage::Read as usize].set(1);
-        let (at_once, mut batch) = (self.pipeline.at_once(Stage::Read), Vec::new());
+        let is_steered = self.pipeline.is_steered;
+        self.service.counters.stage_threads[Stage::Read as usize].set((!is_steered).into());
+        let mut batch = Vec::new();
         loop {
+            let at_once = self.pipeline.at_once(Stage::Read);
             let patience = self.patience();
             let who = (Stage::Read, self.number, at_once);
             let taken = super::take(who, &self.lane.reads, patience, &mut self.service, &mut batch);
@@ -85,16 +87,16 @@ impl<'p> Reader<'p> {
         for traveller in line.drain(..) {
             self.serve(traveller);
         }
-        let taken = self.lane.reads.take(0, self.pipeline.batch, Some(Duration::ZERO), &mut batch);
+        let taken = self.lane.reads.take(0, self.pipeline.batch(), Some(Duration::ZERO), &mut batch);
         self.note(taken, batch.len());
-        self.serve_batch(self.pipeline.batch, &mut batch);
+        self.serve_batch(self.pipeline.batch(), &mut batch);
     }
 
     /// Reads from those who have been taken, and from as many more as make up a batch.
     fn serve_batch(&mut self, at_once: usize, batch: &mut Vec<Boxed>) {
         let mut done = batch.len();
         self.serve_all(batch);
-        while done < self.pipeline.batch && done > 0 {
+        while done < self.pipeline.batch() && done > 0 {
             let more = self.lane.reads.take(self.number.into(), at_once, Some(Duration::ZERO), batch);
             if batch.is_empty() {
                 break;
@@ -211,7 +213,7 @@ impl<'p> Reader<'p> {
     }
 
     fn wait(&mut self, traveller: Boxed) {
-        match self.pipeline.wait(traveller) {
+        match self.pipeline.wait(traveller, self.service.clock.ns) {
             Ok(None) => {}
             Ok(Some(traveller)) => self.come_back_to(traveller),
             Err(unwatched) => {
@@ -244,7 +246,8 @@ impl<'p> Reader<'p> {
         for token in called {
             let (_, number) = place(token);
             let traveller = self.lane.waiting.lock().take(number);
-            if let Some(traveller) = traveller {
+            if let Some(mut traveller) = traveller {
+                traveller.passes(self.service.clock.ns);
                 self.come_back_to(traveller);
             }
         }

@@ -23,6 +23,9 @@ pub(super) struct Traveller {
     pub(super) acceptor: Option<u16>,
     /// It makes room for others: its client is not awaited any more.
     pub(super) gives_way: bool,
+    /// Among those who wait: how long its request has been with the stages. With the stages: when that would
+    /// have begun, had it never waited.
+    pub(super) time_ns: u64,
 }
 
 /// One of them, in few bytes to be moved.
@@ -44,7 +47,7 @@ impl Traveller {
     /// What a travelling connection takes, wherever it is.
     pub(super) const BYTES: usize = size_of::<Self>();
 
-    pub(super) fn new(conversation: Conversation, lane: u16, acceptor: Option<u16>) -> Self {
+    pub(super) fn new(conversation: Conversation, lane: u16, acceptor: Option<u16>, now_ns: u64) -> Self {
         Self {
             conversation,
             lane,
@@ -54,7 +57,13 @@ impl Traveller {
             is_registered: (false, false),
             acceptor,
             gives_way: false,
+            time_ns: now_ns,
         }
+    }
+
+    /// It passes from the stages to those who wait, or back.
+    pub(super) fn passes(&mut self, now_ns: u64) {
+        self.time_ns = now_ns.wrapping_sub(self.time_ns);
     }
 
     /// Takes note of what events have told.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::Pipeline;
 use super::lane::Lane;
 use super::queue::{Queue, Taken};
-use super::traveller::{Boxed, Errand};
+use super::traveller::{Boxed, Errand, Traveller};
 use crate::conversation::{Next, Turn};
-use crate::counters::Stage;
+use crate::counters::{InTime, Stage};
 use crate::service::Service;
 
 /// A thread of the stage.
@@ -30,7 +30,7 @@ pub(super) struct Writer<'p> {
 impl<'p> Writer<'p> {
     /// The writer of that number of a lane.
     pub(super) fn new(pipeline: &'p Pipeline, lane: usize, number: u16, service: Service) -> Self {
-        service.counters.stage_threads[Stage::Write as usize].set(1);
+        service.counters.stage_threads[Stage::Write as usize].set((!pipeline.is_steered).into());
         let lane = &pipeline.lanes[lane];
         let queue = if pipeline.takes_turns { &lane.turn } else { &lane.writes };
         Self { pipeline, lane, queue, number, service, again: Vec::new(), to_read: Vec::new(), done: 0 }
@@ -38,8 +38,9 @@ impl<'p> Writer<'p> {
 
     /// Writes until the pipeline is over.
     pub(super) fn run(mut self) {
-        let (at_once, mut batch) = (self.pipeline.at_once(Stage::Write), Vec::new());
+        let mut batch = Vec::new();
         loop {
+            let at_once = self.pipeline.at_once(Stage::Write);
             let patience = self.service.logs.wait_at_most_ms(self.service.clock.ms);
             let patience = patience.map(|ms| Duration::from_millis(ms.max(1)));
             let who = (Stage::Write, self.number, at_once);
@@ -51,7 +52,7 @@ impl<'p> Writer<'p> {
             }
             let mut done = batch.len();
             self.serve_all(&mut batch);
-            while done < self.pipeline.batch && done > 0 {
+            while done < self.pipeline.batch() && done > 0 {
                 let more = self.queue.take(self.number.into(), at_once, Some(Duration::ZERO), &mut batch);
                 if batch.is_empty() {
                     break;
@@ -100,8 +101,11 @@ impl<'p> Writer<'p> {
             Next::Receive => traveller.conversation.conclude(&mut self.service),
             next => next,
         };
+        if !traveller.conversation.machine().is_replying() {
+            self.reply_ends(&mut traveller);
+        }
         match next {
-            Next::Turn(Turn::Blocked) => match self.pipeline.wait(traveller) {
+            Next::Turn(Turn::Blocked) => match self.pipeline.wait(traveller, self.service.clock.ns) {
                 Ok(None) => {}
                 Ok(Some(traveller)) => self.come_back_to(traveller),
                 // Readers close what can't go on, and say why.
@@ -117,6 +121,16 @@ impl<'p> Writer<'p> {
             }
             // Those that end, too.
             Next::Receive | Next::Turn(_) => self.to_read.push(traveller),
+        }
+    }
+
+    /// A reply has been sent: the time of the next begins.
+    fn reply_ends(&mut self, traveller: &mut Traveller) {
+        let began_ns = std::mem::replace(&mut traveller.time_ns, self.service.clock.ns);
+        if let Some(target_ns) = self.pipeline.target_ns {
+            let is_late = sys::clock::monotonic_ns().saturating_sub(began_ns) > target_ns;
+            let time = if is_late { InTime::Late } else { InTime::Timely };
+            self.service.counters.admission_replies[time as usize].add(1);
         }
     }
 

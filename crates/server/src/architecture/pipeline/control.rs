@@ -1,0 +1,229 @@
+//! The controllers of the stages, after SEDA (Welsh, Culler and Brewer 2001; Welsh and Culler 2003): how many
+//! [`threads`] of a stage are in use, how large a [`batch`] is, and at which rate the Accept stage [admits]
+//! new connections. These laws know no clock and no stage. Here is who feeds them: Read Poll, which wakes up
+//! for it every [`INTERVAL_NS`], looks at all stages, and has the numbers that come of it hold.
+//!
+//! All threads exist from the start. One that is not in use takes nothing from its stage's common line (see
+//! [`Queue::use_takers`]), but still what is bound to it: a reader may rest while it has requests with
+//! applications, whose links are its own.
+//!
+//! A request's time, which has a target, is what it spends in the server's hands: from being accepted, or
+//! from Read Poll's hearing of its first bytes, through all queues and stages until a writer has sent the
+//! last byte of its reply; but not what it waits among those that [wait](super::waiting), as the client
+//! decides on that. What readers answer themselves (applications) is left out: pools have queues of their
+//! own.
+//!
+//! Admission is another bound than the accept limit, and both hold. That bounds how many come in ahead of
+//! those that are there, in one accept phase; this how many come in the long run. Whoever is not admitted
+//! waits in the accept queue. So with `auto`, which sees delay there that stays, the limit falls to the batch
+//! that costs least, and comes back when admission is what everybody gets. A drain admits all.
+//!
+//! [admits]: admission
+
+mod admission;
+mod batch;
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
+mod threads;
+
+use std::sync::atomic::Ordering;
+
+use machine::process::RunTime;
+
+use self::admission::Admission;
+use self::batch::Batch;
+use self::threads::{Threads, Times};
+use super::Pipeline;
+use super::lane::Lane;
+use super::queue::Queue;
+use super::traveller::Boxed;
+use crate::config::Settings;
+use crate::counters::{Counters, InTime, Stage};
+use crate::service::Clock;
+
+/// How often stages are looked at.
+const INTERVAL_NS: u64 = 50_000_000;
+
+/// The controllers of a pipeline.
+pub(super) struct Controllers {
+    looked_ns: u64,
+    crews: Vec<Crew>,
+    batches: Option<Batches>,
+    admission: Option<Doorkeeper>,
+}
+
+/// The threads of a stage in a lane.
+struct Crew {
+    lane: usize,
+    stage: Stage,
+    law: Threads,
+    /// Where they begin among readers and writers.
+    first: usize,
+    /// What the kernel has told of each, and how long it has been idle.
+    seen: Vec<(RunTime, u64)>,
+}
+
+/// The size of all batches.
+struct Batches {
+    law: Batch,
+    /// Connections worked on, and CPU time, at the last look.
+    seen: (u64, u64),
+}
+
+/// Admission to the Accept stage.
+struct Doorkeeper {
+    law: Admission,
+    /// Connections accepted, and replies in time and late, at the last look.
+    seen: [u64; 3],
+}
+
+impl Controllers {
+    /// Those that the settings ask for, with so many CPUs for each lane; `None`: they ask for none.
+    pub(super) fn new(pipeline: &Pipeline, settings: &Settings, cpus: &[Vec<usize>]) -> Option<Self> {
+        let steers = settings.pipeline.controllers;
+        let crews = if steers { crews(pipeline, cpus) } else { Vec::new() };
+        let batches = steers.then(|| Batches { law: Batch::new(pipeline.batch() as u32), seen: (0, 0) });
+        let admission = pipeline.target_ns.map(|target_ns| Doorkeeper {
+            law: Admission::new(target_ns),
+            seen: Doorkeeper::counts(pipeline),
+        });
+        for crew in &crews {
+            crew.queue(pipeline).use_takers(crew.law.in_use());
+        }
+        (steers || admission.is_some()).then(|| Self {
+            looked_ns: Clock::now().ns,
+            crews,
+            batches,
+            admission,
+        })
+    }
+
+    /// Milliseconds until it is to be looked again.
+    pub(super) fn due_in_ms(&self, now_ns: u64) -> u32 {
+        INTERVAL_NS.saturating_sub(now_ns.saturating_sub(self.looked_ns)).div_ceil(1_000_000) as u32
+    }
+
+    /// Looks, if it is time, and has what follows hold. Counts in the block of the calling thread, the only
+    /// one to call this.
+    pub(super) fn look(&mut self, pipeline: &Pipeline, now_ns: u64, counters: &Counters) {
+        let ns = now_ns.saturating_sub(self.looked_ns);
+        if ns < INTERVAL_NS {
+            return;
+        }
+        self.looked_ns = now_ns;
+        let mut in_use = [0; Stage::NAMES.len()];
+        for crew in &mut self.crews {
+            crew.look(pipeline, ns, counters);
+            in_use[crew.stage as usize] += crew.law.in_use() as u64;
+        }
+        for stage in [Stage::Read, Stage::Write] {
+            counters.stage_threads[stage as usize].set(in_use[stage as usize]);
+        }
+        if let Some(batches) = &mut self.batches {
+            batches.look(pipeline, counters);
+        }
+        if let Some(doorkeeper) = &mut self.admission {
+            doorkeeper.look(pipeline, ns, counters);
+        }
+    }
+}
+
+/// Of each lane the stages that have threads of their own.
+fn crews(pipeline: &Pipeline, cpus: &[Vec<usize>]) -> Vec<Crew> {
+    let mut crews = Vec::new();
+    let all_readers = pipeline.readers * pipeline.lanes.len();
+    for (lane, cpus) in cpus.iter().enumerate() {
+        let readers = (Stage::Read, pipeline.readers, lane * pipeline.readers);
+        let writers = (Stage::Write, pipeline.writers, all_readers + lane * pipeline.writers);
+        let stages = if pipeline.takes_turns { vec![writers] } else { vec![readers, writers] };
+        for (stage, most, first) in stages {
+            let law = Threads::new(most, cpus.len());
+            crews.push(Crew { lane, stage, law, first, seen: vec![(RunTime::default(), 0); most] });
+        }
+    }
+    crews
+}
+
+impl Crew {
+    fn queue<'p>(&self, pipeline: &'p Pipeline) -> &'p Queue<Boxed> {
+        let lane: &Lane = &pipeline.lanes[self.lane];
+        match self.stage {
+            Stage::Read => &lane.reads,
+            _ if pipeline.takes_turns => &lane.turn,
+            _ => &lane.writes,
+        }
+    }
+
+    fn look(&mut self, pipeline: &Pipeline, ns: u64, counters: &Counters) {
+        let before = self.law.in_use();
+        let (queue, asleep) = self.queue(pipeline).state();
+        let times = self.times(pipeline, &asleep, ns);
+        let in_use = self.law.sampled(threads::Sample { queue, idle: asleep.len(), times });
+        if in_use != before {
+            self.queue(pipeline).use_takers(in_use);
+            counters.stage_threads_changed[self.stage as usize].add(1);
+        }
+    }
+
+    /// What those in use did. One that was not at the last look has done so for longer than since then, which
+    /// is why the law leaves the averages time after it grew.
+    fn times(&mut self, pipeline: &Pipeline, asleep: &[usize], ns: u64) -> Option<Times> {
+        let (mut running, mut delayed, mut idle) = (0, 0, 0);
+        for (at, seen) in self.seen.iter_mut().enumerate().take(self.law.in_use()) {
+            let (thread, counters) = (&pipeline.threads[self.first + at], pipeline.workers[self.first + at]);
+            let now = RunTime::of_thread(thread.load(Ordering::Relaxed))?;
+            let idle_ns = counters.stage_idle_ns[self.stage as usize].get();
+            let (before, idle_before) = std::mem::replace(seen, (now, idle_ns));
+            running += now.ran.saturating_sub(before.ran).min(ns);
+            delayed += now.waited.saturating_sub(before.waited).min(ns);
+            idle += match idle_ns.wrapping_sub(idle_before) {
+                // It tells of a rest when that is over.
+                0 if asleep.contains(&at) => ns,
+                rest => rest.min(ns),
+            };
+        }
+        let [running, delayed, idle] = [running, delayed, idle].map(|sum| sum as f64 / ns as f64);
+        Some(Times { running, delayed, idle })
+    }
+}
+
+impl Batches {
+    fn look(&mut self, pipeline: &Pipeline, counters: &Counters) {
+        let now = (pipeline.connections_worked_on(), sys::clock::process_cpu_ns());
+        let seen = std::mem::replace(&mut self.seen, now);
+        let before = self.law.size();
+        let size = self.law.sampled(now.0.wrapping_sub(seen.0), now.1.saturating_sub(seen.1));
+        pipeline.batch.store(size as usize, Ordering::Relaxed);
+        if self.law.size() != before {
+            counters.stage_batch_limit.set(self.law.size().into());
+            counters.stage_batch_limit_changed.add(1);
+        }
+    }
+}
+
+impl Doorkeeper {
+    fn look(&mut self, pipeline: &Pipeline, ns: u64, counters: &Counters) {
+        let now = Self::counts(pipeline);
+        let seen = std::mem::replace(&mut self.seen, now);
+        let [accepted, timely, late] = [0, 1, 2].map(|at| now[at].wrapping_sub(seen[at]));
+        let has_held = pipeline.tokens.has_refused();
+        let before = self.law.rate();
+        let rate = self.law.sampled(admission::Sample { ns, accepted, timely, late, has_held });
+        if rate != before {
+            pipeline.tokens.fill_at(rate);
+            counters.admission_rate.set(rate.unwrap_or(0.0) as u64);
+            counters.admission_rate_changed.add(1);
+        }
+    }
+
+    fn counts(pipeline: &Pipeline) -> [u64; 3] {
+        let replies = |time: InTime| {
+            let of = |block: &&Counters| block.admission_replies[time as usize].get();
+            pipeline.workers.iter().map(of).fold(0, u64::wrapping_add)
+        };
+        let accepted = pipeline.accepting.iter().map(|block| block.accepts.get());
+        [accepted.fold(0, u64::wrapping_add), replies(InTime::Timely), replies(InTime::Late)]
+    }
+}

@@ -87,13 +87,11 @@ impl Conversation {
         };
         self.keep(service, &input);
         service.scratch = scratch;
-        match next {
-            Next::Turn(turn) => Next::Turn(self.end_turn(service, turn)),
-            next => {
-                self.carried_over |= self.machine.is_replying();
-                next
-            }
+        self.carried_over |= self.machine.is_replying();
+        if self.exchange.waiting.is_some() && matches!(next, Next::Turn(_)) {
+            return Next::Turn(self.begin_pause(service));
         }
+        next
     }
 
     /// Whether something else than its client has to be seen to first.
@@ -113,12 +111,6 @@ impl Conversation {
             return Some(self.keep_waiting(service));
         }
         self.attend_application(service)
-    }
-
-    #[inline]
-    fn end_turn(&mut self, service: &mut Service, turn: Turn) -> Turn {
-        self.carried_over |= self.machine.is_replying();
-        if self.exchange.waiting.is_some() { self.begin_pause(service) } else { turn }
     }
 
     /// Has begun what it came to wait for in this turn.

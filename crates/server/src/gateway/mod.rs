@@ -23,6 +23,7 @@
 
 mod area;
 mod asker;
+mod composing;
 mod course;
 mod delivery;
 mod failure;

@@ -26,6 +26,7 @@ use sys::socket::{LocalAddress, is_exhaustion};
 
 use super::area::Area;
 use super::asker::Asker;
+use super::composing::Composing;
 use super::course::{Course, Spent};
 use super::delivery::Delivery;
 use super::failure::Failure;
@@ -39,7 +40,7 @@ use super::spool::Spool;
 use super::{Gateway, SERVER, Tools};
 use crate::account::Account;
 use crate::config::Transport;
-use crate::content::{Call, NamedFile, Pin, SiteNumber};
+use crate::content::{Call, Named, Pin, SiteNumber};
 
 /// A request for an application.
 #[derive(Debug)]
@@ -76,8 +77,9 @@ pub struct Relay {
     area: Option<Box<Area>>,
     /// Bytes in memory, as the gateway has counted them.
     memory: usize,
-    /// The file that is to be sent in place of a reply.
-    named: Option<Box<NamedFile>>,
+    /// A reply that names files, until all of it has come; and what is to be sent in its place.
+    composing: Option<Box<Composing>>,
+    named: Option<Box<Named>>,
     /// What the application says for the error log.
     errors: Vec<u8>,
     course: Course,
@@ -165,6 +167,7 @@ impl Relay {
             has_used: false,
             area: None,
             memory: 0,
+            composing: None,
             named: None,
             errors: Vec::new(),
             course: Course::new(gateway.desk.counters(pool)),
@@ -534,6 +537,7 @@ impl Relay {
             // It has said all that it promised.
             let waiting = link.area.as_ref().map_or(0, |area| area.waiting());
             let is_whole = self.delivery.as_ref().is_some_and(|delivery| delivery.has_all_promised(waiting))
+                || self.composing.as_ref().is_some_and(|composing| composing.has_all_promised())
                 || self.named.is_some()
                 || self.returned.is_some();
             return if is_whole {
@@ -705,6 +709,9 @@ impl Relay {
             }
             return Ok(());
         }
+        if let Some(composing) = &mut self.composing {
+            return composing.take(bytes);
+        }
         if self.named.is_some() {
             return Ok(());
         }
@@ -712,8 +719,13 @@ impl Relay {
         if let Some(end) = self.scan.find_end(&self.head, MOST_HEAD)? {
             let head = std::mem::take(&mut self.head);
             let parsed = response::parse(&head[..end])?;
-            self.named = gateway.pools[self.pool].send_files.named(&parsed, self.call.site)?.map(Box::new);
-            if self.named.is_some() {
+            if let Some(file) = gateway.pools[self.pool].send_files.named(&parsed, self.call.site)? {
+                self.named = Some(Box::new(Named::File(file)));
+                return Ok(());
+            }
+            if let Some(mut composing) = Composing::new(&parsed)? {
+                composing.take(&head[end..])?;
+                self.composing = Some(Box::new(composing));
                 return Ok(());
             }
             let mut reply = self.open(&parsed, tools);
@@ -742,6 +754,11 @@ impl Relay {
             gateway.leave(file);
         }
         self.body = Spool::default();
+        if let Some(composing) = self.composing.take() {
+            let files = &gateway.pools[self.pool].send_files;
+            let composed = composing.end(files, self.call.site, self.terms.body)?;
+            self.named = Some(Box::new(Named::Parts(composed)));
+        }
         if self.named.is_some() || self.returned.is_some() {
             return Ok(());
         }
@@ -951,8 +968,8 @@ impl Relay {
         self.delivery.as_mut().map(Delivery::reply_mut)
     }
 
-    /// The file that is to be sent in place of a reply, once the server has said all.
-    pub fn take_named(&mut self) -> Option<Box<NamedFile>> {
+    /// What is to be sent in place of a reply, once the server has said all.
+    pub fn take_named(&mut self) -> Option<Box<Named>> {
         if matches!(self.stage, Stage::Over) { self.named.take() } else { None }
     }
 
@@ -994,7 +1011,9 @@ impl Relay {
 
     /// Has the gateway know what it keeps in memory.
     fn count_memory(&mut self, gateway: &mut Gateway) {
-        let memory = self.body.in_memory() + self.delivery.as_ref().map_or(0, Delivery::in_memory);
+        let composing = self.composing.as_ref().map_or(0, |composing| composing.in_memory());
+        let memory =
+            self.body.in_memory() + composing + self.delivery.as_ref().map_or(0, Delivery::in_memory);
         gateway.memory = gateway.memory - self.memory + memory;
         self.memory = memory;
         if let Some(delivery) = &mut self.delivery {

@@ -107,7 +107,7 @@ CGIHandler().run(gateway)
 
 fn libfcgi(variant: &Variant) {
     let setup = Setup::new(variant);
-    let program = compile(&setup);
+    let program = compile(&setup, IN_C);
     echoes(setup, &[&program], "stream");
 }
 
@@ -115,12 +115,8 @@ fn libfcgi(variant: &Variant) {
 fn libfcgi_of_ours(variant: &Variant) {
     for transport in ["stream", "pass-fd", "shared-memory"] {
         let setup = Setup::new(variant);
-        let program = compile(&setup);
-        let library = setup.directory().join("libfcgi.so.0");
-        // target/PROFILE/deps/TEST
-        let built = std::env::current_exe().expect("a program").with_file_name("libfcgi.so");
-        symlink(built, library).expect("a link");
-        let path = format!("LD_LIBRARY_PATH={}", setup.directory().display());
+        let program = compile(&setup, IN_C);
+        let path = format!("LD_LIBRARY_PATH={}", ours(setup.directory()).display());
         let server = echoes(setup, &[Path::new("/usr/bin/env"), Path::new(&path), &program], transport);
         let counts = || ["passed", "shared", "fell_back"].map(|name| server.pool_count(name));
         let [passed, shared, fell_back] = counts();
@@ -132,9 +128,20 @@ fn libfcgi_of_ours(variant: &Variant) {
     }
 }
 
-fn compile(setup: &Setup) -> PathBuf {
+/// A directory with our library, in that one.
+pub(super) fn ours(directory: &Path) -> PathBuf {
+    let ours = directory.join("ours");
+    fs::create_dir(&ours).expect("a directory");
+    // target/PROFILE/deps/TEST
+    let built = std::env::current_exe().expect("a program").with_file_name("libfcgi.so");
+    symlink(built, ours.join("libfcgi.so.0")).expect("a link");
+    ours
+}
+
+/// That program, linked with the distribution's library.
+pub(super) fn compile(setup: &Setup, text: &str) -> PathBuf {
     let [source, program] = ["application.c", "application"].map(|name| setup.directory().join(name));
-    fs::write(&source, IN_C).expect("a file");
+    fs::write(&source, text).expect("a file");
     let compiled = Command::new("cc").arg("-o").args([&program, &source]).arg("-lfcgi").status();
     assert!(compiled.expect("cc runs").success(), "libfcgi-dev is missing: scripts/install-test-tools");
     program

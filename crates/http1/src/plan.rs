@@ -2,8 +2,9 @@
 //!
 //! A service builds a [`Plan`] while it still sees the request; from then on the request's bytes are not
 //! needed. The pieces are *own* bytes, ranges of memory that is *pinned* in the server's open-file table, and
-//! ranges of a pinned file; a reply that is put together from several files has a pin for each such piece. [`Reply`] is the same thing on its way out: it remembers how far it got, lends
-//! what is left as [`Segment`]s, and takes partial sends as they come.
+//! ranges of a pinned file; a reply that is put together from several files has a pin for each such piece.
+//! [`Reply`] is the same thing on its way out: it remembers how far it got, lends what is left as
+//! [`Segment`]s, and takes partial sends as they come.
 //!
 //! All of it is written on a [`Sheet`], which the driver lends for the length of the reply: so a plan moves
 //! by pointer through whoever decides, a connection without a reply holds no room for one, and who lends a

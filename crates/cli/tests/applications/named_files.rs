@@ -1,6 +1,7 @@
 //! Files outside the root that an application names in place of a reply or within it: which are sent, and
 //! how.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -123,7 +124,8 @@ impl Composition {
         if self.field.ends_with(|last: char| last.is_ascii_digit()) {
             self.field.push(':');
         }
-        self.field += &format!("{}/{}{part}", self.body.len(), name.len());
+        let (at, length) = (self.body.len(), name.len());
+        write!(self.field, "{at}/{length}{part}").expect("a string takes all");
         self.body.extend_from_slice(name.as_bytes());
         self.meant.extend_from_slice(meant);
         self

@@ -14,7 +14,7 @@ use crate::access_log::AccessLogs;
 use crate::buffers::{self, Buffers, Surplus};
 use crate::common::Common;
 use crate::config::{Coalesce, Sends, Settings};
-use crate::content::{Answer, Content, Lookup, Named, Patience, Pin, Prefetched, SiteNumber};
+use crate::content::{Answer, Content, Lookup, NamedFile, Patience, Pin, Prefetched, SiteNumber};
 use crate::counters::Counters;
 use crate::error_log;
 use crate::gateway::{Desk, Gateway, Lendable, SERVER, Tools};
@@ -304,23 +304,19 @@ impl Service {
         self.content.error((site, status), terms, (looked, self.patience), self.clock.ms, sheet, &self.stamp)
     }
 
-    /// Answers a request with what an application has named, for which this has been looked at.
+    /// Answers a request with a file that an application has named, for which this has been looked at.
     ///
     /// # Errors
     ///
     /// A look that must be had first, where there is no patience for it.
-    pub fn answer_with_named(
+    pub fn answer_with_file(
         &mut self,
         head: &Head<'_>,
-        named: &Named,
+        file: &NamedFile,
         looked: Option<&Prefetched>,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let (sheet, asking) = (self.sheets.pop().unwrap_or_default(), (looked, self.patience));
-        let (content, now_ms, stamp) = (&mut self.content, self.clock.ms, &self.stamp);
-        match named {
-            Named::File(file) => content.answer_with_file(file, head, asking, now_ms, sheet, stamp),
-            Named::Parts(composed) => content.answer_with_parts(composed, head, asking, now_ms, sheet, stamp),
-        }
+        self.content.answer_with_file(file, head, asking, self.clock.ms, sheet, &self.stamp)
     }
 
     /// The ways to applications, and what they work with for this client.
@@ -352,15 +348,11 @@ impl Service {
     /// Takes back what a reply held, and counts it.
     #[inline]
     pub fn release(&mut self, reply: Ended<Pin>) {
-        let Ended { mut sheet, pin, status, .. } = reply;
-        if let Some(pin) = pin {
+        self.take_sheet(reply.sheet);
+        if let Some(pin) = reply.pin {
             self.content.unpin(pin);
         }
-        if sheet.has_others() {
-            sheet.take_others().for_each(|pin| self.content.unpin(pin));
-        }
-        self.take_sheet(sheet);
-        self.counters.reply(status.0);
+        self.counters.reply(reply.status.0);
     }
 }
 

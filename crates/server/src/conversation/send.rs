@@ -39,6 +39,8 @@ pub enum Operation<'a> {
         offset: u64,
         /// Bytes of it, one at least.
         len: u64,
+        /// Whether the reply ends with it.
+        is_last: bool,
     },
 }
 
@@ -79,10 +81,11 @@ impl Conversation {
     #[inline]
     pub fn next_send<'a>(&'a self, content: &'a Content, runs: &mut Runs<'a>) -> Option<Operation<'a>> {
         let mut count = 0;
-        for segment in self.machine.output() {
+        let mut output = self.machine.output();
+        while let Some(segment) = output.next() {
             let run = match segment {
                 Segment::File(pin, offset, len) if count == 0 => {
-                    return Some(Operation::File { pin, offset, len });
+                    return Some(Operation::File { pin, offset, len, is_last: output.next().is_none() });
                 }
                 Segment::File(..) => return Some(Operation::Gather { count, follows: Follows::File }),
                 _ if count == GATHER => return Some(Operation::Gather { count, follows: Follows::Memory }),
@@ -184,29 +187,24 @@ impl Conversation {
                 };
                 Ok(sent as u64)
             }
-            Operation::File { pin, offset, len } => {
+            Operation::File { pin, offset, len, is_last } => {
                 let wanted = sendable(service, pin, offset, len.min(most), resident)?;
-                let sent = self.send_file(service, pin, (offset, wanted), wanted == len)?;
-                if sent == len {
-                    // What follows may be of another file.
-                    *resident = None;
-                }
-                Ok(sent)
+                self.send_file(service, pin, (offset, wanted), is_last && wanted == len)
             }
         }
     }
 
-    /// Sends a range of a file, which is the last that the reply has of it there if it `ends`.
+    /// Sends a range of a file, with which the reply ends if it `is_last`.
     fn send_file(
         &self,
         service: &Service,
         pin: &Pin,
         (mut offset, wanted): (u64, u64),
-        ends: bool,
+        is_last: bool,
     ) -> Result<u64, Unsent> {
         // A reply that took a while may have been overtaken by a change of the file: better to break off than
         // to complete something that the file never was.
-        if ends && self.carried_over && !service.content.intact(pin) {
+        if is_last && self.carried_over && !service.content.intact(pin) {
             return Err(Unsent::Changed);
         }
         let socket = self.socket.as_fd();
@@ -224,7 +222,7 @@ impl Conversation {
         {
             return Err(Unsent::Changed);
         }
-        if service.coalesce == Coalesce::Cork && ends && sent == wanted {
+        if service.coalesce == Coalesce::Cork && is_last && sent == wanted {
             sys::socket::set_cork(socket, false)?;
         }
         Ok(sent)

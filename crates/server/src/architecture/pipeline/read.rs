@@ -98,10 +98,11 @@ impl<'p> Reader<'p> {
         self.serve_all(batch);
         while done < self.pipeline.batch() && done > 0 {
             let more = self.lane.reads.take(self.number.into(), at_once, Some(Duration::ZERO), batch);
+            // Of a poke, or of room, nobody else is told.
+            self.note(more, batch.len());
             if batch.is_empty() {
                 break;
             }
-            self.note(more, batch.len());
             done += batch.len();
             self.serve_all(batch);
         }

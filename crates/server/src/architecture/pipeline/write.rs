@@ -54,10 +54,11 @@ impl<'p> Writer<'p> {
             self.serve_all(&mut batch);
             while done < self.pipeline.batch() && done > 0 {
                 let more = self.queue.take(self.number.into(), at_once, Some(Duration::ZERO), &mut batch);
+                // Of room nobody else is told.
+                self.note(more, batch.len());
                 if batch.is_empty() {
                     break;
                 }
-                self.note(more, batch.len());
                 done += batch.len();
                 self.serve_all(&mut batch);
             }

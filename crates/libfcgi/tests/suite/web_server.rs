@@ -248,11 +248,16 @@ impl WebServer {
         record::stream(&mut out, Kind::Stdin, self.request, body);
         record::end_of_stream(&mut out, Kind::Stdin, self.request);
         let mut socket = self.socket.try_clone().unwrap();
-        if out.len() < 100_000 {
-            socket.write_all(&out).unwrap();
+        let is_short = out.len() < 100_000;
+        // The application may answer and end before it has taken all.
+        let mut write = move || match socket.write_all(&out) {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => panic!("{error}"),
+            _ => {}
+        };
+        if is_short {
+            write();
         } else {
-            // The application may end before it has taken all.
-            std::thread::spawn(move || socket.write_all(&out));
+            std::thread::spawn(write);
         }
     }
 }

@@ -119,6 +119,9 @@ pub struct Lengths {
 pub struct Judge {
     /// A server of the points.
     pub server: String,
+    /// Servers of the points, the best of whom it is judged beside: all others, where none is named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<String>,
     /// How often.
     pub rounds: u32,
 }
@@ -437,6 +440,9 @@ impl Experiment {
         if let Some(judge) = &self.judge {
             within("judge.rounds", judge.rounds, 1, MOST_ROUNDS)?;
             self.server(&judge.server).map_err(|error| format!("judge.server: {error}"))?;
+            for server in &judge.beside {
+                self.server(server).map_err(|error| format!("judge.beside: {error}"))?;
+            }
         }
         for finding in &self.findings {
             finding.check(self).map_err(|error| format!("findings: {error}"))?;

@@ -163,6 +163,7 @@ fn judged(judge: &Judge, found: &Found) -> Option<PointSpec> {
     let quantity = point.compare.first()?;
     let is_other = |other: &&Series| {
         other.server != judged.server
+            && (judge.beside.is_empty() || judge.beside.contains(&other.server.name))
             && !other.server.is_again_of(&point.servers[0])
             && other.failures().is_empty()
     };
@@ -205,6 +206,22 @@ mod tests {
             Ok(servers.iter().map(of).collect())
         });
         result.unwrap();
+    }
+
+    #[test]
+    fn one_may_be_judged_beside_some_of_the_others_only() {
+        let beside = EXPERIMENT.replace("server = 'auto'", "server = 'auto'\nbeside = ['lost', 'one']");
+        let experiment = Experiment::parse(&beside.replace("'lost =", "'best = nginx', 'lost =")).unwrap();
+        let (stages, mut journal) = (Stages(&experiment), journal());
+        measure(&stages.calibration(&journal).unwrap(), &mut journal, |_, _| Some(100.0));
+        let plan = stages.measuring(&journal).unwrap();
+        measure(&plan, &mut journal, |_, spec| Some(if spec.name == "best" { 9.0 } else { 5.0 }));
+        let judging = stages.judging(&plan.found(&journal).unwrap(), &journal).unwrap();
+        assert!(judging.points.iter().all(|point| ["one", "lost"].contains(&point.servers[0].name.as_str())));
+        assert_eq!(judging.points.len(), 2);
+
+        let error = Experiment::parse(&beside.replace("'lost', 'one'", "'two'")).unwrap_err();
+        assert!(error.starts_with("judge.beside: "), "{error}");
     }
 
     #[test]

@@ -354,6 +354,19 @@ impl Pipeline {
         self.workers.iter().flat_map(of).fold(0, u64::wrapping_add)
     }
 
+    /// How many times a connection is to be worked on by those that are in queues: both stages come to who is
+    /// to be read from.
+    fn left_over(&self) -> usize {
+        self.lanes.iter().map(|lane| 2 * lane.reads.len() + lane.writes.len() + lane.turn.len()).sum()
+    }
+
+    /// One has been through the stages for as long as it could go on: nobody else is kept out for it.
+    fn had_a_turn(&self, traveller: &mut Traveller) {
+        if let Some(acceptor) = traveller.acceptor.take() {
+            self.acceptors[usize::from(acceptor)].served();
+        }
+    }
+
     /// Lets go of a listener.
     fn shut(&self, door: Door, number: usize, service: &Service) {
         let mut doors = self.doors.lock().expect("nobody panics with the lock");

@@ -2,12 +2,13 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 
 use sys::epoll::Epoll;
 use sys::event::Interest;
+use sys::poll;
 use sys::wake::Wake;
 
 use crate::architecture::common::token::{Kind, Token};
@@ -16,6 +17,10 @@ use crate::architecture::common::token::{Kind, Token};
 pub(super) struct Poll {
     pub(super) epoll: Epoll,
     wake: Arc<Wake>,
+    /// Get-events phases that have come to their end.
+    passes: AtomicU64,
+    /// An acceptor waits for the next.
+    is_awaited: AtomicBool,
 }
 
 const WAKE: u64 = Token::of(Kind::Helpers).number();
@@ -24,7 +29,7 @@ impl Poll {
     pub(super) fn new() -> io::Result<Self> {
         let (epoll, wake) = (Epoll::new()?, Arc::new(Wake::new()?));
         epoll.add(&*wake, WAKE, Interest::READABLE)?;
-        Ok(Self { epoll, wake })
+        Ok(Self { epoll, wake, passes: AtomicU64::new(0), is_awaited: AtomicBool::new(false) })
     }
 
     /// Has the stage look around.
@@ -36,6 +41,29 @@ impl Poll {
     /// Forgets wake-ups so far.
     pub(super) fn clear(&self) {
         let _ = self.wake.clear();
+    }
+
+    /// If there are events that the stage has not heard of: the number of a pass in which it will have.
+    pub(super) fn pass_to_come(&self) -> Option<u64> {
+        let pass = self.passes.load(Ordering::SeqCst) + 1;
+        self.is_awaited.store(true, Ordering::SeqCst);
+        let events = poll::wait_for([(self.epoll.as_fd(), Interest::READABLE)], Some(0));
+        events.is_ok_and(|[events]| events.readable).then(|| {
+            // What a reader receives or closes meanwhile is an event no more, and wakes nobody.
+            self.wake();
+            pass
+        })
+    }
+
+    /// Whether that pass is over.
+    pub(super) fn has_made(&self, pass: u64) -> bool {
+        self.passes.load(Ordering::SeqCst) >= pass
+    }
+
+    /// A pass is over. Says whether somebody waits for that.
+    pub(super) fn passes(&self) -> bool {
+        self.passes.fetch_add(1, Ordering::SeqCst);
+        self.is_awaited.load(Ordering::SeqCst) && self.is_awaited.swap(false, Ordering::SeqCst)
     }
 
     /// What others wake the stage with.
@@ -53,14 +81,14 @@ impl AsFd for Poll {
 /// How others reach an acceptor.
 pub(super) struct AcceptorBell {
     wake: Wake,
-    /// Connections that it has handed on, and no reader has begun to work on.
-    unbegun: AtomicU32,
+    /// Connections that it has handed on, and that have not had their first turn yet.
+    ahead: AtomicU32,
     thread: OnceLock<Thread>,
 }
 
 impl AcceptorBell {
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { wake: Wake::new()?, unbegun: AtomicU32::new(0), thread: OnceLock::new() })
+        Ok(Self { wake: Wake::new()?, ahead: AtomicU32::new(0), thread: OnceLock::new() })
     }
 
     /// Has it look around.
@@ -72,29 +100,34 @@ impl AcceptorBell {
         }
     }
 
-    /// A reader has begun to work on one of its connections.
-    pub(super) fn begun(&self) {
-        if self.unbegun.fetch_sub(1, Ordering::AcqRel) == 1
-            && let Some(thread) = self.thread.get()
-        {
-            thread.unpark();
+    /// One of its connections has had its first turn.
+    pub(super) fn served(&self) {
+        if self.ahead.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.stages_have_passed();
         }
     }
 
-    /// It has taken a connection that a reader is to work on.
+    /// It has taken a connection that the stages are to work on.
     pub(super) fn handed_on(&self) {
-        self.unbegun.fetch_add(1, Ordering::AcqRel);
+        self.ahead.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether readers have begun to work on all of these.
-    pub(super) fn all_begun(&self) -> bool {
-        self.unbegun.load(Ordering::Acquire) == 0
+    /// How many of these have not had their first turn.
+    pub(super) fn ahead(&self) -> u32 {
+        self.ahead.load(Ordering::Acquire)
     }
 
     /// The acceptor is the calling thread.
     pub(super) fn is_of_this_thread(&self) {
         // Nobody has said so before.
         let _ = self.thread.set(thread::current());
+    }
+
+    /// Has it go on that waits for the stages.
+    pub(super) fn stages_have_passed(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
     }
 
     /// Forgets wake-ups so far.
@@ -106,5 +139,43 @@ impl AcceptorBell {
 impl AsFd for AcceptorBell {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_that_has_news_to_hear_is_woken_and_awaited() {
+        let poll = Poll::new().unwrap();
+        assert_eq!(poll.pass_to_come(), None, "there is nothing to be heard");
+
+        let news = Wake::new().unwrap();
+        poll.epoll.add(&news, 7, Interest::READABLE.on_edge()).unwrap();
+        news.wake().unwrap();
+        let pass = poll.pass_to_come().expect("there is");
+        assert!(!poll.has_made(pass));
+        // Somebody else hears of it first: the stage has to come round all the same.
+        news.clear().unwrap();
+        let [woken] = poll::wait_for([(poll.as_fd(), Interest::READABLE)], Some(0)).unwrap();
+        assert!(woken.readable);
+        assert!(poll.passes(), "somebody waits for it");
+        assert!(poll.has_made(pass));
+        assert!(!poll.passes(), "and has been told");
+    }
+
+    #[test]
+    fn those_ahead_are_counted_until_they_have_had_a_turn() {
+        let bell = AcceptorBell::new().unwrap();
+        bell.is_of_this_thread();
+        bell.handed_on();
+        bell.handed_on();
+        bell.served();
+        assert_eq!(bell.ahead(), 1);
+        bell.served();
+        assert_eq!(bell.ahead(), 0);
+        // Would wait for ever, had it not been called.
+        thread::park();
     }
 }

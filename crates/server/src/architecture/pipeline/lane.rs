@@ -76,6 +76,7 @@ impl Pipeline {
     /// Leaves one to the poll stages until its sockets or its deadline have news. `Some`: it goes on at once,
     /// or its sockets can't be registered.
     pub(super) fn wait(&self, mut traveller: Boxed, now_ns: u64) -> Result<Option<Boxed>, Unwatched> {
+        self.had_a_turn(&mut traveller);
         let lane = &self.lanes[usize::from(traveller.lane)];
         let number = self.number(&mut traveller);
         if let Err(error) = self.register(&mut traveller, number) {

@@ -20,7 +20,7 @@ use sys::poll;
 use sys::process;
 
 use super::Pipeline;
-use super::bells::Poll;
+use super::bells::{AcceptorBell, Poll};
 use super::control::Controllers;
 use super::ending::Keeper;
 use super::lane::{Lane, Unwatched, place};
@@ -107,6 +107,9 @@ impl<'p> PollStage<'p> {
             let told = self.hear(count);
             let expired = self.stage == Stage::ReadPoll && self.expire();
             self.hand_on();
+            if self.poll().passes() {
+                self.pipeline.acceptors.iter().for_each(AcceptorBell::stages_have_passed);
+            }
             if told > 0 {
                 counters.stage_batch(self.stage, told, 0, 0);
                 // Those who have something to do now come first, where they share a CPU with this thread:

@@ -160,9 +160,6 @@ impl<'p> Reader<'p> {
 
     /// Receives from one, and plans its reply.
     fn serve(&mut self, mut traveller: Boxed) {
-        if let Some(acceptor) = traveller.acceptor.take() {
-            self.pipeline.acceptors[usize::from(acceptor)].begun();
-        }
         if self.pipeline.closes.load(Ordering::Relaxed) {
             self.say_close(&mut traveller);
         }
@@ -190,6 +187,7 @@ impl<'p> Reader<'p> {
 
     /// Sees to one after its turn: waits for its socket, comes back to it, or ends it.
     fn settle(&mut self, mut traveller: Boxed, turn: Turn) {
+        self.pipeline.had_a_turn(&mut traveller);
         traveller.reader = traveller.conversation.is_bound().then_some(self.number);
         match turn {
             Turn::Blocked if traveller.gives_way && traveller.conversation.machine().is_lingering() => {

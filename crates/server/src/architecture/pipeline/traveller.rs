@@ -19,7 +19,7 @@ pub(super) struct Traveller {
     pub(super) number: Option<Number>,
     /// Its socket is registered with Read Poll, and with Write Poll.
     pub(super) is_registered: (bool, bool),
-    /// The acceptor that waits until a reader has taken it on.
+    /// The acceptor that counts it among those ahead, until it has had its first turn.
     pub(super) acceptor: Option<u16>,
     /// It makes room for others: its client is not awaited any more.
     pub(super) gives_way: bool,

@@ -98,6 +98,7 @@ impl<'p> Writer<'p> {
 
     /// Sends what there is room for.
     fn serve(&mut self, mut traveller: Boxed) {
+        self.pipeline.had_a_turn(&mut traveller);
         let next = match traveller.conversation.send(&mut self.service) {
             Next::Receive => traveller.conversation.conclude(&mut self.service),
             next => next,
@@ -120,8 +121,10 @@ impl<'p> Writer<'p> {
                 }
                 self.again.push(traveller);
             }
-            // Those that end, too.
-            Next::Receive | Next::Turn(_) => self.to_read.push(traveller),
+            // What readers alone may end does not come here.
+            Next::Turn(Turn::Close) => self.pipeline.close(traveller, &mut self.service, false),
+            Next::Turn(Turn::Reset) => self.pipeline.close(traveller, &mut self.service, true),
+            Next::Receive | Next::Turn(Turn::Application | Turn::Disk(_)) => self.to_read.push(traveller),
         }
     }
 

@@ -2,8 +2,9 @@
 //!
 //! A service builds a [`Plan`] while it still sees the request; from then on the request's bytes are not
 //! needed. The pieces are *own* bytes, ranges of memory that is *pinned* in the server's open-file table, and
-//! ranges of a pinned file. [`Reply`] is the same thing on its way out: it remembers how far it got, lends
-//! what is left as [`Segment`]s, and takes partial sends as they come.
+//! ranges of a pinned file; a reply that is put together from several files has a pin for each such piece.
+//! [`Reply`] is the same thing on its way out: it remembers how far it got, lends what is left as
+//! [`Segment`]s, and takes partial sends as they come.
 //!
 //! All of it is written on a [`Sheet`], which the driver lends for the length of the reply: so a plan moves
 //! by pointer through whoever decides, a connection without a reply holds no room for one, and who lends a
@@ -30,6 +31,8 @@ pub struct Plan<P>(pub(crate) Box<Content<P>>);
 pub(crate) struct Content<P> {
     pub(crate) own: Vec<u8>,
     pin: Option<P>,
+    /// Those of pieces that are of other entries.
+    others: Vec<P>,
     pieces: Vec<Piece>,
     /// Bytes of it all, and of the head.
     len: u64,
@@ -42,16 +45,38 @@ pub(crate) struct Content<P> {
 /// Where a run of a reply's bytes comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Piece {
-    Own { from: u32, to: u32 },
-    Memory { from: u32, to: u32 },
-    File { offset: u64, len: u64 },
+    Own {
+        from: u32,
+        to: u32,
+    },
+    Memory {
+        from: u32,
+        to: u32,
+    },
+    File {
+        offset: u64,
+        len: u64,
+    },
+    /// The same of other entries, whose pin is the one of that number.
+    OtherMemory {
+        pin: u32,
+        from: u32,
+        to: u32,
+    },
+    OtherFile {
+        pin: u32,
+        offset: u64,
+        len: u64,
+    },
 }
 
 impl Piece {
     fn len(&self) -> u64 {
         match *self {
-            Self::Own { from, to } | Self::Memory { from, to } => u64::from(to - from),
-            Self::File { len, .. } => len,
+            Self::Own { from, to } | Self::Memory { from, to } | Self::OtherMemory { from, to, .. } => {
+                u64::from(to - from)
+            }
+            Self::File { len, .. } | Self::OtherFile { len, .. } => len,
         }
     }
 }
@@ -59,7 +84,19 @@ impl Piece {
 impl<P> Sheet<P> {
     /// Bytes of memory that it holds beside itself: for a reply's own bytes, and for what tells its pieces.
     pub fn capacity(&self) -> usize {
-        self.0.own.capacity() + self.0.pieces.capacity() * size_of::<Piece>()
+        let Content { own, others, pieces, .. } = &*self.0;
+        own.capacity() + others.capacity() * size_of::<P>() + pieces.capacity() * size_of::<Piece>()
+    }
+
+    /// Whether there are pins of a reply that was put together from several entries, to be taken.
+    #[inline]
+    pub fn has_others(&self) -> bool {
+        !self.0.others.is_empty()
+    }
+
+    /// Takes those pins.
+    pub fn take_others(&mut self) -> impl Iterator<Item = P> {
+        self.0.others.drain(..)
     }
 }
 
@@ -69,6 +106,7 @@ impl<P> Default for Sheet<P> {
         Self(Box::new(Content {
             own: Vec::with_capacity(OWN_BYTES),
             pin: None,
+            others: Vec::new(),
             pieces: Vec::with_capacity(3),
             len: 0,
             head_len: 0,
@@ -160,6 +198,28 @@ impl<P> Plan<P> {
         }
     }
 
+    /// Adds a range of another entry's memory to the body, with a pin on that.
+    pub fn memory_of(&mut self, pin: P, Range { start: from, end: to }: Range<u32>) {
+        let pin = self.other(pin);
+        if self.takes(u64::from(to - from)) {
+            self.0.pieces.push(Piece::OtherMemory { pin, from, to });
+        }
+    }
+
+    /// Adds a range of another entry's file to the body, with a pin on that.
+    pub fn file_of(&mut self, pin: P, offset: u64, len: u64) {
+        let pin = self.other(pin);
+        if self.takes(len) {
+            self.0.pieces.push(Piece::OtherFile { pin, offset, len });
+        }
+    }
+
+    fn other(&mut self, pin: P) -> u32 {
+        debug_assert!(self.0.in_body);
+        self.0.others.push(pin);
+        self.0.others.len() as u32 - 1
+    }
+
     /// Declares that the head, its blank line included, is complete. Body added after it is dropped when the
     /// request's method or the status allows none, so that callers need not ask.
     pub fn end_of_head(&mut self) {
@@ -233,6 +293,11 @@ impl<P> Reply<P> {
         self.sent == self.plan.len
     }
 
+    /// The pins of all of it, sent or not.
+    pub(crate) fn pins(&self) -> impl Iterator<Item = &P> {
+        self.plan.pin.iter().chain(&self.plan.others)
+    }
+
     /// What is left of it.
     pub(crate) fn segments(&self) -> Segments<'_, P> {
         let pieces = &self.plan.pieces[self.piece as usize..];
@@ -303,6 +368,12 @@ impl<'a, P> Iterator for Segments<'a, P> {
             Piece::Own { from, to } => Segment::Own(&plan.own[from as usize + skip as usize..to as usize]),
             Piece::Memory { from, to } => Segment::Memory(pinned(), from + skip as u32..to),
             Piece::File { offset, len } => Segment::File(pinned(), offset + skip, len - skip),
+            Piece::OtherMemory { pin, from, to } => {
+                Segment::Memory(&plan.others[pin as usize], from + skip as u32..to)
+            }
+            Piece::OtherFile { pin, offset, len } => {
+                Segment::File(&plan.others[pin as usize], offset + skip, len - skip)
+            }
         })
     }
 }
@@ -370,5 +441,42 @@ mod tests {
         assert!(reply.is_complete());
         assert_eq!(reply.body_sent(), 110);
         assert_eq!(reply.into_parts().1, Some(7));
+    }
+
+    #[test]
+    fn a_reply_of_several_entries_goes_on_wherever_it_was_cut() {
+        let body = |sent: u64| {
+            let mut plan = Plan::new(Sheet::default(), Status::OK, TERMS, &Stamp::new("", 0));
+            plan.end_of_head();
+            let head = plan.0.len;
+            plan.bytes(b"hello");
+            plan.file_of(1_u8, 100, 3);
+            plan.memory_of(2, 7..9);
+            plan.memory_of(3, 9..10);
+            plan.bytes(b"bye");
+            let mut reply = Reply::new(plan);
+            reply.advance(head + sent);
+            let tell = |segment| match segment {
+                Segment::Own(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+                Segment::Memory(pin, range) => format!("{pin}:{range:?}"),
+                Segment::File(pin, offset, len) => format!("{pin}:{offset}+{len}"),
+            };
+            let left = reply.segments().map(tell).collect::<Vec<_>>().join(" ");
+            let (mut sheet, pin) = reply.into_parts();
+            assert!(pin.is_none() && sheet.has_others());
+            assert_eq!(sheet.take_others().collect::<Vec<_>>(), [1, 2, 3]);
+            assert!(!sheet.has_others());
+            left
+        };
+        for (sent, left) in [
+            (0, "hello 1:100+3 2:7..9 3:9..10 bye"),
+            (5, "1:100+3 2:7..9 3:9..10 bye"),
+            (7, "1:102+1 2:7..9 3:9..10 bye"),
+            (9, "2:8..9 3:9..10 bye"),
+            (10, "3:9..10 bye"),
+            (13, "e"),
+        ] {
+            assert_eq!(body(sent), left);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What the tests of the whole program share: the real `sluice` started on a directory of its own
 //! ([`server`]), the files in it ([`site`]), a client that shares no code with it and takes nothing on trust
 //! ([`client`]), applications behind it ([`fpm`], [`scripted`]), a look at which process has which connection
-//! ([`owners`]), a program that is replaced ([`program`]), network namespaces ([`namespace`]), and the
+//! ([`owners`]), replies while everything ends that can ([`passes`]), a program that is replaced ([`program`]), network namespaces ([`namespace`]), and the
 //! variants of the server that each test runs for ([`variant`]).
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
@@ -14,6 +14,7 @@ pub mod fpm;
 pub mod guest;
 pub mod namespace;
 pub mod owners;
+pub mod passes;
 pub mod program;
 pub mod scripted;
 pub mod server;

@@ -2,7 +2,10 @@
 
 use std::io;
 
+use fastcgi::zero_copy::MOST_FILES;
 use http1::Status;
+
+use super::composing::MOST_BODY;
 
 /// Why an application has not answered.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +71,18 @@ pub enum Failure {
     /// It names a file to be sent that is none of its pool's.
     #[error("{0}, which is below none of the pool's send_files")]
     NotToBeSent(String),
+    /// It says where files are named, and can't be understood.
+    #[error(
+        "the reply has the X-ZeroCopy {0:?}, where POSITION/LENGTH[/FROM[/COUNT]] are allowed, in order, \
+             up to {MOST_FILES} of them, with colons between"
+    )]
+    Places(String),
+    /// It ends before all files are named.
+    #[error("the reply ends before the last file name that its X-ZeroCopy tells of")]
+    NoName,
+    /// It names files, and says too much beside.
+    #[error("the reply names files, and has more than {MOST_BODY} bytes beside them")]
+    TooMuchBeside,
     /// A parameter is too long.
     #[error(transparent)]
     Parameter(#[from] fastcgi::TooLong),
@@ -116,6 +131,9 @@ impl Failure {
             | Self::Chunk { .. }
             | Self::Area(_)
             | Self::NotToBeSent(_)
+            | Self::Places(_)
+            | Self::NoName
+            | Self::TooMuchBeside
             | Self::Reply(_)
             | Self::Short
             | Self::Spill(_)

@@ -237,8 +237,8 @@ impl Drop for Namespaces {
 }
 
 /// A port on which nobody listens, on any address, and which no other call in this process has given. It is
-/// none of those that the kernel gives to clients (ip(7), `ip_local_port_range`): one of these may be somebody's
-/// by the time a server starts on it. In a network namespace it is free as well.
+/// none of those that the kernel gives to clients (ip(7), `ip_local_port_range`): one of these may be
+/// somebody's by the time a server starts on it. In a network namespace it is free as well.
 pub(crate) fn free_port() -> Result<u16> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();

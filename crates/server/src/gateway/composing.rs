@@ -27,7 +27,7 @@ pub(super) struct Composing {
 /// The field that says where the names are.
 const FIELD: &str = "X-ZeroCopy";
 /// Most bytes of a body with file names in it.
-pub(super) const MOST_BODY: usize = 256 << 10;
+const MOST_BODY: usize = 256 << 10;
 
 impl Composing {
     /// Begins it, if the head of a reply is that of one.
@@ -64,7 +64,7 @@ impl Composing {
         // What goes beyond the promised length is nobody's.
         let bytes = &bytes[..bytes.len().min(room)];
         if self.body.len() + bytes.len() > MOST_BODY {
-            return Err(Failure::TooMuchBeside);
+            return Err(Failure::TooMuchBeside(MOST_BODY));
         }
         self.body.extend_from_slice(bytes);
         Ok(())

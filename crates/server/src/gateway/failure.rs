@@ -5,8 +5,6 @@ use std::io;
 use fastcgi::zero_copy::MOST_FILES;
 use http1::Status;
 
-use super::composing::MOST_BODY;
-
 /// Why an application has not answered.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -80,9 +78,9 @@ pub enum Failure {
     /// It ends before all files are named.
     #[error("the reply ends before the last file name that its X-ZeroCopy tells of")]
     NoName,
-    /// It names files, and says too much beside.
-    #[error("the reply names files, and has more than {MOST_BODY} bytes beside them")]
-    TooMuchBeside,
+    /// It names files in a body of more than so many bytes.
+    #[error("the reply names files in a body of more than {0} bytes")]
+    TooMuchBeside(usize),
     /// A parameter is too long.
     #[error(transparent)]
     Parameter(#[from] fastcgi::TooLong),
@@ -133,7 +131,7 @@ impl Failure {
             | Self::NotToBeSent(_)
             | Self::Places(_)
             | Self::NoName
-            | Self::TooMuchBeside
+            | Self::TooMuchBeside(_)
             | Self::Reply(_)
             | Self::Short
             | Self::Spill(_)

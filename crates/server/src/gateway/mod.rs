@@ -71,8 +71,8 @@ pub struct Gateway {
     /// Where large bodies go, and most bytes of a reply that may.
     spool: PathBuf,
     most_spilled: u64,
-    /// Bytes of bodies and replies in memory, of memory that is shared with applications, and how many of both
-    /// there should be at most.
+    /// Bytes of bodies and replies in memory, of memory that is shared with applications, and how many of
+    /// both there should be at most.
     memory: usize,
     areas: usize,
     most_memory: usize,

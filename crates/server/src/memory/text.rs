@@ -44,8 +44,8 @@ fn write_all(text: &mut String, memory: &Memory) -> std::fmt::Result {
     if applications.bytes > 0 {
         writeln!(
             text,
-            "\nFor applications {} are set aside: bodies, replies, and memory that is shared with them, used or\n\
-             not. What of that is used is in the figures above.",
+            "\nFor applications {} are set aside: bodies, replies, and memory that is shared with them,\n\
+             used or not. What of that is used is in the figures above.",
             grouped(applications.bytes)
         )?;
     }

@@ -44,13 +44,13 @@ fn site(
 }
 
 /// What is left when nothing is under way: descriptors that are no files'.
-struct Level<'a> {
+pub(super) struct Level<'a> {
     server: &'a Server,
     descriptors: usize,
 }
 
 impl<'a> Level<'a> {
-    fn of(server: &'a Server) -> Self {
+    pub(super) fn of(server: &'a Server) -> Self {
         server.warm_up();
         let mut level = Self { server, descriptors: usize::MAX };
         // Those who have warmed it up leave.
@@ -66,8 +66,14 @@ impl<'a> Level<'a> {
         self.server.descriptors() - self.server.count("file_table_descriptors") as usize
     }
 
+    /// All workers have been started again, so each has a copy of the eventfd by which the supervisor speaks to
+    /// the status process: that was not there yet when the first were forked.
+    pub(super) fn with_other_workers(self) -> Self {
+        Self { descriptors: self.descriptors + self.server.workers().len(), ..self }
+    }
+
     #[track_caller]
-    fn is_kept(&self) {
+    pub(super) fn is_kept(&self) {
         let mut now = 0;
         eventually("nothing is left", || {
             now = self.now();

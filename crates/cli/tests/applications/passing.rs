@@ -5,6 +5,7 @@ use std::sync::{Mutex, mpsc};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::lent::Level;
 use crate::support::client::{Broken, Client};
 use crate::support::guest::{self, Asked, Connection};
 use crate::support::server::{Server, Setup};
@@ -103,8 +104,7 @@ fn successor(server: &Server) -> Pid {
 /// The application notices, and its client's connection ends; nothing is left of it anywhere.
 fn a_worker_is_killed_meanwhile(variant: &Variant) {
     let (server, heard, _go) = waiting_site(variant, "");
-    server.warm_up();
-    let level = server.descriptors() - server.count("file_table_descriptors") as usize;
+    let level = Level::of(&server);
     for _ in 0..3 {
         let before = server.workers();
         let mut clients: Vec<Client> = (0..4).map(|_| server.connect()).collect();
@@ -127,10 +127,7 @@ fn a_worker_is_killed_meanwhile(variant: &Variant) {
         });
     }
     server.warm_up();
-    eventually("nothing is left", || {
-        let files = server.count("file_table_descriptors") as usize;
-        server.descriptors() - files <= level + 1
-    });
+    level.with_other_workers().is_kept();
 }
 
 /// Does at random what it should, or not.

@@ -2,7 +2,8 @@
 //!
 //! A service builds a [`Plan`] while it still sees the request; from then on the request's bytes are not
 //! needed. The pieces are *own* bytes, ranges of memory that is *pinned* in the server's open-file table, and
-//! ranges of a pinned file; a reply that is put together from several files has a pin for each such piece.
+//! ranges of a pinned file; a reply that is put together from several files has a pin for each such piece
+//! in place of the one.
 //! [`Reply`] is the same thing on its way out: it remembers how far it got, lends what is left as
 //! [`Segment`]s, and takes partial sends as they come.
 //!
@@ -31,9 +32,10 @@ pub struct Plan<P>(pub(crate) Box<Content<P>>);
 pub(crate) struct Content<P> {
     pub(crate) own: Vec<u8>,
     pin: Option<P>,
-    /// Those of pieces that are of other entries.
-    others: Vec<P>,
     pieces: Vec<Piece>,
+    /// Where there is no such pin: those of pieces of several entries, with the pieces' numbers, in order. A
+    /// pin without a piece has the number of the next.
+    several: Vec<(u32, P)>,
     /// Bytes of it all, and of the head.
     len: u64,
     head_len: u32,
@@ -45,38 +47,16 @@ pub(crate) struct Content<P> {
 /// Where a run of a reply's bytes comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Piece {
-    Own {
-        from: u32,
-        to: u32,
-    },
-    Memory {
-        from: u32,
-        to: u32,
-    },
-    File {
-        offset: u64,
-        len: u64,
-    },
-    /// The same of other entries, whose pin is the one of that number.
-    OtherMemory {
-        pin: u32,
-        from: u32,
-        to: u32,
-    },
-    OtherFile {
-        pin: u32,
-        offset: u64,
-        len: u64,
-    },
+    Own { from: u32, to: u32 },
+    Memory { from: u32, to: u32 },
+    File { offset: u64, len: u64 },
 }
 
 impl Piece {
     fn len(&self) -> u64 {
         match *self {
-            Self::Own { from, to } | Self::Memory { from, to } | Self::OtherMemory { from, to, .. } => {
-                u64::from(to - from)
-            }
-            Self::File { len, .. } | Self::OtherFile { len, .. } => len,
+            Self::Own { from, to } | Self::Memory { from, to } => u64::from(to - from),
+            Self::File { len, .. } => len,
         }
     }
 }
@@ -84,19 +64,12 @@ impl Piece {
 impl<P> Sheet<P> {
     /// Bytes of memory that it holds beside itself: for a reply's own bytes, and for what tells its pieces.
     pub fn capacity(&self) -> usize {
-        let Content { own, others, pieces, .. } = &*self.0;
-        own.capacity() + others.capacity() * size_of::<P>() + pieces.capacity() * size_of::<Piece>()
+        self.0.own.capacity() + self.0.pieces.capacity() * size_of::<Piece>()
     }
 
-    /// Whether there are pins of a reply that was put together from several entries, to be taken.
-    #[inline]
-    pub fn has_others(&self) -> bool {
-        !self.0.others.is_empty()
-    }
-
-    /// Takes those pins.
-    pub fn take_others(&mut self) -> impl Iterator<Item = P> {
-        self.0.others.drain(..)
+    /// Takes the pins of a reply that was put together from several entries, and is over.
+    pub fn take_several(&mut self) -> impl Iterator<Item = P> {
+        std::mem::take(&mut self.0.several).into_iter().map(|(_, pin)| pin)
     }
 }
 
@@ -106,8 +79,8 @@ impl<P> Default for Sheet<P> {
         Self(Box::new(Content {
             own: Vec::with_capacity(OWN_BYTES),
             pin: None,
-            others: Vec::new(),
             pieces: Vec::with_capacity(3),
+            several: Vec::new(),
             len: 0,
             head_len: 0,
             status: Status::OK,
@@ -198,26 +171,24 @@ impl<P> Plan<P> {
         }
     }
 
-    /// Adds a range of another entry's memory to the body, with a pin on that.
+    /// Adds a range of an entry's memory to the body of a reply of several entries, with a pin on this one.
     pub fn memory_of(&mut self, pin: P, Range { start: from, end: to }: Range<u32>) {
-        let pin = self.other(pin);
+        self.one_of_several(pin);
         if self.takes(u64::from(to - from)) {
-            self.0.pieces.push(Piece::OtherMemory { pin, from, to });
+            self.0.pieces.push(Piece::Memory { from, to });
         }
     }
 
-    /// Adds a range of another entry's file to the body, with a pin on that.
+    /// Adds a range of an entry's file to the body of a reply of several entries, with a pin on this one.
     pub fn file_of(&mut self, pin: P, offset: u64, len: u64) {
-        let pin = self.other(pin);
-        if self.takes(len) {
-            self.0.pieces.push(Piece::OtherFile { pin, offset, len });
-        }
+        self.one_of_several(pin);
+        self.file(offset, len);
     }
 
-    fn other(&mut self, pin: P) -> u32 {
-        debug_assert!(self.0.in_body);
-        self.0.others.push(pin);
-        self.0.others.len() as u32 - 1
+    fn one_of_several(&mut self, pin: P) {
+        debug_assert!(self.0.in_body && self.0.pin.is_none());
+        let next = self.0.pieces.len() as u32;
+        self.0.several.push((next, pin));
     }
 
     /// Declares that the head, its blank line included, is complete. Body added after it is dropped when the
@@ -295,7 +266,7 @@ impl<P> Reply<P> {
 
     /// The pins of all of it, sent or not.
     pub(crate) fn pins(&self) -> impl Iterator<Item = &P> {
-        self.plan.pin.iter().chain(&self.plan.others)
+        self.plan.pin.iter().chain(self.plan.several.iter().map(|(_, pin)| pin))
     }
 
     /// What is left of it.
@@ -349,6 +320,16 @@ pub(crate) struct Segments<'a, P> {
     gone: u64,
 }
 
+impl<P> Content<P> {
+    /// The pin of the piece in front of these, in a reply of several entries.
+    #[cold]
+    fn pin_before(&self, next: &[Piece]) -> &P {
+        let number = (self.pieces.len() - next.len() - 1) as u32;
+        let pinned = self.several.iter().rfind(|(of, _)| *of == number);
+        pinned.map(|(_, pin)| pin).expect("a piece of memory or of a file has a pin")
+    }
+}
+
 impl<P> Segments<'_, P> {
     /// Those of no reply.
     pub(crate) fn none() -> Self {
@@ -363,17 +344,12 @@ impl<'a, P> Iterator for Segments<'a, P> {
     fn next(&mut self) -> Option<Segment<'a, P>> {
         let (plan, piece) = (self.plan?, *self.pieces.next()?);
         let skip = std::mem::take(&mut self.gone);
-        let pinned = || plan.pin.as_ref().expect("a plan with memory or file pieces has a pin");
+        let next = &self.pieces;
+        let pinned = || plan.pin.as_ref().unwrap_or_else(|| plan.pin_before(next.as_slice()));
         Some(match piece {
             Piece::Own { from, to } => Segment::Own(&plan.own[from as usize + skip as usize..to as usize]),
             Piece::Memory { from, to } => Segment::Memory(pinned(), from + skip as u32..to),
             Piece::File { offset, len } => Segment::File(pinned(), offset + skip, len - skip),
-            Piece::OtherMemory { pin, from, to } => {
-                Segment::Memory(&plan.others[pin as usize], from + skip as u32..to)
-            }
-            Piece::OtherFile { pin, offset, len } => {
-                Segment::File(&plan.others[pin as usize], offset + skip, len - skip)
-            }
         })
     }
 }
@@ -452,7 +428,9 @@ mod tests {
             plan.bytes(b"hello");
             plan.file_of(1_u8, 100, 3);
             plan.memory_of(2, 7..9);
-            plan.memory_of(3, 9..10);
+            plan.file_of(3, 5, 0);
+            plan.memory_of(4, 9..10);
+            plan.memory_of(5, 3..3);
             plan.bytes(b"bye");
             let mut reply = Reply::new(plan);
             reply.advance(head + sent);
@@ -463,17 +441,17 @@ mod tests {
             };
             let left = reply.segments().map(tell).collect::<Vec<_>>().join(" ");
             let (mut sheet, pin) = reply.into_parts();
-            assert!(pin.is_none() && sheet.has_others());
-            assert_eq!(sheet.take_others().collect::<Vec<_>>(), [1, 2, 3]);
-            assert!(!sheet.has_others());
+            assert_eq!(pin, None);
+            assert_eq!(sheet.take_several().collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+            assert_eq!(sheet.take_several().next(), None);
             left
         };
         for (sent, left) in [
-            (0, "hello 1:100+3 2:7..9 3:9..10 bye"),
-            (5, "1:100+3 2:7..9 3:9..10 bye"),
-            (7, "1:102+1 2:7..9 3:9..10 bye"),
-            (9, "2:8..9 3:9..10 bye"),
-            (10, "3:9..10 bye"),
+            (0, "hello 1:100+3 2:7..9 4:9..10 bye"),
+            (5, "1:100+3 2:7..9 4:9..10 bye"),
+            (7, "1:102+1 2:7..9 4:9..10 bye"),
+            (9, "2:8..9 4:9..10 bye"),
+            (10, "4:9..10 bye"),
             (13, "e"),
         ] {
             assert_eq!(body(sent), left);

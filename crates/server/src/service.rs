@@ -353,11 +353,9 @@ impl Service {
     #[inline]
     pub fn release(&mut self, reply: Ended<Pin>) {
         let Ended { mut sheet, pin, status, .. } = reply;
-        if let Some(pin) = pin {
-            self.content.unpin(pin);
-        }
-        if sheet.has_others() {
-            sheet.take_others().for_each(|pin| self.content.unpin(pin));
+        match pin {
+            Some(pin) => self.content.unpin(pin),
+            None => sheet.take_several().for_each(|pin| self.content.unpin(pin)),
         }
         self.take_sheet(sheet);
         self.counters.reply(status.0);

@@ -95,7 +95,8 @@ const CRATES: &[Crate] = &[
     },
     Crate {
         name: "sluicegate",
-        ours: &["sys", "machine", "workload", "load", "server", "lab"],
+        // Its tests have programs load libfcgi.
+        ours: &["sys", "libfcgi", "machine", "workload", "load", "server", "lab"],
         foreign: Foreign::Only(&[
             "anyhow",
             "clap",

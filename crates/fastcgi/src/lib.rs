@@ -7,7 +7,8 @@
 //! which tells its output ([`Output`]) piece by piece: ranges of the input, so that nothing is copied. The
 //! beginning of that output is a CGI response, whose head [`response::parse`] reads. An application hands
 //! what it is asked to an [`Application`], and writes records with [`record`]'s functions. Where both know
-//! more than FastCGI does, a reply can take another way than through the connection: see [`transport`].
+//! more than FastCGI does, a reply can take another way than through the connection: see [`transport`]; or it
+//! names files for the web server to send: see [`zero_copy`].
 
 mod application;
 mod error;
@@ -16,6 +17,7 @@ pub mod record;
 pub mod response;
 pub mod transport;
 mod web_server;
+pub mod zero_copy;
 
 pub use application::{Application, Asked, Begun, values};
 pub use error::Error;

@@ -140,7 +140,7 @@ impl<'a> Head<'a> {
     /// The fields that are for the client: those left out are the server's own, about the connection between
     /// server and application, or for the server alone.
     pub fn for_client(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> {
-        const NOT: [&str; 15] = [
+        const NOT: [&str; 16] = [
             "Date",
             "Server",
             "Status",
@@ -156,6 +156,7 @@ impl<'a> Head<'a> {
             "X-Accel-Redirect",
             "X-Accel-Buffering",
             "X-Accel-Expires",
+            "X-ZeroCopy",
         ];
         let is_for_client =
             |field: &&httparse::Header<'_>| !NOT.iter().any(|name| field.name.eq_ignore_ascii_case(name));
@@ -166,8 +167,12 @@ impl<'a> Head<'a> {
         self.fields[..self.count].iter()
     }
 
-    /// The one field of a name; several that differ are an error.
-    fn only(&self, name: &str) -> Result<Option<&'a [u8]>, String> {
+    /// The one field of a name.
+    ///
+    /// # Errors
+    ///
+    /// There are several that differ: these two of them.
+    pub fn only(&self, name: &str) -> Result<Option<&'a [u8]>, String> {
         let mut of_name = self.all().filter(|field| field.name.eq_ignore_ascii_case(name));
         let first = of_name.next().map(|field| field.value);
         match of_name.find(|other| Some(other.value) != first) {

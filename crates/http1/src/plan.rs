@@ -2,8 +2,10 @@
 //!
 //! A service builds a [`Plan`] while it still sees the request; from then on the request's bytes are not
 //! needed. The pieces are *own* bytes, ranges of memory that is *pinned* in the server's open-file table, and
-//! ranges of a pinned file. [`Reply`] is the same thing on its way out: it remembers how far it got, lends
-//! what is left as [`Segment`]s, and takes partial sends as they come.
+//! ranges of a pinned file; a reply that is put together from several files has a pin for each such piece
+//! in place of the one.
+//! [`Reply`] is the same thing on its way out: it remembers how far it got, lends what is left as
+//! [`Segment`]s, and takes partial sends as they come.
 //!
 //! All of it is written on a [`Sheet`], which the driver lends for the length of the reply: so a plan moves
 //! by pointer through whoever decides, a connection without a reply holds no room for one, and who lends a
@@ -31,6 +33,9 @@ pub(crate) struct Content<P> {
     pub(crate) own: Vec<u8>,
     pin: Option<P>,
     pieces: Vec<Piece>,
+    /// Where there is no such pin: those of pieces of several entries, with the pieces' numbers, in order. A
+    /// pin without a piece has the number of the next.
+    several: Vec<(u32, P)>,
     /// Bytes of it all, and of the head.
     len: u64,
     head_len: u32,
@@ -61,6 +66,11 @@ impl<P> Sheet<P> {
     pub fn capacity(&self) -> usize {
         self.0.own.capacity() + self.0.pieces.capacity() * size_of::<Piece>()
     }
+
+    /// Takes the pins of a reply that was put together from several entries, and is over.
+    pub fn take_several(&mut self) -> impl Iterator<Item = P> {
+        std::mem::take(&mut self.0.several).into_iter().map(|(_, pin)| pin)
+    }
 }
 
 impl<P> Default for Sheet<P> {
@@ -70,6 +80,7 @@ impl<P> Default for Sheet<P> {
             own: Vec::with_capacity(OWN_BYTES),
             pin: None,
             pieces: Vec::with_capacity(3),
+            several: Vec::new(),
             len: 0,
             head_len: 0,
             status: Status::OK,
@@ -160,6 +171,26 @@ impl<P> Plan<P> {
         }
     }
 
+    /// Adds a range of an entry's memory to the body of a reply of several entries, with a pin on this one.
+    pub fn memory_of(&mut self, pin: P, Range { start: from, end: to }: Range<u32>) {
+        self.one_of_several(pin);
+        if self.takes(u64::from(to - from)) {
+            self.0.pieces.push(Piece::Memory { from, to });
+        }
+    }
+
+    /// Adds a range of an entry's file to the body of a reply of several entries, with a pin on this one.
+    pub fn file_of(&mut self, pin: P, offset: u64, len: u64) {
+        self.one_of_several(pin);
+        self.file(offset, len);
+    }
+
+    fn one_of_several(&mut self, pin: P) {
+        debug_assert!(self.0.in_body && self.0.pin.is_none());
+        let next = self.0.pieces.len() as u32;
+        self.0.several.push((next, pin));
+    }
+
     /// Declares that the head, its blank line included, is complete. Body added after it is dropped when the
     /// request's method or the status allows none, so that callers need not ask.
     pub fn end_of_head(&mut self) {
@@ -233,6 +264,11 @@ impl<P> Reply<P> {
         self.sent == self.plan.len
     }
 
+    /// The pins of all of it, sent or not.
+    pub(crate) fn pins(&self) -> impl Iterator<Item = &P> {
+        self.plan.pin.iter().chain(self.plan.several.iter().map(|(_, pin)| pin))
+    }
+
     /// What is left of it.
     pub(crate) fn segments(&self) -> Segments<'_, P> {
         let pieces = &self.plan.pieces[self.piece as usize..];
@@ -284,6 +320,16 @@ pub(crate) struct Segments<'a, P> {
     gone: u64,
 }
 
+impl<P> Content<P> {
+    /// The pin of the piece in front of these, in a reply of several entries.
+    #[cold]
+    fn pin_before(&self, next: &[Piece]) -> &P {
+        let number = (self.pieces.len() - next.len() - 1) as u32;
+        let pinned = self.several.iter().rfind(|(of, _)| *of == number);
+        pinned.map(|(_, pin)| pin).expect("a piece of memory or of a file has a pin")
+    }
+}
+
 impl<P> Segments<'_, P> {
     /// Those of no reply.
     pub(crate) fn none() -> Self {
@@ -298,7 +344,8 @@ impl<'a, P> Iterator for Segments<'a, P> {
     fn next(&mut self) -> Option<Segment<'a, P>> {
         let (plan, piece) = (self.plan?, *self.pieces.next()?);
         let skip = std::mem::take(&mut self.gone);
-        let pinned = || plan.pin.as_ref().expect("a plan with memory or file pieces has a pin");
+        let next = &self.pieces;
+        let pinned = || plan.pin.as_ref().unwrap_or_else(|| plan.pin_before(next.as_slice()));
         Some(match piece {
             Piece::Own { from, to } => Segment::Own(&plan.own[from as usize + skip as usize..to as usize]),
             Piece::Memory { from, to } => Segment::Memory(pinned(), from + skip as u32..to),
@@ -370,5 +417,44 @@ mod tests {
         assert!(reply.is_complete());
         assert_eq!(reply.body_sent(), 110);
         assert_eq!(reply.into_parts().1, Some(7));
+    }
+
+    #[test]
+    fn a_reply_of_several_entries_goes_on_wherever_it_was_cut() {
+        let body = |sent: u64| {
+            let mut plan = Plan::new(Sheet::default(), Status::OK, TERMS, &Stamp::new("", 0));
+            plan.end_of_head();
+            let head = plan.0.len;
+            plan.bytes(b"hello");
+            plan.file_of(1_u8, 100, 3);
+            plan.memory_of(2, 7..9);
+            plan.file_of(3, 5, 0);
+            plan.memory_of(4, 9..10);
+            plan.memory_of(5, 3..3);
+            plan.bytes(b"bye");
+            let mut reply = Reply::new(plan);
+            reply.advance(head + sent);
+            let tell = |segment| match segment {
+                Segment::Own(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+                Segment::Memory(pin, range) => format!("{pin}:{range:?}"),
+                Segment::File(pin, offset, len) => format!("{pin}:{offset}+{len}"),
+            };
+            let left = reply.segments().map(tell).collect::<Vec<_>>().join(" ");
+            let (mut sheet, pin) = reply.into_parts();
+            assert_eq!(pin, None);
+            assert_eq!(sheet.take_several().collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+            assert_eq!(sheet.take_several().next(), None);
+            left
+        };
+        for (sent, left) in [
+            (0, "hello 1:100+3 2:7..9 4:9..10 bye"),
+            (5, "1:100+3 2:7..9 4:9..10 bye"),
+            (7, "1:102+1 2:7..9 4:9..10 bye"),
+            (9, "2:8..9 4:9..10 bye"),
+            (10, "4:9..10 bye"),
+            (13, "e"),
+        ] {
+            assert_eq!(body(sent), left);
+        }
     }
 }

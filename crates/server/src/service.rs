@@ -14,7 +14,7 @@ use crate::access_log::AccessLogs;
 use crate::buffers::{self, Buffers, Surplus};
 use crate::common::Common;
 use crate::config::{Coalesce, Sends, Settings};
-use crate::content::{Answer, Content, Lookup, NamedFile, Patience, Pin, Prefetched, SiteNumber};
+use crate::content::{Answer, Content, Lookup, Named, Patience, Pin, Prefetched, SiteNumber};
 use crate::counters::Counters;
 use crate::error_log;
 use crate::gateway::{Desk, Gateway, Lendable, SERVER, Tools};
@@ -304,19 +304,23 @@ impl Service {
         self.content.error((site, status), terms, (looked, self.patience), self.clock.ms, sheet, &self.stamp)
     }
 
-    /// Answers a request with a file that an application has named, for which this has been looked at.
+    /// Answers a request with what an application has named, for which this has been looked at.
     ///
     /// # Errors
     ///
     /// A look that must be had first, where there is no patience for it.
-    pub fn answer_with_file(
+    pub fn answer_with_named(
         &mut self,
         head: &Head<'_>,
-        file: &NamedFile,
+        named: &Named,
         looked: Option<&Prefetched>,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let (sheet, asking) = (self.sheets.pop().unwrap_or_default(), (looked, self.patience));
-        self.content.answer_with_file(file, head, asking, self.clock.ms, sheet, &self.stamp)
+        let (content, now_ms, stamp) = (&mut self.content, self.clock.ms, &self.stamp);
+        match named {
+            Named::File(file) => content.answer_with_file(file, head, asking, now_ms, sheet, stamp),
+            Named::Parts(composed) => content.answer_with_parts(composed, head, asking, now_ms, sheet, stamp),
+        }
     }
 
     /// The ways to applications, and what they work with for this client.
@@ -348,11 +352,13 @@ impl Service {
     /// Takes back what a reply held, and counts it.
     #[inline]
     pub fn release(&mut self, reply: Ended<Pin>) {
-        self.take_sheet(reply.sheet);
-        if let Some(pin) = reply.pin {
-            self.content.unpin(pin);
+        let Ended { mut sheet, pin, status, .. } = reply;
+        match pin {
+            Some(pin) => self.content.unpin(pin),
+            None => sheet.take_several().for_each(|pin| self.content.unpin(pin)),
         }
-        self.counters.reply(reply.status.0);
+        self.take_sheet(sheet);
+        self.counters.reply(status.0);
     }
 }
 

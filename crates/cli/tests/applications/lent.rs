@@ -1,7 +1,10 @@
 //! Clients that are lent to an application (pass-fd), which does with them what it likes.
 
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 
 use rustix::net::sockopt;
@@ -26,6 +29,8 @@ pub(super) const TESTS: &[Test] = tests![
     Three:
         those_that_do_not_know_it,
         given_back_untouched,
+        a_client_at_a_unix_socket,
+        more_under_way_than_the_kernel_allows,
         requests_for_others,
         a_copy_is_of_no_use_after_the_end;
 ];
@@ -39,13 +44,13 @@ fn site(
 }
 
 /// What is left when nothing is under way: descriptors that are no files'.
-struct Level<'a> {
+pub(super) struct Level<'a> {
     server: &'a Server,
     descriptors: usize,
 }
 
 impl<'a> Level<'a> {
-    fn of(server: &'a Server) -> Self {
+    pub(super) fn of(server: &'a Server) -> Self {
         server.warm_up();
         let mut level = Self { server, descriptors: usize::MAX };
         // Those who have warmed it up leave.
@@ -61,8 +66,14 @@ impl<'a> Level<'a> {
         self.server.descriptors() - self.server.count("file_table_descriptors") as usize
     }
 
+    /// All workers have been started again, so each has a copy of the eventfd by which the supervisor speaks to
+    /// the status process: that was not there yet when the first were forked.
+    pub(super) fn with_other_workers(self) -> Self {
+        Self { descriptors: self.descriptors + self.server.workers().len(), ..self }
+    }
+
     #[track_caller]
-    fn is_kept(&self) {
+    pub(super) fn is_kept(&self) {
         let mut now = 0;
         eventually("nothing is left", || {
             now = self.now();
@@ -353,7 +364,6 @@ fn those_that_do_not_know_it(variant: &Variant) {
                 let counted = Arc::clone(&counted);
                 std::thread::spawn(move || {
                     let first = scripted::read_or_question(stream.expect("a connection"), |stream| {
-                        use std::io::Write;
                         *counted.lock().expect("no panic") += 1;
                         let answer = match how {
                             "another" => guest::record(10, 0, b"\x11\x06SLUICE_TRANSPORTSpigeon"),
@@ -400,6 +410,95 @@ fn given_back_untouched(variant: &Variant) {
     }
     let pool = server.status()["pools"][0].clone();
     assert_eq!((&pool["passed"], &pool["fell_back"], &pool["failures"]), (&0.into(), &5.into(), &0.into()));
+}
+
+/// What came over a Unix socket is not lent, and answered by the stream.
+fn a_client_at_a_unix_socket(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let socket = guest::start(setup.directory(), "app.sock", "pass-fd", move |asked| match asked.lent {
+        Some(_) => asked.serve(b"lent"),
+        None => asked.answer("X: y\n\nby the stream"),
+    });
+    let path = setup.directory().join("listener");
+    let listen = format!("--listen=unix:{}", path.display());
+    let config = scripted::pool(&[&socket], "transport = 'pass-fd'\nkeep = 1");
+    let server = setup.config(&config).argument("--listen=127.0.0.1:0").argument(&listen).start();
+    server.wait_for_line(|line| line.starts_with("listening on ") && line.contains("listener"));
+    // One that leaves with its reply counts as gone, if the server has not heard yet that it was all.
+    let mut client = server.connect();
+    for _ in 0..3 {
+        let mut stream = std::os::unix::net::UnixStream::connect(&path).expect("a socket");
+        stream.set_read_timeout(Some(support::PATIENCE)).expect("a timeout");
+        let asked = request("GET", "/app/x", &[("Connection", "close")]);
+        stream.write_all(asked.as_bytes()).expect("it takes requests");
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).expect("text");
+        assert!(reply.starts_with("HTTP/1.1 200 ") && reply.contains("by the stream"), "{reply}");
+        assert_eq!(client.get("/app/x").text(), "lent");
+    }
+    let counts = || ["passed", "fell_back", "failures"].map(|name| server.pool_count(name));
+    eventually("all are counted", || counts().iter().sum::<u64>() == 6);
+    assert_eq!(counts(), [3, 3, 0]);
+}
+
+/// Sends more descriptors than its argument says to itself, says so, and has them under way until its input
+/// ends.
+const FILLER: &str = "
+import array, socket, sys
+pairs, count = [], int(sys.argv[1])
+for at in range(0, count, 200):
+    near, far = socket.socketpair()
+    pairs.append((near, far))
+    passed = array.array('i', [0] * min(200, count - at))
+    near.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)])
+print('ready', flush=True)
+sys.stdin.read()
+";
+
+/// The kernel counts descriptors under way for each user: `ETOOMANYREFS`. Nothing is sent then, and the
+/// request goes by the stream, until there is room again.
+fn more_under_way_than_the_kernel_allows(variant: &Variant) {
+    const LIMIT: u32 = 200;
+    let root = rustix::process::getuid().is_root();
+    // Root may have more under way, and other users' count is of all that they do.
+    let user = 90_000 + std::process::id() % 100_000;
+    let as_user = |command: Command| {
+        let mut other = Command::new("setpriv");
+        other.arg(format!("--reuid={user}")).arg("--clear-groups").arg(command.get_program());
+        other.args(command.get_args()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if root { other } else { command }
+    };
+    let setup = Setup::new(variant).descriptor_limit(LIMIT);
+    let socket = guest::start(setup.directory(), "app.sock", "pass-fd", move |asked| match asked.lent {
+        Some(_) => asked.serve(b"lent"),
+        None => asked.answer("X: y\n\nby the stream"),
+    });
+    std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o777)).expect("a mode");
+    if root {
+        std::os::unix::fs::chown(setup.directory(), Some(user), None).expect("root may");
+    }
+    let setup = setup.config(&scripted::pool(&[&socket], "transport = 'pass-fd'"));
+    let command = as_user(setup.command());
+    let server = setup.start_as(command);
+    let mut client = server.connect();
+    assert_eq!(client.get("/app/x").text(), "lent");
+    let mut filler = Command::new("/usr/bin/python3");
+    filler.args(["-c", FILLER]).arg((2 * LIMIT).to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut filler = as_user(filler).spawn().expect("setpriv and python3 are there");
+    let mut line = String::new();
+    let output = filler.stdout.as_mut().expect("it is piped");
+    BufReader::new(output).read_line(&mut line).expect("it speaks");
+    assert_eq!(line, "ready\n");
+    for _ in 0..3 {
+        assert_eq!(client.get("/app/x").text(), "by the stream");
+        assert_eq!(client.fetch("POST", "/app/x", &[("Content-Length", "0")]).text(), "by the stream");
+    }
+    drop(filler.stdin.take());
+    filler.wait().expect("it ends");
+    eventually("there is room again", || client.get("/app/x").text() == "lent");
+    let [passed, fell_back, failures] =
+        ["passed", "fell_back", "failures"].map(|name| server.pool_count(name));
+    assert!(passed >= 2 && fell_back >= 6 && failures == 0, "{passed} {fell_back} {failures}");
 }
 
 /// A connection that was lent serves that site and that pool, be it for an application or for a file.

@@ -1,16 +1,22 @@
-//! Files outside the root that an application names in place of a reply: which are sent, and how.
+//! Files outside the root that an application names in place of a reply or within it: which are sent, and
+//! how.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 
 use crate::support;
+use crate::support::client::Client;
 use crate::support::scripted::{self, answer, pool};
-use crate::support::server::Setup;
+use crate::support::server::{Server, Setup};
 use crate::support::site::pattern;
 use crate::support::variant::{Test, Variant, tests};
+use crate::support::{Random, sleep_ms};
 
 pub(super) const TESTS: &[Test] = tests![
-    Three: files_that_are_named;
+    Each: files_within_a_body, a_file_within_a_body_is_cut_short;
+    Three: files_that_are_named, what_a_body_may_not_name;
 ];
 
 /// Files outside the root that an application names in place of a reply.
@@ -93,4 +99,219 @@ fn files_that_are_named(variant: &Variant) {
     }
     assert_eq!(client.get("/protected/a%20b.txt").status, 404, "no URL leads there");
     server.wait_for_line(|line| line.contains("/etc/passwd, which is below none of the pool's send_files"));
+}
+
+/// A reply that names files within its body, and what the client should get of it.
+struct Composition {
+    field: String,
+    body: Vec<u8>,
+    meant: Vec<u8>,
+}
+
+impl Composition {
+    fn new() -> Self {
+        Self { field: "X-ZeroCopy: ".to_owned(), body: Vec::new(), meant: Vec::new() }
+    }
+
+    fn bytes(mut self, bytes: &[u8]) -> Self {
+        self.body.extend_from_slice(bytes);
+        self.meant.extend_from_slice(bytes);
+        self
+    }
+
+    /// A part of the file of that name and content, with what says which part it is.
+    fn file(mut self, name: &str, part: &str, meant: &[u8]) -> Self {
+        if self.field.ends_with(|last: char| last.is_ascii_digit()) {
+            self.field.push(':');
+        }
+        let (at, length) = (self.body.len(), name.len());
+        write!(self.field, "{at}/{length}{part}").expect("a string takes all");
+        self.body.extend_from_slice(name.as_bytes());
+        self.meant.extend_from_slice(meant);
+        self
+    }
+
+    fn reply(&self, head: &str) -> Vec<u8> {
+        [format!("{head}{}\n\n", self.field).as_bytes(), &self.body].concat()
+    }
+}
+
+/// A site whose application says the reply that a path below `/app/` asks for, and files that it may name.
+fn composing_site(
+    variant: &Variant,
+    replies: impl FnOnce(&str) -> Vec<(&'static str, Vec<u8>)>,
+) -> (Server, PathBuf) {
+    let setup = Setup::new(variant).file("own.txt", "of the site").file("lost.html", "lost");
+    let private = setup.directory().join("private");
+    fs::create_dir(&private).expect("a directory");
+    for (name, content) in
+        [("small", b"0123456789".to_vec()), ("x.cgi", b"source".to_vec()), ("empty", vec![])]
+    {
+        fs::write(private.join(name), content).expect("a file");
+    }
+    fs::write(private.join("large"), pattern(3, LARGE)).expect("a file");
+    fs::write(private.join("other"), pattern(4, OTHER)).expect("a file");
+    symlink("/etc/passwd", private.join("out")).expect("a link");
+    support::server::settle();
+    let at = private.display().to_string();
+    let replies = replies(&at);
+    let socket = scripted::start(setup.directory(), "app.sock", move |mut asked| {
+        assert_eq!(asked.params["X_ZEROCOPY_ENABLED"], "1");
+        let name = &asked.params["PATH_INFO"][1..];
+        let (_, reply) = replies.iter().find(|(known, _)| *known == name).expect("it is known");
+        let is_cut = name == "head" && asked.params["REQUEST_METHOD"] == "HEAD";
+        let end =
+            if is_cut { reply.windows(2).position(|end| end == b"\n\n").map(|at| at + 2) } else { None };
+        asked.say(answer(&reply[..end.unwrap_or(reply.len())]));
+    });
+    let config = pool(&[&socket], &format!("send_files = {{ '/protected/' = '{at}' }}"))
+        + "[[routes]]\npath = '/cgi/**'\npool = 'app'\nscripts = '.cgi'\n[error_pages]\n404 = '/lost.html'\n\
+           [tcp]\nsend_buffer = '64 KiB'\n";
+    (setup.config(&config).start(), private)
+}
+
+/// Bytes of files that go by `sendfile`, in more than one turn.
+const LARGE: usize = 3_000_000;
+const OTHER: usize = 2_500_001;
+
+/// Bytes of an application's own and parts of files, in any order; and what a request has to do with them.
+fn files_within_a_body(variant: &Variant) {
+    let (large, other) = (pattern(3, LARGE), pattern(4, OTHER));
+    let mut meant = Vec::new();
+    let (server, _) = composing_site(variant, |at| {
+        let name = |name: &str| format!("{at}/{name}");
+        let mixed = Composition::new()
+            .bytes(b"hello")
+            .file(&name("large"), "", &large)
+            .bytes(b"world")
+            .file(&name("small"), "", b"0123456789")
+            .file(&name("empty"), "", b"")
+            .file(&name("large"), "/1000000/10", &large[1_000_000..1_000_010])
+            .file(&name("other"), "/500000", &other[500_000..])
+            .file(&name("small"), "/3/4", b"3456")
+            .file(&name("other"), "/7/0", b"")
+            .bytes(&pattern(5, 100_000));
+        let files = Composition::new().file(&name("other"), "", &other).file(&name("large"), "", &large);
+        let small = Composition::new().file(&name("small"), "", b"0123456789");
+        let mut many = Composition::new();
+        let mut random = Random(5);
+        for _ in 0..64 {
+            let (from, count) = (random.below(OTHER / 2), random.below(30_000));
+            many = many.bytes(b"-").file(
+                &name("other"),
+                &format!("/{from}/{count}"),
+                &other[from..from + count],
+            );
+        }
+        let promised = format!("Content-Length: {}\n", mixed.body.len());
+        let replies = [
+            ("mixed", mixed.reply("Content-Type: a/b\nETag: \"mine\"\nSet-Cookie: a=1\n")),
+            ("promised", mixed.reply(&promised)),
+            ("files", files.reply("")),
+            ("small", small.reply("Status: 203\n")),
+            ("head", small.reply("")),
+            ("many", many.reply("")),
+            ("nothing", small.reply("Status: 204\n")),
+        ];
+        meant = [mixed.meant.clone(), mixed.meant, files.meant, small.meant.clone(), small.meant, many.meant]
+            .into();
+        replies.into()
+    });
+    let names = ["mixed", "promised", "files", "small", "head", "many"];
+    let mut client = server.connect();
+    for _ in 0..2 {
+        for (name, meant) in names.iter().zip(&meant) {
+            let target = format!("/app/{name}");
+            let reply = client.get(&target);
+            assert_eq!(reply.status, if *name == "small" { 203 } else { 200 });
+            assert_eq!(reply.need("Content-Length"), meant.len().to_string());
+            assert!(reply.body == *meant, "{name}");
+            let head = client.fetch("HEAD", &target, &[]);
+            let told = (*name != "head").then(|| meant.len().to_string());
+            assert_eq!((head.field("Content-Length"), head.body.len()), (told.as_deref(), 0), "{name}");
+        }
+        let nothing = client.get("/app/nothing");
+        assert_eq!((nothing.status, nothing.field("Content-Length")), (204, None));
+        let asked = [("Range", "bytes=0-9"), ("If-None-Match", "\"mine\"")];
+        let whole = client.fetch("GET", "/app/mixed", &asked);
+        assert!(whole.body == meant[0] && whole.status == 200, "these are the application's affair");
+        let told = ["Content-Type", "ETag", "Set-Cookie"].map(|name| whole.need(name));
+        assert_eq!((told, whole.field("X-ZeroCopy")), (["a/b", "\"mine\"", "a=1"], None));
+    }
+    // A client that takes its time.
+    let mut slow = Client::connect_narrow(server.address);
+    slow.ask("GET", "/app/mixed", &[]);
+    let mut beginning = Vec::new();
+    while beginning.len() < 300_000 {
+        beginning.extend(slow.read_raw(100_000).expect("a beginning"));
+        sleep_ms(20);
+    }
+    slow.unread(beginning);
+    assert!(slow.reply().body == meant[0]);
+    assert!(slow.get("/app/files").body == meant[2]);
+    // One that does not know how to go on.
+    let old = server.one("GET /app/mixed HTTP/1.0\r\n\r\n");
+    assert!(old.body == meant[0] && old.closes());
+    assert_eq!(server.pool_count("failures"), 0);
+}
+
+/// A client that has got a part of what was promised notices that the rest is not to be had.
+fn a_file_within_a_body_is_cut_short(variant: &Variant) {
+    let (server, private) = composing_site(variant, |at| {
+        let reply = Composition::new().bytes(b"hello").file(&format!("{at}/long"), "", b"").bytes(b"bye");
+        vec![("long", reply.reply(""))]
+    });
+    let long = private.join("long");
+    fs::write(&long, pattern(6, 8 << 20)).expect("a file");
+    support::server::settle();
+    let mut client = Client::connect_narrow(server.address);
+    client.ask("GET", "/app/long", &[]);
+    let beginning = client.read_raw(100_000).expect("a beginning");
+    sleep_ms(50);
+    fs::OpenOptions::new().write(true).open(&long).and_then(|file| file.set_len(5000)).expect("a file");
+    client.unread(beginning);
+    client.try_reply().expect_err("it is not whole");
+    // What is there now is what another gets.
+    let reply = server.get("/app/long");
+    assert_eq!((reply.status, reply.body.len()), (200, 5008));
+}
+
+/// Whatever a body may not name is told in place of the reply, of which nothing has been sent.
+fn what_a_body_may_not_name(variant: &Variant) {
+    let (server, _) = composing_site(variant, |at| {
+        let large = |name: &str, part: &str| {
+            Composition::new().file(&format!("{at}/large"), "", b"").file(name, part, b"").reply("")
+        };
+        let below = |name: &str, part: &str| large(&format!("{at}/{name}"), part);
+        vec![
+            ("none", below("none", "")),
+            ("script", below("x.cgi", "")),
+            ("link", below("out", "")),
+            ("short", below("small", "/11")),
+            ("shorter", below("small", "/5/6")),
+            ("outside", large("/etc/passwd", "")),
+            ("dots", below("../root/own.txt", "")),
+            ("unordered", b"X-ZeroCopy: 8/4:0/4\n\n0123456789ab".to_vec()),
+            ("beyond", b"X-ZeroCopy: 8/5\n\n0123456789ab".to_vec()),
+            ("much", [b"X-ZeroCopy: 0/5\n\n".to_vec(), vec![b'x'; 300_000]].concat()),
+        ]
+    });
+    let mut client = server.connect();
+    for (name, status, text) in [
+        ("none", 404, Some("lost")),
+        ("script", 404, Some("lost")),
+        ("link", 404, Some("lost")),
+        ("short", 502, None),
+        ("shorter", 502, None),
+        ("outside", 502, None),
+        ("dots", 502, None),
+        ("unordered", 502, None),
+        ("beyond", 502, None),
+        ("much", 502, None),
+    ] {
+        let reply = client.get(&format!("/app/{name}"));
+        assert_eq!(reply.status, status, "{name}");
+        assert!(text.is_none_or(|text| reply.text() == text), "{name}: {reply:?}");
+    }
+    server.wait_for_line(|line| line.contains("X-ZeroCopy: /etc/passwd, which is below none"));
 }

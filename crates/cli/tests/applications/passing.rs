@@ -1,18 +1,17 @@
 //! Clients that are lent, and memory that is shared, while service ends, starts anew or breaks: whatever
 //! comes in between, nobody gets another's bytes and nothing is left.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, mpsc};
-use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::lent::Level;
 use crate::support::client::{Broken, Client};
 use crate::support::guest::{self, Asked, Connection};
 use crate::support::server::{Server, Setup};
 use crate::support::site::HELLO;
 use crate::support::variant::{Test, Variant, tests};
-use crate::support::{self, Random, eventually, scripted, sleep_ms};
+use crate::support::{self, Random, eventually, passes, scripted, sleep_ms};
 
 pub(super) const TESTS: &[Test] = tests![
     Each: service_ends_meanwhile;
@@ -105,8 +104,7 @@ fn successor(server: &Server) -> Pid {
 /// The application notices, and its client's connection ends; nothing is left of it anywhere.
 fn a_worker_is_killed_meanwhile(variant: &Variant) {
     let (server, heard, _go) = waiting_site(variant, "");
-    server.warm_up();
-    let level = server.descriptors() - server.count("file_table_descriptors") as usize;
+    let level = Level::of(&server);
     for _ in 0..3 {
         let before = server.workers();
         let mut clients: Vec<Client> = (0..4).map(|_| server.connect()).collect();
@@ -129,20 +127,7 @@ fn a_worker_is_killed_meanwhile(variant: &Variant) {
         });
     }
     server.warm_up();
-    eventually("nothing is left", || {
-        let files = server.count("file_table_descriptors") as usize;
-        server.descriptors() - files <= level + 1
-    });
-}
-
-/// How many requests: as many as the environment says, or enough to see most of what can happen.
-fn rounds() -> u64 {
-    std::env::var("SLUICE_PASSES").ok().and_then(|passes| passes.parse().ok()).unwrap_or(600)
-}
-
-/// Bytes that say whose they are, 16 at a time.
-fn tokens(token: u64, count: u64) -> Vec<u8> {
-    (0..count).flat_map(|at| format!("{token:08x}{at:07x}\n").into_bytes()).collect()
+    level.with_other_workers().is_kept();
 }
 
 /// Does at random what it should, or not.
@@ -152,7 +137,7 @@ fn misbehave(mut asked: Asked, random: &Mutex<Random>) -> Option<Connection> {
         let mut random = random.lock().expect("no panic");
         (random.below(12), random.below(200_000))
     };
-    let body = tokens(token, 1 + token % 20_000);
+    let body = passes::reply_to(token);
     let Some(lent) = &mut asked.lent else {
         let response = [format!("Content-Length: {}\n\n", body.len()).into_bytes(), body].concat();
         return match how {
@@ -190,87 +175,12 @@ fn all_that_can_happen(variant: &Variant) {
     for (transport, more) in
         [("pass-fd", ""), ("shared-memory", ""), ("shared-memory", "area_send = 'sendfile'")]
     {
-        let random = Mutex::new(Random(7));
+        let random = Mutex::new(passes::random(0));
         let setup = Setup::new(variant);
         let serve = move |asked| misbehave(asked, &random);
         let socket = guest::start(setup.directory(), "app.sock", transport, serve);
         let more = format!("transport = '{transport}'\nchildren = 20\nkeep = 2\narea = '256 KiB'\n{more}");
         let server = setup.config(&scripted::pool(&[&socket], &more)).start();
-        server.warm_up();
-        let ask = |token: u64, random: &mut Random, client: &mut Option<Client>| {
-            let mut connection = client.take().unwrap_or_else(|| server.connect());
-            if !connection.try_send(format!("GET /app/{token} HTTP/1.1\r\nHost: x\r\n\r\n")) {
-                return false;
-            }
-            if random.below(10) == 0 {
-                sleep_ms(random.below(5) as u64);
-                let _ = connection.try_reply_within(std::time::Duration::from_millis(1));
-                connection.reset();
-                return false;
-            }
-            match connection.try_reply() {
-                Ok(reply) => {
-                    let is_its_own = reply.body == tokens(token, 1 + token % 20_000);
-                    assert!(is_its_own || reply.status >= 500, "{transport} {token}: {reply:?}");
-                    if !reply.closes() {
-                        *client = Some(connection);
-                    }
-                    is_its_own
-                }
-                Err(Broken::Silent | Broken::Malformed(_)) => panic!("{transport} {token}: nothing came"),
-                // What came of it is in its buffer, and was its own as far as it goes.
-                Err(_) => false,
-            }
-        };
-        let (next, whole, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-        let crowd = |rounds: u64| {
-            thread::scope(|scope| {
-                for number in 0..6 {
-                    let (ask, next, whole) = (&ask, &next, &whole);
-                    scope.spawn(move || {
-                        let (mut random, mut client) = (Random(number), None);
-                        while next.fetch_add(1, Ordering::Relaxed) < rounds {
-                            let token = random.next() >> 40;
-                            whole.fetch_add(ask(token, &mut random, &mut client).into(), Ordering::Relaxed);
-                        }
-                    });
-                }
-            });
-        };
-        // As much as it holds when all has happened once.
-        crowd(100);
-        next.store(0, Ordering::Relaxed);
-        let before = level(&server);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut random = Random(99);
-                while !is_over.load(Ordering::Relaxed) {
-                    sleep_ms(200 + random.below(400) as u64);
-                    let workers = server.workers();
-                    let pid = Pid::from_raw(workers[random.below(workers.len())] as i32);
-                    let _ = pid.map(|pid| kill_process(pid, Signal::KILL));
-                }
-            });
-            crowd(rounds());
-            is_over.store(true, Ordering::Relaxed);
-        });
-        assert!(whole.load(Ordering::Relaxed) > rounds() / 4, "most go well: {whole:?}");
-        let used = server.pool_count(if transport == "pass-fd" { "passed" } else { "shared" });
-        assert!(used > 0, "{}", server.status()["pools"]);
-        server.warm_up();
-        eventually("all is as before", || {
-            let after = level(&server);
-            after.0 <= before.0 + 2 && after.1 < before.1 + (16 << 20)
-        });
+        passes::run(&server, transport, |_| {});
     }
-}
-
-/// Descriptors and bytes of memory of a server without clients.
-fn level(server: &Server) -> (usize, u64) {
-    eventually("no connection is left", || {
-        let status = server.status();
-        status["total"]["connections_opened"] == status["total"]["connections_closed"]
-    });
-    let files = server.count("file_table_descriptors") as usize;
-    (server.descriptors() - files, server.memory())
 }

@@ -65,6 +65,14 @@ fn mistakes_are_told(variant: &Variant) {
             "allowed: a name without",
         ),
         ("[[pools]]\nname = 'a'\nservers = '127.0.0.1:1'\nkeep = 1", "keep is for servers at Unix sockets"),
+        (
+            "[[pools]]\nname = 'a'\nservers = ['unix:/a', '127.0.0.1:1']\ntransport = 'pass-fd'",
+            "pools.servers = ['unix:/a', '127.0.0.1:1']: allowed with transport pass-fd: Unix sockets",
+        ),
+        (
+            "[[pools]]\nname = 'a'\nservers = '127.0.0.1:1'\ntransport = 'shared-memory'",
+            "pools.servers = '127.0.0.1:1': allowed with transport shared-memory: Unix sockets",
+        ),
         ("[[routes]]\npool = 'a'", "there is no pool \"a\" for a route; allowed: there are none"),
         ("[[routes]]\nprogram = '/x'", "a pool is to run it"),
         ("[[routes]]\npool = 'a'\nstatus = 404", "an application answers, or a redirect or a status"),

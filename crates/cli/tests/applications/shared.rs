@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex};
 
 use crate::support::client::{Broken, Client, post};
 use crate::support::guest::{self, Asked, Connection, FILLED, filled};
-use crate::support::server::Server;
+use crate::support::server::{Server, Setup};
 use crate::support::site::HELLO;
 use crate::support::variant::{Test, Variant, tests};
-use crate::support::{self, eventually, sleep_ms};
+use crate::support::{self, eventually, scripted, sleep_ms};
 
 pub(super) const TESTS: &[Test] = tests![
     Each: one_after_the_other, slow_readers_and_memory_used_again, an_application_that_waits_for_memory;
     Three: heads_and_bodies_however_cut, what_cannot_be, a_slow_client_keeps_nobody, dies_in_its_reply;
+    One: no_more_than_its_bound;
 ];
 
 fn site(
@@ -277,4 +278,44 @@ fn dies_in_its_reply(variant: &Variant) {
     }
     assert_eq!(*reached.lock().expect("no panic"), 4);
     eventually("memory is given back", || server.count("application_memory_bytes") == 0);
+}
+
+/// Areas count against `gateway.memory`, all of each; where there is no room for one, the reply comes by the
+/// stream.
+fn no_more_than_its_bound(variant: &Variant) {
+    let (tell, heard) = mpsc::channel();
+    let (go, may_go) = mpsc::channel();
+    let (tell, may_go) = (Mutex::new(tell), Mutex::new(may_go));
+    let setup = Setup::new(variant);
+    let socket = guest::start(setup.directory(), "app.sock", "shared-memory", move |asked| {
+        let is_shared = asked.connection.area.is_some();
+        tell.lock().expect("no panic").send(is_shared).expect("the test waits");
+        may_go.lock().expect("no panic").recv().expect("the test tells");
+        if is_shared { serve_tokens(asked) } else { asked.answer("X: y\n\nby the stream") }
+    });
+    let pool = scripted::pool(&[&socket], "transport = 'shared-memory'\narea = '256 KiB'");
+    let server = setup.config(&format!("{pool}[gateway]\nmemory = '600 KiB'\n")).start();
+    for _ in 0..2 {
+        let mut clients: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+        for (client, is_shared) in clients.iter_mut().zip([true, true, false]) {
+            client.ask("GET", "/app/1/100", &[]);
+            assert_eq!(heard.recv_timeout(support::PATIENCE), Ok(is_shared));
+        }
+        eventually("it is told", || server.count("application_memory_bytes") == 512 << 10);
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_sluice"))
+            .arg("memory")
+            .arg(format!("unix:{}", server.directory().join("status").display()))
+            .output()
+            .expect("it runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("For applications 524,288 are set aside"), "{text}");
+        for _ in 0..3 {
+            go.send(()).expect("it waits");
+        }
+        let replies = clients.iter_mut().map(|client| client.reply().body);
+        let expected = [tokens(1, 100), tokens(1, 100), b"by the stream".to_vec()];
+        assert_eq!(replies.collect::<Vec<_>>(), expected);
+        eventually("it is given back", || server.count("application_memory_bytes") == 0);
+    }
+    assert_eq!(["shared", "fell_back", "failures"].map(|name| server.pool_count(name)), [4, 2, 0]);
 }

@@ -1,8 +1,9 @@
 //! FastCGI as others speak it: the C library that most applications are linked with, one written in Perl that
-//! shares nothing with it, and a Python application by the gateway of Python's own library.
+//! shares nothing with it, and a Python application by the gateway of Python's own library. And the same C
+//! program with our library, on each transport, which the server has to say was used.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -13,10 +14,12 @@ use crate::support::server::{Server, Setup};
 use crate::support::site::pattern;
 use crate::support::variant::{Test, Variant, tests};
 
-pub(super) const TESTS: &[Test] = tests![Three: libfcgi, net_async_fastcgi, python];
+pub(super) const TESTS: &[Test] = tests![
+    Three: libfcgi, libfcgi_of_ours, net_async_fastcgi, python;
+];
 
 /// Says what its request is, and its body again. Below `/early` it does not read that; below `/large` it says
-/// five million bytes more.
+/// five million bytes more; below `/composed` it names the file that the query is within its reply.
 const IN_C: &str = r#"
 #include <fcgiapp.h>
 #include <stdio.h>
@@ -28,11 +31,19 @@ int main(void) {
     FCGX_Init();
     FCGX_InitRequest(&request, 0, 0);
     while (FCGX_Accept_r(&request) == 0) {
+        const char *query = FCGX_GetParam("QUERY_STRING", request.envp);
         const char *info = FCGX_GetParam("PATH_INFO", request.envp);
         FCGX_FPrintF(request.out, "Status: 201 Made\r\nContent-Type: text/plain\r\n"
-            "X-Asked: %s %s %s\r\n\r\n", FCGX_GetParam("REQUEST_METHOD", request.envp), info,
+            "X-Asked: %s %s %s\r\n", FCGX_GetParam("REQUEST_METHOD", request.envp), info,
             FCGX_GetParam("CONTENT_LENGTH", request.envp));
         int count;
+        if (strcmp(info, "/composed") == 0) {
+            FCGX_FPrintF(request.out, "X-ZeroCopy: 5/%d:%d/%d/7/2\r\n\r\nhello%s%sbye", (int)strlen(query),
+                (int)strlen(query) + 5, (int)strlen(query), query, query);
+            FCGX_Finish_r(&request);
+            continue;
+        }
+        FCGX_PutS("\r\n", request.out);
         if (strcmp(info, "/early") != 0)
             while ((count = FCGX_GetStr(piece, sizeof piece, request.in)) > 0)
                 FCGX_PutStr(piece, count, request.out);
@@ -96,11 +107,44 @@ CGIHandler().run(gateway)
 
 fn libfcgi(variant: &Variant) {
     let setup = Setup::new(variant);
+    let program = compile(&setup, IN_C);
+    echoes(setup, &[&program], "stream");
+}
+
+/// On which way each reply came is the server's to say.
+fn libfcgi_of_ours(variant: &Variant) {
+    for transport in ["stream", "pass-fd", "shared-memory"] {
+        let setup = Setup::new(variant);
+        let program = compile(&setup, IN_C);
+        let path = format!("LD_LIBRARY_PATH={}", ours(setup.directory()).display());
+        let server = echoes(setup, &[Path::new("/usr/bin/env"), Path::new(&path), &program], transport);
+        let counts = || ["passed", "shared", "fell_back"].map(|name| server.pool_count(name));
+        let [passed, shared, fell_back] = counts();
+        match transport {
+            "stream" => assert_eq!([passed, shared, fell_back], [0; 3]),
+            "pass-fd" => assert!(passed > 80 && shared == 0 && fell_back == 1, "all but the one with a file"),
+            _ => assert!(shared > 80 && passed == 0 && fell_back == 0, "all"),
+        }
+    }
+}
+
+/// A directory with our library, in that one.
+pub(super) fn ours(directory: &Path) -> PathBuf {
+    let ours = directory.join("ours");
+    fs::create_dir(&ours).expect("a directory");
+    // target/PROFILE/deps/TEST
+    let built = std::env::current_exe().expect("a program").with_file_name("libfcgi.so");
+    symlink(built, ours.join("libfcgi.so.0")).expect("a link");
+    ours
+}
+
+/// That program, linked with the distribution's library.
+pub(super) fn compile(setup: &Setup, text: &str) -> PathBuf {
     let [source, program] = ["application.c", "application"].map(|name| setup.directory().join(name));
-    fs::write(&source, IN_C).expect("a file");
+    fs::write(&source, text).expect("a file");
     let compiled = Command::new("cc").arg("-o").args([&program, &source]).arg("-lfcgi").status();
     assert!(compiled.expect("cc runs").success(), "libfcgi-dev is missing: scripts/install-test-tools");
-    echoes(setup, &[&program]);
+    program
 }
 
 fn net_async_fastcgi(variant: &Variant) {
@@ -108,14 +152,18 @@ fn net_async_fastcgi(variant: &Variant) {
     let source = setup.directory().join("application.pl");
     fs::write(&source, IN_PERL).expect("a file");
     // Debian's, which has the package.
-    echoes(setup, &[Path::new("/usr/bin/perl"), &source]);
+    echoes(setup, &[Path::new("/usr/bin/perl"), &source], "stream");
 }
 
-/// An application that is one process, which `spawn-fcgi` starts.
-fn echoes(setup: Setup, program: &[&Path]) {
+/// An application that is one process, which `spawn-fcgi` starts, and whose replies come that way.
+fn echoes(setup: Setup, program: &[&Path], transport: &str) -> Server {
     let socket = setup.directory().join("application.sock");
     let _application = Daemon::spawned(&socket, program);
-    let server = setup.config(&pool(&socket, "program = '/srv/application'")).start();
+    let files = setup.directory().join("files");
+    fs::create_dir(&files).expect("a directory");
+    fs::write(files.join("a"), "0123456789").expect("a file");
+    let of_pool = format!("transport = '{transport}'\nsend_files = {{ '/files/' = '{}' }}", files.display());
+    let server = setup.config(&pool(&socket, &of_pool, "program = '/srv/application'")).start();
     let mut client = server.connect();
     for length in [0, 1, 65_535, 65_536, 1_000_000] {
         let body = pattern(3, length);
@@ -156,13 +204,19 @@ fn echoes(setup: Setup, program: &[&Path]) {
         }
     });
     server.wait_for_line(|line| line.contains("a complaint about /a b") && line.contains("POST /app/a%20b"));
+    if program.len() != 2 {
+        // The one in C.
+        let composed = client.get(&format!("/app/composed?{}", files.join("a").display()));
+        assert_eq!((composed.status, &*composed.text()), (201, "hello012345678978bye"));
+    }
     assert_eq!(server.pool_count("failures"), 0);
+    server
 }
 
 /// A pool of one, for all below `/app/`.
-fn pool(socket: &Path, route: &str) -> String {
+fn pool(socket: &Path, of_pool: &str, route: &str) -> String {
     format!(
-        "[[pools]]\nname = 'app'\nservers = ['unix:{}']\nchildren = 1\n\
+        "[[pools]]\nname = 'app'\nservers = ['unix:{}']\nchildren = 1\n{of_pool}\n\
          [[routes]]\npath = '/app/**'\npool = 'app'\n{route}\n",
         socket.display()
     )
@@ -174,7 +228,7 @@ fn python(variant: &Variant) {
     fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).expect("a mode");
     let socket = setup.directory().join("fcgiwrap.sock");
     let _fcgiwrap = Daemon::fcgiwrap(&socket, 1);
-    let server: Server = setup.config(&pool(&socket, "scripts = '.py'")).start();
+    let server: Server = setup.config(&pool(&socket, "", "scripts = '.py'")).start();
     let mut client = server.connect();
     for (target, asked) in [
         ("/app/application.py", "/app/application.py  http://test/app/application.py"),

@@ -4,6 +4,7 @@ mod browser;
 mod daemon;
 mod front_controller;
 mod git;
+mod killed;
 mod libraries;
 mod nginx;
 mod parameters;
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
     support::variant::run(&[
         ("front_controller", front_controller::TESTS),
         ("git", git::TESTS),
+        ("killed", killed::TESTS),
         ("libraries", libraries::TESTS),
         ("parameters", parameters::TESTS),
         ("wiki", wiki::TESTS),

@@ -309,6 +309,11 @@ impl<P> Connection<P> {
         }
     }
 
+    /// The pins of a reply that has not been [released](Self::release).
+    pub fn pins(&self) -> impl Iterator<Item = &P> {
+        self.reply.iter().flat_map(Reply::pins)
+    }
+
     /// Whether the connection is to be closed outright when the reply under way is sent, because the client
     /// will send nothing more. If it said so and there is input all the same, that has to be given to
     /// [`receive`](Self::receive) first.

@@ -423,28 +423,56 @@ fn an_application_that_is_killed_leaves_nothing_open() {
     assert!(!rest.ends_with(b"0\r\n\r\n"));
 }
 
+const VALGRIND: [&str; 9] = [
+    "valgrind",
+    "--quiet",
+    "--error-exitcode=9",
+    "--leak-check=full",
+    "--errors-for-leak-kinds=definite",
+    "--show-leak-kinds=definite",
+    "--track-fds=no",
+    "--trace-children=no",
+    "--child-silent-after-fork=yes",
+];
+
+const CHECKED: [&str; 4] = ["put_str.c", "stdio.c", "streams.c", "threads.c"];
+
+/// Asks it on each way, and has it end well.
+fn is_clean(program: Program, name: &str, more: &[(&str, &str)]) {
+    for way in [Way::Plain, Way::PassFd, Way::SharedMemory] {
+        let mut asker = program.ask(way);
+        for size in ["10", "100000"] {
+            let params = [&[("QUERY_STRING", size), ("TOKEN", "t"), ("CONTENT_LENGTH", "7")], more].concat();
+            asker.request(Role::Responder, &params, b"abc\ndef", b"");
+        }
+    }
+    let status = program.end();
+    assert!(status.success(), "{name}: {status}");
+}
+
 #[test]
 fn programs_are_clean_under_valgrind() {
-    const VALGRIND: [&str; 8] = [
-        "valgrind",
-        "--quiet",
-        "--error-exitcode=9",
-        "--leak-check=full",
-        "--errors-for-leak-kinds=definite",
-        "--show-leak-kinds=definite",
-        "--track-fds=no",
-        "--trace-children=no",
-    ];
-    for source in ["put_str.c", "stdio.c", "streams.c", "threads.c"] {
-        let program = Program::start_by(source, Library::Ours, &VALGRIND);
-        for way in [Way::Plain, Way::PassFd, Way::SharedMemory] {
-            let mut asker = program.ask(way);
-            for size in ["10", "100000"] {
-                asker.request(Role::Responder, &[("QUERY_STRING", size), ("TOKEN", "t")], b"abc\ndef", b"");
-            }
-        }
-        let status = program.end();
-        assert!(status.success(), "{source}: {status}");
+    for source in CHECKED {
+        is_clean(Program::start_by(source, Library::Ours, &VALGRIND), source, &[]);
+    }
+}
+
+#[test]
+fn fcgiwrap_is_clean_under_valgrind() {
+    let (program, script) = fcgiwrap_by(Library::Ours, &VALGRIND);
+    is_clean(program, "fcgiwrap", &[("SCRIPT_FILENAME", &script), ("REQUEST_METHOD", "POST")]);
+}
+
+/// The programs are instrumented, and what they and the library have of the heap is checked, leaks included;
+/// the library's own code is where that was built so (`scripts/asan`).
+#[test]
+fn programs_are_clean_under_the_address_sanitizer() {
+    for source in CHECKED {
+        let directory = tempfile::tempdir().unwrap();
+        let sanitized =
+            ["-lfcgi", "-pthread", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+        let program = compile(source, directory.path(), &sanitized);
+        is_clean(Program::run(directory, &program, Library::Ours, &[]), source, &[]);
     }
 }
 
@@ -470,6 +498,7 @@ fn the_library_shows_what_the_distributions_does() {
     assert_eq!(name(&ours), name(&theirs));
 }
 
+const FCGIWRAP: &str = "/usr/sbin/fcgiwrap";
 const SCRIPT: &str = r#"#!/bin/sh
 printf 'Content-Type: text/plain\r\nX-Query: %s\r\n\r\n' "$QUERY_STRING"
 cat
@@ -477,11 +506,15 @@ head -c "${QUERY_STRING:-0}" /dev/zero | tr '\0' x
 "#;
 
 fn fcgiwrap(library: Library) -> (Program, String) {
+    fcgiwrap_by(library, &[])
+}
+
+fn fcgiwrap_by(library: Library, by: &[&str]) -> (Program, String) {
     let directory = tempfile::tempdir().unwrap();
     let script = directory.path().join("script");
     std::fs::write(&script, SCRIPT).unwrap();
     std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let program = Program::run(directory, Path::new("fcgiwrap"), library, &[]);
+    let program = Program::run(directory, Path::new(FCGIWRAP), library, by);
     (program, script.to_str().unwrap().to_owned())
 }
 

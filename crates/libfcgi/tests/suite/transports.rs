@@ -333,6 +333,24 @@ fn a_request_that_is_given_up_ends_a_send_that_waits() {
     }
 }
 
+/// Which is heard of where it stands: behind more of a body than is held, not before that is read, or the
+/// connection ends, as our server's does with it.
+#[test]
+fn a_request_that_is_given_up_behind_an_unread_body_ends_with_its_connection() {
+    let application = Application::start(endless);
+    let mut web_server = application.connect();
+    let (near, mut far) = client();
+    web_server.lend_at_once(LENT, near.as_fd(), &body(150_000));
+    far.read_exact(&mut [0; 1_000]).unwrap();
+    web_server.abort();
+    // More than the sockets have room for: it goes on.
+    far.read_exact(&mut vec![0; 20 << 20]).unwrap();
+    drop(web_server);
+    let error = far.read_to_end(&mut Vec::new()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    drop(near);
+}
+
 #[test]
 fn a_web_server_that_is_gone_ends_the_client() {
     for unread in [0, 40_000, 200_000] {

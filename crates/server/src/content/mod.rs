@@ -18,7 +18,8 @@
 //!   entry, with `types` and `rules` for its header lines; `outdated` tells of siblings that were not made
 //!   anew with their file.
 //! - `routes` are what is done with some paths in place of that, or where it finds nothing; `follow` does it.
-//! - `named` is for files that applications send by their name.
+//! - `named` is for files that applications send by their name, `composed` for replies with such files in
+//!   their bodies.
 //! - `refusals` tells the operator why there is none.
 //! - `reply` decides between whole, part and 304, and lays out the plan.
 //! - `listing` and `error_page` make the pages that are no files.
@@ -34,6 +35,7 @@
 //! anybody.
 
 mod call;
+mod composed;
 mod ends;
 mod entry;
 mod error_page;
@@ -75,11 +77,12 @@ use sys::file::{FileKind, FileStat};
 use sys::socket::Slice;
 
 pub use self::call::{Call, Detour};
+pub use self::composed::{Composed, Part};
 pub use self::fetch::Fetch;
 pub use self::follow::explain;
 use self::load::Now;
 pub use self::lookup::{Admitted, Lookup, LookupResult, Resolved};
-pub use self::named::NamedFile;
+pub use self::named::{Named, NamedFile};
 use self::path::Path;
 pub use self::patience::Patience;
 pub use self::prefetch::Prefetched;

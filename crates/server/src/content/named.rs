@@ -5,6 +5,7 @@
 use http1::{Head, Method, Plan, Sheet, Stamp, Status};
 
 use super::Content;
+use super::composed::Composed;
 use super::find::Obstacle;
 use super::load::Now;
 use super::lookup::{Lookup, Resolved};
@@ -14,6 +15,15 @@ use super::prefetch::Prefetched;
 use super::reply::{self, Verdict};
 use super::request::{Asking, Request};
 use super::table::{Pin, Place, SiteNumber};
+
+/// What is sent in place of what an application has said.
+#[derive(Debug)]
+pub enum Named {
+    /// A file.
+    File(NamedFile),
+    /// What it said, with files in it.
+    Parts(Composed),
+}
 
 /// A file that an application has named.
 #[derive(Debug)]

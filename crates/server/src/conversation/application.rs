@@ -22,7 +22,7 @@ use super::disk::Owed;
 use super::receive::Input;
 use super::turn::{Next, Turn};
 use super::{Conversation, Pause};
-use crate::content::{Call, NamedFile, Pin, Prefetched, SiteNumber};
+use crate::content::{Call, Named, Pin, Prefetched, SiteNumber};
 use crate::counters::Failure as Failed;
 use crate::gateway::{Afterwards, Area, Asker, Failure, Lendable, Link, Relay};
 use crate::service::Service;
@@ -67,8 +67,8 @@ enum Trouble {
     Body(ProtocolError),
     /// The application's doing.
     Application(Failure),
-    /// It is to get this file instead.
-    Named(Box<NamedFile>),
+    /// It is to get this instead.
+    Named(Box<Named>),
     /// It is gone.
     Gone,
     /// It takes its reply too slowly.
@@ -196,8 +196,8 @@ impl Conversation {
             if application.relay.returned().is_some() {
                 return Ok(None);
             }
-            if let Some(file) = application.relay.take_named() {
-                return Err(Trouble::Named(file));
+            if let Some(named) = application.relay.take_named() {
+                return Err(Trouble::Named(named));
             }
             let sent = self.send_reply(service, application)?;
             if application.relay.reply().is_some_and(|reply| reply.is_complete()) {
@@ -469,8 +469,8 @@ impl Conversation {
         });
         let begun = begun.or(spoilt);
         match (trouble, begun) {
-            (Trouble::Named(file), _) => {
-                return self.answer_with_file(service, (consumed, owed.1), file, None);
+            (Trouble::Named(named), _) => {
+                return self.answer_with_named(service, (consumed, owed.1), named, None);
             }
             (Trouble::Body(error), _) => self.refuse(service, (owed.0, error)),
             (Trouble::Application(failure), None) => self.answer_failure(service, &failure, &request, owed),
@@ -492,23 +492,23 @@ impl Conversation {
         service.buffers.give(consumed);
     }
 
-    /// Answers with a file that the application has named, which has been looked at as told, or puts the
-    /// answer by until more has been. The request is one of which this was consumed with its head.
-    pub(super) fn answer_with_file(
+    /// Answers with what the application has named, which has been looked at as told, or puts the answer by
+    /// until more has been. The request is one of which this was consumed with its head.
+    pub(super) fn answer_with_named(
         &mut self,
         service: &mut Service,
         (consumed, terms): (Vec<u8>, Terms),
-        file: Box<NamedFile>,
+        named: Box<Named>,
         looked: Option<Prefetched>,
     ) {
         let Some(head) = Head::again(&consumed, terms) else { return self.machine.abort() };
-        match service.answer_with_file(&head, &file, looked.as_ref()) {
+        match service.answer_with_named(&head, &named, looked.as_ref()) {
             Ok(plan) => {
                 self.respond(service, plan, looked);
                 service.buffers.give(consumed);
             }
             Err(look) => {
-                let owed = Owed::File { consumed, terms, file };
+                let owed = Owed::Named { consumed, terms, named };
                 self.defer(service, owed, looked.unwrap_or_default(), look);
             }
         }

@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use http1::{Head, ProtocolError, Status, Terms, Tick};
 
 use super::{Conversation, Next, Pause, Turn};
-use crate::content::{Admitted, Fetch, Lookup, NamedFile, Prefetched, SiteNumber};
+use crate::content::{Admitted, Fetch, Lookup, Named, Prefetched, SiteNumber};
 use crate::counters::{DiskWait, Reset};
 use crate::helpers::{self, Job};
 use crate::service::Service;
@@ -54,8 +54,8 @@ pub(super) enum Owed {
     Reply { consumed: Vec<u8>, terms: Terms },
     /// The answer to a breach of the protocol, by a request for that site.
     Refusal((SiteNumber, ProtocolError)),
-    /// A file that an application has named, in reply to a request of which this was consumed with its head.
-    File { consumed: Vec<u8>, terms: Terms, file: Box<NamedFile> },
+    /// What an application has named, in reply to a request of which this was consumed with its head.
+    Named { consumed: Vec<u8>, terms: Terms, named: Box<Named> },
     /// What an application of that site has not answered: this status.
     Error(SiteNumber, Status, Terms),
 }
@@ -166,8 +166,8 @@ impl Conversation {
                 }
                 service.buffers.give(consumed);
             }
-            Until::LookedUp(Deferred { owed: Owed::File { consumed, terms, file }, looked }) => {
-                self.answer_with_file(service, (consumed, terms), file, Some(looked));
+            Until::LookedUp(Deferred { owed: Owed::Named { consumed, terms, named }, looked }) => {
+                self.answer_with_named(service, (consumed, terms), named, Some(looked));
             }
             Until::LookedUp(Deferred { owed: Owed::Error(site, status, terms), looked }) => {
                 self.answer_error(service, (site, status), terms, Some(looked));
@@ -208,7 +208,7 @@ impl Conversation {
         match self.exchange.waiting.take().map(|pause| *pause) {
             Some(Pause::Disk(Waiting { until: Until::LookedUp(deferred), .. })) => {
                 service.content.unkeep(deferred.looked);
-                if let Owed::Reply { consumed, .. } | Owed::File { consumed, .. } = deferred.owed {
+                if let Owed::Reply { consumed, .. } | Owed::Named { consumed, .. } = deferred.owed {
                     service.buffers.give(consumed);
                 }
             }

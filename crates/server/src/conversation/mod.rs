@@ -20,7 +20,7 @@ mod work;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use http1::{Connection, End, Limits, Segment};
+use http1::{Connection, End, Limits};
 use sys::socket::PeerAddress;
 
 use self::application::LentTo;
@@ -255,11 +255,7 @@ impl Conversation {
     /// Whether what it is about is the worker's alone that has begun it, so that no other can go on with it:
     /// a request that an application answers, or a file that is in no table.
     pub fn is_bound(&self) -> bool {
-        self.has_application()
-            || self.machine.output().any(|segment| match segment {
-                Segment::Own(_) => false,
-                Segment::Memory(pin, _) | Segment::File(pin, ..) => Content::is_apart(pin),
-            })
+        self.has_application() || self.machine.pins().any(Content::is_apart)
     }
 
     /// Gives back everything that belongs to the worker, and the socket.

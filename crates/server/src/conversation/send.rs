@@ -39,8 +39,6 @@ pub enum Operation<'a> {
         offset: u64,
         /// Bytes of it, one at least.
         len: u64,
-        /// Whether the reply ends with it.
-        is_last: bool,
     },
 }
 
@@ -81,11 +79,10 @@ impl Conversation {
     #[inline]
     pub fn next_send<'a>(&'a self, content: &'a Content, runs: &mut Runs<'a>) -> Option<Operation<'a>> {
         let mut count = 0;
-        let mut output = self.machine.output();
-        while let Some(segment) = output.next() {
+        for segment in self.machine.output() {
             let run = match segment {
                 Segment::File(pin, offset, len) if count == 0 => {
-                    return Some(Operation::File { pin, offset, len, is_last: output.next().is_none() });
+                    return Some(Operation::File { pin, offset, len });
                 }
                 Segment::File(..) => return Some(Operation::Gather { count, follows: Follows::File }),
                 _ if count == GATHER => return Some(Operation::Gather { count, follows: Follows::Memory }),
@@ -187,24 +184,29 @@ impl Conversation {
                 };
                 Ok(sent as u64)
             }
-            Operation::File { pin, offset, len, is_last } => {
+            Operation::File { pin, offset, len } => {
                 let wanted = sendable(service, pin, offset, len.min(most), resident)?;
-                self.send_file(service, pin, (offset, wanted), is_last && wanted == len)
+                let sent = self.send_file(service, pin, (offset, wanted), wanted == len)?;
+                if sent == len {
+                    // What follows may be of another file.
+                    *resident = None;
+                }
+                Ok(sent)
             }
         }
     }
 
-    /// Sends a range of a file, with which the reply ends if it `is_last`.
+    /// Sends a range of a file, which is the last that the reply has of it there if it `ends`.
     fn send_file(
         &self,
         service: &Service,
         pin: &Pin,
         (mut offset, wanted): (u64, u64),
-        is_last: bool,
+        ends: bool,
     ) -> Result<u64, Unsent> {
         // A reply that took a while may have been overtaken by a change of the file: better to break off than
         // to complete something that the file never was.
-        if is_last && self.carried_over && !service.content.intact(pin) {
+        if ends && self.carried_over && !service.content.intact(pin) {
             return Err(Unsent::Changed);
         }
         let socket = self.socket.as_fd();
@@ -222,7 +224,7 @@ impl Conversation {
         {
             return Err(Unsent::Changed);
         }
-        if service.coalesce == Coalesce::Cork && is_last && sent == wanted {
+        if service.coalesce == Coalesce::Cork && ends && sent == wanted {
             sys::socket::set_cork(socket, false)?;
         }
         Ok(sent)

@@ -49,14 +49,18 @@ pub struct Area {
 }
 
 impl Area {
+    /// The size of one of at least that size.
+    pub(super) fn size_of(size: u64) -> u64 {
+        layout(size).size()
+    }
+
     /// One of at least that size.
     ///
     /// # Errors
     ///
     /// There is no descriptor or no memory.
     pub(super) fn new(size: u64, send: AreaSend) -> io::Result<Self> {
-        let chunks = size.div_ceil(CHUNK).min(u16::MAX.into());
-        let layout = transport::Area { chunks: chunks as u16, chunk_size: CHUNK as u32 };
+        let layout = layout(size);
         let file = MemoryFile::new("sluice-area", layout.size())?;
         // Only the kernel reads it there.
         let memory = Mapping::new(&file, layout.size(), Access::Read)?;
@@ -65,7 +69,7 @@ impl Area {
             memory,
             layout,
             is_sent_by_page: send == AreaSend::Sendfile,
-            ours: vec![false; chunks as usize],
+            ours: vec![false; layout.chunks.into()],
             waiting: VecDeque::new(),
             supplied: VecDeque::new(),
             supplied_bytes: 0,
@@ -200,6 +204,11 @@ impl Area {
     pub fn pages(&self) -> Option<BorrowedFd<'_>> {
         self.is_sent_by_page.then(|| self.file.as_fd())
     }
+}
+
+fn layout(size: u64) -> transport::Area {
+    let chunks = size.div_ceil(CHUNK).min(u16::MAX.into());
+    transport::Area { chunks: chunks as u16, chunk_size: CHUNK as u32 }
 }
 
 impl AsFd for Area {

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use fastcgi::zero_copy::MOST_FILES;
 use http1::Status;
 
 /// Why an application has not answered.
@@ -68,6 +69,18 @@ pub enum Failure {
     /// It names a file to be sent that is none of its pool's.
     #[error("{0}, which is below none of the pool's send_files")]
     NotToBeSent(String),
+    /// It says where files are named, and can't be understood.
+    #[error(
+        "the reply has the X-ZeroCopy {0:?}, where POSITION/LENGTH[/FROM[/COUNT]] are allowed, in order, \
+             up to {MOST_FILES} of them, with colons between"
+    )]
+    Places(String),
+    /// It ends before all files are named.
+    #[error("the reply ends before the last file name that its X-ZeroCopy tells of")]
+    NoName,
+    /// It names files in a body of more than so many bytes.
+    #[error("the reply names files in a body of more than {0} bytes")]
+    TooMuchBeside(usize),
     /// A parameter is too long.
     #[error(transparent)]
     Parameter(#[from] fastcgi::TooLong),
@@ -116,6 +129,9 @@ impl Failure {
             | Self::Chunk { .. }
             | Self::Area(_)
             | Self::NotToBeSent(_)
+            | Self::Places(_)
+            | Self::NoName
+            | Self::TooMuchBeside(_)
             | Self::Reply(_)
             | Self::Short
             | Self::Spill(_)

@@ -23,6 +23,7 @@
 
 mod area;
 mod asker;
+mod composing;
 mod course;
 mod delivery;
 mod failure;
@@ -38,7 +39,6 @@ mod send_files;
 mod spool;
 
 use std::borrow::Cow;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -71,11 +71,11 @@ pub struct Gateway {
     /// Where large bodies go, and most bytes of a reply that may.
     spool: PathBuf,
     most_spilled: u64,
-    /// Bytes of bodies and replies in memory, and how many there should be at most.
+    /// Bytes of bodies and replies in memory, of memory that is shared with applications, and how many of
+    /// both there should be at most.
     memory: usize,
+    areas: usize,
     most_memory: usize,
-    /// Bytes of memory that is shared with applications.
-    areas: u64,
     /// What clients' sockets have (`TCP_NODELAY`).
     nodelay: bool,
     common: Option<Common>,
@@ -131,8 +131,8 @@ impl Gateway {
             spool: settings.spool.clone(),
             most_spilled: settings.spill,
             memory: 0,
-            most_memory: settings.gateway_memory as usize,
             areas: 0,
+            most_memory: settings.gateway_memory as usize,
             nodelay: settings.connections.nodelay,
             desk,
             common,
@@ -241,12 +241,12 @@ impl Gateway {
 
     /// Bytes of bodies and replies that are kept in memory, and of what is shared with applications.
     pub fn memory(&self) -> u64 {
-        self.memory as u64 + self.areas
+        (self.memory + self.areas) as u64
     }
 
     /// Whether there may be so many more of them.
     fn has_memory_for(&self, bytes: usize) -> bool {
-        self.memory.saturating_add(bytes) <= self.most_memory
+        (self.memory + self.areas).saturating_add(bytes) <= self.most_memory
     }
 
     /// What becomes readable when a request goes that had to wait in a queue. `None`: there are no
@@ -275,18 +275,22 @@ impl Gateway {
         }
     }
 
-    /// Memory for a connection to a pool's server to share.
-    fn open_area(&mut self, pool: usize) -> io::Result<Area> {
-        let pool = &self.pools[pool];
-        let area = Area::new(pool.area, pool.area_send)?;
-        self.areas += area.size();
+    /// Memory for a connection to a pool's server to share. `None`: there is none, or no descriptor.
+    fn open_area(&mut self, pool: usize) -> Option<Area> {
+        let Pool { area, area_send, .. } = &self.pools[pool];
+        // The application may write to all of it at any time.
+        if !self.has_memory_for(Area::size_of(*area) as usize) {
+            return None;
+        }
+        let area = Area::new(*area, *area_send).ok()?;
+        self.areas += area.size() as usize;
         self.own(&area);
-        Ok(area)
+        Some(area)
     }
 
     /// Such memory is about to be given back.
     fn close_area(&mut self, area: &Area) {
-        self.areas -= area.size();
+        self.areas -= area.size() as usize;
         self.leave(area);
     }
 

@@ -12,34 +12,42 @@
 //! none ends it with a [`Failure`]; once the client has been sent a part of a reply, all that can be done is
 //! a reset.
 //!
+//! How a server is found is in `setup`, what becomes of a client that is lent in `lending`, and of memory
+//! that is shared in `sharing`; `patience` has the deadlines.
+//!
 //! While the client is [lent](super::loan) there is no reply here, and what the server says is that the
 //! client comes back.
 
-use std::io;
+mod lending;
+mod patience;
+mod setup;
+mod sharing;
+
 use std::os::fd::{AsFd, BorrowedFd};
 
-use fastcgi::transport::{Filled, Lent, Returned};
+use fastcgi::transport::Returned;
 use fastcgi::{Output, response};
-use http1::{Head, Limits, OpenReply, Plan, Status, Terms, Tick, Version};
+use http1::{Head, OpenReply, Plan, Status, Terms, Tick};
 use sys::client;
-use sys::socket::{LocalAddress, is_exhaustion};
 
+pub use self::lending::Afterwards;
+use self::setup::is_too_many_passed;
 use super::area::Area;
 use super::asker::Asker;
+use super::composing::Composing;
 use super::course::{Course, Spent};
 use super::delivery::Delivery;
 use super::failure::Failure;
 use super::link::{Link, Setup};
-use super::loan::{self, Lendable, Loan, Look};
-use super::params;
+use super::loan::Loan;
 use super::pool::{PoolPatience, Tried};
 use super::queue::{Entry, Ticket};
 use super::queues::now_us;
 use super::spool::Spool;
-use super::{Gateway, SERVER, Tools};
+use super::{Gateway, Tools};
 use crate::account::Account;
 use crate::config::Transport;
-use crate::content::{Call, NamedFile, Pin, SiteNumber};
+use crate::content::{Call, Named, Pin, SiteNumber};
 
 /// A request for an application.
 #[derive(Debug)]
@@ -76,8 +84,9 @@ pub struct Relay {
     area: Option<Box<Area>>,
     /// Bytes in memory, as the gateway has counted them.
     memory: usize,
-    /// The file that is to be sent in place of a reply.
-    named: Option<Box<NamedFile>>,
+    /// A reply that names files, until all of it has come; and what is to be sent in its place.
+    composing: Option<Box<Composing>>,
+    named: Option<Box<Named>>,
     /// What the application says for the error log.
     errors: Vec<u8>,
     course: Course,
@@ -99,17 +108,6 @@ enum Stage {
     Over,
 }
 
-/// What has come of a client for whom there will be no reply, or no more of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Afterwards {
-    /// It can be told so, if it has been sent nothing.
-    Answerable,
-    /// The same, but the connection is to end with that.
-    AnswerableOnce,
-    /// Somebody else has sent it so many bytes, or may still send some.
-    Spoilt(u64),
-}
-
 /// The longest head of a reply.
 const MOST_HEAD: usize = 64 << 10;
 /// Most of what an application says for the error log that is kept, for each request.
@@ -118,12 +116,6 @@ const MOST_ERRORS: usize = 4 << 10;
 const BODY_IN_MEMORY: usize = 1 << 20;
 /// And up to this size in any case: a file takes more.
 const SMALL_BODY: usize = 4 << 10;
-/// Bytes of shared memory that are copied at a time, in search of the end of a head.
-const HEAD_COPIED: usize = 4 << 10;
-/// `ETOOMANYREFS` of unix(7).
-const TOO_MANY_REFERENCES: i32 = 109;
-/// How long until a server is tried again whose queue is full.
-const PAUSE_TICKS: u32 = 10 / Tick::MS;
 
 impl Relay {
     /// For a call, on the terms of a request whose head was consumed as said.
@@ -165,6 +157,7 @@ impl Relay {
             has_used: false,
             area: None,
             memory: 0,
+            composing: None,
             named: None,
             errors: Vec::new(),
             course: Course::new(gateway.desk.counters(pool)),
@@ -352,171 +345,6 @@ impl Relay {
         self.receive(gateway, tools)
     }
 
-    /// More descriptors are under way than the kernel allows (`ETOOMANYREFS`): none of the request is sent,
-    /// and it goes by the stream.
-    #[cold]
-    fn pass_nothing(&mut self, gateway: &mut Gateway, now: Tick) {
-        self.let_go(gateway);
-        self.body.rewind();
-        (self.loan, self.is_by_stream) = (None, true);
-        (self.tried, self.due_since) = (Tried::default(), now);
-        self.stage = Stage::Due(None);
-    }
-
-    /// Asks the server which transports it knows, or hears that. Says whether to come back at once.
-    fn negotiate(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<bool, Failure> {
-        let Stage::Asking(link) = &mut self.stage else { return Ok(false) };
-        let pool = &mut gateway.pools[self.pool];
-        let asked = link.send(&mut self.body, None, tools.share);
-        let heard = match asked {
-            Ok(_) if !link.readable => return Ok(false),
-            Ok(_) => link.hear_transports(tools.scratch),
-            Err(error) => Err(error),
-        };
-        let is_known = match heard {
-            Ok(None) => return Ok(link.readable),
-            Ok(Some(knows)) => {
-                link.knows = knows;
-                match pool.transport {
-                    Transport::Stream => false,
-                    Transport::PassFd => knows.pass_fd,
-                    Transport::SharedMemory => knows.shared_memory,
-                }
-            }
-            Err(_) => false,
-        };
-        if is_known {
-            self.ask(gateway, tools)?;
-            return Ok(true);
-        }
-        // One that has answered may have closed the connection with that, as PHP-FPM does.
-        pool.is_plain(link.server, tools.now);
-        self.let_go(gateway);
-        self.tried = Tried::default();
-        self.stage = Stage::Due(None);
-        Ok(true)
-    }
-
-    /// Whether the request can be sent once more: the server has closed a connection that had been kept, as
-    /// it may at any time, and has said nothing. (Only requests that may be repeated are sent on those.)
-    fn may_repeat(&self, failure: &Failure, tools: &Tools<'_>) -> bool {
-        let is_unheard = matches!(&self.stage, Stage::Asking(link) if link.is_reused && !link.has_heard);
-        let may = is_unheard && !self.is_repeated && matches!(failure, Failure::Closed | Failure::Broken(_));
-        may && match (&self.loan, tools.client) {
-            (Some(loan), Some(client)) => loan.sent(client) == 0,
-            (Some(_), None) => false,
-            (None, _) => true,
-        }
-    }
-
-    fn repeat(&mut self, gateway: &mut Gateway, now: Tick) {
-        gateway.desk.counters(self.pool).retried.add_among_others(1);
-        self.let_go(gateway);
-        self.body.rewind();
-        self.loan = None;
-        (self.is_repeated, self.due_since) = (true, now);
-        self.stage = Stage::Due(None);
-    }
-
-    /// Takes a connection that has been kept, or finds a server and connects to it, or begins to.
-    fn connect(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<(), Failure> {
-        let now = tools.now;
-        if gateway.pools[self.pool].keep > 0
-            && !self.is_repeated
-            && Head::again(&self.consumed, self.terms).is_some_and(|head| head.method.is_idempotent())
-            && let Some(link) = gateway.take_kept(self.pool, tools.scratch)
-        {
-            gateway.pools[self.pool].begin(link.server);
-            gateway.desk.counters(self.pool).reused.add_among_others(1);
-            self.stage = Stage::Asking(link);
-            return self.ask(gateway, tools);
-        }
-        let pool = &mut gateway.pools[self.pool];
-        let Some(server) = pool.choose(self.tried, now) else {
-            let nobody = io::ErrorKind::ConnectionRefused.into();
-            return Err(Failure::Unreachable(nobody));
-        };
-        self.tried.note(server);
-        match pool.connect(server) {
-            Ok((socket, is_up)) => {
-                pool.begin(server);
-                let (keeps, asks) = (pool.keep > 0, pool.asks(server, now) && !self.is_by_stream);
-                gateway.own(&socket);
-                let mut link = Link::new(socket, server, is_up, keeps);
-                if asks {
-                    link.negotiate();
-                }
-                let is_ready = link.setup == Setup::Ready;
-                self.stage = Stage::Asking(link);
-                self.active = now;
-                if is_ready { self.ask(gateway, tools) } else { Ok(()) }
-            }
-            Err(error) => self.is_away(gateway, server, error, now),
-        }
-    }
-
-    /// A server can't be connected to: others may be.
-    fn is_away(
-        &mut self,
-        gateway: &mut Gateway,
-        server: usize,
-        error: io::Error,
-        now: Tick,
-    ) -> Result<(), Failure> {
-        let pool = &mut gateway.pools[self.pool];
-        // The queue of a Unix socket is full, or there are no descriptors: nothing tells when that changes.
-        let is_busy = error.kind() == io::ErrorKind::WouldBlock || is_exhaustion(&error);
-        if !is_busy {
-            pool.is_away(server, now);
-        }
-        if pool.has_others(self.tried) {
-            self.stage = Stage::Due(None);
-            return Ok(());
-        }
-        if !is_busy {
-            return Err(Failure::Unreachable(error));
-        }
-        if self.due_since.after(self.patience.connect).reached(now) {
-            return Err(Failure::Busy);
-        }
-        self.tried = Tried::default();
-        self.stage = Stage::Due(Some(now.after(PAUSE_TICKS)));
-        Ok(())
-    }
-
-    /// The connection is up: begins the request.
-    fn ask(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<(), Failure> {
-        let Stage::Asking(link) = &mut self.stage else { return Ok(()) };
-        self.course.is_connected();
-        self.active = tools.now;
-        link.setup = Setup::Ready;
-        gateway.pools[self.pool].is_there(link.server);
-        let transport = gateway.pools[self.pool].transport;
-        if transport == Transport::SharedMemory && link.knows.shared_memory && link.area.is_none() {
-            // Without memory or descriptors it goes by the stream.
-            if let Ok(area) = gateway.open_area(self.pool) {
-                link.share(area);
-            }
-        }
-        let is_lendable = transport == Transport::PassFd && link.knows.pass_fd && !self.is_by_stream;
-        let is_tcp = matches!(self.asker.local, Some(LocalAddress::Inet(_)));
-        if let Some(client) = tools.client.filter(|_| is_lendable && is_tcp) {
-            self.loan = Loan::new(client).ok();
-            self.has_lent |= self.loan.is_some();
-        }
-        let lent = self.loan.as_ref().map(|_| Lent {
-            is_http11: self.terms.version == Version::Http11,
-            is_persistent: self.terms.persistent,
-            has_body: self.terms.body,
-            server: SERVER.as_bytes(),
-        });
-        let head = Head::again(&self.consumed, self.terms).ok_or(Failure::Unreadable)?;
-        let body = Some(self.body.length()).filter(|length| *length > 0);
-        let own = &gateway.pools[self.pool].params;
-        link.begin(lent, |params| params::write(params, &head, &self.call, &self.asker, body, own))?;
-        Ok(())
-    }
-
     /// Receives from the server, as far as the client takes it. Says whether to come back at once.
     fn receive(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<bool, Failure> {
         let wants_input = self.wants_input();
@@ -534,6 +362,7 @@ impl Relay {
             // It has said all that it promised.
             let waiting = link.area.as_ref().map_or(0, |area| area.waiting());
             let is_whole = self.delivery.as_ref().is_some_and(|delivery| delivery.has_all_promised(waiting))
+                || self.composing.as_ref().is_some_and(|composing| composing.has_all_promised())
                 || self.named.is_some()
                 || self.returned.is_some();
             return if is_whole {
@@ -589,108 +418,6 @@ impl Relay {
         }
     }
 
-    /// The client comes back, as the server says.
-    fn take_back(&mut self, gateway: &Gateway, returned: Returned, tools: &Tools<'_>) -> Result<(), Failure> {
-        let Some(loan) = &self.loan else { return Err(Failure::Unasked) };
-        let client = tools.client.ok_or(Failure::Unasked)?;
-        let may_go_on = loan.end(client, returned, gateway.nodelay)?;
-        self.loan = None;
-        self.terms.persistent &= may_go_on;
-        if returned.sent == 0 {
-            // The server will see the reply.
-            return Ok(());
-        }
-        self.course.has_reply();
-        self.has_used = true;
-        let is_persistent = returned.is_persistent && self.terms.persistent;
-        self.returned = Some(Returned { is_persistent, ..returned });
-        if returned.is_whole { Ok(()) } else { Err(Failure::Unfinished) }
-    }
-
-    /// A part of the reply is in shared memory.
-    fn take_filled(
-        &mut self,
-        gateway: &mut Gateway,
-        filled: Filled,
-        tools: &mut Tools<'_>,
-    ) -> Result<(), Failure> {
-        self.course.has_reply();
-        self.shared()?.take(filled)?;
-        self.has_used = true;
-        // What is to be understood is copied first.
-        while self.delivery.is_none() && self.named.is_none() && self.shared()?.next().is_some() {
-            let mut copied = [0; HEAD_COPIED];
-            let count = self.shared()?.copy_next(&mut copied).map_err(Failure::Area)?;
-            self.take_reply(gateway, &copied[..count], tools)?;
-        }
-        if self.named.is_some() {
-            self.shared()?.drop_waiting();
-        }
-        self.take_from_area(gateway, false, tools)
-    }
-
-    /// The memory that is shared with the server.
-    fn shared(&mut self) -> Result<&mut Area, Failure> {
-        match &mut self.stage {
-            Stage::Asking(Link { area: Some(area), .. }) => Ok(area),
-            _ => Err(Failure::Unasked),
-        }
-    }
-
-    /// Gives the client what waits in shared memory, as far as there is room, or all of it.
-    fn take_from_area(
-        &mut self,
-        gateway: &mut Gateway,
-        is_all: bool,
-        tools: &Tools<'_>,
-    ) -> Result<(), Failure> {
-        let area = match &mut self.stage {
-            Stage::Asking(link) | Stage::Emptying(link) => &mut link.area,
-            _ => &mut self.area,
-        };
-        let (Some(area), Some(delivery)) = (area, &mut self.delivery) else { return Ok(()) };
-        if let Some(error) = delivery.supply_from(area, is_all, (gateway, self.pool), tools)? {
-            gateway.complain(now_us() / 1000, &self.request(), &Failure::Spill(error));
-        }
-        Ok(())
-    }
-
-    /// Keeps the server's connection for another request, if it may and can be kept. `behind` has come behind
-    /// the reply.
-    fn rest(&mut self, gateway: &mut Gateway, behind: &[u8]) {
-        let Stage::Asking(link) = &mut self.stage else { return };
-        if gateway.may_keep(self.pool)
-            && link.may_rest(behind)
-            && let Stage::Asking(link) = std::mem::replace(&mut self.stage, Stage::Over)
-        {
-            self.stage = Stage::Emptying(link);
-            self.end_emptying(gateway);
-        }
-    }
-
-    /// Keeps the connection once all is sent that lies in its memory, or lets it go if the client takes its
-    /// time.
-    fn end_emptying(&mut self, gateway: &mut Gateway) {
-        let Stage::Emptying(link) = &mut self.stage else { return };
-        let left = self.delivery.as_ref().map_or(0, |delivery| delivery.reply().left_elsewhere());
-        if let Some(area) = &mut link.area {
-            area.settle(left);
-        }
-        let is_slow = self.delivery.as_ref().is_some_and(Delivery::is_client_slow);
-        if left > 0 && !is_slow {
-            return;
-        }
-        if left == 0
-            && link.rest()
-            && let Stage::Emptying(link) = std::mem::replace(&mut self.stage, Stage::Over)
-        {
-            gateway.pools[self.pool].end(link.server);
-            gateway.resting.push((self.pool, link));
-        } else {
-            self.let_go(gateway);
-        }
-    }
-
     /// Takes in a piece of the CGI response: head first, then body.
     fn take_reply(
         &mut self,
@@ -705,6 +432,9 @@ impl Relay {
             }
             return Ok(());
         }
+        if let Some(composing) = &mut self.composing {
+            return composing.take(bytes);
+        }
         if self.named.is_some() {
             return Ok(());
         }
@@ -712,8 +442,13 @@ impl Relay {
         if let Some(end) = self.scan.find_end(&self.head, MOST_HEAD)? {
             let head = std::mem::take(&mut self.head);
             let parsed = response::parse(&head[..end])?;
-            self.named = gateway.pools[self.pool].send_files.named(&parsed, self.call.site)?.map(Box::new);
-            if self.named.is_some() {
+            if let Some(file) = gateway.pools[self.pool].send_files.named(&parsed, self.call.site)? {
+                self.named = Some(Box::new(Named::File(file)));
+                return Ok(());
+            }
+            if let Some(mut composing) = Composing::new(&parsed)? {
+                composing.take(&head[end..])?;
+                self.composing = Some(Box::new(composing));
                 return Ok(());
             }
             let mut reply = self.open(&parsed, tools);
@@ -742,6 +477,11 @@ impl Relay {
             gateway.leave(file);
         }
         self.body = Spool::default();
+        if let Some(composing) = self.composing.take() {
+            let files = &gateway.pools[self.pool].send_files;
+            let composed = composing.end(files, self.call.site, self.terms.body)?;
+            self.named = Some(Box::new(Named::Parts(composed)));
+        }
         if self.named.is_some() || self.returned.is_some() {
             return Ok(());
         }
@@ -895,24 +635,9 @@ impl Relay {
         Some((self.delivery.as_ref()?.reply(), area.as_deref()))
     }
 
-    /// Whether the client is lent: it is nobody's here.
-    pub fn is_lent(&self) -> bool {
-        self.loan.is_some()
-    }
-
-    /// Whether it is, or was.
-    pub fn has_lent(&self) -> bool {
-        self.has_lent
-    }
-
     /// Whether the server has said something that has not been received.
     pub fn has_input(&self) -> bool {
         matches!(&self.stage, Stage::Asking(link) if link.readable)
-    }
-
-    /// How the client was returned, with all of the reply, once the server has said all.
-    pub fn returned(&self) -> Option<Returned> {
-        self.returned.filter(|returned| returned.is_whole && matches!(self.stage, Stage::Over))
     }
 
     /// The pool's name.
@@ -920,39 +645,13 @@ impl Relay {
         &self.call.pool
     }
 
-    /// Looks after the client that is lent, if it is. Says whether it takes the reply too slowly.
-    pub fn look_after_loan(&mut self, client: Lendable<'_>, limits: &Limits, now: Tick) -> bool {
-        let Some(loan) = &mut self.loan else { return false };
-        let look = loan.look(client, limits, now);
-        if look == Look::Busy {
-            // The client keeps the server waiting, or the server is at work.
-            self.active = now;
-        }
-        look == Look::Slow
-    }
-
-    /// What can be done for the client after that failure. A server that has ended its connection is taken to
-    /// have ended, and the client, as far as it can be, is what it was then.
-    pub fn afterwards(&mut self, client: Lendable<'_>, failure: &Failure, gateway: &Gateway) -> Afterwards {
-        if let Some(returned) = self.returned {
-            return Afterwards::Spoilt(returned.body);
-        }
-        let Some(loan) = self.loan.take() else { return Afterwards::Answerable };
-        let sent = loan.sent(client);
-        if sent > 0 || !matches!(failure, Failure::Closed | Failure::Broken(_)) {
-            return Afterwards::Spoilt(if sent == u64::MAX { 0 } else { sent });
-        }
-        loan::put_back(client, gateway.nodelay);
-        Afterwards::AnswerableOnce
-    }
-
     /// The reply, once its head is there.
     pub fn reply(&mut self) -> Option<&mut OpenReply<Pin>> {
         self.delivery.as_mut().map(Delivery::reply_mut)
     }
 
-    /// The file that is to be sent in place of a reply, once the server has said all.
-    pub fn take_named(&mut self) -> Option<Box<NamedFile>> {
+    /// What is to be sent in place of a reply, once the server has said all.
+    pub fn take_named(&mut self) -> Option<Box<Named>> {
         if matches!(self.stage, Stage::Over) { self.named.take() } else { None }
     }
 
@@ -994,71 +693,13 @@ impl Relay {
 
     /// Has the gateway know what it keeps in memory.
     fn count_memory(&mut self, gateway: &mut Gateway) {
-        let memory = self.body.in_memory() + self.delivery.as_ref().map_or(0, Delivery::in_memory);
+        let composing = self.composing.as_ref().map_or(0, |composing| composing.in_memory());
+        let memory =
+            self.body.in_memory() + composing + self.delivery.as_ref().map_or(0, Delivery::in_memory);
         gateway.memory = gateway.memory - self.memory + memory;
         self.memory = memory;
         if let Some(delivery) = &mut self.delivery {
             delivery.note_memory(!gateway.has_memory_for(0));
         }
     }
-
-    /// When to call [`expire`](Self::expire), unless something happens before.
-    pub fn deadline(&self) -> Option<Tick> {
-        let reply = self.delivery.as_ref().and_then(|delivery| delivery.reply().deadline());
-        [self.server_deadline(), reply].into_iter().flatten().reduce(Tick::earlier)
-    }
-
-    fn server_deadline(&self) -> Option<Tick> {
-        let stage = match &self.stage {
-            Stage::Body | Stage::Emptying(_) | Stage::Over => return None,
-            Stage::Queued(_) => return Some(self.asked_at.after(self.patience.queue)),
-            Stage::Due(not_before) => *not_before,
-            Stage::Asking(link) if link.setup == Setup::Connecting => {
-                Some(self.active.after(self.patience.connect))
-            }
-            // The client keeps the server waiting.
-            Stage::Asking(_) if !self.wants_input() => None,
-            Stage::Asking(_) => Some(self.active.after(self.patience.quiet)),
-        };
-        [stage, self.total_deadline()].into_iter().flatten().reduce(Tick::earlier)
-    }
-
-    fn total_deadline(&self) -> Option<Tick> {
-        self.patience.total.map(|ticks| self.asked_at.after(ticks))
-    }
-
-    /// Judges the server's deadlines that have come by `now`.
-    ///
-    /// # Errors
-    ///
-    /// It has taken too long.
-    pub fn expire(&mut self, gateway: &mut Gateway, now: Tick) -> Result<(), Failure> {
-        let is_over = self.total_deadline().is_some_and(|total| total.reached(now));
-        let is_overdue = self.server_deadline().is_some_and(|deadline| deadline.reached(now));
-        if self.returned.is_some() && is_overdue {
-            // The client has all of its reply, if the server has not said so.
-            self.all_is_said(gateway);
-            return Ok(());
-        }
-        if is_over && matches!(self.stage, Stage::Due(_) | Stage::Asking(_)) {
-            return Err(Failure::TimedOut);
-        }
-        if matches!(self.stage, Stage::Queued(_)) {
-            gateway.wake(gateway.desk.queue(self.pool).look(now_us()));
-        }
-        let server = match &self.stage {
-            _ if !is_overdue => return Ok(()),
-            Stage::Asking(link) if link.setup == Setup::Connecting => link.server,
-            Stage::Queued(_) => return Err(Failure::Late),
-            // Another try is due; or all of it takes too long.
-            Stage::Due(Some(until)) if until.reached(now) => return Ok(()),
-            _ => return Err(Failure::TimedOut),
-        };
-        self.let_go(gateway);
-        self.is_away(gateway, server, io::ErrorKind::TimedOut.into(), now)
-    }
-}
-
-fn is_too_many_passed(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(TOO_MANY_REFERENCES)
 }

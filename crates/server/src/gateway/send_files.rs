@@ -27,9 +27,10 @@ struct Directory {
 const OF_THE_FILE: [&str; 5] =
     ["Accept-Ranges", "Content-Encoding", "Content-Range", "ETag", "Last-Modified"];
 
-/// What tells applications that they may, in the words of Rack, and of those that know Apache's module.
-pub(super) const PARAMS: [(&str, &str); 2] =
-    [("HTTP_X_SENDFILE_TYPE", "X-Sendfile"), ("MOD_X_SENDFILE_ENABLED", "1")];
+/// What tells applications that they may: in the words of Rack, of those that know Apache's module, and for
+/// names within a body.
+pub(super) const PARAMS: [(&str, &str); 3] =
+    [("HTTP_X_SENDFILE_TYPE", "X-Sendfile"), ("MOD_X_SENDFILE_ENABLED", "1"), ("X_ZEROCOPY_ENABLED", "1")];
 
 impl SendFiles {
     /// Those of a pool, whose directories are numbered from this one on.
@@ -59,12 +60,11 @@ impl SendFiles {
             (None, Some(name)) => ("X-Sendfile", name),
             (None, None) => return Ok(None),
         };
-        let found = match field {
-            "X-Sendfile" => NamedFile::literal(name).and_then(|path| self.below(&path, |at| &at.path)),
-            _ => NamedFile::decoded(name).and_then(|path| self.below(&path, |at| &at.prefix)),
-        };
-        let Some((directory, path)) = found else {
-            return Err(Failure::NotToBeSent(format!("{field}: {}", String::from_utf8_lossy(name))));
+        let (directory, path) = match field {
+            "X-Sendfile" => self.literal(field, name)?,
+            _ => NamedFile::decoded(name)
+                .and_then(|path| self.below(&path, |at| &at.prefix))
+                .ok_or_else(|| not_to_be_sent(field, name))?,
         };
         let (mut content_lines, mut lines, mut has_type) = (Vec::new(), Vec::new(), false);
         let is_kept = |name: &str| !OF_THE_FILE.iter().any(|other| name.eq_ignore_ascii_case(other));
@@ -80,6 +80,17 @@ impl SendFiles {
         Ok(Some(NamedFile { asked, directory, path, status, content_lines, lines, has_type }))
     }
 
+    /// The file that such a field names as the file system does: its directory and the path below that.
+    ///
+    /// # Errors
+    ///
+    /// It may not be sent.
+    pub(super) fn literal(&self, field: &str, name: &[u8]) -> Result<(SiteNumber, Box<[u8]>), Failure> {
+        NamedFile::literal(name)
+            .and_then(|path| self.below(&path, |at| &at.path))
+            .ok_or_else(|| not_to_be_sent(field, name))
+    }
+
     /// The directory that a path is below, by what names of it begin with (the longest), and the rest of the
     /// path.
     fn below(&self, path: &[u8], begins: impl Fn(&Directory) -> &[u8]) -> Option<(SiteNumber, Box<[u8]>)> {
@@ -89,6 +100,10 @@ impl SendFiles {
         let rest = path.get(begins(at).len() - 1..).filter(|rest| rest.len() > 1)?;
         Some((at.number, rest.into()))
     }
+}
+
+fn not_to_be_sent(field: &str, name: &[u8]) -> Failure {
+    Failure::NotToBeSent(format!("{field}: {}", String::from_utf8_lossy(name)))
 }
 
 #[cfg(test)]

@@ -43,6 +43,8 @@ pub struct Memory {
     pub workers: Workers,
     /// The term of cached files.
     pub files: Files,
+    /// What applications take of it.
+    pub applications: Applications,
     /// What is there once, measured: pages that several processes use, and those of the supervisor and of the
     /// process that answers for the status.
     pub once: u64,
@@ -89,6 +91,15 @@ pub struct Files {
     /// What one takes on average, counted by the tables: path, header lines, and small bodies; `None` where
     /// there is none.
     pub each: Option<u64>,
+}
+
+/// What is kept and set aside for applications. It is no term: bodies and replies are in the workers' own
+/// pages already, and pages that are shared with an application are measured where they were touched.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Applications {
+    /// Bodies, replies, and all of the memory that is shared with applications, used or not, as the workers
+    /// tell; `gateway.memory` bounds it in each.
+    pub bytes: u64,
 }
 
 /// One process of the server.
@@ -223,6 +234,7 @@ fn model(status: &Snapshot, processes: Vec<Process>, lent: u64) -> Memory {
         connections: Connections { open: of("connections"), places, each: each_connection, each_by_growth },
         workers: Workers { count, each: each_worker, each_at_start: of("start_memory_bytes") / count },
         files: Files { entries, each: each_file },
+        applications: Applications { bytes: of("application_memory_bytes") },
         once,
         sum: places * each_connection + count * each_worker + entries * each_file.unwrap_or(0) + once,
         measured,
@@ -268,6 +280,7 @@ pub(crate) mod tests {
         counters.file_table_entries.set(10);
         counters.file_table_memory_bytes.set(15_000);
         counters.start_memory_bytes.set(300_000);
+        counters.application_memory_bytes.set(1 << 20);
         for worker in &mut status.workers {
             worker.numbers = Numbers::read(METRICS, &counters);
         }
@@ -293,7 +306,7 @@ pub(crate) mod tests {
         assert_eq!(memory.files, Files { entries: 20, each: Some(1500) });
         // (1,420,000 - 2,048 * 368 - 30,000) / 2
         assert_eq!(memory.workers, Workers { count: 2, each: 318_168, each_at_start: 300_000 });
-        assert_eq!(memory.once, 1_000_000);
+        assert_eq!((memory.once, memory.applications.bytes), (1_000_000, 2 << 20));
         assert_eq!((memory.sum, memory.measured), (2_420_000, 2_420_000));
         assert_eq!(memory.formula, "memory = c*368 + p*(318,168) + f*1,500 + 1,000,000");
         assert_eq!(memory.predict(2048, 2, 20), memory.sum);

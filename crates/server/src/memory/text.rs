@@ -13,8 +13,8 @@ pub fn render(memory: &Memory) -> String {
 }
 
 fn write_all(text: &mut String, memory: &Memory) -> std::fmt::Result {
-    let Memory { architecture, formula, connections, workers, files, once, sum, measured, processes, .. } =
-        memory;
+    let Memory { architecture, formula, connections, workers, files, applications, .. } = memory;
+    let Memory { once, sum, measured, processes, .. } = memory;
     writeln!(text, "{architecture}\n\n{formula}\n")?;
     writeln!(text, "{:<15} {:>9} {:>11} {:>13}", "term", "count", "bytes each", "bytes")?;
 
@@ -40,6 +40,14 @@ fn write_all(text: &mut String, memory: &Memory) -> std::fmt::Result {
     for process in processes {
         let (private, proportional) = (grouped(process.private), grouped(process.proportional));
         writeln!(text, "{:<15} {:>9} {private:>11} {proportional:>13}", process.role, process.pid)?;
+    }
+    if applications.bytes > 0 {
+        writeln!(
+            text,
+            "\nFor applications {} are set aside: bodies, replies, and memory that is shared with them,\n\
+             used or not. What of that is used is in the figures above.",
+            grouped(applications.bytes)
+        )?;
     }
     writeln!(text, "\nThe kernel's memory for sockets, their buffers and the page cache is not in it.")
 }
@@ -94,6 +102,7 @@ mod tests {
             "once                    1   1,000,000     1,000,000  measured",
             "sum                                       2,420,000\n",
             "worker               4713     720,000       920,000\n",
+            "For applications 2,097,152 are set aside",
         ] {
             assert!(text.contains(words), "{words}\n{text}");
         }

@@ -1,0 +1,138 @@
+//! Replies that take another way than the stream, while everything happens that can end one: clients that
+//! reset their connections, workers that are killed, and applications that whoever calls has misbehave, or
+//! kills. Each reply carries its request's token from the first byte to the last, so that a byte of another's
+//! shows; and what the server holds afterwards is what it held before.
+//!
+//! `SLUICE_PASSES` says how many requests, and `SLUICE_SEED` what is drawn.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::client::{Broken, Client};
+use super::server::Server;
+use super::{Random, eventually, sleep_ms};
+
+/// Clients that ask at the same time.
+const CLIENTS: u64 = 6;
+
+/// How many requests: enough to see most of what can happen, unless the environment says otherwise.
+fn rounds() -> u64 {
+    from_environment("SLUICE_PASSES", 600)
+}
+
+fn from_environment(name: &str, usual: u64) -> u64 {
+    std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
+}
+
+/// Numbers of that kind, drawn by the seed.
+pub fn random(kind: u64) -> Random {
+    Random(from_environment("SLUICE_SEED", 7).wrapping_mul(1000) + kind)
+}
+
+/// The body that a request for a token is answered with: its token and where it stands, 16 bytes at a time.
+pub fn reply_to(token: u64) -> Vec<u8> {
+    (0..=token % 20_000).flat_map(|at| format!("{token:08x}{at:07x}\n").into_bytes()).collect()
+}
+
+/// Asks for all these, while workers are killed and `meanwhile` is called again and again.
+#[track_caller]
+pub fn run(server: &Server, transport: &str, meanwhile: impl Fn(&mut Random) + Sync) {
+    eprintln!("{transport}, SLUICE_PASSES={} SLUICE_SEED={}", rounds(), from_environment("SLUICE_SEED", 7));
+    server.warm_up();
+    // As much as it holds when all has happened once.
+    crowd(server, 100, 10);
+    let before = level(server);
+    let is_over = AtomicBool::new(false);
+    let whole = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = random(1);
+            while !is_over.load(Ordering::Relaxed) {
+                sleep_ms(200 + random.below(400) as u64);
+                let workers = server.workers();
+                let pid = Pid::from_raw(workers[random.below(workers.len())] as i32);
+                let _ = pid.map(|pid| kill_process(pid, Signal::KILL));
+            }
+        });
+        scope.spawn(|| {
+            let mut random = random(2);
+            while !is_over.load(Ordering::Relaxed) {
+                meanwhile(&mut random);
+                sleep_ms(20 + random.below(100) as u64);
+            }
+        });
+        let whole = crowd(server, rounds(), 20);
+        is_over.store(true, Ordering::Relaxed);
+        whole
+    });
+    assert!(whole > rounds() / 4, "most go well: {whole}");
+    let used = server.pool_count(if transport == "pass-fd" { "passed" } else { "shared" });
+    assert!(used > 0, "{}", server.status()["pools"]);
+    server.warm_up();
+    let mut after = before;
+    // Workers that are started again have a copy of the status process's eventfd, which the first have not.
+    let workers = server.workers().len();
+    eventually("it holds what it held", || {
+        after = level(server);
+        after.0 <= before.0 + workers && after.1 < before.1 + (16 << 20)
+    });
+    eprintln!("{whole} of {} whole; descriptors and bytes {before:?}, and then {after:?}", rounds());
+}
+
+/// Has some clients ask for so many tokens together, and says how many replies were whole.
+fn crowd(server: &Server, rounds: u64, kind: u64) -> u64 {
+    let (next, whole) = (AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for number in 0..CLIENTS {
+            let (next, whole) = (&next, &whole);
+            scope.spawn(move || {
+                let (mut random, mut client) = (random(kind + number), None);
+                while next.fetch_add(1, Ordering::Relaxed) < rounds {
+                    let is_whole = ask(server, &mut random, &mut client);
+                    whole.fetch_add(is_whole.into(), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    whole.into_inner()
+}
+
+/// Asks for a token, on the connection that there is or another. Says whether all of the reply came.
+fn ask(server: &Server, random: &mut Random, client: &mut Option<Client>) -> bool {
+    let token = random.next() >> 40;
+    let mut connection = client.take().unwrap_or_else(|| server.connect());
+    if !connection.try_send(format!("GET /app/{token} HTTP/1.1\r\nHost: x\r\n\r\n")) {
+        return false;
+    }
+    if random.below(10) == 0 {
+        sleep_ms(random.below(5) as u64);
+        let _ = connection.try_reply_within(Duration::from_millis(1));
+        connection.reset();
+        return false;
+    }
+    match connection.try_reply() {
+        Ok(reply) => {
+            let is_its_own = reply.body == reply_to(token);
+            assert!(is_its_own || reply.status >= 500, "{token}: {reply:?}");
+            if !reply.closes() {
+                *client = Some(connection);
+            }
+            is_its_own
+        }
+        Err(Broken::Silent | Broken::Malformed(_)) => panic!("{token}: nothing came"),
+        // What came of it is in its buffer, and was its own as far as it goes.
+        Err(_) => false,
+    }
+}
+
+/// Descriptors and bytes of memory of a server without clients.
+fn level(server: &Server) -> (usize, u64) {
+    eventually("no connection is left", || {
+        let status = server.status();
+        status["total"]["connections_opened"] == status["total"]["connections_closed"]
+    });
+    let files = server.count("file_table_descriptors") as usize;
+    (server.descriptors() - files, server.memory())
+}

@@ -1,0 +1,69 @@
+//! For how long the server, the queue and the client may take.
+
+use std::io;
+
+use http1::Tick;
+
+use super::super::Gateway;
+use super::super::failure::Failure;
+use super::super::link::Setup;
+use super::super::queues::now_us;
+use super::{Relay, Stage};
+
+impl Relay {
+    /// When to call [`expire`](Self::expire), unless something happens before.
+    pub fn deadline(&self) -> Option<Tick> {
+        let reply = self.delivery.as_ref().and_then(|delivery| delivery.reply().deadline());
+        [self.server_deadline(), reply].into_iter().flatten().reduce(Tick::earlier)
+    }
+
+    pub(super) fn server_deadline(&self) -> Option<Tick> {
+        let stage = match &self.stage {
+            Stage::Body | Stage::Emptying(_) | Stage::Over => return None,
+            Stage::Queued(_) => return Some(self.asked_at.after(self.patience.queue)),
+            Stage::Due(not_before) => *not_before,
+            Stage::Asking(link) if link.setup == Setup::Connecting => {
+                Some(self.active.after(self.patience.connect))
+            }
+            // The client keeps the server waiting.
+            Stage::Asking(_) if !self.wants_input() => None,
+            Stage::Asking(_) => Some(self.active.after(self.patience.quiet)),
+        };
+        [stage, self.total_deadline()].into_iter().flatten().reduce(Tick::earlier)
+    }
+
+    pub(super) fn total_deadline(&self) -> Option<Tick> {
+        self.patience.total.map(|ticks| self.asked_at.after(ticks))
+    }
+
+    /// Judges the server's deadlines that have come by `now`.
+    ///
+    /// # Errors
+    ///
+    /// It has taken too long.
+    pub fn expire(&mut self, gateway: &mut Gateway, now: Tick) -> Result<(), Failure> {
+        let is_over = self.total_deadline().is_some_and(|total| total.reached(now));
+        let is_overdue = self.server_deadline().is_some_and(|deadline| deadline.reached(now));
+        if self.returned.is_some() && is_overdue {
+            // The client has all of its reply, if the server has not said so.
+            self.all_is_said(gateway);
+            return Ok(());
+        }
+        if is_over && matches!(self.stage, Stage::Due(_) | Stage::Asking(_)) {
+            return Err(Failure::TimedOut);
+        }
+        if matches!(self.stage, Stage::Queued(_)) {
+            gateway.wake(gateway.desk.queue(self.pool).look(now_us()));
+        }
+        let server = match &self.stage {
+            _ if !is_overdue => return Ok(()),
+            Stage::Asking(link) if link.setup == Setup::Connecting => link.server,
+            Stage::Queued(_) => return Err(Failure::Late),
+            // Another try is due; or all of it takes too long.
+            Stage::Due(Some(until)) if until.reached(now) => return Ok(()),
+            _ => return Err(Failure::TimedOut),
+        };
+        self.let_go(gateway);
+        self.is_away(gateway, server, io::ErrorKind::TimedOut.into(), now)
+    }
+}

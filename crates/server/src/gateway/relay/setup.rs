@@ -1,0 +1,198 @@
+//! How a request comes to a server of its pool: over a connection that was kept, or to the next server that
+//! can be connected to, which is asked first which transports it knows; and what is done if that breaks
+//! before anything was said.
+
+use std::io;
+
+use fastcgi::transport::Lent;
+use http1::{Head, Tick, Version};
+use sys::socket::{LocalAddress, is_exhaustion};
+
+use super::super::failure::Failure;
+use super::super::link::{Link, Setup};
+use super::super::loan::Loan;
+use super::super::params;
+use super::super::pool::Tried;
+use super::super::{Gateway, SERVER, Tools};
+use super::{Relay, Stage};
+use crate::config::Transport;
+
+/// `ETOOMANYREFS` of unix(7).
+const TOO_MANY_REFERENCES: i32 = 109;
+/// How long until a server is tried again whose queue is full.
+const PAUSE_TICKS: u32 = 10 / Tick::MS;
+
+impl Relay {
+    /// Takes a connection that has been kept, or finds a server and connects to it, or begins to.
+    pub(super) fn connect(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<(), Failure> {
+        let now = tools.now;
+        if gateway.pools[self.pool].keep > 0
+            && !self.is_repeated
+            && Head::again(&self.consumed, self.terms).is_some_and(|head| head.method.is_idempotent())
+            && let Some(link) = gateway.take_kept(self.pool, tools.scratch)
+        {
+            gateway.pools[self.pool].begin(link.server);
+            gateway.desk.counters(self.pool).reused.add_among_others(1);
+            self.stage = Stage::Asking(link);
+            return self.ask(gateway, tools);
+        }
+        let pool = &mut gateway.pools[self.pool];
+        let Some(server) = pool.choose(self.tried, now) else {
+            let nobody = io::ErrorKind::ConnectionRefused.into();
+            return Err(Failure::Unreachable(nobody));
+        };
+        self.tried.note(server);
+        match pool.connect(server) {
+            Ok((socket, is_up)) => {
+                pool.begin(server);
+                let (keeps, asks) = (pool.keep > 0, pool.asks(server, now) && !self.is_by_stream);
+                gateway.own(&socket);
+                let mut link = Link::new(socket, server, is_up, keeps);
+                if asks {
+                    link.negotiate();
+                }
+                let is_ready = link.setup == Setup::Ready;
+                self.stage = Stage::Asking(link);
+                self.active = now;
+                if is_ready { self.ask(gateway, tools) } else { Ok(()) }
+            }
+            Err(error) => self.is_away(gateway, server, error, now),
+        }
+    }
+
+    /// Asks the server which transports it knows, or hears that. Says whether to come back at once.
+    pub(super) fn negotiate(
+        &mut self,
+        gateway: &mut Gateway,
+        tools: &mut Tools<'_>,
+    ) -> Result<bool, Failure> {
+        let Stage::Asking(link) = &mut self.stage else { return Ok(false) };
+        let pool = &mut gateway.pools[self.pool];
+        let asked = link.send(&mut self.body, None, tools.share);
+        let heard = match asked {
+            Ok(_) if !link.readable => return Ok(false),
+            Ok(_) => link.hear_transports(tools.scratch),
+            Err(error) => Err(error),
+        };
+        let is_known = match heard {
+            Ok(None) => return Ok(link.readable),
+            Ok(Some(knows)) => {
+                link.knows = knows;
+                match pool.transport {
+                    Transport::Stream => false,
+                    Transport::PassFd => knows.pass_fd,
+                    Transport::SharedMemory => knows.shared_memory,
+                }
+            }
+            Err(_) => false,
+        };
+        if is_known {
+            self.ask(gateway, tools)?;
+            return Ok(true);
+        }
+        // One that has answered may have closed the connection with that, as PHP-FPM does.
+        pool.is_plain(link.server, tools.now);
+        self.let_go(gateway);
+        self.tried = Tried::default();
+        self.stage = Stage::Due(None);
+        Ok(true)
+    }
+
+    /// The connection is up: begins the request.
+    pub(super) fn ask(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<(), Failure> {
+        let Stage::Asking(link) = &mut self.stage else { return Ok(()) };
+        self.course.is_connected();
+        self.active = tools.now;
+        link.setup = Setup::Ready;
+        gateway.pools[self.pool].is_there(link.server);
+        let transport = gateway.pools[self.pool].transport;
+        if transport == Transport::SharedMemory && link.knows.shared_memory && link.area.is_none() {
+            // Without memory or descriptors it goes by the stream.
+            if let Some(area) = gateway.open_area(self.pool) {
+                link.share(area);
+            }
+        }
+        let is_lendable = transport == Transport::PassFd && link.knows.pass_fd && !self.is_by_stream;
+        let is_tcp = matches!(self.asker.local, Some(LocalAddress::Inet(_)));
+        if let Some(client) = tools.client.filter(|_| is_lendable && is_tcp) {
+            self.loan = Loan::new(client).ok();
+            self.has_lent |= self.loan.is_some();
+        }
+        let lent = self.loan.as_ref().map(|_| Lent {
+            is_http11: self.terms.version == Version::Http11,
+            is_persistent: self.terms.persistent,
+            has_body: self.terms.body,
+            server: SERVER.as_bytes(),
+        });
+        let head = Head::again(&self.consumed, self.terms).ok_or(Failure::Unreadable)?;
+        let body = Some(self.body.length()).filter(|length| *length > 0);
+        let own = &gateway.pools[self.pool].params;
+        link.begin(lent, |params| params::write(params, &head, &self.call, &self.asker, body, own))?;
+        Ok(())
+    }
+
+    /// A server can't be connected to: others may be.
+    pub(super) fn is_away(
+        &mut self,
+        gateway: &mut Gateway,
+        server: usize,
+        error: io::Error,
+        now: Tick,
+    ) -> Result<(), Failure> {
+        let pool = &mut gateway.pools[self.pool];
+        // The queue of a Unix socket is full, or there are no descriptors: nothing tells when that changes.
+        let is_busy = error.kind() == io::ErrorKind::WouldBlock || is_exhaustion(&error);
+        if !is_busy {
+            pool.is_away(server, now);
+        }
+        if pool.has_others(self.tried) {
+            self.stage = Stage::Due(None);
+            return Ok(());
+        }
+        if !is_busy {
+            return Err(Failure::Unreachable(error));
+        }
+        if self.due_since.after(self.patience.connect).reached(now) {
+            return Err(Failure::Busy);
+        }
+        self.tried = Tried::default();
+        self.stage = Stage::Due(Some(now.after(PAUSE_TICKS)));
+        Ok(())
+    }
+
+    /// Whether the request can be sent once more: the server has closed a connection that had been kept, as
+    /// it may at any time, and has said nothing. (Only requests that may be repeated are sent on those.)
+    pub(super) fn may_repeat(&self, failure: &Failure, tools: &Tools<'_>) -> bool {
+        let is_unheard = matches!(&self.stage, Stage::Asking(link) if link.is_reused && !link.has_heard);
+        let may = is_unheard && !self.is_repeated && matches!(failure, Failure::Closed | Failure::Broken(_));
+        may && match (&self.loan, tools.client) {
+            (Some(loan), Some(client)) => loan.sent(client) == 0,
+            (Some(_), None) => false,
+            (None, _) => true,
+        }
+    }
+
+    pub(super) fn repeat(&mut self, gateway: &mut Gateway, now: Tick) {
+        gateway.desk.counters(self.pool).retried.add_among_others(1);
+        self.let_go(gateway);
+        self.body.rewind();
+        self.loan = None;
+        (self.is_repeated, self.due_since) = (true, now);
+        self.stage = Stage::Due(None);
+    }
+
+    /// More descriptors are under way than the kernel allows (`ETOOMANYREFS`): none of the request is sent,
+    /// and it goes by the stream.
+    #[cold]
+    pub(super) fn pass_nothing(&mut self, gateway: &mut Gateway, now: Tick) {
+        self.let_go(gateway);
+        self.body.rewind();
+        (self.loan, self.is_by_stream) = (None, true);
+        (self.tried, self.due_since) = (Tried::default(), now);
+        self.stage = Stage::Due(None);
+    }
+}
+
+pub(super) fn is_too_many_passed(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(TOO_MANY_REFERENCES)
+}

@@ -1,0 +1,101 @@
+//! What comes of a reply in memory that is shared with the server, and what becomes of the connection whose
+//! memory the client is still emptying.
+
+use fastcgi::transport::Filled;
+
+use super::super::area::Area;
+use super::super::delivery::Delivery;
+use super::super::failure::Failure;
+use super::super::link::Link;
+use super::super::queues::now_us;
+use super::super::{Gateway, Tools};
+use super::{Relay, Stage};
+
+/// Bytes of shared memory that are copied at a time, in search of the end of a head.
+const HEAD_COPIED: usize = 4 << 10;
+
+impl Relay {
+    /// A part of the reply is in shared memory.
+    pub(super) fn take_filled(
+        &mut self,
+        gateway: &mut Gateway,
+        filled: Filled,
+        tools: &mut Tools<'_>,
+    ) -> Result<(), Failure> {
+        self.course.has_reply();
+        self.shared()?.take(filled)?;
+        self.has_used = true;
+        // What is to be understood is copied first.
+        while self.delivery.is_none() && self.named.is_none() && self.shared()?.next().is_some() {
+            let mut copied = [0; HEAD_COPIED];
+            let count = self.shared()?.copy_next(&mut copied).map_err(Failure::Area)?;
+            self.take_reply(gateway, &copied[..count], tools)?;
+        }
+        if self.named.is_some() {
+            self.shared()?.drop_waiting();
+        }
+        self.take_from_area(gateway, false, tools)
+    }
+
+    /// The memory that is shared with the server.
+    pub(super) fn shared(&mut self) -> Result<&mut Area, Failure> {
+        match &mut self.stage {
+            Stage::Asking(Link { area: Some(area), .. }) => Ok(area),
+            _ => Err(Failure::Unasked),
+        }
+    }
+
+    /// Gives the client what waits in shared memory, as far as there is room, or all of it.
+    pub(super) fn take_from_area(
+        &mut self,
+        gateway: &mut Gateway,
+        is_all: bool,
+        tools: &Tools<'_>,
+    ) -> Result<(), Failure> {
+        let area = match &mut self.stage {
+            Stage::Asking(link) | Stage::Emptying(link) => &mut link.area,
+            _ => &mut self.area,
+        };
+        let (Some(area), Some(delivery)) = (area, &mut self.delivery) else { return Ok(()) };
+        if let Some(error) = delivery.supply_from(area, is_all, (gateway, self.pool), tools)? {
+            gateway.complain(now_us() / 1000, &self.request(), &Failure::Spill(error));
+        }
+        Ok(())
+    }
+
+    /// Keeps the server's connection for another request, if it may and can be kept. `behind` has come behind
+    /// the reply.
+    pub(super) fn rest(&mut self, gateway: &mut Gateway, behind: &[u8]) {
+        let Stage::Asking(link) = &mut self.stage else { return };
+        if gateway.may_keep(self.pool)
+            && link.may_rest(behind)
+            && let Stage::Asking(link) = std::mem::replace(&mut self.stage, Stage::Over)
+        {
+            self.stage = Stage::Emptying(link);
+            self.end_emptying(gateway);
+        }
+    }
+
+    /// Keeps the connection once all is sent that lies in its memory, or lets it go if the client takes its
+    /// time.
+    pub(super) fn end_emptying(&mut self, gateway: &mut Gateway) {
+        let Stage::Emptying(link) = &mut self.stage else { return };
+        let left = self.delivery.as_ref().map_or(0, |delivery| delivery.reply().left_elsewhere());
+        if let Some(area) = &mut link.area {
+            area.settle(left);
+        }
+        let is_slow = self.delivery.as_ref().is_some_and(Delivery::is_client_slow);
+        if left > 0 && !is_slow {
+            return;
+        }
+        if left == 0
+            && link.rest()
+            && let Stage::Emptying(link) = std::mem::replace(&mut self.stage, Stage::Over)
+        {
+            gateway.pools[self.pool].end(link.server);
+            gateway.resting.push((self.pool, link));
+        } else {
+            self.let_go(gateway);
+        }
+    }
+}

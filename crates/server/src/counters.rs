@@ -215,6 +215,8 @@ sys::shareable! {
         pub census: Census,
         /// The worker's process; 0 while there is none. The supervisor writes it.
         pub pid: AtomicU32,
+        /// How often the alarm that bounds its [sends](crate::sends) has rung.
+        pub alarm_rings: AtomicU32,
     }
 }
 

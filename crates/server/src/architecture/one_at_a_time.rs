@@ -99,7 +99,7 @@ impl Worker {
         (crew, number): (Crew, usize),
     ) -> io::Result<Self> {
         service.sends_block = true;
-        service.sends = Some(BlockingSends::of_one_client()?);
+        service.sends = Some(BlockingSends::of_one_client(&service.counters.alarm_rings)?);
         crew.set_free(number, false);
         service.counters.connection_bytes.raise_to(size_of::<Conversation>() as u64);
         service.counters.connection_places.set(1);

@@ -100,7 +100,7 @@ impl<P> Plan<P> {
         own.clear();
         pieces.clear();
         if status == Status::OK {
-            own.extend_from_slice(stamp.ok_and_lines());
+            stamp.begin_ok(own);
         } else {
             status.write_line(own);
             own.extend_from_slice(stamp.lines());

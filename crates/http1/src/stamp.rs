@@ -1,30 +1,43 @@
 //! The header lines that every reply carries and that change only with the second: Server and Date.
 
-use std::fmt::Write;
+use std::io::Write;
 use std::time::{Duration, SystemTime};
 
 use crate::Status;
+
+/// Bytes of the longest name that a server may have here.
+const LONGEST_NAME: usize = 16;
+
+/// Room for the longest lines. It is copied whole: so much that is known beforehand costs less than a call
+/// that looks how much it is.
+const ROOM: usize = Status::OK_LINE.len() + "Server: \r\n".len() + LONGEST_NAME + DATE_LINE;
+const DATE_LINE: usize = "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n".len();
 
 /// `Server: NAME` and `Date: ...` (RFC 9110 sections 10.2.4 and 6.6.1), made once per second and copied into
 /// replies.
 #[derive(Clone, Debug)]
 pub struct Stamp {
     unix_secs: u64,
-    date_at: usize,
     /// The status line of nearly every reply, and these lines.
-    lines: String,
+    lines: [u8; ROOM],
+    date_at: usize,
 }
 
 impl Stamp {
     /// The lines for that second. An empty `server` leaves the Server line out.
+    ///
+    /// # Panics
+    ///
+    /// The name has more than 16 bytes.
     pub fn new(server: &str, unix_secs: u64) -> Self {
-        let mut lines = String::with_capacity(128);
-        lines.push_str(Status::OK_LINE);
-        if !server.is_empty() {
-            let _ = write!(lines, "Server: {server}\r\n");
-        }
-        let date_at = lines.len();
-        let mut stamp = Self { unix_secs, date_at, lines };
+        assert!(server.len() <= LONGEST_NAME, "a server's name has {LONGEST_NAME} bytes at most: {server}");
+        let mut lines = [0; ROOM];
+        let mut room = &mut lines[..];
+        let server = if server.is_empty() { String::new() } else { format!("Server: {server}\r\n") };
+        // There is room for the longest name.
+        let _ = write!(room, "{}{server}", Status::OK_LINE);
+        let date_at = ROOM - room.len();
+        let mut stamp = Self { unix_secs, lines, date_at };
         stamp.write_date();
         stamp
     }
@@ -45,20 +58,25 @@ impl Stamp {
 
     /// Both lines, each with its line end.
     pub fn lines(&self) -> &[u8] {
-        &self.lines.as_bytes()[Status::OK_LINE.len()..]
+        &self.lines[Status::OK_LINE.len()..self.end()]
     }
 
-    /// Both lines behind the status line of a 200, so that nearly every head begins with one copy.
+    /// Begins a head with the status line of a 200 and both lines.
     #[inline]
-    pub(crate) fn ok_and_lines(&self) -> &[u8] {
-        self.lines.as_bytes()
+    pub(crate) fn begin_ok(&self, head: &mut Vec<u8>) {
+        head.extend_from_slice(&self.lines);
+        head.truncate(self.end());
     }
 
+    fn end(&self) -> usize {
+        self.date_at + DATE_LINE
+    }
+
+    #[cold]
     fn write_date(&mut self) {
         let date = SystemTime::UNIX_EPOCH + Duration::from_secs(self.unix_secs);
-        self.lines.truncate(self.date_at);
-        // Writing to a String cannot fail, and the room is kept from second to second.
-        let _ = write!(self.lines, "Date: {}\r\n", httpdate::HttpDate::from(date));
+        // There is room for a date, all of which are of one length.
+        let _ = write!(&mut self.lines[self.date_at..], "Date: {}\r\n", httpdate::HttpDate::from(date));
     }
 }
 
@@ -73,5 +91,17 @@ mod tests {
         stamp.update(784_111_778);
         assert_eq!(stamp.lines(), b"Server: sluice\r\nDate: Sun, 06 Nov 1994 08:49:38 GMT\r\n");
         assert_eq!(Stamp::new("", 0).lines(), b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n");
+    }
+
+    #[test]
+    fn a_head_begins_with_what_there_is_and_no_more() {
+        for (server, line) in
+            [("", ""), ("s", "Server: s\r\n"), ("sixteen-letters!", "Server: sixteen-letters!\r\n")]
+        {
+            let mut head = Vec::new();
+            Stamp::new(server, 784_111_777).begin_ok(&mut head);
+            let expected = format!("HTTP/1.1 200 OK\r\n{line}Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n");
+            assert_eq!(String::from_utf8(head).unwrap(), expected);
+        }
     }
 }

@@ -15,6 +15,7 @@
 //!   served without blocking from there on, like everybody else until the allowance has grown again.
 
 use std::io;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use sys::alarm::Alarm;
@@ -47,16 +48,16 @@ const QUIET_MS: u64 = 1000;
 impl BlockingSends {
     /// For a worker (the calling thread) that sends may hold for a while altogether before other clients come
     /// first: as long as the settings say, and a quarter of the write timeout at most, or clients would miss
-    /// it because of one another.
+    /// it because of one another. `rings` counts the alarm's.
     ///
     /// # Errors
     ///
     /// There is no timer to be had.
-    pub fn of_many_clients(settings: &Settings) -> io::Result<Self> {
+    pub fn of_many_clients(settings: &Settings, rings: &'static AtomicU32) -> io::Result<Self> {
         let hold = settings.event.send_hold.min(settings.timeouts.write / 4);
         let period = PERIOD.min(hold / 2).max(Duration::from_millis(5));
         let allowance = Some(Allowance::new(hold.as_millis() as u64));
-        Self::new(period, allowance)
+        Self::new(period, rings, allowance)
     }
 
     /// For a worker (the calling thread) that serves one client at a time.
@@ -64,12 +65,13 @@ impl BlockingSends {
     /// # Errors
     ///
     /// There is no timer to be had.
-    pub fn of_one_client() -> io::Result<Self> {
-        Self::new(PERIOD, None)
+    pub fn of_one_client(rings: &'static AtomicU32) -> io::Result<Self> {
+        Self::new(PERIOD, rings, None)
     }
 
-    fn new(period: Duration, allowance: Option<Allowance>) -> io::Result<Self> {
-        Ok(Self { alarm: Alarm::new(period)?, period_ms: period.as_millis() as u64, began_ms: 0, allowance })
+    fn new(period: Duration, rings: &'static AtomicU32, allowance: Option<Allowance>) -> io::Result<Self> {
+        let alarm = Alarm::new(period, rings)?;
+        Ok(Self { alarm, period_ms: period.as_millis() as u64, began_ms: 0, allowance })
     }
 
     /// Whether a send that begins now may block. If so, it will be broken off.
@@ -189,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_worker_with_one_client_may_always_block() {
-        let mut sends = BlockingSends::of_one_client().unwrap();
+        let mut sends = BlockingSends::of_one_client(Box::leak(Box::default())).unwrap();
         for round in 1..100 {
             assert!(sends.begin(round * 1000));
             sends.held(round * 1000 + 999);

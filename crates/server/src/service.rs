@@ -46,7 +46,8 @@ pub struct Service {
     pub clock: Clock,
     /// Buffers for leftover input and lines of the access log.
     pub buffers: Buffers,
-    /// What replies are written on, while none is.
+    /// What replies are written on, while none is: one at hand, and the others.
+    sheet: Option<Sheet<Pin>>,
     sheets: Vec<Sheet<Pin>>,
     /// Where input is received; taken out while a conversation works on it.
     pub scratch: Box<[u8]>,
@@ -108,13 +109,17 @@ impl Clock {
     /// Reads them anew, that of seconds only when the last one is over.
     #[inline]
     fn advance(&mut self) {
-        let ns = sys::clock::monotonic_ns();
-        let ms = ns / 1_000_000;
-        if ms >= self.second_ends_ms {
-            *self = Self::now();
-        } else {
-            *self = Self { tick: Tick::from_ms(ms), ns, ms, ..*self };
+        self.ns = sys::clock::monotonic_ns();
+        self.ms = self.ns / 1_000_000;
+        self.tick = Tick::from_ms(self.ms);
+        if self.ms >= self.second_ends_ms {
+            self.begin_second();
         }
+    }
+
+    #[cold]
+    fn begin_second(&mut self) {
+        *self = Self::now();
     }
 }
 
@@ -143,6 +148,7 @@ impl Service {
             proxies: Proxies::new(settings),
             clock,
             buffers: Buffers::default(),
+            sheet: None,
             sheets: Vec::new(),
             scratch: vec![0; SCRATCH.max(2 * limits.head as usize)].into(),
             limits,
@@ -264,7 +270,7 @@ impl Service {
     /// What must be done first, or instead.
     #[inline]
     pub fn answer(&mut self, head: &Head<'_>, looked: Option<&Prefetched>) -> Answer {
-        let sheet = self.sheets.pop().unwrap_or_default();
+        let sheet = self.sheet();
         self.content.answer(head, (looked, self.patience), self.clock.ms, sheet, &self.stamp)
     }
 
@@ -300,7 +306,7 @@ impl Service {
         terms: Terms,
         looked: Option<&Prefetched>,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
-        let sheet = self.sheets.pop().unwrap_or_default();
+        let sheet = self.sheet();
         self.content.error((site, status), terms, (looked, self.patience), self.clock.ms, sheet, &self.stamp)
     }
 
@@ -315,7 +321,7 @@ impl Service {
         named: &Named,
         looked: Option<&Prefetched>,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
-        let (sheet, asking) = (self.sheets.pop().unwrap_or_default(), (looked, self.patience));
+        let (sheet, asking) = (self.sheet(), (looked, self.patience));
         let (content, now_ms, stamp) = (&mut self.content, self.clock.ms, &self.stamp);
         match named {
             Named::File(file) => content.answer_with_file(file, head, asking, now_ms, sheet, stamp),
@@ -334,11 +340,18 @@ impl Service {
         (gateway, Tools { limits, now: clock.tick, stamp, scratch, sheets, share, client })
     }
 
+    #[inline]
+    fn sheet(&mut self) -> Sheet<Pin> {
+        self.sheet.take().or_else(|| self.sheets.pop()).unwrap_or_default()
+    }
+
     /// Takes back what a reply was written on.
     #[inline]
     pub fn take_sheet(&mut self, sheet: Sheet<Pin>) {
-        if buffers::is_kept(sheet.capacity(), self.sheets.len()) {
-            self.sheets.push(sheet);
+        if buffers::is_kept(sheet.capacity(), self.sheets.len())
+            && let Some(other) = self.sheet.replace(sheet)
+        {
+            self.sheets.push(other);
         }
     }
 

@@ -6,17 +6,11 @@
 //! that is nothing. So an alarm rings again and again while a thread makes such calls, and the thread looks
 //! whenever it has rung.
 
-use std::cell::Cell;
 use std::io;
 use std::mem::{MaybeUninit, zeroed};
 use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-
-thread_local! {
-    /// How often this thread's alarm has rung. Constant at first and without a destructor, so that a signal
-    /// handler may touch it.
-    static RINGS: Cell<u32> = const { Cell::new(0) };
-}
 
 /// The signal, which nothing else in the program uses.
 const SIGNAL: libc::c_int = libc::SIGALRM;
@@ -31,6 +25,7 @@ pub struct Alarm {
     timer: libc::timer_t,
     period: Duration,
     running: bool,
+    rings: &'static AtomicU32,
     /// Rings that the caller has heard of.
     heard: u32,
 }
@@ -40,17 +35,20 @@ pub struct Alarm {
 unsafe impl Send for Alarm {}
 
 impl Alarm {
-    /// An alarm for the calling thread that does not ring yet; `period` is at least a microsecond.
+    /// An alarm for the calling thread that does not ring yet; `period` is at least a microsecond. `rings`
+    /// counts how often it has rung. It is looked at after each call that may block, and lies best beside
+    /// what else that thread looks at then.
     ///
     /// # Errors
     ///
     /// `EAGAIN` where there may be no more timers (`RLIMIT_SIGPENDING`, getrlimit(2)).
-    pub fn new(period: Duration) -> io::Result<Self> {
+    pub fn new(period: Duration, rings: &'static AtomicU32) -> io::Result<Self> {
         install_handler()?;
         // SAFETY: all zero bytes are a valid sigevent, of which the fields that matter are set below.
         let mut event: libc::sigevent = unsafe { zeroed() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
         event.sigev_signo = SIGNAL;
+        event.sigev_value = libc::sigval { sival_ptr: ptr::from_ref(rings).cast_mut().cast() };
         // SAFETY: takes nothing and cannot fail.
         event.sigev_notify_thread_id = unsafe { libc::gettid() };
         let mut timer = MaybeUninit::uninit();
@@ -61,8 +59,8 @@ impl Alarm {
             }
             timer.assume_init()
         };
-        let heard = RINGS.get();
-        Ok(Self { timer, period, running: false, heard })
+        let heard = rings.load(Ordering::Relaxed);
+        Ok(Self { timer, period, running: false, rings, heard })
     }
 
     /// Rings after a period from now and after each period from then on. Nothing if it does so already.
@@ -92,7 +90,7 @@ impl Alarm {
     /// Whether it has rung since this was last asked.
     #[inline]
     pub fn has_rung(&mut self) -> bool {
-        let rings = RINGS.get();
+        let rings = self.rings.load(Ordering::Relaxed);
         std::mem::replace(&mut self.heard, rings) != rings
     }
 
@@ -114,12 +112,13 @@ impl Drop for Alarm {
 
 /// Without `SA_RESTART`, or the kernel would go on with an interrupted call by itself. sigaction(2).
 fn install_handler() -> io::Result<()> {
-    let handler: extern "C" fn(libc::c_int) = ring;
-    // SAFETY: all zero bytes are a valid sigaction with no flags and an empty mask; the handler touches
-    // nothing but a thread-local integer that needs no initialisation.
+    let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = ring;
+    // SAFETY: all zero bytes are a valid sigaction with an empty mask; the handler is one for `SA_SIGINFO`,
+    // and does nothing but to change an atomic.
     unsafe {
         let mut action: libc::sigaction = zeroed();
         action.sa_sigaction = handler as libc::sighandler_t;
+        action.sa_flags = libc::SA_SIGINFO;
         if libc::sigaction(SIGNAL, &raw const action, ptr::null_mut()) != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -127,8 +126,16 @@ fn install_handler() -> io::Result<()> {
     Ok(())
 }
 
-extern "C" fn ring(_: libc::c_int) {
-    RINGS.set(RINGS.get().wrapping_add(1));
+extern "C" fn ring(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: the kernel hands over what it knows of the signal. What comes from a timer bears the pointer
+    // that `Alarm::new` has given to it, as there are no other timers with this signal; it lives for ever.
+    // (Who forges that has the right to write to this process's memory anyhow.)
+    unsafe {
+        if (*info).si_code == libc::SI_TIMER {
+            let rings: *const AtomicU32 = (*info).si_value().sival_ptr.cast();
+            (*rings).fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -137,7 +144,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd as _;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::AtomicBool;
     use std::time::Instant;
 
     use super::*;
@@ -145,9 +152,13 @@ mod tests {
 
     const PERIOD: Duration = Duration::from_millis(20);
 
+    fn alarm_of(period: Duration) -> Alarm {
+        Alarm::new(period, Box::leak(Box::new(AtomicU32::new(7)))).unwrap()
+    }
+
     #[test]
     fn rings_while_it_runs_and_not_after() {
-        let mut alarm = Alarm::new(PERIOD).unwrap();
+        let mut alarm = alarm_of(PERIOD);
         std::thread::sleep(3 * PERIOD);
         assert!(!alarm.has_rung() && !alarm.is_running());
         alarm.start();
@@ -166,10 +177,10 @@ mod tests {
 
     #[test]
     fn other_threads_are_not_disturbed() {
-        let mut alarm = Alarm::new(PERIOD).unwrap();
+        let mut alarm = alarm_of(PERIOD);
         alarm.start();
         std::thread::spawn(|| {
-            let mut other = Alarm::new(Duration::from_hours(1)).unwrap();
+            let mut other = alarm_of(Duration::from_hours(1));
             std::thread::sleep(3 * PERIOD);
             assert!(!other.has_rung());
         })
@@ -196,7 +207,7 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
-        let mut alarm = Alarm::new(PERIOD).unwrap();
+        let mut alarm = alarm_of(PERIOD);
         alarm.start();
         let (mut offset, began) = (0, Instant::now());
         for _ in 0..5 {

@@ -3,10 +3,13 @@
 //! The coarse clocks tick with the kernel's timer (every 1 to 10 ms) and cost a few nanoseconds: an event
 //! loop reads them once per turn. See `clock_gettime(2)`.
 //!
-//! The C library is asked, not rustix: rustix looks for the vDSO itself and does not survive being run under
-//! valgrind, which is how instructions per request are counted.
+//! rustix is asked, not the C library: it calls the vDSO directly, where the library goes through three more
+//! pages of memory to find it. Whoever has the CPU after other processes pays for each (ARCHITECTURE.md,
+//! "Where a worker has one client").
 
 use std::time::Duration;
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 const NANOS_PER_MS: u64 = 1_000_000;
 
@@ -14,14 +17,14 @@ const NANOS_PER_MS: u64 = 1_000_000;
 /// `clock_gettime(2)`).
 #[inline]
 pub fn monotonic_ms() -> u64 {
-    let now = clock_gettime(libc::CLOCK_MONOTONIC_COARSE);
+    let now = clock_gettime(ClockId::MonotonicCoarse);
     seconds(&now) * 1_000 + nanos(&now) / NANOS_PER_MS
 }
 
 /// Nanoseconds of the monotonic clock, exact (`CLOCK_MONOTONIC`, `clock_gettime(2)`).
 #[inline]
 pub fn monotonic_ns() -> u64 {
-    let now = clock_gettime(libc::CLOCK_MONOTONIC);
+    let now = clock_gettime(ClockId::Monotonic);
     seconds(&now) * 1_000_000_000 + nanos(&now)
 }
 
@@ -29,14 +32,14 @@ pub fn monotonic_ns() -> u64 {
 /// A system call.
 #[inline]
 pub fn thread_cpu_ns() -> u64 {
-    let now = clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID);
+    let now = clock_gettime(ClockId::ThreadCPUTime);
     seconds(&now) * 1_000_000_000 + nanos(&now)
 }
 
 /// Nanoseconds of CPU time that the process has used, all of its threads (`CLOCK_PROCESS_CPUTIME_ID`,
 /// `clock_gettime(2)`). A system call.
 pub fn process_cpu_ns() -> u64 {
-    let now = clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID);
+    let now = clock_gettime(ClockId::ProcessCPUTime);
     seconds(&now) * 1_000_000_000 + nanos(&now)
 }
 
@@ -44,14 +47,14 @@ pub fn process_cpu_ns() -> u64 {
 /// `clock_gettime(2)`).
 #[inline]
 pub fn realtime_secs() -> u64 {
-    seconds(&clock_gettime(libc::CLOCK_REALTIME_COARSE))
+    seconds(&clock_gettime(ClockId::RealtimeCoarse))
 }
 
 /// Seconds since 1970-01-01 UTC and the milliseconds (0 to 999) beyond them, to the nearest timer tick below
 /// (`CLOCK_REALTIME_COARSE`, `clock_gettime(2)`).
 #[inline]
 pub fn realtime() -> (u64, u16) {
-    let now = clock_gettime(libc::CLOCK_REALTIME_COARSE);
+    let now = clock_gettime(ClockId::RealtimeCoarse);
     (seconds(&now), (nanos(&now) / NANOS_PER_MS) as u16)
 }
 
@@ -61,21 +64,12 @@ pub(crate) const fn timespec(time: Duration) -> libc::timespec {
     libc::timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: time.subsec_nanos() as libc::c_long }
 }
 
-#[inline]
-fn clock_gettime(clock: libc::clockid_t) -> libc::timespec {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a valid place for the result. The clocks asked for exist on every Linux, so that the
-    // call cannot fail.
-    unsafe { libc::clock_gettime(clock, &raw mut now) };
-    now
-}
-
 /// A clock set before 1970 reads as 1970.
-fn seconds(time: &libc::timespec) -> u64 {
+fn seconds(time: &Timespec) -> u64 {
     u64::try_from(time.tv_sec).unwrap_or(0)
 }
 
-fn nanos(time: &libc::timespec) -> u64 {
+fn nanos(time: &Timespec) -> u64 {
     time.tv_nsec as u64
 }
 

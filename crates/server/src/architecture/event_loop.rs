@@ -120,7 +120,7 @@ impl EventLoop {
         service.patience = Patience::Files;
         service.hears_hang_ups = events.is_edge_triggered();
         if settings.send == Sends::Blocking {
-            service.sends = Some(BlockingSends::of_many_clients(settings)?);
+            service.sends = Some(BlockingSends::of_many_clients(settings, &service.counters.alarm_rings)?);
         }
         if let Some(bell) = service.gateway.bell() {
             events.watch(bell, Token::of(Kind::Bell).number())?;

@@ -4,7 +4,8 @@
 //! Sends block until the client has taken everything ([`sends`](crate::sends)). So does the receive in which
 //! the worker awaits the next request of a client that has just asked: such a request takes two system calls,
 //! `recv` and `writev`, and a [yield](yielding) where that pays. What else there is to hear of meanwhile (a
-//! deadline, the supervisor, others who wait) is heard of as often as these calls are broken off.
+//! deadline, the supervisor, others who wait) is heard of as often as these calls are broken off, and once a
+//! tick where one request follows the other.
 //!
 //! They are broken off by an [alarm](sys::alarm) of the thread's own, a timer that interrupts it every 50 ms
 //! as long as it sends. Nobody has to know when a call begins: a ring that comes just before one is lost, but
@@ -60,6 +61,8 @@ pub(super) struct Worker {
     /// Closed for a while after descriptors ran out.
     gate: Gate,
     ending: Ending,
+    /// No end has begun, as far as the supervisor was last heard.
+    serves_on: bool,
     control: Arc<Control>,
     notifier: Notifier,
     crew: Crew,
@@ -99,7 +102,7 @@ impl Worker {
         (crew, number): (Crew, usize),
     ) -> io::Result<Self> {
         service.sends_block = true;
-        service.sends = Some(BlockingSends::of_one_client()?);
+        service.sends = Some(BlockingSends::of_one_client(&service.counters.alarm_rings)?);
         crew.set_free(number, false);
         service.counters.connection_bytes.raise_to(size_of::<Conversation>() as u64);
         service.counters.connection_places.set(1);
@@ -111,6 +114,7 @@ impl Worker {
             work_phase_skips_new: settings.event.work_phase_skips_new,
             gate: Gate::new(1),
             ending: Ending::new(settings, Arc::clone(&control)),
+            serves_on: false,
             control,
             notifier,
             crew,
@@ -220,7 +224,8 @@ impl Worker {
             client.machine().drain();
         }
         let mut headway = Headway::new(stage(&client), self.service.clock.tick);
-        let mut look = self.service.clock.tick.after(LOOK_TICKS);
+        let mut heeded = self.service.clock.tick;
+        let mut look = heeded.after(LOOK_TICKS);
         // Where a turn has not looked for the request yet, it may be there.
         let mut is_new = !self.work_phase_skips_new;
         let (mut turn, mut due) = (Turn::Unfinished, true);
@@ -257,12 +262,17 @@ impl Worker {
                 Turn::Application => self.await_event(&mut client, look)?,
                 Turn::Unfinished => true,
             };
+            // Nothing is due that was not within the same tick, and the supervisor can wait for the next.
+            if in_receive && heeded == self.service.clock.tick {
+                continue;
+            }
             self.close_retired_links();
             if !in_receive {
                 self.service.begin_turn();
             }
-            self.heed_supervisor(Some(&mut client));
             let now = self.service.clock.tick;
+            heeded = now;
+            self.heed_supervisor(Some(&mut client));
             if client.deadline().is_some_and(|deadline| deadline.reached(now))
                 && let Some(next) = client.timeout(&mut self.service)
             {
@@ -323,8 +333,7 @@ impl Worker {
         let may = client.waits_for() == (true, false)
             && left.is_none_or(|ticks| u64::from(ticks * Tick::MS) > within_ms)
             && self.log_wait_ms() != Some(0)
-            && !self.ends_something()
-            && self.control.phase() == Phase::Run;
+            && self.serves_on;
         if may {
             client.note(true, false, false);
         }
@@ -399,6 +408,7 @@ impl Worker {
             client.machine().drain();
         }
         self.close_listeners(|door| door.is_over(now));
+        self.serves_on = self.control.phase() == Phase::Run && !self.ends_something();
     }
 
     fn close_listeners(&mut self, are_over: impl Fn(&Door) -> bool) {

@@ -192,7 +192,8 @@ pub fn run(
             let mut service = service();
             start(scope, &format!("write-{writer}"), Some(&cpus[lane]), move || {
                 if settings.send == Sends::Blocking {
-                    service.sends = Some(BlockingSends::of_many_clients(settings)?);
+                    service.sends =
+                        Some(BlockingSends::of_many_clients(settings, &service.counters.alarm_rings)?);
                 }
                 pipeline.threads[threads.read + writer].store(process::thread_id(), Ordering::Relaxed);
                 Writer::new(pipeline, lane, number as u16, service).run();

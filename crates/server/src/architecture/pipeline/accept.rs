@@ -91,8 +91,8 @@ struct Costing {
     worked: u32,
 }
 
-/// So many turns cost what serving a connection once does: a turn wakes four threads one after the other. With
-/// a limit of 1 a connection took 39 to 43 us, with one of 10 it took 25 to 32.
+/// So many turns cost what serving a connection once does: a turn wakes four threads one after the other.
+/// With a limit of 1 a connection took 39 to 43 us, with one of 10 it took 25 to 32.
 const TURNS_FOR_A_CONNECTION: u64 = 2;
 
 const LISTENERS: u64 = 0;

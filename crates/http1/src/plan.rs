@@ -59,6 +59,16 @@ impl Piece {
             Self::File { len, .. } => len,
         }
     }
+
+    /// What is left of it: of a reply's own bytes, or of the entry with that pin.
+    #[inline]
+    fn segment<'a, P>(self, own: &'a [u8], pin: impl FnOnce() -> &'a P, gone: u64) -> Segment<'a, P> {
+        match self {
+            Self::Own { from, to } => Segment::Own(&own[from as usize + gone as usize..to as usize]),
+            Self::Memory { from, to } => Segment::Memory(pin(), from + gone as u32..to),
+            Self::File { offset, len } => Segment::File(pin(), offset + gone, len - gone),
+        }
+    }
 }
 
 impl<P> Sheet<P> {
@@ -269,7 +279,26 @@ impl<P> Reply<P> {
         self.plan.pin.iter().chain(self.plan.several.iter().map(|(_, pin)| pin))
     }
 
-    /// What is left of it.
+    /// Whether it has a pin for each of its pieces, in place of one.
+    #[inline]
+    pub(crate) fn is_of_several(&self) -> bool {
+        !self.plan.several.is_empty()
+    }
+
+    /// What is left of it, if it is of several entries.
+    pub(crate) fn segments_of_several(&self) -> impl Iterator<Item = Segment<'_, P>> {
+        let Content { own, pieces, several, .. } = &*self.plan;
+        let left = pieces.iter().enumerate().skip(self.piece as usize);
+        left.map(move |(number, piece)| {
+            let pin = || {
+                let found = several.iter().rfind(|(of, _)| *of as usize == number);
+                found.map(|(_, pin)| pin).expect("a piece of memory or of a file has a pin")
+            };
+            piece.segment(own, pin, if number == self.piece as usize { self.piece_sent } else { 0 })
+        })
+    }
+
+    /// What is left of it, if it is of one entry or of none.
     pub(crate) fn segments(&self) -> Segments<'_, P> {
         let pieces = &self.plan.pieces[self.piece as usize..];
         Segments { plan: Some(&self.plan), pieces: pieces.iter(), gone: self.piece_sent }
@@ -320,16 +349,6 @@ pub(crate) struct Segments<'a, P> {
     gone: u64,
 }
 
-impl<P> Content<P> {
-    /// The pin of the piece in front of these, in a reply of several entries.
-    #[cold]
-    fn pin_before(&self, next: &[Piece]) -> &P {
-        let number = (self.pieces.len() - next.len() - 1) as u32;
-        let pinned = self.several.iter().rfind(|(of, _)| *of == number);
-        pinned.map(|(_, pin)| pin).expect("a piece of memory or of a file has a pin")
-    }
-}
-
 impl<P> Segments<'_, P> {
     /// Those of no reply.
     pub(crate) fn none() -> Self {
@@ -343,14 +362,9 @@ impl<'a, P> Iterator for Segments<'a, P> {
     #[inline]
     fn next(&mut self) -> Option<Segment<'a, P>> {
         let (plan, piece) = (self.plan?, *self.pieces.next()?);
-        let skip = std::mem::take(&mut self.gone);
-        let next = &self.pieces;
-        let pinned = || plan.pin.as_ref().unwrap_or_else(|| plan.pin_before(next.as_slice()));
-        Some(match piece {
-            Piece::Own { from, to } => Segment::Own(&plan.own[from as usize + skip as usize..to as usize]),
-            Piece::Memory { from, to } => Segment::Memory(pinned(), from + skip as u32..to),
-            Piece::File { offset, len } => Segment::File(pinned(), offset + skip, len - skip),
-        })
+        let gone = std::mem::take(&mut self.gone);
+        let pinned = || plan.pin.as_ref().expect("a plan with memory or file pieces has a pin");
+        Some(piece.segment(&plan.own, pinned, gone))
     }
 }
 
@@ -439,7 +453,7 @@ mod tests {
                 Segment::Memory(pin, range) => format!("{pin}:{range:?}"),
                 Segment::File(pin, offset, len) => format!("{pin}:{offset}+{len}"),
             };
-            let left = reply.segments().map(tell).collect::<Vec<_>>().join(" ");
+            let left = reply.segments_of_several().map(tell).collect::<Vec<_>>().join(" ");
             let (mut sheet, pin) = reply.into_parts();
             assert_eq!(pin, None);
             assert_eq!(sheet.take_several().collect::<Vec<_>>(), [1, 2, 3, 4, 5]);

@@ -66,8 +66,8 @@ impl<'a> Level<'a> {
         self.server.descriptors() - self.server.count("file_table_descriptors") as usize
     }
 
-    /// All workers have been started again, so each has a copy of the eventfd by which the supervisor speaks to
-    /// the status process: that was not there yet when the first were forked.
+    /// All workers have been started again, so each has a copy of the eventfd by which the supervisor speaks
+    /// to the status process: that was not there yet when the first were forked.
     pub(super) fn with_other_workers(self) -> Self {
         Self { descriptors: self.descriptors + self.server.workers().len(), ..self }
     }

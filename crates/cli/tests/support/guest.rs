@@ -55,6 +55,8 @@ pub struct Area {
     pub free: VecDeque<u16>,
 }
 
+/// `FCGI_ABORT_REQUEST`.
+const ABORT: u8 = 2;
 pub const LEND: u8 = 128;
 pub const RETURN: u8 = 129;
 pub const AREA: u8 = 130;
@@ -157,6 +159,9 @@ impl Connection {
                     self.area = Some(Area { file: file.into(), chunks, chunk_size, free });
                 }
                 FREE => self.take_free(&content),
+                // One that is over here has been given up there.
+                ABORT if of != number => {}
+                ABORT => return Err(io::ErrorKind::Interrupted.into()),
                 _ if of != number => panic!("a record of request {of} in {number}"),
                 LEND => {
                     let client = self.passed.pop().expect("a client comes along");
@@ -241,8 +246,8 @@ impl Asked {
             }
             match self.connection.record() {
                 Ok((FREE, 0, content)) => self.connection.take_free(&content),
+                Ok((ABORT, ..)) | Err(_) => return false,
                 Ok(other) => panic!("{other:?} where a chunk is to be freed"),
-                Err(_) => return false,
             }
         };
         let shared = self.connection.area.as_ref().expect("memory is shared");

@@ -301,12 +301,24 @@ impl<P> Connection<P> {
         Terms { version: Version::Http11, persistent: false, body: !self.is_head }
     }
 
-    /// What is to be sent next, in order; empty when nothing is. Lent until [`sent`](Self::sent).
+    /// What is to be sent next, in order; empty when nothing is. Lent until [`sent`](Self::sent). A reply
+    /// [of several entries](Self::is_of_several) is in [`output_of_several`](Self::output_of_several).
     pub fn output(&self) -> impl Iterator<Item = Segment<'_, P>> {
         match &self.reply {
             Some(reply) if self.is_replying() => reply.segments(),
             _ => Segments::none(),
         }
+    }
+
+    /// Whether the reply has been put together from several entries.
+    #[inline]
+    pub fn is_of_several(&self) -> bool {
+        self.reply.as_ref().is_some_and(Reply::is_of_several)
+    }
+
+    /// What is to be sent next of such a reply. (Apart, so that others need not look for their pin.)
+    pub fn output_of_several(&self) -> impl Iterator<Item = Segment<'_, P>> {
+        self.reply.iter().filter(|_| self.is_replying()).flat_map(Reply::segments_of_several)
     }
 
     /// The pins of a reply that has not been [released](Self::release).

@@ -78,21 +78,19 @@ impl Conversation {
     /// go. `None`: it can't be had any more.
     #[inline]
     pub fn next_send<'a>(&'a self, content: &'a Content, runs: &mut Runs<'a>) -> Option<Operation<'a>> {
-        let mut count = 0;
-        for segment in self.machine.output() {
-            let run = match segment {
-                Segment::File(pin, offset, len) if count == 0 => {
-                    return Some(Operation::File { pin, offset, len });
-                }
-                Segment::File(..) => return Some(Operation::Gather { count, follows: Follows::File }),
-                _ if count == GATHER => return Some(Operation::Gather { count, follows: Follows::Memory }),
-                Segment::Own(bytes) => Slice::new(bytes),
-                Segment::Memory(pin, range) => content.memory(pin, range)?,
-            };
-            runs[count] = run;
-            count += 1;
+        if self.machine.is_of_several() {
+            return self.next_send_of_several(content, runs);
         }
-        Some(Operation::Gather { count, follows: Follows::Nothing })
+        first_of(self.machine.output(), content, runs)
+    }
+
+    #[cold]
+    fn next_send_of_several<'a>(
+        &'a self,
+        content: &'a Content,
+        runs: &mut Runs<'a>,
+    ) -> Option<Operation<'a>> {
+        first_of(self.machine.output_of_several(), content, runs)
     }
 
     /// Sends the reply until it is over, the socket is full, the disk has to be waited for, or the share is
@@ -300,4 +298,28 @@ fn sendable(
         *resident = Some(window);
     }
     Ok(wanted)
+}
+
+/// What goes in one call of the output of a reply.
+#[inline]
+fn first_of<'a>(
+    output: impl Iterator<Item = Segment<'a, Pin>>,
+    content: &'a Content,
+    runs: &mut Runs<'a>,
+) -> Option<Operation<'a>> {
+    let mut count = 0;
+    for segment in output {
+        let run = match segment {
+            Segment::File(pin, offset, len) if count == 0 => {
+                return Some(Operation::File { pin, offset, len });
+            }
+            Segment::File(..) => return Some(Operation::Gather { count, follows: Follows::File }),
+            _ if count == GATHER => return Some(Operation::Gather { count, follows: Follows::Memory }),
+            Segment::Own(bytes) => Slice::new(bytes),
+            Segment::Memory(pin, range) => content.memory(pin, range)?,
+        };
+        runs[count] = run;
+        count += 1;
+    }
+    Some(Operation::Gather { count, follows: Follows::Nothing })
 }

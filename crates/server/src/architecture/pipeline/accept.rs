@@ -146,7 +146,7 @@ impl<'p> Acceptor<'p> {
             has_heard: Phase::Run,
             lane_in_turn: 0,
             hands: pipeline.lanes.iter().map(|_| 0).collect(),
-            costing: Costing::default(),
+            costing: Costing { cpu_ns: sys::clock::process_cpu_ns(), ..Costing::default() },
             complaints: Limited::default(),
         })
     }

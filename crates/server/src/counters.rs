@@ -274,9 +274,9 @@ impl Counters {
     #[inline]
     pub fn reply(&self, status: u16) {
         if status == 200 {
-            // Nearly all. Theirs are known without a look at the table, which lies in a page by itself.
+            // Nearly all. Their places are known without a look at the table, which lies in a page by itself.
             self.replies[1].add(1);
-            self.replies_by_code[0].add(1);
+            self.replies_by_code[const { REPLY_CODE_SLOTS[200] as usize }].add(1);
         } else {
             self.other_reply(status);
         }

@@ -6,11 +6,18 @@
 //! that is nothing. So an alarm rings again and again while a thread makes such calls, and the thread looks
 //! whenever it has rung.
 
+use std::cell::Cell;
 use std::io;
 use std::mem::{MaybeUninit, zeroed};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+
+thread_local! {
+    /// What counts how often this thread's alarm has rung. Constant at first and without a destructor, so that
+    /// a signal handler may look at it. It is not in the signal, which others may send.
+    static RINGS: Cell<Option<&'static AtomicU32>> = const { Cell::new(None) };
+}
 
 /// The signal, which nothing else in the program uses.
 const SIGNAL: libc::c_int = libc::SIGALRM;
@@ -35,9 +42,9 @@ pub struct Alarm {
 unsafe impl Send for Alarm {}
 
 impl Alarm {
-    /// An alarm for the calling thread that does not ring yet; `period` is at least a microsecond. `rings`
-    /// counts how often it has rung. It is looked at after each call that may block, and lies best beside
-    /// what else that thread looks at then.
+    /// An alarm for the calling thread, its only one, that does not ring yet; `period` is at least a
+    /// microsecond. `rings` counts how often it has rung. It is looked at after each call that may block, and
+    /// lies best beside what else that thread looks at then.
     ///
     /// # Errors
     ///
@@ -48,7 +55,6 @@ impl Alarm {
         let mut event: libc::sigevent = unsafe { zeroed() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
         event.sigev_signo = SIGNAL;
-        event.sigev_value = libc::sigval { sival_ptr: ptr::from_ref(rings).cast_mut().cast() };
         // SAFETY: takes nothing and cannot fail.
         event.sigev_notify_thread_id = unsafe { libc::gettid() };
         let mut timer = MaybeUninit::uninit();
@@ -59,6 +65,7 @@ impl Alarm {
             }
             timer.assume_init()
         };
+        RINGS.set(Some(rings));
         let heard = rings.load(Ordering::Relaxed);
         Ok(Self { timer, period, running: false, rings, heard })
     }
@@ -112,13 +119,12 @@ impl Drop for Alarm {
 
 /// Without `SA_RESTART`, or the kernel would go on with an interrupted call by itself. sigaction(2).
 fn install_handler() -> io::Result<()> {
-    let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = ring;
-    // SAFETY: all zero bytes are a valid sigaction with an empty mask; the handler is one for `SA_SIGINFO`,
-    // and does nothing but to change an atomic.
+    let handler: extern "C" fn(libc::c_int) = ring;
+    // SAFETY: all zero bytes are a valid sigaction with no flags and an empty mask; the handler does nothing
+    // but to change an atomic, which a thread-local names that needs no initialisation.
     unsafe {
         let mut action: libc::sigaction = zeroed();
         action.sa_sigaction = handler as libc::sighandler_t;
-        action.sa_flags = libc::SA_SIGINFO;
         if libc::sigaction(SIGNAL, &raw const action, ptr::null_mut()) != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -126,15 +132,9 @@ fn install_handler() -> io::Result<()> {
     Ok(())
 }
 
-extern "C" fn ring(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel hands over what it knows of the signal. What comes from a timer bears the pointer
-    // that `Alarm::new` has given to it, as there are no other timers with this signal; it lives for ever.
-    // (Who forges that has the right to write to this process's memory anyhow.)
-    unsafe {
-        if (*info).si_code == libc::SI_TIMER {
-            let rings: *const AtomicU32 = (*info).si_value().sival_ptr.cast();
-            (*rings).fetch_add(1, Ordering::Relaxed);
-        }
+extern "C" fn ring(_: libc::c_int) {
+    if let Some(rings) = RINGS.get() {
+        rings.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -172,6 +172,18 @@ mod tests {
         alarm.stop();
         alarm.has_rung();
         std::thread::sleep(3 * PERIOD);
+        assert!(!alarm.has_rung());
+    }
+
+    #[test]
+    fn a_signal_from_elsewhere_is_one_more_ring_or_nothing() {
+        // SAFETY: takes no memory, and the handler is there by now.
+        let signal_oneself = || unsafe { libc::raise(SIGNAL) };
+        let mut alarm = alarm_of(Duration::from_hours(1));
+        signal_oneself();
+        assert!(alarm.has_rung() && !alarm.has_rung());
+        let without_alarm = std::thread::spawn(signal_oneself);
+        assert_eq!(without_alarm.join().unwrap(), 0);
         assert!(!alarm.has_rung());
     }
 

@@ -1,7 +1,12 @@
 //! The settings of a server, ready for use: one small struct for each component, every value within its
 //! bounds.
 //!
-//! The defaults are here and nowhere else. `docs/configuration.md` says for people what the fields say here.
+//! The defaults are here, or with the structs of a [site], a [pool] or a [log], and nowhere else.
+//! `docs/configuration.md` says for people what the fields say here.
+
+mod log;
+mod pool;
+mod site;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,14 +15,15 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use globset::Glob;
 pub use sys::file::Symlinks;
 pub use tracing::Level as LogLevel;
 
+pub use self::log::{AccessLogSettings, LogFormat, LogTarget, WhenBehind};
+pub use self::pool::{AreaSend, PoolRule, Transport};
+pub use self::site::{FileSettings, HeaderRule, Php, RouteRule, SiteSettings};
+
 use super::address::{ListenAddress, StatusAddress};
-use super::host::HostPattern;
 use super::network::TrustedProxy;
-use super::target::Target;
 
 /// Everything that can be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -364,186 +370,6 @@ pub struct Timeouts {
     pub linger: Duration,
 }
 
-/// What is served for some hosts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SiteSettings {
-    /// The hosts; none for the default site.
-    pub hosts: Vec<HostPattern>,
-    /// Where requests for them are logged; `None`: nowhere.
-    pub access_log: Option<AccessLogSettings>,
-    /// The files. What is about the table of open files is the same for all sites.
-    pub files: FileSettings,
-}
-
-/// The files served.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileSettings {
-    /// The directory, absolute.
-    pub root: PathBuf,
-    /// File names that stand for a directory, tried in this order.
-    pub index: Vec<String>,
-    /// Directories without such a file are listed.
-    pub listing: bool,
-    /// Most names in a listing, 1 to 65,536.
-    pub listing_names: u32,
-    /// Names that begin with a dot are served too.
-    pub dotfiles: bool,
-    /// Which symbolic links are followed.
-    pub symlinks: Symlinks,
-    /// Siblings with `.br`, `.zst` and `.gz` stand in for a file where the client accepts their coding.
-    pub precompressed: bool,
-    /// Up to this size in bytes a body is sent from memory, above it from the file.
-    pub small_file: u32,
-    /// How long an entry of the open-file table is trusted before the file is looked at again.
-    pub validity: Duration,
-    /// Most entries in the open-file table.
-    pub max_open: NonZeroU32,
-    /// Most bytes of small bodies held in memory.
-    pub memory: u64,
-    /// Media types by extension (lower case, without the dot), before those that everybody knows.
-    pub types: BTreeMap<String, String>,
-    /// The `charset` added to `text/*` types that have none.
-    pub charset: Option<String>,
-    /// The bodies of error replies by status (400 to 599): paths from the root, beginning with `/`.
-    pub error_pages: BTreeMap<u16, String>,
-    /// More response header fields. All rules that match apply; for one field name the last of them wins.
-    pub headers: Vec<HeaderRule>,
-    /// What is done with requests for some paths. The first that matches is taken.
-    pub routes: Vec<RouteRule>,
-    /// The application that runs the root's PHP scripts: a route before the first that has a fallback, behind
-    /// the others.
-    pub php: Option<Php>,
-    /// Endings of names that no file is sent of, beside those that the routes have: scripts of other sites,
-    /// whose roots may be reached from here.
-    pub scripts: Vec<String>,
-}
-
-/// An application that runs PHP scripts, and the pool that it is in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Php {
-    /// The name of the pool.
-    pub pool: String,
-    /// Where it listens.
-    pub server: ListenAddress,
-}
-
-/// The ending of scripts' names, where none is set.
-const SCRIPT_ENDING: &str = ".php";
-/// The index name that comes first where PHP scripts are run.
-const PHP_INDEX: &str = "index.php";
-
-impl FileSettings {
-    /// The routes, that of PHP scripts included: what is refused or led elsewhere is no script's, but a
-    /// script that is there needs no fallback.
-    pub fn all_routes(&self) -> impl Iterator<Item = Cow<'_, RouteRule>> {
-        let route = |php: &Php| RouteRule { pool: Some(php.pool.clone()), ..RouteRule::default() };
-        let php = self.php.iter().map(route);
-        let fallback = self.routes.iter().position(|route| route.fallback.is_some());
-        let (before, behind) = self.routes.split_at(fallback.unwrap_or(self.routes.len()));
-        let [before, behind] = [before, behind].map(|routes| routes.iter().map(Cow::Borrowed));
-        before.chain(php.map(Cow::Owned)).chain(behind)
-    }
-
-    /// The index names, that of PHP included.
-    pub fn index_names(&self) -> Vec<String> {
-        let php = self.php.iter().map(|_| PHP_INDEX.to_owned());
-        php.filter(|php| !self.index.contains(php)).chain(self.index.iter().cloned()).collect()
-    }
-}
-
-/// How an application's replies come to their clients (Yeung 2010, chapters 2 and 3).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Transport {
-    /// In FastCGI's streams, which the server reads and sends on.
-    #[default]
-    Stream,
-    /// The client's socket is lent to the application, which sends the reply itself.
-    PassFd,
-    /// The application writes into memory that the server sends from.
-    SharedMemory,
-}
-
-/// How the server sends from shared memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AreaSend {
-    /// The kernel copies it, and the memory is used again.
-    #[default]
-    Copy,
-    /// The kernel sends the pages themselves, which are not written to again.
-    Sendfile,
-}
-
-/// Processes of an application that speak FastCGI, behind one or several addresses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolRule {
-    /// What routes call it by.
-    pub name: String,
-    /// Where they listen. A request goes to where the fewest are in flight.
-    pub servers: Vec<ListenAddress>,
-    /// Most requests in flight, of all workers together: as many as the application has children (processes,
-    /// threads).
-    pub children: NonZeroU32,
-    /// Most requests that wait for one of them.
-    pub queue: u32,
-    /// How long a request may wait.
-    pub queue_timeout: Duration,
-    /// The newest goes first while the oldest has waited for longer than this for a while; `None`: never.
-    pub queue_delay: Option<Duration>,
-    /// Clients get equal shares of the application's time, by address prefix.
-    pub fair: bool,
-    /// How long it may take until one has accepted a connection.
-    pub connect_timeout: Duration,
-    /// How long one may say and take nothing at all while a request is in flight.
-    pub timeout: Duration,
-    /// How long a request may take from when it was whole until the application has said all; judged once it
-    /// is in flight.
-    pub total_timeout: Option<Duration>,
-    /// How replies come to their clients, if the application knows that way.
-    pub transport: Transport,
-    /// Bytes of the memory that each connection shares with the application.
-    pub area: u64,
-    /// How the server sends from that.
-    pub area_send: AreaSend,
-    /// Most connections that a worker keeps for another request.
-    pub keep: u32,
-    /// How long it keeps them.
-    pub keep_timeout: Duration,
-    /// More parameters for each request, by name.
-    pub params: Vec<(String, String)>,
-    /// Directories whose files its applications may name to be sent, by what stands for them at the beginning
-    /// of `X-Accel-Redirect`.
-    pub send_files: Vec<(String, PathBuf)>,
-}
-
-impl PoolRule {
-    /// Most requests of a pool, in flight and waiting.
-    pub const MOST_AT_ONCE: u32 = 2048;
-}
-
-impl Default for PoolRule {
-    fn default() -> Self {
-        Self {
-            name: String::new(),
-            servers: Vec::new(),
-            children: NonZeroU32::new(5).unwrap_or(NonZeroU32::MIN),
-            queue: 1000,
-            queue_timeout: Duration::from_secs(10),
-            queue_delay: Some(Duration::from_millis(100)),
-            fair: true,
-            connect_timeout: Duration::from_secs(5),
-            timeout: Duration::from_mins(1),
-            total_timeout: None,
-            transport: Transport::Stream,
-            area: 1 << 20,
-            area_send: AreaSend::Copy,
-            keep: 0,
-            keep_timeout: Duration::from_secs(10),
-            params: Vec::new(),
-            send_files: Vec::new(),
-        }
-    }
-}
-
 impl Settings {
     /// How many workers may be with one pool or wait for it with their clients, where each has one client:
     /// half of them, if nobody says otherwise. `None`: a worker has others meanwhile.
@@ -643,108 +469,6 @@ impl Settings {
         };
         php.into_iter().map(move |php| Cow::Owned(pool(php))).chain(self.pools.iter().map(Cow::Borrowed))
     }
-}
-
-/// What is done with requests for some paths: a redirect, a status, or the file, or another file if there is
-/// none of that name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RouteRule {
-    /// Matches the whole decoded path of the request, as [`HeaderRule::path`] does that of the file; all
-    /// paths, if it is not set.
-    pub path: Option<Glob>,
-    /// Where they are sent.
-    pub redirect: Option<Target>,
-    /// With which status, one of a redirect's; without a redirect, 400 to 599, the status that they get.
-    pub status: Option<u16>,
-    /// The file that is sent where there is none of the name asked for: a path from the root.
-    pub fallback: Option<String>,
-    /// Which pool answers.
-    pub pool: Option<String>,
-    /// The ending of the names of scripts that it runs, which are files below the root: only paths that have
-    /// one match.
-    pub scripts: Option<String>,
-    /// The one program that answers all of them, instead of scripts: its file, absolute.
-    pub program: Option<PathBuf>,
-}
-
-impl RouteRule {
-    /// The ending of the scripts' names, if scripts are what it leads to.
-    pub fn script_ending(&self) -> Option<&str> {
-        let ending = || self.scripts.as_deref().unwrap_or(SCRIPT_ENDING);
-        (self.pool.is_some() && self.program.is_none()).then(ending)
-    }
-}
-
-/// Response header fields for some of the files. A rule with neither pattern applies to all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HeaderRule {
-    /// Matches the whole decoded path of the file from the root, such as `/assets/**`; `*` does not match a
-    /// `/`.
-    pub path: Option<Glob>,
-    /// Matches the media type without parameters, such as `image/*`.
-    pub media_type: Option<Glob>,
-    /// Names and values that were checked: no control characters, none of the fields that the server makes
-    /// itself.
-    pub set: Vec<(String, String)>,
-    /// `Cache-Control: max-age` and `Expires`, that long after the reply.
-    pub expires: Option<Duration>,
-}
-
-/// How requests are logged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AccessLogSettings {
-    /// Where the lines go.
-    pub target: LogTarget,
-    /// What a line looks like.
-    pub format: LogFormat,
-    /// What to do when the disk does not keep up.
-    pub when_full: WhenBehind,
-}
-
-impl AccessLogSettings {
-    /// The defaults for a log that goes there.
-    pub(super) fn to(target: LogTarget) -> Self {
-        let format = if target == LogTarget::Terminal { LogFormat::Short } else { LogFormat::Combined };
-        Self { target, format, when_full: WhenBehind::default() }
-    }
-}
-
-/// Where lines of the access log go.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LogTarget {
-    /// Appended to this file, which is made if it is missing.
-    File(PathBuf),
-    /// Standard output.
-    Stdout,
-    /// The terminal that the server is watched on.
-    Terminal,
-}
-
-/// What a line of the access log looks like.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum LogFormat {
-    /// `%h - - [%t] "%r" %>s %B "%{Referer}i" "%{User-agent}i"` of Apache's `mod_log_config`, which is
-    /// nginx's predefined `combined`. Bytes that could mislead a reader (quotes, backslashes, controls,
-    /// anything beyond ASCII) are written `\xHH`, as nginx does.
-    #[default]
-    Combined,
-    /// One JSON object a line (see docs/manual.md), all of it printable ASCII. Bytes that are not UTF-8
-    /// become U+FFFD.
-    Json,
-    /// `10:00:00Z 200       2326 B     17 ms  127.0.0.1  GET /index.html`, for who watches. Bytes are escaped
-    /// as in [`Combined`](Self::Combined), and no more of the target is shown than a line or two have room
-    /// for.
-    Short,
-}
-
-/// What to do with lines when the writer has fallen behind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum WhenBehind {
-    /// Drop new lines and count them: serving goes first.
-    #[default]
-    Drop,
-    /// Wait until the writer has caught up: no line is lost, but a slow disk stops the worker.
-    Wait,
 }
 
 /// How many CPUs there are to run on, of these or of all.
@@ -899,40 +623,6 @@ impl Default for Timeouts {
             idle: Duration::from_mins(1),
             linger: Duration::from_secs(5),
         }
-    }
-}
-
-impl FileSettings {
-    /// The defaults, for the files below `root` (absolute).
-    pub fn new(root: PathBuf) -> Self {
-        Self {
-            root,
-            index: vec!["index.html".into()],
-            listing: false,
-            listing_names: 4096,
-            dotfiles: false,
-            symlinks: Symlinks::Beneath,
-            precompressed: true,
-            small_file: 16 << 10,
-            validity: Duration::from_secs(1),
-            max_open: const { NonZeroU32::new(4096).unwrap() },
-            memory: 64 << 20,
-            types: BTreeMap::new(),
-            charset: Some("utf-8".into()),
-            error_pages: BTreeMap::new(),
-            headers: Vec::new(),
-            routes: Vec::new(),
-            php: None,
-            scripts: Vec::new(),
-        }
-    }
-
-    /// What each of several tables gets that divide these settings between them.
-    #[must_use]
-    pub fn share_of_one(&self, tables: usize) -> Self {
-        let tables = u32::try_from(tables).unwrap_or(u32::MAX).max(1);
-        let max_open = NonZeroU32::new(self.max_open.get() / tables).unwrap_or(NonZeroU32::MIN);
-        Self { max_open, memory: self.memory / u64::from(tables), ..self.clone() }
     }
 }
 

@@ -92,11 +92,7 @@ impl Content {
                         self.table.unpin(pin);
                     }
                 }
-                match obstacle {
-                    Obstacle::Lookup(lookup) => Err(lookup),
-                    Obstacle::Refused(status) => self.refuse(status, &Request { head, asking, stamp }, sheet),
-                    _ => self.refuse(Status::NOT_FOUND, &Request { head, asking, stamp }, sheet),
-                }
+                self.answer_obstacle(obstacle, &Request { head, asking, stamp }, sheet)
             }
         };
         self.table.let_go();

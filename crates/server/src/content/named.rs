@@ -86,12 +86,24 @@ impl Content {
         let (there, asked) = (request(file.directory), request(file.asked));
         let plan = match self.find_named(file, &there) {
             Ok(place) => self.reply_with_file(file, place, (&there, &asked), sheet),
-            Err(Obstacle::Lookup(lookup)) => Err(lookup),
-            Err(Obstacle::Refused(status)) => self.refuse(status, &asked, sheet),
-            Err(_) => self.refuse(Status::NOT_FOUND, &asked, sheet),
+            Err(obstacle) => self.answer_obstacle(obstacle, &asked, sheet),
         };
         self.table.let_go();
         plan
+    }
+
+    /// What is answered where a named file can't be had.
+    pub(super) fn answer_obstacle(
+        &mut self,
+        obstacle: Obstacle,
+        asked: &Request<'_>,
+        sheet: Sheet<Pin>,
+    ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
+        match obstacle {
+            Obstacle::Lookup(lookup) => Err(lookup),
+            Obstacle::Refused(status) => self.refuse(status, asked, sheet),
+            _ => self.refuse(Status::NOT_FOUND, asked, sheet),
+        }
     }
 
     fn find_named(&mut self, file: &NamedFile, request: &Request<'_>) -> Result<Place, Obstacle> {

@@ -34,8 +34,8 @@ impl Conversation {
     }
 
     /// The write stage: sends until the reply is over, the socket is full, or its share is used. Never
-    /// receives, and gives back nothing: what a finished reply held goes back where it was planned, in the
-    /// read stage, which a conversation that is over is to be given to as well.
+    /// receives, and gives back nothing: what a finished reply held is for [`conclude`](Self::conclude), or
+    /// where the conversation is over, for [`end`](Self::end).
     pub fn send(&mut self, service: &mut Service) -> Next {
         self.go_through(service, Stages::Sending)
     }

@@ -91,8 +91,9 @@ struct Costing {
     worked: u32,
 }
 
-/// So many turns cost what serving a connection once does: a turn wakes four threads one after the other.
-/// With a limit of 1 a connection took 39 to 43 us, with one of 10 it took 25 to 32.
+/// So many turns are taken to cost what serving a connection once does: a turn wakes four threads one after
+/// the other. While it woke three, a connection took 39 to 43 us with a limit of 1, and 25 to 32 with one of
+/// 10. What follows from it has been above any fixed limit since (docs/architectures.md).
 const TURNS_FOR_A_CONNECTION: u64 = 2;
 
 const LISTENERS: u64 = 0;

@@ -61,7 +61,7 @@ impl Poll {
     }
 
     /// A pass is over. Says whether somebody waits for that.
-    pub(super) fn passes(&self) -> bool {
+    pub(super) fn pass_ends(&self) -> bool {
         self.passes.fetch_add(1, Ordering::SeqCst);
         self.is_awaited.load(Ordering::SeqCst) && self.is_awaited.swap(false, Ordering::SeqCst)
     }
@@ -95,9 +95,7 @@ impl AcceptorBell {
     pub(super) fn wake(&self) {
         // An eventfd can always be written to.
         let _ = self.wake.wake();
-        if let Some(thread) = self.thread.get() {
-            thread.unpark();
-        }
+        self.stages_have_passed();
     }
 
     /// One of its connections has had its first turn.
@@ -123,7 +121,7 @@ impl AcceptorBell {
         let _ = self.thread.set(thread::current());
     }
 
-    /// Has it go on that waits for the stages.
+    /// Has it look again whether the stages have come as far as it waits for.
     pub(super) fn stages_have_passed(&self) {
         if let Some(thread) = self.thread.get() {
             thread.unpark();
@@ -160,9 +158,9 @@ mod tests {
         news.clear().unwrap();
         let [woken] = poll::wait_for([(poll.as_fd(), Interest::READABLE)], Some(0)).unwrap();
         assert!(woken.readable);
-        assert!(poll.passes(), "somebody waits for it");
+        assert!(poll.pass_ends(), "somebody waits for it");
         assert!(poll.has_made(pass));
-        assert!(!poll.passes(), "and has been told");
+        assert!(!poll.pass_ends(), "and has been told");
     }
 
     #[test]

@@ -107,7 +107,7 @@ impl<'p> PollStage<'p> {
             let told = self.hear(count);
             let expired = self.stage == Stage::ReadPoll && self.expire();
             self.hand_on();
-            if self.poll().passes() {
+            if self.poll().pass_ends() {
                 self.pipeline.acceptors.iter().for_each(AcceptorBell::stages_have_passed);
             }
             if told > 0 {

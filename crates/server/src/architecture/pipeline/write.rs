@@ -1,4 +1,4 @@
-//! The Write stage: writers send replies, and never receive. One that has to wait for the disk, or for a
+//! The Write stage: writers send replies, and never receive. What ends with its reply they close. One that has to wait for the disk, or for a
 //! client where sends block, leaves the queue to the others of its lane.
 
 use std::sync::atomic::Ordering;

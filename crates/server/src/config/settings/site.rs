@@ -1,0 +1,179 @@
+//! What is served for some hosts: files, what is done with paths, and header fields.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use globset::Glob;
+use sys::file::Symlinks;
+
+use super::log::AccessLogSettings;
+use crate::config::address::ListenAddress;
+use crate::config::host::HostPattern;
+use crate::config::target::Target;
+
+/// What is served for some hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteSettings {
+    /// The hosts; none for the default site.
+    pub hosts: Vec<HostPattern>,
+    /// Where requests for them are logged; `None`: nowhere.
+    pub access_log: Option<AccessLogSettings>,
+    /// The files. What is about the table of open files is the same for all sites.
+    pub files: FileSettings,
+}
+
+/// The files served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileSettings {
+    /// The directory, absolute.
+    pub root: PathBuf,
+    /// File names that stand for a directory, tried in this order.
+    pub index: Vec<String>,
+    /// Directories without such a file are listed.
+    pub listing: bool,
+    /// Most names in a listing, 1 to 65,536.
+    pub listing_names: u32,
+    /// Names that begin with a dot are served too.
+    pub dotfiles: bool,
+    /// Which symbolic links are followed.
+    pub symlinks: Symlinks,
+    /// Siblings with `.br`, `.zst` and `.gz` stand in for a file where the client accepts their coding.
+    pub precompressed: bool,
+    /// Up to this size in bytes a body is sent from memory, above it from the file.
+    pub small_file: u32,
+    /// How long an entry of the open-file table is trusted before the file is looked at again.
+    pub validity: Duration,
+    /// Most entries in the open-file table.
+    pub max_open: NonZeroU32,
+    /// Most bytes of small bodies held in memory.
+    pub memory: u64,
+    /// Media types by extension (lower case, without the dot), before those that everybody knows.
+    pub types: BTreeMap<String, String>,
+    /// The `charset` added to `text/*` types that have none.
+    pub charset: Option<String>,
+    /// The bodies of error replies by status (400 to 599): paths from the root, beginning with `/`.
+    pub error_pages: BTreeMap<u16, String>,
+    /// More response header fields. All rules that match apply; for one field name the last of them wins.
+    pub headers: Vec<HeaderRule>,
+    /// What is done with requests for some paths. The first that matches is taken.
+    pub routes: Vec<RouteRule>,
+    /// The application that runs the root's PHP scripts: a route before the first that has a fallback, behind
+    /// the others.
+    pub php: Option<Php>,
+    /// Endings of names that no file is sent of, beside those that the routes have: scripts of other sites,
+    /// whose roots may be reached from here.
+    pub scripts: Vec<String>,
+}
+
+/// An application that runs PHP scripts, and the pool that it is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Php {
+    /// The name of the pool.
+    pub pool: String,
+    /// Where it listens.
+    pub server: ListenAddress,
+}
+
+/// The ending of scripts' names, where none is set.
+const SCRIPT_ENDING: &str = ".php";
+/// The index name that comes first where PHP scripts are run.
+const PHP_INDEX: &str = "index.php";
+
+impl FileSettings {
+    /// The defaults, for the files below `root` (absolute).
+    pub fn new(root: PathBuf) -> Self {
+        Self {
+            root,
+            index: vec!["index.html".into()],
+            listing: false,
+            listing_names: 4096,
+            dotfiles: false,
+            symlinks: Symlinks::Beneath,
+            precompressed: true,
+            small_file: 16 << 10,
+            validity: Duration::from_secs(1),
+            max_open: const { NonZeroU32::new(4096).unwrap() },
+            memory: 64 << 20,
+            types: BTreeMap::new(),
+            charset: Some("utf-8".into()),
+            error_pages: BTreeMap::new(),
+            headers: Vec::new(),
+            routes: Vec::new(),
+            php: None,
+            scripts: Vec::new(),
+        }
+    }
+
+    /// What each of several tables gets that divide these settings between them.
+    #[must_use]
+    pub fn share_of_one(&self, tables: usize) -> Self {
+        let tables = u32::try_from(tables).unwrap_or(u32::MAX).max(1);
+        let max_open = NonZeroU32::new(self.max_open.get() / tables).unwrap_or(NonZeroU32::MIN);
+        Self { max_open, memory: self.memory / u64::from(tables), ..self.clone() }
+    }
+
+    /// The routes, that of PHP scripts included: what is refused or led elsewhere is no script's, but a
+    /// script that is there needs no fallback.
+    pub fn all_routes(&self) -> impl Iterator<Item = Cow<'_, RouteRule>> {
+        let route = |php: &Php| RouteRule { pool: Some(php.pool.clone()), ..RouteRule::default() };
+        let php = self.php.iter().map(route);
+        let fallback = self.routes.iter().position(|route| route.fallback.is_some());
+        let (before, behind) = self.routes.split_at(fallback.unwrap_or(self.routes.len()));
+        let [before, behind] = [before, behind].map(|routes| routes.iter().map(Cow::Borrowed));
+        before.chain(php.map(Cow::Owned)).chain(behind)
+    }
+
+    /// The index names, that of PHP included.
+    pub fn index_names(&self) -> Vec<String> {
+        let php = self.php.iter().map(|_| PHP_INDEX.to_owned());
+        php.filter(|php| !self.index.contains(php)).chain(self.index.iter().cloned()).collect()
+    }
+}
+
+/// What is done with requests for some paths: a redirect, a status, or the file, or another file if there is
+/// none of that name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouteRule {
+    /// Matches the whole decoded path of the request, as [`HeaderRule::path`] does that of the file; all
+    /// paths, if it is not set.
+    pub path: Option<Glob>,
+    /// Where they are sent.
+    pub redirect: Option<Target>,
+    /// With which status, one of a redirect's; without a redirect, 400 to 599, the status that they get.
+    pub status: Option<u16>,
+    /// The file that is sent where there is none of the name asked for: a path from the root.
+    pub fallback: Option<String>,
+    /// Which pool answers.
+    pub pool: Option<String>,
+    /// The ending of the names of scripts that it runs, which are files below the root: only paths that have
+    /// one match.
+    pub scripts: Option<String>,
+    /// The one program that answers all of them, instead of scripts: its file, absolute.
+    pub program: Option<PathBuf>,
+}
+
+impl RouteRule {
+    /// The ending of the scripts' names, if scripts are what it leads to.
+    pub fn script_ending(&self) -> Option<&str> {
+        let ending = || self.scripts.as_deref().unwrap_or(SCRIPT_ENDING);
+        (self.pool.is_some() && self.program.is_none()).then(ending)
+    }
+}
+
+/// Response header fields for some of the files. A rule with neither pattern applies to all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeaderRule {
+    /// Matches the whole decoded path of the file from the root, such as `/assets/**`; `*` does not match a
+    /// `/`.
+    pub path: Option<Glob>,
+    /// Matches the media type without parameters, such as `image/*`.
+    pub media_type: Option<Glob>,
+    /// Names and values that were checked: no control characters, none of the fields that the server makes
+    /// itself.
+    pub set: Vec<(String, String)>,
+    /// `Cache-Control: max-age` and `Expires`, that long after the reply.
+    pub expires: Option<Duration>,
+}

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 thread_local! {
-    /// What counts how often this thread's alarm has rung. Constant at first and without a destructor, so that
-    /// a signal handler may look at it. It is not in the signal, which others may send.
+    /// What counts how often this thread's alarm has rung. Constant at first and without a destructor, so
+    /// that a signal handler may look at it. It is not in the signal, which others may send.
     static RINGS: Cell<Option<&'static AtomicU32>> = const { Cell::new(None) };
 }
 

@@ -1,5 +1,5 @@
-//! The Write stage: writers send replies, and never receive. What ends with its reply they close. One that has to wait for the disk, or for a
-//! client where sends block, leaves the queue to the others of its lane.
+//! The Write stage: writers send replies, never receive, and close what ends with its reply. One that has to
+//! wait for the disk, or for a client where sends block, leaves the queue to the others of its lane.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

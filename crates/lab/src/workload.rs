@@ -63,9 +63,9 @@ const OF_REPLIES: &[(&str, Allowed)] =
     &[("bytes", Allowed::Size), ("calls", Allowed::Count), ("length", Allowed::Yes)];
 
 const KINDS: [Kind; 8] = [
-    Kind::plain("one-packet"),
-    Kind::plain("single"),
-    Kind::plain("fixed"),
+    Kind { options: &[("calls", Allowed::Count)], ..Kind::plain("one-packet") },
+    Kind { options: &[("calls", Allowed::Count)], ..Kind::plain("single") },
+    Kind { options: &[("bytes", Allowed::Size), ("calls", Allowed::Count)], ..Kind::plain("fixed") },
     Kind {
         has_directories: true,
         is_drawn: true,
@@ -89,10 +89,10 @@ const KINDS: [Kind; 8] = [
     Kind { files: "dynamic-fixed", options: OF_REPLIES, ..Kind::plain("constant") },
 ];
 
-const ALLOWED: &str = "allowed: one-packet, single, fixed, specweb99 with dynamic=PART (0 to 1), support \
-    with think=TIME, support-modified with replaced=PART besides, dynamic-fixed and constant with \
-    bytes=SIZE, calls=N and length=yes, or mine: root=DIR sessions=FILE; with directories=N (specweb99, \
-    support, support-modified), sessions=N and idle=N";
+const ALLOWED: &str = "allowed: one-packet and single with calls=N, fixed with bytes=SIZE and calls=N, \
+    specweb99 with dynamic=PART (0 to 1), support with think=TIME, support-modified with replaced=PART \
+    besides, dynamic-fixed and constant with bytes=SIZE, calls=N and length=yes, or mine: root=DIR \
+    sessions=FILE; with directories=N (specweb99, support, support-modified), sessions=N and idle=N";
 
 impl Kind {
     const fn plain(name: &'static str) -> Self {
@@ -248,6 +248,8 @@ mod tests {
         let fixed: Workload = "constant: bytes=32KiB calls=100".parse().unwrap();
         assert_eq!(fixed.to_string(), "constant bytes=32KiB calls=100");
         assert!(fixed.asks_for_no_file() && !modified.asks_for_no_file());
+        let kept: Workload = "fixed: bytes=128KiB calls=100".parse().unwrap();
+        assert!(kept.to_string() == "fixed bytes=128KiB calls=100" && !kept.asks_for_no_file());
         let own: Workload = "mine: root=/srv/www sessions=/tmp/log".parse().unwrap();
         assert_eq!(own.own, Some(("/srv/www".into(), "/tmp/log".into())));
     }

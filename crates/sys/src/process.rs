@@ -27,6 +27,17 @@ pub fn yield_cpu() {
     rustix::thread::sched_yield();
 }
 
+/// Has the calling thread, when it is woken, wait until the thread that runs gives its CPU up or has had its
+/// time (`SCHED_BATCH`; sched(7)). One that was started with a policy of its own keeps that.
+pub fn break_nobody_off() -> io::Result<()> {
+    // SAFETY: a number is all that it takes: 0 is the calling thread.
+    if unsafe { libc::sched_getscheduler(0) } != libc::SCHED_OTHER {
+        return Ok(());
+    }
+    // SAFETY: the kernel reads the parameter during the call, and allows no priority but 0 with this policy.
+    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &libc::sched_param { sched_priority: 0 }) })
+}
+
 /// How many descriptors the process may have open (`RLIMIT_NOFILE`, getrlimit(2)); `u64::MAX` where there is
 /// no limit.
 pub fn descriptor_limit() -> u64 {

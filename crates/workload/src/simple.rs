@@ -1,13 +1,16 @@
-//! Sessions for sets of one file, or of a few that are asked for in turn: one request each.
+//! Sessions for sets of one file, or of a few, each of which a session of its own asks for.
 
 use crate::fileset::FileSet;
 use crate::session::{Builder, Request, SessionLog};
 
-/// One session for each file of the set, of a single request.
-pub fn sessions(set: &FileSet) -> SessionLog {
+/// One session for each file of the set, of so many requests for it, one after the other.
+pub fn sessions(set: &FileSet, calls: u32) -> SessionLog {
     let mut log = Builder::new();
     for file in set.files() {
-        log.call(Request { uri: format!("/{}", file.path).into(), ..Request::default() });
+        let request = Request { uri: format!("/{}", file.path).into(), ..Request::default() };
+        for _ in 0..calls {
+            log.call(request.clone());
+        }
         log.end_of_session();
     }
     log.finish()
@@ -19,10 +22,11 @@ mod tests {
 
     #[test]
     fn every_file_is_asked_for() {
-        let log = sessions(&FileSet::fixed());
+        let log = sessions(&FileSet::fixed(), 1);
         assert_eq!((log.len(), log.calls()), (8, 8));
         assert_eq!(&*log.requests()[0].uri, "/32768.bin");
         assert_eq!(&*log.requests()[7].uri, "/4194304.bin");
-        assert_eq!(sessions(&FileSet::OnePacket).len(), 1);
+        let log = sessions(&FileSet::OnePacket, 100);
+        assert_eq!((log.len(), log.calls(), log.requests().len()), (1, 100, 1));
     }
 }

@@ -42,6 +42,9 @@ pub(crate) struct Options {
     /// The CPU that wrk runs on
     #[arg(long, default_value_t = 1)]
     client_cpu: usize,
+    /// So many threads besides, on the servers' CPU, take all that they get of it
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    spinners: usize,
     /// Fixed send buffer of the ceiling's connections in bytes, or `unset`; several to compare them
     #[arg(long, value_name = "BYTES|unset", value_delimiter = ',', default_value = "unset",
           value_parser = send_buffer)]
@@ -103,12 +106,12 @@ struct Field {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let Options { common, rounds, seconds, connections, client_cpu, .. } = options;
+    let Options { common, rounds, seconds, connections, client_cpu, spinners, .. } = options;
     ensure!(common.server_cpu != *client_cpu, "server and client need different CPUs");
     let results = common.measure(|environment| measure_all(options, environment))?;
     let how = format!(
-        "{rounds} rounds of {seconds} s for each, {connections} connections; medians (quartiles), steal: \
-         maximum.\n\n"
+        "{rounds} rounds of {seconds} s for each, {connections} connections, {spinners} spinners; medians \
+         (quartiles), steal: maximum.\n\n"
     );
     common.report("cases", &results, &(how + &markdown(&results)))
 }
@@ -124,6 +127,7 @@ fn measure_all(options: &Options, environment: &Environment<'_>) -> Result<Vec<C
     let fields: Vec<Field> =
         cases.map(|case| start_all(options, case, environment)).collect::<Result<_>>()?;
     let mut results = count_system_calls(&wrk, environment, &fields)?;
+    let _spinners = spinner::start(environment.cpu, options.spinners)?;
     for round in 0..options.rounds {
         eprintln!("round {} of {}", round + 1, options.rounds);
         for place in order(fields.len(), round) {

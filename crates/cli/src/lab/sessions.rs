@@ -29,12 +29,12 @@ pub(crate) enum Options {
     Specweb99(Specweb99),
     /// People who look for a driver, page by page with images, and some download one
     Support(Support),
-    /// One request for the file of one packet
-    OnePacket(Plain),
-    /// One request for the file of 1 KiB
-    Single(Plain),
-    /// One request for each of the sizes
-    Fixed(Plain),
+    /// Requests for the file of one packet
+    OnePacket(Simple),
+    /// Requests for the file of 1 KiB
+    Single(Simple),
+    /// Requests for each of the sizes, or for one
+    Fixed(Fixed),
     /// SPECweb99's dynamic requests for pages of one size, for an application on libfcgi
     DynamicFixed(DynamicFixed),
     /// Requests for an application that computes nothing, for replies of one size
@@ -146,6 +146,27 @@ pub(crate) struct Plain {
 }
 
 #[derive(Args)]
+pub(crate) struct Simple {
+    #[command(flatten)]
+    plain: Plain,
+
+    /// How many requests a session has, one after the other on a connection
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    calls: u32,
+}
+
+#[derive(Args)]
+pub(crate) struct Fixed {
+    #[command(flatten)]
+    simple: Simple,
+
+    /// Only sessions for the file of that size, one of the file set, 32KiB to 4MiB [default: one for each]
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    bytes: Option<u64>,
+}
+
+#[derive(Args)]
 pub(crate) struct Replay {
     /// An access log in the combined format (Apache, nginx, ours), or in our JSON
     #[arg(value_name = "LOG")]
@@ -176,9 +197,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     match options {
         Options::Specweb99(options) => run_specweb99(options),
         Options::Support(options) => run_support(options),
-        Options::OnePacket(options) => run_plain(options, "one-packet"),
-        Options::Single(options) => run_plain(options, "single"),
-        Options::Fixed(options) => run_plain(options, "fixed"),
+        Options::OnePacket(options) => run_simple(options, None, "one-packet"),
+        Options::Single(options) => run_simple(options, None, "single"),
+        Options::Fixed(Fixed { simple, bytes }) => run_simple(simple, *bytes, "fixed"),
         Options::DynamicFixed(options) => run_dynamic_fixed(options),
         Options::Constant(options) => run_constant(options),
         Options::Replay(replay) => run_replay(replay),
@@ -237,6 +258,10 @@ fn has_size(root: &Path, bytes: u64) -> Result<()> {
     let FileSet::DynamicFixed { sizes } = file_set(root, "dynamic-fixed")? else {
         return Err(another_set(root, "dynamic-fixed"));
     };
+    is_one_of(&sizes, bytes)
+}
+
+fn is_one_of(sizes: &[u64], bytes: u64) -> Result<()> {
     if sizes.contains(&bytes) {
         return Ok(());
     }
@@ -244,10 +269,15 @@ fn has_size(root: &Path, bytes: u64) -> Result<()> {
     Err(BadInput(format!("--bytes {bytes}: allowed: {}", allowed.join(", "))).into())
 }
 
-fn run_plain(options: &Plain, kind: &str) -> Result<ExitCode> {
-    let set = file_set(&options.fileset, kind)?;
-    let file = output("--out", &options.out)?;
-    write(file, &options.out, kind, None, &simple::sessions(&set), Vec::new())
+fn run_simple(options: &Simple, bytes: Option<u64>, kind: &str) -> Result<ExitCode> {
+    let Simple { plain: Plain { fileset, out }, calls } = options;
+    let mut set = file_set(fileset, kind)?;
+    if let (Some(bytes), FileSet::Fixed { sizes }) = (bytes, &mut set) {
+        is_one_of(sizes, bytes)?;
+        *sizes = vec![bytes];
+    }
+    let file = output("--out", out)?;
+    write(file, out, kind, None, &simple::sessions(&set, *calls), Vec::new())
 }
 
 /// The set in a directory, which must be of that kind.

@@ -66,7 +66,7 @@ pub struct Conversation {
     eof: bool,
     /// What is left over of the input has not been offered to the machine since the reply before it ended.
     rest_unseen: bool,
-    /// The reply under way, or the last one, began in an earlier turn or stage.
+    /// The reply under way, or the last one, took a while: it began in an earlier turn, or waited to be sent.
     carried_over: bool,
     /// Sends block while the socket is full.
     blocks: bool,

@@ -88,7 +88,7 @@ impl Conversation {
             let wants = self.machine.wants();
             match wants.end {
                 End::Open => {}
-                End::Close if self.may_have_more(input) => {}
+                End::Close if self.may_have_more(self.has_rest(input)) => {}
                 End::Close => return Next::Turn(Turn::Close),
                 End::Reset => return Next::Turn(Turn::Reset),
                 End::ShutDown => {
@@ -146,8 +146,8 @@ impl Conversation {
     /// Whether a client whose reply was the last may have sent something behind its request after all. A
     /// reply that went out at once left hardly any time for that, and such clients are not worth another call
     /// to ask.
-    fn may_have_more(&self, input: &Input<'_>) -> bool {
-        let suspicious = self.has_rest(input) || self.readable || self.carried_over || self.blocks;
+    pub(super) fn may_have_more(&self, has_rest: bool) -> bool {
+        let suspicious = has_rest || self.readable || self.carried_over || self.blocks;
         suspicious && !self.eof && self.machine.closes_after_reply()
     }
 

@@ -41,10 +41,15 @@ impl Conversation {
     }
 
     /// Behind a reply that is over: gives back what it held, in a worker that has its open files in common
-    /// with whoever planned it. Says whether there is anything to be received, or an event to be awaited.
+    /// with whoever planned it. Says whether there is anything to be received, an event to be awaited, or the
+    /// connection to be closed.
     pub fn conclude(&mut self, service: &mut Service) -> Next {
         self.release(service);
-        if self.awaits_event() { self.blocked() } else { Next::Receive }
+        if self.awaits_event() {
+            return self.blocked();
+        }
+        let ends = self.machine.wants_end() == End::Close && !self.may_have_more(!self.rest.is_empty());
+        if ends { Next::Turn(Turn::Close) } else { Next::Receive }
     }
 
     fn go_through(&mut self, service: &mut Service, stages: Stages) -> Next {
@@ -67,7 +72,9 @@ impl Conversation {
         let mut scratch = std::mem::take(&mut service.scratch);
         let mut input = Input::new(&mut scratch);
         let mut share = service.quantum;
-        self.active = service.clock.tick;
+        let came = std::mem::replace(&mut self.active, service.clock.tick);
+        // A reply that was planned a while ago.
+        self.carried_over |= stages == Stages::Sending && came != self.active;
         let mut resident = self.go_on(service);
         let next = loop {
             if self.machine.is_replying()
@@ -87,7 +94,7 @@ impl Conversation {
         };
         self.keep(service, &input);
         service.scratch = scratch;
-        self.carried_over |= self.machine.is_replying();
+        self.carried_over |= stages != Stages::Receiving && self.machine.is_replying();
         if self.exchange.waiting.is_some() && matches!(next, Next::Turn(_)) {
             return Next::Turn(self.begin_pause(service));
         }

@@ -17,11 +17,11 @@ use std::time::Duration;
 use http1::Tick;
 use sys::event::{Events, Interest};
 use sys::poll;
-use sys::process;
 
 use super::Pipeline;
 use super::bells::{AcceptorBell, Poll};
 use super::control::Controllers;
+use super::courtesy::Courtesy;
 use super::ending::Keeper;
 use super::lane::{Lane, Unwatched, place};
 use super::read::Reader;
@@ -47,6 +47,7 @@ pub(super) struct PollStage<'p> {
     reader: Option<Reader<'p>>,
     /// Of Write Poll, where it takes turns with the writers.
     takes_turns: bool,
+    courtesy: Courtesy,
     complaints: Limited,
 }
 
@@ -81,6 +82,7 @@ impl<'p> PollStage<'p> {
             controllers: None,
             reader: None,
             takes_turns: false,
+            courtesy: Courtesy::default(),
             complaints: Limited::default(),
         }
     }
@@ -112,9 +114,7 @@ impl<'p> PollStage<'p> {
             }
             if told > 0 {
                 counters.stage_batch(self.stage, told, 0, 0);
-                // Those who have something to do now come first, where they share a CPU with this thread:
-                // what clients do meanwhile is learned in one go. Woken for each, it would break them off.
-                process::yield_cpu();
+                self.courtesy.give_way();
             }
             if let Some(keeper) = &mut self.keeper {
                 keeper.see_to_the_end(self.pipeline, &self.service, told > 0 || expired, &mut self.lines);

@@ -9,7 +9,9 @@
 //!
 //! A thread that finds nothing sleeps on a condition of its own, and who brings something wakes the one that
 //! went to sleep last, whose memory is the warmest. One that leaves something behind wakes another, which
-//! takes over should the first have to wait for a disk.
+//! takes over should the first have to wait for a disk. Nobody is called while another is on the way: that
+//! one calls the next if it leaves anything. So it is one that comes in vain, not all of them, where none has
+//! to wait.
 //!
 //! Not all of them need be [in use](Queue::use_takers). One that is not takes only what is its own, so that
 //! it may be whom something is bound to, and rests otherwise.
@@ -51,6 +53,8 @@ struct Line<T> {
     poked: Box<[bool]>,
     /// Those that sleep, who came last at the end.
     asleep: Vec<usize>,
+    /// Who has been woken for what is common, and has not come yet.
+    called: Option<usize>,
     /// Those with a lower number take what is for whoever comes.
     in_use: usize,
     /// How many sleep for want of room.
@@ -93,6 +97,7 @@ impl<T> Queue<T> {
             own: (0..takers).map(|_| VecDeque::new()).collect(),
             poked: vec![false; takers].into(),
             asleep: Vec::with_capacity(takers),
+            called: None,
             in_use: takers,
             without_room: 0,
             calls: false,
@@ -190,6 +195,7 @@ impl<T> Queue<T> {
             };
         }
         line.asleep.retain(|&other| other != taker);
+        line.has_come(taker);
         let mut came = Taken { is_poked: line.poked[taker], is_closed: line.closed, ..Taken::default() };
         line.poked[taker] = false;
         for _ in 0..most {
@@ -214,6 +220,7 @@ impl<T> Queue<T> {
     /// may. It is woken when there is something, until it takes again.
     pub(super) fn may_sleep(&self) -> bool {
         let mut line = self.lock();
+        line.has_come(0);
         let may = !line.has_something(0);
         if may && line.asleep.is_empty() {
             line.asleep.push(0);
@@ -293,11 +300,22 @@ impl<T> Line<T> {
         own.or_else(|| if taker < self.in_use { self.common.pop_front() } else { None })
     }
 
-    /// Takes the one that came last from those who sleep and are in use. If it is out of use before it comes
-    /// to take, it finds something left, and wakes another.
+    /// Takes the one that came last from those who sleep and are in use, unless somebody is called already.
+    /// If it is out of use before it comes to take, it finds something left, and wakes another.
     fn wake_one(&mut self) -> Option<usize> {
+        if self.called.is_some() {
+            return None;
+        }
         let at = self.asleep.iter().rposition(|&taker| taker < self.in_use)?;
-        Some(self.asleep.remove(at))
+        self.called = Some(self.asleep.remove(at));
+        self.called
+    }
+
+    /// That thread is there, whatever it was woken for.
+    fn has_come(&mut self, taker: usize) {
+        if self.called == Some(taker) {
+            self.called = None;
+        }
     }
 
     /// Takes that thread from those who sleep, if it does.

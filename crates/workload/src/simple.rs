@@ -7,9 +7,11 @@ use crate::session::{Builder, Request, SessionLog};
 pub fn sessions(set: &FileSet, calls: u32) -> SessionLog {
     let mut log = Builder::new();
     for file in set.files() {
-        let request = Request { uri: format!("/{}", file.path).into(), ..Request::default() };
+        let uri = format!("/{}", file.path);
+        let request = log.request(Request { uri: uri.into(), ..Request::default() });
         for _ in 0..calls {
-            log.call(request.clone());
+            log.call_again(request);
+            log.end_of_burst(None);
         }
         log.end_of_session();
     }
@@ -28,5 +30,6 @@ mod tests {
         assert_eq!(&*log.requests()[7].uri, "/4194304.bin");
         let log = sessions(&FileSet::OnePacket, 100);
         assert_eq!((log.len(), log.calls(), log.requests().len()), (1, 100, 1));
+        assert_eq!(log.session(0).len(), 100, "one after the other");
     }
 }

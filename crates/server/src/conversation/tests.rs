@@ -66,6 +66,23 @@ fn what_comes_behind_a_reply_that_blocks_is_neither_lost_nor_a_circle() {
     }
 }
 
+/// Who sends the last reply need not have it read from once more, unless there was time to send something.
+#[test]
+fn the_stage_that_sends_the_last_reply_ends_what_it_has_not_kept_waiting() {
+    let site = tempfile::tempdir().unwrap();
+    fs::write(site.path().join("small"), "small").unwrap();
+    for (waited_ticks, is_over) in [(0, true), (1, false)] {
+        let World { mut conversation, mut service, mut client, .. } = World::new(site.path(), true);
+        client.write_all(b"GET /small HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        assert!(matches!(conversation.receive(&mut service), Next::Send));
+        service.clock.tick = service.clock.tick.after(waited_ticks);
+        assert!(matches!(conversation.send(&mut service), Next::Receive));
+        let next = conversation.conclude(&mut service);
+        assert_eq!(matches!(next, Next::Turn(Turn::Close)), is_over, "{waited_ticks}: {next:?}");
+        conversation.end(&mut service);
+    }
+}
+
 /// One conversation and its client.
 struct World {
     conversation: Conversation,

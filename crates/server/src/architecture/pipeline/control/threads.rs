@@ -1,8 +1,9 @@
 //! How many threads of a stage are in use.
 //!
 //! SEDA's law (Welsh, Culler and Brewer 2001, section 3.4.1): a stage whose queue stays long has one more, a
-//! thread that is idle for long goes. But a queue is long as well where the CPU is what there is too little
-//! of, and threads help only against waiting. So it grows no further than keeps the CPUs busy: with *r*
+//! thread that is idle for long goes. Here a queue is long from a quarter of the threads on: behind an accept
+//! limit hardly more come in than there are threads. But it is so as well where the CPU is what there
+//! is too little of, and threads help only against waiting. So it grows no further than keeps the CPUs busy: with *r*
 //! threads running and *w* waiting for a disk or a client on average, one CPU has work for `1 + w / r` of
 //! them, and for twice as many waiting ones if they wait for times that differ (Goetz et al. 2006, section
 //! 8.2, has the law without that). What is above that by a half goes as well, however busy: these threads
@@ -43,8 +44,8 @@ pub(super) struct Threads {
     /// Averages over samples: threads running, and waiting for something else than a CPU.
     running: f64,
     waiting: f64,
-    /// Samples in a row in which it wanted to grow.
-    crowded: u32,
+    /// In which part of the samples it wanted to grow, on average.
+    crowded: f64,
     /// Samples in a row in which there were threads to spare, and the fewest of them.
     at_leisure: u32,
     spare: usize,
@@ -55,8 +56,9 @@ pub(super) struct Threads {
     since_shrinking: u32,
 }
 
-/// Samples in a row with a long queue that make it grow.
-const CROWDED: u32 = 2;
+/// The part of the samples, with a long queue and nobody idle, that makes it grow. Not all in a row: a disk
+/// serves in bursts, after each of which everybody is idle.
+const CROWDED: f64 = 0.25;
 /// Samples that the averages are given after a change.
 const SETTLING: u32 = 4;
 /// Samples of leisure before it shrinks, at first and at most.
@@ -74,7 +76,7 @@ impl Threads {
             in_use: 1,
             running: 0.0,
             waiting: 0.0,
-            crowded: 0,
+            crowded: 0.0,
             at_leisure: 0,
             spare: usize::MAX,
             patience: PATIENCE,
@@ -93,14 +95,14 @@ impl Threads {
         self.since_change = self.since_change.saturating_add(1);
         self.since_shrinking = self.since_shrinking.saturating_add(1);
         let enough = self.enough(sample);
-        let is_crowded = sample.queue > self.in_use && sample.idle == 0 && self.in_use < enough;
-        self.crowded = if is_crowded { self.crowded + 1 } else { 0 };
+        let is_crowded = sample.queue * 4 > self.in_use && sample.idle == 0 && self.in_use < enough;
+        self.crowded += (f64::from(u8::from(is_crowded)) - self.crowded) * WEIGHT;
         let surplus = (self.in_use as f64 - enough as f64 * 1.5).floor().max(0.0) as usize;
         let spare = sample.idle.max(surplus).min(self.in_use - 1);
         (self.at_leisure, self.spare) =
             if spare == 0 { (0, usize::MAX) } else { (self.at_leisure + 1, self.spare.min(spare)) };
         if self.since_change >= SETTLING {
-            if self.crowded >= CROWDED {
+            if is_crowded && self.crowded >= CROWDED {
                 self.grow(enough);
             } else if self.at_leisure >= self.patience {
                 self.shrink();
@@ -124,7 +126,7 @@ impl Threads {
         if self.since_shrinking < self.patience.saturating_mul(2) {
             self.patience = self.patience.saturating_mul(2).min(MOST_PATIENCE);
         }
-        self.change_to((self.in_use + (self.in_use / 4).max(1)).min(enough));
+        self.change_to((self.in_use + self.in_use.div_ceil(2)).min(enough));
     }
 
     fn shrink(&mut self) {
@@ -137,6 +139,6 @@ impl Threads {
 
     fn change_to(&mut self, in_use: usize) {
         self.in_use = in_use.clamp(1, self.most);
-        (self.crowded, self.at_leisure, self.spare, self.since_change) = (0, 0, usize::MAX, 0);
+        (self.crowded, self.at_leisure, self.spare, self.since_change) = (0.0, 0, usize::MAX, 0);
     }
 }

@@ -86,8 +86,8 @@ fn without_the_kernels_account_queues_decide() {
     assert_eq!(law.in_use(), 1);
 }
 
-/// A throttled disk stands still for two looks, and then serves all that has come in; the accept limit lets in
-/// as many as there are threads.
+/// A throttled disk stands still for two looks, and then serves all that has come in; the accept limit lets
+/// in as many as there are threads.
 #[test]
 fn a_disk_that_serves_in_bursts_is_waited_for_by_all() {
     let mut law = Threads::new(MOST, 1);

@@ -2,9 +2,9 @@
 //!
 //! SEDA's law (Welsh, Culler and Brewer 2001, section 3.4.1): a stage whose queue stays long has one more, a
 //! thread that is idle for long goes. Here a queue is long from a quarter of the threads on: behind an accept
-//! limit hardly more come in than there are threads. But it is so as well where the CPU is what there
-//! is too little of, and threads help only against waiting. So it grows no further than keeps the CPUs busy: with *r*
-//! threads running and *w* waiting for a disk or a client on average, one CPU has work for `1 + w / r` of
+//! limit hardly more come in than there are threads. But it is so as well where the CPU is what there is too
+//! little of, and threads help only against waiting. So it grows no further than keeps the CPUs busy: with
+//! *r* threads running and *w* waiting for a disk or a client on average, one CPU has work for `1 + w / r` of
 //! them, and for twice as many waiting ones if they wait for times that differ (Goetz et al. 2006, section
 //! 8.2, has the law without that). What is above that by a half goes as well, however busy: these threads
 //! wait for each other's CPU.

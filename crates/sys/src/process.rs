@@ -28,14 +28,15 @@ pub fn yield_cpu() {
 }
 
 /// Has the calling thread, when it is woken, wait until the thread that runs gives its CPU up or has had its
-/// time (`SCHED_BATCH`; sched(7)). One that was started with a policy of its own keeps that.
-pub fn break_nobody_off() -> io::Result<()> {
+/// time (`SCHED_BATCH`; sched(7)). One that was started with a policy of its own keeps that, and where a
+/// filter of system calls forbids it nothing changes.
+pub fn break_nobody_off() {
     // SAFETY: a number is all that it takes: 0 is the calling thread.
-    if unsafe { libc::sched_getscheduler(0) } != libc::SCHED_OTHER {
-        return Ok(());
+    if unsafe { libc::sched_getscheduler(0) } == libc::SCHED_OTHER {
+        let parameter = libc::sched_param { sched_priority: 0 };
+        // SAFETY: 0 is the calling thread, and the parameter lives through the call.
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameter) };
     }
-    // SAFETY: the kernel reads the parameter during the call, and allows no priority but 0 with this policy.
-    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &libc::sched_param { sched_priority: 0 }) })
 }
 
 /// How many descriptors the process may have open (`RLIMIT_NOFILE`, getrlimit(2)); `u64::MAX` where there is

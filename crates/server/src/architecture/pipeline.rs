@@ -177,7 +177,7 @@ pub fn run(
             for (reader, (lane, number)) in places.enumerate() {
                 let service = service();
                 start(scope, &format!("read-{reader}"), Some(&cpus[lane]), move || {
-                    process::break_nobody_off()?;
+                    process::break_nobody_off();
                     watch_bell(&pipeline.read_poll, &service, reader)?;
                     pipeline.threads[reader].store(process::thread_id(), Ordering::Relaxed);
                     Reader::new(pipeline, lane, number as u16, service).run();
@@ -197,7 +197,7 @@ pub fn run(
                     service.sends =
                         Some(BlockingSends::of_many_clients(settings, &service.counters.alarm_rings)?);
                 }
-                process::break_nobody_off()?;
+                process::break_nobody_off();
                 pipeline.threads[threads.read + writer].store(process::thread_id(), Ordering::Relaxed);
                 Writer::new(pipeline, lane, number as u16, service).run();
                 Ok(())

@@ -22,10 +22,8 @@ use crate::listeners::Listener;
 use crate::proxies::Proxies;
 use crate::sends::BlockingSends;
 
-/// Input taken from a socket at a time, at least; more where the limits let a head be larger. It is so much
-/// that malloc(3) maps it: what a thread never uses of it, which only sends, or small requests come to, takes
-/// no memory.
-const SCRATCH: usize = 128 << 10;
+/// Input taken from a socket at a time, at least; more where the limits let a head be larger.
+const SCRATCH: usize = 64 << 10;
 
 /// A worker's share of everything but sockets.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a worker, a byte each")]

@@ -203,6 +203,25 @@ fn an_access_log_is_played_again() {
 }
 
 #[test]
+fn sessions_of_one_file_may_have_several_requests() {
+    let directory = tempfile::tempdir().expect("a directory");
+    succeed(&["fileset", "single", "--root=one"], directory.path());
+    succeed(&["sessions", "single", "--fileset=one", "--calls=3", "--out=kept"], directory.path());
+    let written = fs::read_to_string(directory.path().join("kept")).expect("sessions");
+    // Not in one burst: each when the reply to the one before is there.
+    assert_eq!(written.lines().filter(|line| *line == "/1k.html").count(), 3, "{written}");
+
+    succeed(&["fileset", "fixed", "--root=many"], directory.path());
+    let of_one = ["sessions", "fixed", "--fileset=many", "--bytes=128KiB", "--calls=2", "--out=kept"];
+    let said = succeed(&of_one, directory.path());
+    assert!(said.starts_with("kept: 1 sessions, 2 calls of 1 different requests"), "{said}");
+    let refused =
+        sluicelab(&["sessions", "fixed", "--fileset=many", "--bytes=100KiB", "--out=kept"], directory.path());
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("allowed: 32KiB, 64KiB, "), "{refused:?}");
+}
+
+#[test]
 fn mistakes_name_their_place() {
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(directory.path().join("bad"), "/a\n/b method=BREW\n").expect("a file");

@@ -62,9 +62,11 @@ enum Allowed {
 const OF_REPLIES: &[(&str, Allowed)] =
     &[("bytes", Allowed::Size), ("calls", Allowed::Count), ("length", Allowed::Yes)];
 
+const CALLS: &[(&str, Allowed)] = &[("calls", Allowed::Count)];
+
 const KINDS: [Kind; 8] = [
-    Kind { options: &[("calls", Allowed::Count)], ..Kind::plain("one-packet") },
-    Kind { options: &[("calls", Allowed::Count)], ..Kind::plain("single") },
+    Kind { options: CALLS, ..Kind::plain("one-packet") },
+    Kind { options: CALLS, ..Kind::plain("single") },
     Kind { options: &[("bytes", Allowed::Size), ("calls", Allowed::Count)], ..Kind::plain("fixed") },
     Kind {
         has_directories: true,

@@ -230,6 +230,20 @@ mod tests {
     }
 
     #[test]
+    fn who_breaks_nobody_off_is_one_thread() {
+        // SAFETY: 0 is the calling thread.
+        let policy = || unsafe { libc::sched_getscheduler(0) };
+        let before = policy();
+        std::thread::spawn(move || {
+            break_nobody_off();
+            assert_eq!(policy(), if before == libc::SCHED_OTHER { libc::SCHED_BATCH } else { before });
+        })
+        .join()
+        .unwrap();
+        assert_eq!(policy(), before);
+    }
+
+    #[test]
     fn real_time_is_a_matter_of_permission() {
         std::thread::spawn(|| match run_in_real_time() {
             Ok(()) => {

@@ -104,9 +104,11 @@ impl Conversation {
     ) -> Next {
         while self.machine.is_replying() {
             if *share == 0 {
+                self.carried_over = true;
                 return Next::Turn(Turn::Unfinished);
             }
             if !self.writable || self.exchange.waiting.is_some() {
+                self.carried_over = true;
                 // A body may still be read behind a reply that would block.
                 let reads_on = self.machine.is_reading_body();
                 return if reads_on { Next::Receive } else { Next::Turn(Turn::Blocked) };
@@ -116,7 +118,6 @@ impl Conversation {
             *share = share.saturating_sub(self.sent(service, sent));
             if is_broken_off && self.machine.is_replying() {
                 service.held();
-                self.carried_over = true;
                 *share = 0;
             }
         }

@@ -37,6 +37,8 @@ impl Conversation {
     /// receives, and gives back nothing: what a finished reply held is for [`conclude`](Self::conclude), or
     /// where the conversation is over, for [`end`](Self::end).
     pub fn send(&mut self, service: &mut Service) -> Next {
+        // Planned a while ago.
+        self.carried_over |= self.active != service.clock.tick;
         self.go_through(service, Stages::Sending)
     }
 
@@ -72,9 +74,7 @@ impl Conversation {
         let mut scratch = std::mem::take(&mut service.scratch);
         let mut input = Input::new(&mut scratch);
         let mut share = service.quantum;
-        let came = std::mem::replace(&mut self.active, service.clock.tick);
-        // A reply that was planned a while ago.
-        self.carried_over |= stages == Stages::Sending && came != self.active;
+        self.active = service.clock.tick;
         let mut resident = self.go_on(service);
         let next = loop {
             if self.machine.is_replying()
@@ -94,7 +94,6 @@ impl Conversation {
         };
         self.keep(service, &input);
         service.scratch = scratch;
-        self.carried_over |= stages != Stages::Receiving && self.machine.is_replying();
         if self.exchange.waiting.is_some() && matches!(next, Next::Turn(_)) {
             return Next::Turn(self.begin_pause(service));
         }

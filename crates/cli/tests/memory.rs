@@ -110,7 +110,7 @@ fn model(variant: &Variant) {
     assert_eq!(digits, format!("memory = c*{connection} + p*({worker}) + f*{file} + {once}"));
     assert!((100..2000).contains(&connection), "{idle:#}");
     assert!(file >= 2000, "{idle:#}");
-    assert!(number(&idle, "/workers/each_at_start") > 50_000, "{idle:#}");
+    assert!(number(&idle, "/workers/each_at_start") > 4096, "{idle:#}");
 
     let many = at_most(variant, 1000);
     hold(&server, &mut connections, many);
@@ -134,16 +134,16 @@ fn growth(variant: &Variant) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let server = start(variant);
     let mut connections = Vec::new();
-    // Clean pages are the program's, which are private or not as others map them or not.
-    let private = || rollup(&server, &["Private_Dirty:"]);
+    let own = || rollup(&server, &["Private_Dirty:"]);
     hold(&server, &mut connections, 500);
-    let (before, places_before) = (private(), number(&memory(&server), "/connections/places"));
+    let (before, places_before) = (own(), number(&memory(&server), "/connections/places"));
     hold(&server, &mut connections, 4500);
-    let (after, memory) = (private(), memory(&server));
-    let each = (after - before) / (number(&memory, "/connections/places") - places_before);
-    assert!(is_about(number(&memory, "/connections/each"), each, 25), "{each} by growth: {memory:#}");
-    let by_growth = number(&memory, "/connections/each_by_growth");
-    assert!(is_about(by_growth, each, 40), "{each} by growth: {memory:#}");
+    let (after, memory) = (own(), memory(&server));
+    let growth = (after - before) / (number(&memory, "/connections/places") - places_before);
+    let each = number(&memory, "/connections/each");
+    assert!(is_about(growth, each, 25), "{growth} by growth: {memory:#}");
+    // What the first requests took is in this one, such as the stacks of helpers.
+    assert!(is_about(number(&memory, "/connections/each_by_growth"), each, 40), "{memory:#}");
 }
 
 fn text(variant: &Variant) {

@@ -12,6 +12,9 @@ pub struct Usage {
     /// Pages that no other process has, but for memory that is shared: whoever has touched it so far, it is
     /// there for others.
     pub private: u64,
+    /// Those of them that it has written to. The others are of files as they are on disk, such as the program
+    /// itself, and become one process's own as others that have them end.
+    pub own: u64,
     /// All pages that it has, those that `n` processes have counted as an `n`th each.
     pub proportional: u64,
 }
@@ -31,10 +34,15 @@ impl Usage {
     }
 
     fn parse(rollup: &str, each: &str) -> Option<Self> {
-        let private = number(rollup, "Private_Clean:")?.checked_add(number(rollup, "Private_Dirty:")?)?;
-        let private = private.saturating_sub(touched_by_one(each));
+        let (clean, dirty) = (number(rollup, "Private_Clean:")?, number(rollup, "Private_Dirty:")?);
+        let private = clean.checked_add(dirty)?.saturating_sub(touched_by_one(each, &PRIVATE));
+        let own = dirty.saturating_sub(touched_by_one(each, &PRIVATE[1..]));
         let bytes = |kilobytes: u64| kilobytes.checked_mul(1024);
-        Some(Self { private: bytes(private)?, proportional: bytes(number(rollup, "Pss:")?)? })
+        Some(Self {
+            private: bytes(private)?,
+            own: bytes(own)?,
+            proportional: bytes(number(rollup, "Pss:")?)?,
+        })
     }
 }
 
@@ -55,8 +63,11 @@ fn writable_mappings(maps: &str) -> Option<u64> {
     })
 }
 
-/// Kilobytes of shared memory that only this process has touched so far.
-fn touched_by_one(smaps: &str) -> u64 {
+/// Rows for pages that no other process has.
+const PRIVATE: [&str; 2] = ["Private_Clean:", "Private_Dirty:"];
+
+/// Kilobytes of shared memory that only this process has touched so far, by these rows.
+fn touched_by_one(smaps: &str, rows: &[&str]) -> u64 {
     let (mut shared, mut sum) = (false, 0);
     for line in smaps.lines() {
         let mut words = line.split_ascii_whitespace();
@@ -64,7 +75,7 @@ fn touched_by_one(smaps: &str) -> u64 {
             // A mapping begins: `FROM-TO rw-s ...`.
             (Some(first), Some(rights)) if !first.ends_with(':') => shared = rights.ends_with('s'),
             _ if shared => {
-                let value = number(line, "Private_Clean:").or(number(line, "Private_Dirty:"));
+                let value = rows.iter().find_map(|row| number(line, row));
                 sum = u64::saturating_add(sum, value.unwrap_or(0));
             }
             _ => {}
@@ -86,9 +97,10 @@ mod tests {
         let mappings = "5500-5600 r-xp 00000000 fd:00 7 /bin/x\nPrivate_Clean:  100 kB\nPrivate_Dirty: 8 kB\n\
                         5600-7ff0 rw-s 00000000 00:01 9 /dev/zero (deleted)\nRss:  40 kB\n\
                         Private_Clean: 0 kB\nPrivate_Dirty: 20 kB\nVmFlags: rd wr\n";
-        let usage = Usage { private: 108 * 1024, proportional: 500 * 1024 };
+        let usage = Usage { private: 108 * 1024, own: 8 * 1024, proportional: 500 * 1024 };
         assert_eq!(Usage::parse(text, mappings), Some(usage));
-        assert_eq!(Usage::parse(text, ""), Some(Usage { private: 128 * 1024, ..usage }));
+        let all = Usage { private: 128 * 1024, own: 28 * 1024, ..usage };
+        assert_eq!(Usage::parse(text, ""), Some(all));
         assert_eq!(Usage::parse("Rss: 1 kB\n", ""), None);
     }
 
@@ -100,6 +112,7 @@ mod tests {
         let held = vec![1_u8; 8 << 20];
         let after = Usage::here().unwrap();
         assert!(after.private > before.private + (6 << 20), "{before:?} {after:?}");
+        assert!(after.own > before.own + (6 << 20), "{before:?} {after:?}");
         assert!(after.proportional >= after.private);
         assert!(writable(own).unwrap() >= mapped + (6 << 20), "{mapped}");
         drop(held);

@@ -22,8 +22,10 @@ use crate::listeners::Listener;
 use crate::proxies::Proxies;
 use crate::sends::BlockingSends;
 
-/// Input taken from a socket at a time, at least; more where the limits let a head be larger.
-const SCRATCH: usize = 64 << 10;
+/// Input taken from a socket at a time, at least; more where the limits let a head be larger. From this size
+/// on malloc(3) maps memory that nobody has touched: what no input has reached takes none, and a worker of
+/// many threads has many of these.
+const SCRATCH: usize = 128 << 10;
 
 /// A worker's share of everything but sockets.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a worker, a byte each")]

@@ -211,7 +211,7 @@ pub fn run(
 /// For `sluice memory`: what the process has of its own before it serves, in equal parts for its threads,
 /// whose stacks are a part of it.
 fn note_start_memory(blocks: &[&'static Counters]) {
-    if let Ok(bytes) = memory::private_bytes() {
+    if let Ok(bytes) = memory::own_bytes() {
         for block in blocks {
             block.start_memory_bytes.set(bytes / blocks.len() as u64);
         }

@@ -111,6 +111,8 @@ pub struct Process {
     pub role: &'static str,
     /// Pages that no other process has.
     pub private: u64,
+    /// Those of them that it has written to, which stay its own whoever else runs the program.
+    pub own: u64,
     /// Pages that no other process has, and its part of those that others have as well.
     pub proportional: u64,
 }
@@ -168,8 +170,8 @@ pub fn measure(status: &Snapshot) -> Result<Memory, MeasureError> {
             "other"
         };
         match Usage::of(pid) {
-            Ok(Usage { private, proportional, .. }) => {
-                processes.push(Process { pid, role, private, proportional });
+            Ok(Usage { private, own, proportional }) => {
+                processes.push(Process { pid, role, private, own, proportional });
             }
             // One that has just ended takes no memory, unless it is the one whose status it is.
             Err(error) if is_gone(&error) && pid != status.pid => {}
@@ -186,13 +188,13 @@ pub fn measure(status: &Snapshot) -> Result<Memory, MeasureError> {
     Ok(model(status, processes, lent))
 }
 
-/// Memory that the calling process has of its own.
+/// Memory that the calling process has written to and shares with nobody.
 ///
 /// # Errors
 ///
 /// The kernel does not tell.
-pub fn private_bytes() -> io::Result<u64> {
-    Ok(Usage::here()?.private)
+pub fn own_bytes() -> io::Result<u64> {
+    Ok(Usage::here()?.own)
 }
 
 /// `ESRCH` is what reading the file of a process that ends gives.
@@ -210,7 +212,7 @@ fn model(status: &Snapshot, processes: Vec<Process>, lent: u64) -> Memory {
     let (places, each_connection) = (of("connection_places"), of("connection_bytes"));
     let (entries, in_tables) = (of("file_table_entries"), of("file_table_memory_bytes"));
     let own: u64 =
-        processes.iter().filter(|process| process.role == "worker").map(|process| process.private).sum();
+        processes.iter().filter(|process| process.role == "worker").map(|process| process.own).sum();
     let measured = processes.iter().map(|process| process.proportional).sum::<u64>() + lent;
 
     // A table that workers share is in none of them.
@@ -284,7 +286,13 @@ pub(crate) mod tests {
         for worker in &mut status.workers {
             worker.numbers = Numbers::read(METRICS, &counters);
         }
-        let process = |pid, role, private| Process { pid, role, private, proportional: private + 200_000 };
+        let process = |pid, role, own| Process {
+            pid,
+            role,
+            private: own + 50_000,
+            own,
+            proportional: own + 200_000,
+        };
         let processes = vec![
             process(4711, "supervisor", 100_000),
             process(4712, "worker", 700_000),
@@ -324,7 +332,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_server_that_has_done_nothing_has_no_term_of_files_and_no_growth() {
-        let process = Process { pid: 4712, role: "worker", private: 10, proportional: 30 };
+        let process = Process { pid: 4712, role: "worker", private: 12, own: 10, proportional: 30 };
         let memory = model(&sample(), vec![process], 0);
         assert_eq!((memory.files.each, memory.connections.each_by_growth), (None, None));
         assert_eq!(memory.formula, "memory = c*0 + p*(5) + 20");

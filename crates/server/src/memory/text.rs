@@ -38,8 +38,8 @@ fn write_all(text: &mut String, memory: &Memory) -> std::fmt::Result {
 
     writeln!(text, "\n{:<15} {:>9} {:>11} {:>13}", "process", "pid", "its own", "with its part")?;
     for process in processes {
-        let (private, proportional) = (grouped(process.private), grouped(process.proportional));
-        writeln!(text, "{:<15} {:>9} {private:>11} {proportional:>13}", process.role, process.pid)?;
+        let (own, proportional) = (grouped(process.own), grouped(process.proportional));
+        writeln!(text, "{:<15} {:>9} {own:>11} {proportional:>13}", process.role, process.pid)?;
     }
     if applications.bytes > 0 {
         writeln!(

@@ -90,7 +90,7 @@ pub(super) fn serve(
 /// For `sluice memory`: what the process has of its own before it serves, in equal parts for its threads.
 fn note_start_memory(threads: &[(&'static Counters, Desk)]) {
     // Where the kernel does not tell, the model has no such figure.
-    let bytes = memory::private_bytes().unwrap_or(0);
+    let bytes = memory::own_bytes().unwrap_or(0);
     for (block, _) in threads {
         block.start_memory_bytes.set(bytes / threads.len().max(1) as u64);
     }

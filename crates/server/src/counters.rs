@@ -326,14 +326,13 @@ impl Counters {
         self.disk_waits_given_up[wait as usize].add(1);
     }
 
-    /// Counts what a thread of a stage has taken out of its queue, in which `left` are left: so many
-    /// connections, which have waited for so long together.
-    pub fn stage_batch(&self, stage: Stage, connections: u64, wait_ns: u64, left: u64) {
+    /// Counts what a thread of a stage has taken to work on: so many connections, which have waited in its
+    /// queue for so long together.
+    pub fn stage_batch(&self, stage: Stage, connections: u64, wait_ns: u64) {
         let stage = stage as usize;
         self.stage_batches[stage].add(1);
         self.stage_connections[stage].add(connections);
         self.stage_wait_ns[stage].add(wait_ns);
-        self.stage_queue[stage].set(left);
     }
 
     /// Counts access log lines that were not written.

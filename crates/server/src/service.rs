@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use http1::{Ended, Head, Limits, Plan, ProtocolError, Sheet, Stamp, Status, Terms, Tick};
+use sys::pages::Pages;
 use sys::socket::{self, PeerAddress};
 
 use crate::access_log::AccessLogs;
@@ -22,10 +23,8 @@ use crate::listeners::Listener;
 use crate::proxies::Proxies;
 use crate::sends::BlockingSends;
 
-/// Input taken from a socket at a time, at least; more where the limits let a head be larger. From this size
-/// on malloc(3) maps memory that nobody has touched: what no input has reached takes none, and a worker of
-/// many threads has many of these.
-const SCRATCH: usize = 128 << 10;
+/// Input taken from a socket at a time, at least; more where the limits let a head be larger.
+const SCRATCH: usize = 64 << 10;
 
 /// A worker's share of everything but sockets.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a worker, a byte each")]
@@ -51,8 +50,9 @@ pub struct Service {
     /// What replies are written on, while none is: one at hand, and the others.
     sheet: Option<Sheet<Pin>>,
     sheets: Vec<Sheet<Pin>>,
-    /// Where input is received; taken out while a conversation works on it.
-    pub scratch: Box<[u8]>,
+    /// Where input is received; taken out while a conversation works on it. A thread that receives nothing,
+    /// such as a writer, has it for nothing.
+    pub scratch: Pages,
     /// Bytes that one connection may send in a turn.
     pub quantum: u64,
     /// How a head and the file behind it share packets.
@@ -127,6 +127,10 @@ impl Clock {
 
 impl Service {
     /// A worker's service of this content.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory to be had.
     pub fn new(
         content: Content,
         settings: &Settings,
@@ -134,13 +138,13 @@ impl Service {
         logs: AccessLogs,
         common: Option<Common>,
         desk: Desk,
-    ) -> Self {
+    ) -> io::Result<Self> {
         let clock = Clock::now();
         let limits = settings.limits();
         if let Some(common) = &common {
             content.roots().for_each(|root| common.own(root));
         }
-        Self {
+        Ok(Self {
             gateway: Gateway::new(settings, common.clone(), desk),
             content,
             tells_of_table: common.as_ref().is_none_or(|common| common.place == 0),
@@ -152,7 +156,7 @@ impl Service {
             buffers: Buffers::default(),
             sheet: None,
             sheets: Vec::new(),
-            scratch: vec![0; SCRATCH.max(2 * limits.head as usize)].into(),
+            scratch: Pages::new(SCRATCH.max(2 * limits.head as usize))?,
             limits,
             quantum: settings.event.quantum,
             coalesce: resolved(settings.event.coalesce),
@@ -164,7 +168,7 @@ impl Service {
             disk_timeout_ticks: http1::Timeouts::ticks(settings.amped.disk_timeout.as_millis() as u64),
             tickets: 0,
             stamp: Stamp::new(SERVER, clock.unix_secs),
-        }
+        })
     }
 
     /// Begins a turn: reads the clock, and does what is done once a second.

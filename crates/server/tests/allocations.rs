@@ -121,7 +121,8 @@ fn count(mechanism: Events, root: &Path, log: Option<&Path>) {
                 access_logs,
                 None,
                 Queues::new(&settings, 1, None).unwrap().desk(0),
-            );
+            )
+            .unwrap();
             let share = Share { serving: vec![Arc::new(listener)], retiring: Vec::new() };
             sped::run(service, share, &settings, control).unwrap();
         }

@@ -13,6 +13,7 @@ use loom::thread;
 
 mod sync {
     pub(super) use loom::sync::{Condvar, Mutex, MutexGuard};
+    pub(super) use server::counters::Counter;
 }
 
 #[path = "../src/architecture/pipeline/queue.rs"]

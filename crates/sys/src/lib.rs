@@ -29,6 +29,7 @@ pub mod memory_file;
 pub mod output;
 #[cfg(test)]
 mod own_process;
+pub mod pages;
 pub mod poll;
 pub mod process;
 pub mod residency;

@@ -138,7 +138,8 @@ fn large_replies(variant: &Variant) {
 
 /// Before it has written a byte its client is told so; in the midst of a reply the client notices.
 fn an_application_that_dies(variant: &Variant) {
-    let server = site(variant, "keep = 1", |mut asked: Asked| match &*asked.params["QUERY_STRING"] {
+    let keep = "keep = 1\nkeep_timeout = '500 ms'";
+    let server = site(variant, keep, |mut asked: Asked| match &*asked.params["QUERY_STRING"] {
         "at-once" => None,
         "begun" => {
             let lent = asked.lent.as_mut()?;

@@ -48,6 +48,7 @@ mod listings;
 mod poll;
 mod queue;
 mod read;
+mod starts;
 mod sync;
 mod tokens;
 mod traveller;
@@ -71,6 +72,7 @@ use self::lane::Lane;
 use self::poll::{PollStage, watch_bell};
 use self::queue::{Queue, Taken};
 use self::read::Reader;
+use self::starts::Starts;
 use self::tokens::Tokens;
 use self::traveller::{Boxed, Traveller};
 use self::waiting::Number;
@@ -161,48 +163,52 @@ pub fn run(
         let (mut of_read_poll, of_write_poll) = (service(), service());
         of_read_poll.tells_of_table = true;
         let cpus = pipeline.cpus(settings);
-        let controllers = Controllers::new(pipeline, settings, &cpus);
-        if pipeline.takes_turns {
-            let of_reader = service();
-            start(scope, "read-poll", Some(&cpus[0]), move || {
-                watch_bell(&pipeline.read_poll, &of_reader, 0)?;
-                let reader = Reader::new(pipeline, 0, 0, of_reader);
-                PollStage::read(pipeline, of_read_poll, keeper, controllers, Some(reader)).run()
-            });
-        } else {
-            start(scope, "read-poll", None, || {
-                PollStage::read(pipeline, of_read_poll, keeper, controllers, None).run()
-            });
-            let places = (0..cpus.len()).flat_map(|lane| (0..pipeline.readers).map(move |at| (lane, at)));
-            for (reader, (lane, number)) in places.enumerate() {
-                let service = service();
-                start(scope, &format!("read-{reader}"), Some(&cpus[lane]), move || {
+        let of_reader = pipeline.takes_turns.then(&mut service);
+        let mut starts = Starts::default();
+        let readers = if pipeline.takes_turns { 0 } else { pipeline.readers };
+        for (reader, (lane, number)) in pipeline.places(readers).enumerate() {
+            let (service, cpus, name) = (service(), cpus[lane].clone(), format!("read-{reader}"));
+            starts.add(lane, Stage::Read, move || {
+                spawn(scope, &name, Some(cpus), move || {
                     process::break_nobody_off();
                     watch_bell(&pipeline.read_poll, &service, reader)?;
                     pipeline.threads[reader].store(process::thread_id(), Ordering::Relaxed);
-                    Reader::new(pipeline, lane, number as u16, service).run();
+                    Reader::new(pipeline, lane, number, service).run();
                     Ok(())
-                });
-            }
-        }
-        let of_write_poll_cpus = pipeline.takes_turns.then_some(&*cpus[0]);
-        start(scope, "write-poll", of_write_poll_cpus, move || {
-            PollStage::write(pipeline, of_write_poll, pipeline.takes_turns).run()
-        });
-        let places = (0..cpus.len()).flat_map(|lane| (0..pipeline.writers).map(move |at| (lane, at)));
-        for (writer, (lane, number)) in places.enumerate() {
-            let mut service = service();
-            start(scope, &format!("write-{writer}"), Some(&cpus[lane]), move || {
-                if settings.send == Sends::Blocking {
-                    service.sends =
-                        Some(BlockingSends::of_many_clients(settings, &service.counters.alarm_rings)?);
-                }
-                process::break_nobody_off();
-                pipeline.threads[threads.read + writer].store(process::thread_id(), Ordering::Relaxed);
-                Writer::new(pipeline, lane, number as u16, service).run();
-                Ok(())
+                })
             });
         }
+        for (writer, (lane, number)) in pipeline.places(pipeline.writers).enumerate() {
+            let (mut service, cpus, name) = (service(), cpus[lane].clone(), format!("write-{writer}"));
+            starts.add(lane, Stage::Write, move || {
+                spawn(scope, &name, Some(cpus), move || {
+                    if settings.send == Sends::Blocking {
+                        service.sends =
+                            Some(BlockingSends::of_many_clients(settings, &service.counters.alarm_rings)?);
+                    }
+                    process::break_nobody_off();
+                    pipeline.threads[threads.read + writer].store(process::thread_id(), Ordering::Relaxed);
+                    Writer::new(pipeline, lane, number, service).run();
+                    Ok(())
+                })
+            });
+        }
+        let controllers = Controllers::new(pipeline, settings, &cpus, &mut starts);
+        starts.all();
+        let of_polls = pipeline.takes_turns.then(|| cpus[0].clone());
+        start(scope, "read-poll", of_polls.clone(), move || {
+            let reader = match of_reader {
+                Some(service) => {
+                    watch_bell(&pipeline.read_poll, &service, 0)?;
+                    Some(Reader::new(pipeline, 0, 0, service))
+                }
+                None => None,
+            };
+            PollStage::read(pipeline, of_read_poll, keeper, controllers, reader).run()
+        });
+        start(scope, "write-poll", of_polls, move || {
+            PollStage::write(pipeline, of_write_poll, pipeline.takes_turns).run()
+        });
         note_start_memory(&blocks);
     });
     Ok(())
@@ -218,26 +224,38 @@ fn note_start_memory(blocks: &[&'static Counters]) {
     }
 }
 
-/// Starts a thread, on these CPUs if any are given. One that fails takes the process along, which is started
-/// again: the others can't make up for it.
+/// Starts a thread that there has to be.
 fn start<'s, 'e: 's>(
     scope: &'s Scope<'s, 'e>,
     name: &str,
-    cpus: Option<&[usize]>,
+    cpus: Option<Vec<usize>>,
     run: impl FnOnce() -> io::Result<()> + Send + 's,
 ) {
-    let cpus = cpus.map(<[usize]>::to_vec);
+    let started = spawn(scope, name, cpus, run);
+    started.unwrap_or_else(|error| fail(&format!("cannot start thread {name}: {error}")));
+}
+
+/// Starts a thread, on these CPUs if any are given. One that fails takes the process along, which is started
+/// again: the others can't make up for it.
+///
+/// # Errors
+///
+/// It can't be started.
+fn spawn<'s, 'e: 's>(
+    scope: &'s Scope<'s, 'e>,
+    name: &str,
+    cpus: Option<Vec<usize>>,
+    run: impl FnOnce() -> io::Result<()> + Send + 's,
+) -> io::Result<()> {
     let (own_name, thread) = (name.to_owned(), Builder::new().name(name.to_owned()).stack_size(STACK));
-    let started = thread.spawn_scoped(scope, move || {
+    thread.spawn_scoped(scope, move || {
         let _guard = AbortIfPanicking;
         let placed = cpus.map_or(Ok(()), |cpus| process::pin_to_cpus(&cpus));
         if let Err(error) = placed.and_then(|()| run()) {
             fail(&format!("thread {own_name} ends: {error}"));
         }
-    });
-    if let Err(error) = started {
-        fail(&format!("cannot start thread {name}: {error}"));
-    }
+    })?;
+    Ok(())
 }
 
 struct AbortIfPanicking;
@@ -280,11 +298,20 @@ impl Pipeline {
         let (readers, writers) = (threads.read / settings.workers, threads.write / settings.workers);
         let takes_turns = settings.pipeline.stages == Stages::Four;
         let (read_poll, write_poll) = (Poll::new()?, Poll::new()?);
-        let lane = |_| {
+        let (polling, workers) = blocks[threads.accept..].split_at(2);
+        let gauge = |block: &'static Counters, stage| &block.stage_queue[stage as usize];
+        let lane = |lane: usize| {
+            // Each queue tells in a block of the first who takes from it.
+            let first_writer = workers[threads.read + lane * writers];
+            let written = gauge(first_writer, Stage::Write);
             if takes_turns {
-                Lane::of_four((&read_poll, &write_poll), writers, bound, now)
+                let polls = (&read_poll, &write_poll);
+                let read = gauge(polling[0], Stage::Read);
+                let planned = gauge(polling[1], Stage::WritePoll);
+                Lane::of_four(polls, writers, bound, now, [read, planned, written])
             } else {
-                Lane::of_five(readers, writers, bound, now)
+                let read = gauge(workers[lane * readers], Stage::Read);
+                Lane::of_five((readers, writers), bound, now, [read, written])
             }
         };
         let lanes = (0..settings.workers).map(lane).collect();
@@ -310,7 +337,7 @@ impl Pipeline {
             tokens: Tokens::default(),
             target_ns: settings.pipeline.response_target.map(|target| target.as_nanos() as u64),
             accepting: blocks[..threads.accept].into(),
-            workers: blocks[threads.accept + 2..].into(),
+            workers: workers.into(),
             threads: (0..threads.read + threads.write).map(|_| AtomicU32::new(0)).collect(),
         })
     }
@@ -430,6 +457,6 @@ fn note(stage: Stage, taken: Taken, count: usize, service: &Service) {
         // What came since the clock was read has not waited.
         let wait_ns = now_ns.saturating_sub(taken.since_ns);
         service.counters.phases.add(1);
-        service.counters.stage_batch(stage, count as u64, wait_ns, taken.left as u64);
+        service.counters.stage_batch(stage, count as u64, wait_ns);
     }
 }

@@ -99,7 +99,7 @@ impl World {
         let content = Content::new(resolvers, &sites, 10, settings.limits.ranges);
         let counters: &'static Counters = Box::leak(Box::default());
         let desk = crate::gateway::Queues::new(&settings, 1, None).unwrap().desk(0);
-        let service = Service::new(content, &settings, counters, AccessLogs::default(), None, desk);
+        let service = Service::new(content, &settings, counters, AccessLogs::default(), None, desk).unwrap();
         let (client, socket) = UnixStream::pair().unwrap();
         for end in [&client, &socket] {
             end.set_nonblocking(true).unwrap();

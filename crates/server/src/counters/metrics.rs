@@ -189,7 +189,7 @@ pub static METRICS: &[Metric] = &[
     metric!(
         Kind::Gauge,
         stage_queue,
-        "Connections in the queues of stages, as last seen by their threads",
+        "Connections in the queues of stages, for whichever of their threads comes first",
         "stage",
         Stage::NAMES
     ),

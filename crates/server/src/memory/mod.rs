@@ -286,13 +286,8 @@ pub(crate) mod tests {
         for worker in &mut status.workers {
             worker.numbers = Numbers::read(METRICS, &counters);
         }
-        let process = |pid, role, own| Process {
-            pid,
-            role,
-            private: own + 50_000,
-            own,
-            proportional: own + 200_000,
-        };
+        let process =
+            |pid, role, own| Process { pid, role, private: own + 50_000, own, proportional: own + 200_000 };
         let processes = vec![
             process(4711, "supervisor", 100_000),
             process(4712, "worker", 700_000),

@@ -1,5 +1,6 @@
 //! The life of a worker process, from the fork to its end.
 
+use std::io;
 use std::sync::Arc;
 
 use sys::process;
@@ -72,11 +73,12 @@ pub(super) fn serve(
     let service = |(thread, (counters, desk)): (usize, &(&'static Counters, Desk))| {
         let logs = AccessLogs::new(settings, &writers, counters);
         let common = common.map(|(common, _)| common.clone());
-        let mut service = Service::new(content(thread), settings, counters, logs, common, desk.clone());
+        let mut service = Service::new(content(thread), settings, counters, logs, common, desk.clone())?;
         service.tells_of_table &= of_process.is_none();
-        service
+        Ok(service)
     };
-    let services = threads.iter().enumerate().map(service).collect();
+    let services = threads.iter().enumerate().map(service).collect::<io::Result<_>>();
+    let services = services.map_err(failed("have memory for input"))?;
     note_start_memory(threads);
     let result = architecture::run(services, listeners, settings, control);
     // The services, whose logs have been flushed into the writer, are gone.

@@ -294,7 +294,7 @@ impl<'p> Acceptor<'p> {
             if batch.is_empty() {
                 continue;
             }
-            counters.stage_batch(Stage::Accept, batch.len() as u64, 0, 0);
+            counters.stage_batch(Stage::Accept, batch.len() as u64, 0);
             let has_waited = lane.reads.give(batch, self.service.clock.ns);
             counters.stage_blocked[Stage::Accept as usize].add(has_waited.into());
         }

@@ -3,7 +3,8 @@
 //! new connections. These laws know no clock and no stage. Here is who feeds them: Read Poll, which wakes up
 //! for it every [`INTERVAL_NS`], looks at all stages, and has the numbers that come of it hold.
 //!
-//! All threads exist from the start. One that is not in use takes nothing from its stage's common line (see
+//! A thread is [started](super::starts) when it is in use for the first time. If that can't be done, as many
+//! as there are have to do. One that is not in use any more takes nothing from its stage's common line (see
 //! [`Queue::use_takers`]), but still what is bound to it: a reader may rest while it has requests with
 //! applications, whose links are its own.
 //!
@@ -28,6 +29,7 @@ mod simulation;
 mod tests;
 mod threads;
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use machine::process::RunTime;
@@ -35,10 +37,11 @@ use machine::process::RunTime;
 use self::admission::Admission;
 use self::batch::Batch;
 use self::threads::{Threads, Times};
-use super::Pipeline;
 use super::lane::Lane;
 use super::queue::Queue;
+use super::starts::{Start, Starts};
 use super::traveller::Boxed;
+use super::{Pipeline, fail};
 use crate::config::Settings;
 use crate::counters::{Counters, InTime, Stage};
 use crate::service::Clock;
@@ -47,15 +50,15 @@ use crate::service::Clock;
 const INTERVAL_NS: u64 = 50_000_000;
 
 /// The controllers of a pipeline.
-pub(super) struct Controllers {
+pub(super) struct Controllers<'s> {
     looked_ns: u64,
-    crews: Vec<Crew>,
+    crews: Vec<Crew<'s>>,
     batches: Option<Batches>,
     admission: Option<Doorkeeper>,
 }
 
 /// The threads of a stage in a lane.
-struct Crew {
+struct Crew<'s> {
     lane: usize,
     stage: Stage,
     law: Threads,
@@ -63,6 +66,8 @@ struct Crew {
     first: usize,
     /// What the kernel has told of each, and how long it has been idle.
     seen: Vec<(RunTime, u64)>,
+    /// Those that are not there yet.
+    starts: VecDeque<Start<'s>>,
 }
 
 /// The size of all batches.
@@ -79,17 +84,24 @@ struct Doorkeeper {
     seen: [u64; 3],
 }
 
-impl Controllers {
-    /// Those that the settings ask for, with so many CPUs for each lane; `None`: they ask for none.
-    pub(super) fn new(pipeline: &Pipeline, settings: &Settings, cpus: &[Vec<usize>]) -> Option<Self> {
+impl<'s> Controllers<'s> {
+    /// Those that the settings ask for, with so many CPUs for each lane; `None`: they ask for none. They see
+    /// to the threads whose number is theirs to say.
+    pub(super) fn new(
+        pipeline: &Pipeline,
+        settings: &Settings,
+        cpus: &[Vec<usize>],
+        starts: &mut Starts<'s>,
+    ) -> Option<Self> {
         let steers = settings.pipeline.controllers;
-        let crews = if steers { crews(pipeline, cpus) } else { Vec::new() };
+        let mut crews = if steers { crews(pipeline, cpus, starts) } else { Vec::new() };
         let batches = steers.then(|| Batches { law: Batch::new(pipeline.batch() as u32), seen: (0, 0) });
         let admission = pipeline.target_ns.map(|target_ns| Doorkeeper {
             law: Admission::new(target_ns),
             seen: Doorkeeper::counts(pipeline),
         });
-        for crew in &crews {
+        for crew in &mut crews {
+            crew.come();
             crew.queue(pipeline).use_takers(crew.law.in_use());
         }
         (steers || admission.is_some()).then(|| Self {
@@ -131,7 +143,7 @@ impl Controllers {
 }
 
 /// Of each lane the stages that have threads of their own.
-fn crews(pipeline: &Pipeline, cpus: &[Vec<usize>]) -> Vec<Crew> {
+fn crews<'s>(pipeline: &Pipeline, cpus: &[Vec<usize>], starts: &mut Starts<'s>) -> Vec<Crew<'s>> {
     let mut crews = Vec::new();
     let all_readers = pipeline.readers * pipeline.lanes.len();
     for (lane, cpus) in cpus.iter().enumerate() {
@@ -140,13 +152,14 @@ fn crews(pipeline: &Pipeline, cpus: &[Vec<usize>]) -> Vec<Crew> {
         let stages = if pipeline.takes_turns { vec![writers] } else { vec![readers, writers] };
         for (stage, most, first) in stages {
             let law = Threads::new(most, cpus.len());
-            crews.push(Crew { lane, stage, law, first, seen: vec![(RunTime::default(), 0); most] });
+            let seen = vec![(RunTime::default(), 0); most];
+            crews.push(Crew { lane, stage, law, first, seen, starts: starts.take(lane, stage) });
         }
     }
     crews
 }
 
-impl Crew {
+impl Crew<'_> {
     fn queue<'p>(&self, pipeline: &'p Pipeline) -> &'p Queue<Boxed> {
         let lane: &Lane = &pipeline.lanes[self.lane];
         match self.stage {
@@ -160,10 +173,29 @@ impl Crew {
         let before = self.law.in_use();
         let (queue, asleep) = self.queue(pipeline).state();
         let times = self.times(pipeline, &asleep, ns);
-        let in_use = self.law.sampled(threads::Sample { queue, idle: asleep.len(), times });
+        self.law.sampled(threads::Sample { queue, idle: asleep.len(), times });
+        self.come();
+        let in_use = self.law.in_use();
         if in_use != before {
             self.queue(pipeline).use_takers(in_use);
             counters.stage_threads_changed[self.stage as usize].add(1);
+        }
+    }
+
+    /// Has those come that are in use and not there yet.
+    fn come(&mut self) {
+        let most = self.seen.len();
+        while most - self.starts.len() < self.law.in_use() {
+            let there = most - self.starts.len();
+            let Some(Err(error)) = self.starts.pop_front().map(|start| start()) else { continue };
+            let stage = Stage::NAMES[self.stage as usize];
+            let message = format!("cannot start a thread of stage {stage}, which has {there}: {error}");
+            if there == 0 {
+                fail(&message);
+            }
+            tracing::warn!("{message}");
+            self.starts.clear();
+            self.law.limit(there);
         }
     }
 
@@ -172,8 +204,13 @@ impl Crew {
     fn times(&mut self, pipeline: &Pipeline, asleep: &[usize], ns: u64) -> Option<Times> {
         let (mut running, mut delayed, mut idle) = (0, 0, 0);
         for (at, seen) in self.seen.iter_mut().enumerate().take(self.law.in_use()) {
-            let (thread, counters) = (&pipeline.threads[self.first + at], pipeline.workers[self.first + at]);
-            let now = RunTime::of_thread(thread.load(Ordering::Relaxed))?;
+            let thread = pipeline.threads[self.first + at].load(Ordering::Relaxed);
+            if thread == 0 {
+                // It has been started, and has done nothing yet.
+                idle += ns;
+                continue;
+            }
+            let (now, counters) = (RunTime::of_thread(thread)?, pipeline.workers[self.first + at]);
             let idle_ns = counters.stage_idle_ns[self.stage as usize].get();
             let (before, idle_before) = std::mem::replace(seen, (now, idle_ns));
             running += now.ran.saturating_sub(before.ran).min(ns);

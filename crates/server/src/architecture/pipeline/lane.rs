@@ -15,7 +15,7 @@ use super::queue::Queue;
 use super::traveller::{Boxed, Errand, Traveller};
 use super::waiting::{Arrival, Number, Waiting};
 use crate::architecture::common::token::{Kind, Token};
-use crate::counters::Reset;
+use crate::counters::{Counter, Reset};
 use crate::registration::Registration;
 use crate::service::{Service, Stock};
 
@@ -34,15 +34,30 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// With threads of their own for each stage.
-    pub(super) fn of_five(readers: usize, writers: usize, bound: usize, now: Tick) -> Self {
-        Self::new(Queue::new(readers, bound), Queue::new(writers, bound), Queue::new(0, 0), now)
+    /// With so many readers and writers, whose queues tell their lengths in these gauges.
+    pub(super) fn of_five(
+        (readers, writers): (usize, usize),
+        bound: usize,
+        now: Tick,
+        [of_reads, of_writes]: [&'static Counter; 2],
+    ) -> Self {
+        let reads = Queue::new(readers, bound).telling(of_reads);
+        let writes = Queue::new(writers, bound).telling(of_writes);
+        Self::new(reads, writes, Queue::new(0, 0), now)
     }
 
-    /// Whose queues into Read and Write are the poll stages' own, with so many threads that write.
-    pub(super) fn of_four(polls: (&Poll, &Poll), threads: usize, bound: usize, now: Tick) -> Self {
-        let [reads, writes] = [polls.0, polls.1].map(|poll| Queue::polled(bound, poll.bell()));
-        Self::new(reads, writes, Queue::new(threads, bound), now)
+    /// Whose queues into Read and Write are the poll stages' own, with so many threads that write. The queues
+    /// into Read, Write Poll and Write tell their lengths in these gauges.
+    pub(super) fn of_four(
+        polls: (&Poll, &Poll),
+        threads: usize,
+        bound: usize,
+        now: Tick,
+        [of_reads, of_writes, of_turn]: [&'static Counter; 3],
+    ) -> Self {
+        let reads = Queue::polled(bound, polls.0.bell()).telling(of_reads);
+        let writes = Queue::polled(bound, polls.1.bell()).telling(of_writes);
+        Self::new(reads, writes, Queue::new(threads, bound).telling(of_turn), now)
     }
 
     fn new(reads: Queue<Boxed>, writes: Queue<Boxed>, turn: Queue<Boxed>, now: Tick) -> Self {

@@ -42,7 +42,7 @@ pub(super) struct PollStage<'p> {
     lines: Box<[VecDeque<Boxed>]>,
     /// Of Read Poll.
     keeper: Option<Keeper>,
-    controllers: Option<Controllers>,
+    controllers: Option<Controllers<'p>>,
     /// Of Read Poll, where it reads as well.
     reader: Option<Reader<'p>>,
     /// Of Write Poll, where it takes turns with the writers.
@@ -57,7 +57,7 @@ impl<'p> PollStage<'p> {
         pipeline: &'p Pipeline,
         service: Service,
         keeper: Keeper,
-        controllers: Option<Controllers>,
+        controllers: Option<Controllers<'p>>,
         reader: Option<Reader<'p>>,
     ) -> Self {
         service.counters.stage_batch_limit.set(pipeline.batch() as u64);
@@ -113,7 +113,7 @@ impl<'p> PollStage<'p> {
                 self.pipeline.acceptors.iter().for_each(AcceptorBell::stages_have_passed);
             }
             if told > 0 {
-                counters.stage_batch(self.stage, told, 0, 0);
+                counters.stage_batch(self.stage, told, 0);
                 self.courtesy.give_way();
             }
             if let Some(keeper) = &mut self.keeper {

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use sys::wake::Wake;
 
-use super::sync::{Condvar, Mutex, MutexGuard};
+use super::sync::{Condvar, Counter, Mutex, MutexGuard};
 
 /// A queue of things that move from stage to stage.
 #[derive(Debug)]
@@ -62,6 +62,8 @@ struct Line<T> {
     /// Somebody who does not sleep for it wants to be told of room.
     calls: bool,
     closed: bool,
+    /// Where the length of what is common is told, if anywhere: whoever has the lock writes it.
+    gauge: Option<&'static Counter>,
 }
 
 /// What came of taking.
@@ -102,8 +104,15 @@ impl<T> Queue<T> {
             without_room: 0,
             calls: false,
             closed: false,
+            gauge: None,
         };
         Self { line: Mutex::new(line), beds, emptied: Condvar::new(), bound }
+    }
+
+    /// Has the queue tell how much is in it for whoever comes, in a gauge that nobody else writes.
+    pub(super) fn telling(self, gauge: &'static Counter) -> Self {
+        self.lock().gauge = Some(gauge);
+        self
     }
 
     /// Gives everything that is in the batch, and waits as long as there is no room for it. What is left then
@@ -150,6 +159,7 @@ impl<T> Queue<T> {
             None
         } else {
             line.common.extend(batch.drain(..).map(|one| (now_ns, one)));
+            line.tell();
             line.wake_one()
         };
         drop(line);
@@ -204,6 +214,7 @@ impl<T> Queue<T> {
             into.push(one);
         }
         came.left = line.common.len();
+        line.tell();
         let has_room = came.left <= self.bound / 2;
         came.has_room = has_room && std::mem::take(&mut line.calls);
         let is_awaited = has_room && line.without_room > 0;
@@ -270,6 +281,7 @@ impl<T> Queue<T> {
             return None;
         }
         line.common.extend(batch.drain(..room).map(|one| (now_ns, one)));
+        line.tell();
         line.wake_one()
     }
 
@@ -289,6 +301,13 @@ impl<T> Queue<T> {
 }
 
 impl<T> Line<T> {
+    /// Says how much is there for whoever comes.
+    fn tell(&self) {
+        if let Some(gauge) = self.gauge {
+            gauge.set(self.common.len() as u64);
+        }
+    }
+
     fn has_something(&self, taker: usize) -> bool {
         let has_common = taker < self.in_use && !self.common.is_empty();
         has_common || !self.own[taker].is_empty() || self.poked[taker] || self.closed

@@ -86,6 +86,19 @@ fn without_the_kernels_account_queues_decide() {
     assert_eq!(law.in_use(), 1);
 }
 
+/// If threads can't be started, as many as there are have to do.
+#[test]
+fn it_is_content_with_those_that_there_are() {
+    let mut law = Threads::new(8, 1);
+    for _ in 0..200 {
+        law.sampled(Sample { queue: 100, idle: 0, times: None });
+        if law.in_use() > 3 {
+            law.limit(3);
+        }
+    }
+    assert_eq!(law.in_use(), 3);
+}
+
 /// A throttled disk stands still for two looks, and then serves all that has come in; the accept limit lets
 /// in as many as there are threads.
 #[test]

@@ -90,6 +90,12 @@ impl Threads {
         self.in_use
     }
 
+    /// There are no more than so many, whatever was asked for.
+    pub(super) fn limit(&mut self, most: usize) {
+        self.most = most.max(1);
+        self.in_use = self.in_use.min(self.most);
+    }
+
     /// Hears of a sample, and says how many are in use from here on.
     pub(super) fn sampled(&mut self, sample: Sample) -> usize {
         self.since_change = self.since_change.saturating_add(1);

@@ -5,6 +5,7 @@
 
 use std::process::ExitCode;
 
+use support::client::Client;
 use support::eventually;
 use support::server::{Server, Setup};
 use support::variant::{Test, Topic, Variant, run_for, tests};
@@ -47,6 +48,13 @@ const VARIANTS: &[Variant] = &[
 
 const TESTS: &[Test] = tests![stages_are_told_of, a_crowd_is_served, a_crowd_waits_for_its_turn];
 
+const OF_TWO_ACCEPTORS: &[Test] = tests![One: acceptors_wait_each_for_their_own];
+
+const TWO_ACCEPTORS: Variant = Variant {
+    name: "two_acceptors",
+    options: &["--architecture=pipeline", "--workers=2", "--writers=2", "--accept-limit=1"],
+};
+
 fn main() -> ExitCode {
     let topics: &[Topic] = &[
         ("dynamic_replies", dynamic_replies::TESTS),
@@ -55,7 +63,8 @@ fn main() -> ExitCode {
         ("persistence", persistence::TESTS),
         ("stages", TESTS),
     ];
-    let topics = [each(topics), vec![("controllers", controllers::TESTS)]].concat();
+    let others = vec![("controllers", controllers::TESTS), ("acceptors", OF_TWO_ACCEPTORS)];
+    let topics = [each(topics), others].concat();
     run_for(VARIANTS, &topics)
 }
 
@@ -113,6 +122,31 @@ fn a_crowd_is_served(variant: &Variant) {
     }
     drop(clients);
     eventually("all are gone", || server.count("connections_closed") == CLIENTS as u64 + 1);
+}
+
+/// Two acceptors with a limit of one wait for the stages again and again, each until its own connection has
+/// been through them: whichever lanes they share, nobody is forgotten, and no phase brings in two.
+fn acceptors_wait_each_for_their_own(_: &Variant) {
+    const CLIENTS: usize = 60;
+    for config in ["[placement]\npartition = false", "[placement]\npartition = true"] {
+        let setup = Setup::new(&TWO_ACCEPTORS).argument("--listen=127.0.0.1:0");
+        let server = setup.argument("--listen=127.0.0.2:0").config(config).start();
+        let addresses = server.addresses();
+        assert_eq!(addresses.len(), 2);
+        for round in 1..4 {
+            let address = |number: usize| addresses[number % 2];
+            let mut clients: Vec<_> = (0..CLIENTS).map(|number| Client::connect(address(number))).collect();
+            for client in &mut clients {
+                client.ask("GET", "/hello.txt", &[("Connection", "close")]);
+            }
+            for client in &mut clients {
+                assert_eq!(client.reply().status, 200);
+            }
+            let closed = (CLIENTS * round) as u64;
+            eventually("all are gone", || server.count("connections_closed") == closed);
+        }
+        assert_eq!(server.count("accepts_per_phase_max"), 1, "{config}");
+    }
 }
 
 /// More than there are places for: some leave, and others come in.

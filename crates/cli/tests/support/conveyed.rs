@@ -1,22 +1,37 @@
 //! Applications that speak the stream alone, made to speak another transport: what one of them says about a
 //! request reaches the server as the reply of a client that is lent, or in memory that is shared. So what
-//! holds for the stream can be tried with every transport.
+//! holds for the stream can be tried with every transport. What they have conveyed is counted here, and what
+//! the server says of that is compared with it when the test is done with the server.
 //!
 //! It does what a library does for its program, as far as these applications need it, and shares no code with
 //! the one that there is.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::guest::{self, Area, Asked, Connection, FILLED, FREE, Lent, RETURN, filled, record, returned};
 
 thread_local! {
     static TRANSPORT: Cell<&'static str> = const { Cell::new("stream") };
+    static COUNTS: RefCell<Arc<Counts>> = RefCell::default();
+}
+
+/// What was conveyed by the applications of a test.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Requests that came.
+    asked: AtomicU64,
+    /// Replies that went to their ends by the transport.
+    conveyed: AtomicU64,
+    /// Those that the server was to see, or that had nothing to convey.
+    left_to_stream: AtomicU64,
 }
 
 /// The transport of the test that runs in this thread.
@@ -27,12 +42,43 @@ pub fn transport() -> &'static str {
 /// Has this thread's applications speak that.
 pub fn set_transport(transport: &'static str) {
     TRANSPORT.set(transport);
+    COUNTS.take();
+}
+
+/// What is wrong with a server's counts of replies that were passed, shared, and that fell back to the
+/// stream, which `ask` asks it for: none is by another transport than the test's, and none fell back that did
+/// not have to. (What ends early, as a reply without a body does, is counted as neither.) A reply may be
+/// counted after its client has it.
+pub fn miscounted(ask: impl Fn() -> Option<[u64; 3]>) -> Option<String> {
+    let counts = COUNTS.with_borrow(Arc::clone);
+    let began = Instant::now();
+    while transport() != "stream" {
+        // Stopped, perhaps.
+        let [passed, shared, fell_back] = ask()?;
+        let [asked, conveyed, left] = [&counts.asked, &counts.conveyed, &counts.left_to_stream]
+            .map(|count| count.load(Ordering::SeqCst));
+        let (used, other) = if transport() == "pass-fd" { (passed, shared) } else { (shared, passed) };
+        let is_used = used > 0 || conveyed == 0;
+        if is_used && used <= asked && other == 0 && fell_back <= left {
+            break;
+        }
+        if began.elapsed() > Duration::from_secs(5) {
+            return Some(format!(
+                "{passed} passed, {shared} shared, {fell_back} fell back, of {asked} requests, of which \
+                 {conveyed} were conveyed by {} and {left} left to the stream",
+                transport()
+            ));
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    None
 }
 
 /// Starts an application at the socket of that name; `serve` gets a connection for each request.
 pub fn start(path: &Path, serve: impl Fn(UnixStream) + Send + Sync + 'static) -> PathBuf {
     let (directory, name) = (path.parent().expect("a directory"), path.file_name().expect("a name"));
     let (transport, serve) = (transport(), Arc::new(serve));
+    let counts = COUNTS.with_borrow(Arc::clone);
     let name = name.to_str().expect("text");
     guest::start(directory, name, transport, move |asked| {
         let is_lent = asked.lent.is_some();
@@ -41,8 +87,9 @@ pub fn start(path: &Path, serve: impl Fn(UnixStream) + Send + Sync + 'static) ->
         let (near, far) = UnixStream::pair().expect("a pair");
         let serve = Arc::clone(&serve);
         thread::spawn(move || serve(far));
+        counts.asked.fetch_add(1, Ordering::SeqCst);
         // Whoever has gone is found out where it matters.
-        let _ = convey(asked, near);
+        let _ = convey(asked, near, &counts);
         None
     })
 }
@@ -54,7 +101,8 @@ struct Shared {
 }
 
 /// A reply on its way.
-struct Reply {
+struct Reply<'c> {
+    counts: &'c Counts,
     number: u8,
     server: UnixStream,
     lent: Option<Lent>,
@@ -68,10 +116,13 @@ struct Reply {
     is_persistent: bool,
     status: u16,
     body: u64,
+    /// Bytes that the transport has taken.
     sent: u64,
+    /// It is no shorter than it said.
+    is_whole: bool,
 }
 
-fn convey(mut asked: Asked, mut application: UnixStream) -> io::Result<()> {
+fn convey(mut asked: Asked, mut application: UnixStream, counts: &Counts) -> io::Result<()> {
     let number = asked.number;
     application.write_all(&request(&asked))?;
     let server = asked.connection.stream.try_clone()?;
@@ -84,6 +135,7 @@ fn convey(mut asked: Asked, mut application: UnixStream) -> io::Result<()> {
     let has_body = lent.as_ref().is_some_and(|lent| lent.has_body);
     let (head, status) = (Some(Vec::new()), 0);
     let mut reply = Reply {
+        counts,
         number,
         server,
         lent,
@@ -96,6 +148,7 @@ fn convey(mut asked: Asked, mut application: UnixStream) -> io::Result<()> {
         status,
         body: 0,
         sent: 0,
+        is_whole: true,
     };
     let conveyed = reply.convey(&mut application);
     // The end of a process takes all that it has.
@@ -144,7 +197,7 @@ fn listen(mut connection: Connection, mut application: UnixStream, shared: &Shar
     }
 }
 
-impl Reply {
+impl Reply<'_> {
     fn convey(&mut self, application: &mut UnixStream) -> io::Result<()> {
         loop {
             let mut header = [0; 8];
@@ -251,6 +304,7 @@ impl Reply {
     /// Gives the client back untouched, and the server what it would have got.
     fn give_up_client(&mut self, head: &[u8]) -> io::Result<()> {
         self.lent = None;
+        self.counts.left_to_stream.fetch_add(1, Ordering::SeqCst);
         self.server.write_all(&record(RETURN, self.number, &returned(0, 0, 0, 0)))?;
         head.chunks(60_000).try_for_each(|part| self.server.write_all(&record(6, self.number, part)))
     }
@@ -266,11 +320,19 @@ impl Reply {
                 self.send(b"0\r\n\r\n")?;
             }
             self.lent = None;
+            self.is_whole = is_whole;
             let flags = u8::from(is_whole) | u8::from(self.is_persistent) << 1;
             let content = returned(self.status, flags, self.body, self.sent);
             self.server.write_all(&record(RETURN, self.number, &content))?;
         }
-        self.server.write_all(&record(3, self.number, content))
+        self.server.write_all(&record(3, self.number, content))?;
+        let count = match self.sent {
+            0 => &self.counts.left_to_stream,
+            _ if is_well && self.is_whole => &self.counts.conveyed,
+            _ => return Ok(()),
+        };
+        count.fetch_add(1, Ordering::SeqCst);
+        Ok(())
     }
 
     /// Puts bytes of the stream into shared memory, if there is any.
@@ -293,6 +355,7 @@ impl Reply {
             area.file.write_all_at(part, u64::from(chunk) * u64::from(area.chunk_size))?;
             let content = filled(chunk, part.len() as u32);
             self.server.write_all(&record(FILLED, self.number, &content))?;
+            self.sent += part.len() as u64;
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::client::{Client, Reply, request};
 use super::variant::Variant;
-use super::{PATIENCE, eventually, site, sleep_ms};
+use super::{PATIENCE, conveyed, eventually, site, sleep_ms};
 
 /// A server to be started.
 pub struct Setup {
@@ -335,6 +335,19 @@ impl Server {
         value.unwrap_or_else(|| panic!("no {name} of a pool in {status:#}"))
     }
 
+    /// How many replies its first pool says were passed, shared, and came by the stream nevertheless; if it
+    /// says anything, and has one.
+    fn transports(&self) -> Option<[u64; 3]> {
+        let mut stream = UnixStream::connect(self.directory.path().join("status")).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
+        stream.write_all(request("GET", "/json", &[("Connection", "close")]).as_bytes()).ok()?;
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).ok()?;
+        let status: Value = serde_json::from_str(reply.split_once("\r\n\r\n")?.1).ok()?;
+        let pool = status["pools"].get(0)?;
+        Some(["passed", "shared", "fell_back"].map(|name| pool[name].as_u64().expect("a count")))
+    }
+
     /// Where it listens over TCP, in the order in which it says so.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         // The line after them.
@@ -448,11 +461,14 @@ impl Drop for Server {
         if thread::panicking() {
             eprintln!("the server said: {:#?}", self.stderr());
         }
-        if !self.has_ended() {
-            // It may be stopped by the test.
-            let _ = kill_process(Pid::from_child(&self.child), Signal::KILL);
-            let _ = self.child.wait();
+        if self.has_ended() {
+            return;
         }
+        let counted = if thread::panicking() { None } else { conveyed::miscounted(|| self.transports()) };
+        // It may be stopped by the test.
+        let _ = kill_process(Pid::from_child(&self.child), Signal::KILL);
+        let _ = self.child.wait();
+        assert_eq!(counted, None, "the server counts something else");
     }
 }
 

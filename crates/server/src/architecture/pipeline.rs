@@ -41,7 +41,6 @@
 mod accept;
 mod bells;
 mod control;
-mod courtesy;
 mod ending;
 mod lane;
 mod listings;

@@ -1,0 +1,103 @@
+//! How a thread has those go first whom it has given something to do: it yields its CPU (`sched_yield(2)`),
+//! and learns in one go what they have done meanwhile. Going on at once, it would find one thing at a time.
+//!
+//! Yielding lets everybody go first, also a program that has nothing to do with this and takes the CPU for as
+//! long as it gets it (4 ms). Where one shares the CPU, such as an application, every yield takes that long,
+//! and yields become rare. A control group whose time is used up makes one of many long, which is the next
+//! period's beginning and no reason to refrain.
+
+use sys::{clock, process};
+
+/// Whether a thread yields.
+#[derive(Debug)]
+pub(in crate::architecture) struct Courtesy {
+    /// Until then it does not.
+    refrains_until_ns: u64,
+    /// For how long it is going to, the next time.
+    refrains_for_ns: u64,
+    /// The last yield took long.
+    was_long: bool,
+}
+
+/// More than a round of those who serve takes, less than the scheduler gives somebody who never sleeps.
+const LONG_NS: u64 = 2_000_000;
+/// After two yields in a row that took so long, it refrains from others for this time. If the next one is
+/// long as well, for twice as long, up to the most.
+const REFRAINS_NS: u64 = 1_000_000_000;
+const MOST_NS: u64 = 16 * REFRAINS_NS;
+
+impl Default for Courtesy {
+    fn default() -> Self {
+        Self { refrains_until_ns: 0, refrains_for_ns: REFRAINS_NS, was_long: false }
+    }
+}
+
+impl Courtesy {
+    /// Has others go first, unless that has lately taken too long. Says how long it took until it was this
+    /// thread's turn again, in nanoseconds.
+    pub(in crate::architecture) fn give_way(&mut self) -> Option<u64> {
+        let began_ns = clock::monotonic_ns();
+        self.may_yield(began_ns).then(|| {
+            process::yield_cpu();
+            let ended_ns = clock::monotonic_ns();
+            self.yielded(began_ns, ended_ns);
+            ended_ns.saturating_sub(began_ns)
+        })
+    }
+
+    /// The last yield took so long that the next one decides whether it refrains.
+    pub(in crate::architecture) fn is_in_doubt(&self) -> bool {
+        self.was_long
+    }
+
+    fn may_yield(&self, now_ns: u64) -> bool {
+        now_ns >= self.refrains_until_ns
+    }
+
+    fn yielded(&mut self, began_ns: u64, ended_ns: u64) {
+        if ended_ns.saturating_sub(began_ns) < LONG_NS {
+            *self = Self::default();
+        } else if self.was_long {
+            self.refrains_until_ns = ended_ns + self.refrains_for_ns;
+            self.refrains_for_ns = (2 * self.refrains_for_ns).min(MOST_NS);
+        }
+        self.was_long = ended_ns.saturating_sub(began_ns) >= LONG_NS;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Yields of that length at that moment, and says for how long it refrains from then on.
+    fn refrains(courtesy: &mut Courtesy, at_ns: u64, took_ns: u64) -> u64 {
+        assert!(courtesy.may_yield(at_ns));
+        courtesy.yielded(at_ns, at_ns + took_ns);
+        courtesy.refrains_until_ns.saturating_sub(at_ns + took_ns)
+    }
+
+    #[test]
+    fn it_refrains_when_yields_have_taken_long_and_longer_if_they_still_do() {
+        let (mut courtesy, mut now_ns) = (Courtesy::default(), 0);
+        assert_eq!(refrains(&mut courtesy, 0, LONG_NS - 1), 0);
+        assert_eq!(refrains(&mut courtesy, LONG_NS, LONG_NS), 0, "once is no habit");
+        assert!(courtesy.is_in_doubt());
+        for times in [1, 2, 4, 8, 16, 16] {
+            now_ns += MOST_NS + 2 * LONG_NS;
+            assert_eq!(refrains(&mut courtesy, now_ns, LONG_NS), times * REFRAINS_NS);
+            assert!(!courtesy.may_yield(now_ns + LONG_NS + times * REFRAINS_NS - 1));
+        }
+        now_ns += MOST_NS + 2 * LONG_NS;
+        assert_eq!(refrains(&mut courtesy, now_ns, LONG_NS - 1), 0);
+        assert_eq!(refrains(&mut courtesy, now_ns + LONG_NS, LONG_NS), 0, "all is forgotten");
+    }
+
+    #[test]
+    fn one_long_yield_in_many_is_a_group_whose_time_was_used_up() {
+        let mut courtesy = Courtesy::default();
+        for at in 0..1000 {
+            let took_ns = if at % 3 == 0 { 40 * LONG_NS } else { 1 };
+            assert_eq!(refrains(&mut courtesy, at * 100 * LONG_NS, took_ns), 0);
+        }
+    }
+}

@@ -118,8 +118,6 @@ struct Reply<'c> {
     body: u64,
     /// Bytes that the transport has taken.
     sent: u64,
-    /// It is no shorter than it said.
-    is_whole: bool,
 }
 
 fn convey(mut asked: Asked, mut application: UnixStream, counts: &Counts) -> io::Result<()> {
@@ -148,7 +146,6 @@ fn convey(mut asked: Asked, mut application: UnixStream, counts: &Counts) -> io:
         status,
         body: 0,
         sent: 0,
-        is_whole: true,
     };
     let conveyed = reply.convey(&mut application);
     // The end of a process takes all that it has.
@@ -310,17 +307,16 @@ impl Reply<'_> {
     }
 
     fn end(&mut self, content: &[u8]) -> io::Result<()> {
-        let is_well = content[4] == 0;
+        let mut is_whole = content[4] == 0;
         if let Some(head) = self.head.take().filter(|_| self.lent.is_some()) {
             self.give_up_client(&head)?;
         }
         if self.lent.is_some() {
-            let is_whole = is_well && !(self.has_body && self.left.is_some_and(|left| left > 0));
+            is_whole &= !(self.has_body && self.left.is_some_and(|left| left > 0));
             if is_whole && self.is_chunked {
                 self.send(b"0\r\n\r\n")?;
             }
             self.lent = None;
-            self.is_whole = is_whole;
             let flags = u8::from(is_whole) | u8::from(self.is_persistent) << 1;
             let content = returned(self.status, flags, self.body, self.sent);
             self.server.write_all(&record(RETURN, self.number, &content))?;
@@ -328,7 +324,7 @@ impl Reply<'_> {
         self.server.write_all(&record(3, self.number, content))?;
         let count = match self.sent {
             0 => &self.counts.left_to_stream,
-            _ if is_well && self.is_whole => &self.counts.conveyed,
+            _ if is_whole => &self.counts.conveyed,
             _ => return Ok(()),
         };
         count.fetch_add(1, Ordering::SeqCst);

@@ -41,9 +41,9 @@ impl Lane {
         now: Tick,
         [of_reads, of_writes]: [&'static Counter; 2],
     ) -> Self {
-        let reads = Queue::new(readers, bound).telling(of_reads);
-        let writes = Queue::new(writers, bound).telling(of_writes);
-        Self::new(reads, writes, Queue::new(0, 0), now)
+        let into_read = Queue::new(readers, bound).telling(of_reads);
+        let into_write = Queue::new(writers, bound).telling(of_writes);
+        Self::new(into_read, into_write, Queue::new(0, 0), now)
     }
 
     /// Whose queues into Read and Write are the poll stages' own, with so many threads that write. The queues

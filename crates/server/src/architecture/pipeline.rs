@@ -41,6 +41,7 @@
 mod accept;
 mod bells;
 mod control;
+mod courtesy;
 mod ending;
 mod lane;
 mod listings;

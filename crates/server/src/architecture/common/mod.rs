@@ -1,7 +1,6 @@
 //! What every architecture needs, however it runs connections: listeners in use, what is seen of their accept
 //! queues, an end in good order, and names for what events are about.
 
-pub(super) mod courtesy;
 pub(super) mod doors;
 pub(super) mod ending;
 pub(super) mod samples;

@@ -1,5 +1,6 @@
-//! How a thread has those go first whom it has given something to do: it yields its CPU (`sched_yield(2)`),
-//! and learns in one go what they have done meanwhile. Going on at once, it would find one thing at a time.
+//! How a poll stage has those go first whom it has handed something on: it yields its CPU (`sched_yield(2)`),
+//! and learns in one go what clients have done meanwhile. Going on at once, it would hand on clients one by
+//! one.
 //!
 //! Yielding lets everybody go first, also a program that has nothing to do with this and takes the CPU for as
 //! long as it gets it (4 ms). Where one shares the CPU, such as an application, every yield takes that long,
@@ -8,9 +9,9 @@
 
 use sys::{clock, process};
 
-/// Whether a thread yields.
+/// Whether a poll stage yields.
 #[derive(Debug)]
-pub(in crate::architecture) struct Courtesy {
+pub(super) struct Courtesy {
     /// Until then it does not.
     refrains_until_ns: u64,
     /// For how long it is going to, the next time.
@@ -19,7 +20,7 @@ pub(in crate::architecture) struct Courtesy {
     was_long: bool,
 }
 
-/// More than a round of those who serve takes, less than the scheduler gives somebody who never sleeps.
+/// More than stages take for a batch, less than the scheduler gives somebody who never sleeps.
 const LONG_NS: u64 = 2_000_000;
 /// After two yields in a row that took so long, it refrains from others for this time. If the next one is
 /// long as well, for twice as long, up to the most.
@@ -33,21 +34,13 @@ impl Default for Courtesy {
 }
 
 impl Courtesy {
-    /// Has others go first, unless that has lately taken too long. Says how long it took until it was this
-    /// thread's turn again, in nanoseconds.
-    pub(in crate::architecture) fn give_way(&mut self) -> Option<u64> {
+    /// Has others go first, unless it has lately taken too long until it was this thread's turn again.
+    pub(super) fn give_way(&mut self) {
         let began_ns = clock::monotonic_ns();
-        self.may_yield(began_ns).then(|| {
+        if self.may_yield(began_ns) {
             process::yield_cpu();
-            let ended_ns = clock::monotonic_ns();
-            self.yielded(began_ns, ended_ns);
-            ended_ns.saturating_sub(began_ns)
-        })
-    }
-
-    /// The last yield took so long that the next one decides whether it refrains.
-    pub(in crate::architecture) fn is_in_doubt(&self) -> bool {
-        self.was_long
+            self.yielded(began_ns, clock::monotonic_ns());
+        }
     }
 
     fn may_yield(&self, now_ns: u64) -> bool {
@@ -81,7 +74,6 @@ mod tests {
         let (mut courtesy, mut now_ns) = (Courtesy::default(), 0);
         assert_eq!(refrains(&mut courtesy, 0, LONG_NS - 1), 0);
         assert_eq!(refrains(&mut courtesy, LONG_NS, LONG_NS), 0, "once is no habit");
-        assert!(courtesy.is_in_doubt());
         for times in [1, 2, 4, 8, 16, 16] {
             now_ns += MOST_NS + 2 * LONG_NS;
             assert_eq!(refrains(&mut courtesy, now_ns, LONG_NS), times * REFRAINS_NS);

@@ -46,26 +46,26 @@ pub fn set_transport(transport: &'static str) {
 }
 
 /// What is wrong with a server's counts of replies that were passed, shared, and that fell back to the
-/// stream, which `ask` asks it for: none is by another transport than the test's, and none fell back that did
-/// not have to. (What ends early, as a reply without a body does, is counted as neither.) A reply may be
-/// counted after its client has it.
-pub fn miscounted(ask: impl Fn() -> Option<[u64; 3]>) -> Option<String> {
+/// stream, and of clients that left, which `ask` asks it for: none is by another transport than the test's,
+/// and none fell back that did not have to. (What ends early, as a reply without a body does, is counted as
+/// neither.) A reply may be counted after its client has it, or not at all where that has left by then.
+pub fn miscounted(ask: impl Fn() -> Option<[u64; 4]>) -> Option<String> {
     let counts = COUNTS.with_borrow(Arc::clone);
     let began = Instant::now();
     while transport() != "stream" {
         // Stopped, perhaps.
-        let [passed, shared, fell_back] = ask()?;
+        let [passed, shared, fell_back, gone] = ask()?;
         let [asked, conveyed, left] = [&counts.asked, &counts.conveyed, &counts.left_to_stream]
             .map(|count| count.load(Ordering::SeqCst));
         let (used, other) = if transport() == "pass-fd" { (passed, shared) } else { (shared, passed) };
-        let is_used = used > 0 || conveyed == 0;
+        let is_used = used + gone > 0 || conveyed == 0;
         if is_used && used <= asked && other == 0 && fell_back <= left {
             break;
         }
         if began.elapsed() > Duration::from_secs(5) {
             return Some(format!(
-                "{passed} passed, {shared} shared, {fell_back} fell back, of {asked} requests, of which \
-                 {conveyed} were conveyed by {} and {left} left to the stream",
+                "{passed} passed, {shared} shared, {fell_back} fell back and {gone} left, of {asked} requests, \
+                 of which {conveyed} were conveyed by {} and {left} left to the stream",
                 transport()
             ));
         }

@@ -335,9 +335,9 @@ impl Server {
         value.unwrap_or_else(|| panic!("no {name} of a pool in {status:#}"))
     }
 
-    /// How many replies its first pool says were passed, shared, and came by the stream nevertheless; if it
-    /// says anything, and has one.
-    fn transports(&self) -> Option<[u64; 3]> {
+    /// How many replies its first pool says were passed, shared, and came by the stream nevertheless, and how
+    /// many clients left; if it says anything, and has one.
+    fn transports(&self) -> Option<[u64; 4]> {
         let mut stream = UnixStream::connect(self.directory.path().join("status")).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
         stream.write_all(request("GET", "/json", &[("Connection", "close")]).as_bytes()).ok()?;
@@ -345,7 +345,10 @@ impl Server {
         stream.read_to_string(&mut reply).ok()?;
         let status: Value = serde_json::from_str(reply.split_once("\r\n\r\n")?.1).ok()?;
         let pool = status["pools"].get(0)?;
-        Some(["passed", "shared", "fell_back"].map(|name| pool[name].as_u64().expect("a count")))
+        Some(
+            ["passed", "shared", "fell_back", "clients_left"]
+                .map(|name| pool[name].as_u64().expect("a count")),
+        )
     }
 
     /// Where it listens over TCP, in the order in which it says so.

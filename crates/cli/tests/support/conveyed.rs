@@ -64,8 +64,8 @@ pub fn miscounted(ask: impl Fn() -> Option<[u64; 4]>) -> Option<String> {
         }
         if began.elapsed() > Duration::from_secs(5) {
             return Some(format!(
-                "{passed} passed, {shared} shared, {fell_back} fell back and {gone} left, of {asked} requests, \
-                 of which {conveyed} were conveyed by {} and {left} left to the stream",
+                "{passed} passed, {shared} shared, {fell_back} fell back, {gone} left, of {asked}, of which \
+                 {conveyed} were conveyed by {} and {left} left to the stream",
                 transport()
             ));
         }

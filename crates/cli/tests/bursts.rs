@@ -87,7 +87,7 @@ fn with_each(limits: &[&str], variant: &Variant, config: &str, test: impl Fn(&Se
 
 /// Everything is there before the server sees any of it.
 fn burst(server: &Server, addresses: &[SocketAddr], count: usize) -> Vec<Client> {
-    server.signal_all(Signal::STOP);
+    server.stop_all();
     let mut clients = connect(addresses, count);
     ask(&mut clients);
     server.signal_all(Signal::CONT);
@@ -171,7 +171,7 @@ fn at_two_listeners(variant: &Variant) {
 fn beyond_the_connection_limit(variant: &Variant) {
     with_each(&ENDS, variant, "max_connections = 8", |server, _| {
         // They do not become idle, so the server can't make room by itself.
-        server.signal_all(Signal::STOP);
+        server.stop_all();
         let mut clients = connect(&[server.address], CROWD);
         for client in &mut clients {
             client.send("GET /hello.txt HTTP/1.1\r\n");
@@ -201,7 +201,7 @@ fn beyond_the_connection_limit(variant: &Variant) {
 fn beyond_the_limit_and_nobody_leaves(variant: &Variant) {
     let setup = Setup::new(variant).config("max_connections = 40").argument("--accept-limit=1");
     let server = setup.start();
-    server.signal_all(Signal::STOP);
+    server.stop_all();
     let mut clients = connect(&[server.address], CROWD);
     for client in &mut clients {
         client.ask("GET", "/hello.txt", &[]);

@@ -4,17 +4,18 @@
 mod support;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::symlink;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use socket2::{Domain, SockAddr, SockRef, Socket, Type};
+use socket2::SockRef;
 use support::client::{Client, request};
+use support::held::{Held, is_told_to_hold};
 use support::server::{Server, Setup};
 use support::site::{HELLO, LARGE, pattern};
 use support::variant::{Test, Variant, tests};
@@ -35,9 +36,7 @@ const TESTS: &[Test] = tests![
 ];
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    if arguments.next().as_deref() == Some(HOLD) {
-        hold(arguments);
+    if is_told_to_hold() {
         return ExitCode::SUCCESS;
     }
     support::variant::run(&[("misbehaving", TESTS)])
@@ -345,9 +344,6 @@ fn is_answered(stream: &TcpStream) -> bool {
     is_answered
 }
 
-/// What tells the program that it is a process of clients: the server's address and a number follow.
-const HOLD: &str = "hold-connections";
-
 /// As many connections as one process of clients holds. There are two such processes, since one alone may not
 /// have all.
 const HELD: usize = 10_000;
@@ -360,50 +356,11 @@ fn crowd_without_a_request(variant: &Variant) {
     let held = held.min(usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(100));
     // There may be more of them than places, which are given by turns then.
     unharmed_beside(variant, setup(variant), true, |server| {
-        let mut crowds: Vec<Child> =
-            (1..=2).map(|number| spawn_crowd(server.address, held, number)).collect();
-        for crowd in &mut crowds {
-            let mut said = String::new();
-            BufReader::new(crowd.stdout.take().expect("a pipe")).read_line(&mut said).expect("text");
-            assert_eq!(said, "connected\n");
-        }
+        let crowds = Held::connect(server.address, held);
         // All are connected, and stay so until they are found to be silent for too long.
         sleep_ms(300);
-        for crowd in &mut crowds {
-            drop(crowd.stdin.take());
-            assert!(crowd.wait().expect("a child").success());
-        }
+        crowds.leave();
     });
-}
-
-fn spawn_crowd(address: SocketAddr, held: usize, number: u8) -> Child {
-    let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args([HOLD, &address.to_string(), &held.to_string(), &number.to_string()]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts")
-}
-
-/// A process of clients: connects, says so, and leaves when it is told to.
-fn hold(mut arguments: impl Iterator<Item = String>) {
-    support::variant::raise_descriptor_limit();
-    let mut next = || arguments.next().expect("another argument");
-    let address: SocketAddr = next().parse().expect("an address");
-    let held: usize = next().parse().expect("a number");
-    let number: u8 = next().parse().expect("a small number");
-    // Ports of their own for every process: a pair of addresses has less than 30,000.
-    let from = SocketAddr::from((Ipv4Addr::new(127, 0, 1, number), 0));
-    let connections: Vec<Socket> = (0..held)
-        .map(|_| {
-            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-            socket.set_linger(Some(Duration::ZERO)).expect("an option of sockets");
-            socket.bind(&SockAddr::from(from)).expect("an address");
-            socket.connect_timeout(&address.into(), PATIENCE).expect("the server takes connections");
-            socket
-        })
-        .collect();
-    println!("connected");
-    let mut rest = String::new();
-    std::io::stdin().read_to_string(&mut rest).expect("an end");
-    drop(connections);
 }
 
 fn random_bytes(variant: &Variant) {

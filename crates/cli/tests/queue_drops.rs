@@ -9,12 +9,11 @@ mod support;
 use std::net::SocketAddr;
 use std::process::{Command, ExitCode};
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use socket2::{Domain, SockFilter, Socket, Type};
 use support::eventually;
 use support::namespace::{self, settings};
-use support::server::{Server, Setup};
+use support::server::{self, Server, Setup};
 use support::variant::{Test, Variant, tests};
 
 const TESTS: &[Test] = tests![
@@ -47,11 +46,7 @@ fn copies(variant: &Variant) -> u64 {
 
 /// Stops its workers: nobody accepts any more.
 fn stop_workers(server: &Server) {
-    let status = server.status();
-    for worker in status["workers"].as_array().expect("an array") {
-        let pid = worker["pid"].as_i64().and_then(|pid| Pid::from_raw(pid as i32)).expect("a process");
-        kill_process(pid, Signal::STOP).expect("the worker is there");
-    }
+    server::stop(&server.workers());
 }
 
 /// A client that has begun to connect.

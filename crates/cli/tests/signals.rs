@@ -160,7 +160,7 @@ fn drain_under_load(variant: &Variant) {
 fn drain_empties_the_accept_queue(variant: &Variant) {
     for limit in ["1", "inf"] {
         let mut server = Setup::new(variant).argument(format!("--accept-limit={limit}")).start();
-        server.signal_all(Signal::STOP);
+        server.stop_all();
         let mut clients: Vec<Client> = (0..50).map(|_| server.connect()).collect();
         for client in &mut clients {
             client.ask("GET", "/hello.txt", &[]);

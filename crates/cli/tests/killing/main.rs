@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use support::client::{Broken, Client, request};
-use support::server::{Server, Setup, children, family, memory, open_descriptors, state};
+use support::server::{Server, Setup, children, family, memory, open_descriptors, state, stop};
 use support::site::{HELLO, pattern};
 use support::variant::{Test, VARIANTS, Variant, tests};
 use support::{PATIENCE, Random, eventually, owners, sleep_ms};
@@ -292,20 +292,17 @@ const HUGE: usize = 4 << 20;
 /// A client of each of the first workers, that has just begun to receive something big.
 fn a_client_of_each(server: &Server) -> Vec<(u32, Client)> {
     let workers = server.workers();
-    let send = |worker: u32, signal| {
-        for pid in family(worker) {
-            kill_process(Pid::from_raw(pid as i32).expect("a process"), signal).expect("it is there");
-        }
+    let go_on = |pid: u32| {
+        kill_process(Pid::from_raw(pid as i32).expect("a process"), Signal::CONT).expect("it is there");
     };
-    let are_stopped = |worker: u32| family(worker).into_iter().all(|pid| state(pid) == Some('T'));
     let client = |&worker: &u32| {
         // Nobody else can accept.
-        let others = || workers.iter().copied().filter(|&other| other != worker);
-        others().for_each(|other| send(other, Signal::STOP));
-        eventually("the others have stopped", || others().all(are_stopped));
+        let others: Vec<u32> =
+            workers.iter().filter(|&&other| other != worker).flat_map(|&other| family(other)).collect();
+        stop(&others);
         // Where the kernel chooses among several listeners it may be somebody else's.
         let client = (0..40).find_map(|_| begin(server)).expect("a client that is served");
-        others().for_each(|other| send(other, Signal::CONT));
+        others.into_iter().for_each(go_on);
         (worker, client)
     };
     workers.iter().take(3).map(client).collect()

@@ -7,8 +7,10 @@ use std::process::ExitCode;
 
 use support::client::Client;
 use support::eventually;
+use support::held::{Held, is_told_to_hold};
 use support::server::{Server, Setup};
-use support::variant::{Test, Topic, Variant, run_for, tests};
+use support::site::HELLO;
+use support::variant::{Test, Topic, Variant, raise_descriptor_limit, run_for, tests};
 
 mod controllers;
 #[path = "../conformance/dynamic_replies.rs"]
@@ -48,14 +50,22 @@ const VARIANTS: &[Variant] = &[
 
 const TESTS: &[Test] = tests![stages_are_told_of, a_crowd_is_served, a_crowd_waits_for_its_turn];
 
-const OF_TWO_ACCEPTORS: &[Test] = tests![One: acceptors_wait_each_for_their_own];
+const OF_THEIR_OWN: &[Test] = tests![
+    One: acceptors_wait_each_for_their_own, as_many_as_descriptors_allow;
+];
 
 const TWO_ACCEPTORS: Variant = Variant {
     name: "two_acceptors",
     options: &["--architecture=pipeline", "--workers=2", "--writers=2", "--accept-limit=1"],
 };
 
+const FIVE: Variant = Variant { name: "five", options: &["--architecture=pipeline", "--workers=1"] };
+const FOUR: Variant = Variant { name: "four", options: &["--architecture=pipeline", "--stages=four"] };
+
 fn main() -> ExitCode {
+    if is_told_to_hold() {
+        return ExitCode::SUCCESS;
+    }
     let topics: &[Topic] = &[
         ("dynamic_replies", dynamic_replies::TESTS),
         ("dynamic_requests", dynamic_requests::TESTS),
@@ -63,7 +73,7 @@ fn main() -> ExitCode {
         ("persistence", persistence::TESTS),
         ("stages", TESTS),
     ];
-    let others = vec![("controllers", controllers::TESTS), ("acceptors", OF_TWO_ACCEPTORS)];
+    let others = vec![("controllers", controllers::TESTS), ("own", OF_THEIR_OWN)];
     let topics = [each(topics), others].concat();
     run_for(VARIANTS, &topics)
 }
@@ -146,6 +156,28 @@ fn acceptors_wait_each_for_their_own(_: &Variant) {
             eventually("all are gone", || server.count("connections_closed") == closed);
         }
         assert_eq!(server.count("accepts_per_phase_max"), 1, "{config}");
+    }
+}
+
+/// 19,500 connections in one process, where it may have 20,000 descriptors: all are there before anybody
+/// asks, and each gets a reply.
+fn as_many_as_descriptors_allow(_: &Variant) {
+    let limit = usize::try_from(raise_descriptor_limit()).unwrap_or(usize::MAX);
+    let each = 9_750.min(limit.saturating_sub(500) / 2);
+    for variant in [FIVE, FOUR] {
+        let places = format!("max_connections = {}\n", 2 * each + 10);
+        let more = "[files]\nmax_open = 100\n[timeouts]\nheader = '60 s'\nidle = '60 s'";
+        let server = Setup::new(&variant).config(&(places + more)).start();
+        let mut held = Held::connect(server.address, each);
+        held.ask("/hello.txt", HELLO);
+        let count = 2 * each as u64;
+        eventually("all are idle", || server.count("connections/idle") == count);
+        assert_eq!((server.count("replies/2xx"), server.count("connections_closed")), (count, 0));
+        // The sizes of its parts, those of connections that have never been any included.
+        let (bytes, places) = (server.count("connection_bytes"), server.count("connection_places"));
+        assert!((100..500).contains(&bytes) && (count..count + 512).contains(&places), "{bytes} x {places}");
+        held.leave();
+        eventually("all are gone", || server.count("connections_closed") == count);
     }
 }
 

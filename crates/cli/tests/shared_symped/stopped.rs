@@ -7,8 +7,8 @@ use std::thread;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::support::client::Client;
-use super::support::server::{Server, Setup, state};
-use super::support::{Random, eventually, sleep_ms};
+use super::support::server::{Server, Setup, stop};
+use super::support::{Random, sleep_ms};
 use super::{FILES, SHARED, content, raise_descriptor_limit};
 
 /// Every request looks at its file again, and names come and go, so that locks are held for most of the time.
@@ -22,15 +22,10 @@ fn send(pid: u32, signal: Signal) {
     kill_process(Pid::from_raw(pid as i32).expect("a process"), signal).expect("the worker is there");
 }
 
-fn stop(pid: u32) {
-    send(pid, Signal::STOP);
-    eventually("it has stopped", || state(pid) == Some('T'));
-}
-
 /// A client of this worker: nobody else can accept it.
 fn client_of(server: &Server, worker: u32) -> Client {
     let others: Vec<u32> = server.workers().into_iter().filter(|&other| other != worker).collect();
-    others.iter().copied().for_each(stop);
+    stop(&others);
     let mut client = server.connect();
     assert_eq!(client.get("/hello.txt").status, 200);
     for &other in &others {
@@ -68,7 +63,7 @@ fn a_stopped_worker_holds_up_nobody() {
         for round in 0..60 {
             sleep_ms(random.below(8) as u64);
             let victim = workers[1 + round % 2];
-            stop(victim);
+            stop(&[victim]);
             for file in 0..16 {
                 ask(&mut bystander, file);
             }

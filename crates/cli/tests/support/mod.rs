@@ -1,9 +1,9 @@
 //! What the tests of the whole program share: the real `sluice` started on a directory of its own
 //! ([`server`]), the files in it ([`site`]), a client that shares no code with it and takes nothing on trust
-//! ([`client`]), applications behind it ([`fpm`], [`scripted`]), a look at which process has which connection
-//! ([`owners`]), replies while everything ends that can ([`passes`]), a program that is replaced
-//! ([`program`]), network namespaces ([`namespace`]), and the variants of the server that each test runs for
-//! ([`variant`]).
+//! ([`client`]), connections by the ten thousand ([`held`]), applications behind it ([`fpm`], [`scripted`]),
+//! a look at which process has which connection ([`owners`]), replies while everything ends that can
+//! ([`passes`]), a program that is replaced ([`program`]), network namespaces ([`namespace`]), and the
+//! variants of the server that each test runs for ([`variant`]).
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(unused_macros, unused_imports, reason = "each test program uses a part of it")]
@@ -13,6 +13,7 @@ pub mod client;
 pub mod conveyed;
 pub mod fpm;
 pub mod guest;
+pub mod held;
 pub mod namespace;
 pub mod owners;
 pub mod passes;

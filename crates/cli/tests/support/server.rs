@@ -2,7 +2,7 @@
 //! stopped when the test is over.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -262,6 +262,11 @@ impl Server {
         }
     }
 
+    /// Stops all of its processes: nothing of what comes from here on is seen before they go on.
+    pub fn stop_all(&self) {
+        stop(&self.processes());
+    }
+
     /// Whether it has ended.
     pub fn has_ended(&mut self) -> bool {
         if self.ended.is_none() {
@@ -301,15 +306,18 @@ impl Server {
 
     /// A page of the status endpoint: status code, and text.
     pub fn status_page(&self, path: &str) -> (u16, String) {
-        let mut stream = UnixStream::connect(self.directory.path().join("status")).expect("an endpoint");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        stream
-            .write_all(request("GET", path, &[("Connection", "close")]).as_bytes())
-            .expect("it takes requests");
+        self.try_status_page(path, PATIENCE).expect("an endpoint that answers")
+    }
+
+    /// The same of a server that may be stopped.
+    fn try_status_page(&self, path: &str, patience: Duration) -> io::Result<(u16, String)> {
+        let mut stream = UnixStream::connect(self.directory.path().join("status"))?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.write_all(request("GET", path, &[("Connection", "close")]).as_bytes())?;
         let mut reply = String::new();
-        stream.read_to_string(&mut reply).expect("text");
+        stream.read_to_string(&mut reply)?;
         let (head, body) = reply.split_once("\r\n\r\n").expect("a head and a body");
-        (head[9..12].parse().expect("a status code"), body.to_owned())
+        Ok((head[9..12].parse().expect("a status code"), body.to_owned()))
     }
 
     /// The status as JSON.
@@ -338,12 +346,8 @@ impl Server {
     /// How many replies its first pool says were passed, shared, and came by the stream nevertheless, and how
     /// many clients left; if it says anything, and has one.
     fn transports(&self) -> Option<[u64; 4]> {
-        let mut stream = UnixStream::connect(self.directory.path().join("status")).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
-        stream.write_all(request("GET", "/json", &[("Connection", "close")]).as_bytes()).ok()?;
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply).ok()?;
-        let status: Value = serde_json::from_str(reply.split_once("\r\n\r\n")?.1).ok()?;
+        let (_, text) = self.try_status_page("/json", Duration::from_secs(1)).ok()?;
+        let status: Value = serde_json::from_str(&text).expect("JSON");
         let pool = status["pools"].get(0)?;
         Some(
             ["passed", "shared", "fell_back", "clients_left"]
@@ -429,10 +433,31 @@ pub fn children(pid: u32) -> Vec<u32> {
     found
 }
 
+/// Stops processes, and waits until each of their threads has stopped: until the kernel has got round to a
+/// thread it goes on.
+pub fn stop(pids: &[u32]) {
+    for &pid in pids {
+        kill_process(Pid::from_raw(pid as i32).expect("a process"), Signal::STOP)
+            .expect("the process is there");
+    }
+    eventually("they have stopped", || pids.iter().all(|&pid| is_stopped(pid)));
+}
+
+fn is_stopped(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut states = threads.filter_map(|thread| state_in(&thread.path()));
+    states.all(|state| state == 'T')
+}
+
 /// What a process does, as proc(5) abbreviates it: `T` where it is stopped, `Z` where its parent has not
 /// taken notice of its end yet.
 pub fn state(pid: u32) -> Option<char> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    state_in(Path::new(&format!("/proc/{pid}")))
+}
+
+/// The same of a process or thread by its directory.
+fn state_in(directory: &Path) -> Option<char> {
+    let stat = fs::read_to_string(directory.join("stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
 }
 

@@ -71,8 +71,6 @@ struct Line<T> {
 pub(super) struct Taken {
     /// The sum of the times, in nanoseconds, when what was taken came.
     pub(super) since_ns: u64,
-    /// How much is left.
-    pub(super) left: usize,
     /// There is room now, which somebody wants to be told of.
     pub(super) has_room: bool,
     /// This thread was [poked](Queue::poke).
@@ -213,12 +211,12 @@ impl<T> Queue<T> {
             came.since_ns = came.since_ns.wrapping_add(since_ns);
             into.push(one);
         }
-        came.left = line.common.len();
+        let left = line.common.len();
         line.tell();
-        let has_room = came.left <= self.bound / 2;
+        let has_room = left <= self.bound / 2;
         came.has_room = has_room && std::mem::take(&mut line.calls);
         let is_awaited = has_room && line.without_room > 0;
-        let woken = if came.left > 0 { line.wake_one() } else { None };
+        let woken = if left > 0 { line.wake_one() } else { None };
         drop(line);
         if is_awaited {
             self.emptied.notify_all();

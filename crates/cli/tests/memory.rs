@@ -27,12 +27,15 @@ const FILES: usize = 40;
 fn start(variant: &Variant) -> Server {
     let files = (0..FILES).map(|n| (format!("{n}.bin"), vec![b'x'; 2000 + 10 * n]));
     let setup = files.fold(Setup::new(variant), |setup, (name, content)| setup.file(&name, content));
-    let server = setup.start();
+    setup.start()
+}
+
+/// Waits until no other server shares the pages of the program's file.
+fn is_alone(server: &Server) {
     eventually("the server of the test before is gone", || {
         let own = server.processes();
         those_of_the_program().all(|pid| own.contains(&pid))
     });
-    server
 }
 
 /// Processes that run the program, also those that are about to end.
@@ -101,6 +104,7 @@ fn is_about(found: u64, expected: u64, percent: u64) -> bool {
 fn model(variant: &Variant) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let server = start(variant);
+    is_alone(&server);
     let mut connections = Vec::new();
     hold(&server, &mut connections, 10);
     let idle = memory(&server);
@@ -147,7 +151,6 @@ fn growth(variant: &Variant) {
 }
 
 fn text(variant: &Variant) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let server = start(variant);
     assert_eq!(server.get("/0.bin").status, 200);
     let output = sluice(&[&endpoint(&server)]);

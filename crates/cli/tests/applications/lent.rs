@@ -12,7 +12,7 @@ use rustix::net::sockopt;
 use crate::support::client::{Broken, post, request};
 use crate::support::guest::{self, Asked, Connection};
 use crate::support::server::{Server, Setup};
-use crate::support::site::HELLO;
+use crate::support::site::{HELLO, pattern};
 use crate::support::variant::{Test, Variant, tests};
 use crate::support::{self, eventually, scripted, sleep_ms};
 
@@ -116,20 +116,15 @@ fn one_after_the_other(variant: &Variant) {
 /// The server has no part in them, and the client takes its time.
 fn large_replies(variant: &Variant) {
     const SIZE: usize = 20 << 20;
-    let server = site(variant, "", |asked: Asked| {
-        let body: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
-        asked.serve(&body)
-    });
+    let content = pattern(9, SIZE);
+    let sent = content.clone();
+    let server = site(variant, "", move |asked: Asked| asked.serve(&sent));
     let before = server.count("bytes_sent");
     let mut client = server.connect();
     for _ in 0..2 {
         client.ask("GET", "/app/x", &[]);
         sleep_ms(300);
-        let reply = client.reply();
-        assert!(
-            reply.body.len() == SIZE
-                && reply.body.iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8)
-        );
+        assert!(client.reply().body == content);
         assert_eq!(client.get("/hello.txt").text(), HELLO);
     }
     eventually("it is counted", || server.count("bytes_sent") - before > 2 * SIZE as u64);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use crate::support::client::{Broken, Client, post};
 use crate::support::guest::{self, Asked, Connection, FILLED, filled};
 use crate::support::server::{Server, Setup};
-use crate::support::site::HELLO;
+use crate::support::site::{HELLO, pattern};
 use crate::support::variant::{Test, Variant, tests};
 use crate::support::{self, eventually, scripted, sleep_ms};
 
@@ -25,11 +25,6 @@ fn site(
     guest::site(variant, "shared-memory", more, serve)
 }
 
-/// Bytes of a reply that tell which reply they are of, and where.
-fn tokens(reply: u64, length: usize) -> Vec<u8> {
-    (0..length.div_ceil(16)).flat_map(|at| format!("{reply:07}{at:08}\n").into_bytes()).take(length).collect()
-}
-
 fn asked_for(asked: &Asked) -> (u64, usize) {
     let mut numbers =
         asked.params["PATH_INFO"].split('/').skip(1).map(|part| part.parse::<u64>().expect("a number"));
@@ -37,35 +32,35 @@ fn asked_for(asked: &Asked) -> (u64, usize) {
     (next(), next() as usize)
 }
 
-/// Answers with as many tokens as the path asks for, in whole chunks.
-fn serve_tokens(asked: Asked) -> Option<Connection> {
+/// Answers with the pattern that the path asks for, by seed and length, in whole chunks.
+fn serve_pattern(asked: Asked) -> Option<Connection> {
     let (reply, length) = asked_for(&asked);
     let head = match &*asked.params["QUERY_STRING"] {
         "chunked" => "X: y\n\n".to_owned(),
         _ => format!("Content-Length: {length}\n\n"),
     };
-    asked.share(&[head.as_bytes(), &tokens(reply, length)].concat(), 64 << 10)
+    asked.share(&[head.as_bytes(), &pattern(reply, length)].concat(), 64 << 10)
 }
 
 /// With a length and in chunks, on connections that are kept and others, copied and by page.
 fn one_after_the_other(variant: &Variant) {
     for more in ["", "keep = 2", "keep = 2\narea_send = 'sendfile'", "area = '256 KiB'\nkeep = 1"] {
-        let server = site(variant, more, serve_tokens);
+        let server = site(variant, more, serve_pattern);
         let mut client = server.connect();
         for (reply, length) in [(1, 0), (2, 1), (3, 65_500), (4, 65_536), (5, 1 << 20), (6, 3_000_001)] {
             for query in ["", "?chunked"] {
                 let reply = reply * 10 + query.len() as u64;
                 let got = client.get(&format!("/app/{reply}/{length}{query}"));
                 assert_eq!(got.field("Transfer-Encoding").is_some(), !query.is_empty(), "{more} {length}");
-                assert!(got.body == tokens(reply, length), "{more} {length} {query}");
+                assert!(got.body == pattern(reply, length), "{more} {length} {query}");
                 assert_eq!(client.fetch("HEAD", &format!("/app/{reply}/{length}{query}"), &[]).status, 200);
             }
             assert_eq!(client.get("/hello.txt").text(), HELLO);
         }
         client.send(post("/app/7/10", &vec![b'x'; 100_000]));
-        assert_eq!(client.reply().body, tokens(7, 10));
+        assert_eq!(client.reply().body, pattern(7, 10));
         client.send("GET /app/8/100000 HTTP/1.0\r\nHost: x\r\n\r\n");
-        assert!(client.reply().body == tokens(8, 100_000));
+        assert!(client.reply().body == pattern(8, 100_000));
         client.expect_close();
         let pool = server.status()["pools"][0].clone();
         let counted = (&pool["shared"], &pool["fell_back"], &pool["failures"]);
@@ -82,7 +77,7 @@ fn one_after_the_other(variant: &Variant) {
 /// again, and the kernel may have its pages in the queues of readers who take their time.
 fn slow_readers_and_memory_used_again(variant: &Variant) {
     for more in ["area_send = 'copy'", "area_send = 'sendfile'"] {
-        let server = site(variant, &format!("keep = 4\narea = '256 KiB'\n{more}"), serve_tokens);
+        let server = site(variant, &format!("keep = 4\narea = '256 KiB'\n{more}"), serve_pattern);
         // Nobody leaves before the last reply is over. Clients know that sooner than the server, which waits
         // for the application to say so, and one that has left by then counts as gone.
         let _clients: Vec<Client> = std::thread::scope(|scope| {
@@ -99,7 +94,7 @@ fn slow_readers_and_memory_used_again(variant: &Variant) {
                         }
                         let got = client.reply();
                         assert_eq!(got.status, 200, "{more} {number} {round}");
-                        assert!(got.body == tokens(reply, length), "{more} {number} {round}");
+                        assert!(got.body == pattern(reply, length), "{more} {number} {round}");
                     }
                     client
                 })
@@ -119,10 +114,10 @@ fn an_application_that_waits_for_memory(variant: &Variant) {
     let server = site(variant, "area = '256 KiB'", |asked: Asked| {
         let (reply, length) = asked_for(&asked);
         // A byte in each chunk.
-        asked.share(&[b"X: y\n\n", &tokens(reply, length)[..]].concat(), 1)
+        asked.share(&[b"X: y\n\n", &pattern(reply, length)[..]].concat(), 1)
     });
     let got = server.get("/app/1/3000");
-    assert!(got.body == tokens(1, 3000));
+    assert!(got.body == pattern(1, 3000));
     assert_eq!(server.pool_count("shared"), 1);
 }
 
@@ -131,7 +126,7 @@ fn heads_and_bodies_however_cut(variant: &Variant) {
     let server = site(variant, "keep = 1", |mut asked: Asked| {
         let (cut, way) = asked_for(&asked);
         let mut response = b"Content-Type: text/plain\r\nX: y\r\n\r\n".to_vec();
-        response.extend(tokens(9, 20_000));
+        response.extend(pattern(9, 20_000));
         let (first, rest) = response.split_at(cut as usize);
         match way {
             0 => {
@@ -160,12 +155,12 @@ fn heads_and_bodies_however_cut(variant: &Variant) {
         for way in 0..3 {
             let got = client.get(&format!("/app/{cut}/{way}"));
             assert_eq!(got.field("X"), Some("y"));
-            assert!(got.body == tokens(9, 20_000), "{cut} {way}");
+            assert!(got.body == pattern(9, 20_000), "{cut} {way}");
         }
     }
     let got = client.get("/app/1/3");
     let mut response = b"Content-Type: text/plain\r\nX: y\r\n\r\n".to_vec();
-    response.extend(tokens(9, 20_000));
+    response.extend(pattern(9, 20_000));
     let mixed: Vec<u8> = response.chunks(7_777).flat_map(|piece| [piece, b"|"].concat()).collect();
     let differ = got.body.iter().zip(&mixed[34..]).position(|(one, other)| one != other);
     assert!(got.body == mixed[34..], "{differ:?} {} {}", got.body.len(), mixed.len());
@@ -236,7 +231,7 @@ fn a_slow_client_keeps_nobody(variant: &Variant) {
     let (told, over) = mpsc::channel();
     let told = Mutex::new(told);
     let server = site(variant, "area = '256 KiB'\nkeep = 1", move |asked: Asked| {
-        let next = serve_tokens(asked);
+        let next = serve_pattern(asked);
         told.lock().expect("no panic").send(next.is_some()).expect("the test waits");
         next
     });
@@ -249,7 +244,7 @@ fn a_slow_client_keeps_nobody(variant: &Variant) {
         "it has said all, and its client has not read"
     );
     assert_eq!(server.pool_count("spilled"), 1);
-    assert!(slow.reply().body == tokens(1, length));
+    assert!(slow.reply().body == pattern(1, length));
     drop(slow);
     eventually("memory is given back", || server.count("application_memory_bytes") <= 256 << 10);
 }
@@ -291,7 +286,7 @@ fn no_more_than_its_bound(variant: &Variant) {
         let is_shared = asked.connection.area.is_some();
         tell.lock().expect("no panic").send(is_shared).expect("the test waits");
         may_go.lock().expect("no panic").recv().expect("the test tells");
-        if is_shared { serve_tokens(asked) } else { asked.answer("X: y\n\nby the stream") }
+        if is_shared { serve_pattern(asked) } else { asked.answer("X: y\n\nby the stream") }
     });
     let pool = scripted::pool(&[&socket], "transport = 'shared-memory'\narea = '256 KiB'");
     let server = setup.config(&format!("{pool}[gateway]\nmemory = '600 KiB'\n")).start();
@@ -313,7 +308,7 @@ fn no_more_than_its_bound(variant: &Variant) {
             go.send(()).expect("it waits");
         }
         let replies = clients.iter_mut().map(|client| client.reply().body);
-        let expected = [tokens(1, 100), tokens(1, 100), b"by the stream".to_vec()];
+        let expected = [pattern(1, 100), pattern(1, 100), b"by the stream".to_vec()];
         assert_eq!(replies.collect::<Vec<_>>(), expected);
         eventually("it is given back", || server.count("application_memory_bytes") == 0);
     }

@@ -77,15 +77,22 @@ fn workers_are_back(server: &Server, killed: &[u32]) -> bool {
     })
 }
 
-/// The clients, by their ports, that a process serves, itself or by those that it has made.
-fn clients_of(server: &Server, process: u32) -> HashSet<u16> {
-    let sockets: HashSet<u64> = if server.common_descriptors {
-        owners::sockets_waited_for(process)
-    } else {
-        family(process).into_iter().flat_map(owners::sockets).collect()
+/// The clients, by their ports, that each of these processes serves, itself or by those that it has made.
+fn clients_of(server: &Server, processes: &[u32]) -> Vec<(u32, HashSet<u16>)> {
+    let sockets = |process: u32| -> HashSet<u64> {
+        if server.common_descriptors {
+            owners::sockets_waited_for(process)
+        } else {
+            family(process).into_iter().flat_map(owners::sockets).collect()
+        }
     };
+    let sockets: Vec<_> = processes.iter().map(|&process| (process, sockets(process))).collect();
+    // The kernel takes its time for this one.
     let connections = owners::connections(server.address);
-    connections.into_iter().filter(|(_, inode)| sockets.contains(inode)).map(|(port, _)| port).collect()
+    let clients = |theirs: HashSet<u64>| {
+        connections.iter().filter(|(_, inode)| theirs.contains(inode)).map(|(&port, _)| port).collect()
+    };
+    sockets.into_iter().map(|(process, theirs)| (process, clients(theirs))).collect()
 }
 
 /// What a server holds when it has no clients.
@@ -165,7 +172,7 @@ fn kill_one(server: &Server, crowd: &Crowd, random: &mut Random, worst: &mut Wor
     // One that has just connected may still be in the queue. Where CPUs are scarce, some are told to close
     // all the time, and wait then: whoever is connected after workers were looked at has been seen there.
     eventually("each regular has one worker", || {
-        by_worker = server.workers().into_iter().map(|pid| (pid, clients_of(server, pid))).collect();
+        by_worker = clients_of(server, &server.workers());
         ports = crowd.ports().into_iter().collect();
         for (_, clients) in &mut by_worker {
             let clients: &mut HashSet<u16> = clients;
@@ -262,7 +269,7 @@ fn processes_during_reload(variant: &Variant) {
         crowd.forget_losses();
         // Who comes after this may be the victim's client as well.
         let known = crowd.ports_served();
-        let clients = clients_of(&server, victim);
+        let (_, clients) = clients_of(&server, &[victim]).remove(0);
         // It may have ended by itself meanwhile.
         let _ = kill_process(Pid::from_raw(victim as i32).expect("a process"), Signal::KILL);
         let generation = generation.to_string();

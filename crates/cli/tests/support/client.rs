@@ -53,8 +53,13 @@ impl Client {
 
     /// The same, to a server that may have gone.
     pub fn try_connect_narrow(address: SocketAddr) -> io::Result<Self> {
+        Self::connect_with_room(address, 4096)
+    }
+
+    /// A connection with a receive buffer of about that size (`SO_RCVBUF`).
+    pub fn connect_with_room(address: SocketAddr, bytes: usize) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-        socket.set_recv_buffer_size(4096)?;
+        socket.set_recv_buffer_size(bytes)?;
         socket.connect_timeout(&address.into(), PATIENCE)?;
         Ok(Self::over(socket.into()))
     }

@@ -5,6 +5,7 @@
 //!
 //! `SLUICE_PASSES` says how many requests, and `SLUICE_SEED` what is drawn.
 
+use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -34,7 +35,11 @@ pub fn random(kind: u64) -> Random {
 
 /// The body that a request for a token is answered with: its token and where it stands, 16 bytes at a time.
 pub fn reply_to(token: u64) -> Vec<u8> {
-    (0..=token % 20_000).flat_map(|at| format!("{token:08x}{at:07x}\n").into_bytes()).collect()
+    let mut body = String::new();
+    for at in 0..=token % 20_000 {
+        let _ = writeln!(body, "{token:08x}{at:07x}");
+    }
+    body.into_bytes()
 }
 
 /// Asks for all these, while workers are killed and `meanwhile` is called again and again.

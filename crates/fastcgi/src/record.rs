@@ -51,6 +51,8 @@ pub enum Kind {
     Filled = 131,
     /// A chunk of shared memory is free again. From the web server.
     Free = 132,
+    /// The next request is waited for. From the application.
+    Waits = 133,
 }
 
 impl Kind {
@@ -73,6 +75,7 @@ impl Kind {
             130 => Self::Area,
             131 => Self::Filled,
             132 => Self::Free,
+            133 => Self::Waits,
             _ => return None,
         })
     }
@@ -319,7 +322,7 @@ mod tests {
 
     #[test]
     fn numbers_are_types() {
-        let known = |number: &u8| matches!(number, 1..=11 | 128..=132);
+        let known = |number: &u8| matches!(number, 1..=11 | 128..=133);
         for number in 0..=255 {
             let kind = Kind::from_number(number).map(|kind| kind as u8);
             assert_eq!(kind, Some(number).filter(known));

@@ -1,6 +1,6 @@
 //! What records of FastCGI's own can't say: that a client's socket is lent to the application (*pass-fd*),
 //! and that a piece of the reply lies in memory that both ends share (*shared memory*). Both are of Yeung's
-//! thesis (2010, sections 2.2.3 and 3.2); the records are ours.
+//! thesis (2010, sections 2.2.3 and 3.2); the records are ours. And that it waits for its next request.
 //!
 //! Types from 128 on are used, which FastCGI gives no meaning to. They are only ever sent to an application
 //! that has said that it knows them: when a connection is up, the web server asks for the value of
@@ -19,6 +19,8 @@
 //! BEGIN_REQUEST, PARAMS, STDIN                  ->                                   | shared memory
 //!                                               <-  FILLED, FILLED, ... END_REQUEST  |
 //! FREE, FREE, ...                               ->                                   |
+//!
+//!                                               <-  WAITS                            | between requests
 //! ```
 //!
 //! **Pass-fd.** `LEND` comes behind `BEGIN_REQUEST` and before the parameters end; the client's socket goes
@@ -30,6 +32,10 @@
 //! chunks are the application's at first. `FILLED` stands for a `STDOUT` record whose content is the
 //! beginning of a chunk, which is the web server's from then on, until `FREE` gives it back. Chunks stay the
 //! web server's from one request to the next, until they are freed. A reply may mix `FILLED` and `STDOUT`.
+//!
+//! **Between requests.** An application may go on working after it has ended a reply, and nothing of
+//! FastCGI's tells when it comes to read the next request. One that knows a transport says `WAITS` when it
+//! does, on a connection that has had a request. A web server need not wait for it.
 //!
 //! Numbers are in network byte order.
 
@@ -113,6 +119,11 @@ impl Transports {
     pub fn named(names: &[u8]) -> Self {
         let has = |wanted: &[u8]| names.split(|byte| *byte == b' ').any(|name| name == wanted);
         Self { pass_fd: has(b"pass-fd"), shared_memory: has(b"shared-memory") }
+    }
+
+    /// Whether there is any.
+    pub fn has_any(self) -> bool {
+        self.pass_fd || self.shared_memory
     }
 
     /// Their names, with a space between them.
@@ -221,6 +232,11 @@ pub fn free(out: &mut Vec<u8>, chunk: u16) {
     out.extend_from_slice(&record::header(Kind::Free, NO_REQUEST, FREE_LENGTH));
     let [high, low] = chunk.to_be_bytes();
     out.extend_from_slice(&[high, low, 0, 0, 0, 0, 0, 0]);
+}
+
+/// Appends that the next request is waited for.
+pub fn waits(out: &mut Vec<u8>) {
+    out.extend_from_slice(&record::header(Kind::Waits, NO_REQUEST, 0));
 }
 
 /// Which chunk is free, as a record's content says.

@@ -37,6 +37,7 @@ enum Content {
     Values,
     Return(Fixed<{ transport::RETURN_LENGTH }>),
     Filled(Fixed<{ transport::FILLED_LENGTH }>),
+    Waits,
 }
 
 /// What an application says, a step at a time.
@@ -54,6 +55,8 @@ pub enum Output {
     Returned(Returned),
     /// A part of the reply is in shared memory.
     Filled(Filled),
+    /// It waits for the next request.
+    Waits,
     /// The request is over. A CGI program would have exited with `exit`.
     End {
         /// Zero for success, by custom.
@@ -98,7 +101,7 @@ impl WebServer {
                 Part::NeedInput => return Ok((used, Output::NeedInput)),
                 Part::Record(header) => self.content = self.begin_record(header)?,
                 Part::Content(range) => match &mut self.content {
-                    Content::Other => {}
+                    Content::Other | Content::Waits => {}
                     Content::Stdout => return Ok((used, Output::Stdout(range))),
                     Content::Stderr => return Ok((used, Output::Stderr(range))),
                     Content::End(fixed) | Content::Filled(fixed) => fixed.take(&input[range]),
@@ -134,6 +137,7 @@ impl WebServer {
             }
             Content::Return(fixed) => Some(Output::Returned(Returned::read(fixed.bytes()))),
             Content::Filled(fixed) => Some(Output::Filled(Filled::read(fixed.bytes()))),
+            Content::Waits => Some(Output::Waits),
         })
     }
 
@@ -157,6 +161,9 @@ impl WebServer {
                 self.values.clear();
                 Ok(Content::Values)
             }
+            // It may have come too late for a web server that did not wait for it.
+            Some(Kind::Waits) if header.request == NO_REQUEST && self.is_under_way => Ok(Content::Other),
+            Some(Kind::Waits) if header.request == NO_REQUEST => Ok(Content::Waits),
             Some(Kind::UnknownType) | None if header.request == NO_REQUEST => Ok(Content::Other),
             _ => Err(Error::Misplaced(header.kind)),
         }
@@ -230,6 +237,19 @@ mod tests {
         let short = record::header(Kind::EndRequest, 1, 7);
         assert_eq!(outputs(&mut begun(), &short), Err(Error::Length { kind: 3, length: 7 }));
         assert_eq!(outputs(&mut begun(), b"HTTP/1.1 200"), Err(Error::Version(b'H')));
+    }
+
+    #[test]
+    fn waits_is_said_between_requests() {
+        let (mut web_server, mut records) = (begun(), Vec::new());
+        record::end_request(&mut records, 1, 0, ProtocolStatus::RequestComplete);
+        transport::waits(&mut records);
+        assert_eq!(outputs(&mut web_server, &records).unwrap(), ["end 0", "Waits"]);
+        records.clear();
+        transport::waits(&mut records);
+        assert!(outputs(&mut begun(), &records).unwrap().is_empty(), "of the request before");
+        let of_a_request = record::header(Kind::Waits, 1, 0);
+        assert_eq!(outputs(&mut begun(), &of_a_request), Err(Error::Misplaced(133)));
     }
 
     #[test]

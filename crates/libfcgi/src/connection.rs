@@ -37,6 +37,7 @@ pub(crate) struct Connection {
     area: Option<Area>,
     streams: [Incoming; 2],
     is_aborted: bool,
+    waits: Waits,
     /// Records that are sent before anything else is, or is waited for.
     pub(crate) out: Vec<u8>,
 }
@@ -59,6 +60,17 @@ struct Incoming {
     held: Vec<u8>,
     used: usize,
     has_ended: bool,
+}
+
+/// Whether the web server hears when the next request is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    /// No: it has not asked for transports.
+    Untold,
+    /// It knows, or has never had to.
+    Told,
+    /// It does when that is so.
+    Due,
 }
 
 /// What came.
@@ -103,6 +115,7 @@ impl Connection {
             area: None,
             streams: Default::default(),
             is_aborted: false,
+            waits: Waits::Untold,
             out: Vec::new(),
         }
     }
@@ -149,6 +162,10 @@ impl Connection {
             match self.step()? {
                 Step::Request => return Ok(()),
                 Step::NeedInput => {
+                    if self.waits == Waits::Due {
+                        transport::waits(&mut self.out);
+                        self.waits = Waits::Told;
+                    }
                     self.flush()?;
                     self.receive()?;
                 }
@@ -306,6 +323,9 @@ impl Connection {
         self.protocol.end();
         self.streams = Default::default();
         (self.lent, self.is_aborted) = (None, false);
+        if self.waits == Waits::Told {
+            self.waits = Waits::Due;
+        }
     }
 
     /// Says that nothing more is sent, whoever else has the descriptor.
@@ -431,7 +451,13 @@ impl Connection {
             Asked::Data(range) => return Ok(Step::Part(Source::Data, here(range))),
             Asked::EndOfData => self.streams[Source::Data as usize].has_ended = true,
             Asked::Abort => self.is_aborted = true,
-            Asked::Values => values(&mut self.out, self.protocol.asked(), (1, 1), self.admits),
+            Asked::Values => {
+                values(&mut self.out, self.protocol.asked(), (1, 1), self.admits);
+                let is_for_transports = |(name, _): (&[u8], _)| name == transport::QUESTION;
+                if self.admits.has_any() && self.protocol.asked().flatten().any(is_for_transports) {
+                    self.waits = Waits::Told;
+                }
+            }
             Asked::Lend => self.lent = Some(self.take_passed()?),
             Asked::Area(_) if self.area.is_some() && self.request().is_some() => {
                 return Err(breach("another area while one is in use"));

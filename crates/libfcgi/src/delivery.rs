@@ -26,6 +26,8 @@ pub(crate) struct Delivery {
     reply: OpenReply<()>,
     limits: Limits,
     uncopied: Uncopied,
+    /// Whether the kernel was told that more follows, and may hold the last segment back for that.
+    is_held: bool,
     /// Bytes that went to the client.
     sent: u64,
     /// Why no more of it can be sent.
@@ -40,6 +42,15 @@ enum Uncopied {
     Allowed,
     /// It does not once the reply is sent.
     AllowedForNow,
+}
+
+/// What comes behind bytes that are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Follows {
+    /// Nothing for now: they have to go.
+    Nothing,
+    /// The rest of the reply, soon as a rule.
+    More,
 }
 
 /// Bytes that wait for more of the reply, so that head and body go in one piece.
@@ -83,7 +94,7 @@ impl Delivery {
         let limits = Limits::default();
         let reply = plan.open(head.length, &limits, NOW);
         let uncopied = allow_uncopied(&client);
-        Self { client, reply, limits, uncopied, sent: 0, broken: None }
+        Self { client, reply, limits, uncopied, is_held: false, sent: 0, broken: None }
     }
 
     /// Takes more of the body, and sends what does not wait.
@@ -99,9 +110,11 @@ impl Delivery {
             self.reply.supply(&self.limits, NOW, bytes);
             return Ok(());
         }
-        // What would not wait is sent from where it is.
+        // What would not wait is sent from where it is; but for its last segment, which the rest of the reply
+        // would follow as another packet, be it only the end of the chunks.
         self.reply.supply_elsewhere(&self.limits, NOW, 0..bytes.len() as u64);
-        self.send(connection, bytes)
+        let follows = if self.reply.owed() == Some(0) { Follows::Nothing } else { Follows::More };
+        self.send(connection, bytes, follows)
     }
 
     /// Sends all that there is.
@@ -112,7 +125,7 @@ impl Delivery {
     pub(crate) fn flush(&mut self, connection: &mut Connection) -> io::Result<()> {
         match self.broken {
             Some(kind) => Err(kind.into()),
-            None => self.send(connection, &[]),
+            None => self.send(connection, &[], Follows::Nothing),
         }
     }
 
@@ -136,8 +149,13 @@ impl Delivery {
     }
 
     /// Sends all of the reply, of which the piece is what does not lie in it.
-    fn send(&mut self, connection: &mut Connection, piece: &[u8]) -> io::Result<()> {
-        let sent = self.send_all(connection, piece);
+    fn send(&mut self, connection: &mut Connection, piece: &[u8], follows: Follows) -> io::Result<()> {
+        let sent = self.send_all(connection, piece, follows);
+        if follows == Follows::Nothing && std::mem::take(&mut self.is_held) {
+            // Nothing is held back by this option, now as before, but the call sends what is. An error is one
+            // of the connection, which whoever sends next hears of.
+            let _ = socket::set_cork(&self.client, false);
+        }
         if let Err(error) = &sent {
             self.broken = Some(error.kind());
             if error.kind() == io::ErrorKind::UnexpectedEof {
@@ -147,7 +165,7 @@ impl Delivery {
         sent
     }
 
-    fn send_all(&mut self, connection: &mut Connection, piece: &[u8]) -> io::Result<()> {
+    fn send_all(&mut self, connection: &mut Connection, piece: &[u8], follows: Follows) -> io::Result<()> {
         while self.reply.left() > 0 {
             // Head or framing, the piece, and the end of its chunk.
             let mut slices = [Slice::EMPTY; 3];
@@ -161,11 +179,14 @@ impl Delivery {
             let is_uncopied = self.uncopied != Uncopied::No && slices[1].len() >= WORTH_NOTICES;
             let sent = if is_uncopied {
                 socket::send_uncopied(client, &slices, || connection.await_client(client, Interest::NONE))
+            } else if follows == Follows::More {
+                socket::send_more_at_once(client, &slices)
             } else {
                 socket::send_slices_at_once(client, &slices)
             };
             match sent {
                 Ok(count) => {
+                    self.is_held = follows == Follows::More && !is_uncopied;
                     self.reply.sent(count as u64);
                     self.sent += count as u64;
                 }

@@ -128,7 +128,8 @@ impl Reply {
         connection.flush()
     }
 
-    /// Ends the reply and the request. `exit` is what a CGI program would exit with.
+    /// Ends the reply and the request, of which the last records wait in the connection. `exit` is what a CGI
+    /// program would exit with.
     ///
     /// # Errors
     ///
@@ -155,7 +156,7 @@ impl Reply {
             }
         }
         record::end_request(&mut connection.out, request, exit, ProtocolStatus::RequestComplete);
-        connection.flush()
+        Ok(())
     }
 
     /// Looks whether the head is complete, and whose it is then to send the reply.

@@ -46,7 +46,7 @@ impl Session {
     /// handled ends the wait with the error `Interrupted`.
     pub(crate) fn next(&mut self, listener: BorrowedFd<'_>, until_signal: bool) -> io::Result<bool> {
         // An end that can't be told is known by the end of the connection.
-        let _ = self.end(0);
+        let _ = self.conclude(0);
         loop {
             let mut connection = match self.connection.take() {
                 Some(connection) => connection,
@@ -84,6 +84,16 @@ impl Session {
 
     /// Ends the request under way, if there is one.
     pub(crate) fn end(&mut self, exit: u32) -> io::Result<()> {
+        self.conclude(exit)?;
+        let flushed = self.connection.as_mut().map_or(Ok(()), Connection::flush);
+        if flushed.is_err() {
+            self.connection = None;
+        }
+        flushed
+    }
+
+    /// The same; a web server whose connection goes on hears of it with the next that it is told.
+    fn conclude(&mut self, exit: u32) -> io::Result<()> {
         let Some(reply) = self.reply.take() else { return Ok(()) };
         let Some(mut connection) = self.connection.take() else { return Ok(()) };
         let keeps = connection.request().is_some_and(|begun| begun.keeps);
@@ -91,10 +101,11 @@ impl Session {
         connection.end();
         if keeps {
             self.connection = Some(connection);
-        } else {
-            connection.close();
+            return Ok(());
         }
-        Ok(())
+        let flushed = connection.flush();
+        connection.close();
+        flushed
     }
 
     /// Drops the request under way: nobody is told that it has ended.

@@ -26,8 +26,8 @@ pub use listen::{
 };
 pub use passing::{MOST_PASSED, recv_with, recv_with_waiting, send_with};
 pub use transfer::{
-    Slice, recv, recv_behind, recv_waiting, send, send_at_once, send_file, send_more, send_slices,
-    send_slices_at_once, send_without_delay, set_cork, set_nonblocking, write_vectored,
+    Slice, recv, recv_behind, recv_waiting, send, send_at_once, send_file, send_more, send_more_at_once,
+    send_slices, send_slices_at_once, send_without_delay, set_cork, set_nonblocking, write_vectored,
 };
 pub use unix::{SocketFile, check_unix, listen_unix, listen_with_client};
 pub use zero_copy::{has_zero_copy, send_uncopied, set_zero_copy};

@@ -62,6 +62,7 @@ pub const RETURN: u8 = 129;
 pub const AREA: u8 = 130;
 pub const FILLED: u8 = 131;
 pub const FREE: u8 = 132;
+const WAITS: u8 = 133;
 
 /// A record.
 pub fn record(kind: u8, number: u8, content: &[u8]) -> Vec<u8> {
@@ -139,6 +140,9 @@ impl Connection {
     fn request(&mut self, knows: &str, before: usize) -> io::Result<Asked> {
         let (mut number, mut keeps, mut lent) = (0, false, None);
         let (mut params, mut body) = (Vec::new(), Vec::new());
+        if before > 0 && !knows.is_empty() {
+            self.stream.write_all(&record(WAITS, 0, b""))?;
+        }
         loop {
             let (kind, of, content) = self.record()?;
             match kind {

@@ -585,7 +585,8 @@ impl Nginx {
             .spawn()
             .expect("nginx");
         let mut this = Self(child, directory);
-        while !this.1.path().join("http").exists() {
+        // The socket is there before anybody listens at it.
+        while std::os::unix::net::UnixStream::connect(this.1.path().join("http")).is_err() {
             assert!(this.0.try_wait().unwrap().is_none(), "nginx has ended");
             std::thread::sleep(std::time::Duration::from_millis(10));
         }

@@ -157,6 +157,36 @@ fn a_web_server_that_asks_is_told_the_transports() {
 }
 
 #[test]
+fn a_web_server_that_has_asked_hears_when_the_next_request_is_waited_for() {
+    let (go_on, told) = std::sync::mpsc::channel();
+    let told = std::sync::Mutex::new(told);
+    let application = Application::start(move |request| {
+        let result = answer(request);
+        request.flush()?;
+        told.lock().unwrap().recv().unwrap();
+        result
+    });
+    let mut web_server = application.connect();
+    web_server.ask();
+    for times in 1..4 {
+        web_server.begin(Role::Responder, true, &[("QUERY_STRING", "A: b~~")], b"");
+        go_on.send(()).unwrap();
+        web_server.said();
+        web_server.await_waits(times);
+    }
+    drop(web_server);
+
+    // Others would not know what it means.
+    let mut another = application.connect();
+    for _ in 1..4 {
+        another.begin(Role::Responder, true, &[("QUERY_STRING", "A: b~~")], b"");
+        go_on.send(()).unwrap();
+        another.said();
+    }
+    assert_eq!(another.waits, 0);
+}
+
+#[test]
 fn a_lent_client_gets_the_whole_reply() {
     // A length that is known.
     let (said, (head, body)) = lend(LENT, "Status: 404 Gone~Content-Type: a/b~Content-Length: 3~~|3|1");

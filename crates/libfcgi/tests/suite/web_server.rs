@@ -26,6 +26,8 @@ pub(crate) struct WebServer {
     request: u16,
     /// The chunk that was looked at last and is not freed yet.
     used: Option<u16>,
+    /// How often it has said that it waits for the next request.
+    pub(crate) waits: usize,
 }
 
 /// What an application said. Pieces of a stream that follow each other are one.
@@ -77,7 +79,7 @@ impl WebServer {
     /// A connection to the application that listens there.
     pub(crate) fn connect(path: &Path) -> Self {
         let protocol = fastcgi::WebServer::default();
-        Self { socket: UnixStream::connect(path).unwrap(), protocol, request: 0, used: None }
+        Self { socket: UnixStream::connect(path).unwrap(), protocol, request: 0, used: None, waits: 0 }
     }
 
     /// Asks which transports it knows.
@@ -163,6 +165,31 @@ impl WebServer {
         self.socket.write_all(&out).unwrap();
     }
 
+    /// Waits until it has said so often that it waits.
+    pub(crate) fn await_waits(&mut self, times: usize) {
+        while self.waits < times {
+            let mut buffer = [0; 64];
+            let count = self.socket.read(&mut buffer).unwrap();
+            assert!(count > 0, "the application has closed the connection");
+            self.hear_that_it_waits(&buffer[..count]);
+        }
+        assert_eq!(self.waits, times);
+    }
+
+    /// It says nothing but that.
+    fn hear_that_it_waits(&mut self, mut input: &[u8]) {
+        loop {
+            match self.protocol.receive(input).unwrap() {
+                (_, Output::NeedInput) => return,
+                (used, Output::Waits) => {
+                    self.waits += 1;
+                    input = &input[used..];
+                }
+                other => panic!("it has said more than it should: {other:?}"),
+            }
+        }
+    }
+
     /// All that it says until the request is over.
     pub(crate) fn said(&mut self) -> Vec<Said> {
         let mut all: Vec<Said> = Vec::new();
@@ -222,11 +249,16 @@ impl WebServer {
                 let (used, output) = self.protocol.receive(input).unwrap();
                 let bytes = match &output {
                     Output::NeedInput => break,
+                    Output::Waits => {
+                        self.waits += 1;
+                        input = &input[used..];
+                        continue;
+                    }
                     Output::Stdout(range) | Output::Stderr(range) => &input[range.clone()],
                     _ => &[],
                 };
                 if take(self, &output, bytes) {
-                    assert_eq!(used, input.len(), "it has said more than it should");
+                    self.hear_that_it_waits(&input[used..]);
                     return;
                 }
                 input = &input[used..];

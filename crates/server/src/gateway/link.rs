@@ -21,9 +21,12 @@ pub struct Link {
     socket: OwnedFd,
     /// What the socket is registered for, of whoever watches it.
     pub registration: Registration,
+    /// By what name it is registered, or was.
+    pub watched_as: u64,
     pub(super) protocol: WebServer,
     /// The number of the pool's server.
     pub(super) server: usize,
+    /// The request's; 0 if none has begun, as far as the server was told.
     request: u16,
     /// Records to be sent, and how much of them is gone.
     out: Vec<u8>,
@@ -47,6 +50,8 @@ pub struct Link {
     keeps: bool,
     /// There was a request before this one.
     pub(super) is_reused: bool,
+    /// Since then the server has said that it waits for the next.
+    waits: bool,
     /// The server has said something since the request began.
     pub(super) has_heard: bool,
 }
@@ -97,6 +102,7 @@ impl Link {
         Self {
             socket,
             registration: Registration::None,
+            watched_as: 0,
             protocol: WebServer::default(),
             server,
             request: 0,
@@ -114,6 +120,7 @@ impl Link {
             hung_up: false,
             keeps,
             is_reused: false,
+            waits: false,
             has_heard: false,
         }
     }
@@ -165,8 +172,8 @@ impl Link {
         lent: Option<Lent<'_>>,
         write_params: impl FnOnce(&mut Params<'_>) -> Result<(), TooLong>,
     ) -> Result<(), TooLong> {
-        self.is_said = false;
-        if !self.is_reused {
+        (self.is_said, self.waits) = (false, false);
+        if self.request == 0 {
             self.request = self.protocol.begin(&mut self.out, Role::Responder, self.keeps);
         }
         if let Some(lent) = lent {
@@ -323,30 +330,38 @@ impl Link {
     /// Whether the connection can be kept for another request, now that one is over behind whose end this has
     /// come.
     pub(super) fn may_rest(&mut self, behind: &[u8]) -> bool {
-        let is_over = self.is_said && !self.has_unsent() && self.says_nothing(behind);
+        let is_over = self.is_said && !self.has_unsent() && self.says_no_more(behind);
         self.keeps && !self.hung_up && is_over && self.protocol.is_idle()
     }
 
-    /// Has the server wait for the next request, on a connection that may rest. Says whether it can be kept
-    /// for that.
+    /// Has a connection wait for the next request that may rest. Says whether it can be kept for that.
     pub(super) fn rest(&mut self) -> bool {
-        let mut first = Vec::new();
-        if let Some(area) = &mut self.area {
-            area.tell_free(&mut first);
-        }
-        self.request = self.protocol.begin(&mut first, Role::Responder, true);
         (self.out, self.gone) = (Vec::new(), 0);
         (self.is_reused, self.has_heard) = (true, false);
+        if self.tells_that_it_waits() {
+            self.request = 0;
+            return true;
+        }
+        let mut first = Vec::new();
+        self.request = self.protocol.begin(&mut first, Role::Responder, true);
         socket::send(&self.socket, &first).is_ok_and(|sent| sent == first.len())
+    }
+
+    /// Whether it rests, and the server has said that it waits.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.waits
     }
 
     /// What can be done with it that rests.
     pub(super) fn readiness(&mut self, scratch: &mut [u8]) -> Readiness {
         match socket::recv(&self.socket, scratch) {
             Ok(0) => return Readiness::Gone,
-            Ok(count) if self.says_nothing(&scratch[..count]) => {}
+            Ok(count) if self.says_no_more(&scratch[..count]) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             _ => return Readiness::Gone,
+        }
+        if self.tells_that_it_waits() {
+            return if self.waits { Readiness::Waits } else { Readiness::Busy };
         }
         // What it has not read of the first record.
         match tcp_info::send_queue(&self.socket) {
@@ -357,8 +372,22 @@ impl Link {
     }
 
     /// Whether that is about no request, or about one that is over: PHP ends some twice.
-    fn says_nothing(&mut self, input: &[u8]) -> bool {
-        matches!(self.protocol.receive(input), Ok((_, Output::NeedInput)))
+    fn says_no_more(&mut self, mut input: &[u8]) -> bool {
+        loop {
+            match self.protocol.receive(input) {
+                Ok((_, Output::NeedInput)) => return true,
+                Ok((used, Output::Waits)) => {
+                    self.waits = true;
+                    input = &input[used..];
+                }
+                _ => return false,
+            }
+        }
+    }
+
+    /// Whether the server is one that says when it waits for a request.
+    fn tells_that_it_waits(&self) -> bool {
+        self.knows.has_any()
     }
 
     /// Asks the server to give the request up, if it can be asked at once.

@@ -405,8 +405,8 @@ impl Relay {
                 }
                 Output::Returned(returned) => self.take_back(gateway, returned, tools)?,
                 Output::Filled(filled) => self.take_filled(gateway, filled, tools)?,
-                // Nobody has asked it.
-                Output::Knows(_) => return Err(Failure::Unasked),
+                // Nobody has asked it, or it is not the time for it.
+                Output::Knows(_) | Output::Waits => return Err(Failure::Unasked),
                 Output::End { .. } if self.loan.is_some() => return Err(Failure::NotReturned),
                 Output::End { .. } => {
                     self.take_from_area(gateway, true, tools)?;

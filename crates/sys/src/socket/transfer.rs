@@ -146,6 +146,14 @@ pub fn send_slices_at_once(fd: impl AsFd, slices: &[Slice<'_>]) -> io::Result<us
     Ok(net::sendmsg(fd, vectors(slices), &mut SendAncillaryBuffer::default(), flags)?)
 }
 
+/// The same, saying that more follows at once: an incomplete segment waits for it up to 200 ms, or until
+/// [`set_cork`] says that nothing is held back. `MSG_MORE`.
+#[inline]
+pub fn send_more_at_once(fd: impl AsFd, slices: &[Slice<'_>]) -> io::Result<usize> {
+    let flags = SendFlags::MORE | SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    Ok(net::sendmsg(fd, vectors(slices), &mut SendAncillaryBuffer::default(), flags)?)
+}
+
 /// Sends the slices in order, on a socket that blocks all of them unless a signal or an error comes between;
 /// at most 1,024 (`IOV_MAX`) are allowed. sendmsg(2) with `MSG_NOSIGNAL`.
 #[inline]

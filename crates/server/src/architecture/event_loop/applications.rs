@@ -17,6 +17,11 @@ impl EventLoop {
         let token = Token { kind: Kind::Application, generation: registered.generation, index }.number();
         registered.conversation.name_queued(&self.service, token);
         let Some((link, waits)) = registered.conversation.link() else { return true };
+        if link.watched_as != token {
+            // It may be watched for the connection that has used it before.
+            self.events.remove_if(link.as_fd(), link.registration);
+            (link.registration, link.watched_as) = (Registration::None, token);
+        }
         if waits == (false, false) && !self.events.is_edge_triggered() {
             // That a server has closed would be told again and again.
             self.events.remove_if(link.as_fd(), link.registration);

@@ -129,12 +129,18 @@ impl Pipeline {
             Some(false) => self.forget_client(traveller),
             Some(true) => {}
         }
-        if traveller.has_new_link()
-            && let Some((link, _)) = traveller.conversation.link()
+        let name = token(Kind::Application, traveller.lane, number);
+        if let Some((link, _)) = traveller.conversation.link()
+            && (link.registration, link.watched_as) != (Registration::Edge, name)
         {
-            let name = token(Kind::Application, traveller.lane, number);
+            if link.registration != Registration::None {
+                // It is watched for the client that has used it before. Removing what is registered cannot
+                // fail.
+                let _ = self.read_poll.epoll.remove(&*link);
+                link.registration = Registration::None;
+            }
             self.read_poll.epoll.add(link.as_fd(), name, Interest::BOTH.on_edge())?;
-            link.registration = Registration::Edge;
+            (link.registration, link.watched_as) = (Registration::Edge, name);
         }
         Ok(())
     }

@@ -75,12 +75,6 @@ impl Traveller {
             own.note(link.0, link.1, link.2);
         }
     }
-
-    /// Whether the socket of its application's server is to be registered.
-    pub(super) fn has_new_link(&mut self) -> bool {
-        let link = self.conversation.link();
-        link.is_some_and(|(link, _)| link.registration == crate::registration::Registration::None)
-    }
 }
 
 impl std::fmt::Debug for Traveller {

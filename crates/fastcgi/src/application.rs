@@ -267,7 +267,7 @@ pub fn values(
         b"FCGI_MAX_CONNS" => Some(connections.to_string()),
         b"FCGI_MAX_REQS" => Some(requests.to_string()),
         b"FCGI_MPXS_CONNS" => Some("0".to_owned()),
-        transport::QUESTION => Some(transports.names().to_owned()).filter(|names| !names.is_empty()),
+        transport::QUESTION => Some(transports.names()).filter(|names| !names.is_empty()),
         _ => None,
     };
     let mut content = Vec::new();

@@ -10,7 +10,7 @@
 //! web server                                        application
 //!
 //! GET_VALUES: SLUICE_TRANSPORTS                 ->
-//!                                               <-  GET_VALUES_RESULT: "pass-fd shared-memory"
+//!                                               <-  GET_VALUES_RESULT: "pass-fd shared-memory waits"
 //! AREA (with a sealed memory file)              ->                                   | once, shared memory
 //!
 //! BEGIN_REQUEST, LEND (with the client), PARAMS, STDIN ->                            | pass-fd
@@ -34,8 +34,8 @@
 //! web server's from one request to the next, until they are freed. A reply may mix `FILLED` and `STDOUT`.
 //!
 //! **Between requests.** An application may go on working after it has ended a reply, and nothing of
-//! FastCGI's tells when it comes to read the next request. One that knows a transport says `WAITS` when it
-//! does, on a connection that has had a request. A web server need not wait for it.
+//! FastCGI's tells when it comes to read the next request. One that has named `waits` with its transports
+//! says `WAITS` when it does, on a connection that has had a request. A web server need not wait for that.
 //!
 //! Numbers are in network byte order.
 
@@ -54,6 +54,8 @@ pub struct Transports {
     pub pass_fd: bool,
     /// It writes into memory that is shared.
     pub shared_memory: bool,
+    /// It says when it waits for another request.
+    pub waits: bool,
 }
 
 /// The terms on which a client is lent.
@@ -118,22 +120,14 @@ impl Transports {
     /// Those that are named, with a space between them. Other names are of transports not known here.
     pub fn named(names: &[u8]) -> Self {
         let has = |wanted: &[u8]| names.split(|byte| *byte == b' ').any(|name| name == wanted);
-        Self { pass_fd: has(b"pass-fd"), shared_memory: has(b"shared-memory") }
-    }
-
-    /// Whether there is any.
-    pub fn has_any(self) -> bool {
-        self.pass_fd || self.shared_memory
+        Self { pass_fd: has(b"pass-fd"), shared_memory: has(b"shared-memory"), waits: has(b"waits") }
     }
 
     /// Their names, with a space between them.
-    pub fn names(self) -> &'static str {
-        match (self.pass_fd, self.shared_memory) {
-            (true, true) => "pass-fd shared-memory",
-            (true, false) => "pass-fd",
-            (false, true) => "shared-memory",
-            (false, false) => "",
-        }
+    pub fn names(self) -> String {
+        let all = [(self.pass_fd, "pass-fd"), (self.shared_memory, "shared-memory"), (self.waits, "waits")];
+        let known: Vec<_> = all.iter().filter(|(is_known, _)| *is_known).map(|(_, name)| *name).collect();
+        known.join(" ")
     }
 }
 
@@ -250,10 +244,10 @@ mod tests {
 
     #[test]
     fn transports_have_names() {
-        for names in ["pass-fd shared-memory", "pass-fd", "shared-memory", ""] {
+        for names in ["pass-fd shared-memory waits", "pass-fd", "shared-memory waits", ""] {
             assert_eq!(Transports::named(names.as_bytes()).names(), names);
         }
-        let known = Transports { pass_fd: true, shared_memory: false };
+        let known = Transports { pass_fd: true, ..Transports::default() };
         assert_eq!(Transports::named(b"carrier-pigeon pass-fd"), known);
     }
 

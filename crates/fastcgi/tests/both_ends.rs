@@ -310,7 +310,7 @@ fn transports_are_asked_for() {
     transport::question(&mut question);
     let mut application = Application::new(100);
     assert_eq!(application.receive(&question), Ok((question.len(), Asked::Values)));
-    let known = Transports { pass_fd: true, shared_memory: true };
+    let known = Transports { pass_fd: true, shared_memory: true, waits: true };
     fastcgi::values(&mut answer, application.asked(), (1, 1), known);
     assert_eq!(WebServer::default().receive(&answer), Ok((answer.len(), Output::Knows(known))));
     answer.clear();

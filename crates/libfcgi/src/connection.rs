@@ -454,7 +454,7 @@ impl Connection {
             Asked::Values => {
                 values(&mut self.out, self.protocol.asked(), (1, 1), self.admits);
                 let is_for_transports = |(name, _): (&[u8], _)| name == transport::QUESTION;
-                if self.admits.has_any() && self.protocol.asked().flatten().any(is_for_transports) {
+                if self.admits.waits && self.protocol.asked().flatten().any(is_for_transports) {
                     self.waits = Waits::Told;
                 }
             }

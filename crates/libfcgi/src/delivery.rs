@@ -2,9 +2,9 @@
 //! from here, and the web server only hears how it went.
 //!
 //! The client's socket is the web server's as well, which goes on with it: its status flags and options are
-//! not touched, so each send says for itself that it must not wait. (That sends need not copy has to be
-//! allowed by an option. It is taken back.) Who waits for the client watches the web server, too: it may give
-//! the request up, or be gone.
+//! not touched, so each send says for itself that it must not wait, and whether more follows. (That sends
+//! need not copy has to be allowed by an option. It is taken back.) Who waits for the client watches the web
+//! server, too: it may give the request up, or be gone.
 
 use std::io;
 use std::ops::Range;

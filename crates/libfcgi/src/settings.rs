@@ -28,6 +28,9 @@ pub(crate) struct Settings {
     pub(crate) send: Send,
 }
 
+/// What the library knows.
+const ALL: Transports = Transports { pass_fd: true, shared_memory: true, waits: true };
+
 impl Settings {
     /// Those of this process, read from its environment the first time: a program may change that later, as
     /// `FCGI_Accept` does.
@@ -46,7 +49,7 @@ impl Settings {
 
     fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, String> {
         let transports = match variable(TRANSPORTS) {
-            None => Transports { pass_fd: true, shared_memory: true },
+            None => ALL,
             Some(value) => transports(&value.to_string_lossy())?,
         };
         let send = match variable(SEND) {
@@ -68,8 +71,8 @@ fn transports(value: &str) -> Result<Transports, String> {
     let mut transports = Transports::default();
     for name in value.split([' ', ',']).filter(|name| !name.is_empty()) {
         match name {
-            "pass-fd" => transports.pass_fd = true,
-            "shared-memory" => transports.shared_memory = true,
+            "pass-fd" => transports = Transports { pass_fd: true, waits: true, ..transports },
+            "shared-memory" => transports = Transports { shared_memory: true, waits: true, ..transports },
             "none" => {}
             other => {
                 return Err(format!(
@@ -85,16 +88,16 @@ fn transports(value: &str) -> Result<Transports, String> {
 mod tests {
     use super::*;
 
-    fn read(value: Option<&str>) -> Result<&'static str, String> {
+    fn read(value: Option<&str>) -> Result<String, String> {
         Settings::read(|name| value.filter(|_| name == TRANSPORTS).map(OsString::from))
             .map(|settings| settings.transports.names())
     }
 
     #[test]
     fn transports_are_all_or_those_that_are_named() {
-        assert_eq!(read(None).unwrap(), "pass-fd shared-memory");
-        assert_eq!(read(Some("shared-memory,pass-fd")).unwrap(), "pass-fd shared-memory");
-        assert_eq!(read(Some(" pass-fd ")).unwrap(), "pass-fd");
+        assert_eq!(read(None).unwrap(), "pass-fd shared-memory waits");
+        assert_eq!(read(Some("shared-memory,pass-fd")).unwrap(), "pass-fd shared-memory waits");
+        assert_eq!(read(Some(" pass-fd ")).unwrap(), "pass-fd waits");
         assert_eq!(read(Some("none")).unwrap(), "");
         assert_eq!(read(Some("")).unwrap(), "");
         assert!(read(Some("pigeon")).unwrap_err().contains("\"pigeon\""));

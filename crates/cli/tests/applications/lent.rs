@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 
 use rustix::net::sockopt;
+use rustix::process::Signal;
 
 use crate::support::client::{Broken, post, request};
 use crate::support::guest::{self, Asked, Connection};
@@ -32,7 +33,9 @@ pub(super) const TESTS: &[Test] = tests![
         a_client_at_a_unix_socket,
         more_under_way_than_the_kernel_allows,
         requests_for_others,
-        a_copy_is_of_no_use_after_the_end;
+        a_copy_is_of_no_use_after_the_end,
+        a_connection_is_asked_again_at_once;
+    One: a_connection_is_asked_for_another_at_once;
 ];
 
 fn site(
@@ -111,6 +114,53 @@ fn one_after_the_other(variant: &Variant) {
             (&26.into(), &0.into(), &0.into())
         );
     }
+}
+
+/// An application that says that it waits is asked over the same connection in the turn in which it has.
+fn a_connection_is_asked_again_at_once(variant: &Variant) {
+    let server = site(variant, "keep = 1", |asked: Asked| {
+        let before = asked.before.to_string();
+        asked.serve(before.as_bytes())
+    });
+    let mut client = server.connect();
+    client.send(request("GET", "/app/x", &[]).repeat(3));
+    for before in ["0", "1", "2"] {
+        // One that serves one client at a time keeps none.
+        let before = if variant.serves_one_at_a_time() { "0" } else { before };
+        assert_eq!(client.reply().text(), before);
+    }
+}
+
+/// The same for another client than the one for which the connection is watched.
+fn a_connection_is_asked_for_another_at_once(variant: &Variant) {
+    let ((here, has_come), (go_on, is_told)) = (mpsc::channel(), mpsc::channel());
+    let is_told = Mutex::new(is_told);
+    let server = site(variant, "keep = 1", move |asked: Asked| {
+        let (before, is_held) = (asked.before.to_string(), asked.params["PATH_INFO"] == "/held");
+        if is_held {
+            here.send(()).expect("somebody waits");
+            is_told.lock().expect("nobody panics with it").recv().expect("somebody tells");
+        }
+        let next = asked.serve(before.as_bytes());
+        if is_held {
+            here.send(()).expect("somebody waits");
+        }
+        next
+    });
+    let (mut one, mut other) = (server.connect(), server.connect());
+    assert_eq!(other.get("/hello.txt").text(), HELLO, "it is accepted");
+    one.ask("GET", "/app/held", &[]);
+    has_come.recv().expect("it is asked");
+    // Both come to the server in the same turn: that the application is done, and who asks next.
+    server.stop_all();
+    go_on.send(()).expect("it waits");
+    has_come.recv().expect("it has answered");
+    other.ask("GET", "/app/x", &[]);
+    server.signal_all(Signal::CONT);
+    assert_eq!((one.reply().text().as_str(), other.reply().text().as_str()), ("0", "1"));
+    // The server hears of it, too.
+    eventually("the other's request is over", || server.pool_count("in_flight") == 0);
+    assert_eq!(one.get("/app/x").text(), "2");
 }
 
 /// The server has no part in them, and the client takes its time.

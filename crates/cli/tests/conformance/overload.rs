@@ -82,12 +82,12 @@ fn ask_on_a_connection(server: SocketAddr, answers: &AtomicU64) -> Result<(), Br
 /// server.
 fn burst(server: &Server, count: usize) -> Vec<Client> {
     assert_eq!(server.get("/hello.txt").status, 200);
-    server.signal(Signal::STOP);
+    server.stop_all();
     let mut clients: Vec<Client> = (0..count).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.ask("GET", "/hello.txt", &[]);
     }
-    server.signal(Signal::CONT);
+    server.signal_all(Signal::CONT);
     clients
 }
 
@@ -105,12 +105,12 @@ fn burst_beyond_the_limit(variant: &Variant) {
     for limit in ["1", "inf", "auto"] {
         let setup = Setup::new(variant).argument("--max-connections=5");
         let server = setup.argument(format!("--accept-limit={limit}")).start();
-        server.signal(Signal::STOP);
+        server.stop_all();
         let mut clients: Vec<Client> = (0..60).map(|_| server.connect()).collect();
         for client in &mut clients {
             client.ask("GET", "/hello.txt", &[("Connection", "close")]);
         }
-        server.signal(Signal::CONT);
+        server.signal_all(Signal::CONT);
         all_served(clients);
     }
 }

@@ -47,8 +47,8 @@ pub fn set_transport(transport: &'static str) {
 
 /// What is wrong with a server's counts of replies that were passed, shared, and that fell back to the
 /// stream, and of clients that left, which `ask` asks it for: none is by another transport than the test's,
-/// and none fell back that did not have to. (What ends early, as a reply without a body does, is counted as
-/// neither.) A reply may be counted after its client has it, or not at all where that has left by then.
+/// and none fell back that did not have to. (What fails is counted as neither.) A reply may be counted after
+/// its client has it, or not at all where that has left by then.
 pub fn miscounted(ask: impl Fn() -> Option<[u64; 4]>) -> Option<String> {
     if transport() == "stream" {
         return None;

@@ -45,6 +45,8 @@ pub struct Connection {
     passed: Vec<OwnedFd>,
     /// The memory that it shares.
     pub area: Option<Area>,
+    /// Whether it says behind the end of a request that it waits for another.
+    says_that_it_waits: bool,
 }
 
 /// Memory that is shared.
@@ -85,7 +87,13 @@ pub fn start(
         for stream in listener.incoming() {
             let (serve, stream) = (Arc::clone(&serve), stream.expect("a connection"));
             thread::spawn(move || {
-                let mut connection = Connection { stream, input: Vec::new(), passed: Vec::new(), area: None };
+                let mut connection = Connection {
+                    stream,
+                    input: Vec::new(),
+                    passed: Vec::new(),
+                    area: None,
+                    says_that_it_waits: knows.ends_with("waits"),
+                };
                 for before in 0.. {
                     let Ok(asked) = connection.request(knows, before) else { return };
                     let keeps = asked.keeps;
@@ -100,7 +108,8 @@ pub fn start(
     path
 }
 
-/// The standard site with a pool of that transport, for all below `/app/`.
+/// The standard site with a pool of that transport, for all below `/app/`. The application says when it
+/// waits.
 pub fn site(
     variant: &Variant,
     transport: &'static str,
@@ -108,7 +117,8 @@ pub fn site(
     serve: impl Fn(Asked) -> Option<Connection> + Send + Sync + 'static,
 ) -> Server {
     let setup = Setup::new(variant);
-    let socket = start(setup.directory(), "app.sock", transport, serve);
+    let knows = if transport == "pass-fd" { "pass-fd waits" } else { "shared-memory waits" };
+    let socket = start(setup.directory(), "app.sock", knows, serve);
     let more = format!("transport = '{transport}'\n{more}");
     setup.config(&super::scripted::pool(&[&socket], &more)).start()
 }
@@ -140,9 +150,6 @@ impl Connection {
     fn request(&mut self, knows: &str, before: usize) -> io::Result<Asked> {
         let (mut number, mut keeps, mut lent) = (0, false, None);
         let (mut params, mut body) = (Vec::new(), Vec::new());
-        if before > 0 && !knows.is_empty() {
-            self.stream.write_all(&record(WAITS, 0, b""))?;
-        }
         loop {
             let (kind, of, content) = self.record()?;
             match kind {
@@ -192,6 +199,7 @@ impl Connection {
             input: std::mem::take(&mut self.input),
             passed: Vec::new(),
             area: self.area.take(),
+            says_that_it_waits: self.says_that_it_waits,
         };
         Ok(Asked { params: pairs(&params), body, lent, connection, number, keeps, before })
     }
@@ -207,9 +215,12 @@ impl Connection {
 impl Asked {
     /// Says something; whoever does not listen any more is none of the application's concern.
     pub fn say(&mut self, records: &[(u8, &[u8])]) -> bool {
-        let records: Vec<u8> =
+        let mut bytes: Vec<u8> =
             records.iter().flat_map(|(kind, content)| record(*kind, self.number, content)).collect();
-        self.connection.stream.write_all(&records).is_ok()
+        if self.connection.says_that_it_waits && self.keeps && records.iter().any(|(kind, _)| *kind == 3) {
+            bytes.extend(record(WAITS, 0, b""));
+        }
+        self.connection.stream.write_all(&bytes).is_ok()
     }
 
     /// Answers by the stream.

@@ -120,7 +120,7 @@ impl Program {
         let mut web_server = WebServer::connect(&self.socket());
         let mut memory = None;
         if way != Way::Plain {
-            assert_eq!(web_server.ask(), Transports { pass_fd: true, shared_memory: true });
+            assert_eq!(web_server.ask(), Transports { pass_fd: true, shared_memory: true, waits: true });
         }
         if way == Way::SharedMemory {
             let file = MemoryFile::new("test", SHARED.size()).unwrap();
@@ -375,8 +375,8 @@ fn processes_that_are_forked_share_the_socket() {
 fn the_environment_restricts_what_is_admitted() {
     for (value, expected) in [
         ("none", Transports::default()),
-        ("pass-fd", Transports { pass_fd: true, shared_memory: false }),
-        ("shared-memory", Transports { pass_fd: false, shared_memory: true }),
+        ("pass-fd", Transports { pass_fd: true, shared_memory: false, waits: true }),
+        ("shared-memory", Transports { pass_fd: false, shared_memory: true, waits: true }),
     ] {
         let setting = format!("SLUICE_FCGI_TRANSPORTS={value}");
         let program = Program::start_by("put_str.c", Library::Ours, &["env", &setting]);

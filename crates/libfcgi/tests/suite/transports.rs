@@ -151,7 +151,7 @@ fn a_filter_has_two_streams() {
 fn a_web_server_that_asks_is_told_the_transports() {
     let application = Application::start(answer);
     let mut web_server = application.connect();
-    assert_eq!(web_server.ask(), Transports { pass_fd: true, shared_memory: true });
+    assert_eq!(web_server.ask(), Transports { pass_fd: true, shared_memory: true, waits: true });
     web_server.begin(Role::Responder, true, &[("QUERY_STRING", "A: b~~")], b"");
     assert_eq!(web_server.said(), [Said::Stdout(b"A: b\r\n\r\n".to_vec()), Said::End(7)]);
 }

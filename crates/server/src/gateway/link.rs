@@ -338,7 +338,7 @@ impl Link {
     pub(super) fn rest(&mut self) -> bool {
         (self.out, self.gone) = (Vec::new(), 0);
         (self.is_reused, self.has_heard) = (true, false);
-        if self.tells_that_it_waits() {
+        if self.knows.waits {
             self.request = 0;
             return true;
         }
@@ -360,7 +360,7 @@ impl Link {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             _ => return Readiness::Gone,
         }
-        if self.tells_that_it_waits() {
+        if self.knows.waits {
             return if self.waits { Readiness::Waits } else { Readiness::Busy };
         }
         // What it has not read of the first record.
@@ -383,11 +383,6 @@ impl Link {
                 _ => return false,
             }
         }
-    }
-
-    /// Whether the server is one that says when it waits for a request.
-    fn tells_that_it_waits(&self) -> bool {
-        self.knows.has_any()
     }
 
     /// Asks the server to give the request up, if it can be asked at once.

@@ -89,7 +89,7 @@ impl Default for PoolRule {
             timeout: Duration::from_mins(1),
             total_timeout: None,
             transport: Transport::Stream,
-            area: 1 << 20,
+            area: 640 << 10,
             area_send: AreaSend::Copy,
             keep: 0,
             keep_timeout: Duration::from_secs(10),

@@ -160,7 +160,7 @@ impl Connection {
     pub(crate) fn await_request(&mut self) -> io::Result<()> {
         loop {
             match self.step()? {
-                Step::Request => return Ok(()),
+                Step::Request => return self.flush(),
                 Step::NeedInput => {
                     if self.waits == Waits::Due {
                         transport::waits(&mut self.out);
@@ -454,7 +454,10 @@ impl Connection {
             Asked::Values => {
                 values(&mut self.out, self.protocol.asked(), (1, 1), self.admits);
                 let is_for_transports = |(name, _): (&[u8], _)| name == transport::QUESTION;
-                if self.admits.waits && self.protocol.asked().flatten().any(is_for_transports) {
+                if self.waits == Waits::Untold
+                    && self.admits.waits
+                    && self.protocol.asked().flatten().any(is_for_transports)
+                {
                     self.waits = Waits::Told;
                 }
             }

@@ -47,6 +47,13 @@ impl Session {
     pub(crate) fn next(&mut self, listener: BorrowedFd<'_>, until_signal: bool) -> io::Result<bool> {
         // An end that can't be told is known by the end of the connection.
         let _ = self.conclude(0);
+        if shuts_down() {
+            if let Some(mut connection) = self.connection.take() {
+                let _ = connection.flush();
+                connection.close();
+            }
+            return Ok(false);
+        }
         loop {
             let mut connection = match self.connection.take() {
                 Some(connection) => connection,
@@ -92,8 +99,9 @@ impl Session {
         flushed
     }
 
-    /// The same; a web server whose connection goes on hears of it with the next that it is told.
-    fn conclude(&mut self, exit: u32) -> io::Result<()> {
+    /// The same; a web server whose connection goes on hears of it with the next that it is told, which the
+    /// wait for another request sees to.
+    pub(crate) fn conclude(&mut self, exit: u32) -> io::Result<()> {
         let Some(reply) = self.reply.take() else { return Ok(()) };
         let Some(mut connection) = self.connection.take() else { return Ok(()) };
         let keeps = connection.request().is_some_and(|begun| begun.keeps);

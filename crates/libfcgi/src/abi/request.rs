@@ -179,6 +179,18 @@ impl Request {
         (self.is_begin_processed, self.app_status, self.n_writers) = (1, 0, 2);
     }
 
+    /// Ends the request, if there is one, so.
+    fn end_with(&mut self, end: fn(&mut Session, u32) -> io::Result<()>) {
+        self.forget();
+        // SAFETY: what this library has allocated, or NULL; calls for it are one thread's, and its streams are
+        // closed.
+        let Some(held) = (unsafe { self.held.as_mut() }) else { return };
+        self.app_status = held.exit;
+        // An end that can't be told is known by the end of the connection.
+        let _ = end(&mut held.session, held.exit.cast_unsigned());
+        self.ipc_fd = held.session.connection().map_or(-1, Connection::number);
+    }
+
     /// There is no request any more.
     fn forget(&mut self) {
         for stream in [self.input, self.output, self.errors] {
@@ -239,12 +251,13 @@ unsafe extern "C" fn FCGX_Accept_r(request: *mut Request) -> c_int {
         return NOT_INITIALIZED;
     }
     // SAFETY: the caller's pointer, as in the header.
-    unsafe { FCGX_Finish_r(request) };
-    // SAFETY: as above.
     let Some(request) = (unsafe { request.as_mut() }) else { return EOF };
     if request.listen_sock < 0 {
+        request.end_with(Session::end);
         return -libc::EBADF;
     }
+    // The web server hears in one piece that it is over and that the next one is waited for.
+    request.end_with(Session::conclude);
     if request.held.is_null() {
         request.held = Held::new();
     }
@@ -269,13 +282,7 @@ unsafe extern "C" fn FCGX_Accept_r(request: *mut Request) -> c_int {
 unsafe extern "C" fn FCGX_Finish_r(request: *mut Request) {
     // SAFETY: the caller's pointer, as in the header.
     let Some(request) = (unsafe { request.as_mut() }) else { return };
-    request.forget();
-    // SAFETY: as for `FCGX_Accept_r`.
-    let Some(held) = (unsafe { request.held.as_mut() }) else { return };
-    request.app_status = held.exit;
-    // An end that can't be told is known by the end of the connection.
-    let _ = held.session.end(held.exit.cast_unsigned());
-    request.ipc_fd = held.session.connection().map_or(-1, Connection::number);
+    request.end_with(Session::end);
 }
 
 #[unsafe(no_mangle)]

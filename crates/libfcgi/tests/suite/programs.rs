@@ -408,6 +408,19 @@ fn pieces_that_are_not_copied_arrive_whole() {
     assert_eq!(far.read_to_end(&mut Vec::new()).unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
 }
 
+/// No signal comes any more that could end its wait for another on the same connection.
+#[test]
+fn a_program_that_is_told_to_end_in_a_request_ends_behind_it() {
+    let mut program = Program::start("put_str.c", Library::Ours);
+    let mut web_server = WebServer::connect(&program.socket());
+    web_server.begin(Role::Responder, true, &[("QUERY_STRING", "10000000,1,0")], b"");
+    web_server.await_input();
+    sys::process::send(program.child.id(), sys::signal::Signal::User1).unwrap();
+    assert_eq!(web_server.said().last(), Some(&Said::End(0)));
+    assert!(web_server.has_ended());
+    assert!(program.child.wait().unwrap().success());
+}
+
 #[test]
 fn an_application_that_is_killed_leaves_nothing_open() {
     let mut program = Program::start("put_str.c", Library::Ours);

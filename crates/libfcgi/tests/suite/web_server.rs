@@ -2,7 +2,7 @@
 //! sockets.
 
 use std::io::{self, Read, Write};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,7 @@ use fastcgi::record::{self, Kind};
 use fastcgi::transport::{self, Area, Filled, Lent, Returned};
 use fastcgi::{Output, Params, Role, Transports};
 use fcgi::{Listener, Request, Session};
+use sys::event::Interest;
 use sys::memory_file::Mapping;
 use sys::socket::Slice;
 use tempfile::TempDir;
@@ -163,6 +164,11 @@ impl WebServer {
         let mut out = Vec::new();
         transport::free(&mut out, chunk);
         self.socket.write_all(&out).unwrap();
+    }
+
+    /// Waits until it says something.
+    pub(crate) fn await_input(&self) {
+        sys::poll::wait_for([(self.socket.as_fd(), Interest::READABLE)], None).unwrap();
     }
 
     /// Waits until it has said so often that it waits.

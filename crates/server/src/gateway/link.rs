@@ -218,7 +218,9 @@ impl Link {
                     io::ErrorKind::WouldBlock => self.writable = false,
                     io::ErrorKind::Interrupted => {}
                     // It may have answered without wanting all of the body, and that can still be read.
+                    // Who was told of its end may be somebody who used the connection before.
                     io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+                        self.readable = true;
                         self.out.clear();
                         (self.gone, self.lent, self.is_said) = (0, 0, true);
                     }
@@ -340,16 +342,16 @@ impl Link {
         (self.is_reused, self.has_heard) = (true, false);
         if self.knows.waits {
             self.request = 0;
-            return true;
+            return !self.hung_up;
         }
         let mut first = Vec::new();
         self.request = self.protocol.begin(&mut first, Role::Responder, true);
         socket::send(&self.socket, &first).is_ok_and(|sent| sent == first.len())
     }
 
-    /// Whether it rests, and the server has said that it waits.
-    pub(super) fn is_awaited(&self) -> bool {
-        self.waits
+    /// Whether the server of one that rests has said that it waits.
+    pub(super) fn is_awaited(&mut self, scratch: &mut [u8]) -> bool {
+        self.knows.waits && (self.waits || matches!(self.readiness(scratch), Readiness::Waits))
     }
 
     /// What can be done with it that rests.

@@ -226,7 +226,8 @@ impl Gateway {
     /// A connection to a pool's server that waits for a request. Best one that has come to rest in this very
     /// turn, most often of the client that asks again: it is still watched for that one.
     fn take_kept(&mut self, pool: usize, scratch: &mut [u8]) -> Option<Link> {
-        if let Some(at) = self.resting.iter().rposition(|(of, link)| *of == pool && link.is_awaited()) {
+        let mut resting = self.resting.iter_mut();
+        if let Some(at) = resting.rposition(|(of, link)| *of == pool && link.is_awaited(scratch)) {
             return Some(self.resting.swap_remove(at).1);
         }
         let mut gone = Vec::new();

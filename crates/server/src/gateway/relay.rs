@@ -515,11 +515,6 @@ impl Relay {
     /// there is of a reply.
     pub fn end(mut self, gateway: &mut Gateway) -> (Vec<u8>, Option<OpenReply<Pin>>) {
         self.end_emptying(gateway);
-        let is_complete = self.delivery.as_ref().is_some_and(|delivery| delivery.reply().is_complete());
-        if is_complete && matches!(self.stage, Stage::Asking(_)) {
-            // It has no body, so nobody waits for the application to say that this was all.
-            self.count_transport(gateway);
-        }
         if let Stage::Asking(link) = &mut self.stage
             && link.setup == Setup::Ready
         {

@@ -182,8 +182,8 @@ impl Request {
     /// Ends the request, if there is one, so.
     fn end_with(&mut self, end: fn(&mut Session, u32) -> io::Result<()>) {
         self.forget();
-        // SAFETY: what this library has allocated, or NULL; calls for it are one thread's, and its streams are
-        // closed.
+        // SAFETY: what this library has allocated, or NULL; calls for it are one thread's, and its streams
+        // are closed.
         let Some(held) = (unsafe { self.held.as_mut() }) else { return };
         self.app_status = held.exit;
         // An end that can't be told is known by the end of the connection.

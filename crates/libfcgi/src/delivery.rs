@@ -55,6 +55,9 @@ enum Follows {
 
 /// Bytes that wait for more of the reply, so that head and body go in one piece.
 const ROOM: usize = 8 << 10;
+/// Most bytes of a piece whose last packet waits for what comes next. For more than that one packet matters
+/// less than that BBR paces what is held back.
+const FEW_PACKETS: usize = 128 << 10;
 /// Bytes of a piece that is worth the notices of a send without a copy (`msg_zerocopy.rst`: about 10 KiB).
 const WORTH_NOTICES: usize = 16 << 10;
 /// The library has no clock: the web server watches how long a client takes.
@@ -110,10 +113,11 @@ impl Delivery {
             self.reply.supply(&self.limits, NOW, bytes);
             return Ok(());
         }
-        // What would not wait is sent from where it is; but for its last segment, which the rest of the reply
-        // would follow as another packet, be it only the end of the chunks.
+        // What would not wait is sent from where it is. If that is few packets, the last of them waits: the
+        // rest of the reply would be another, be it only the end of the chunks.
         self.reply.supply_elsewhere(&self.limits, NOW, 0..bytes.len() as u64);
-        let follows = if self.reply.owed() == Some(0) { Follows::Nothing } else { Follows::More };
+        let is_last = self.reply.owed() == Some(0);
+        let follows = if is_last || bytes.len() > FEW_PACKETS { Follows::Nothing } else { Follows::More };
         self.send(connection, bytes, follows)
     }
 

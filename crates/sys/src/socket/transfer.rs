@@ -146,8 +146,9 @@ pub fn send_slices_at_once(fd: impl AsFd, slices: &[Slice<'_>]) -> io::Result<us
     Ok(net::sendmsg(fd, vectors(slices), &mut SendAncillaryBuffer::default(), flags)?)
 }
 
-/// The same, saying that more follows at once: an incomplete segment waits for it up to 200 ms, or until
-/// [`set_cork`] says that nothing is held back. `MSG_MORE`.
+/// The same, saying that more follows: an incomplete segment waits for it, for 200 ms or the connection's
+/// retransmission timeout, until something is acknowledged, or until [`set_cork`] says that nothing is held
+/// back. `MSG_MORE`.
 #[inline]
 pub fn send_more_at_once(fd: impl AsFd, slices: &[Slice<'_>]) -> io::Result<usize> {
     let flags = SendFlags::MORE | SendFlags::NOSIGNAL | SendFlags::DONTWAIT;

@@ -50,6 +50,10 @@ const UNSETTLED: &str = "-unsettled";
 /// How long lines with a date are kept.
 const DATED_MS: u64 = 1_000;
 
+/// How long a small file is sent from the file, when its body could not be read without waiting: by then it
+/// has been in memory since it was first sent.
+const ABSENT_MS: u64 = 1_000;
+
 /// Opens files below the document root and makes entries of them.
 #[derive(Debug)]
 pub(super) struct Loader {
@@ -202,7 +206,8 @@ impl Loader {
         now.ms.saturating_add(self.validity_ms)
     }
 
-    /// Makes an entry of an open file. A small body is read, if it lets itself be read whole.
+    /// Makes an entry of an open file. A small body is read, if it lets itself be read whole, and if there is
+    /// patience for that; without any patience it is an error where it would have to be waited for.
     pub(super) fn load(
         &self,
         load: &Load<'_>,
@@ -211,14 +216,20 @@ impl Loader {
         patience: Patience,
         now: Now,
     ) -> io::Result<Entry> {
-        let mut stat = stat;
+        let (mut stat, mut is_absent) = (stat, false);
         for _ in 0..READ_ATTEMPTS {
             if stat.size > self.small_file {
                 break;
             }
             let mut entry = self.entry(load, stat, stat.size as usize, now);
             let body = entry.marks.body as usize;
-            let complete = read_whole(&file, &mut entry.memory[body..], patience)?;
+            let complete = match read_whole(&file, &mut entry.memory[body..], patience) {
+                Err(error) if patience == Patience::Names && error.kind() == io::ErrorKind::WouldBlock => {
+                    is_absent = true;
+                    break;
+                }
+                result => result?,
+            };
             let after = sys::file::stat(&file)?;
             if complete && is_same(&stat, &after) {
                 return Ok(Entry { file: Some(file.into()), ..entry });
@@ -228,6 +239,10 @@ impl Loader {
         let ends = Ends::of(&file, &mut stat, now.unix_secs)?;
         let mut entry = self.entry(load, stat, 0, now);
         entry.facts.ends = ends;
+        if is_absent {
+            entry.facts.lasting = false;
+            entry.facts.trusted_until_ms = entry.facts.trusted_until_ms.min(now.ms + ABSENT_MS);
+        }
         Ok(Entry { file: Some(file.into()), ..entry })
     }
 
@@ -411,7 +426,7 @@ fn unsettled_ms(changed: FileTime) -> u64 {
 fn read_whole(file: &OwnedFd, room: &mut [u8], patience: Patience) -> io::Result<bool> {
     let read_at = match patience {
         Patience::Unlimited | Patience::Files => sys::file::read_at,
-        Patience::None => sys::residency::read_at_cached,
+        Patience::Names | Patience::None => sys::residency::read_at_cached,
     };
     let mut filled = 0;
     while filled < room.len() {

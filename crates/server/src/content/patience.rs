@@ -10,6 +10,9 @@ pub enum Patience {
     /// For files. Making the listing of a directory takes so long that it is left to be done apart from all
     /// else.
     Files,
+    /// For names. The body of a small file that is not in memory is left to whoever sends it, from the file,
+    /// and the making of a listing as above.
+    Names,
     /// Not at all: only what the kernel has in memory is looked at.
     None,
 }

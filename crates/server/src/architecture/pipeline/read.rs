@@ -2,8 +2,9 @@
 //! theirs alone: a request that an application answers, and a file that is in no table
 //! ([`Conversation::is_bound`](crate::conversation::Conversation::is_bound)).
 //!
-//! They may wait for a disk, to find a file; [listings](super::listings) of directories come last. Whoever is
-//! behind them in their queue waits too, unless the lane has another reader.
+//! They may wait for a disk, to find a file, and whoever is behind them in their queue waits too, unless the
+//! lane has another reader. They don't wait for what is in one: a small body that is not in memory is left to
+//! the writers, as a large one is. [Listings](super::listings) of directories come last.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -43,7 +44,7 @@ pub(super) struct Reader<'p> {
 impl<'p> Reader<'p> {
     /// The reader of that number of a lane.
     pub(super) fn new(pipeline: &'p Pipeline, lane: usize, number: u16, mut service: Service) -> Self {
-        service.patience = Patience::Files;
+        service.patience = Patience::Names;
         service.hears_hang_ups = true;
         let bytes = Traveller::BYTES + super::waiting::All::<Boxed>::BYTES_EACH;
         service.counters.connection_bytes.raise_to(bytes as u64);

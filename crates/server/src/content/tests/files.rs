@@ -41,6 +41,54 @@ fn a_second_request_is_a_hit() {
     assert_eq!(site.content.table_size().entries, 1);
 }
 
+/// Who waits for names alone has a body sent from the file, until that is in memory.
+#[test]
+fn a_small_body_that_is_not_in_memory_is_left_to_the_file() {
+    let mut site = Site::new();
+    if !matches!(site.content.table, Tables::Shared(_)) {
+        return; // nobody with a table of its own is as patient as that
+    }
+    site.write("small.html", "small");
+    Site::settle();
+    if !forget(&site.path("small.html")) {
+        eprintln!("skipped: this file system keeps the pages of a file that is not needed");
+        return;
+    }
+    let descriptors = |site: &Site| site.content.table_size().descriptors;
+    for _ in 0..2 {
+        assert_eq!(site.get("/small.html").text(), "small");
+        assert_eq!(descriptors(&site), 1, "it is sent from the file");
+    }
+    // By the second request after that somebody looks who waits for names alone.
+    site.later();
+    for _ in 0..2 {
+        assert_eq!(site.get("/small.html").text(), "small");
+    }
+    assert_eq!(descriptors(&site), 0, "it has been read, without waiting");
+    site.later();
+    site.get("/small.html");
+    let table = site.content.table_counts();
+    assert_eq!((site.content.table_size().entries, table.evictions), (1, 0));
+}
+
+/// Puts a file out of memory, by dd(1); says whether it is out.
+fn forget(path: &FsPath) -> bool {
+    let dd = |option: &str| {
+        let file = format!("if={}", path.display());
+        let status =
+            std::process::Command::new("dd").args([&file, option, "count=0", "status=none"]).status();
+        assert!(status.is_ok_and(|status| status.success()));
+    };
+    let file = File::open(path).unwrap();
+    file.sync_all().unwrap();
+    dd("iflag=nocache");
+    sys::residency::read_at_cached(&file, &mut [0], 0).is_err() && {
+        // To have looked may have had it read.
+        dd("iflag=nocache");
+        true
+    }
+}
+
 #[test]
 fn names_of_any_bytes() {
     let mut site = Site::new();

@@ -222,15 +222,16 @@ impl Site {
         Download { connection, limits }
     }
 
-    /// Every other request as somebody answers it who must not wait, and finds nothing in memory.
+    /// Every other request as somebody answers it who must not wait, and finds nothing in memory; or who waits
+    /// for names alone.
     fn answer(&mut self, head: &Head<'_>) -> Plan<Pin> {
         let stamp = Stamp::new("", sys::clock::realtime_secs());
         self.impatient = !self.impatient;
         let patience = match self.content.table {
             _ if !self.impatient => Patience::Unlimited,
             Tables::Own(_) => Patience::None,
-            // A table that is shared is of workers that wait for the disk themselves.
-            Tables::Shared(_) => Patience::Files,
+            // A table that is shared is of workers, or readers, that wait for the disk themselves.
+            Tables::Shared(_) => Patience::Names,
         };
         for site in 0..self.content.sites.len() {
             self.content.resolvers.of(site as SiteNumber).is_cold.store(true, Ordering::Relaxed);

@@ -23,6 +23,7 @@ pub mod dates;
 pub mod error_log;
 pub mod gateway;
 pub mod helpers;
+pub mod ip_text;
 pub mod listeners;
 pub mod memory;
 pub mod placement;

@@ -8,7 +8,6 @@
 //! ```
 
 use std::io::Write as _;
-use std::net::IpAddr;
 
 use http1::{Field, Fields, Head};
 use sys::socket::PeerAddress;
@@ -16,6 +15,7 @@ use sys::socket::PeerAddress;
 use super::trace;
 use crate::config::LogFormat;
 use crate::dates::rfc3339;
+use crate::ip_text::IpText;
 
 /// So many bytes of a target are shown in a short line.
 const SHOWN: usize = 120;
@@ -227,19 +227,7 @@ fn push_time(text: &mut String, format: LogFormat, unix_secs: u64) {
 
 fn push_peer(line: &mut Vec<u8>, peer: &PeerAddress) {
     let PeerAddress::Inet(address) = peer else { return line.extend_from_slice(b"unix:") };
-    match address.ip().to_canonical() {
-        IpAddr::V4(address) => {
-            let mut numbers = itoa::Buffer::new();
-            for (place, octet) in address.octets().into_iter().enumerate() {
-                if place > 0 {
-                    line.push(b'.');
-                }
-                line.extend_from_slice(numbers.format(octet).as_bytes());
-            }
-        }
-        // Writing to a Vec can't fail.
-        IpAddr::V6(address) => drop(write!(line, "{address}")),
-    }
+    line.extend_from_slice(IpText::of(address.ip()).as_bytes());
 }
 
 /// Writes `\xHH` for what could end the quoted string, or a terminal or log reader could take for something

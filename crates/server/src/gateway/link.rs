@@ -87,6 +87,8 @@ pub(super) enum Readiness {
     Gone,
 }
 
+/// Room for the records and parameters that most requests begin with, which a connection keeps for the next.
+const PARAMS: usize = 1 << 10;
 /// A body that is copied sooner than sent from where it is.
 const SMALL: usize = 4 << 10;
 /// Most of a body that is put behind the records to be sent.
@@ -173,6 +175,7 @@ impl Link {
         write_params: impl FnOnce(&mut Params<'_>) -> Result<(), TooLong>,
     ) -> Result<(), TooLong> {
         (self.is_said, self.waits) = (false, false);
+        self.out.reserve(PARAMS);
         if self.request == 0 {
             self.request = self.protocol.begin(&mut self.out, Role::Responder, self.keeps);
         }
@@ -338,7 +341,9 @@ impl Link {
 
     /// Has a connection wait for the next request that may rest. Says whether it can be kept for that.
     pub(super) fn rest(&mut self) -> bool {
-        (self.out, self.gone) = (Vec::new(), 0);
+        self.out.clear();
+        self.out.shrink_to(PARAMS);
+        self.gone = 0;
         (self.is_reused, self.has_heard) = (true, false);
         if self.knows.waits {
             self.request = 0;

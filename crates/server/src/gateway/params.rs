@@ -10,6 +10,7 @@ use sys::socket::{LocalAddress, PeerAddress};
 
 use super::asker::Asker;
 use crate::content::Call;
+use crate::ip_text::IpText;
 
 /// What this server calls itself.
 const SOFTWARE: &str = concat!("sluice/", env!("CARGO_PKG_VERSION"));
@@ -67,8 +68,9 @@ pub(super) fn write(
     // PHP may be built to run nothing that comes without it (cgi.force_redirect).
     params.pair(b"REDIRECT_STATUS", b"200")?;
     write_addresses(params, head, asker)?;
-    let length = body.map(|length| Buffer::new().format(length).to_owned());
-    params.pair(b"CONTENT_LENGTH", length.as_deref().unwrap_or_default().as_bytes())?;
+    let mut digits = Buffer::new();
+    let length = body.map_or("", |length| digits.format(length));
+    params.pair(b"CONTENT_LENGTH", length.as_bytes())?;
     let media_type = head.fields.pairs().find(|(name, _)| name.eq_ignore_ascii_case(b"content-type"));
     params.pair(b"CONTENT_TYPE", media_type.map_or(&b""[..], |(_, value)| value))?;
     if let Some(host) = head.host() {
@@ -89,23 +91,25 @@ fn write_addresses(params: &mut Params<'_>, head: &Head<'_>, asker: &Asker) -> R
         params.pair(b"REMOTE_ADDR", b"")?;
     }
     let local = if let Some(LocalAddress::Inet(address)) = &asker.local {
-        write_address(params, (b"SERVER_ADDR", b"SERVER_PORT"), *address)?;
-        Some(address.ip().to_string())
+        Some(write_address(params, (b"SERVER_ADDR", b"SERVER_PORT"), *address)?)
     } else {
         params.pair(b"SERVER_PORT", b"80")?;
         None
     };
     let named = head.host_name().filter(|name| !name.is_empty());
-    params.pair(b"SERVER_NAME", named.unwrap_or(local.as_deref().unwrap_or("localhost").as_bytes()))
+    params.pair(b"SERVER_NAME", named.unwrap_or(local.as_ref().map_or(b"localhost", IpText::as_bytes)))
 }
 
+/// Says what it has written of the address.
 fn write_address(
     params: &mut Params<'_>,
     (address_name, port_name): (&[u8], &[u8]),
     address: SocketAddr,
-) -> Result<(), TooLong> {
-    params.pair(address_name, address.ip().to_canonical().to_string().as_bytes())?;
-    params.pair(port_name, Buffer::new().format(address.port()).as_bytes())
+) -> Result<IpText, TooLong> {
+    let text = IpText::of(address.ip());
+    params.pair(address_name, text.as_bytes())?;
+    params.pair(port_name, Buffer::new().format(address.port()).as_bytes())?;
+    Ok(text)
 }
 
 /// The fields of the request, each once. Those that say for whom a proxy asks come from one that is trusted,

@@ -9,13 +9,13 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::Serialize;
 
 use crate::measurement::Lab;
 use crate::scripted;
-use crate::servers::{self, Environment, Kind};
+use crate::servers::{self, Environment, spec};
 use lab::child::{on_cpus, output};
 use lab::statistics::Spread;
 use lab::table::{self, Column};
@@ -39,20 +39,20 @@ pub(crate) struct Options {
 /// How far apart two figures may be.
 const ALLOWED: f64 = 0.02;
 
-/// A figure that both reports have: its name, the words before it in the report, and what its last digit
-/// means.
-const FIGURES: [(&str, &str, f64); 11] = [
-    ("connections", "Total: connections ", 1.0),
-    ("requests", " requests ", 1.0),
-    ("replies", " replies ", 1.0),
-    ("test duration, s", "test-duration ", 0.001),
-    ("reply rate, samples/s", "Reply rate [replies/s]: min # avg ", 0.1),
-    ("reply content, bytes", "content ", 1.0),
-    ("connection time, ms", "Connection time [ms]: min # avg ", 0.1),
-    ("reply time, response, ms", "response ", 0.1),
-    ("reply time, transfer, ms", "transfer ", 0.1),
-    ("timeouts", "client-timo ", 1.0),
-    ("sessions completed", "Session rate [sess/s]: min # avg # max # stddev # (", 1.0),
+/// A figure that both reports have: its name, some words, which of the numbers behind them it is, and what its
+/// last digit means.
+const FIGURES: [(&str, &str, usize, f64); 11] = [
+    ("connections", "Total: connections ", 0, 1.0),
+    ("requests", " requests ", 0, 1.0),
+    ("replies", " replies ", 0, 1.0),
+    ("test duration, s", "test-duration ", 0, 0.001),
+    ("reply rate, samples/s", "Reply rate [replies/s]: ", 1, 0.1),
+    ("reply content, bytes", "content ", 0, 1.0),
+    ("connection time, ms", "Connection time [ms]: ", 1, 0.1),
+    ("reply time, response, ms", "response ", 0, 0.1),
+    ("reply time, transfer, ms", "transfer ", 0, 0.1),
+    ("timeouts", "client-timo ", 0, 1.0),
+    ("sessions completed", "Session rate [sess/s]: ", 4, 1.0),
 ];
 
 /// One figure as both have it.
@@ -73,16 +73,22 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let how = format!(
         "{rounds} rounds of {sessions} sessions at {rate} per second, in turn; medians (quartiles).\n\n"
     );
-    lab.common.report("agreement", &results, &(how + &markdown(&results)))?;
+    let columns: &[Column<'_, Agreement>] = &[
+        ("server, figure", &|of| format!("{}: {}", of.server, of.figure)),
+        ("httperf", &|of| format!("{:.1}", of.httperf)),
+        ("sluicelab load", &|of| format!("{:.1}", of.sluicelab)),
+        ("ratio", &|of| format!("{:.3}", of.ratio)),
+        ("within 2%", &|of| if of.agrees { "yes" } else { "NO" }.to_owned()),
+    ];
+    lab.common.report("agreement", &results, &(how + &table::of(columns, &results)))?;
     ensure!(results.iter().all(|of| of.agrees), "some figures do not agree");
     Ok(())
 }
 
-fn compare_all(options: &Options, environment: &Environment<'_>) -> Result<Vec<Agreement>> {
+fn compare_all(options: &Options, environment: Environment<'_>) -> Result<Vec<Agreement>> {
     let sluicelab = &options.lab.executable()?;
     let mut results = Vec::new();
-    let nginx = Kind::Peer("nginx: master_process=off limit_rate=60000");
-    let nginx = servers::start(&nginx, environment)?;
+    let nginx = servers::start(&spec("nginx: limit_rate=60000")?, environment)?;
     let nginx_sessions = environment.scratch.join("nginx.sessions");
     fs::write(&nginx_sessions, nginx_log())?;
     let bout = Bout { name: "nginx", server: nginx.address, log: &nginx_sessions, timeout_s: 10 };
@@ -133,7 +139,7 @@ fn compare(options: &Options, sluicelab: &Path, bout: &Bout<'_>) -> Result<Vec<A
         Spread::of(rounds.iter().map(|figures| figures[place])).context("no rounds")
     };
     let mut results = Vec::new();
-    for (place, (figure, _, digit)) in FIGURES.iter().enumerate() {
+    for (place, (figure, .., digit)) in FIGURES.iter().enumerate() {
         let (httperf, sluicelab) = (spread(&theirs, place)?, spread(&ours, place)?);
         let (a, b) = (httperf.median, sluicelab.median);
         // Where the last digit is more than 2%, it decides.
@@ -173,35 +179,13 @@ fn load(options: &Options, sluicelab: &Path, bout: &Bout<'_>) -> Result<String> 
 
 /// The numbers of a report, in the order of [`FIGURES`].
 fn figures(report: &str) -> Result<Vec<f64>> {
-    FIGURES
-        .iter()
-        .map(|(name, words, _)| find(report, words).with_context(|| format!("no {name} in: {report}")))
-        .collect()
-}
-
-/// The number behind some words; `#` among them stands for any number.
-fn find(report: &str, words: &str) -> Result<f64> {
-    let mut parts = words.split('#');
-    let first = parts.next().unwrap_or_default();
-    let mut rest = report.split_once(first).context("not there")?.1;
-    for part in parts {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').context("no number")?;
-        let Some(behind) = rest[end..].strip_prefix(part) else { bail!("another word behind a number") };
-        rest = behind;
-    }
-    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-    rest[..end].parse().context("no number")
-}
-
-fn markdown(results: &[Agreement]) -> String {
-    let columns: &[Column<'_, Agreement>] = &[
-        ("server, figure", &|of| format!("{}: {}", of.server, of.figure)),
-        ("httperf", &|of| format!("{:.1}", of.httperf)),
-        ("sluicelab load", &|of| format!("{:.1}", of.sluicelab)),
-        ("ratio", &|of| format!("{:.3}", of.ratio)),
-        ("within 2%", &|of| if of.agrees { "yes" } else { "NO" }.to_owned()),
-    ];
-    table::of(columns, results)
+    let figure = |(name, words, place, _): &(&str, &str, usize, f64)| {
+        let behind = report.split_once(words).map_or("", |(_, behind)| behind);
+        let mut numbers =
+            behind.split(|c: char| !c.is_ascii_digit() && c != '.').filter_map(|word| word.parse().ok());
+        numbers.nth(*place).with_context(|| format!("no {name} in: {report}"))
+    };
+    FIGURES.iter().map(figure).collect()
 }
 
 #[cfg(test)]

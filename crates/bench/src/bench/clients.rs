@@ -10,7 +10,7 @@ use machine::process::waited_children_cpu_ns;
 use serde::Serialize;
 
 use crate::measurement::Lab;
-use crate::servers::{self, Environment};
+use crate::servers::{self, Environment, spec};
 use crate::wrk::Wrk;
 use lab::child::{on_cpus, output};
 use lab::generator;
@@ -43,45 +43,48 @@ struct Cost {
     ratio: Spread,
 }
 
+const CLIENTS: [&str; 3] = ["wrk", "sluicelab load", "httperf"];
+
 pub(crate) fn run(options: &Options) -> Result<()> {
     let Options { lab, rounds, seconds, .. } = options;
     let results = lab.common.measure(|environment| costs(options, environment))?;
     let how = format!("{rounds} rounds of {seconds} s for each, in turn; medians (quartiles).\n\n");
-    lab.common.report("clients", &results, &(how + &markdown(&results)))
+    let columns: &[Column<'_, Cost>] = &[
+        ("client", &|of| of.client.to_owned()),
+        ("CPU per request, us", &|of| of.cpu_us_per_request.to_string()),
+        ("times wrk", &|of| of.ratio.to_string()),
+    ];
+    lab.common.report("clients", &results, &(how + &table::of(columns, &results)))
 }
 
-fn costs(options: &Options, environment: &Environment<'_>) -> Result<Vec<Cost>> {
+fn costs(options: &Options, environment: Environment<'_>) -> Result<Vec<Cost>> {
     let Options { lab, rounds, seconds, connections } = options;
     let executable = lab.executable()?;
     let duration = Duration::from_secs(*seconds);
     let wrk = Wrk { connections: *connections, duration, cpu: lab.client_cpu };
-    let server = servers::start(&lab.common.lineup.ours()?, environment)?;
-    let url = format!("http://{}/1k.html", server.address);
-    let (mut of_wrk, mut of_ours, mut of_httperf) = (Vec::new(), Vec::new(), Vec::new());
+    let server = servers::start(&spec("sluice")?, environment)?;
+    let url = server.url("/1k.html");
+    // Of each round what each client cost, in the order of their names.
+    let mut costs: Vec<[f64; CLIENTS.len()]> = Vec::new();
     // One more, which warms up and does not count.
     for round in 0..=*rounds {
         eprintln!("round {round} of {rounds}");
-        let theirs = cost_of(|| wrk.run(&[], &url, false).map(|counted| counted.requests))?;
-        let ours = cost_of(|| sluicelab(&executable, &wrk, &url))?;
+        let (theirs, requests) = cost_of(|| wrk.run(&[], &url, false).map(|counted| counted.requests))?;
+        let (ours, _) = cost_of(|| sluicelab(&executable, &wrk, &url))?;
         // It can't be told a time, so it gets as many requests as wrk made.
-        let httperf = cost_of(|| httperf(&wrk, &server, theirs.1))?;
+        let (httperf, _) = cost_of(|| httperf(&wrk, &server, requests))?;
         if round > 0 {
-            of_wrk.push(theirs);
-            of_ours.push(ours);
-            of_httperf.push(httperf);
+            costs.push([theirs, ours, httperf]);
         }
     }
     server.stop()?;
-    let cost = |client, rounds: &[(f64, u64)]| -> Result<Cost> {
-        let spread =
-            |value: &dyn Fn(usize) -> f64| Spread::of((0..rounds.len()).map(value)).context("no rounds");
-        Ok(Cost {
-            client,
-            cpu_us_per_request: spread(&|round| rounds[round].0)?,
-            ratio: spread(&|round| rounds[round].0 / of_wrk[round].0)?,
-        })
+    let spread =
+        |cost: &dyn Fn(&[f64; CLIENTS.len()]) -> f64| Spread::of(costs.iter().map(cost)).context("no rounds");
+    let cost = |(place, client)| -> Result<Cost> {
+        let cpu_us_per_request = spread(&|round| round[place])?;
+        Ok(Cost { client, cpu_us_per_request, ratio: spread(&|round| round[place] / round[0])? })
     };
-    Ok(vec![cost("wrk", &of_wrk)?, cost("sluicelab load", &of_ours)?, cost("httperf", &of_httperf)?])
+    CLIENTS.into_iter().enumerate().map(cost).collect()
 }
 
 /// CPU microseconds per request of a child that counts its requests, and their number.
@@ -119,13 +122,4 @@ fn httperf(like: &Wrk, server: &Server, requests: u64) -> Result<u64> {
     let said = output(&mut command, " (Debian packages util-linux, httperf)")?;
     let replies = said.split_once(" replies ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
     replies.with_context(|| format!("no replies in httperf's report: {said}"))
-}
-
-fn markdown(results: &[Cost]) -> String {
-    let columns: &[Column<'_, Cost>] = &[
-        ("client", &|of| of.client.to_owned()),
-        ("CPU per request, us", &|of| of.cpu_us_per_request.to_string()),
-        ("times wrk", &|of| of.ratio.to_string()),
-    ];
-    table::of(columns, results)
 }

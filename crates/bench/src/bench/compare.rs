@@ -16,11 +16,13 @@ use machine::cpu::seconds;
 use machine::process::{cpu_time_ns, waited_children_cpu_ns};
 use serde::Serialize;
 
+use crate::lineup;
 use crate::measurement::Common;
 use crate::servers::{self, Environment};
 use crate::site::{CASES, Case};
 use crate::wrk::Wrk;
 use lab::launcher::{self, Server};
+use lab::spec::Spec;
 use lab::spinner;
 use lab::statistics::Spread;
 use lab::table;
@@ -28,6 +30,10 @@ use lab::table;
 /// How it is run.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
+    /// Who is held against the ceilings, as `sluicelab compare` takes servers [default: ours, nginx and
+    /// lighttpd, with each setting that may be their best in that case]
+    #[arg(value_name = "SERVER")]
+    servers: Vec<Spec>,
     #[command(flatten)]
     common: Common,
     /// How often each server is measured in each case
@@ -45,63 +51,56 @@ pub(crate) struct Options {
     /// So many threads besides, on the servers' CPU, take all that they get of it
     #[arg(long, value_name = "N", default_value_t = 0)]
     spinners: usize,
-    /// Fixed send buffer of the ceiling's connections in bytes, or `unset`; several to compare them
-    #[arg(long, value_name = "BYTES|unset", value_delimiter = ',', default_value = "unset",
-          value_parser = send_buffer)]
-    send_buffer: Vec<Option<usize>>,
+    /// A ceiling more with these options, such as --workers=80 or --send-buffer=65536; can be given several
+    /// times
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    ceiling: Vec<String>,
     /// Only the cases with these numbers (1: 1 KB, 2: 10 KB, 3: 100 KB, 4: 1 KB with a connection each)
     #[arg(long, value_delimiter = ',', default_value = "1,2,3,4",
           value_parser = clap::value_parser!(u8).range(1..=4))]
     cases: Vec<u8>,
 }
 
-fn send_buffer(text: &str) -> Result<Option<usize>, String> {
-    match text {
-        "unset" => Ok(None),
-        number => number.parse().map(Some).map_err(|_| "a number of bytes, or unset".to_owned()),
-    }
-}
-
 /// Everything that was measured in one case.
 #[derive(Debug, Serialize)]
-pub(crate) struct CaseResult {
-    case: Case,
+struct CaseResult {
+    case: &'static Case,
     rows: Vec<Row>,
 }
 
 /// One server in one case.
 #[derive(Debug, Serialize)]
-pub(crate) struct Row {
-    pub(crate) server: String,
+struct Row {
+    server: String,
     /// `None` where perf can't count here.
-    pub(crate) system_calls_per_request: Option<f64>,
+    system_calls_per_request: Option<f64>,
     /// One for each round.
-    pub(crate) samples: Vec<Sample>,
+    samples: Vec<Sample>,
     /// For each ceiling its name, and this server's CPU time per request as a multiple of the ceiling's in
     /// the same round.
-    pub(crate) against_ceilings: Vec<(String, Spread)>,
+    against_ceilings: Vec<(String, Spread)>,
 }
 
 /// One server, one case, one round.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Sample {
-    pub(crate) requests: u64,
-    pub(crate) requests_per_second: f64,
+struct Sample {
+    requests: u64,
+    requests_per_second: f64,
     /// CPU time of all threads of the server's processes per request, in microseconds.
-    pub(crate) cpu_us: f64,
+    cpu_us: f64,
     /// CPU time of wrk per request, in microseconds (in 10 ms steps over the whole run).
-    pub(crate) client_cpu_us: f64,
+    client_cpu_us: f64,
     /// How much of the time the server's CPU was used by the server, in percent: below 100 wrk was the slower
     /// one.
-    pub(crate) busy_percent: f64,
+    busy_percent: f64,
     /// How much of the time of all CPUs went to other virtual machines, in percent.
-    pub(crate) steal_percent: f64,
+    steal_percent: f64,
 }
 
 /// A case with the servers that run for it; the ceilings come first.
 struct Field {
-    case: Case,
-    contenders: Vec<(String, Server)>,
+    case: &'static Case,
+    contenders: Vec<(Row, Server)>,
     ceilings: usize,
 }
 
@@ -113,36 +112,34 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         "{rounds} rounds of {seconds} s for each, {connections} connections, {spinners} spinners; medians \
          (quartiles), steal: maximum.\n\n"
     );
-    common.report("cases", &results, &(how + &markdown(&results)))
+    let tables: String = results.iter().map(markdown).collect();
+    common.report("cases", &results, &(how + &tables))
 }
 
 /// Starts all servers, counts system calls, and measures the rounds.
-fn measure_all(options: &Options, environment: &Environment<'_>) -> Result<Vec<CaseResult>> {
+fn measure_all(options: &Options, environment: Environment<'_>) -> Result<Vec<CaseResult>> {
     let wrk = Wrk {
         connections: options.connections,
         duration: Duration::from_secs(options.seconds),
         cpu: options.client_cpu,
     };
     let cases = options.cases.iter().map(|number| &CASES[usize::from(*number) - 1]);
-    let fields: Vec<Field> =
+    let mut fields: Vec<Field> =
         cases.map(|case| start_all(options, case, environment)).collect::<Result<_>>()?;
-    let mut results = count_system_calls(&wrk, environment, &fields)?;
+    count_system_calls(&wrk, environment, &mut fields)?;
     let _spinners = spinner::start(environment.cpu, options.spinners)?;
     for round in 0..options.rounds {
         eprintln!("round {} of {}", round + 1, options.rounds);
         for place in order(fields.len(), round) {
-            let Field { case, contenders, .. } = &fields[place];
+            let Field { case, contenders, .. } = &mut fields[place];
             for who in order(contenders.len(), round) {
-                let (name, server) = &contenders[who];
-                let sample = measure(&wrk, server, case).with_context(|| format!("{name}, {}", case.name))?;
-                results[place].rows[who].samples.push(sample);
+                let (row, server) = &mut contenders[who];
+                let sample = measure(&wrk, server, case);
+                row.samples.push(sample.with_context(|| format!("{}, {}", row.server, case.name))?);
             }
         }
     }
-    for (field, result) in fields.iter().zip(&mut results) {
-        compare_with_ceilings(&mut result.rows, field.ceilings);
-    }
-    Ok(results)
+    Ok(fields.into_iter().map(Field::result).collect())
 }
 
 /// A different order in each round: it starts elsewhere, and every other one runs backwards.
@@ -155,23 +152,18 @@ fn order(count: usize, round: usize) -> Vec<usize> {
     order
 }
 
-fn start_all(options: &Options, case: &Case, environment: &Environment<'_>) -> Result<Field> {
-    let lineup = &options.common.lineup;
-    let mut named = Vec::new();
-    for send_buffer in &options.send_buffer {
-        for (mut name, kind) in lineup.ceilings(case, *send_buffer)? {
-            if options.send_buffer.len() > 1 {
-                name += &send_buffer
-                    .map_or_else(|| ", SO_SNDBUF unset".to_owned(), |n| format!(", SO_SNDBUF {n}"));
-            }
-            named.push((name, kind));
-        }
-    }
-    let ceilings = named.len();
-    named.extend(lineup.servers(case)?);
-    eprintln!("starting {} servers for {}", named.len(), case.name);
-    let contenders = named.into_iter().map(|(name, kind)| Ok((name, servers::start(&kind, environment)?)));
-    Ok(Field { case: case.clone(), contenders: contenders.collect::<Result<_>>()?, ceilings })
+fn start_all(options: &Options, case: &'static Case, environment: Environment<'_>) -> Result<Field> {
+    let mut specs = lineup::ceilings(case, &options.ceiling)?;
+    let ceilings = specs.len();
+    specs.extend(if options.servers.is_empty() { lineup::usual(case)? } else { options.servers.clone() });
+    eprintln!("starting {} servers for {}", specs.len(), case.name);
+    let contenders = specs.into_iter().map(|spec| {
+        let server = servers::start(&spec, environment)?;
+        let (samples, against_ceilings) = (Vec::new(), Vec::new());
+        let row = Row { server: spec.name, system_calls_per_request: None, samples, against_ceilings };
+        Ok((row, server))
+    });
+    Ok(Field { case, contenders: contenders.collect::<Result<_>>()?, ceilings })
 }
 
 /// A run of its own, since counting costs time; it warms the servers as well.
@@ -179,7 +171,7 @@ fn start_all(options: &Options, case: &Case, environment: &Environment<'_>) -> R
 /// Spinners leave the server a quarter of its CPU: wrk, which is no faster than the servers, could not
 /// saturate it otherwise, and a server that is waited for less than it waits asks for events more often than
 /// one under load.
-fn count_system_calls(wrk: &Wrk, environment: &Environment<'_>, fields: &[Field]) -> Result<Vec<CaseResult>> {
+fn count_system_calls(wrk: &Wrk, environment: Environment<'_>, fields: &mut [Field]) -> Result<()> {
     let perf_works = Command::new("perf")
         .args(["stat", "-e", "raw_syscalls:sys_enter", "true"])
         .output()
@@ -192,28 +184,19 @@ fn count_system_calls(wrk: &Wrk, environment: &Environment<'_>, fields: &[Field]
     }
     let wrk = Wrk { duration: Duration::from_secs(1), ..*wrk };
     let _spinners = spinner::start(environment.cpu, 3)?;
-    let mut results = Vec::new();
     for Field { case, contenders, .. } in fields {
         eprintln!("counting system calls: {}", case.name);
-        let mut rows = Vec::new();
-        for (name, server) in contenders {
+        for (row, server) in contenders {
             let counted = if perf_works {
                 system_calls_per_request(&wrk, server, case, environment.scratch).map(Some)
             } else {
                 wrk.run(&[], &server.url(case.target), case.close).map(|_| None)
             };
-            let system_calls_per_request = counted.with_context(|| format!("{name}, {}", case.name))?;
-            let server = name.clone();
-            rows.push(Row {
-                server,
-                system_calls_per_request,
-                samples: Vec::new(),
-                against_ceilings: Vec::new(),
-            });
+            row.system_calls_per_request =
+                counted.with_context(|| format!("{}, {}", row.server, case.name))?;
         }
-        results.push(CaseResult { case: case.clone(), rows });
     }
-    Ok(results)
+    Ok(())
 }
 
 fn system_calls_per_request(wrk: &Wrk, server: &Server, case: &Case, scratch: &Path) -> Result<f64> {
@@ -254,35 +237,27 @@ fn measure(wrk: &Wrk, server: &Server, case: &Case) -> Result<Sample> {
     })
 }
 
-/// Fills in the ratios to the first `ceilings` rows.
-fn compare_with_ceilings(rows: &mut [Row], ceilings: usize) {
-    let ceilings: Vec<(String, Vec<Sample>)> =
-        rows[..ceilings].iter().map(|row| (row.server.clone(), row.samples.clone())).collect();
-    for row in rows {
-        row.against_ceilings = ceilings
-            .iter()
-            .filter_map(|(name, samples)| {
-                let ratios =
-                    row.samples.iter().zip(samples).map(|(own, ceiling)| own.cpu_us / ceiling.cpu_us);
-                Some((name.clone(), Spread::of(ratios)?))
-            })
-            .collect();
+impl Field {
+    /// What was measured, with the ratios to the ceilings.
+    fn result(self) -> CaseResult {
+        let mut rows: Vec<Row> = self.contenders.into_iter().map(|(row, _)| row).collect();
+        let ceilings: Vec<(String, Vec<Sample>)> =
+            rows[..self.ceilings].iter().map(|row| (row.server.clone(), row.samples.clone())).collect();
+        for row in &mut rows {
+            let against = |(name, samples): &(String, Vec<Sample>)| {
+                let pairs = row.samples.iter().zip(samples);
+                Some((name.clone(), Spread::of(pairs.map(|(own, ceiling)| own.cpu_us / ceiling.cpu_us))?))
+            };
+            row.against_ceilings = ceilings.iter().filter_map(against).collect();
+        }
+        CaseResult { case: self.case, rows }
     }
 }
 
-/// The tables, in Markdown.
-fn markdown(results: &[CaseResult]) -> String {
-    let tables: Vec<String> = results
-        .iter()
-        .map(|result| format!("### {}\n\n{}\n", result.case.name, case_table(&result.rows)))
-        .collect();
-    tables.concat()
-}
-
-fn case_table(rows: &[Row]) -> String {
-    let ceilings = rows.first().map_or_else(Vec::new, |row| {
-        row.against_ceilings.iter().map(|(name, _)| format!("times {name}")).collect::<Vec<_>>()
-    });
+/// The table of a case, in Markdown.
+fn markdown(CaseResult { case, rows }: &CaseResult) -> String {
+    let ceilings = rows.iter().take(1).flat_map(|row| &row.against_ceilings);
+    let ceilings: Vec<String> = ceilings.map(|(name, _)| format!("times {name}")).collect();
     let mut headings = vec!["server", "CPU per request, us"];
     headings.extend(ceilings.iter().map(String::as_str));
     headings.extend([
@@ -292,23 +267,21 @@ fn case_table(rows: &[Row]) -> String {
         "wrk CPU per request, us",
         "steal, %",
     ]);
-    table::markdown(&headings, rows.iter().map(cells))
+    format!("### {}\n\n{}\n", case.name, table::markdown(&headings, rows.iter().map(cells)))
 }
 
 fn cells(row: &Row) -> Vec<String> {
-    let number = |value: fn(&Sample) -> f64, digits: usize, of: fn(&Spread) -> f64| {
-        Spread::of(row.samples.iter().map(value))
-            .map_or_else(|| "-".to_owned(), |spread| format!("{:.digits$}", of(&spread)))
+    let told = |value: fn(&Sample) -> f64, tell: &dyn Fn(Spread) -> String| {
+        Spread::of(row.samples.iter().map(value)).map_or_else(|| "-".to_owned(), tell)
     };
-    let median = |spread: &Spread| spread.median;
-    let cpu = Spread::of(row.samples.iter().map(|sample| sample.cpu_us));
-    let mut cells = vec![row.server.clone(), cpu.map_or_else(|| "-".to_owned(), |spread| spread.to_string())];
+    let median = |digits: usize| move |spread: Spread| format!("{:.digits$}", spread.median);
+    let mut cells = vec![row.server.clone(), told(|of| of.cpu_us, &|spread| spread.to_string())];
     cells.extend(row.against_ceilings.iter().map(|(_, spread)| spread.to_string()));
-    cells.push(number(|sample| sample.requests_per_second, 0, median));
+    cells.push(told(|of| of.requests_per_second, &median(0)));
     cells.push(row.system_calls_per_request.map_or_else(|| "-".to_owned(), |calls| format!("{calls:.2}")));
-    cells.push(number(|sample| sample.busy_percent, 0, median));
-    cells.push(number(|sample| sample.client_cpu_us, 2, median));
-    cells.push(number(|sample| sample.steal_percent, 1, |spread| spread.maximum));
+    cells.push(told(|of| of.busy_percent, &median(0)));
+    cells.push(told(|of| of.client_cpu_us, &median(2)));
+    cells.push(told(|of| of.steal_percent, &|spread| format!("{:.1}", spread.maximum)));
     cells
 }
 

@@ -14,8 +14,10 @@
 //! two system calls that a request costs at least. Before it waits a worker yields the CPU, as ours do where
 //! that pays: the next request is there by then, and nobody is put to sleep and woken.
 
+mod bare;
+
 use std::fs::File;
-use std::io::{self, ErrorKind, Read as _};
+use std::io::{self, Read as _};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -25,7 +27,9 @@ use clap::{Parser, ValueEnum};
 use sys::epoll::Epoll;
 use sys::event::{Events, Interest};
 use sys::signal::Signal;
-use sys::socket::{self, ListenOptions, Slice};
+use sys::socket::{self, ListenOptions};
+
+use crate::bare::{Requests, next_client, unless_blocked, unsent};
 
 /// A web server that parses nothing and sends a constant: the least that a request can cost.
 #[derive(Debug, Parser)]
@@ -134,14 +138,15 @@ impl Worker {
     fn serve(&self, client: OwnedFd, buffer: &mut [u8]) -> io::Result<()> {
         let mut connection = Connection::new(client);
         loop {
-            match socket::recv_waiting(&connection.socket, buffer)? {
-                0 => return Ok(()),
-                count => connection.count_requests(&buffer[..count]),
+            let count = socket::recv_waiting(&connection.socket, buffer)?;
+            if count == 0 {
+                return Ok(());
             }
-            while connection.owed > 0 {
+            connection.requests.count(&buffer[..count]);
+            while connection.requests.owed > 0 {
                 // The socket blocks, so a short write is followed by the rest.
-                while matches!(self.reply.send(&connection.socket, &mut connection.sent)?, Sent::Blocked) {}
-                (connection.owed, connection.sent) = (connection.owed - 1, 0);
+                while !self.reply.send(&connection.socket, &mut connection.sent)? {}
+                connection.has_replied();
                 if self.reply.close {
                     return Ok(());
                 }
@@ -159,11 +164,6 @@ struct Reply {
     file: Option<(File, u64)>,
     variant: Variant,
     close: bool,
-}
-
-enum Sent {
-    Everything,
-    Blocked,
 }
 
 impl Reply {
@@ -192,56 +192,37 @@ impl Reply {
         Ok(Self { own, pinned, file, variant: options.variant, close: options.close })
     }
 
-    /// Sends what remains of a reply of which `*sent` bytes are gone. A short write has met a full buffer:
-    /// the next edge tells of room.
-    fn send(&self, connection: &OwnedFd, sent: &mut u64) -> io::Result<Sent> {
+    /// Sends what remains of a reply of which `*sent` bytes are gone, and says whether that was all of it. A
+    /// short write has met a full buffer: the next edge tells of room.
+    fn send(&self, connection: &OwnedFd, sent: &mut u64) -> io::Result<bool> {
         let head = (self.own.len() + self.pinned.len()) as u64;
         if *sent < head {
-            let own = self.own.get(*sent as usize..).unwrap_or_default();
-            let pinned = &self.pinned[(*sent as usize).saturating_sub(self.own.len())..];
-            let slices = [Slice::new(own), Slice::new(pinned)];
-            let slices = if own.is_empty() { &slices[1..] } else { &slices };
+            let slices = &unsent(&self.own, &self.pinned, *sent as usize);
             let written = match self.variant {
                 // What is held back goes out with the FIN: a segment less.
                 Variant::Memory if self.close => socket::send_more(connection, slices),
                 Variant::Memory | Variant::Push => socket::write_vectored(connection, slices),
                 Variant::Sendfile => socket::send_more(connection, slices),
             };
-            *sent += unless_blocked(written)? as u64;
-            if *sent < head {
-                return Ok(Sent::Blocked);
-            }
+            *sent += unless_blocked(written)?.unwrap_or(0) as u64;
         }
-        if let Some((file, length)) = &self.file {
-            let mut offset = *sent - head;
-            let rest = (length - offset) as usize;
-            unless_blocked(socket::send_file(connection, file, &mut offset, rest))?;
-            *sent = head + offset;
-            if offset < *length {
-                return Ok(Sent::Blocked);
-            }
-        }
-        Ok(Sent::Everything)
+        let Some((file, length)) = self.file.as_ref().filter(|_| *sent >= head) else {
+            return Ok(*sent >= head);
+        };
+        let mut offset = *sent - head;
+        let rest = (length - offset) as usize;
+        unless_blocked(socket::send_file(connection, file, &mut offset, rest))?;
+        *sent = head + offset;
+        Ok(offset >= *length)
     }
 }
 
 struct Connection {
     socket: OwnedFd,
     registered: bool,
-    /// Length of the first request on this connection, and, it is assumed, of all others; 0 before it came.
-    request_bytes: usize,
-    /// Bytes of requests received and not yet counted as a whole request.
-    received: usize,
-    /// Replies that are owed, the one being sent included.
-    owed: usize,
+    requests: Requests,
     /// Bytes of the reply being sent that are gone.
     sent: u64,
-}
-
-/// What remains to be done with a connection after it had its turn.
-enum Turn {
-    Wait,
-    Close,
 }
 
 struct Ceiling {
@@ -278,13 +259,7 @@ impl Ceiling {
     }
 
     fn accept(&mut self) -> Result<()> {
-        loop {
-            let socket = match socket::accept(&self.listener) {
-                Ok(socket) => socket,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
-                Err(error) => return Err(error).context("cannot accept"),
-            };
+        while let Some(socket) = next_client(|| socket::accept(&self.listener))? {
             let index = socket.as_raw_fd() as usize;
             if index >= self.connections.len() {
                 self.connections.resize_with(index + 1, || None);
@@ -292,22 +267,19 @@ impl Ceiling {
             self.connections[index] = Some(Connection::new(socket));
             self.turn(index, true);
         }
+        Ok(())
     }
 
     /// Receives (if there may be something), replies, and then registers or closes.
     fn turn(&mut self, index: usize, readable: bool) {
         // The connection may have been closed earlier in the same batch of events.
         let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else { return };
-        let turn = connection.serve(readable, &mut self.buffer, &self.reply).unwrap_or(Turn::Close);
-        let keep = match turn {
-            Turn::Close => false,
-            Turn::Wait if connection.registered => true,
-            Turn::Wait => {
-                connection.registered = true;
-                self.epoll.add(&connection.socket, index as u64, Interest::BOTH.on_edge()).is_ok()
-            }
-        };
-        if !keep {
+        let stays = connection.serve(readable, &mut self.buffer, &self.reply).unwrap_or(false);
+        if stays && !connection.registered {
+            let added = self.epoll.add(&connection.socket, index as u64, Interest::BOTH.on_edge());
+            connection.registered = added.is_ok();
+        }
+        if !stays || !connection.registered {
             self.connections[index] = None;
         }
     }
@@ -315,44 +287,36 @@ impl Ceiling {
 
 impl Connection {
     fn new(socket: OwnedFd) -> Self {
-        Self { socket, registered: false, request_bytes: 0, received: 0, owed: 0, sent: 0 }
+        Self { socket, registered: false, requests: Requests::default(), sent: 0 }
     }
 
-    fn serve(&mut self, readable: bool, buffer: &mut [u8], reply: &Reply) -> io::Result<Turn> {
+    /// Goes on as far as the socket does, and says whether the connection stays.
+    fn serve(&mut self, readable: bool, buffer: &mut [u8], reply: &Reply) -> io::Result<bool> {
         let mut more = readable;
         while more {
-            match socket::recv(&self.socket, buffer) {
-                Ok(0) => return Ok(Turn::Close),
-                Ok(count) => {
-                    self.count_requests(&buffer[..count]);
+            match unless_blocked(socket::recv(&self.socket, buffer))? {
+                Some(0) => return Ok(false),
+                Some(count) => {
+                    self.requests.count(&buffer[..count]);
                     more = count == buffer.len();
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => more = false,
-                Err(error) => return Err(error),
+                None => more = false,
             }
         }
-        while self.owed > 0 {
-            match reply.send(&self.socket, &mut self.sent)? {
-                Sent::Blocked => return Ok(Turn::Wait),
-                Sent::Everything if reply.close => return Ok(Turn::Close),
-                Sent::Everything => {
-                    self.owed -= 1;
-                    self.sent = 0;
-                }
+        while self.requests.owed > 0 {
+            if !reply.send(&self.socket, &mut self.sent)? {
+                return Ok(true);
+            }
+            self.has_replied();
+            if reply.close {
+                return Ok(false);
             }
         }
-        Ok(Turn::Wait)
+        Ok(true)
     }
 
-    /// The first request ends at the first empty line; after that, lengths are enough.
-    fn count_requests(&mut self, input: &[u8]) {
-        self.received += input.len();
-        if self.request_bytes == 0 {
-            let Some(end) = input.windows(4).position(|window| window == b"\r\n\r\n") else { return };
-            self.request_bytes = self.received - input.len() + end + 4;
-        }
-        self.owed += self.received / self.request_bytes;
-        self.received %= self.request_bytes;
+    fn has_replied(&mut self) {
+        (self.requests.owed, self.sent) = (self.requests.owed - 1, 0);
     }
 }
 
@@ -361,11 +325,4 @@ fn open(path: &Path, length: usize) -> Result<File> {
     let found = file.metadata()?.len();
     ensure!(found == length as u64, "{} has {found} bytes, but --body says {length}", path.display());
     Ok(file)
-}
-
-fn unless_blocked(result: io::Result<usize>) -> io::Result<usize> {
-    match result {
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
-        other => other,
-    }
 }

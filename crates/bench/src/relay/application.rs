@@ -4,8 +4,9 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use sys::memory_file::Mapping;
-use sys::socket::{self, Slice};
+use sys::socket;
 
+use crate::bare::unsent;
 use crate::message::{Inbox, Message};
 use crate::{CHUNK, CHUNKS, Transport, head};
 
@@ -92,9 +93,7 @@ impl Application<'_> {
 fn write(to: &OwnedFd, head: &[u8], body: &[u8]) -> Result<()> {
     let mut written = 0;
     while written < head.len() + body.len() {
-        let own = head.get(written..).unwrap_or_default();
-        let slices = [Slice::new(own), Slice::new(&body[written.saturating_sub(head.len())..])];
-        written += socket::write_vectored(to, if own.is_empty() { &slices[1..] } else { &slices })?;
+        written += socket::write_vectored(to, &unsent(head, body, written))?;
     }
     Ok(())
 }

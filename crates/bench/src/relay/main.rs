@@ -12,6 +12,8 @@
 //! those that answer, [`relay`] the one that clients talk to.
 
 mod application;
+#[path = "../bare.rs"]
+mod bare;
 mod message;
 mod relay;
 
@@ -100,7 +102,7 @@ fn employ(transport: Transport, body: &[u8]) -> Result<Link> {
             }
         }
     })?;
-    Ok(Link::new(near, own))
+    Ok(Link::new(near, transport, own))
 }
 
 /// Two ends of what they talk over.

@@ -59,9 +59,6 @@ struct Options {
     /// Serve with so many processes that have one client each, rather than by an event loop; 0 for that
     #[arg(long, value_name = "N", default_value_t = 0)]
     workers: usize,
-    /// The CPU to run on
-    #[arg(long)]
-    cpu: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -81,9 +78,6 @@ const DEFER_ACCEPT_SECS: u32 = 1;
 
 fn main() -> Result<()> {
     let options = Options::parse();
-    if let Some(cpu) = options.cpu {
-        sys::process::pin_to_cpus(&[cpu]).with_context(|| format!("cannot run on CPU {cpu}"))?;
-    }
     let reply = Reply::new(&options)?;
     let listen = ListenOptions {
         send_buffer: options.send_buffer,
@@ -93,66 +87,52 @@ fn main() -> Result<()> {
     let listener = socket::listen_tcp(options.listen, &listen)
         .with_context(|| format!("cannot listen on {}", options.listen))?;
     let address = socket::local_address(&listener)?;
-    let told = || {
-        eprintln!("listening on http://{address}/ (ceiling, {:?}, {} bytes)", options.variant, options.body);
-    };
+    eprintln!("listening on http://{address}/ (ceiling, {:?}, {} bytes)", options.variant, options.body);
     if options.workers > 0 {
-        return Worker { listener, reply }.run_all(options.workers, told);
+        return serve_by_processes(options.workers, &listener, &reply);
     }
-    let mut ceiling = Ceiling::new(listener, reply)?;
-    told();
-    ceiling.run()
+    Ceiling::new(listener, reply)?.run()
 }
 
-/// A process that serves one client after the other.
-struct Worker {
-    listener: OwnedFd,
-    reply: Reply,
+/// Forks so many, and waits for them for ever: they end with this process.
+fn serve_by_processes(workers: usize, listener: &OwnedFd, reply: &Reply) -> Result<()> {
+    for _ in 0..workers {
+        sys::process::fork(|| {
+            let ends_with_parent = sys::process::signal_at_end_of_parent(Signal::Terminate);
+            ends_with_parent.and_then(|()| serve_clients(listener, reply)).map_or(1, |()| 0)
+        })?;
+    }
+    loop {
+        std::thread::park();
+    }
 }
 
-impl Worker {
-    /// Forks so many, and waits for them for ever: they end with this process.
-    fn run_all(self, workers: usize, told: impl FnOnce()) -> Result<()> {
-        for _ in 0..workers {
-            sys::process::fork(|| {
-                let ends_with_parent = sys::process::signal_at_end_of_parent(Signal::Terminate);
-                ends_with_parent.and_then(|()| self.serve_clients()).map_or(1, |()| 0)
-            })?;
-        }
-        told();
-        loop {
-            std::thread::park();
-        }
+/// Serves one client after the other.
+fn serve_clients(listener: &OwnedFd, reply: &Reply) -> io::Result<()> {
+    socket::set_nonblocking(listener, false)?;
+    let mut buffer = vec![0; 16 << 10];
+    loop {
+        let (client, _) = socket::accept_blocking_from(listener)?;
+        // Whatever ends it, the next client is another's.
+        let _ = serve_client(client, reply, &mut buffer);
     }
+}
 
-    fn serve_clients(&self) -> io::Result<()> {
-        socket::set_nonblocking(&self.listener, false)?;
-        let mut buffer = vec![0; 16 << 10];
-        loop {
-            let (client, _) = socket::accept_blocking_from(&self.listener)?;
-            // Whatever ends it, the next client is another's.
-            let _ = self.serve(client, &mut buffer);
+fn serve_client(client: OwnedFd, reply: &Reply, buffer: &mut [u8]) -> io::Result<()> {
+    let mut connection = Connection::new(client);
+    loop {
+        let count = socket::recv_waiting(&connection.socket, buffer)?;
+        if count == 0 {
+            return Ok(());
         }
-    }
-
-    fn serve(&self, client: OwnedFd, buffer: &mut [u8]) -> io::Result<()> {
-        let mut connection = Connection::new(client);
-        loop {
-            let count = socket::recv_waiting(&connection.socket, buffer)?;
-            if count == 0 {
+        connection.requests.count(&buffer[..count]);
+        // The socket blocks, so a short write is followed by the rest.
+        while connection.requests.owed > 0 {
+            if !connection.answer(reply)? {
                 return Ok(());
             }
-            connection.requests.count(&buffer[..count]);
-            while connection.requests.owed > 0 {
-                // The socket blocks, so a short write is followed by the rest.
-                while !self.reply.send(&connection.socket, &mut connection.sent)? {}
-                connection.has_replied();
-                if self.reply.close {
-                    return Ok(());
-                }
-            }
-            sys::process::yield_cpu();
         }
+        sys::process::yield_cpu();
     }
 }
 
@@ -162,17 +142,16 @@ struct Reply {
     own: Vec<u8>,
     pinned: Vec<u8>,
     file: Option<(File, u64)>,
-    variant: Variant,
+    /// Whether the head waits for what follows: the body of a file, or the FIN, which saves a segment.
+    is_held_back: bool,
     close: bool,
 }
 
 impl Reply {
     fn new(options: &Options) -> Result<Self> {
-        let mut own =
-            b"HTTP/1.1 200 OK\r\nServer: sluice\r\nDate: Thu, 20 Nov 2025 12:00:00 GMT\r\n".to_vec();
-        if options.close {
-            own.extend_from_slice(b"Connection: close\r\n");
-        }
+        let close = if options.close { "Connection: close\r\n" } else { "" };
+        let own =
+            format!("HTTP/1.1 200 OK\r\nServer: sluice\r\nDate: Thu, 20 Nov 2025 12:00:00 GMT\r\n{close}");
         let mut pinned = format!(
             "Content-Length: {}\r\nContent-Type: text/html\r\nAccept-Ranges: bytes\r\n\
              ETag: \"0123456789abcdef-0123456789abcdef\"\r\nLast-Modified: Thu, 20 Nov 2025 12:00:00 \
@@ -180,16 +159,20 @@ impl Reply {
             options.body
         )
         .into_bytes();
-        let file = options.file.as_deref().map(|path| open(path, options.body)).transpose()?;
+        let mut file = options.file.as_deref().map(|path| open(path, options.body)).transpose()?;
         if options.variant == Variant::Memory {
-            match file.as_ref() {
+            match file.take() {
                 Some(mut file) => _ = file.read_to_end(&mut pinned)?,
                 None => pinned.resize(pinned.len() + options.body, b'x'),
             }
         }
-        let file =
-            file.filter(|_| options.variant != Variant::Memory).map(|file| (file, options.body as u64));
-        Ok(Self { own, pinned, file, variant: options.variant, close: options.close })
+        let is_held_back = match options.variant {
+            Variant::Memory => options.close,
+            Variant::Sendfile => true,
+            Variant::Push => false,
+        };
+        let file = file.map(|file| (file, options.body as u64));
+        Ok(Self { own: own.into_bytes(), pinned, file, is_held_back, close: options.close })
     }
 
     /// Sends what remains of a reply of which `*sent` bytes are gone, and says whether that was all of it. A
@@ -198,12 +181,8 @@ impl Reply {
         let head = (self.own.len() + self.pinned.len()) as u64;
         if *sent < head {
             let slices = &unsent(&self.own, &self.pinned, *sent as usize);
-            let written = match self.variant {
-                // What is held back goes out with the FIN: a segment less.
-                Variant::Memory if self.close => socket::send_more(connection, slices),
-                Variant::Memory | Variant::Push => socket::write_vectored(connection, slices),
-                Variant::Sendfile => socket::send_more(connection, slices),
-            };
+            let write = if self.is_held_back { socket::send_more } else { socket::write_vectored };
+            let written = write(connection, slices);
             *sent += unless_blocked(written)?.unwrap_or(0) as u64;
         }
         let Some((file, length)) = self.file.as_ref().filter(|_| *sent >= head) else {
@@ -303,20 +282,21 @@ impl Connection {
                 None => more = false,
             }
         }
+        self.answer(reply)
+    }
+
+    /// Replies as far as the socket takes it, and says whether the connection stays.
+    fn answer(&mut self, reply: &Reply) -> io::Result<bool> {
         while self.requests.owed > 0 {
             if !reply.send(&self.socket, &mut self.sent)? {
                 return Ok(true);
             }
-            self.has_replied();
+            (self.requests.owed, self.sent) = (self.requests.owed - 1, 0);
             if reply.close {
                 return Ok(false);
             }
         }
         Ok(true)
-    }
-
-    fn has_replied(&mut self) {
-        (self.requests.owed, self.sent) = (self.requests.owed - 1, 0);
     }
 }
 

@@ -43,9 +43,8 @@ fn serve(mut client: TcpStream) -> io::Result<()> {
         let Some(path) = read_request(&mut client)? else { return Ok(()) };
         let mut words = path.split('/').skip(1);
         let what = words.next().unwrap_or_default();
-        let numbers: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
-        let number = |place: usize| numbers.get(place).copied().unwrap_or(0);
-        let (first, second) = (number(0), number(1));
+        let mut numbers = words.map_while(|word| word.parse::<u64>().ok());
+        let (first, second) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
         let wait = || thread::sleep(Duration::from_millis(first));
         match what {
             "ok" => reply(&mut client, "200 OK", first, first)?,
@@ -63,14 +62,13 @@ fn serve(mut client: TcpStream) -> io::Result<()> {
             "cut" => return reply(&mut client, "200 OK", second, first),
             "more" => reply(&mut client, "200 OK", second, first + second)?,
             "garbage" => return client.write_all(b"this is not HTTP\r\n\r\n"),
-            // Closing a socket with input that was not read resets its connection: read_request leaves the
-            // last bytes.
-            "reset" => return Ok(()),
             "silent" => {
                 thread::sleep(Duration::from_mins(2));
                 return Ok(());
             }
-            _ => return finish_request(&mut client),
+            // Closing a socket with input that was not read resets its connection: of `/reset` read_request
+            // leaves the last bytes.
+            _ => return Ok(()),
         }
     }
 }
@@ -84,10 +82,9 @@ fn read_request(client: &mut TcpStream) -> io::Result<Option<String>> {
         let text = String::from_utf8_lossy(&seen[..there]).into_owned();
         if let Some(end) = text.find("\r\n\r\n") {
             let path = text.split(' ').nth(1).unwrap_or_default().to_owned();
-            if path == "/reset" || path == "/close" {
-                return Ok(Some(path));
+            if path != "/reset" {
+                client.read_exact(&mut seen[..end + 4])?;
             }
-            client.read_exact(&mut seen[..end + 4])?;
             return Ok(Some(path));
         }
         if there == 0 {
@@ -96,13 +93,6 @@ fn read_request(client: &mut TcpStream) -> io::Result<Option<String>> {
         // The rest of the request has yet to come.
         thread::sleep(Duration::from_millis(1));
     }
-}
-
-/// Takes what is left of a request, so that closing is closing and no reset.
-fn finish_request(client: &mut TcpStream) -> io::Result<()> {
-    client.set_nonblocking(true)?;
-    while client.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {}
-    Ok(())
 }
 
 /// Promises a body of so many bytes, and sends so many.

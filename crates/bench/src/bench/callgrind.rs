@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::Serialize;
 
-use crate::client::Client;
+use crate::client;
 use crate::measurement::Common;
 use crate::servers::{self, Environment};
 use crate::site::CASES;
@@ -84,7 +84,7 @@ fn instructions(
     let output = format!("--callgrind-out-file={}/%p", directory.path().display());
     let wrapper = &["valgrind", "--tool=callgrind", "--trace-children=yes", &output].map(str::to_owned);
     let server = servers::start(server, Environment { wrapper, ..environment })?;
-    Client::connect(server.address, CASES[0].target, connections)?.ask(rounds)?;
+    client::ask(server.address, CASES[0].target, connections, rounds)?;
     // A server that gets the signal before it waits for events again may not notice it: let it see the
     // connections end first.
     server.settle()?;

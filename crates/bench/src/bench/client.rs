@@ -6,32 +6,20 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-/// Connections to one server that all ask for the same target.
-pub(crate) struct Client {
-    connections: Vec<TcpStream>,
-    request: Vec<u8>,
-}
-
-impl Client {
-    /// Opens `count` connections, asking nothing yet.
-    pub(crate) fn connect(address: SocketAddr, target: &str, count: usize) -> Result<Self> {
-        let connections = (0..count).map(|_| connect(address)).collect::<Result<_>>()?;
-        Ok(Self { connections, request: request(address, target) })
-    }
-
-    /// Makes `rounds` requests on each connection: all are sent, then all replies are read, so that a server
-    /// with many connections finds many requests at once, as under load.
-    pub(crate) fn ask(&mut self, rounds: usize) -> Result<()> {
-        for _ in 0..rounds {
-            for connection in &mut self.connections {
-                connection.write_all(&self.request)?;
-            }
-            for connection in &self.connections {
-                read_reply(connection)?;
-            }
+/// Makes `rounds` requests on each of so many connections: all are sent, then all replies are read, so that a
+/// server with many connections finds many requests at once, as under load.
+pub(crate) fn ask(address: SocketAddr, target: &str, connections: usize, rounds: usize) -> Result<()> {
+    let mut connections = (0..connections).map(|_| connect(address)).collect::<Result<Vec<_>>>()?;
+    let request = request(address, target);
+    for _ in 0..rounds {
+        for connection in &mut connections {
+            connection.write_all(&request)?;
         }
-        Ok(())
+        for connection in &connections {
+            read_reply(connection)?;
+        }
     }
+    Ok(())
 }
 
 /// A connection on which nothing takes longer than a slow server under valgrind needs.
@@ -72,7 +60,7 @@ mod tests {
     #[test]
     fn replies_longer_than_the_buffer_are_read_to_their_end() {
         let head = b"HTTP/1.1 200 OK\r\nContent-length: 50000\r\n\r\n";
-        let reply = [head.as_slice(), &[b'x'; 50_000]].concat();
+        let reply = [head.as_slice(), &vec![b'x'; 50_000]].concat();
         read_reply(&reply[..]).unwrap();
         assert!(read_reply(&reply[..reply.len() - 1]).is_err());
     }

@@ -7,12 +7,11 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use machine::Machine;
-use machine::cpu::seconds;
 use machine::process::{cpu_time_ns, waited_children_cpu_ns};
 use serde::Serialize;
 
@@ -39,15 +38,8 @@ pub(crate) struct Options {
     /// How often each server is measured in each case
     #[arg(long, default_value_t = 7)]
     rounds: usize,
-    /// Length of one measurement in seconds
-    #[arg(long, default_value_t = 2)]
-    seconds: u64,
-    /// Connections that wrk keeps busy
-    #[arg(long, default_value_t = 64)]
-    connections: usize,
-    /// The CPU that wrk runs on
-    #[arg(long, default_value_t = 1)]
-    client_cpu: usize,
+    #[command(flatten)]
+    wrk: Wrk,
     /// So many threads besides, on the servers' CPU, take all that they get of it
     #[arg(long, value_name = "N", default_value_t = 0)]
     spinners: usize,
@@ -61,15 +53,19 @@ pub(crate) struct Options {
     cases: Vec<u8>,
 }
 
-/// Everything that was measured in one case.
+/// A case, the servers that run for it, and what was measured of each; the ceilings come first.
 #[derive(Debug, Serialize)]
-struct CaseResult {
+struct Field {
     case: &'static Case,
     rows: Vec<Row>,
+    #[serde(skip)]
+    servers: Vec<Server>,
+    #[serde(skip)]
+    ceilings: usize,
 }
 
 /// One server in one case.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Row {
     server: String,
     /// `None` where perf can't count here.
@@ -97,15 +93,9 @@ struct Sample {
     steal_percent: f64,
 }
 
-/// A case with the servers that run for it; the ceilings come first.
-struct Field {
-    case: &'static Case,
-    contenders: Vec<(Row, Server)>,
-    ceilings: usize,
-}
-
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let Options { common, rounds, seconds, connections, client_cpu, spinners, .. } = options;
+    let Options { common, rounds, wrk, spinners, .. } = options;
+    let Wrk { connections, seconds, client_cpu } = wrk;
     ensure!(common.server_cpu != *client_cpu, "server and client need different CPUs");
     let results = common.measure(|environment| measure_all(options, environment))?;
     let how = format!(
@@ -117,29 +107,28 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 /// Starts all servers, counts system calls, and measures the rounds.
-fn measure_all(options: &Options, environment: Environment<'_>) -> Result<Vec<CaseResult>> {
-    let wrk = Wrk {
-        connections: options.connections,
-        duration: Duration::from_secs(options.seconds),
-        cpu: options.client_cpu,
-    };
+fn measure_all(options: &Options, environment: Environment<'_>) -> Result<Vec<Field>> {
     let cases = options.cases.iter().map(|number| &CASES[usize::from(*number) - 1]);
     let mut fields: Vec<Field> =
         cases.map(|case| start_all(options, case, environment)).collect::<Result<_>>()?;
-    count_system_calls(&wrk, environment, &mut fields)?;
+    count_system_calls(options.wrk, environment, &mut fields)?;
     let _spinners = spinner::start(environment.cpu, options.spinners)?;
     for round in 0..options.rounds {
         eprintln!("round {} of {}", round + 1, options.rounds);
         for place in order(fields.len(), round) {
-            let Field { case, contenders, .. } = &mut fields[place];
-            for who in order(contenders.len(), round) {
-                let (row, server) = &mut contenders[who];
-                let sample = measure(&wrk, server, case);
+            let Field { case, rows, servers, .. } = &mut fields[place];
+            for who in order(rows.len(), round) {
+                let (row, server) = (&mut rows[who], &servers[who]);
+                let sample = measure(options.wrk, server, case);
                 row.samples.push(sample.with_context(|| format!("{}, {}", row.server, case.name))?);
             }
         }
     }
-    Ok(fields.into_iter().map(Field::result).collect())
+    for Field { rows, servers, ceilings, .. } in &mut fields {
+        servers.clear();
+        compare_with_ceilings(rows, *ceilings);
+    }
+    Ok(fields)
 }
 
 /// A different order in each round: it starts elsewhere, and every other one runs backwards.
@@ -157,13 +146,12 @@ fn start_all(options: &Options, case: &'static Case, environment: Environment<'_
     let ceilings = specs.len();
     specs.extend(if options.servers.is_empty() { lineup::usual(case)? } else { options.servers.clone() });
     eprintln!("starting {} servers for {}", specs.len(), case.name);
-    let contenders = specs.into_iter().map(|spec| {
-        let server = servers::start(&spec, environment)?;
-        let (samples, against_ceilings) = (Vec::new(), Vec::new());
-        let row = Row { server: spec.name, system_calls_per_request: None, samples, against_ceilings };
-        Ok((row, server))
-    });
-    Ok(Field { case, contenders: contenders.collect::<Result<_>>()?, ceilings })
+    let (mut rows, mut servers) = (Vec::new(), Vec::new());
+    for spec in specs {
+        servers.push(servers::start(&spec, environment)?);
+        rows.push(Row { server: spec.name, ..Row::default() });
+    }
+    Ok(Field { case, rows, servers, ceilings })
 }
 
 /// A run of its own, since counting costs time; it warms the servers as well.
@@ -171,24 +159,23 @@ fn start_all(options: &Options, case: &'static Case, environment: Environment<'_
 /// Spinners leave the server a quarter of its CPU: wrk, which is no faster than the servers, could not
 /// saturate it otherwise, and a server that is waited for less than it waits asks for events more often than
 /// one under load.
-fn count_system_calls(wrk: &Wrk, environment: Environment<'_>, fields: &mut [Field]) -> Result<()> {
+fn count_system_calls(wrk: Wrk, environment: Environment<'_>, fields: &mut [Field]) -> Result<()> {
     let perf_works = Command::new("perf")
         .args(["stat", "-e", "raw_syscalls:sys_enter", "true"])
         .output()
         .is_ok_and(|output| output.status.success());
     if !perf_works {
         eprintln!(
-            "perf cannot count raw_syscalls:sys_enter (Debian package linux-perf; root): no system calls in \
-             the table"
+            "perf cannot count system calls here (Debian package linux-perf; root): that column is empty"
         );
     }
-    let wrk = Wrk { duration: Duration::from_secs(1), ..*wrk };
+    let wrk = Wrk { seconds: 1, ..wrk };
     let _spinners = spinner::start(environment.cpu, 3)?;
-    for Field { case, contenders, .. } in fields {
+    for Field { case, rows, servers, .. } in fields {
         eprintln!("counting system calls: {}", case.name);
-        for (row, server) in contenders {
+        for (row, server) in rows.iter_mut().zip(&*servers) {
             let counted = if perf_works {
-                system_calls_per_request(&wrk, server, case, environment.scratch).map(Some)
+                system_calls_per_request(wrk, server, case, environment.scratch).map(Some)
             } else {
                 wrk.run(&[], &server.url(case.target), case.close).map(|_| None)
             };
@@ -199,7 +186,7 @@ fn count_system_calls(wrk: &Wrk, environment: Environment<'_>, fields: &mut [Fie
     Ok(())
 }
 
-fn system_calls_per_request(wrk: &Wrk, server: &Server, case: &Case, scratch: &Path) -> Result<f64> {
+fn system_calls_per_request(wrk: Wrk, server: &Server, case: &Case, scratch: &Path) -> Result<f64> {
     let report = scratch.join("perf-stat");
     let pids: Vec<String> = server.processes()?.iter().map(u32::to_string).collect();
     let [file, pids] = [format!("--output={}", report.display()), format!("--pid={}", pids.join(","))];
@@ -214,18 +201,17 @@ fn system_calls_per_request(wrk: &Wrk, server: &Server, case: &Case, scratch: &P
     Ok(calls / counted.requests as f64)
 }
 
-fn measure(wrk: &Wrk, server: &Server, case: &Case) -> Result<Sample> {
+fn measure(wrk: Wrk, server: &Server, case: &Case) -> Result<Sample> {
     let pids = server.processes()?;
     let machine = Machine::this();
-    let cpus = std::thread::available_parallelism()?.get() as f64;
-    let (before, client, start) =
+    let (ticks, client, start) =
         (machine.cpu_ticks(), waited_children_cpu_ns(std::process::id())?, Instant::now());
     let cpu = launcher::sum(&pids, cpu_time_ns)?;
     let counted = wrk.run(&[], &server.url(case.target), case.close)?;
     let cpu_ns = (launcher::sum(&pids, cpu_time_ns)? - cpu) as f64;
     let elapsed_ns = start.elapsed().as_nanos() as f64;
     let client_ns = (waited_children_cpu_ns(std::process::id())? - client) as f64;
-    let steal_ns = seconds(machine.cpu_ticks().since(before).steal) * 1e9;
+    let ticks = machine.cpu_ticks().since(ticks);
     let requests = counted.requests as f64;
     Ok(Sample {
         requests: counted.requests,
@@ -233,29 +219,25 @@ fn measure(wrk: &Wrk, server: &Server, case: &Case) -> Result<Sample> {
         cpu_us: cpu_ns / requests / 1e3,
         client_cpu_us: client_ns / requests / 1e3,
         busy_percent: 100.0 * cpu_ns / elapsed_ns,
-        steal_percent: 100.0 * steal_ns / (elapsed_ns * cpus),
+        steal_percent: 100.0 * ticks.steal as f64 / ticks.all().max(1) as f64,
     })
 }
 
-impl Field {
-    /// What was measured, with the ratios to the ceilings.
-    fn result(self) -> CaseResult {
-        let mut rows: Vec<Row> = self.contenders.into_iter().map(|(row, _)| row).collect();
-        let ceilings: Vec<(String, Vec<Sample>)> =
-            rows[..self.ceilings].iter().map(|row| (row.server.clone(), row.samples.clone())).collect();
-        for row in &mut rows {
-            let against = |(name, samples): &(String, Vec<Sample>)| {
-                let pairs = row.samples.iter().zip(samples);
-                Some((name.clone(), Spread::of(pairs.map(|(own, ceiling)| own.cpu_us / ceiling.cpu_us))?))
-            };
-            row.against_ceilings = ceilings.iter().filter_map(against).collect();
-        }
-        CaseResult { case: self.case, rows }
+/// Fills in the ratios to the first `ceilings` rows.
+fn compare_with_ceilings(rows: &mut [Row], ceilings: usize) {
+    let ceilings: Vec<(String, Vec<Sample>)> =
+        rows[..ceilings].iter().map(|row| (row.server.clone(), row.samples.clone())).collect();
+    for row in rows {
+        let against = |(name, samples): &(String, Vec<Sample>)| {
+            let pairs = row.samples.iter().zip(samples);
+            Some((name.clone(), Spread::of(pairs.map(|(own, ceiling)| own.cpu_us / ceiling.cpu_us))?))
+        };
+        row.against_ceilings = ceilings.iter().filter_map(against).collect();
     }
 }
 
 /// The table of a case, in Markdown.
-fn markdown(CaseResult { case, rows }: &CaseResult) -> String {
+fn markdown(Field { case, rows, .. }: &Field) -> String {
     let ceilings = rows.iter().take(1).flat_map(|row| &row.against_ceilings);
     let ceilings: Vec<String> = ceilings.map(|(name, _)| format!("times {name}")).collect();
     let mut headings = vec!["server", "CPU per request, us"];

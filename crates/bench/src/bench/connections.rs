@@ -11,7 +11,7 @@ use machine::memory::{self, Usage};
 use machine::process;
 use serde::Serialize;
 
-use crate::client::{self, Client};
+use crate::client;
 use crate::measurement::Common;
 use crate::servers::{self, Environment};
 use crate::site::{CASES, HUGE};
@@ -62,10 +62,8 @@ impl State {
 /// The memory of all processes of a server, in bytes.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Memory {
-    /// Resident and only its own, but for memory that it shares with nobody yet.
-    private: u64,
-    /// Resident and mapped by others as well (its proportional part).
-    shared: u64,
+    /// Resident: private pages, and the proportional part of those that are shared.
+    resident: u64,
     /// Size of all writable mappings, whether their pages were ever touched or not: slabs show here.
     writable: u64,
 }
@@ -143,10 +141,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 /// Starts the server and opens `count` connections to it in steps, measuring its memory at each.
 fn hold(spec: &Spec, environment: Environment<'_>, state: State, count: usize) -> Result<Growth> {
     let limit = sys::process::raise_descriptor_limit()?;
-    ensure!(
-        count as u64 + 100 <= limit,
-        "{count} connections need more descriptors than this process may have ({limit})"
-    );
+    ensure!(count as u64 + 100 <= limit, "{count} connections need more descriptors than {limit}");
     ensure!(count < 28_000, "{count} connections need more ports than one pair of addresses has");
     // nginx closes idle connections when less than a sixteenth of its room is left.
     let (little, enough) = (SPARE, count + count / 10 + SPARE);
@@ -167,11 +162,7 @@ fn hold(spec: &Spec, environment: Environment<'_>, state: State, count: usize) -
         points.push((held.len(), settled_memory(&server)?));
     }
     let accepted = launcher::sum(&server.processes()?, process::open_descriptors)?;
-    ensure!(
-        accepted >= count as u64,
-        "{} has only {accepted} descriptors open: the other connections wait to be accepted",
-        spec.name
-    );
+    ensure!(accepted >= count as u64, "{} accepts no more than {accepted} of {count}", spec.name);
     let lost = held.iter().filter(|stream| is_closed(stream)).count();
     ensure!(lost == 0, "{} closed {lost} of {count} connections while they were being counted", spec.name);
 
@@ -184,7 +175,7 @@ fn hold(spec: &Spec, environment: Environment<'_>, state: State, count: usize) -
         let per_connection = set_aside + (with - without) / count as f64;
         Ok(Line { intercept, slope, set_aside, per_connection })
     };
-    let resident = line(|memory| memory.private + memory.shared)?;
+    let resident = line(|memory| memory.resident)?;
     let writable = line(|memory| memory.writable)?;
     let bytes_per_connection = resident.per_connection.max(writable.per_connection);
     Ok(Growth { server: spec.name.clone(), state, points, resident, writable, bytes_per_connection })
@@ -193,8 +184,7 @@ fn hold(spec: &Spec, environment: Environment<'_>, state: State, count: usize) -
 /// Lets the server fill its caches and pools with both files, so that they are not counted as the
 /// connections'.
 fn warm(address: SocketAddr) -> Result<()> {
-    let mut client = Client::connect(address, CASES[0].target, 1)?;
-    client.ask(10)?;
+    client::ask(address, CASES[0].target, 1, 10)?;
     drop(open(address, State::HalfReply)?);
     thread::sleep(Duration::from_millis(200));
     Ok(())
@@ -202,16 +192,14 @@ fn warm(address: SocketAddr) -> Result<()> {
 
 fn open(address: SocketAddr, state: State) -> Result<TcpStream> {
     let mut stream = client::connect(address)?;
+    let request = client::request(address, CASES[0].target);
     match state {
         State::Silent => {}
         State::Idle => {
-            stream.write_all(&client::request(address, CASES[0].target))?;
+            stream.write_all(&request)?;
             client::read_reply(&stream)?;
         }
-        State::HalfHead => {
-            let request = client::request(address, CASES[0].target);
-            stream.write_all(&request[..request.len() - 4])?;
-        }
+        State::HalfHead => stream.write_all(&request[..request.len() - 4])?,
         State::HalfReply => {
             stream.write_all(&client::request(address, HUGE.target))?;
             stream.read_exact(&mut [0; 16])?;
@@ -225,8 +213,7 @@ fn settled_memory(server: &Server) -> Result<Memory> {
     let mut sum = Memory::default();
     for pid in server.processes()? {
         let usage = Usage::of(pid).with_context(|| format!("cannot read the memory of process {pid}"))?;
-        sum.private += usage.private;
-        sum.shared += usage.proportional.saturating_sub(usage.private);
+        sum.resident += usage.proportional;
         sum.writable += memory::writable(pid)?;
     }
     Ok(sum)

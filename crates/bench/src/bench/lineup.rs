@@ -1,5 +1,5 @@
-//! Who is compared: the ceilings, in the ways in which a server could reply in the case at hand, and if nobody
-//! is named ours and its peers, of each the settings that might be its best there.
+//! Who is compared: the ceilings, in the ways in which a server could reply in the case at hand, and if
+//! nobody is named ours and its peers, of each the settings that might be its best there.
 
 use anyhow::Result;
 

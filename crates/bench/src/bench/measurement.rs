@@ -36,9 +36,6 @@ pub(crate) struct Lab {
     /// Our load generator
     #[arg(long, value_name = "FILE", default_value = "target/release/sluicelab")]
     sluicelab: PathBuf,
-    /// The CPU that load generators run on
-    #[arg(long, default_value_t = 1)]
-    pub(crate) client_cpu: usize,
 }
 
 impl Common {

@@ -1,8 +1,8 @@
 //! Does `sluicelab load` overload? It holds many connections at once, and goes on asking at the rate it was
 //! told while the server answers a part; and how late it is, beside a loop that does nothing but look at the
-//! clock on the same CPU.
+//! clock on the same CPU, which `sluicelab doctor` has.
 
-use std::time::{Duration, Instant};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -11,14 +11,17 @@ use serde_json::Value;
 
 use crate::measurement::Lab;
 use crate::servers::{self, Environment, spec};
-use lab::generator;
-use lab::{spinner, table};
+use lab::child::{on_cpus, output};
+use lab::{generator, spinner, table};
 
 /// How it is run.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[command(flatten)]
     lab: Lab,
+    /// The CPU that load generators run on
+    #[arg(long, default_value_t = 1)]
+    client_cpu: usize,
     /// Connections to be held at once
     #[arg(long, default_value_t = 15_000)]
     held: u32,
@@ -35,8 +38,8 @@ pub(crate) struct Options {
 struct Overload {
     /// Connections that were open at the same time.
     held: u64,
-    /// 99.9% of the gaps that an idle loop saw on the generator's CPU, before and after, in milliseconds.
-    idle_ms: f64,
+    /// How late an idle loop was on the generator's CPU, before and after.
+    idle: [String; 2],
     /// What the generator says of the overload, see docs/lab-results.md.
     results: Value,
 }
@@ -65,7 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             of.results.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path}"))?;
         rows.push(row(name, format!("{figure:.digits$}")));
     }
-    rows.push(row("an idle loop's gap, 99.9% of the time, ms", format!("{:.3}", of.idle_ms)));
+    rows.extend(of.idle.iter().map(|told| row("an idle CPU, before and after", told.clone())));
     let invalid: Vec<_> =
         of.results["invalid"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     rows.push(row("valid", if of.results["valid"] == true { "yes".to_owned() } else { invalid.join("; ") }));
@@ -73,7 +76,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 fn overload(options: &Options, environment: Environment<'_>) -> Result<Overload> {
-    let (sluicelab, cpu) = (options.lab.executable()?, options.lab.client_cpu);
+    let (sluicelab, cpu) = (options.lab.executable()?, options.client_cpu);
     eprintln!("holding {} connections", options.held);
     // Each asks again as soon as it is answered, and none has come to its last request when the run ends.
     let server = servers::start(&spec("sluice")?, environment)?;
@@ -89,7 +92,7 @@ fn overload(options: &Options, environment: Environment<'_>) -> Result<Overload>
     let held = count("/sessions/unfinished").min(count("/connections/connected"));
 
     // The server shares its CPU with others, so that it can be asked for more than it can do.
-    let idle_before = idle_gap(cpu)?;
+    let idle_before = idle(&sluicelab, cpu)?;
     eprintln!("overloading at {} requests/s", options.rate);
     let server = servers::start(&spec("nginx")?, environment)?;
     let spinners = spinner::start(environment.cpu, 7)?;
@@ -104,33 +107,15 @@ fn overload(options: &Options, environment: Environment<'_>) -> Result<Overload>
     ])?;
     drop(spinners);
     server.stop()?;
-    Ok(Overload { held, idle_ms: idle_before.max(idle_gap(cpu)?), results })
+    Ok(Overload { held, idle: [idle_before, idle(&sluicelab, cpu)?], results })
 }
 
-/// The gap between two looks at the clock that 99.9% of the *time* does not exceed: how late somebody is who
-/// comes at a random moment, on a CPU where nobody else wants anything.
-fn idle_gap(cpu: usize) -> Result<f64> {
-    let spin = std::thread::spawn(move || -> std::io::Result<Vec<Duration>> {
-        sys::process::pin_to_cpus(&[cpu])?;
-        let began = Instant::now();
-        let (mut gaps, mut before) = (Vec::new(), began);
-        while before.duration_since(began) < Duration::from_secs(2) {
-            let now = Instant::now();
-            let gap = now.duration_since(before);
-            if gap > Duration::from_micros(5) {
-                gaps.push(gap);
-            }
-            before = now;
-        }
-        Ok(gaps)
-    });
-    let mut gaps = spin.join().map_err(|_| anyhow::anyhow!("the idle loop panicked"))??;
-    gaps.sort_unstable();
-    // From the longest down, until they make up a thousandth of the time.
-    let mut away = Duration::ZERO;
-    let within = gaps.iter().rev().find(|gap| {
-        away += **gap;
-        away >= Duration::from_millis(2)
-    });
-    Ok(within.map_or(0.005, |gap| gap.as_secs_f64() * 1e3))
+/// How late somebody is on that CPU who only looks at the clock, as the lab's doctor has it.
+fn idle(sluicelab: &Path, cpu: usize) -> Result<String> {
+    let told = output(on_cpus(&[cpu]).arg(sluicelab).args(["doctor", "--json"]), "")?;
+    let told: Value = serde_json::from_str(&told)?;
+    let mut findings = told["findings"].as_array().into_iter().flatten();
+    let lateness =
+        findings.find(|finding| finding["name"] == "lateness").context("doctor tells no lateness")?;
+    Ok(lateness["found"].as_str().unwrap_or_default().to_owned())
 }

@@ -29,21 +29,21 @@ pub(crate) struct Environment<'a> {
     pub(crate) wrapper: &'a [String],
 }
 
-/// What servers are set to besides what the lab does, unless told otherwise: ours with as much patience as
+/// What a server is set to besides what the lab does, unless told otherwise: ours with as much patience as
 /// the lab gives its peers; and nginx without a master, whose one worker does the same work, as tools like
 /// valgrind follow one process more easily.
-const USUAL: [(Kind, &[&str]); 2] = [
-    (
-        Kind::Sluice,
-        &[
+fn usual(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Sluice => &[
             "--architecture=sped",
             "timeouts.idle=\"1 h\"",
             "timeouts.header=\"1 h\"",
             "timeouts.write=\"1 h\"",
         ],
-    ),
-    (Kind::Nginx, &["master_process=off"]),
-];
+        Kind::Nginx => &["master_process=off"],
+        _ => &[],
+    }
+}
 
 /// A server by its text.
 pub(crate) fn spec(text: &str) -> Result<Spec> {
@@ -55,21 +55,11 @@ pub(crate) fn start(spec: &Spec, environment: Environment<'_>) -> Result<Server>
     static LAST: AtomicU8 = AtomicU8::new(1);
     let host = Ipv4Addr::new(127, 0, 1, LAST.fetch_add(1, Ordering::Relaxed));
     let address = TcpListener::bind((host, 0))?.local_addr()?;
+    let listen = [address];
     let directory = environment.scratch.join(format!("server-{host}"));
     fs::create_dir_all(&directory)?;
-    let ground = Ground {
-        root: environment.site,
-        listen: &[address],
-        directory: &directory,
-        sockets: &directory,
-        cpus: 1,
-        capacity: environment.capacity,
-        sluice: environment.sluice,
-        application: None,
-        over_tcp: None,
-        programs: &directory,
-        besim: None,
-    };
+    let Environment { site, sluice, capacity, .. } = environment;
+    let ground = Ground { capacity, ..Ground::plain(site, &listen, &directory, sluice) };
     let mut parts = servers::parts(&with_usual(spec), &ground)?;
     let mut words = parts.pop().context("a server of no programs")?.words;
     ensure!(parts.is_empty(), "{} is several programs; allowed here: servers of one", spec.name);
@@ -80,15 +70,13 @@ pub(crate) fn start(spec: &Spec, environment: Environment<'_>) -> Result<Server>
     Server::start(&words, place, |_| TcpStream::connect(address).ok().map(|_| address))
 }
 
-/// With those [`USUAL`] settings that it does not have itself, as an option or as a line.
+/// With those [`usual`] settings that it does not have itself, as an option or as a line.
 fn with_usual(spec: &Spec) -> Spec {
     let name = |setting: &str| setting.split('=').next().unwrap_or_default().trim_matches('-').to_owned();
     let mut spec = spec.clone();
-    for (kind, settings) in USUAL {
-        let is_missing = |usual: &&&str| !spec.settings.iter().any(|own| name(own) == name(usual));
-        if kind == spec.kind {
-            let missing: Vec<_> = settings.iter().filter(is_missing).map(|&usual| usual.to_owned()).collect();
-            spec.settings.extend(missing);
+    for setting in usual(spec.kind) {
+        if !spec.settings.iter().any(|own| name(own) == name(setting)) {
+            spec.settings.push((*setting).to_owned());
         }
     }
     spec

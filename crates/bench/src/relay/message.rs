@@ -2,10 +2,10 @@
 //! other: one program forked into all of them.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use sys::socket;
+use sys::socket::{self, Slice};
 
 /// A message, and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,20 +46,17 @@ impl Message {
         })
     }
 
-    /// Sends it; there is always room for so little, as both ends read before they say more.
-    pub(crate) fn send(self, link: impl AsFd) -> Result<()> {
-        is_whole(socket::send(link, &self.bytes()))
+    /// Sends it, perhaps with a descriptor; there is always room for so little, as both ends read before they
+    /// say more.
+    pub(crate) fn send(self, link: impl AsFd, passed: Option<&OwnedFd>) -> Result<()> {
+        let bytes = self.bytes();
+        let sent = match passed {
+            Some(passed) => socket::send_with(link, &[Slice::new(&bytes)], passed.as_fd()),
+            None => socket::send(link, &bytes),
+        };
+        ensure!(sent.context("cannot send a message")? == LENGTH, "a message was cut");
+        Ok(())
     }
-
-    /// Sends it with a descriptor.
-    pub(crate) fn send_with(self, link: impl AsFd, passed: impl AsFd) -> Result<()> {
-        is_whole(socket::send_with(link, &[socket::Slice::new(&self.bytes())], passed.as_fd()))
-    }
-}
-
-fn is_whole(sent: io::Result<usize>) -> Result<()> {
-    ensure!(sent.context("cannot send a message")? == LENGTH, "a message was cut");
-    Ok(())
 }
 
 /// Messages that have come, whole or in part.

@@ -5,6 +5,7 @@
 //! client is the application's until it says that it is done.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -17,25 +18,32 @@ use crate::bare::{Requests, next_client, unless_blocked};
 use crate::message::{Inbox, Message};
 use crate::{CHUNK, CHUNKS, MOST, Transport, head};
 
-/// An application, and the reply that it is making.
+/// An application.
 pub(crate) struct Link {
     socket: OwnedFd,
     transport: Transport,
     inbox: Inbox,
-    /// Who the reply is for, and whether they are still there.
+    reply: Reply,
+    /// Of the streams: what came last.
+    piece: Box<[u8]>,
+    /// Of shared memory: a ring.
+    area: Mapping,
+}
+
+/// What an application is making.
+#[derive(Default)]
+struct Reply {
+    /// Who it is for; nobody, if they have left.
     client: Option<usize>,
-    is_wanted: bool,
-    /// Bytes of the reply's head that were sent.
+    /// Bytes of its head that were sent.
     head_sent: usize,
-    /// Bytes of its body, how many of them have come, and how many of those are gone again.
+    /// Bytes of its body (0: there is no reply), how many of them have come, and how many of those are gone
+    /// again.
     bytes: usize,
     come: usize,
     gone: usize,
-    /// Of the streams: what came last, and how many bytes had come before.
-    piece: Box<[u8]>,
+    /// How many had come before the last piece.
     before: usize,
-    /// Of shared memory: a ring.
-    area: Option<Mapping>,
 }
 
 struct Client {
@@ -46,7 +54,6 @@ struct Client {
     head: Vec<u8>,
     /// The application that makes the present one.
     served_by: Option<usize>,
-    is_in_line: bool,
 }
 
 pub(crate) struct Relay {
@@ -73,21 +80,9 @@ const PIECE: usize = 64 << 10;
 const RING: usize = CHUNK * CHUNKS;
 
 impl Link {
-    pub(crate) fn new(socket: OwnedFd, transport: Transport, area: Option<Mapping>) -> Self {
-        Self {
-            socket,
-            transport,
-            inbox: Inbox::new(),
-            client: None,
-            is_wanted: false,
-            head_sent: 0,
-            bytes: 0,
-            come: 0,
-            gone: 0,
-            piece: vec![0; PIECE].into(),
-            before: 0,
-            area,
-        }
+    pub(crate) fn new(socket: OwnedFd, transport: Transport, area: Mapping) -> Self {
+        let (inbox, reply, piece) = (Inbox::new(), Reply::default(), vec![0; PIECE].into());
+        Self { socket, transport, inbox, reply, piece, area }
     }
 }
 
@@ -158,35 +153,30 @@ impl Relay {
     /// Has the next reply made that a client is owed, by an application that is free.
     fn serve(&mut self, index: usize) -> Result<()> {
         let Some(client) = self.clients[index].as_mut() else { return Ok(()) };
-        if client.requests.owed == 0 || client.served_by.is_some() || client.is_in_line {
+        if client.requests.owed == 0 || client.served_by.is_some() || self.line.contains(&index) {
             return Ok(());
         }
         let Some(number) = self.free.pop() else {
-            client.is_in_line = true;
             self.line.push_back(index);
             return Ok(());
         };
         client.served_by = Some(number);
         let link = &mut self.links[number];
-        (link.client, link.is_wanted) = (Some(index), true);
-        (link.head_sent, link.bytes) = (0, client.bytes as usize);
-        (link.come, link.gone) = (0, 0);
-        match self.transport {
-            Transport::PassFd => Message::Request(client.bytes).send_with(&link.socket, &client.socket),
-            _ => Message::Request(client.bytes).send(&link.socket),
-        }
+        link.reply = Reply { client: Some(index), bytes: client.bytes as usize, ..Reply::default() };
+        let passed = (self.transport == Transport::PassFd).then_some(&client.socket);
+        Message::Request(client.bytes).send(&link.socket, passed)
     }
 
     /// Moves on what an application has made, as far as that goes.
     fn pump(&mut self, number: usize) -> Result<()> {
         let link = &mut self.links[number];
-        let client = link.client.filter(|_| link.is_wanted).and_then(|index| self.clients[index].as_ref());
+        let client = link.reply.client.and_then(|index| self.clients[index].as_ref());
         match link.forward(client)? {
             Moved::Everything => self.finish(number),
             Moved::WhatThereWas => Ok(()),
             // The application goes on, for nobody.
             Moved::Nowhere => {
-                if let Some(index) = link.client {
+                if let Some(index) = link.reply.client {
                     self.close(index);
                 }
                 self.pump(number)
@@ -196,10 +186,9 @@ impl Relay {
 
     /// A reply is over: its client may be owed another, and its application is free for whoever waits.
     fn finish(&mut self, number: usize) -> Result<()> {
-        let link = &mut self.links[number];
-        let client = link.client.take().filter(|_| link.is_wanted);
+        let reply = mem::take(&mut self.links[number].reply);
         self.free.push(number);
-        if let Some(index) = client
+        if let Some(index) = reply.client
             && let Some(client) = self.clients[index].as_mut()
         {
             client.served_by = None;
@@ -213,10 +202,7 @@ impl Relay {
         while !self.free.is_empty()
             && let Some(index) = self.line.pop_front()
         {
-            if let Some(client) = self.clients[index].as_mut() {
-                client.is_in_line = false;
-                self.serve(index)?;
-            }
+            self.serve(index)?;
         }
         Ok(())
     }
@@ -225,7 +211,7 @@ impl Relay {
         if let Some(client) = self.clients[index].take()
             && let Some(number) = client.served_by
         {
-            self.links[number].is_wanted = false;
+            self.links[number].reply.client = None;
         }
         self.line.retain(|other| *other != index);
     }
@@ -242,48 +228,51 @@ enum Moved {
 impl Link {
     /// Sends what has come, and receives more, in turn, as far as both go. Without a client it goes nowhere.
     fn forward(&mut self, client: Option<&Client>) -> Result<Moved> {
-        loop {
-            while self.gone < self.come {
+        while self.reply.bytes > 0 {
+            while self.reply.gone < self.reply.come {
                 let Some(client) = client else {
-                    self.let_go(self.come - self.gone)?;
+                    self.let_go(self.reply.come - self.reply.gone)?;
                     continue;
                 };
-                let head = &client.head[self.head_sent..];
+                let head = &client.head[self.reply.head_sent..];
                 let [piece, more] = self.here();
                 let sent = socket::write_vectored(&client.socket, &[Slice::new(head), piece, more]);
                 let Ok(sent) = unless_blocked(sent) else { return Ok(Moved::Nowhere) };
                 let Some(sent) = sent else { return Ok(Moved::WhatThereWas) };
                 let of_head = sent.min(head.len());
-                self.head_sent += of_head;
+                self.reply.head_sent += of_head;
                 self.let_go(sent - of_head)?;
             }
-            if self.gone == self.bytes && self.client.is_some() {
+            if self.reply.gone == self.reply.bytes {
                 return Ok(Moved::Everything);
             }
-            if self.client.is_none() || !self.receive()? {
-                return Ok(Moved::WhatThereWas);
+            if !self.receive()? {
+                break;
             }
         }
+        Ok(Moved::WhatThereWas)
     }
 
     /// What has come and is not gone.
     fn here(&self) -> [Slice<'_>; 2] {
-        let Some(area) = &self.area else {
-            let piece = &self.piece[self.gone - self.before..self.come - self.before];
+        let Reply { come, gone, before, .. } = self.reply;
+        if self.transport != Transport::SharedMemory {
+            let piece = &self.piece[gone - before..come - before];
             return [Slice::new(piece), Slice::EMPTY];
-        };
-        let (at, bytes) = (self.gone % RING, self.come - self.gone);
+        }
+        let (at, bytes) = (gone % RING, come - gone);
         let first = bytes.min(RING - at);
-        [area.slice(at, first), area.slice(0, bytes - first)]
+        [self.area.slice(at, first), self.area.slice(0, bytes - first)]
     }
 
     /// So much is gone; an application that waits for room hears of chunks that are its own again.
     fn let_go(&mut self, bytes: usize) -> Result<()> {
-        let chunks = (self.gone + bytes) / CHUNK - self.gone / CHUNK;
-        self.gone += bytes;
+        let reply = &mut self.reply;
+        let chunks = (reply.gone + bytes) / CHUNK - reply.gone / CHUNK;
+        reply.gone += bytes;
         // With its next request it has all of them anyway.
-        if self.area.is_some() && chunks > 0 && self.gone < self.bytes {
-            Message::Freed(chunks as u32).send(&self.socket)?;
+        if self.transport == Transport::SharedMemory && chunks > 0 && reply.gone < reply.bytes {
+            Message::Freed(chunks as u32).send(&self.socket, None)?;
         }
         Ok(())
     }
@@ -291,23 +280,22 @@ impl Link {
     /// Receives from the application, a piece of the reply or what it says of it; `false` where nothing is
     /// there.
     fn receive(&mut self) -> Result<bool> {
-        let socket = &self.socket;
+        let Self { socket, inbox, reply, .. } = self;
         let is_stream = matches!(self.transport, Transport::Tcp | Transport::Unix);
         let received = if is_stream {
-            let room = PIECE.min(self.bytes - self.come);
-            socket::recv(socket, &mut self.piece[..room])
+            socket::recv(&*socket, &mut self.piece[..PIECE.min(reply.bytes - reply.come)])
         } else {
-            self.inbox.fill(|room| socket::recv(socket, room))
+            inbox.fill(|room| socket::recv(&*socket, room))
         };
         let Some(count) = unless_blocked(received).context("an application")? else { return Ok(false) };
         ensure!(count > 0, "an application has ended");
         if is_stream {
-            (self.before, self.come) = (self.come, self.come + count);
+            (reply.before, reply.come) = (reply.come, reply.come + count);
         }
-        while let Some(message) = self.inbox.next()? {
+        while let Some(message) = inbox.next()? {
             match message {
-                Message::Filled(bytes) => self.come += bytes as usize,
-                Message::Returned => (self.come, self.gone) = (self.bytes, self.bytes),
+                Message::Filled(bytes) => reply.come += bytes as usize,
+                Message::Returned => (reply.come, reply.gone) = (reply.bytes, reply.bytes),
                 other => bail!("{other:?} is not for the relay"),
             }
         }
@@ -317,14 +305,7 @@ impl Link {
 
 impl Client {
     fn new(socket: OwnedFd) -> Self {
-        Self {
-            socket,
-            requests: Requests::default(),
-            bytes: 0,
-            head: Vec::new(),
-            served_by: None,
-            is_in_line: false,
-        }
+        Self { socket, requests: Requests::default(), bytes: 0, head: Vec::new(), served_by: None }
     }
 
     /// Receives what is there, and counts requests, of which the first says how long replies are; an error

@@ -14,8 +14,10 @@
 //! two system calls that a request costs at least. Before it waits a worker yields the CPU, as ours do where
 //! that pays: the next request is there by then, and nobody is put to sleep and woken.
 
+mod bare;
+
 use std::fs::File;
-use std::io::{self, ErrorKind, Read as _};
+use std::io::{self, Read as _};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -25,7 +27,9 @@ use clap::{Parser, ValueEnum};
 use sys::epoll::Epoll;
 use sys::event::{Events, Interest};
 use sys::signal::Signal;
-use sys::socket::{self, ListenOptions, Slice};
+use sys::socket::{self, ListenOptions};
+
+use crate::bare::{Requests, next_client, unless_blocked, unsent};
 
 /// A web server that parses nothing and sends a constant: the least that a request can cost.
 #[derive(Debug, Parser)]
@@ -55,9 +59,6 @@ struct Options {
     /// Serve with so many processes that have one client each, rather than by an event loop; 0 for that
     #[arg(long, value_name = "N", default_value_t = 0)]
     workers: usize,
-    /// The CPU to run on
-    #[arg(long)]
-    cpu: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -77,9 +78,6 @@ const DEFER_ACCEPT_SECS: u32 = 1;
 
 fn main() -> Result<()> {
     let options = Options::parse();
-    if let Some(cpu) = options.cpu {
-        sys::process::pin_to_cpus(&[cpu]).with_context(|| format!("cannot run on CPU {cpu}"))?;
-    }
     let reply = Reply::new(&options)?;
     let listen = ListenOptions {
         send_buffer: options.send_buffer,
@@ -89,65 +87,52 @@ fn main() -> Result<()> {
     let listener = socket::listen_tcp(options.listen, &listen)
         .with_context(|| format!("cannot listen on {}", options.listen))?;
     let address = socket::local_address(&listener)?;
-    let told = || {
-        eprintln!("listening on http://{address}/ (ceiling, {:?}, {} bytes)", options.variant, options.body);
-    };
+    eprintln!("listening on http://{address}/ (ceiling, {:?}, {} bytes)", options.variant, options.body);
     if options.workers > 0 {
-        return Worker { listener, reply }.run_all(options.workers, told);
+        return serve_by_processes(options.workers, &listener, &reply);
     }
-    let mut ceiling = Ceiling::new(listener, reply)?;
-    told();
-    ceiling.run()
+    Ceiling::new(listener, reply)?.run()
 }
 
-/// A process that serves one client after the other.
-struct Worker {
-    listener: OwnedFd,
-    reply: Reply,
+/// Forks so many, and waits for them for ever: they end with this process.
+fn serve_by_processes(workers: usize, listener: &OwnedFd, reply: &Reply) -> Result<()> {
+    for _ in 0..workers {
+        sys::process::fork(|| {
+            let ends_with_parent = sys::process::signal_at_end_of_parent(Signal::Terminate);
+            ends_with_parent.and_then(|()| serve_clients(listener, reply)).map_or(1, |()| 0)
+        })?;
+    }
+    loop {
+        std::thread::park();
+    }
 }
 
-impl Worker {
-    /// Forks so many, and waits for them for ever: they end with this process.
-    fn run_all(self, workers: usize, told: impl FnOnce()) -> Result<()> {
-        for _ in 0..workers {
-            sys::process::fork(|| {
-                let ends_with_parent = sys::process::signal_at_end_of_parent(Signal::Terminate);
-                ends_with_parent.and_then(|()| self.serve_clients()).map_or(1, |()| 0)
-            })?;
-        }
-        told();
-        loop {
-            std::thread::park();
-        }
+/// Serves one client after the other.
+fn serve_clients(listener: &OwnedFd, reply: &Reply) -> io::Result<()> {
+    socket::set_nonblocking(listener, false)?;
+    let mut buffer = vec![0; 16 << 10];
+    loop {
+        let (client, _) = socket::accept_blocking_from(listener)?;
+        // Whatever ends it, the next client is another's.
+        let _ = serve_client(client, reply, &mut buffer);
     }
+}
 
-    fn serve_clients(&self) -> io::Result<()> {
-        socket::set_nonblocking(&self.listener, false)?;
-        let mut buffer = vec![0; 16 << 10];
-        loop {
-            let (client, _) = socket::accept_blocking_from(&self.listener)?;
-            // Whatever ends it, the next client is another's.
-            let _ = self.serve(client, &mut buffer);
+fn serve_client(client: OwnedFd, reply: &Reply, buffer: &mut [u8]) -> io::Result<()> {
+    let mut connection = Connection::new(client);
+    loop {
+        let count = socket::recv_waiting(&connection.socket, buffer)?;
+        if count == 0 {
+            return Ok(());
         }
-    }
-
-    fn serve(&self, client: OwnedFd, buffer: &mut [u8]) -> io::Result<()> {
-        let mut connection = Connection::new(client);
-        loop {
-            match socket::recv_waiting(&connection.socket, buffer)? {
-                0 => return Ok(()),
-                count => connection.count_requests(&buffer[..count]),
+        connection.requests.count(&buffer[..count]);
+        // The socket blocks, so a short write is followed by the rest.
+        while connection.requests.owed > 0 {
+            if !connection.answer(reply)? {
+                return Ok(());
             }
-            while connection.owed > 0 {
-                // The socket blocks, so a short write is followed by the rest.
-                while matches!(self.reply.send(&connection.socket, &mut connection.sent)?, Sent::Blocked) {}
-                (connection.owed, connection.sent) = (connection.owed - 1, 0);
-                if self.reply.close {
-                    return Ok(());
-                }
-            }
-            sys::process::yield_cpu();
         }
+        sys::process::yield_cpu();
     }
 }
 
@@ -157,22 +142,16 @@ struct Reply {
     own: Vec<u8>,
     pinned: Vec<u8>,
     file: Option<(File, u64)>,
-    variant: Variant,
+    /// Whether the head waits for what follows: the body of a file, or the FIN, which saves a segment.
+    is_held_back: bool,
     close: bool,
-}
-
-enum Sent {
-    Everything,
-    Blocked,
 }
 
 impl Reply {
     fn new(options: &Options) -> Result<Self> {
-        let mut own =
-            b"HTTP/1.1 200 OK\r\nServer: sluice\r\nDate: Thu, 20 Nov 2025 12:00:00 GMT\r\n".to_vec();
-        if options.close {
-            own.extend_from_slice(b"Connection: close\r\n");
-        }
+        let close = if options.close { "Connection: close\r\n" } else { "" };
+        let own =
+            format!("HTTP/1.1 200 OK\r\nServer: sluice\r\nDate: Thu, 20 Nov 2025 12:00:00 GMT\r\n{close}");
         let mut pinned = format!(
             "Content-Length: {}\r\nContent-Type: text/html\r\nAccept-Ranges: bytes\r\n\
              ETag: \"0123456789abcdef-0123456789abcdef\"\r\nLast-Modified: Thu, 20 Nov 2025 12:00:00 \
@@ -180,68 +159,49 @@ impl Reply {
             options.body
         )
         .into_bytes();
-        let file = options.file.as_deref().map(|path| open(path, options.body)).transpose()?;
+        let mut file = options.file.as_deref().map(|path| open(path, options.body)).transpose()?;
         if options.variant == Variant::Memory {
-            match file.as_ref() {
+            match file.take() {
                 Some(mut file) => _ = file.read_to_end(&mut pinned)?,
                 None => pinned.resize(pinned.len() + options.body, b'x'),
             }
         }
-        let file =
-            file.filter(|_| options.variant != Variant::Memory).map(|file| (file, options.body as u64));
-        Ok(Self { own, pinned, file, variant: options.variant, close: options.close })
+        let is_held_back = match options.variant {
+            Variant::Memory => options.close,
+            Variant::Sendfile => true,
+            Variant::Push => false,
+        };
+        let file = file.map(|file| (file, options.body as u64));
+        Ok(Self { own: own.into_bytes(), pinned, file, is_held_back, close: options.close })
     }
 
-    /// Sends what remains of a reply of which `*sent` bytes are gone. A short write has met a full buffer:
-    /// the next edge tells of room.
-    fn send(&self, connection: &OwnedFd, sent: &mut u64) -> io::Result<Sent> {
+    /// Sends what remains of a reply of which `*sent` bytes are gone, and says whether that was all of it. A
+    /// short write has met a full buffer: the next edge tells of room.
+    fn send(&self, connection: &OwnedFd, sent: &mut u64) -> io::Result<bool> {
         let head = (self.own.len() + self.pinned.len()) as u64;
         if *sent < head {
-            let own = self.own.get(*sent as usize..).unwrap_or_default();
-            let pinned = &self.pinned[(*sent as usize).saturating_sub(self.own.len())..];
-            let slices = [Slice::new(own), Slice::new(pinned)];
-            let slices = if own.is_empty() { &slices[1..] } else { &slices };
-            let written = match self.variant {
-                // What is held back goes out with the FIN: a segment less.
-                Variant::Memory if self.close => socket::send_more(connection, slices),
-                Variant::Memory | Variant::Push => socket::write_vectored(connection, slices),
-                Variant::Sendfile => socket::send_more(connection, slices),
-            };
-            *sent += unless_blocked(written)? as u64;
-            if *sent < head {
-                return Ok(Sent::Blocked);
-            }
+            let slices = &unsent(&self.own, &self.pinned, *sent as usize);
+            let write = if self.is_held_back { socket::send_more } else { socket::write_vectored };
+            let written = write(connection, slices);
+            *sent += unless_blocked(written)?.unwrap_or(0) as u64;
         }
-        if let Some((file, length)) = &self.file {
-            let mut offset = *sent - head;
-            let rest = (length - offset) as usize;
-            unless_blocked(socket::send_file(connection, file, &mut offset, rest))?;
-            *sent = head + offset;
-            if offset < *length {
-                return Ok(Sent::Blocked);
-            }
-        }
-        Ok(Sent::Everything)
+        let Some((file, length)) = self.file.as_ref().filter(|_| *sent >= head) else {
+            return Ok(*sent >= head);
+        };
+        let mut offset = *sent - head;
+        let rest = (length - offset) as usize;
+        unless_blocked(socket::send_file(connection, file, &mut offset, rest))?;
+        *sent = head + offset;
+        Ok(offset >= *length)
     }
 }
 
 struct Connection {
     socket: OwnedFd,
     registered: bool,
-    /// Length of the first request on this connection, and, it is assumed, of all others; 0 before it came.
-    request_bytes: usize,
-    /// Bytes of requests received and not yet counted as a whole request.
-    received: usize,
-    /// Replies that are owed, the one being sent included.
-    owed: usize,
+    requests: Requests,
     /// Bytes of the reply being sent that are gone.
     sent: u64,
-}
-
-/// What remains to be done with a connection after it had its turn.
-enum Turn {
-    Wait,
-    Close,
 }
 
 struct Ceiling {
@@ -278,13 +238,7 @@ impl Ceiling {
     }
 
     fn accept(&mut self) -> Result<()> {
-        loop {
-            let socket = match socket::accept(&self.listener) {
-                Ok(socket) => socket,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
-                Err(error) => return Err(error).context("cannot accept"),
-            };
+        while let Some(socket) = next_client(|| socket::accept(&self.listener))? {
             let index = socket.as_raw_fd() as usize;
             if index >= self.connections.len() {
                 self.connections.resize_with(index + 1, || None);
@@ -292,22 +246,19 @@ impl Ceiling {
             self.connections[index] = Some(Connection::new(socket));
             self.turn(index, true);
         }
+        Ok(())
     }
 
     /// Receives (if there may be something), replies, and then registers or closes.
     fn turn(&mut self, index: usize, readable: bool) {
         // The connection may have been closed earlier in the same batch of events.
         let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else { return };
-        let turn = connection.serve(readable, &mut self.buffer, &self.reply).unwrap_or(Turn::Close);
-        let keep = match turn {
-            Turn::Close => false,
-            Turn::Wait if connection.registered => true,
-            Turn::Wait => {
-                connection.registered = true;
-                self.epoll.add(&connection.socket, index as u64, Interest::BOTH.on_edge()).is_ok()
-            }
-        };
-        if !keep {
+        let stays = connection.serve(readable, &mut self.buffer, &self.reply).unwrap_or(false);
+        if stays && !connection.registered {
+            let added = self.epoll.add(&connection.socket, index as u64, Interest::BOTH.on_edge());
+            connection.registered = added.is_ok();
+        }
+        if !stays || !connection.registered {
             self.connections[index] = None;
         }
     }
@@ -315,44 +266,37 @@ impl Ceiling {
 
 impl Connection {
     fn new(socket: OwnedFd) -> Self {
-        Self { socket, registered: false, request_bytes: 0, received: 0, owed: 0, sent: 0 }
+        Self { socket, registered: false, requests: Requests::default(), sent: 0 }
     }
 
-    fn serve(&mut self, readable: bool, buffer: &mut [u8], reply: &Reply) -> io::Result<Turn> {
+    /// Goes on as far as the socket does, and says whether the connection stays.
+    fn serve(&mut self, readable: bool, buffer: &mut [u8], reply: &Reply) -> io::Result<bool> {
         let mut more = readable;
         while more {
-            match socket::recv(&self.socket, buffer) {
-                Ok(0) => return Ok(Turn::Close),
-                Ok(count) => {
-                    self.count_requests(&buffer[..count]);
+            match unless_blocked(socket::recv(&self.socket, buffer))? {
+                Some(0) => return Ok(false),
+                Some(count) => {
+                    self.requests.count(&buffer[..count]);
                     more = count == buffer.len();
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => more = false,
-                Err(error) => return Err(error),
+                None => more = false,
             }
         }
-        while self.owed > 0 {
-            match reply.send(&self.socket, &mut self.sent)? {
-                Sent::Blocked => return Ok(Turn::Wait),
-                Sent::Everything if reply.close => return Ok(Turn::Close),
-                Sent::Everything => {
-                    self.owed -= 1;
-                    self.sent = 0;
-                }
-            }
-        }
-        Ok(Turn::Wait)
+        self.answer(reply)
     }
 
-    /// The first request ends at the first empty line; after that, lengths are enough.
-    fn count_requests(&mut self, input: &[u8]) {
-        self.received += input.len();
-        if self.request_bytes == 0 {
-            let Some(end) = input.windows(4).position(|window| window == b"\r\n\r\n") else { return };
-            self.request_bytes = self.received - input.len() + end + 4;
+    /// Replies as far as the socket takes it, and says whether the connection stays.
+    fn answer(&mut self, reply: &Reply) -> io::Result<bool> {
+        while self.requests.owed > 0 {
+            if !reply.send(&self.socket, &mut self.sent)? {
+                return Ok(true);
+            }
+            (self.requests.owed, self.sent) = (self.requests.owed - 1, 0);
+            if reply.close {
+                return Ok(false);
+            }
         }
-        self.owed += self.received / self.request_bytes;
-        self.received %= self.request_bytes;
+        Ok(true)
     }
 }
 
@@ -361,11 +305,4 @@ fn open(path: &Path, length: usize) -> Result<File> {
     let found = file.metadata()?.len();
     ensure!(found == length as u64, "{} has {found} bytes, but --body says {length}", path.display());
     Ok(file)
-}
-
-fn unless_blocked(result: io::Result<usize>) -> io::Result<usize> {
-    match result {
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
-        other => other,
-    }
 }

@@ -43,54 +43,32 @@ fn serve(mut client: TcpStream) -> io::Result<()> {
         let Some(path) = read_request(&mut client)? else { return Ok(()) };
         let mut words = path.split('/').skip(1);
         let what = words.next().unwrap_or_default();
-        let numbers: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
-        let number = |place: usize| numbers.get(place).copied().unwrap_or(0);
-        let wait = || thread::sleep(Duration::from_millis(number(0)));
+        let mut numbers = words.map_while(|word| word.parse::<u64>().ok());
+        let (first, second) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        let wait = || thread::sleep(Duration::from_millis(first));
         match what {
-            "ok" => answer(&mut client, number(0), "")?,
-            "absent" => {
-                let reply = head(number(0), "").replace("200 OK", "404 Not Found");
-                client.write_all(reply.as_bytes())?;
-                send_body(&mut client, number(0))?;
-            }
-            "last" => {
-                answer(&mut client, number(0), "Connection: close\r\n")?;
-                return Ok(());
-            }
+            "ok" => reply(&mut client, "200 OK", first, first)?,
+            "absent" => reply(&mut client, "404 Not Found", first, first)?,
+            "last" => return reply(&mut client, "200 OK\r\nConnection: close", first, first),
             "delay" => {
                 wait();
-                answer(&mut client, number(1), "")?;
+                reply(&mut client, "200 OK", second, second)?;
             }
             "slow" => {
-                let bytes = number(1);
-                send_head(&mut client, bytes, "")?;
-                send_body(&mut client, bytes / 2)?;
+                reply(&mut client, "200 OK", second, second / 2)?;
                 wait();
-                send_body(&mut client, bytes - bytes / 2)?;
+                client.write_all(&vec![b'x'; (second - second / 2) as usize])?;
             }
-            "cut" => {
-                send_head(&mut client, number(1), "")?;
-                return send_body(&mut client, number(0));
-            }
-            "more" => {
-                let mut reply = head(number(1), "").into_bytes();
-                reply.resize(reply.len() + (number(0) + number(1)) as usize, b'x');
-                client.write_all(&reply)?;
-            }
+            "cut" => return reply(&mut client, "200 OK", second, first),
+            "more" => reply(&mut client, "200 OK", second, first + second)?,
             "garbage" => return client.write_all(b"this is not HTTP\r\n\r\n"),
-            "reset" => {
-                // Closing a socket with input that was not read resets its connection: read_request leaves
-                // the last bytes.
-                return Ok(());
-            }
             "silent" => {
                 thread::sleep(Duration::from_mins(2));
                 return Ok(());
             }
-            _ => {
-                finish_request(&mut client)?;
-                return Ok(());
-            }
+            // Closing a socket with input that was not read resets its connection: of `/reset` read_request
+            // leaves the last bytes.
+            _ => return Ok(()),
         }
     }
 }
@@ -104,10 +82,9 @@ fn read_request(client: &mut TcpStream) -> io::Result<Option<String>> {
         let text = String::from_utf8_lossy(&seen[..there]).into_owned();
         if let Some(end) = text.find("\r\n\r\n") {
             let path = text.split(' ').nth(1).unwrap_or_default().to_owned();
-            if path == "/reset" || path == "/close" {
-                return Ok(Some(path));
+            if path != "/reset" {
+                client.read_exact(&mut seen[..end + 4])?;
             }
-            client.read_exact(&mut seen[..end + 4])?;
             return Ok(Some(path));
         }
         if there == 0 {
@@ -118,30 +95,13 @@ fn read_request(client: &mut TcpStream) -> io::Result<Option<String>> {
     }
 }
 
-/// Takes what is left of a request, so that closing is closing and no reset.
-fn finish_request(client: &mut TcpStream) -> io::Result<()> {
-    client.set_nonblocking(true)?;
-    while client.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {}
-    Ok(())
-}
-
-fn head(bytes: u64, more: &str) -> String {
-    format!(
-        "HTTP/1.1 200 OK\r\nServer: scripted\r\nContent-Type: text/plain\r\n{more}Content-Length: \
-         {bytes}\r\n\r\n"
+/// Promises a body of so many bytes, and sends so many.
+fn reply(client: &mut TcpStream, status: &str, promised: u64, sent: u64) -> io::Result<()> {
+    let mut reply = format!(
+        "HTTP/1.1 {status}\r\nServer: scripted\r\nContent-Type: text/plain\r\nContent-Length: \
+         {promised}\r\n\r\n"
     )
-}
-
-fn answer(client: &mut TcpStream, bytes: u64, more: &str) -> io::Result<()> {
-    let mut reply = head(bytes, more).into_bytes();
-    reply.resize(reply.len() + bytes as usize, b'x');
+    .into_bytes();
+    reply.resize(reply.len() + sent as usize, b'x');
     client.write_all(&reply)
-}
-
-fn send_head(client: &mut TcpStream, bytes: u64, more: &str) -> io::Result<()> {
-    client.write_all(head(bytes, more).as_bytes())
-}
-
-fn send_body(client: &mut TcpStream, bytes: u64) -> io::Result<()> {
-    client.write_all(&vec![b'x'; bytes as usize])
 }

@@ -125,19 +125,7 @@ pub(crate) fn refusal(
     }
     let listen: Vec<_> =
         (1..=addresses).map(|host| std::net::SocketAddr::from(([127, 0, 0, host as u8], 0))).collect();
-    let ground = Ground {
-        root: scratch,
-        listen: &listen,
-        directory: scratch,
-        sockets: scratch,
-        cpus: 1,
-        capacity: 1_000,
-        sluice,
-        application: None,
-        over_tcp: None,
-        programs: scratch,
-        besim: None,
-    };
+    let ground = Ground::plain(scratch, &listen, scratch, sluice);
     let mut words = servers::parts(spec, &ground)?.remove(0).words;
     "check".clone_into(&mut words[1]);
     words.retain(|word| !word.starts_with("--status="));
@@ -187,19 +175,8 @@ mod tests {
         if let Some(application) = &application {
             application.prepare(directory.path()).unwrap();
         }
-        let ground = Ground {
-            root: &root,
-            listen: &addresses,
-            directory: directory.path(),
-            sockets: directory.path(),
-            cpus: 2,
-            capacity: 200,
-            sluice: &sluice,
-            application: application.as_ref(),
-            over_tcp: None,
-            programs: directory.path(),
-            besim: None,
-        };
+        let plain = Ground::plain(&root, &addresses, directory.path(), &sluice);
+        let ground = Ground { cpus: 2, capacity: 200, application: application.as_ref(), ..plain };
         let server = program.is_file().then(|| Subject::start(&spec, &ground, &networks[0], &[0, 0], &[]))?;
         Some(Started { server, addresses, _directory: directory })
     }

@@ -8,15 +8,17 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::Serialize;
 
+use crate::httperf;
 use crate::measurement::Lab;
 use crate::scripted;
-use crate::servers::{self, Environment, Kind};
-use lab::child::{on_cpus, output};
+use crate::servers::{self, Environment, spec};
+use lab::child::output;
 use lab::statistics::Spread;
 use lab::table::{self, Column};
 
@@ -25,6 +27,9 @@ use lab::table::{self, Column};
 pub(crate) struct Options {
     #[command(flatten)]
     lab: Lab,
+    /// The CPU that load generators run on
+    #[arg(long, default_value_t = 1)]
+    client_cpu: usize,
     /// How often each pair is run
     #[arg(long, default_value_t = 3)]
     rounds: usize,
@@ -39,20 +44,20 @@ pub(crate) struct Options {
 /// How far apart two figures may be.
 const ALLOWED: f64 = 0.02;
 
-/// A figure that both reports have: its name, the words before it in the report, and what its last digit
-/// means.
-const FIGURES: [(&str, &str, f64); 11] = [
-    ("connections", "Total: connections ", 1.0),
-    ("requests", " requests ", 1.0),
-    ("replies", " replies ", 1.0),
-    ("test duration, s", "test-duration ", 0.001),
-    ("reply rate, samples/s", "Reply rate [replies/s]: min # avg ", 0.1),
-    ("reply content, bytes", "content ", 1.0),
-    ("connection time, ms", "Connection time [ms]: min # avg ", 0.1),
-    ("reply time, response, ms", "response ", 0.1),
-    ("reply time, transfer, ms", "transfer ", 0.1),
-    ("timeouts", "client-timo ", 1.0),
-    ("sessions completed", "Session rate [sess/s]: min # avg # max # stddev # (", 1.0),
+/// A figure that both reports have: its name, some words, which of the numbers behind them it is, and what
+/// its last digit means.
+const FIGURES: [(&str, &str, usize, f64); 11] = [
+    ("connections", "Total: connections ", 0, 1.0),
+    ("requests", " requests ", 0, 1.0),
+    ("replies", " replies ", 0, 1.0),
+    ("test duration, s", "test-duration ", 0, 0.001),
+    ("reply rate, samples/s", "Reply rate [replies/s]: ", 1, 0.1),
+    ("reply content, bytes", "content ", 0, 1.0),
+    ("connection time, ms", "Connection time [ms]: ", 1, 0.1),
+    ("reply time, response, ms", "response ", 0, 0.1),
+    ("reply time, transfer, ms", "transfer ", 0, 0.1),
+    ("timeouts", "client-timo ", 0, 1.0),
+    ("sessions completed", "Session rate [sess/s]: ", 4, 1.0),
 ];
 
 /// One figure as both have it.
@@ -68,32 +73,37 @@ struct Agreement {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let Options { lab, rounds, sessions, rate } = options;
+    let Options { lab, rounds, sessions, rate, .. } = options;
     let results = lab.common.measure(|environment| compare_all(options, environment))?;
     let how = format!(
         "{rounds} rounds of {sessions} sessions at {rate} per second, in turn; medians (quartiles).\n\n"
     );
-    lab.common.report("agreement", &results, &(how + &markdown(&results)))?;
+    let columns: &[Column<'_, Agreement>] = &[
+        ("server, figure", &|of| format!("{}: {}", of.server, of.figure)),
+        ("httperf", &|of| format!("{:.1}", of.httperf)),
+        ("sluicelab load", &|of| format!("{:.1}", of.sluicelab)),
+        ("ratio", &|of| format!("{:.3}", of.ratio)),
+        ("within 2%", &|of| if of.agrees { "yes" } else { "NO" }.to_owned()),
+    ];
+    lab.common.report("agreement", &results, &(how + &table::of(columns, &results)))?;
     ensure!(results.iter().all(|of| of.agrees), "some figures do not agree");
     Ok(())
 }
 
-fn compare_all(options: &Options, environment: &Environment<'_>) -> Result<Vec<Agreement>> {
-    let sluicelab = &options.lab.executable()?;
-    let mut results = Vec::new();
-    let nginx = Kind::Peer("nginx: master_process=off limit_rate=60000");
-    let nginx = servers::start(&nginx, environment)?;
-    let nginx_sessions = environment.scratch.join("nginx.sessions");
-    fs::write(&nginx_sessions, nginx_log())?;
-    let bout = Bout { name: "nginx", server: nginx.address, log: &nginx_sessions, timeout_s: 10 };
-    results.extend(compare(options, sluicelab, &bout)?);
-    nginx.stop()?;
-
+fn compare_all(options: &Options, environment: Environment<'_>) -> Result<Vec<Agreement>> {
+    let nginx = servers::start(&spec("nginx: limit_rate=60000")?, environment)?;
     let slow = scripted::start().context("cannot start the scripted server")?;
-    let slow_sessions = environment.scratch.join("slow.sessions");
-    fs::write(&slow_sessions, slow_log())?;
-    let bout = Bout { name: "scripted, slow", server: slow, log: &slow_sessions, timeout_s: 1 };
-    results.extend(compare(options, sluicelab, &bout)?);
+    let bouts = [
+        Bout { name: "nginx", server: nginx.address, sessions: nginx_log(), timeout_s: 10 },
+        Bout { name: "scripted, slow", server: slow, sessions: slow_log(), timeout_s: 1 },
+    ];
+    let mut results = Vec::new();
+    for bout in bouts {
+        let log = environment.scratch.join("sessions");
+        fs::write(&log, &bout.sessions)?;
+        results.extend(compare(options, &bout, &log)?);
+    }
+    nginx.stop()?;
     Ok(results)
 }
 
@@ -115,26 +125,26 @@ fn slow_log() -> String {
 }
 
 /// A server, what is played against it, and how many seconds clients wait.
-struct Bout<'a> {
+struct Bout {
     name: &'static str,
     server: SocketAddr,
-    log: &'a Path,
+    sessions: String,
     timeout_s: u32,
 }
 
-fn compare(options: &Options, sluicelab: &Path, bout: &Bout<'_>) -> Result<Vec<Agreement>> {
-    let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+fn compare(options: &Options, bout: &Bout, log: &Path) -> Result<Vec<Agreement>> {
+    let mut rounds = Vec::new();
     for round in 1..=options.rounds {
         eprintln!("{}: round {round} of {}", bout.name, options.rounds);
-        theirs.push(figures(&httperf(options, bout)?)?);
-        ours.push(figures(&load(options, sluicelab, bout)?)?);
+        rounds.push(reports(options, bout, log)?);
     }
-    let spread = |rounds: &[Vec<f64>], place: usize| {
-        Spread::of(rounds.iter().map(|figures| figures[place])).context("no rounds")
+    let spread = |who: usize, place: usize| {
+        let figures = rounds.iter().map(|reports: &[Vec<f64>; 2]| reports[who][place]);
+        Spread::of(figures).context("no rounds")
     };
     let mut results = Vec::new();
-    for (place, (figure, _, digit)) in FIGURES.iter().enumerate() {
-        let (httperf, sluicelab) = (spread(&theirs, place)?, spread(&ours, place)?);
+    for (place, (figure, .., digit)) in FIGURES.iter().enumerate() {
+        let (httperf, sluicelab) = (spread(0, place)?, spread(1, place)?);
         let (a, b) = (httperf.median, sluicelab.median);
         // Where the last digit is more than 2%, it decides.
         let agrees = (a - b).abs() <= (a.abs() * ALLOWED).max(*digit);
@@ -144,64 +154,35 @@ fn compare(options: &Options, sluicelab: &Path, bout: &Bout<'_>) -> Result<Vec<A
     Ok(results)
 }
 
-fn httperf(options: &Options, bout: &Bout<'_>) -> Result<String> {
-    let Bout { server, log, timeout_s, .. } = *bout;
-    let mut command = on_cpus(&[options.lab.client_cpu]);
-    command.args(["httperf", "--hog"]).args([
-        format!("--server={}", server.ip()),
-        format!("--port={}", server.port()),
-        format!("--wsesslog={},0,{}", options.sessions, log.display()),
-        format!("--rate={}", options.rate),
+/// The figures of httperf and of ours, of the same sessions.
+fn reports(options: &Options, bout: &Bout, log: &Path) -> Result<[Vec<f64>; 2]> {
+    let Options { lab, client_cpu, sessions, rate, .. } = options;
+    let Bout { server, timeout_s, .. } = bout;
+    let log = log.display();
+    let theirs = [
+        format!("--wsesslog={sessions},0,{log}"),
+        format!("--rate={rate}"),
         format!("--timeout={timeout_s}"),
-    ]);
-    output(&mut command, " (Debian packages util-linux, httperf)")
-}
-
-fn load(options: &Options, sluicelab: &Path, bout: &Bout<'_>) -> Result<String> {
-    let Bout { server, log, timeout_s, .. } = *bout;
-    let mut command = on_cpus(&[options.lab.client_cpu]);
-    command.arg(sluicelab).args(["load", "--arrivals=fixed", "--format=httperf"]).args([
+    ];
+    let ours = [
         format!("--target=http://{server}"),
-        format!("--sessions={}", log.display()),
-        format!("--session-rate={}", options.rate),
-        format!("--session-count={}", options.sessions),
+        format!("--sessions={log}"),
+        format!("--session-rate={rate}"),
+        format!("--session-count={sessions}"),
         format!("--timeout={timeout_s}s"),
-        format!("--cpus={}", options.lab.client_cpu),
-    ]);
-    output(&mut command, " (Debian package util-linux)")
+        format!("--cpus={client_cpu}"),
+    ];
+    let mut load = Command::new(lab.executable()?);
+    load.args(["load", "--arrivals=fixed", "--format=httperf"]).args(ours);
+    Ok([figures(&httperf::run(*client_cpu, *server, &theirs)?)?, figures(&output(&mut load, "")?)?])
 }
 
 /// The numbers of a report, in the order of [`FIGURES`].
 fn figures(report: &str) -> Result<Vec<f64>> {
-    FIGURES
-        .iter()
-        .map(|(name, words, _)| find(report, words).with_context(|| format!("no {name} in: {report}")))
-        .collect()
-}
-
-/// The number behind some words; `#` among them stands for any number.
-fn find(report: &str, words: &str) -> Result<f64> {
-    let mut parts = words.split('#');
-    let first = parts.next().unwrap_or_default();
-    let mut rest = report.split_once(first).context("not there")?.1;
-    for part in parts {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').context("no number")?;
-        let Some(behind) = rest[end..].strip_prefix(part) else { bail!("another word behind a number") };
-        rest = behind;
-    }
-    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-    rest[..end].parse().context("no number")
-}
-
-fn markdown(results: &[Agreement]) -> String {
-    let columns: &[Column<'_, Agreement>] = &[
-        ("server, figure", &|of| format!("{}: {}", of.server, of.figure)),
-        ("httperf", &|of| format!("{:.1}", of.httperf)),
-        ("sluicelab load", &|of| format!("{:.1}", of.sluicelab)),
-        ("ratio", &|of| format!("{:.3}", of.ratio)),
-        ("within 2%", &|of| if of.agrees { "yes" } else { "NO" }.to_owned()),
-    ];
-    table::of(columns, results)
+    let figure = |(name, words, place, _): &(&str, &str, usize, f64)| {
+        httperf::number(report, words, *place).with_context(|| format!("no {name} in: {report}"))
+    };
+    FIGURES.iter().map(figure).collect()
 }
 
 #[cfg(test)]

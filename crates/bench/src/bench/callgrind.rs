@@ -8,15 +8,19 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::Serialize;
 
-use crate::client::Client;
+use crate::client;
 use crate::measurement::Common;
-use crate::servers::{self, Environment, Kind};
+use crate::servers::{self, Environment};
 use crate::site::CASES;
+use lab::spec::Spec;
 use lab::table::{self, Column};
 
 /// How it is run.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
+    /// Whose instructions are counted, as `sluicelab compare` takes servers
+    #[arg(value_name = "SERVER", default_values = ["sluice", "nginx", "lighttpd"])]
+    servers: Vec<Spec>,
     #[command(flatten)]
     common: Common,
     /// Requests of the first of the two runs
@@ -37,53 +41,50 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let common = &options.common;
     let results = common.measure(|environment| {
         let mut results = Vec::new();
-        for (name, kind) in common.lineup.one_of_each()? {
+        for server in &options.servers {
             for connections in [1, 64] {
-                results.push(count(&name, &kind, environment, connections, options.requests)?);
+                results.push(count(server, environment, connections, options.requests)?);
             }
         }
         Ok(results)
     })?;
-    common.report("callgrind", &results, &markdown(&results))
+    let columns: &[Column<'_, Instructions>] = &[
+        ("server", &|of| of.server.clone()),
+        ("connections", &|of| of.connections.to_string()),
+        ("user-space instructions per 1 KB keep-alive request", &|of| format!("{:.0}", of.per_request)),
+    ];
+    common.report("callgrind", &results, &table::of(columns, &results))
 }
 
 /// Counts for one server with so many connections: the difference between a run with `requests` and one with
 /// twice as many, so that starting, accepting and stopping cancel out.
 fn count(
-    name: &str,
-    kind: &Kind,
-    environment: &Environment<'_>,
+    server: &Spec,
+    environment: Environment<'_>,
     connections: usize,
     requests: usize,
 ) -> Result<Instructions> {
     let rounds = (requests / connections).max(1);
-    eprintln!("callgrind: {name}, {connections} connections");
-    let once = instructions(kind, environment, connections, rounds)?;
-    let twice = instructions(kind, environment, connections, 2 * rounds)?;
+    eprintln!("callgrind: {}, {connections} connections", server.name);
+    let once = instructions(server, environment, connections, rounds)?;
+    let twice = instructions(server, environment, connections, 2 * rounds)?;
     let requests = rounds * connections;
     let difference = twice.checked_sub(once).context("twice the requests took fewer instructions")?;
-    Ok(Instructions {
-        server: name.to_owned(),
-        connections,
-        requests,
-        per_request: difference as f64 / requests as f64,
-    })
+    let per_request = difference as f64 / requests as f64;
+    Ok(Instructions { server: server.name.clone(), connections, requests, per_request })
 }
 
 fn instructions(
-    kind: &Kind,
-    environment: &Environment<'_>,
+    server: &Spec,
+    environment: Environment<'_>,
     connections: usize,
     rounds: usize,
 ) -> Result<u64> {
     let directory = tempfile::tempdir_in(environment.scratch)?;
     let output = format!("--callgrind-out-file={}/%p", directory.path().display());
-    let wrapper =
-        ["valgrind", "--tool=callgrind", "--trace-children=yes", &output].map(str::to_owned).to_vec();
-    let server = servers::start(kind, &Environment { wrapper, ..*environment })?;
-    let mut client = Client::connect(server.address, CASES[0].target, connections)?;
-    client.ask(rounds)?;
-    drop(client);
+    let wrapper = &["valgrind", "--tool=callgrind", "--trace-children=yes", &output].map(str::to_owned);
+    let server = servers::start(server, Environment { wrapper, ..environment })?;
+    client::ask(server.address, CASES[0].target, connections, rounds)?;
     // A server that gets the signal before it waits for events again may not notice it: let it see the
     // connections end first.
     server.settle()?;
@@ -102,14 +103,4 @@ fn total(directory: &Path) -> Result<u64> {
     }
     ensure!(sum > 0, "callgrind left no profile");
     Ok(sum)
-}
-
-/// The table, in Markdown.
-fn markdown(results: &[Instructions]) -> String {
-    let columns: &[Column<'_, Instructions>] = &[
-        ("server", &|of| of.server.clone()),
-        ("connections", &|of| of.connections.to_string()),
-        ("user-space instructions per 1 KB keep-alive request", &|of| format!("{:.0}", of.per_request)),
-    ];
-    table::of(columns, results)
 }

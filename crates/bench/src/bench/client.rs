@@ -1,38 +1,25 @@
 //! A small keep-alive client for counted requests: what wrk can't do, which knows only durations.
 
-use std::io::{Read, Write};
+use std::io::{self, BufRead as _, BufReader, Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
-/// Connections to one server that all ask for the same target.
-pub(crate) struct Client {
-    connections: Vec<TcpStream>,
-    request: Vec<u8>,
-    buffer: Vec<u8>,
-}
-
-impl Client {
-    /// Opens `count` connections, asking nothing yet.
-    pub(crate) fn connect(address: SocketAddr, target: &str, count: usize) -> Result<Self> {
-        let connections = (0..count).map(|_| connect(address)).collect::<Result<_>>()?;
-        Ok(Self { connections, request: request(address, target), buffer: vec![0; 64 << 10] })
-    }
-
-    /// Makes `rounds` requests on each connection: all are sent, then all replies are read, so that a server
-    /// with many connections finds many requests at once, as under load.
-    pub(crate) fn ask(&mut self, rounds: usize) -> Result<()> {
-        for _ in 0..rounds {
-            for connection in &mut self.connections {
-                connection.write_all(&self.request)?;
-            }
-            for connection in &mut self.connections {
-                read_reply(connection, &mut self.buffer)?;
-            }
+/// Makes `rounds` requests on each of so many connections: all are sent, then all replies are read, so that a
+/// server with many connections finds many requests at once, as under load.
+pub(crate) fn ask(address: SocketAddr, target: &str, connections: usize, rounds: usize) -> Result<()> {
+    let mut connections = (0..connections).map(|_| connect(address)).collect::<Result<Vec<_>>>()?;
+    let request = request(address, target);
+    for _ in 0..rounds {
+        for connection in &mut connections {
+            connection.write_all(&request)?;
         }
-        Ok(())
+        for connection in &connections {
+            read_reply(connection)?;
+        }
     }
+    Ok(())
 }
 
 /// A connection on which nothing takes longer than a slow server under valgrind needs.
@@ -49,34 +36,20 @@ pub(crate) fn request(address: SocketAddr, target: &str) -> Vec<u8> {
 }
 
 /// Reads one whole reply, which must be a 200 with a Content-Length and must keep the connection open.
-pub(crate) fn read_reply(stream: &mut impl Read, buffer: &mut [u8]) -> Result<()> {
-    let mut filled = 0;
-    let head_end = loop {
-        let count = stream.read(&mut buffer[filled..])?;
-        ensure!(count > 0, "the server closed the connection in a reply");
-        filled += count;
-        if let Some(at) = buffer[..filled].windows(4).position(|window| window == b"\r\n\r\n") {
-            break at + 4;
-        }
-    };
-    let head = std::str::from_utf8(&buffer[..head_end])?;
+pub(crate) fn read_reply(stream: impl Read) -> Result<()> {
+    let mut stream = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        ensure!(stream.read_line(&mut head)? > 0, "the server closed the connection in a reply");
+    }
     ensure!(head.starts_with("HTTP/1.1 200 "), "not a 200: {head}");
-    let mut length = None;
-    for line in head.lines() {
-        match line.split_once(':').map(|(name, value)| (name.to_ascii_lowercase(), value.trim())) {
-            Some((name, value)) if name == "content-length" => length = Some(value.parse::<usize>()?),
-            Some((name, "close")) if name == "connection" => bail!("the server does not keep connections"),
-            _ => {}
-        }
-    }
-    let mut missing =
-        (head_end + length.context("no Content-Length")?).checked_sub(filled).context("too much sent")?;
-    while missing > 0 {
-        let room = missing.min(buffer.len());
-        let count = stream.read(&mut buffer[..room])?;
-        ensure!(count > 0, "the server closed the connection in a reply");
-        missing -= count;
-    }
+    head.make_ascii_lowercase();
+    ensure!(!head.contains("\r\nconnection: close"), "the server does not keep connections");
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+    let length: u64 = length.context("no Content-Length")?;
+    let received = io::copy(&mut stream.by_ref().take(length), &mut io::sink())?;
+    ensure!(received == length, "the server closed the connection in a reply");
+    ensure!(stream.buffer().is_empty(), "too much sent");
     Ok(())
 }
 
@@ -84,21 +57,23 @@ pub(crate) fn read_reply(stream: &mut impl Read, buffer: &mut [u8]) -> Result<()
 mod tests {
     use super::*;
 
-    fn read(mut reply: &[u8]) -> Result<()> {
-        read_reply(&mut reply, &mut [0; 100])
-    }
-
     #[test]
     fn replies_longer_than_the_buffer_are_read_to_their_end() {
-        let reply = [b"HTTP/1.1 200 OK\r\nContent-length: 500\r\n\r\n".as_slice(), &[b'x'; 500]].concat();
-        read(&reply).unwrap();
-        assert!(read(&reply[..reply.len() - 1]).is_err());
+        let head = b"HTTP/1.1 200 OK\r\nContent-length: 50000\r\n\r\n";
+        let reply = [head.as_slice(), &vec![b'x'; 50_000]].concat();
+        read_reply(&reply[..]).unwrap();
+        assert!(read_reply(&reply[..reply.len() - 1]).is_err());
     }
 
     #[test]
     fn what_cannot_be_counted_is_refused() {
-        assert!(read(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").is_err());
-        assert!(read(b"HTTP/1.1 200 OK\r\n\r\n").is_err());
-        assert!(read(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").is_err());
+        for reply in [
+            "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxx",
+        ] {
+            assert!(read_reply(reply.as_bytes()).is_err(), "{reply}");
+        }
     }
 }

@@ -2,17 +2,16 @@
 //! beside wrk and httperf, against the same server.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use machine::process::waited_children_cpu_ns;
 use serde::Serialize;
 
+use crate::httperf;
 use crate::measurement::Lab;
-use crate::servers::{self, Environment};
+use crate::servers::{self, Environment, spec};
 use crate::wrk::Wrk;
-use lab::child::{on_cpus, output};
 use lab::generator;
 use lab::launcher::Server;
 use lab::statistics::Spread;
@@ -26,12 +25,8 @@ pub(crate) struct Options {
     /// How often each is run
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Length of one run in seconds
-    #[arg(long, default_value_t = 3)]
-    seconds: u64,
-    /// Connections that are kept busy
-    #[arg(long, default_value_t = 64)]
-    connections: usize,
+    #[command(flatten)]
+    wrk: Wrk,
 }
 
 /// One generator.
@@ -43,45 +38,46 @@ struct Cost {
     ratio: Spread,
 }
 
+const CLIENTS: [&str; 3] = ["wrk", "sluicelab load", "httperf"];
+
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let Options { lab, rounds, seconds, .. } = options;
+    let Options { lab, rounds, wrk } = options;
     let results = lab.common.measure(|environment| costs(options, environment))?;
-    let how = format!("{rounds} rounds of {seconds} s for each, in turn; medians (quartiles).\n\n");
-    lab.common.report("clients", &results, &(how + &markdown(&results)))
+    let how = format!("{rounds} rounds of {} s for each, in turn; medians (quartiles).\n\n", wrk.seconds);
+    let columns: &[Column<'_, Cost>] = &[
+        ("client", &|of| of.client.to_owned()),
+        ("CPU per request, us", &|of| of.cpu_us_per_request.to_string()),
+        ("times wrk", &|of| of.ratio.to_string()),
+    ];
+    lab.common.report("clients", &results, &(how + &table::of(columns, &results)))
 }
 
-fn costs(options: &Options, environment: &Environment<'_>) -> Result<Vec<Cost>> {
-    let Options { lab, rounds, seconds, connections } = options;
+fn costs(options: &Options, environment: Environment<'_>) -> Result<Vec<Cost>> {
+    let Options { lab, rounds, wrk } = options;
     let executable = lab.executable()?;
-    let duration = Duration::from_secs(*seconds);
-    let wrk = Wrk { connections: *connections, duration, cpu: lab.client_cpu };
-    let server = servers::start(&lab.common.lineup.ours()?, environment)?;
-    let url = format!("http://{}/1k.html", server.address);
-    let (mut of_wrk, mut of_ours, mut of_httperf) = (Vec::new(), Vec::new(), Vec::new());
+    let server = servers::start(&spec("sluice")?, environment)?;
+    let url = server.url("/1k.html");
+    // Of each round what each client cost, in the order of their names.
+    let mut costs: Vec<[f64; CLIENTS.len()]> = Vec::new();
     // One more, which warms up and does not count.
     for round in 0..=*rounds {
         eprintln!("round {round} of {rounds}");
-        let theirs = cost_of(|| wrk.run(&[], &url, false).map(|counted| counted.requests))?;
-        let ours = cost_of(|| sluicelab(&executable, &wrk, &url))?;
+        let (theirs, requests) = cost_of(|| wrk.run(&[], &url, false).map(|counted| counted.requests))?;
+        let (ours, _) = cost_of(|| sluicelab(&executable, *wrk, &url))?;
         // It can't be told a time, so it gets as many requests as wrk made.
-        let httperf = cost_of(|| httperf(&wrk, &server, theirs.1))?;
+        let (httperf, _) = cost_of(|| httperf(*wrk, &server, requests))?;
         if round > 0 {
-            of_wrk.push(theirs);
-            of_ours.push(ours);
-            of_httperf.push(httperf);
+            costs.push([theirs, ours, httperf]);
         }
     }
     server.stop()?;
-    let cost = |client, rounds: &[(f64, u64)]| -> Result<Cost> {
-        let spread =
-            |value: &dyn Fn(usize) -> f64| Spread::of((0..rounds.len()).map(value)).context("no rounds");
-        Ok(Cost {
-            client,
-            cpu_us_per_request: spread(&|round| rounds[round].0)?,
-            ratio: spread(&|round| rounds[round].0 / of_wrk[round].0)?,
-        })
+    let spread =
+        |cost: &dyn Fn(&[f64; CLIENTS.len()]) -> f64| Spread::of(costs.iter().map(cost)).context("no rounds");
+    let cost = |(place, client)| -> Result<Cost> {
+        let cpu_us_per_request = spread(&|round| round[place])?;
+        Ok(Cost { client, cpu_us_per_request, ratio: spread(&|round| round[place] / round[0])? })
     };
-    Ok(vec![cost("wrk", &of_wrk)?, cost("sluicelab load", &of_ours)?, cost("httperf", &of_httperf)?])
+    CLIENTS.into_iter().enumerate().map(cost).collect()
 }
 
 /// CPU microseconds per request of a child that counts its requests, and their number.
@@ -93,39 +89,28 @@ fn cost_of(run: impl FnOnce() -> Result<u64>) -> Result<(f64, u64)> {
     Ok((used as f64 / 1e3 / requests as f64, requests))
 }
 
-fn sluicelab(executable: &Path, like: &Wrk, url: &str) -> Result<u64> {
-    let Wrk { connections, duration, cpu } = *like;
+fn sluicelab(executable: &Path, like: Wrk, url: &str) -> Result<u64> {
     let options = [
         "--requests-per-connection=1000000".to_owned(),
         format!("--target={url}"),
-        format!("--connections={connections}"),
-        format!("--duration={}s", Duration::as_secs(&duration).max(1)),
+        format!("--connections={}", like.connections),
+        format!("--duration={}s", like.seconds),
     ];
     // A closed loop saturates its generator, which makes the figures invalid as measures of the server.
-    let results = generator::run(executable, cpu, &options)?;
+    let results = generator::run(executable, like.client_cpu, &options)?;
     results["replies"]["count"].as_u64().context("no replies in sluicelab's results")
 }
 
 /// As many connections at once as wrk has, each with its part of the requests.
-fn httperf(like: &Wrk, server: &Server, requests: u64) -> Result<u64> {
+fn httperf(like: Wrk, server: &Server, requests: u64) -> Result<u64> {
     let connections = like.connections as u64;
-    let mut command = on_cpus(&[like.cpu]);
-    command.args(["httperf", "--hog", "--uri=/1k.html", "--rate=100000"]).args([
-        format!("--server={}", server.address.ip()),
-        format!("--port={}", server.address.port()),
+    let options = [
+        "--uri=/1k.html".to_owned(),
+        "--rate=100000".to_owned(),
         format!("--num-conns={connections}"),
         format!("--num-calls={}", requests / connections),
-    ]);
-    let said = output(&mut command, " (Debian packages util-linux, httperf)")?;
-    let replies = said.split_once(" replies ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
-    replies.with_context(|| format!("no replies in httperf's report: {said}"))
-}
-
-fn markdown(results: &[Cost]) -> String {
-    let columns: &[Column<'_, Cost>] = &[
-        ("client", &|of| of.client.to_owned()),
-        ("CPU per request, us", &|of| of.cpu_us_per_request.to_string()),
-        ("times wrk", &|of| of.ratio.to_string()),
     ];
-    table::of(columns, results)
+    let said = httperf::run(like.client_cpu, server.address, &options)?;
+    let replies = httperf::number(&said, " replies ", 0);
+    replies.map(|replies| replies as u64).with_context(|| format!("no replies in httperf's report: {said}"))
 }

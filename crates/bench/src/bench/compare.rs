@@ -7,20 +7,21 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use machine::Machine;
-use machine::cpu::seconds;
 use machine::process::{cpu_time_ns, waited_children_cpu_ns};
 use serde::Serialize;
 
+use crate::lineup;
 use crate::measurement::Common;
 use crate::servers::{self, Environment};
 use crate::site::{CASES, Case};
 use crate::wrk::Wrk;
 use lab::launcher::{self, Server};
+use lab::spec::Spec;
 use lab::spinner;
 use lab::statistics::Spread;
 use lab::table;
@@ -28,121 +29,106 @@ use lab::table;
 /// How it is run.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
+    /// Who is held against the ceilings, as `sluicelab compare` takes servers [default: ours, nginx and
+    /// lighttpd, with each setting that may be their best in that case]
+    #[arg(value_name = "SERVER")]
+    servers: Vec<Spec>,
     #[command(flatten)]
     common: Common,
     /// How often each server is measured in each case
     #[arg(long, default_value_t = 7)]
     rounds: usize,
-    /// Length of one measurement in seconds
-    #[arg(long, default_value_t = 2)]
-    seconds: u64,
-    /// Connections that wrk keeps busy
-    #[arg(long, default_value_t = 64)]
-    connections: usize,
-    /// The CPU that wrk runs on
-    #[arg(long, default_value_t = 1)]
-    client_cpu: usize,
+    #[command(flatten)]
+    wrk: Wrk,
     /// So many threads besides, on the servers' CPU, take all that they get of it
     #[arg(long, value_name = "N", default_value_t = 0)]
     spinners: usize,
-    /// Fixed send buffer of the ceiling's connections in bytes, or `unset`; several to compare them
-    #[arg(long, value_name = "BYTES|unset", value_delimiter = ',', default_value = "unset",
-          value_parser = send_buffer)]
-    send_buffer: Vec<Option<usize>>,
+    /// A ceiling more with these options, such as --workers=80 or --send-buffer=65536; can be given several
+    /// times
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    ceiling: Vec<String>,
     /// Only the cases with these numbers (1: 1 KB, 2: 10 KB, 3: 100 KB, 4: 1 KB with a connection each)
     #[arg(long, value_delimiter = ',', default_value = "1,2,3,4",
           value_parser = clap::value_parser!(u8).range(1..=4))]
     cases: Vec<u8>,
 }
 
-fn send_buffer(text: &str) -> Result<Option<usize>, String> {
-    match text {
-        "unset" => Ok(None),
-        number => number.parse().map(Some).map_err(|_| "a number of bytes, or unset".to_owned()),
-    }
-}
-
-/// Everything that was measured in one case.
+/// A case, the servers that run for it, and what was measured of each; the ceilings come first.
 #[derive(Debug, Serialize)]
-pub(crate) struct CaseResult {
-    case: Case,
+struct Field {
+    case: &'static Case,
     rows: Vec<Row>,
+    #[serde(skip)]
+    servers: Vec<Server>,
+    #[serde(skip)]
+    ceilings: usize,
 }
 
 /// One server in one case.
-#[derive(Debug, Serialize)]
-pub(crate) struct Row {
-    pub(crate) server: String,
+#[derive(Debug, Default, Serialize)]
+struct Row {
+    server: String,
     /// `None` where perf can't count here.
-    pub(crate) system_calls_per_request: Option<f64>,
+    system_calls_per_request: Option<f64>,
     /// One for each round.
-    pub(crate) samples: Vec<Sample>,
+    samples: Vec<Sample>,
     /// For each ceiling its name, and this server's CPU time per request as a multiple of the ceiling's in
     /// the same round.
-    pub(crate) against_ceilings: Vec<(String, Spread)>,
+    against_ceilings: Vec<(String, Spread)>,
 }
 
 /// One server, one case, one round.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Sample {
-    pub(crate) requests: u64,
-    pub(crate) requests_per_second: f64,
+struct Sample {
+    requests: u64,
+    requests_per_second: f64,
     /// CPU time of all threads of the server's processes per request, in microseconds.
-    pub(crate) cpu_us: f64,
+    cpu_us: f64,
     /// CPU time of wrk per request, in microseconds (in 10 ms steps over the whole run).
-    pub(crate) client_cpu_us: f64,
+    client_cpu_us: f64,
     /// How much of the time the server's CPU was used by the server, in percent: below 100 wrk was the slower
     /// one.
-    pub(crate) busy_percent: f64,
+    busy_percent: f64,
     /// How much of the time of all CPUs went to other virtual machines, in percent.
-    pub(crate) steal_percent: f64,
-}
-
-/// A case with the servers that run for it; the ceilings come first.
-struct Field {
-    case: Case,
-    contenders: Vec<(String, Server)>,
-    ceilings: usize,
+    steal_percent: f64,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let Options { common, rounds, seconds, connections, client_cpu, spinners, .. } = options;
+    let Options { common, rounds, wrk, spinners, .. } = options;
+    let Wrk { connections, seconds, client_cpu } = wrk;
     ensure!(common.server_cpu != *client_cpu, "server and client need different CPUs");
     let results = common.measure(|environment| measure_all(options, environment))?;
     let how = format!(
         "{rounds} rounds of {seconds} s for each, {connections} connections, {spinners} spinners; medians \
          (quartiles), steal: maximum.\n\n"
     );
-    common.report("cases", &results, &(how + &markdown(&results)))
+    let tables: String = results.iter().map(markdown).collect();
+    common.report("cases", &results, &(how + &tables))
 }
 
 /// Starts all servers, counts system calls, and measures the rounds.
-fn measure_all(options: &Options, environment: &Environment<'_>) -> Result<Vec<CaseResult>> {
-    let wrk = Wrk {
-        connections: options.connections,
-        duration: Duration::from_secs(options.seconds),
-        cpu: options.client_cpu,
-    };
+fn measure_all(options: &Options, environment: Environment<'_>) -> Result<Vec<Field>> {
     let cases = options.cases.iter().map(|number| &CASES[usize::from(*number) - 1]);
-    let fields: Vec<Field> =
+    let mut fields: Vec<Field> =
         cases.map(|case| start_all(options, case, environment)).collect::<Result<_>>()?;
-    let mut results = count_system_calls(&wrk, environment, &fields)?;
+    count_system_calls(options.wrk, environment, &mut fields)?;
     let _spinners = spinner::start(environment.cpu, options.spinners)?;
     for round in 0..options.rounds {
         eprintln!("round {} of {}", round + 1, options.rounds);
         for place in order(fields.len(), round) {
-            let Field { case, contenders, .. } = &fields[place];
-            for who in order(contenders.len(), round) {
-                let (name, server) = &contenders[who];
-                let sample = measure(&wrk, server, case).with_context(|| format!("{name}, {}", case.name))?;
-                results[place].rows[who].samples.push(sample);
+            let Field { case, rows, servers, .. } = &mut fields[place];
+            for who in order(rows.len(), round) {
+                let (row, server) = (&mut rows[who], &servers[who]);
+                let sample = measure(options.wrk, server, case);
+                row.samples.push(sample.with_context(|| format!("{}, {}", row.server, case.name))?);
             }
         }
     }
-    for (field, result) in fields.iter().zip(&mut results) {
-        compare_with_ceilings(&mut result.rows, field.ceilings);
+    for Field { rows, servers, ceilings, .. } in &mut fields {
+        servers.clear();
+        compare_with_ceilings(rows, *ceilings);
     }
-    Ok(results)
+    Ok(fields)
 }
 
 /// A different order in each round: it starts elsewhere, and every other one runs backwards.
@@ -155,23 +141,17 @@ fn order(count: usize, round: usize) -> Vec<usize> {
     order
 }
 
-fn start_all(options: &Options, case: &Case, environment: &Environment<'_>) -> Result<Field> {
-    let lineup = &options.common.lineup;
-    let mut named = Vec::new();
-    for send_buffer in &options.send_buffer {
-        for (mut name, kind) in lineup.ceilings(case, *send_buffer)? {
-            if options.send_buffer.len() > 1 {
-                name += &send_buffer
-                    .map_or_else(|| ", SO_SNDBUF unset".to_owned(), |n| format!(", SO_SNDBUF {n}"));
-            }
-            named.push((name, kind));
-        }
+fn start_all(options: &Options, case: &'static Case, environment: Environment<'_>) -> Result<Field> {
+    let mut specs = lineup::ceilings(case, &options.ceiling)?;
+    let ceilings = specs.len();
+    specs.extend(if options.servers.is_empty() { lineup::usual(case)? } else { options.servers.clone() });
+    eprintln!("starting {} servers for {}", specs.len(), case.name);
+    let (mut rows, mut servers) = (Vec::new(), Vec::new());
+    for spec in specs {
+        servers.push(servers::start(&spec, environment)?);
+        rows.push(Row { server: spec.name, ..Row::default() });
     }
-    let ceilings = named.len();
-    named.extend(lineup.servers(case)?);
-    eprintln!("starting {} servers for {}", named.len(), case.name);
-    let contenders = named.into_iter().map(|(name, kind)| Ok((name, servers::start(&kind, environment)?)));
-    Ok(Field { case: case.clone(), contenders: contenders.collect::<Result<_>>()?, ceilings })
+    Ok(Field { case, rows, servers, ceilings })
 }
 
 /// A run of its own, since counting costs time; it warms the servers as well.
@@ -179,44 +159,34 @@ fn start_all(options: &Options, case: &Case, environment: &Environment<'_>) -> R
 /// Spinners leave the server a quarter of its CPU: wrk, which is no faster than the servers, could not
 /// saturate it otherwise, and a server that is waited for less than it waits asks for events more often than
 /// one under load.
-fn count_system_calls(wrk: &Wrk, environment: &Environment<'_>, fields: &[Field]) -> Result<Vec<CaseResult>> {
+fn count_system_calls(wrk: Wrk, environment: Environment<'_>, fields: &mut [Field]) -> Result<()> {
     let perf_works = Command::new("perf")
         .args(["stat", "-e", "raw_syscalls:sys_enter", "true"])
         .output()
         .is_ok_and(|output| output.status.success());
     if !perf_works {
         eprintln!(
-            "perf cannot count raw_syscalls:sys_enter (Debian package linux-perf; root): no system calls in \
-             the table"
+            "perf cannot count system calls here (Debian package linux-perf; root): that column is empty"
         );
     }
-    let wrk = Wrk { duration: Duration::from_secs(1), ..*wrk };
+    let wrk = Wrk { seconds: 1, ..wrk };
     let _spinners = spinner::start(environment.cpu, 3)?;
-    let mut results = Vec::new();
-    for Field { case, contenders, .. } in fields {
+    for Field { case, rows, servers, .. } in fields {
         eprintln!("counting system calls: {}", case.name);
-        let mut rows = Vec::new();
-        for (name, server) in contenders {
+        for (row, server) in rows.iter_mut().zip(&*servers) {
             let counted = if perf_works {
-                system_calls_per_request(&wrk, server, case, environment.scratch).map(Some)
+                system_calls_per_request(wrk, server, case, environment.scratch).map(Some)
             } else {
                 wrk.run(&[], &server.url(case.target), case.close).map(|_| None)
             };
-            let system_calls_per_request = counted.with_context(|| format!("{name}, {}", case.name))?;
-            let server = name.clone();
-            rows.push(Row {
-                server,
-                system_calls_per_request,
-                samples: Vec::new(),
-                against_ceilings: Vec::new(),
-            });
+            row.system_calls_per_request =
+                counted.with_context(|| format!("{}, {}", row.server, case.name))?;
         }
-        results.push(CaseResult { case: case.clone(), rows });
     }
-    Ok(results)
+    Ok(())
 }
 
-fn system_calls_per_request(wrk: &Wrk, server: &Server, case: &Case, scratch: &Path) -> Result<f64> {
+fn system_calls_per_request(wrk: Wrk, server: &Server, case: &Case, scratch: &Path) -> Result<f64> {
     let report = scratch.join("perf-stat");
     let pids: Vec<String> = server.processes()?.iter().map(u32::to_string).collect();
     let [file, pids] = [format!("--output={}", report.display()), format!("--pid={}", pids.join(","))];
@@ -231,18 +201,17 @@ fn system_calls_per_request(wrk: &Wrk, server: &Server, case: &Case, scratch: &P
     Ok(calls / counted.requests as f64)
 }
 
-fn measure(wrk: &Wrk, server: &Server, case: &Case) -> Result<Sample> {
+fn measure(wrk: Wrk, server: &Server, case: &Case) -> Result<Sample> {
     let pids = server.processes()?;
     let machine = Machine::this();
-    let cpus = std::thread::available_parallelism()?.get() as f64;
-    let (before, client, start) =
+    let (ticks, client, start) =
         (machine.cpu_ticks(), waited_children_cpu_ns(std::process::id())?, Instant::now());
     let cpu = launcher::sum(&pids, cpu_time_ns)?;
     let counted = wrk.run(&[], &server.url(case.target), case.close)?;
     let cpu_ns = (launcher::sum(&pids, cpu_time_ns)? - cpu) as f64;
     let elapsed_ns = start.elapsed().as_nanos() as f64;
     let client_ns = (waited_children_cpu_ns(std::process::id())? - client) as f64;
-    let steal_ns = seconds(machine.cpu_ticks().since(before).steal) * 1e9;
+    let ticks = machine.cpu_ticks().since(ticks);
     let requests = counted.requests as f64;
     Ok(Sample {
         requests: counted.requests,
@@ -250,7 +219,7 @@ fn measure(wrk: &Wrk, server: &Server, case: &Case) -> Result<Sample> {
         cpu_us: cpu_ns / requests / 1e3,
         client_cpu_us: client_ns / requests / 1e3,
         busy_percent: 100.0 * cpu_ns / elapsed_ns,
-        steal_percent: 100.0 * steal_ns / (elapsed_ns * cpus),
+        steal_percent: 100.0 * ticks.steal as f64 / ticks.all().max(1) as f64,
     })
 }
 
@@ -259,30 +228,18 @@ fn compare_with_ceilings(rows: &mut [Row], ceilings: usize) {
     let ceilings: Vec<(String, Vec<Sample>)> =
         rows[..ceilings].iter().map(|row| (row.server.clone(), row.samples.clone())).collect();
     for row in rows {
-        row.against_ceilings = ceilings
-            .iter()
-            .filter_map(|(name, samples)| {
-                let ratios =
-                    row.samples.iter().zip(samples).map(|(own, ceiling)| own.cpu_us / ceiling.cpu_us);
-                Some((name.clone(), Spread::of(ratios)?))
-            })
-            .collect();
+        let against = |(name, samples): &(String, Vec<Sample>)| {
+            let pairs = row.samples.iter().zip(samples);
+            Some((name.clone(), Spread::of(pairs.map(|(own, ceiling)| own.cpu_us / ceiling.cpu_us))?))
+        };
+        row.against_ceilings = ceilings.iter().filter_map(against).collect();
     }
 }
 
-/// The tables, in Markdown.
-fn markdown(results: &[CaseResult]) -> String {
-    let tables: Vec<String> = results
-        .iter()
-        .map(|result| format!("### {}\n\n{}\n", result.case.name, case_table(&result.rows)))
-        .collect();
-    tables.concat()
-}
-
-fn case_table(rows: &[Row]) -> String {
-    let ceilings = rows.first().map_or_else(Vec::new, |row| {
-        row.against_ceilings.iter().map(|(name, _)| format!("times {name}")).collect::<Vec<_>>()
-    });
+/// The table of a case, in Markdown.
+fn markdown(Field { case, rows, .. }: &Field) -> String {
+    let ceilings = rows.iter().take(1).flat_map(|row| &row.against_ceilings);
+    let ceilings: Vec<String> = ceilings.map(|(name, _)| format!("times {name}")).collect();
     let mut headings = vec!["server", "CPU per request, us"];
     headings.extend(ceilings.iter().map(String::as_str));
     headings.extend([
@@ -292,23 +249,21 @@ fn case_table(rows: &[Row]) -> String {
         "wrk CPU per request, us",
         "steal, %",
     ]);
-    table::markdown(&headings, rows.iter().map(cells))
+    format!("### {}\n\n{}\n", case.name, table::markdown(&headings, rows.iter().map(cells)))
 }
 
 fn cells(row: &Row) -> Vec<String> {
-    let number = |value: fn(&Sample) -> f64, digits: usize, of: fn(&Spread) -> f64| {
-        Spread::of(row.samples.iter().map(value))
-            .map_or_else(|| "-".to_owned(), |spread| format!("{:.digits$}", of(&spread)))
+    let told = |value: fn(&Sample) -> f64, tell: &dyn Fn(Spread) -> String| {
+        Spread::of(row.samples.iter().map(value)).map_or_else(|| "-".to_owned(), tell)
     };
-    let median = |spread: &Spread| spread.median;
-    let cpu = Spread::of(row.samples.iter().map(|sample| sample.cpu_us));
-    let mut cells = vec![row.server.clone(), cpu.map_or_else(|| "-".to_owned(), |spread| spread.to_string())];
+    let median = |digits: usize| move |spread: Spread| format!("{:.digits$}", spread.median);
+    let mut cells = vec![row.server.clone(), told(|of| of.cpu_us, &|spread| spread.to_string())];
     cells.extend(row.against_ceilings.iter().map(|(_, spread)| spread.to_string()));
-    cells.push(number(|sample| sample.requests_per_second, 0, median));
+    cells.push(told(|of| of.requests_per_second, &median(0)));
     cells.push(row.system_calls_per_request.map_or_else(|| "-".to_owned(), |calls| format!("{calls:.2}")));
-    cells.push(number(|sample| sample.busy_percent, 0, median));
-    cells.push(number(|sample| sample.client_cpu_us, 2, median));
-    cells.push(number(|sample| sample.steal_percent, 1, |spread| spread.maximum));
+    cells.push(told(|of| of.busy_percent, &median(0)));
+    cells.push(told(|of| of.client_cpu_us, &median(2)));
+    cells.push(told(|of| of.steal_percent, &|spread| format!("{:.1}", spread.maximum)));
     cells
 }
 

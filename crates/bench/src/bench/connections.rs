@@ -11,17 +11,21 @@ use machine::memory::{self, Usage};
 use machine::process;
 use serde::Serialize;
 
-use crate::client::{self, Client};
+use crate::client;
 use crate::measurement::Common;
-use crate::servers::{self, Environment, Kind};
+use crate::servers::{self, Environment};
 use crate::site::{CASES, HUGE};
 use lab::launcher::{self, Server};
+use lab::spec::Spec;
 use lab::statistics::line_through;
 use lab::table::{self, Column};
 
 /// How it is run.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
+    /// Whose memory is measured, as `sluicelab compare` takes servers
+    #[arg(value_name = "SERVER", default_values = ["sluice", "nginx", "lighttpd"])]
+    servers: Vec<Spec>,
     #[command(flatten)]
     common: Common,
     /// How many connections are held
@@ -58,10 +62,8 @@ impl State {
 /// The memory of all processes of a server, in bytes.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Memory {
-    /// Resident and only its own, but for memory that it shares with nobody yet.
-    private: u64,
-    /// Resident and mapped by others as well (its proportional part).
-    shared: u64,
+    /// Resident: private pages, and the proportional part of those that are shared.
+    resident: u64,
     /// Size of all writable mappings, whether their pages were ever touched or not: slabs show here.
     writable: u64,
 }
@@ -73,16 +75,25 @@ struct Growth {
     state: State,
     /// The numbers of connections and what the server used with them.
     points: Vec<(usize, Memory)>,
-    /// Resident memory in bytes: (with no connection, more for each).
-    resident: (f64, f64),
-    /// Writable mappings in bytes, touched or not: (with no connection, more for each).
-    writable: (f64, f64),
-    /// Resident memory and writable mappings without any connection for each one that there is room for, in
-    /// bytes: what was set aside at the start.
-    set_aside: (f64, f64),
-    /// What a connection costs: growth from the first point to the last and what was set aside, in resident
-    /// memory or in writable mappings, whichever is more.
+    /// Of resident memory.
+    resident: Line,
+    /// Of writable mappings, touched or not.
+    writable: Line,
+    /// What a connection costs by the one or by the other, whichever is more.
     bytes_per_connection: f64,
+}
+
+/// One kind of memory, in bytes.
+#[derive(Debug, Serialize)]
+struct Line {
+    /// With no connection.
+    intercept: f64,
+    /// More for each.
+    slope: f64,
+    /// Without any connection for each one that there is room for: what was set aside at the start.
+    set_aside: f64,
+    /// What was set aside, and growth from the first point to the last.
+    per_connection: f64,
 }
 
 /// Room beyond the connections that are held, for the one that warms up.
@@ -96,49 +107,51 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut failures = Vec::new();
     let results = common.measure(|environment| {
         let mut results = Vec::new();
-        for (name, kind) in common.lineup.one_of_each()? {
+        for server in &options.servers {
             for &state in &options.states {
-                eprintln!("{name}: {}", state.name());
+                let what = format!("{}, {}", server.name, state.name());
+                eprintln!("{what}");
                 let count = if state == State::HalfReply { options.half_reply_count } else { options.count };
-                match hold(&name, &kind, environment, state, count) {
+                match hold(server, environment, state, count) {
                     Ok(growth) => results.push(growth),
                     // Others may hold more: go on, but say at the end that something is missing.
-                    Err(error) => {
-                        failures.push(format!("{name}, {count} connections, {}: {error:#}", state.name()));
-                    }
+                    Err(error) => failures.push(format!("{what}, {count} connections: {error:#}")),
                 }
             }
         }
         Ok(results)
     })?;
-    common.report("connections", &results, &markdown(&results))?;
+    let columns: &[Column<'_, Growth>] = &[
+        ("server", &|of| of.server.clone()),
+        ("connections", &|of| of.points[STEPS].0.to_string()),
+        ("state", &|of| of.state.name()),
+        ("bytes per connection", &|of| format!("{:.0}", of.bytes_per_connection)),
+        ("resident: intercept, KiB", &|of| format!("{:.0}", of.resident.intercept / 1024.0)),
+        ("slope, bytes", &|of| format!("{:.0}", of.resident.slope)),
+        ("set aside, bytes", &|of| format!("{:.0}", of.resident.set_aside)),
+        ("writable: intercept, KiB", &|of| format!("{:.0}", of.writable.intercept / 1024.0)),
+        ("slope, bytes", &|of| format!("{:.0}", of.writable.slope)),
+        ("set aside, bytes", &|of| format!("{:.0}", of.writable.set_aside)),
+    ];
+    common.report("connections", &results, &table::of(columns, &results))?;
     ensure!(failures.is_empty(), "not measured:\n{}", failures.join("\n"));
     Ok(())
 }
 
 /// Starts the server and opens `count` connections to it in steps, measuring its memory at each.
-fn hold(
-    name: &str,
-    kind: &Kind,
-    environment: &Environment<'_>,
-    state: State,
-    count: usize,
-) -> Result<Growth> {
+fn hold(spec: &Spec, environment: Environment<'_>, state: State, count: usize) -> Result<Growth> {
     let limit = sys::process::raise_descriptor_limit()?;
-    ensure!(
-        count as u64 + 100 <= limit,
-        "{count} connections need more descriptors than this process may have ({limit})"
-    );
+    ensure!(count as u64 + 100 <= limit, "{count} connections need more descriptors than {limit}");
     ensure!(count < 28_000, "{count} connections need more ports than one pair of addresses has");
     // nginx closes idle connections when less than a sixteenth of its room is left.
     let (little, enough) = (SPARE, count + count / 10 + SPARE);
-    let with_little = {
-        let server = servers::start(kind, &with_room(environment, little))?;
+    let start = |capacity| {
+        let server = servers::start(spec, Environment { capacity, ..environment })?;
         warm(server.address)?;
-        settled_memory(&server)?
+        anyhow::Ok(server)
     };
-    let server = servers::start(kind, &with_room(environment, enough))?;
-    warm(server.address)?;
+    let with_little = settled_memory(&start(little)?)?;
+    let server = start(enough)?;
 
     let mut held = Vec::with_capacity(count);
     let mut points = vec![(0, settled_memory(&server)?)];
@@ -149,45 +162,29 @@ fn hold(
         points.push((held.len(), settled_memory(&server)?));
     }
     let accepted = launcher::sum(&server.processes()?, process::open_descriptors)?;
-    ensure!(
-        accepted >= count as u64,
-        "{name} has only {accepted} descriptors open: the other connections wait to be accepted"
-    );
+    ensure!(accepted >= count as u64, "{} accepts no more than {accepted} of {count}", spec.name);
     let lost = held.iter().filter(|stream| is_closed(stream)).count();
-    ensure!(lost == 0, "{name} closed {lost} of {count} connections while they were being counted");
+    ensure!(lost == 0, "{} closed {lost} of {count} connections while they were being counted", spec.name);
 
-    let line = |value: fn(&Memory) -> u64| {
-        let points: Vec<_> =
+    let line = |value: fn(&Memory) -> u64| -> Result<Line> {
+        let line: Vec<_> =
             points.iter().map(|(count, memory)| (*count as f64, value(memory) as f64)).collect();
-        line_through(&points).context("no line through one point")
+        let (intercept, slope) = line_through(&line).context("no line through one point")?;
+        let (without, with) = (line[0].1, line[STEPS].1);
+        let set_aside = ((without - value(&with_little) as f64) / (enough - little) as f64).max(0.0);
+        let per_connection = set_aside + (with - without) / count as f64;
+        Ok(Line { intercept, slope, set_aside, per_connection })
     };
-    let per_connection = |value: fn(&Memory) -> u64| {
-        let (without, with) = (value(&points[0].1) as f64, value(&points[STEPS].1) as f64);
-        let set_aside = (without - value(&with_little) as f64) / (enough - little) as f64;
-        (set_aside.max(0.0), (with - without) / count as f64)
-    };
-    let resident = per_connection(|memory| memory.private + memory.shared);
-    let writable = per_connection(|memory| memory.writable);
-    Ok(Growth {
-        server: name.to_owned(),
-        state,
-        resident: line(|memory| memory.private + memory.shared)?,
-        writable: line(|memory| memory.writable)?,
-        set_aside: (resident.0, writable.0),
-        bytes_per_connection: (resident.0 + resident.1).max(writable.0 + writable.1),
-        points,
-    })
-}
-
-fn with_room<'a>(environment: &Environment<'a>, capacity: usize) -> Environment<'a> {
-    Environment { capacity, wrapper: environment.wrapper.clone(), ..*environment }
+    let resident = line(|memory| memory.resident)?;
+    let writable = line(|memory| memory.writable)?;
+    let bytes_per_connection = resident.per_connection.max(writable.per_connection);
+    Ok(Growth { server: spec.name.clone(), state, points, resident, writable, bytes_per_connection })
 }
 
 /// Lets the server fill its caches and pools with both files, so that they are not counted as the
 /// connections'.
 fn warm(address: SocketAddr) -> Result<()> {
-    let mut client = Client::connect(address, CASES[0].target, 1)?;
-    client.ask(10)?;
+    client::ask(address, CASES[0].target, 1, 10)?;
     drop(open(address, State::HalfReply)?);
     thread::sleep(Duration::from_millis(200));
     Ok(())
@@ -195,16 +192,14 @@ fn warm(address: SocketAddr) -> Result<()> {
 
 fn open(address: SocketAddr, state: State) -> Result<TcpStream> {
     let mut stream = client::connect(address)?;
+    let request = client::request(address, CASES[0].target);
     match state {
         State::Silent => {}
         State::Idle => {
-            stream.write_all(&client::request(address, CASES[0].target))?;
-            client::read_reply(&mut stream, &mut [0; 4096])?;
+            stream.write_all(&request)?;
+            client::read_reply(&stream)?;
         }
-        State::HalfHead => {
-            let request = client::request(address, CASES[0].target);
-            stream.write_all(&request[..request.len() - 4])?;
-        }
+        State::HalfHead => stream.write_all(&request[..request.len() - 4])?,
         State::HalfReply => {
             stream.write_all(&client::request(address, HUGE.target))?;
             stream.read_exact(&mut [0; 16])?;
@@ -218,8 +213,7 @@ fn settled_memory(server: &Server) -> Result<Memory> {
     let mut sum = Memory::default();
     for pid in server.processes()? {
         let usage = Usage::of(pid).with_context(|| format!("cannot read the memory of process {pid}"))?;
-        sum.private += usage.private;
-        sum.shared += usage.proportional.saturating_sub(usage.private);
+        sum.resident += usage.proportional;
         sum.writable += memory::writable(pid)?;
     }
     Ok(sum)
@@ -229,21 +223,4 @@ fn is_closed(stream: &TcpStream) -> bool {
     // Nothing to read on an open connection, or an unread reply.
     let probe = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
     !matches!(probe, Ok(1)) && !matches!(probe, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
-}
-
-/// The table, in Markdown.
-fn markdown(results: &[Growth]) -> String {
-    let columns: &[Column<'_, Growth>] = &[
-        ("server", &|of| of.server.clone()),
-        ("connections", &|of| of.points[STEPS].0.to_string()),
-        ("state", &|of| of.state.name()),
-        ("bytes per connection", &|of| format!("{:.0}", of.bytes_per_connection)),
-        ("resident: intercept, KiB", &|of| format!("{:.0}", of.resident.0 / 1024.0)),
-        ("slope, bytes", &|of| format!("{:.0}", of.resident.1)),
-        ("set aside, bytes", &|of| format!("{:.0}", of.set_aside.0)),
-        ("writable: intercept, KiB", &|of| format!("{:.0}", of.writable.0 / 1024.0)),
-        ("slope, bytes", &|of| format!("{:.0}", of.writable.1)),
-        ("set aside, bytes", &|of| format!("{:.0}", of.set_aside.1)),
-    ];
-    table::of(columns, results)
 }

@@ -13,6 +13,7 @@ mod client;
 mod clients;
 mod compare;
 mod connections;
+mod httperf;
 mod lineup;
 mod measurement;
 mod overload;

@@ -9,18 +9,17 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::lineup::Lineup;
 use crate::servers::Environment;
+use crate::site;
 use lab::launcher;
 use lab::testbed::Testbed;
 
-use crate::site;
-
-/// Servers, and what is done with results.
+/// Where servers run, and what is done with results.
 #[derive(Debug, Args)]
 pub(crate) struct Common {
-    #[command(flatten)]
-    pub(crate) lineup: Lineup,
+    /// Our server, where no other build is named
+    #[arg(long, value_name = "FILE", default_value = "target/release/sluice")]
+    sluice: PathBuf,
     /// The CPU that servers run on
     #[arg(long, default_value_t = 0)]
     pub(crate) server_cpu: usize,
@@ -37,24 +36,21 @@ pub(crate) struct Lab {
     /// Our load generator
     #[arg(long, value_name = "FILE", default_value = "target/release/sluicelab")]
     sluicelab: PathBuf,
-    /// The CPU that load generators run on
-    #[arg(long, default_value_t = 1)]
-    pub(crate) client_cpu: usize,
 }
 
 impl Common {
     /// Has `measure` start servers, on files that are there for it alone.
-    pub(crate) fn measure<T>(&self, measure: impl FnOnce(&Environment<'_>) -> Result<T>) -> Result<T> {
+    pub(crate) fn measure<T>(&self, measure: impl FnOnce(Environment<'_>) -> Result<T>) -> Result<T> {
         let scratch = tempfile::tempdir()?;
-        let site = site::write(scratch.path())?;
-        let (scratch, cpu) = (scratch.path(), self.server_cpu);
-        measure(&Environment { site: &site, scratch, cpu, capacity: 9_000, wrapper: Vec::new() })
+        let (site, scratch) = (&site::write(scratch.path())?, scratch.path());
+        let (sluice, cpu) = (&self.sluice, self.server_cpu);
+        measure(Environment { site, scratch, sluice, cpu, capacity: 9_000, wrapper: &[] })
     }
 
     /// Prints `text` below a line on the machine, and writes `results` where the command line says, under
     /// `name`.
     pub(crate) fn report(&self, name: &str, results: &impl Serialize, text: &str) -> Result<()> {
-        let machine = Testbed::describe(self.lineup.first_sluice().as_slice());
+        let machine = Testbed::describe(&[&self.sluice]);
         print!("{}\n\n{text}", machine.line());
         let Some(path) = &self.json else { return Ok(()) };
         let json = json!({ "machine": machine, name: results });

@@ -1,25 +1,27 @@
 //! Does `sluicelab load` overload? It holds many connections at once, and goes on asking at the rate it was
 //! told while the server answers a part; and how late it is, beside a loop that does nothing but look at the
-//! clock on the same CPU.
+//! clock on the same CPU, which `sluicelab doctor` has.
 
-use std::time::{Duration, Instant};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::lineup::NGINX;
 use crate::measurement::Lab;
-use crate::servers::{self, Environment};
-use lab::generator;
-use lab::{spinner, table};
+use crate::servers::{self, Environment, spec};
+use lab::child::{on_cpus, output};
+use lab::{generator, spinner, table};
 
 /// How it is run.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[command(flatten)]
     lab: Lab,
+    /// The CPU that load generators run on
+    #[arg(long, default_value_t = 1)]
+    client_cpu: usize,
     /// Connections to be held at once
     #[arg(long, default_value_t = 15_000)]
     held: u32,
@@ -36,51 +38,63 @@ pub(crate) struct Options {
 struct Overload {
     /// Connections that were open at the same time.
     held: u64,
-    asked_per_s: f64,
-    arrived_per_s: f64,
-    /// Arrivals over those that were due.
-    arrivals: f64,
-    replies_per_s: f64,
-    timeouts: u64,
-    /// 99.9% of the sessions were no later than this, in milliseconds.
-    lateness_ms: f64,
-    /// 99.9% of the gaps that an idle loop saw on that CPU, before and after, in milliseconds.
-    idle_ms: f64,
-    valid: bool,
-    invalid: Vec<String>,
+    /// How late an idle loop was on the generator's CPU, before and after.
+    idle: [String; 2],
+    /// What the generator says of the overload, see docs/lab-results.md.
+    results: Value,
 }
+
+/// What is told of the generator's results: its name, where it is found there, and with how many digits.
+const FIGURES: [(&str, &str, usize); 7] = [
+    ("requests asked for, per second", "/run/asked_requests_per_s", 0),
+    ("sessions due", "/run/outcome/due_sessions", 0),
+    ("sessions arrived", "/sessions/arrived", 0),
+    ("sessions arrived, per second", "/sessions/arrived_per_s", 0),
+    ("replies, per second", "/replies/per_s", 0),
+    ("timeouts", "/calls/timeouts", 0),
+    ("lateness, 99.9%, ms", "/lateness_ms/p999", 3),
+];
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let common = &options.lab.common;
-    let results = common.measure(|environment| {
+    let of = common.measure(|environment| {
         let capacity = options.held as usize + 1_000;
-        overload(options, &Environment { capacity, wrapper: Vec::new(), ..*environment })
+        overload(options, Environment { capacity, ..environment })
     })?;
-    common.report("overload", &results, &markdown(&results))
+    let row = |name: &str, value: String| vec![name.to_owned(), value];
+    let mut rows = vec![row("connections held at once", of.held.to_string())];
+    for (name, path, digits) in FIGURES {
+        let figure =
+            of.results.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path}"))?;
+        rows.push(row(name, format!("{figure:.digits$}")));
+    }
+    rows.extend(of.idle.iter().map(|told| row("an idle CPU, before and after", told.clone())));
+    let invalid: Vec<_> =
+        of.results["invalid"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    rows.push(row("valid", if of.results["valid"] == true { "yes".to_owned() } else { invalid.join("; ") }));
+    common.report("overload", &of, &table::markdown(&["overload", ""], rows))
 }
 
-fn overload(options: &Options, environment: &Environment<'_>) -> Result<Overload> {
-    let (sluicelab, cpu) = (options.lab.executable()?, options.lab.client_cpu);
-    let ours = options.lab.common.lineup.ours()?;
+fn overload(options: &Options, environment: Environment<'_>) -> Result<Overload> {
+    let (sluicelab, cpu) = (options.lab.executable()?, options.client_cpu);
     eprintln!("holding {} connections", options.held);
     // Each asks again as soon as it is answered, and none has come to its last request when the run ends.
-    let server = servers::start(&ours, environment)?;
+    let server = servers::start(&spec("sluice")?, environment)?;
     let load = |options: &[String]| generator::run(&sluicelab, cpu, options);
-    let held = load(&[
+    let results = load(&[
         format!("--target={}", server.url("/1k.html")),
         format!("--connections={}", options.held),
         "--requests-per-connection=100000".to_owned(),
         "--duration=6s".to_owned(),
-    ]);
+    ])?;
     server.stop()?;
-    let held = held?;
-    let count = |path: &str| held.pointer(path).and_then(Value::as_u64).unwrap_or(0);
+    let count = |path: &str| results.pointer(path).and_then(Value::as_u64).unwrap_or(0);
     let held = count("/sessions/unfinished").min(count("/connections/connected"));
 
     // The server shares its CPU with others, so that it can be asked for more than it can do.
-    let idle_before = idle_gap(cpu)?;
+    let idle_before = idle(&sluicelab, cpu)?;
     eprintln!("overloading at {} requests/s", options.rate);
-    let server = servers::start(&NGINX, environment)?;
+    let server = servers::start(&spec("nginx")?, environment)?;
     let spinners = spinner::start(environment.cpu, 7)?;
     let results = load(&[
         format!("--target={}", server.url("/10k.html")),
@@ -90,71 +104,18 @@ fn overload(options: &Options, environment: &Environment<'_>) -> Result<Overload
         "--source=127.0.0.2-127.0.0.33".to_owned(),
         // Or a woken thread waits for the others of its core until the next tick.
         "--realtime".to_owned(),
-    ]);
+    ])?;
     drop(spinners);
     server.stop()?;
-    let results = results?;
-    let idle_after = idle_gap(cpu)?;
-    let number =
-        |path: &str| results.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path}"));
-    let due = number("/run/outcome/due_sessions")?;
-    let invalid = results["invalid"].as_array().into_iter().flatten();
-    Ok(Overload {
-        held,
-        asked_per_s: number("/run/asked_requests_per_s")?,
-        arrived_per_s: number("/sessions/arrived_per_s")?,
-        arrivals: number("/sessions/arrived")? / due,
-        replies_per_s: number("/replies/per_s")?,
-        timeouts: number("/calls/timeouts")? as u64,
-        lateness_ms: number("/lateness_ms/p999")?,
-        idle_ms: idle_before.max(idle_after),
-        valid: results["valid"] == true,
-        invalid: invalid.filter_map(Value::as_str).map(str::to_owned).collect(),
-    })
+    Ok(Overload { held, idle: [idle_before, idle(&sluicelab, cpu)?], results })
 }
 
-/// The gap between two looks at the clock that 99.9% of the *time* does not exceed: how late somebody is who
-/// comes at a random moment, on a CPU where nobody else wants anything.
-fn idle_gap(cpu: usize) -> Result<f64> {
-    let spin = std::thread::spawn(move || -> std::io::Result<Vec<Duration>> {
-        sys::process::pin_to_cpus(&[cpu])?;
-        let began = Instant::now();
-        let (mut gaps, mut before) = (Vec::new(), began);
-        while before.duration_since(began) < Duration::from_secs(2) {
-            let now = Instant::now();
-            let gap = now.duration_since(before);
-            if gap > Duration::from_micros(5) {
-                gaps.push(gap);
-            }
-            before = now;
-        }
-        Ok(gaps)
-    });
-    let mut gaps = spin.join().map_err(|_| anyhow::anyhow!("the idle loop panicked"))??;
-    gaps.sort_unstable();
-    // From the longest down, until they make up a thousandth of the time.
-    let mut left = Duration::from_millis(2);
-    for gap in gaps.iter().rev() {
-        left = left.saturating_sub(*gap);
-        if left.is_zero() {
-            return Ok(gap.as_secs_f64() * 1e3);
-        }
-    }
-    Ok(0.005)
-}
-
-fn markdown(of: &Overload) -> String {
-    let row = |name: &str, value: String| vec![name.to_owned(), value];
-    let rows = vec![
-        row("connections held at once", of.held.to_string()),
-        row("requests asked for, per second", format!("{:.0}", of.asked_per_s)),
-        row("sessions arrived, per second", format!("{:.0}", of.arrived_per_s)),
-        row("arrived / due", format!("{:.4}", of.arrivals)),
-        row("replies, per second", format!("{:.0}", of.replies_per_s)),
-        row("timeouts", of.timeouts.to_string()),
-        row("lateness, 99.9%, ms", format!("{:.3}", of.lateness_ms)),
-        row("an idle loop's gap, 99.9% of the time, ms", format!("{:.3}", of.idle_ms)),
-        row("valid", if of.valid { "yes".to_owned() } else { of.invalid.join("; ") }),
-    ];
-    table::markdown(&["overload", ""], rows)
+/// How late somebody is on that CPU who only looks at the clock, as the lab's doctor has it.
+fn idle(sluicelab: &Path, cpu: usize) -> Result<String> {
+    let told = output(on_cpus(&[cpu]).arg(sluicelab).args(["doctor", "--json"]), "")?;
+    let told: Value = serde_json::from_str(&told)?;
+    let mut findings = told["findings"].as_array().into_iter().flatten();
+    let lateness =
+        findings.find(|finding| finding["name"] == "lateness").context("doctor tells no lateness")?;
+    Ok(lateness["found"].as_str().unwrap_or_default().to_owned())
 }

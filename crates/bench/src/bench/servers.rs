@@ -1,149 +1,97 @@
-//! The servers that are compared: ours, the ceiling, nginx, lighttpd.
-//!
-//! Each runs with a generated configuration on a loopback address of its own, so that sockets in `TIME_WAIT`
-//! of one don't get into another's way.
+//! Starts servers as the lab knows them ([`lab::spec`]), each on a loopback address of its own, so that
+//! sockets in `TIME_WAIT` of one don't get into another's way.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use anyhow::{Context, Error, Result};
+use anyhow::{Context, Error, Result, ensure};
 
-use crate::site::Case;
-use lab::launcher::{Place, Server, announced};
-use lab::servers::Ground;
-use lab::spec::Spec;
+use lab::launcher::{Place, Server};
+use lab::servers::{self, Ground};
+use lab::spec::{Kind, Spec};
 
 /// What is needed to start any server.
+#[derive(Clone, Copy)]
 pub(crate) struct Environment<'a> {
     /// The root of the files.
     pub(crate) site: &'a Path,
     /// Where configuration, logs and results of tools go.
     pub(crate) scratch: &'a Path,
+    /// Our server, where a spec names no other build.
+    pub(crate) sluice: &'a Path,
     /// The CPU that servers are pinned to.
     pub(crate) cpu: usize,
     /// How many connections servers are told to have room for.
     pub(crate) capacity: usize,
     /// Words before the server's own command line, such as valgrind's.
-    pub(crate) wrapper: Vec<String>,
+    pub(crate) wrapper: &'a [String],
 }
 
-/// A server and the settings that it runs with.
-#[derive(Clone, Debug)]
-pub(crate) enum Kind {
-    /// The server that parses nothing, replying as one case demands.
-    Ceiling {
-        executable: PathBuf,
-        /// As its `--variant` has it.
-        variant: &'static str,
-        case: Case,
-        send_buffer: Option<usize>,
-        defer_accept: bool,
-        /// 0 for an event loop.
-        workers: usize,
-    },
-    /// Ours.
-    Sluice {
-        executable: PathBuf,
-        /// `None`: with patience and room for the measurement, and all else as it comes but for accepts.
-        config: Option<PathBuf>,
-        defer_accept: bool,
-    },
-    /// Another server with its settings, as the lab starts it.
-    Peer(&'static str),
+/// What a server is set to besides what the lab does, unless told otherwise: ours with as much patience as
+/// the lab gives its peers; and nginx without a master, whose one worker does the same work, as tools like
+/// valgrind follow one process more easily.
+fn usual(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Sluice => &[
+            "--architecture=sped",
+            "timeouts.idle=\"1 h\"",
+            "timeouts.header=\"1 h\"",
+            "timeouts.write=\"1 h\"",
+        ],
+        Kind::Nginx => &["master_process=off"],
+        _ => &[],
+    }
+}
+
+/// A server by its text.
+pub(crate) fn spec(text: &str) -> Result<Spec> {
+    text.parse().map_err(Error::msg)
 }
 
 /// Starts the server and waits until it accepts connections.
-pub(crate) fn start(kind: &Kind, environment: &Environment<'_>) -> Result<Server> {
-    let wanted = unused_address(kind)?;
-    let directory = environment.scratch.join(format!("server-{}", wanted.ip()));
-    fs::create_dir_all(&directory)?;
-    let words = command_line(kind, wanted, environment, &directory)?;
-    let place =
-        Place { cpus: &[environment.cpu], wrapper: &environment.wrapper, log: &directory.join("stderr") };
-    Server::start(&words, place, |said| {
-        let address = if wanted.port() == 0 { *announced(said).first()? } else { wanted };
-        TcpStream::connect(address).ok().map(|_| address)
-    })
-}
-
-/// A loopback address that no server of this run has had, with a port that is free now; port 0 where the
-/// server says which one it got.
-fn unused_address(kind: &Kind) -> Result<SocketAddr> {
+pub(crate) fn start(spec: &Spec, environment: Environment<'_>) -> Result<Server> {
     static LAST: AtomicU8 = AtomicU8::new(1);
-    let address = Ipv4Addr::new(127, 0, 1, LAST.fetch_add(1, Ordering::Relaxed));
-    Ok(match kind {
-        Kind::Ceiling { .. } | Kind::Sluice { .. } => SocketAddr::from((address, 0)),
-        Kind::Peer(_) => TcpListener::bind((address, 0))?.local_addr()?,
-    })
+    let host = Ipv4Addr::new(127, 0, 1, LAST.fetch_add(1, Ordering::Relaxed));
+    let address = TcpListener::bind((host, 0))?.local_addr()?;
+    let listen = [address];
+    let directory = environment.scratch.join(format!("server-{host}"));
+    fs::create_dir_all(&directory)?;
+    let Environment { site, sluice, capacity, .. } = environment;
+    let ground = Ground { capacity, ..Ground::plain(site, &listen, &directory, sluice) };
+    let mut parts = servers::parts(&with_usual(spec), &ground)?;
+    let mut words = parts.pop().context("a server of no programs")?.words;
+    ensure!(parts.is_empty(), "{} is several programs; allowed here: servers of one", spec.name);
+    // Whoever tells the status of ours would be one process more.
+    words.retain(|word| !word.starts_with("--status="));
+    let log = directory.join("stderr");
+    let place = Place { cpus: &[environment.cpu], wrapper: environment.wrapper, log: &log };
+    Server::start(&words, place, |_| TcpStream::connect(address).ok().map(|_| address))
 }
 
-fn command_line(
-    kind: &Kind,
-    address: SocketAddr,
-    environment: &Environment<'_>,
-    directory: &Path,
-) -> Result<Vec<String>> {
-    let site = environment.site;
-    let words = match kind {
-        Kind::Ceiling { executable, variant, case, send_buffer, defer_accept, workers } => {
-            let mut words = vec![
-                executable.display().to_string(),
-                format!("--listen={address}"),
-                format!("--body={}", case.body_bytes),
-                format!("--variant={variant}"),
-                format!("--file={}", case.file(site).display()),
-            ];
-            words.extend(send_buffer.map(|bytes| format!("--send-buffer={bytes}")));
-            words.extend(defer_accept.then(|| "--defer-accept".to_owned()));
-            words.push(format!("--workers={workers}"));
-            words.extend(case.close.then(|| "--close".to_owned()));
-            words
+/// With those [`usual`] settings that it does not have itself, as an option or as a line.
+fn with_usual(spec: &Spec) -> Spec {
+    let name = |setting: &str| setting.split('=').next().unwrap_or_default().trim_matches('-').to_owned();
+    let mut spec = spec.clone();
+    for setting in usual(spec.kind) {
+        if !spec.settings.iter().any(|own| name(own) == name(setting)) {
+            spec.settings.push((*setting).to_owned());
         }
-        Kind::Sluice { executable, config, defer_accept } => {
-            let generate =
-                || generated(directory, "sluice.toml", &sluice_config(environment.capacity, *defer_accept));
-            let config = config.clone().map_or_else(generate, Ok)?;
-            vec![
-                executable.display().to_string(),
-                "serve".to_owned(),
-                site.display().to_string(),
-                format!("--config={}", config.display()),
-                format!("--listen={address}"),
-            ]
-        }
-        Kind::Peer(text) => {
-            let spec: Spec = text.parse().map_err(Error::msg)?;
-            let ground = Ground {
-                root: site,
-                listen: &[address],
-                directory,
-                sockets: directory,
-                cpus: 1,
-                capacity: environment.capacity,
-                sluice: Path::new(""),
-                application: None,
-                over_tcp: None,
-                programs: directory,
-                besim: None,
-            };
-            lab::servers::parts(&spec, &ground)?.pop().context("a server of no programs")?.words
-        }
-    };
-    Ok(words)
+    }
+    spec
 }
 
-fn generated(directory: &Path, name: &str, text: &str) -> Result<PathBuf> {
-    let path = directory.join(name);
-    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(path)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn sluice_config(capacity: usize, defer_accept: bool) -> String {
-    let tcp = if defer_accept { "\n[tcp]\ndefer_accept = \"5 s\"\n" } else { "" };
-    format!(
-        "architecture = \"sped\"\nmax_connections = {capacity}\naccess_log = \"off\"\n\n\
-         [timeouts]\nidle = \"1 h\"\nheader = \"1 h\"\nwrite = \"1 h\"\n{tcp}"
-    )
+    #[test]
+    fn usual_settings_stand_back() {
+        let settings = |text: &str| with_usual(&spec(text).unwrap()).settings;
+        assert_eq!(settings("nginx: sendfile=off"), ["sendfile=off", "master_process=off"]);
+        assert_eq!(settings("nginx: master_process=on"), ["master_process=on"]);
+        let ours = settings("sluice: architecture=\"amped\" timeouts.idle=\"5 s\"");
+        assert_eq!(ours.len(), 4, "{ours:?}");
+    }
 }

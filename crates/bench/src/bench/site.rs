@@ -17,15 +17,8 @@ pub(crate) struct Case {
     pub(crate) close: bool,
 }
 
-impl Case {
-    /// What is asked for, in a site with this root.
-    pub(crate) fn file(&self, root: &Path) -> PathBuf {
-        root.join(self.target.trim_start_matches('/'))
-    }
-}
-
 /// The cases of the comparison: small, medium, large, and one that is all about accepting.
-pub(crate) const CASES: [Case; 4] = [
+pub(crate) static CASES: [Case; 4] = [
     Case { name: "1 KB, keep-alive", target: "/1k.html", body_bytes: 1 << 10, close: false },
     Case { name: "10 KB, keep-alive", target: "/10k.html", body_bytes: 10 << 10, close: false },
     Case { name: "100 KB, keep-alive", target: "/100k.html", body_bytes: 100 << 10, close: false },
@@ -40,7 +33,7 @@ pub(crate) fn write(directory: &Path) -> Result<PathBuf> {
     let root = directory.join("site");
     fs::create_dir_all(&root)?;
     for case in CASES.iter().chain([&HUGE]) {
-        let path = case.file(&root);
+        let path = root.join(case.target.trim_start_matches('/'));
         fs::write(&path, text(case.body_bytes))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }

@@ -1,18 +1,24 @@
 //! The load generator: wrk, one thread, pinned, and what it says.
 
 use std::process::Command;
-use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use clap::Args;
 
 use lab::child::output;
 
 /// How wrk is run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Wrk {
+    /// Connections that are kept busy
+    #[arg(long, default_value_t = 64)]
     pub(crate) connections: usize,
-    pub(crate) duration: Duration,
-    pub(crate) cpu: usize,
+    /// Length of one run in seconds
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seconds: u64,
+    /// The CPU that clients run on
+    #[arg(long, default_value_t = 1)]
+    pub(crate) client_cpu: usize,
 }
 
 /// What wrk counted.
@@ -27,9 +33,9 @@ impl Wrk {
     /// than 200 are errors.
     pub(crate) fn run(&self, wrapper: &[String], url: &str, close: bool) -> Result<Counted> {
         let mut words = wrapper.to_vec();
-        words.extend(["taskset", "-c", &self.cpu.to_string(), "wrk", "-t1"].map(str::to_owned));
+        words.extend(["taskset", "-c", &self.client_cpu.to_string(), "wrk", "-t1"].map(str::to_owned));
         words.push(format!("-c{}", self.connections));
-        words.push(format!("-d{}s", self.duration.as_secs().max(1)));
+        words.push(format!("-d{}s", self.seconds));
         if close {
             words.extend(["-H", "Connection: close"].map(str::to_owned));
         }
@@ -41,26 +47,19 @@ impl Wrk {
 }
 
 fn parse(said: &str) -> Result<Counted> {
-    for line in said.lines().map(str::trim) {
-        if let Some(errors) = line.strip_prefix("Socket errors: ") {
-            // A read error is a reply cut short, a timeout one that took over 2 s; neither belongs into a
-            // measurement.
-            bail!("socket errors: {errors} (connect errors mean that ports or the accept queue ran out)");
-        }
-        if let Some(count) = line.strip_prefix("Non-2xx or 3xx responses: ") {
-            bail!("{count} replies were not 2xx");
-        }
+    // A read error is a reply cut short, a timeout one that took over 2 s, and a connect error means that
+    // ports or the accept queue ran out; none belongs into a measurement.
+    for trouble in ["Socket errors: ", "Non-2xx or 3xx responses: "] {
+        ensure!(!said.contains(trouble), "there were errors");
     }
-    let requests = said
-        .lines()
-        .find_map(|line| line.trim().split_once(" requests in ")?.0.parse().ok())
-        .context("no count of requests")?;
-    let requests_per_second = said
-        .lines()
-        .find_map(|line| line.strip_prefix("Requests/sec:")?.trim().parse().ok())
-        .context("no rate of requests")?;
-    ensure!(requests > 0, "no request was answered");
-    Ok(Counted { requests, requests_per_second })
+    let counted = || {
+        let requests = said.split_once(" requests in ")?.0.split_whitespace().last()?.parse().ok()?;
+        let per_second = said.split_once("Requests/sec:")?.1.split_whitespace().next()?.parse().ok()?;
+        Some(Counted { requests, requests_per_second: per_second })
+    };
+    let counted = counted().context("no count and rate of requests")?;
+    ensure!(counted.requests > 0, "no request was answered");
+    Ok(counted)
 }
 
 #[cfg(test)]

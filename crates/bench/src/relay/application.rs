@@ -4,8 +4,9 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use sys::memory_file::Mapping;
-use sys::socket::{self, Slice};
+use sys::socket;
 
+use crate::bare::unsent;
 use crate::message::{Inbox, Message};
 use crate::{CHUNK, CHUNKS, Transport, head};
 
@@ -16,8 +17,8 @@ pub(crate) struct Application<'a> {
     /// To the relay; it blocks.
     pub(crate) link: OwnedFd,
     pub(crate) transport: Transport,
-    /// With shared memory.
-    pub(crate) area: Option<Mapping>,
+    /// Of shared memory.
+    pub(crate) area: Mapping,
 }
 
 impl Application<'_> {
@@ -44,7 +45,7 @@ impl Application<'_> {
                     // A client that has left is the relay's to notice.
                     let _ = write(&client, &known.1, body);
                     drop(client);
-                    Message::Returned.send(&self.link)?;
+                    Message::Returned.send(&self.link, None)?;
                 }
             }
         }
@@ -53,7 +54,6 @@ impl Application<'_> {
     /// Writes a body into chunks in turn, from the first on, which is in the caches since the reply before:
     /// all are free by then. The relay hears of them when no more is free, or at the end.
     fn fill(&self, body: &[u8], inbox: &mut Inbox, passed: &mut Vec<OwnedFd>) -> Result<()> {
-        let area = self.area.as_ref().context("there is no shared memory")?;
         let (mut free, mut untold) = (CHUNKS, 0);
         for (number, piece) in body.chunks(CHUNK).enumerate() {
             while free == 0 {
@@ -62,14 +62,14 @@ impl Application<'_> {
                     other => bail!("{other:?} before the reply has ended"),
                 }
             }
-            area.write(number % CHUNKS * CHUNK, piece);
+            self.area.write(number % CHUNKS * CHUNK, piece);
             (free, untold) = (free - 1, untold + piece.len() as u32);
             if free == 0 {
-                Message::Filled(untold).send(&self.link)?;
+                Message::Filled(untold).send(&self.link, None)?;
                 untold = 0;
             }
         }
-        if untold > 0 { Message::Filled(untold).send(&self.link) } else { Ok(()) }
+        if untold > 0 { Message::Filled(untold).send(&self.link, None) } else { Ok(()) }
     }
 
     fn receive(&self, inbox: &mut Inbox, passed: &mut Vec<OwnedFd>) -> Result<Message> {
@@ -92,9 +92,7 @@ impl Application<'_> {
 fn write(to: &OwnedFd, head: &[u8], body: &[u8]) -> Result<()> {
     let mut written = 0;
     while written < head.len() + body.len() {
-        let own = head.get(written..).unwrap_or_default();
-        let slices = [Slice::new(own), Slice::new(&body[written.saturating_sub(head.len())..])];
-        written += socket::write_vectored(to, if own.is_empty() { &slices[1..] } else { &slices })?;
+        written += socket::write_vectored(to, &unsent(head, body, written))?;
     }
     Ok(())
 }

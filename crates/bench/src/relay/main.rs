@@ -12,6 +12,8 @@
 //! those that answer, [`relay`] the one that clients talk to.
 
 mod application;
+#[path = "../bare.rs"]
+mod bare;
 mod message;
 mod relay;
 
@@ -83,12 +85,10 @@ fn main() -> Result<()> {
 fn employ(transport: Transport, body: &[u8]) -> Result<Link> {
     let (near, far) = connected(transport)?;
     socket::set_nonblocking(&near, true)?;
-    let (mut own, mut other) = (None, None);
-    if transport == Transport::SharedMemory {
-        let file = MemoryFile::new("relay", (CHUNK * CHUNKS) as u64)?;
-        own = Some(Mapping::new(&file, file.size(), Access::Read)?);
-        other = Some(Mapping::new(&file, file.size(), Access::Write)?);
-    }
+    // Nobody touches it but with that transport.
+    let shared = MemoryFile::new("relay", (CHUNK * CHUNKS) as u64)?;
+    let own = Mapping::new(&shared, shared.size(), Access::Read)?;
+    let other = Mapping::new(&shared, shared.size(), Access::Write)?;
     sys::process::fork(|| {
         let ends = sys::process::signal_at_end_of_parent(Signal::Terminate).map_err(anyhow::Error::from);
         let answers = || Application { body, link: far, transport, area: other }.run();
@@ -100,7 +100,7 @@ fn employ(transport: Transport, body: &[u8]) -> Result<Link> {
             }
         }
     })?;
-    Ok(Link::new(near, own))
+    Ok(Link::new(near, transport, own))
 }
 
 /// Two ends of what they talk over.

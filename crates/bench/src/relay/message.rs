@@ -2,10 +2,10 @@
 //! other: one program forked into all of them.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
-use anyhow::{Context as _, Result, bail};
-use sys::socket;
+use anyhow::{Context as _, Result, bail, ensure};
+use sys::socket::{self, Slice};
 
 /// A message, and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,25 +26,18 @@ pub(crate) const LENGTH: usize = 8;
 impl Message {
     fn bytes(self) -> [u8; LENGTH] {
         let (kind, number) = match self {
-            Self::Request(bytes) => (1_u32, bytes),
+            Self::Request(bytes) => (1, bytes),
             Self::Filled(bytes) => (2, bytes),
             Self::Freed(chunks) => (3, chunks),
             Self::Returned => (4, 0),
         };
-        let mut bytes = [0; LENGTH];
-        bytes[..4].copy_from_slice(&kind.to_ne_bytes());
-        bytes[4..].copy_from_slice(&number.to_ne_bytes());
-        bytes
+        (kind << u32::BITS | u64::from(number)).to_ne_bytes()
     }
 
     fn of(bytes: [u8; LENGTH]) -> Result<Self> {
-        let half = |at: usize| {
-            let mut half = [0; LENGTH / 2];
-            half.copy_from_slice(&bytes[at..at + LENGTH / 2]);
-            u32::from_ne_bytes(half)
-        };
-        let number = half(LENGTH / 2);
-        Ok(match half(0) {
+        let both = u64::from_ne_bytes(bytes);
+        let number = both as u32;
+        Ok(match both >> u32::BITS {
             1 => Self::Request(number),
             2 => Self::Filled(number),
             3 => Self::Freed(number),
@@ -53,17 +46,16 @@ impl Message {
         })
     }
 
-    /// Sends it; there is always room for so little, as both ends read before they say more.
-    pub(crate) fn send(self, link: impl AsFd) -> Result<()> {
-        let sent = socket::send(link, &self.bytes()).context("cannot send a message")?;
-        if sent == LENGTH { Ok(()) } else { bail!("a message was cut") }
-    }
-
-    /// Sends it with a descriptor.
-    pub(crate) fn send_with(self, link: impl AsFd, passed: impl AsFd) -> Result<()> {
+    /// Sends it, perhaps with a descriptor; there is always room for so little, as both ends read before they
+    /// say more.
+    pub(crate) fn send(self, link: impl AsFd, passed: Option<&OwnedFd>) -> Result<()> {
         let bytes = self.bytes();
-        let sent = socket::send_with(link, &[socket::Slice::new(&bytes)], passed.as_fd())?;
-        if sent == LENGTH { Ok(()) } else { bail!("a message was cut") }
+        let sent = match passed {
+            Some(passed) => socket::send_with(link, &[Slice::new(&bytes)], passed.as_fd()),
+            None => socket::send(link, &bytes),
+        };
+        ensure!(sent.context("cannot send a message")? == LENGTH, "a message was cut");
+        Ok(())
     }
 }
 

@@ -5,54 +5,55 @@
 //! client is the application's until it says that it is done.
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind};
+use std::mem;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use sys::epoll::Epoll;
 use sys::event::{Events, Interest};
 use sys::memory_file::Mapping;
 use sys::socket::{self, Slice};
 
+use crate::bare::{Requests, next_client, unless_blocked};
 use crate::message::{Inbox, Message};
 use crate::{CHUNK, CHUNKS, MOST, Transport, head};
 
-/// An application, and the reply that it is making.
+/// An application.
 pub(crate) struct Link {
     socket: OwnedFd,
-    area: Option<Mapping>,
+    transport: Transport,
     inbox: Inbox,
-    /// Who the reply is for, and whether they are still there.
+    reply: Reply,
+    /// Of the streams: what came last.
+    piece: Box<[u8]>,
+    /// Of shared memory: a ring.
+    area: Mapping,
+}
+
+/// What an application is making.
+#[derive(Default)]
+struct Reply {
+    /// Who it is for; nobody, if they have left.
     client: Option<usize>,
-    is_wanted: bool,
-    /// Bytes of the reply's head that were sent, and bytes of its body that were not received (streams) or
-    /// not sent (shared memory).
+    /// Bytes of its head that were sent.
     head_sent: usize,
-    left: usize,
-    /// Of the streams: what was received, how much of it that is, and how much of that was sent.
-    here: Box<[u8]>,
-    here_end: usize,
-    here_sent: usize,
-    /// Of shared memory: what the chunks hold from `first` on, and how much of the first was sent.
-    filled: VecDeque<usize>,
-    first: usize,
-    first_sent: usize,
+    /// Bytes of its body (0: there is no reply), how many of them have come, and how many of those are gone
+    /// again.
+    bytes: usize,
+    come: usize,
+    gone: usize,
+    /// How many had come before the last piece.
+    before: usize,
 }
 
 struct Client {
     socket: OwnedFd,
-    /// Length of the first request, and, it is assumed, of all others; 0 before it came.
-    request_bytes: usize,
-    /// Bytes of requests received and not yet counted as a whole one.
-    received: usize,
-    /// Replies that are owed.
-    owed: usize,
-    /// How long they are, and their head.
+    requests: Requests,
+    /// How long replies are, and their head.
     bytes: u32,
     head: Vec<u8>,
     /// The application that makes the present one.
     served_by: Option<usize>,
-    is_in_line: bool,
 }
 
 pub(crate) struct Relay {
@@ -75,23 +76,13 @@ const LINKS: u64 = 1 << 32;
 /// How much of a stream is received at a time.
 const PIECE: usize = 64 << 10;
 
+/// All shared memory of an application: the chunks are filled in turn, all but a reply's last one whole.
+const RING: usize = CHUNK * CHUNKS;
+
 impl Link {
-    pub(crate) fn new(socket: OwnedFd, area: Option<Mapping>) -> Self {
-        Self {
-            socket,
-            area,
-            inbox: Inbox::new(),
-            client: None,
-            is_wanted: false,
-            head_sent: 0,
-            left: 0,
-            here: vec![0; PIECE].into(),
-            here_end: 0,
-            here_sent: 0,
-            filled: VecDeque::with_capacity(CHUNKS),
-            first: 0,
-            first_sent: 0,
-        }
+    pub(crate) fn new(socket: OwnedFd, transport: Transport, area: Mapping) -> Self {
+        let (inbox, reply, piece) = (Inbox::new(), Reply::default(), vec![0; PIECE].into());
+        Self { socket, transport, inbox, reply, piece, area }
     }
 }
 
@@ -123,18 +114,12 @@ impl Relay {
     }
 
     fn accept(&mut self) -> Result<()> {
-        loop {
-            // Whoever is lent a client waits in a write for it, so that the socket blocks.
-            let accepted = match self.transport {
-                Transport::PassFd => socket::accept_blocking_from(&self.listener).map(|(socket, _)| socket),
-                _ => socket::accept(&self.listener),
-            };
-            let socket = match accepted {
-                Ok(socket) => socket,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
-                Err(error) => return Err(error).context("cannot accept"),
-            };
+        // Whoever is lent a client waits in a write for it, so that the socket blocks.
+        let accept = || match self.transport {
+            Transport::PassFd => socket::accept_blocking_from(&self.listener).map(|(socket, _)| socket),
+            _ => socket::accept(&self.listener),
+        };
+        while let Some(socket) = next_client(accept)? {
             let index = socket.as_raw_fd() as usize;
             if index >= self.clients.len() {
                 self.clients.resize_with(index + 1, || None);
@@ -142,6 +127,7 @@ impl Relay {
             self.epoll.add(&socket, index as u64, Interest::BOTH.on_edge())?;
             self.clients[index] = Some(Client::new(socket));
         }
+        Ok(())
     }
 
     /// A client can be received from, or takes more.
@@ -167,58 +153,46 @@ impl Relay {
     /// Has the next reply made that a client is owed, by an application that is free.
     fn serve(&mut self, index: usize) -> Result<()> {
         let Some(client) = self.clients[index].as_mut() else { return Ok(()) };
-        if client.owed == 0 || client.served_by.is_some() || client.is_in_line {
+        if client.requests.owed == 0 || client.served_by.is_some() || self.line.contains(&index) {
             return Ok(());
         }
         let Some(number) = self.free.pop() else {
-            client.is_in_line = true;
             self.line.push_back(index);
             return Ok(());
         };
         client.served_by = Some(number);
         let link = &mut self.links[number];
-        (link.client, link.is_wanted) = (Some(index), true);
-        (link.head_sent, link.left, link.first) = (0, client.bytes as usize, 0);
-        match self.transport {
-            Transport::PassFd => Message::Request(client.bytes).send_with(&link.socket, &client.socket),
-            _ => Message::Request(client.bytes).send(&link.socket),
-        }
+        link.reply = Reply { client: Some(index), bytes: client.bytes as usize, ..Reply::default() };
+        let passed = (self.transport == Transport::PassFd).then_some(&client.socket);
+        Message::Request(client.bytes).send(&link.socket, passed)
     }
 
     /// Moves on what an application has made, as far as that goes.
     fn pump(&mut self, number: usize) -> Result<()> {
         let link = &mut self.links[number];
-        let client = link.client.filter(|_| link.is_wanted);
-        let client = client.and_then(|index| self.clients[index].as_ref());
-        let moved = match self.transport {
-            Transport::Tcp | Transport::Unix => link.stream_to(client),
-            Transport::SharedMemory => link.send_chunks_to(client),
-            Transport::PassFd => link.is_returned(),
-        };
-        match moved {
-            Ok(true) => self.finish(number),
-            Ok(false) => Ok(()),
-            // Of the client; the application goes on, for nobody.
-            Err(Moved::Client) => {
-                if let Some(index) = link.client {
+        let client = link.reply.client.and_then(|index| self.clients[index].as_ref());
+        match link.forward(client)? {
+            Moved::Everything => self.finish(number),
+            Moved::WhatThereWas => Ok(()),
+            // The application goes on, for nobody.
+            Moved::Nowhere => {
+                if let Some(index) = link.reply.client {
                     self.close(index);
                 }
                 self.pump(number)
             }
-            Err(Moved::Application(error)) => Err(error),
         }
     }
 
     /// A reply is over: its client may be owed another, and its application is free for whoever waits.
     fn finish(&mut self, number: usize) -> Result<()> {
-        let link = &mut self.links[number];
-        let client = link.client.take().filter(|_| link.is_wanted);
+        let reply = mem::take(&mut self.links[number].reply);
         self.free.push(number);
-        if let Some(index) = client
+        if let Some(index) = reply.client
             && let Some(client) = self.clients[index].as_mut()
         {
             client.served_by = None;
-            client.owed -= 1;
+            client.requests.owed -= 1;
             if self.transport == Transport::PassFd && client.receive(&mut self.buffer).is_err() {
                 self.close(index);
             } else {
@@ -228,10 +202,7 @@ impl Relay {
         while !self.free.is_empty()
             && let Some(index) = self.line.pop_front()
         {
-            if let Some(client) = self.clients[index].as_mut() {
-                client.is_in_line = false;
-                self.serve(index)?;
-            }
+            self.serve(index)?;
         }
         Ok(())
     }
@@ -240,212 +211,128 @@ impl Relay {
         if let Some(client) = self.clients[index].take()
             && let Some(number) = client.served_by
         {
-            self.links[number].is_wanted = false;
+            self.links[number].reply.client = None;
         }
         self.line.retain(|other| *other != index);
     }
 }
 
-/// Whose fault it is that a reply does not move on.
+/// How far a reply was moved on.
 enum Moved {
-    Client,
-    Application(anyhow::Error),
-}
-
-impl From<anyhow::Error> for Moved {
-    fn from(error: anyhow::Error) -> Self {
-        Self::Application(error)
-    }
+    Everything,
+    WhatThereWas,
+    /// The client has left.
+    Nowhere,
 }
 
 impl Link {
-    /// Sends what comes, piece by piece; `true` once all of it is sent. Without a client it goes nowhere.
-    fn stream_to(&mut self, client: Option<&Client>) -> Result<bool, Moved> {
-        loop {
-            if self.here_sent < self.here_end {
+    /// Sends what has come, and receives more, in turn, as far as both go. Without a client it goes nowhere.
+    fn forward(&mut self, client: Option<&Client>) -> Result<Moved> {
+        while self.reply.bytes > 0 {
+            while self.reply.gone < self.reply.come {
                 let Some(client) = client else {
-                    self.here_sent = self.here_end;
+                    self.let_go(self.reply.come - self.reply.gone)?;
                     continue;
                 };
-                let rest = [Slice::new(&self.here[self.here_sent..self.here_end])];
-                match client.take(&mut self.head_sent, &rest)? {
-                    None => return Ok(false),
-                    Some(count) => self.here_sent += count,
-                }
-                continue;
+                let head = &client.head[self.reply.head_sent..];
+                let [piece, more] = self.here();
+                let sent = socket::write_vectored(&client.socket, &[Slice::new(head), piece, more]);
+                let Ok(sent) = unless_blocked(sent) else { return Ok(Moved::Nowhere) };
+                let Some(sent) = sent else { return Ok(Moved::WhatThereWas) };
+                let of_head = sent.min(head.len());
+                self.reply.head_sent += of_head;
+                self.let_go(sent - of_head)?;
             }
-            if self.left == 0 {
-                return Ok(self.client.is_some());
+            if self.reply.gone == self.reply.bytes {
+                return Ok(Moved::Everything);
             }
-            let room = &mut self.here[..PIECE.min(self.left)];
-            match unless_blocked(socket::recv(&self.socket, room)).context("an application")? {
-                None => return Ok(false),
-                Some(0) => return Err(anyhow!("an application has ended").into()),
-                Some(count) => {
-                    (self.here_sent, self.here_end) = (0, count);
-                    self.left -= count;
-                }
+            if !self.receive()? {
+                break;
             }
         }
+        Ok(Moved::WhatThereWas)
     }
 
-    /// Sends the chunks that are filled, and frees them; `true` once all are sent.
-    fn send_chunks_to(&mut self, client: Option<&Client>) -> Result<bool, Moved> {
-        let socket = &self.socket;
-        loop {
-            while let Some(message) = self.inbox.next()? {
-                let Message::Filled(bytes) = message else {
-                    return Err(anyhow!("{message:?} is not for the relay").into());
-                };
-                // All chunks but the last are full.
-                let mut rest = bytes as usize;
-                while rest > 0 {
-                    self.filled.push_back(rest.min(CHUNK));
-                    rest -= rest.min(CHUNK);
-                }
-            }
-            if self.filled.is_empty() {
-                if self.left == 0 {
-                    return Ok(self.client.is_some());
-                }
-                let received = self.inbox.fill(|room| socket::recv(socket, room));
-                match unless_blocked(received).context("an application")? {
-                    None => return Ok(false),
-                    Some(0) => return Err(anyhow!("an application has ended").into()),
-                    Some(_) => continue,
-                }
-            }
-            let area = self.area.as_ref().context("there is no shared memory")?;
-            let mut count = match client {
-                None => self.filled.iter().sum::<usize>() - self.first_sent,
-                Some(client) => {
-                    let slice = |(at, bytes): (usize, &usize)| {
-                        let chunk = (self.first + at) % CHUNKS;
-                        let sent = if at == 0 { self.first_sent } else { 0 };
-                        area.slice(chunk * CHUNK + sent, bytes - sent)
-                    };
-                    let slices: Vec<_> = self.filled.iter().enumerate().map(slice).collect();
-                    match client.take(&mut self.head_sent, &slices)? {
-                        None => return Ok(false),
-                        Some(count) => count,
-                    }
-                }
-            };
-            self.left -= count;
-            let mut freed = 0;
-            while let Some(bytes) = self.filled.front()
-                && count >= bytes - self.first_sent
-            {
-                count -= bytes - self.first_sent;
-                (self.first, self.first_sent) = ((self.first + 1) % CHUNKS, 0);
-                self.filled.pop_front();
-                freed += 1;
-            }
-            self.first_sent += count;
-            // With its next request an application has all of them anyway.
-            if freed > 0 && self.left > 0 {
-                Message::Freed(freed).send(&self.socket)?;
-            }
+    /// What has come and is not gone.
+    fn here(&self) -> [Slice<'_>; 2] {
+        let Reply { come, gone, before, .. } = self.reply;
+        if self.transport != Transport::SharedMemory {
+            let piece = &self.piece[gone - before..come - before];
+            return [Slice::new(piece), Slice::EMPTY];
         }
+        let (at, bytes) = (gone % RING, come - gone);
+        let first = bytes.min(RING - at);
+        [self.area.slice(at, first), self.area.slice(0, bytes - first)]
     }
 
-    /// Whether the client has come back.
-    fn is_returned(&mut self) -> Result<bool, Moved> {
-        let socket = &self.socket;
-        let received = unless_blocked(self.inbox.fill(|room| socket::recv(socket, room)));
-        if received.context("an application")? == Some(0) {
-            return Err(anyhow!("an application has ended").into());
+    /// So much is gone; an application that waits for room hears of chunks that are its own again.
+    fn let_go(&mut self, bytes: usize) -> Result<()> {
+        let reply = &mut self.reply;
+        let chunks = (reply.gone + bytes) / CHUNK - reply.gone / CHUNK;
+        reply.gone += bytes;
+        // With its next request it has all of them anyway.
+        if self.transport == Transport::SharedMemory && chunks > 0 && reply.gone < reply.bytes {
+            Message::Freed(chunks as u32).send(&self.socket, None)?;
         }
-        match self.inbox.next()? {
-            None => Ok(false),
-            Some(Message::Returned) => Ok(true),
-            Some(other) => Err(anyhow!("{other:?} is not for the relay").into()),
+        Ok(())
+    }
+
+    /// Receives from the application, a piece of the reply or what it says of it; `false` where nothing is
+    /// there.
+    fn receive(&mut self) -> Result<bool> {
+        let Self { socket, inbox, reply, .. } = self;
+        let is_stream = matches!(self.transport, Transport::Tcp | Transport::Unix);
+        let received = if is_stream {
+            socket::recv(&*socket, &mut self.piece[..PIECE.min(reply.bytes - reply.come)])
+        } else {
+            inbox.fill(|room| socket::recv(&*socket, room))
+        };
+        let Some(count) = unless_blocked(received).context("an application")? else { return Ok(false) };
+        ensure!(count > 0, "an application has ended");
+        if is_stream {
+            (reply.before, reply.come) = (reply.come, reply.come + count);
         }
+        while let Some(message) = inbox.next()? {
+            match message {
+                Message::Filled(bytes) => reply.come += bytes as usize,
+                Message::Returned => (reply.come, reply.gone) = (reply.bytes, reply.bytes),
+                other => bail!("{other:?} is not for the relay"),
+            }
+        }
+        Ok(true)
     }
 }
 
 impl Client {
     fn new(socket: OwnedFd) -> Self {
-        Self {
-            socket,
-            request_bytes: 0,
-            received: 0,
-            owed: 0,
-            bytes: 0,
-            head: Vec::new(),
-            served_by: None,
-            is_in_line: false,
-        }
+        Self { socket, requests: Requests::default(), bytes: 0, head: Vec::new(), served_by: None }
     }
 
-    /// Receives what is there, and counts requests; an error where there won't be any more.
+    /// Receives what is there, and counts requests, of which the first says how long replies are; an error
+    /// where there won't be any more.
     fn receive(&mut self, buffer: &mut [u8]) -> Result<()> {
-        loop {
-            let count = match unless_blocked(socket::recv(&self.socket, buffer))? {
-                None => return Ok(()),
-                Some(0) => bail!("the client has closed"),
-                Some(count) => count,
-            };
-            self.count_requests(&buffer[..count])?;
+        while let Some(count) = unless_blocked(socket::recv(&self.socket, buffer))? {
+            ensure!(count > 0, "the client has closed");
+            if self.requests.count(&buffer[..count]) {
+                self.bytes = length_in(&buffer[..count]).context("no bytes= in the first request")?;
+                self.head = head(self.bytes);
+            }
             if count < buffer.len() {
-                return Ok(());
+                break;
             }
         }
-    }
-
-    /// The first request ends at the first empty line, and says how long replies are; after that, lengths are
-    /// enough.
-    fn count_requests(&mut self, input: &[u8]) -> Result<()> {
-        self.received += input.len();
-        if self.request_bytes == 0 {
-            let Some(end) = input.windows(4).position(|window| window == b"\r\n\r\n") else { return Ok(()) };
-            self.request_bytes = self.received - input.len() + end + 4;
-            self.bytes = length_in(&input[..end]).context("no bytes= in the first request")?;
-            self.head = head(self.bytes);
-        }
-        self.owed += self.received / self.request_bytes;
-        self.received %= self.request_bytes;
         Ok(())
-    }
-
-    /// Sends what is left of the head, and of a body as much as it takes: how many bytes of that were; `None`
-    /// where it takes nothing now.
-    fn take(&self, head_sent: &mut usize, body: &[Slice<'_>]) -> Result<Option<usize>, Moved> {
-        let rest = &self.head[*head_sent..];
-        let written = if rest.is_empty() {
-            socket::write_vectored(&self.socket, body)
-        } else {
-            let slices: Vec<_> = [Slice::new(rest)].into_iter().chain(body.iter().copied()).collect();
-            socket::write_vectored(&self.socket, &slices)
-        };
-        let Some(written) = unless_blocked(written).map_err(|_| Moved::Client)? else { return Ok(None) };
-        let of_head = written.min(rest.len());
-        *head_sent += of_head;
-        Ok(Some(written - of_head))
     }
 }
 
 /// The number behind `bytes=` in a request.
 fn length_in(request: &[u8]) -> Result<u32> {
-    const KEY: &[u8] = b"bytes=";
-    let at = request.windows(KEY.len()).position(|window| window == KEY).context("it is not there")?;
-    let digits: String = request[at + KEY.len()..]
-        .iter()
-        .map(|byte| char::from(*byte))
-        .take_while(char::is_ascii_digit)
-        .collect();
-    let bytes = digits.parse().context("no number")?;
+    let request = String::from_utf8_lossy(request);
+    let (_, behind) = request.split_once("bytes=").context("it is not there")?;
+    let end = behind.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(behind.len());
+    let bytes = behind[..end].parse().context("no number")?;
     ensure!((1..=MOST).contains(&bytes), "{bytes} bytes; allowed: 1 to {MOST}");
     Ok(bytes)
-}
-
-/// `None` where there is nothing to do now.
-fn unless_blocked(result: io::Result<usize>) -> io::Result<Option<usize>> {
-    match result {
-        Ok(count) => Ok(Some(count)),
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(test)]

@@ -60,6 +60,25 @@ pub struct Ground<'a> {
     pub besim: Option<SocketAddr>,
 }
 
+impl<'a> Ground<'a> {
+    /// For a server of one CPU and a thousand connections, without an application, all in one directory.
+    pub fn plain(root: &'a Path, listen: &'a [SocketAddr], directory: &'a Path, sluice: &'a Path) -> Self {
+        Self {
+            root,
+            listen,
+            directory,
+            sockets: directory,
+            cpus: 1,
+            capacity: 1_000,
+            sluice,
+            application: None,
+            over_tcp: None,
+            programs: directory,
+            besim: None,
+        }
+    }
+}
+
 /// A program of a server.
 #[derive(Debug)]
 pub struct Part {
@@ -278,19 +297,10 @@ mod tests {
     fn configured(text: &str, application: Option<&str>) -> (Vec<String>, String) {
         let scratch = tempfile::tempdir().unwrap();
         let application = application.map(|text| text.parse().unwrap());
-        let ground = Ground {
-            root: Path::new("/"),
-            listen: &["127.0.0.1:8080".parse().unwrap()],
-            directory: scratch.path(),
-            sockets: scratch.path(),
-            cpus: 2,
-            capacity: 1_000,
-            sluice: Path::new("/bin/true"),
-            application: application.as_ref(),
-            over_tcp: None,
-            programs: scratch.path(),
-            besim: Some("127.0.0.1:81".parse().unwrap()),
-        };
+        let listen = ["127.0.0.1:8080".parse().unwrap()];
+        let plain = Ground::plain(Path::new("/"), &listen, scratch.path(), Path::new("/bin/true"));
+        let besim = Some("127.0.0.1:81".parse().unwrap());
+        let ground = Ground { cpus: 2, application: application.as_ref(), besim, ..plain };
         let spec: Spec = text.parse().unwrap();
         let words = parts(&spec, &ground).unwrap().pop().unwrap().words;
         let mut files: Vec<PathBuf> =

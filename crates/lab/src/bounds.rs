@@ -92,20 +92,18 @@ impl Bounded {
 /// Has the kernel forget the pages of all files below `root`, so that they have to be read from the disk, and
 /// count for who reads them. `posix_fadvise(2)`, `POSIX_FADV_DONTNEED`.
 pub(crate) fn forget(root: &Path) -> Result<()> {
-    each_file(root, &|path| {
+    for path in files_below(root)? {
         let file = fs::File::open(path)?;
         // Pages that are not written yet can't be forgotten.
         fdatasync(&file)?;
-        Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
-    })
+        fadvise(&file, 0, None, Advice::DontNeed)?;
+    }
+    Ok(())
 }
 
 /// Reads all files below `root`, so that they are in the page cache.
 pub(crate) fn read_all(root: &Path) -> Result<()> {
-    each_file(root, &|path| {
-        fs::read(path)?;
-        Ok(())
-    })
+    files_below(root)?.iter().try_for_each(|path| Ok(fs::read(path).map(drop)?))
 }
 
 /// A file that has its bytes on the disk: holes would not be read.
@@ -121,18 +119,20 @@ fn ensure_file(path: &Path) -> Result<()> {
     Ok(fdatasync(&file)?)
 }
 
-fn each_file(directory: &Path, act: &dyn Fn(&Path) -> Result<()>) -> Result<()> {
+/// All files in a directory and its directories.
+pub(crate) fn files_below(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
     let entries = fs::read_dir(directory).with_context(|| format!("cannot list {}", directory.display()))?;
     for entry in entries {
         let entry = entry?;
         let (path, kind) = (entry.path(), entry.file_type()?);
         if kind.is_dir() {
-            each_file(&path, act)?;
+            files.extend(files_below(&path)?);
         } else if kind.is_file() {
-            act(&path)?;
+            files.push(path);
         }
     }
-    Ok(())
+    Ok(files)
 }
 
 /// `major:minor` of the disk that `path` is on: of the whole one where that is a partition, which cannot be

@@ -19,6 +19,7 @@ use crate::plan::Order;
 use crate::quantity::Quantity;
 use crate::servers::{self, Application};
 use crate::spec::Spec;
+use crate::unique::unique;
 use crate::units;
 use crate::workload::Workload;
 
@@ -462,13 +463,12 @@ impl Experiment {
 
     /// All servers, each once.
     pub fn servers(&self) -> Vec<&Spec> {
-        let mut all: Vec<&Spec> = Vec::new();
-        for server in self.points.iter().flat_map(|point| &point.servers) {
-            if !all.contains(&server) {
-                all.push(server);
-            }
-        }
-        all
+        unique(self.points.iter().flat_map(|point| &point.servers))
+    }
+
+    /// All applications, each once.
+    pub(crate) fn applications(&self) -> Vec<&Application> {
+        unique(self.points.iter().filter_map(|point| point.setting.application.as_ref()))
     }
 }
 

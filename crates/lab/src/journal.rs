@@ -121,6 +121,11 @@ impl Journal {
         all.map_while(Result::transpose).collect()
     }
 
+    /// Whether the journal says anything under `key`.
+    pub fn has(&self, key: &str) -> bool {
+        self.entries.contains_key(key)
+    }
+
     /// What the journal says under `key`.
     pub fn get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
         let Some(value) = self.entries.get(key) else { return Ok(None) };

@@ -12,7 +12,7 @@ use crate::generator::{Looks, Watched};
 use crate::profile::Part;
 use crate::search::Probe;
 use crate::sight::Sight;
-use crate::statistics::Spread;
+use crate::statistics::median;
 use crate::turns::Given;
 
 /// What came of a trial. Rates are per second of the measured time.
@@ -329,7 +329,7 @@ impl Slice {
 fn middle(all: &[Value]) -> Value {
     match &all[0] {
         Value::Number(_) => {
-            let median = Spread::of(all.iter().filter_map(Value::as_f64)).map(|spread| spread.median);
+            let median = median(all.iter().filter_map(Value::as_f64));
             // Counts stay counts.
             if all[0].is_u64() {
                 median.map_or(Value::Null, |median| (median.round() as u64).into())

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::outcome::Outcome;
 use crate::spec::Spec;
-use crate::statistics::{Ratio, Spread};
+use crate::statistics::{Ratio, median};
 
 /// What counts of one server's trials at one point, in order of the rounds.
 #[derive(Debug, Serialize)]
@@ -70,11 +70,6 @@ impl Series {
         self.taken().map(|taken| &taken.outcome)
     }
 
-    /// The last round's.
-    pub fn last(&self) -> Option<&Outcome> {
-        self.outcomes().last()
-    }
-
     /// Whether the generator calls valid all that counts.
     pub fn is_valid(&self) -> bool {
         self.outcomes().all(Outcome::is_valid)
@@ -86,24 +81,9 @@ impl Series {
         self.outcomes().chain(beside).flat_map(|outcome| &outcome.failed).map(String::as_str).collect()
     }
 
-    /// The rounds in which it did.
-    fn good(&self) -> impl Iterator<Item = &Outcome> {
-        self.outcomes().filter(|outcome| outcome.is_good())
-    }
-
-    /// A value of each round in which the server did what it was measured for.
-    pub fn values(&self, value: impl Fn(&Outcome) -> f64) -> Vec<f64> {
-        self.good().map(value).collect()
-    }
-
-    /// Over the rounds.
-    pub fn spread(&self, value: impl Fn(&Outcome) -> f64) -> Option<Spread> {
-        Spread::of(self.good().map(value))
-    }
-
-    /// The median over the rounds.
+    /// The median over the rounds in which it did.
     pub fn median(&self, value: impl Fn(&Outcome) -> f64) -> Option<f64> {
-        self.spread(value).map(|spread| spread.median)
+        median(self.outcomes().filter(|outcome| outcome.is_good()).map(value))
     }
 
     /// This server's value over that of `other` at the same point, in pairs of the same round.

@@ -18,10 +18,11 @@ use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
 
 use crate::experiment::Experiment;
+use crate::means::Means;
 use crate::plan::number;
 use crate::progress::Progress;
 use crate::results::Results;
-use crate::run::{self, Means};
+use crate::run;
 use crate::series::Series;
 use crate::spec::{Kind, Spec};
 use crate::tuned::{Dimension, FOUND, FRESH, Found, Heat, Rank};

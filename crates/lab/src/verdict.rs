@@ -10,9 +10,10 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::outcome::Slice;
 use crate::plan::Found;
-use crate::quantity::Quantity;
-use crate::series::Series;
+use crate::quantity::{COST, Quantity, REPLIES};
+use crate::series::{Series, Taken};
 use crate::statistics::{FEWEST_ROUNDS, Interval, Ratio, bootstrap, holm, sign_test};
 
 /// What is said of one server at one point.
@@ -162,26 +163,18 @@ fn against_first(found: &Found, first: &Series, quantity: Quantity, margin: f64)
         ));
     }
     let ratio = again.ratio(first, quantity.of)?;
-    let differs = ratio.is_below_one(margin) || ratio.is_above_one(margin);
-    differs.then(|| format!("{name}, measured twice, differs from itself: {ratio:.3}"))
+    ratio.is_off(margin).then(|| format!("{name}, measured twice, differs from itself: {ratio:.3}"))
 }
 
 /// What the slices of each round came to, of the one and of the other.
 fn slices(one: &Series, other: &Series, quantity: Quantity) -> Option<Vec<(Vec<f64>, Vec<f64>)>> {
-    let of = match quantity.name {
-        name if name == crate::quantity::COST.name => {
-            |slice: &crate::outcome::Slice| slice.server_us_per_reply
-        }
-        name if name == crate::quantity::REPLIES.name => |slice: &crate::outcome::Slice| slice.replies_per_s,
+    let of: fn(&Slice) -> f64 = match quantity {
+        of if of == COST => |slice| slice.server_us_per_reply,
+        of if of == REPLIES => |slice| slice.replies_per_s,
         _ => return None,
     };
-    let values = |series: &Series| {
-        let rounds = series
-            .rounds
-            .iter()
-            .map(|round| Some(round.as_ref()?.outcome.slices.iter().map(of).collect::<Vec<f64>>()));
-        rounds.collect::<Option<Vec<_>>>()
-    };
+    let of_round = |round: &Option<Taken>| Some(round.as_ref()?.outcome.slices.iter().map(of).collect());
+    let values = |series: &Series| series.rounds.iter().map(of_round).collect::<Option<Vec<Vec<f64>>>>();
     Some(values(one)?.into_iter().zip(values(other)?).collect())
 }
 

@@ -139,7 +139,7 @@ fn again(results: &Results) -> Table {
         let Some(again) = again else { continue };
         for quantity in &found.point.compare {
             let ratio = again.ratio(first, quantity.of);
-            let is_off = ratio.is_some_and(|of| of.is_below_one(margin) || of.is_above_one(margin));
+            let is_off = ratio.is_some_and(|of| of.is_off(margin));
             let says = if is_off { "a difference: nothing is said here" } else { "no difference" };
             let (point, name) = (found.point.name.clone(), first.server.name.clone());
             let told = again.ratio_cell(first, quantity.of);

@@ -10,7 +10,7 @@ use super::svg::{Look, Of};
 use crate::outcome::{OfSize, Outcome};
 use crate::plan::Found;
 use crate::series::Series;
-use crate::statistics::Spread;
+use crate::statistics;
 
 /// How these figures are to be read.
 pub(super) const READING: &str = "Medians over the trials that count.";
@@ -28,7 +28,7 @@ fn curve(series: &Series) -> Vec<(f64, f64)> {
         let of_one = |curve: &Vec<(f64, f64)>| {
             curve.iter().find(|point| (point.0 - part).abs() < 1e-9).map(|point| point.1)
         };
-        Spread::of(all.iter().filter_map(of_one)).map(|spread| (part, spread.median))
+        Some((part, statistics::median(all.iter().filter_map(of_one))?))
     };
     all.first().into_iter().flatten().filter_map(|(part, _)| at(*part)).collect()
 }
@@ -128,7 +128,7 @@ fn sizes_figure(group: &Group<'_>, found: &Found, sizes: &[String], title: &str,
             of.map_or(f64::NAN, value)
         };
         let sample = Place { found, series }.sample(of);
-        Spread::of(sample.counted.into_iter().filter(|value| value.is_finite())).map(|spread| spread.median)
+        statistics::median(sample.counted.into_iter().filter(|value| value.is_finite()))
     };
     let values = || {
         found.series.iter().flat_map(|series| sizes.iter().filter_map(|size| median(series, size, &value)))

@@ -14,6 +14,7 @@ use crate::search::Probe;
 use crate::sight::Sight;
 use crate::statistics::median;
 use crate::turns::Given;
+use crate::unique::unique;
 
 /// What came of a trial. Rates are per second of the measured time.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -485,18 +486,12 @@ impl OfSize {
     /// The medians of each size, over those slices in which it was asked for.
     fn median(slices: &[Outcome]) -> Vec<Self> {
         let all = || slices.iter().flat_map(|slice| &slice.by_size);
-        let mut sizes: Vec<&str> = Vec::new();
-        for class in all() {
-            if !sizes.contains(&class.size.as_str()) {
-                sizes.push(&class.size);
-            }
-        }
         let of = |size: &str| {
             let same = all().filter(|class| class.size == size);
             let values: Vec<Value> = same.filter_map(|class| serde_json::to_value(class).ok()).collect();
             serde_json::from_value(middle(&values)).ok()
         };
-        sizes.into_iter().filter_map(of).collect()
+        unique(all().map(|class| class.size.as_str())).into_iter().filter_map(of).collect()
     }
 }
 

@@ -24,6 +24,9 @@ pub const COST: Quantity =
 /// Whole replies.
 pub const REPLIES: Quantity =
     Quantity { name: "replies/s", more_is_better: true, digits: 0, of: |of| of.replies_per_s };
+/// Memory of all the server's processes.
+pub const MEMORY: Quantity =
+    Quantity { name: "memory MB", more_is_better: false, digits: 1, of: |of| of.memory_mb };
 
 const ALL: [Quantity; 9] = [
     COST,
@@ -34,7 +37,7 @@ const ALL: [Quantity; 9] = [
     Quantity { name: "p50 ms", more_is_better: false, digits: 2, of: |of| of.times.p50 },
     Quantity { name: "p99 ms", more_is_better: false, digits: 2, of: |of| of.times.p99 },
     Quantity { name: "p99.9 ms", more_is_better: false, digits: 2, of: |of| of.times.p999 },
-    Quantity { name: "memory MB", more_is_better: false, digits: 1, of: |of| of.memory_mb },
+    MEMORY,
 ];
 
 impl Quantity {

@@ -10,10 +10,11 @@ use serde_json::Value;
 use crate::experiment::Experiment;
 use crate::finding::Finding;
 use crate::journal::{Journal, Session};
+use crate::outcome::Outcome;
 use crate::plan::Found;
 use crate::profile::Profile;
 use crate::run;
-use crate::series::Series;
+use crate::series::{Series, Taken};
 use crate::stages::Stages;
 use crate::statistics::Ratio;
 use crate::steady;
@@ -55,6 +56,23 @@ pub struct LeftOut {
     pub server: String,
     pub point: String,
     pub why: String,
+}
+
+/// One try of a trial.
+#[derive(Clone, Copy, Debug)]
+pub struct Trial<'a> {
+    /// What it was for: `calibrating`, `measuring` or `judging`.
+    pub stage: &'static str,
+    /// Where.
+    pub found: &'a Found,
+    /// Whose name.
+    pub server: &'a str,
+    /// From 1.
+    pub round: usize,
+    /// From 1: which of the round's tries.
+    pub number: usize,
+    /// What came of it.
+    pub outcome: &'a Outcome,
 }
 
 /// What is to be said of a point.
@@ -144,6 +162,32 @@ impl Results {
             profiles,
             missing,
         })
+    }
+
+    /// All tries of all trials.
+    pub fn trials(&self) -> Vec<Trial<'_>> {
+        let stages =
+            [("calibrating", &self.calibrating), ("measuring", &self.found), ("judging", &self.judged)];
+        let mut all = Vec::new();
+        for (stage, found) in
+            stages.into_iter().flat_map(|(stage, all)| all.iter().map(move |one| (stage, one)))
+        {
+            for Series { server, rounds, .. } in &found.series {
+                for (round, taken) in (1..).zip(rounds) {
+                    let tries = (1..).zip(taken.iter().flat_map(Taken::tries));
+                    let trial = |(number, outcome)| Trial {
+                        stage,
+                        found,
+                        server: &server.name,
+                        round,
+                        number,
+                        outcome,
+                    };
+                    all.extend(tries.map(trial));
+                }
+            }
+        }
+        all
     }
 
     /// What is to be said first, the most certain before the others.

@@ -66,7 +66,13 @@ impl Series {
         self.rounds.iter().flatten()
     }
 
-    fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
+    /// All tries, in order of the rounds.
+    pub fn tries(&self) -> impl Iterator<Item = &Outcome> {
+        self.taken().flat_map(Taken::tries)
+    }
+
+    /// What counts of each trial.
+    pub fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
         self.taken().map(|taken| &taken.outcome)
     }
 
@@ -88,13 +94,18 @@ impl Series {
 
     /// This server's value over that of `other` at the same point, in pairs of the same round.
     pub fn ratio(&self, other: &Self, value: impl Fn(&Outcome) -> f64) -> Option<Ratio> {
+        Ratio::of(self.quotients(other, value))
+    }
+
+    /// The same of each round.
+    pub fn quotients(&self, other: &Self, value: impl Fn(&Outcome) -> f64) -> Vec<f64> {
         let rounds = 0..self.rounds.len().min(other.rounds.len());
-        Ratio::of(rounds.filter_map(|round| self.quotient(other, round, &value)))
+        rounds.filter_map(|round| self.quotient(other, round, &value)).collect()
     }
 
     /// This server's value over that of `other` in one round. Those that were measured at different times are
     /// compared by what the point's first server did beside the one and beside the other.
-    pub fn quotient(&self, other: &Self, round: usize, value: impl Fn(&Outcome) -> f64) -> Option<f64> {
+    fn quotient(&self, other: &Self, round: usize, value: impl Fn(&Outcome) -> f64) -> Option<f64> {
         let of = |series: &Self| {
             let outcome = &series.rounds.get(round)?.as_ref()?.outcome;
             let own = outcome.is_good().then(|| value(outcome))?;
@@ -127,7 +138,7 @@ impl Series {
     /// A cell that says how many tries were not valid, and, if any, how many of those count for want of
     /// better.
     pub fn invalid(&self) -> String {
-        let of_all = self.taken().flat_map(Taken::tries).filter(|outcome| !outcome.is_valid()).count();
+        let of_all = self.tries().filter(|outcome| !outcome.is_valid()).count();
         let of_these = self.outcomes().filter(|outcome| !outcome.is_valid()).count();
         if of_these == 0 { of_all.to_string() } else { format!("{of_all} ({of_these})") }
     }

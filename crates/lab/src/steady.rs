@@ -41,7 +41,7 @@ pub fn drift(series: &Series) -> Option<String> {
         let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len().max(1) as f64;
         (half > 0).then(|| mean(&rates[rates.len() - half..]) / mean(&rates[..half]))
     };
-    let ratio = Ratio::of(series.taken().filter_map(|taken| halves(&taken.outcome)))?;
+    let ratio = Ratio::of(series.outcomes().filter_map(halves))?;
     ratio.is_off(DRIFT).then(|| {
         format!(
             "{} is not stationary: the second half of each trial has {ratio:.3} times the replies of \

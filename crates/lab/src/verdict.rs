@@ -101,9 +101,7 @@ fn at_point(found: &Found, margin: f64, doubts: Doubts<'_>) -> Vec<Verdict> {
     for &quantity in &found.point.compare {
         let against = against_first(found, first, quantity, margin);
         for other in others() {
-            let quotients: Vec<f64> = (0..other.rounds.len())
-                .filter_map(|round| other.quotient(first, round, quantity.of))
-                .collect();
+            let quotients = other.quotients(first, quantity.of);
             let ratio = Ratio::of(quotients.iter().copied());
             let names = [&other.server.name, &first.server.name];
             let doubt = names.iter().find_map(|name| doubts(name, &found.point.name));

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::figure::Key;
 use super::sample::Sample;
 use super::svg::Look;
 use crate::experiment::{Experiment, Setting};
@@ -11,6 +12,7 @@ use crate::outcome::Outcome;
 use crate::plan::Found;
 use crate::results::Results;
 use crate::series::Series;
+use crate::unique::unique;
 
 /// What looks the same everywhere on the page.
 #[derive(Debug)]
@@ -38,13 +40,8 @@ pub(crate) struct Place<'a> {
 
 impl<'a> Scene<'a> {
     pub(crate) fn of(results: &'a Results) -> Self {
-        let mut names: Vec<&str> = Vec::new();
-        for server in results.experiment.servers() {
-            if !names.contains(&server.name.as_str()) {
-                names.push(&server.name);
-            }
-        }
-        Self { results, names }
+        let servers = results.experiment.servers().into_iter();
+        Self { results, names: unique(servers.map(|server| server.name.as_str())) }
     }
 
     /// Of a server by its name.
@@ -112,15 +109,13 @@ impl<'a> Group<'a> {
 
     /// The same, server by server.
     pub(crate) fn by_server(&self) -> Vec<(&'a str, Vec<Place<'a>>)> {
-        let mut all: Vec<(&str, Vec<Place<'_>>)> = Vec::new();
-        for place in self.places() {
-            let name = place.series.server.name.as_str();
-            match all.iter_mut().find(|(other, _)| *other == name) {
-                Some((_, places)) => places.push(place),
-                None => all.push((name, vec![place])),
-            }
-        }
-        all
+        let names = unique(self.places().map(Place::name)).into_iter();
+        names.map(|name| (name, self.places().filter(|place| place.name() == name).collect())).collect()
+    }
+
+    /// How a server looks, for the legend of a figure.
+    pub(in crate::report) fn key(&self, name: &str) -> Key {
+        Key::of(name, self.scene.look(name))
     }
 
     /// What stands above them.
@@ -137,8 +132,8 @@ impl<'a> Group<'a> {
 
     /// What a row is called: with its load where there are several.
     pub(crate) fn row(&self, place: Place<'_>) -> String {
-        let name = &place.series.server.name;
-        if self.points.len() == 1 { name.clone() } else { format!("{name}, {}", place.load()) }
+        let name = place.name();
+        if self.points.len() == 1 { name.to_owned() } else { format!("{name}, {}", place.load()) }
     }
 
     /// All that these were measured in, in words.
@@ -149,9 +144,18 @@ impl<'a> Group<'a> {
     }
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    pub(crate) fn name(self) -> &'a str {
+        &self.series.server.name
+    }
+
     pub(crate) fn load(&self) -> String {
         self.found.point.setting.load.to_string()
+    }
+
+    /// A row of a table: server and load before all else.
+    pub(crate) fn cells(&self, more: impl IntoIterator<Item = String>) -> Vec<String> {
+        [self.name().to_owned(), self.load()].into_iter().chain(more).collect()
     }
 
     pub(crate) fn sample(&self, value: impl Fn(&Outcome) -> f64) -> Sample {

@@ -362,48 +362,47 @@ pub(crate) mod tests {
             done.push(format!("{} {} {seed}", point.name, servers[0].name));
             Ok(vec![outcome(1.0)])
         };
-        plan.measure(&mut journal(), &Progress::quiet(), |point, servers, seed, _| {
+        plan.measure(&mut journal(), &Progress::new(), |point, servers, seed, _| {
             trial(&mut whole, point, servers, seed)
         })
         .unwrap();
         assert_eq!(whole.len(), 12);
 
         let (mut parts, mut journal) = (Vec::new(), journal());
-        let first = plan.measure(&mut journal, &Progress::quiet(), |point, servers, seed, _| {
+        let first = plan.measure(&mut journal, &Progress::new(), |point, servers, seed, _| {
             if parts.len() == 5 {
                 bail!("interrupted")
             }
             trial(&mut parts, point, servers, seed)
         });
         assert!(first.is_err());
-        plan.measure(&mut journal, &Progress::quiet(), |point, servers, seed, _| {
+        plan.measure(&mut journal, &Progress::new(), |point, servers, seed, _| {
             trial(&mut parts, point, servers, seed)
         })
         .unwrap();
         assert_eq!(parts, whole);
-        plan.measure(&mut journal, &Progress::quiet(), |_, _, _, _| bail!("everything was there")).unwrap();
+        plan.measure(&mut journal, &Progress::new(), |_, _, _, _| bail!("everything was there")).unwrap();
         // What is compared with the first has it, measured or not.
         let mut cut = super::tests::journal();
         let mut left = 1;
-        let _ =
-            plan.measure(&mut cut, &Progress::quiet(), |_, servers, _, _| match servers[0].name.as_str() {
-                "a" if left == 0 => bail!("interrupted"),
-                _ => {
-                    left = 0;
-                    Ok(vec![outcome(1.0)])
-                }
-            });
+        let _ = plan.measure(&mut cut, &Progress::new(), |_, servers, _, _| match servers[0].name.as_str() {
+            "a" if left == 0 => bail!("interrupted"),
+            _ => {
+                left = 0;
+                Ok(vec![outcome(1.0)])
+            }
+        });
         for found in plan.found(&cut).unwrap().iter().filter(|found| !found.series.is_empty()) {
             assert_eq!(found.series[0].server, found.point.servers[0]);
         }
         // One point of two, and then both: what is there stays.
         let (mut one, mut journal) = (super::tests::plan(&["a", "b"], 2), super::tests::journal());
         one.points.truncate(1);
-        one.measure(&mut journal, &Progress::quiet(), |_, _, _, _| Ok(vec![outcome(1.0)])).unwrap();
+        one.measure(&mut journal, &Progress::new(), |_, _, _, _| Ok(vec![outcome(1.0)])).unwrap();
         let found = plan.found(&journal).unwrap();
         assert_eq!((found[1].series.len(), found[1].missing, found[0].missing), (0, 6, 0));
         let mut rest = 0;
-        plan.measure(&mut journal, &Progress::quiet(), |_, _, _, _| {
+        plan.measure(&mut journal, &Progress::new(), |_, _, _, _| {
             rest += 1;
             Ok(vec![outcome(1.0)])
         })
@@ -417,7 +416,7 @@ pub(crate) mod tests {
         plan.points.truncate(1);
         let mut journal = journal();
         let mut tries: Vec<String> = Vec::new();
-        plan.measure(&mut journal, &Progress::quiet(), |_, servers, _, _| {
+        plan.measure(&mut journal, &Progress::new(), |_, servers, _, _| {
             let server = servers[0];
             let before = tries.iter().filter(|name| **name == server.name).count();
             tries.push(server.name.clone());
@@ -439,7 +438,7 @@ pub(crate) mod tests {
         };
         assert!(journal.get::<Outcome>(&format!("{}, try 3", key("never"))).unwrap().is_some());
         assert!(journal.get::<Outcome>(&format!("{}, try 3", key("second"))).unwrap().is_none());
-        plan.measure(&mut journal, &Progress::quiet(), |_, _, _, _| {
+        plan.measure(&mut journal, &Progress::new(), |_, _, _, _| {
             bail!("a trial that is settled is measured again")
         })
         .unwrap();
@@ -451,7 +450,7 @@ pub(crate) mod tests {
         plan.points.truncate(1);
         let mut journal = journal();
         let mut heats = 0;
-        plan.measure(&mut journal, &Progress::quiet(), |_, servers, _, _| {
+        plan.measure(&mut journal, &Progress::new(), |_, servers, _, _| {
             heats += 1;
             let mut names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
             let outcome = |name: &&str| match (*name, heats) {
@@ -475,7 +474,7 @@ pub(crate) mod tests {
         // Killed in the middle of writing, all of it is measured again.
         let mut cut = super::super::journal::tests::journal();
         cut.put(&plan.order(0)[0].keys(0)[0], &outcome(7.0)).unwrap();
-        plan.measure(&mut cut, &Progress::quiet(), |_, servers, _, _| Ok(vec![outcome(1.0); servers.len()]))
+        plan.measure(&mut cut, &Progress::new(), |_, servers, _, _| Ok(vec![outcome(1.0); servers.len()]))
             .unwrap();
         let found = plan.found(&cut).unwrap();
         assert!(found[0].series.iter().all(|series| series.median(|of| of.replies_per_s) == Some(1.0)));
@@ -510,7 +509,7 @@ pub(crate) mod tests {
         // What the machine did to a heat is no difference between servers.
         let mut journal = journal();
         let mut luck = 1.0;
-        plan.measure(&mut journal, &Progress::quiet(), |_, servers, _, _| {
+        plan.measure(&mut journal, &Progress::new(), |_, servers, _, _| {
             luck += 1.0;
             let good = |server: &&Spec| if server.name == "c" { 2.0 } else { 1.0 };
             Ok(servers.iter().map(|server| outcome(luck * good(server))).collect())
@@ -536,7 +535,7 @@ pub(crate) mod tests {
         // All of the first two rounds, and one trial of the third.
         let mut done = 0;
         let mut trial = |until| {
-            let measured = plan.measure(&mut journal, &Progress::quiet(), |_, _, seed, _| {
+            let measured = plan.measure(&mut journal, &Progress::new(), |_, _, seed, _| {
                 if done == until {
                     bail!("interrupted")
                 }

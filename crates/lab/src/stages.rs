@@ -201,7 +201,7 @@ mod tests {
     ";
 
     fn measure(plan: &Plan, journal: &mut Journal, rate: impl Fn(&PointSpec, &Spec) -> Option<f64>) {
-        let result = plan.measure(journal, &Progress::quiet(), |point, servers, _, _| {
+        let result = plan.measure(journal, &Progress::new(), |point, servers, _, _| {
             let of = |spec: &&Spec| rate(point, spec).map_or(Outcome::lost("gone".to_owned()), outcome);
             Ok(servers.iter().map(of).collect())
         });

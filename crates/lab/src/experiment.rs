@@ -7,10 +7,10 @@ use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 use std::path::Path;
-use std::str::FromStr;
 use std::time::Duration;
 
-use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{Error as _, IntoDeserializer as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::finding::Finding;
@@ -221,7 +221,7 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-impl<'de, T: FromStr<Err = String>> Deserialize<'de> for OneOrMany<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Texts(PhantomData))
     }
@@ -229,7 +229,7 @@ impl<'de, T: FromStr<Err = String>> Deserialize<'de> for OneOrMany<T> {
 
 struct Texts<T>(PhantomData<T>);
 
-impl<'de, T: FromStr<Err = String>> Visitor<'de> for Texts<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Texts<T> {
     type Value = OneOrMany<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -237,16 +237,11 @@ impl<'de, T: FromStr<Err = String>> Visitor<'de> for Texts<T> {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
-        let one = text.parse().map_err(|allowed| E::custom(format!("{text:?}: {allowed}")))?;
-        Ok(OneOrMany(vec![one]))
+        T::deserialize(text.into_deserializer()).map(|one| OneOrMany(vec![one]))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut texts: A) -> Result<Self::Value, A::Error> {
-        let mut many = Vec::new();
-        while let Some(text) = texts.next_element::<String>()? {
-            many.push(text.parse().map_err(|allowed| A::Error::custom(format!("{text:?}: {allowed}")))?);
-        }
-        Ok(OneOrMany(many))
+    fn visit_seq<A: SeqAccess<'de>>(self, texts: A) -> Result<Self::Value, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(texts)).map(OneOrMany)
     }
 }
 

@@ -5,32 +5,30 @@ use std::fmt::Write as _;
 use anyhow::Result;
 
 use super::application::Gateway;
-use super::{Endpoint, Ground, Settings, peer, write};
+use super::{Ground, Settings, peer, write};
 use crate::spec::Spec;
 
-pub(super) fn words(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>) -> Result<Vec<String>> {
+pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
+    let mut settings = Settings::of(spec, directive);
     let directory = ground.directory.display();
     let mut text = format!("daemon off;\npid {directory}/nginx.pid;\nerror_log stderr error;\n");
     // Its workers read the files as whoever reads them here.
     if rustix::process::geteuid().is_root() {
         text += "user root;\n";
     }
-    let workers = settings.take("worker_processes", &ground.cpus);
-    let mut set = |name: &str, usual: &dyn ToString| directive(name, &settings.take(name, usual));
-    text += &set("master_process", &"on");
+    let workers = settings.take("worker_processes", ground.cpus);
+    text += &settings.set("master_process", "on");
     text += &directive("worker_processes", &workers);
-    text += &set("worker_rlimit_nofile", &(ground.capacity * 2 + 1_000));
-    let mut events = set("use", &"epoll");
+    text += &settings.set("worker_rlimit_nofile", ground.capacity * 2 + 1_000);
     // A worker has some 440 bytes for each connection that it may have, from the start: what all of many
     // could have is more than the memory of an experiment with little. Nobody gets twice its part.
     let part = 2 * ground.capacity / workers.parse().unwrap_or(1).max(1);
-    events += &set("worker_connections", &part.max(512).min(ground.capacity + 100));
-    events += &set("multi_accept", &"off");
-    events += &set("accept_mutex", &"off");
+    let mut events = settings.set("worker_connections", part.max(512).min(ground.capacity + 100));
+    events += &settings.set_all(&[("use", "epoll"), ("multi_accept", "off"), ("accept_mutex", "off")]);
     let mut http = "types { text/html html; }\n".to_owned();
     // `tcp_nopush` is as it comes: with reno it makes no difference that shows. With BBR a packet that waits
     // to be full is paced, which here takes 10% more CPU time for 1 KB and 80% more for SPECweb99's files.
-    for (name, usual) in [
+    http += &settings.set_all(&[
         ("access_log", "off"),
         ("sendfile", "on"),
         ("tcp_nopush", "off"),
@@ -42,27 +40,27 @@ pub(super) fn words(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>
         ("reset_timedout_connection", "on"),
         ("open_file_cache", "max=100000 inactive=3600s"),
         ("open_file_cache_valid", "60s"),
-    ] {
-        http += &set(name, &usual);
-    }
+    ]);
     for name in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
         let _ = writeln!(http, "{name}_temp_path {directory}/{name};");
     }
-    let (more, backlog) = (settings.take("listen", &""), settings.take("backlog", &4_096));
+    let (more, backlog) = (settings.take("listen", ""), settings.take("backlog", 4_096));
     let mut server = format!("root {};\n", ground.root.display());
     for address in ground.listen {
         let _ = writeln!(server, "listen {address} backlog={backlog} {more};");
     }
     if let Some(application) = ground.application {
         // Replies are read as fast as they come, and never put on the disk.
-        http += &directive("fastcgi_buffers", &settings.take("fastcgi_buffers", &"16 64k"));
-        http += &directive("fastcgi_buffer_size", &settings.take("fastcgi_buffer_size", &"64k"));
-        http += &directive("fastcgi_max_temp_file_size", &settings.take("fastcgi_max_temp_file_size", &"0"));
+        http += &settings.set_all(&[
+            ("fastcgi_buffers", "16 64k"),
+            ("fastcgi_buffer_size", "64k"),
+            ("fastcgi_max_temp_file_size", "0"),
+        ]);
         server += &location(&application.gateway(ground)?);
     }
-    text += &settings.those(is_main, directive);
-    events += &settings.those(|name| name == "worker_aio_requests", directive);
-    http += &settings.rest(directive);
+    text += &settings.those(is_main);
+    events += &settings.those(|name| name == "worker_aio_requests");
+    http += &settings.rest();
     let _ = write!(text, "events {{\n{events}}}\nhttp {{\n{http}server {{\n{server}}}\n}}\n");
     let config = write(ground, "nginx.conf", &text)?;
     Ok([&peer(spec, "nginx-light")?, "-c", &config, "-e", "stderr"].map(str::to_owned).into())
@@ -84,10 +82,7 @@ fn location(gateway: &Gateway) -> String {
         Some(root) => (r"~ \.php$", root.as_str()),
         None => ("/fcgi/", "$document_root"),
     };
-    let server = match &gateway.socket {
-        Endpoint::Unix(path) => format!("unix:{}", path.display()),
-        Endpoint::Tcp(address) => address.to_string(),
-    };
+    let server = gateway.address();
     format!(
         "location {requests} {{\n\
          fastcgi_pass {server};\n\

@@ -63,7 +63,13 @@ impl Journal {
             write_line(&mut file, &json!({ "settings": settings }))?;
         }
         let mut this = Self::parse(path, &fs::read_to_string(path)?)?;
-        this.ensure_made_with(&this.settings, settings)?;
+        ensure!(
+            this.settings == *settings,
+            "{} was made with other settings ({}): only the same experiment goes on there, with the same \
+             builds, CPUs and network",
+            path.display(),
+            differing(&this.settings, settings),
+        );
         // A line without its end was cut off in the middle, and does not count.
         if !text.is_empty() {
             file.set_len(whole(&text).len() as u64)?;
@@ -91,17 +97,6 @@ impl Journal {
             entries.insert(key, entry["value"].take());
         }
         Ok(Self { path: path.to_owned(), file: None, settings, entries })
-    }
-
-    fn ensure_made_with(&self, found: &Value, settings: &Value) -> Result<()> {
-        ensure!(
-            found == settings,
-            "{} was made with other settings ({}): only the same experiment goes on there, with the same \
-             builds, CPUs and network",
-            self.path.display(),
-            differing(found, settings),
-        );
-        Ok(())
     }
 
     /// What it was made with.

@@ -64,5 +64,6 @@ pub mod units;
 pub mod verdict;
 mod workload;
 
-pub use plan::{Found, Order};
+pub use experiment::Order;
+pub use plan::Found;
 pub use workload::Workload;

@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::experiment::PointSpec;
+use crate::experiment::{Order, PointSpec};
 use crate::journal::Journal;
 use crate::outcome::Outcome;
 use crate::progress::Progress;
@@ -27,19 +27,6 @@ pub(crate) struct Plan {
     /// What the order is drawn from.
     pub(crate) seed: u32,
     pub(crate) stage: Stage,
-}
-
-/// How the alternatives of a point are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Order {
-    /// All are started, and asked one after the other, in slices of the measured time.
-    Interleaved,
-    /// In heats of three at the same time, the first in each: what the machine does to one it does to those
-    /// beside it.
-    Abreast,
-    /// One after the other, each started when it is its turn.
-    InTurn,
 }
 
 /// What rounds are for. Those of one stage are not measured under the same arrivals, nor in the same order,

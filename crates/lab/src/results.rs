@@ -13,12 +13,16 @@ use crate::journal::{Journal, Session};
 use crate::outcome::Outcome;
 use crate::plan::Found;
 use crate::profile::Profile;
-use crate::run;
 use crate::series::{Series, Taken};
 use crate::stages::Stages;
 use crate::statistics::Ratio;
 use crate::steady;
 use crate::verdict::{self, Doubts, Verdict};
+
+/// The experiment, in a directory of results.
+pub const EXPERIMENT: &str = "experiment.toml";
+/// What was measured so far.
+pub const JOURNAL: &str = "journal.jsonl";
 
 /// Everything.
 #[derive(Debug, Serialize)]
@@ -100,8 +104,8 @@ pub struct Held {
 impl Results {
     /// Of a run's directory.
     pub fn of(directory: &Path) -> Result<Self> {
-        let experiment = Experiment::read(&directory.join(run::EXPERIMENT)).map_err(anyhow::Error::msg)?;
-        let journal = Journal::read(&directory.join(run::JOURNAL))
+        let experiment = Experiment::read(&directory.join(EXPERIMENT)).map_err(anyhow::Error::msg)?;
+        let journal = Journal::read(&directory.join(JOURNAL))
             .with_context(|| format!("{} has no results", directory.display()))?;
         Self::from(experiment, &journal)
     }
@@ -209,6 +213,11 @@ impl Results {
 }
 
 impl Held {
+    /// Ours in words.
+    pub(crate) fn ours(&self) -> String {
+        self.ratio.map_or_else(|| "not measured".to_owned(), |ratio| format!("{ratio:.3} times"))
+    }
+
     fn of(finding: &Finding, found: &[Found], margin: f64, doubts: Doubts<'_>) -> Self {
         let relation = &finding.expect;
         let at = found.iter().find(|found| found.point.name == relation.point);

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::bounds::files_below;
-use crate::experiment::{Experiment, Lengths, PointSpec, Setting};
+use crate::experiment::{Experiment, Lengths, Order, PointSpec, Setting};
 use crate::interrupt;
 use crate::janitor::{self, Janitor};
 use crate::journal::{Journal, Session};
@@ -24,10 +24,11 @@ use crate::load::Load;
 use crate::means::Means;
 use crate::network;
 use crate::outcome::Outcome;
-use crate::plan::{Order, Plan};
+use crate::plan::Plan;
 use crate::profiler;
 use crate::progress::Progress;
 use crate::report;
+use crate::results::{EXPERIMENT, JOURNAL};
 use crate::servers;
 use crate::spec::Spec;
 use crate::stages::Stages;
@@ -37,10 +38,6 @@ use crate::testbed::Testbed;
 use crate::trial::{Heat, NotStarted, Purpose, Site};
 use crate::workload::Prepared;
 
-/// The experiment, in a directory of results.
-pub const EXPERIMENT: &str = "experiment.toml";
-/// What was measured so far.
-pub const JOURNAL: &str = "journal.jsonl";
 /// Where it was.
 const ENVIRONMENT: &str = "environment.json";
 /// Hashes of all other files.
@@ -289,8 +286,8 @@ impl Workshop<'_> {
             }
             self.progress.begin(&format!("comparing {}'s replies with their files", spec.name));
             // From memory, with all of a CPU: it is not measured.
-            let (cold, memory, disk, share) = (false, None, None, None);
-            let setting = Setting { lengths, load, cold, memory, disk, share, ..point.setting.clone() };
+            let (memory, disk, cold, share) = (None, None, false, None);
+            let setting = Setting { load, memory, disk, cold, share, lengths, ..point.setting.clone() };
             // What an application says is in no file.
             let is_computed = setting.application.is_some() || setting.workload.asks_for_no_file();
             let purpose = if is_computed { Purpose::Measuring } else { Purpose::Verifying };

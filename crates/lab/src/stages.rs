@@ -9,10 +9,10 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 
-use crate::experiment::{Experiment, Judge, PointSpec, Setting};
+use crate::experiment::{Experiment, Judge, Order, PointSpec, Setting};
 use crate::journal::Journal;
 use crate::load::Load;
-use crate::plan::{CALIBRATING_ROUNDS, Found, Order, Plan, Stage, number};
+use crate::plan::{CALIBRATING_ROUNDS, Found, Plan, Stage, number};
 use crate::quantity::REPLIES;
 use crate::series::Series;
 use crate::spec::Spec;

@@ -65,17 +65,13 @@ pub fn verdicts<'a>(
     doubts: Doubts<'_>,
 ) -> Vec<Verdict> {
     let mut all: Vec<Verdict> = found.into_iter().flat_map(|found| at_point(found, margin, doubts)).collect();
-    // Those about which something is left to be decided.
-    let open: Vec<usize> =
-        (0..all.len()).filter(|at| matches!(all[*at].says, Says::Less | Says::More)).collect();
-    let tests: Vec<usize> = (0..all.len()).filter(|at| is_a_test(&all[*at])).collect();
-    let chances: Vec<f64> = tests.iter().map(|at| all[*at].chance).collect();
-    for (at, holds) in tests.iter().zip(holm(&chances, LEVEL)) {
-        if open.contains(at) && !holds {
-            all[*at].says = Says::CannotTell(format!(
-                "among {} comparisons, chance alone makes one like it too often ({:.3})",
-                chances.len(),
-                all[*at].chance
+    let tests: Vec<&mut Verdict> = all.iter_mut().filter(|verdict| is_a_test(verdict)).collect();
+    let chances: Vec<f64> = tests.iter().map(|verdict| verdict.chance).collect();
+    for (verdict, holds) in tests.into_iter().zip(holm(&chances, LEVEL)) {
+        if verdict.is_a_difference() && !holds {
+            let (count, chance) = (chances.len(), verdict.chance);
+            verdict.says = Says::CannotTell(format!(
+                "among {count} comparisons, chance alone makes one like it too often ({chance:.3})"
             ));
         }
     }

@@ -18,34 +18,17 @@ use crate::unique::unique;
 #[derive(Debug, Template)]
 #[template(path = "report.html")]
 pub(super) struct Page<'a> {
-    title: &'a str,
-    about: &'a str,
-    missing: usize,
+    results: &'a Results,
     counts: String,
     verdicts: Vec<Sentence>,
-    unsteady: &'a [String],
     facts: Vec<(&'static str, String)>,
-    commands: Vec<&'a str>,
     servers: Table,
-    findings: Vec<Finding<'a>>,
     again: Table,
     sections: Vec<Section>,
     searched: Option<Searched>,
     profiles: Vec<(String, Table)>,
     uncounted: Table,
     tries: usize,
-}
-
-/// What others have found beside what is found here.
-#[derive(Debug)]
-struct Finding<'a> {
-    class: &'static str,
-    badge: &'static str,
-    paper: &'a str,
-    says: &'a str,
-    /// The same as a relation of servers.
-    expected: String,
-    ours: String,
 }
 
 impl<'a> Page<'a> {
@@ -60,16 +43,11 @@ impl<'a> Page<'a> {
             of(count("failed"), "failed"),
         ];
         Self {
-            title: &results.experiment.title,
-            about: &results.experiment.about,
-            missing: results.missing,
+            results,
             counts: counted.into_iter().flatten().collect::<Vec<_>>().join(", "),
             verdicts,
-            unsteady: &results.unsteady,
             facts: facts(results),
-            commands: results.sessions.iter().map(|session| session.command.as_str()).collect(),
             servers: servers(results),
-            findings: results.findings.iter().map(Finding::of).collect(),
             again: again(results),
             sections: scene.groups().iter().map(Section::of).collect(),
             searched: searched.map(Searched::of),
@@ -80,17 +58,12 @@ impl<'a> Page<'a> {
     }
 }
 
-impl<'a> Finding<'a> {
-    fn of(held: &'a Held) -> Self {
-        let (class, badge) = match held.holds {
-            Some(true) => ("better", "holds here"),
-            Some(false) => ("worse", "does not hold here"),
-            None => ("cannot", "cannot tell"),
-        };
-        let finding = &held.finding;
-        let ours = held.ratio.map_or("not measured".to_owned(), |ratio| format!("{ratio:.3} times"));
-        let expected = finding.expect.to_string();
-        Self { class, badge, paper: &finding.paper, says: &finding.says, expected, ours }
+/// The class of a finding of others, and what stands before it.
+fn badge(held: &Held) -> (&'static str, &'static str) {
+    match held.holds {
+        Some(true) => ("better", "holds here"),
+        Some(false) => ("worse", "does not hold here"),
+        None => ("cannot", "cannot tell"),
     }
 }
 

@@ -84,10 +84,16 @@ fn compared(place: Place<'_>, quantity: Quantity) -> Option<(Place<'_>, Ratio, V
 
 /// A part of what something is made of.
 pub(super) struct Part<'a> {
-    pub(super) name: &'a str,
+    name: &'a str,
     /// Of the page.
-    pub(super) class: String,
-    pub(super) of: &'a dyn Fn(&Outcome) -> f64,
+    class: String,
+    of: Box<dyn Fn(&Outcome) -> f64 + 'a>,
+}
+
+impl<'a> Part<'a> {
+    pub(super) fn new(name: &'a str, class: impl Into<String>, of: impl Fn(&Outcome) -> f64 + 'a) -> Self {
+        Self { name, class: class.into(), of: Box::new(of) }
+    }
 }
 
 /// What something is made of: medians of each part.
@@ -96,7 +102,7 @@ pub(super) fn parts(
     (title, unit, note): (&str, &str, &'static str),
     parts: &[Part<'_>],
 ) -> Figure {
-    let of = |place: Place<'_>| parts.iter().map(|part| place.sample(part.of).median()).collect();
+    let of = |place: Place<'_>| parts.iter().map(|part| place.sample(&part.of).median()).collect();
     let medians: Vec<(Place<'_>, Vec<Option<f64>>)> =
         group.places().map(|place| (place, of(place))).collect();
     let sum = |medians: &[Option<f64>]| medians.iter().flatten().sum::<f64>();

@@ -192,11 +192,11 @@ fn machine(group: &Group<'_>) -> Block {
         .flat_map(|outcome| outcome.drops_per_s.iter().filter(|(_, drops)| **drops > 0.0))
         .map(|(cause, _)| cause)
         .collect();
-    let drops = |cause| move |of: &Outcome| of.drops_per_s.get(cause).copied().unwrap_or(0.0);
-    let drops: Vec<_> = causes.into_iter().map(|cause: &String| (cause, drops(cause))).collect();
-    let part = |(at, (name, of))| Part { name, class: format!("s{}", at % 8), of };
-    let parts: Vec<Part<'_>> =
-        drops.iter().map(|(cause, of)| (cause.as_str(), of as _)).enumerate().map(part).collect();
+    let parts = causes.into_iter().enumerate().map(|(at, cause)| {
+        let per_s = move |of: &Outcome| of.drops_per_s.get(cause).copied().unwrap_or(0.0);
+        Part::new(cause, format!("s{}", at % 8), per_s)
+    });
+    let parts: Vec<Part<'_>> = parts.collect();
     let note = if parts.is_empty() { "The kernel dropped no connection and no packet." } else { "" };
     if !parts.is_empty() {
         let told = ("Drops by cause", "per second", "The kernel's counters, by their names there.");
@@ -220,15 +220,14 @@ fn cpu(group: &Group<'_>) -> Figure {
     let system = |cpu: &Cpu| (cpu.server - user(cpu) - cpu.server_softirq).max(0.0);
     let known =
         |cpu: &Cpu| user(cpu) + system(cpu) + cpu.server_softirq + cpu.server_io_wait + cpu.server_idle;
-    let parts: [(&str, &str, &dyn Fn(&Outcome) -> f64); 6] = [
-        ("user", "user", &|of| 100.0 * user(&of.cpu)),
-        ("system", "system", &|of| 100.0 * system(&of.cpu)),
-        ("soft interrupts", "softirq", &|of| 100.0 * of.cpu.server_softirq),
-        ("disk wait", "iowait", &|of| 100.0 * of.cpu.server_io_wait),
-        ("idle", "idle", &|of| 100.0 * of.cpu.server_idle),
-        ("others", "others", &|of| 100.0 * (cpus - known(&of.cpu)).max(0.0)),
+    let parts = [
+        Part::new("user", "user", |of| 100.0 * user(&of.cpu)),
+        Part::new("system", "system", |of| 100.0 * system(&of.cpu)),
+        Part::new("soft interrupts", "softirq", |of| 100.0 * of.cpu.server_softirq),
+        Part::new("disk wait", "iowait", |of| 100.0 * of.cpu.server_io_wait),
+        Part::new("idle", "idle", |of| 100.0 * of.cpu.server_idle),
+        Part::new("others", "others", |of| 100.0 * (cpus - known(&of.cpu)).max(0.0)),
     ];
-    let parts = parts.map(|(name, class, of)| Part { name, class: class.to_owned(), of });
     rows::parts(group, ("CPU time", "% of a CPU", CPU_NOTE), &parts)
 }
 

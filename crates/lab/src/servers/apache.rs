@@ -52,7 +52,7 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>, mpm: &Mpm) -> Result<Vec<S
         text += &handler(&application.gateway(ground)?);
     }
     let mut set = |name: &str, usual: usize| {
-        let value = settings.take(name, usual);
+        let value = settings.take(name, &usual);
         text += &directive(name, &value);
         value.parse().unwrap_or(usual)
     };

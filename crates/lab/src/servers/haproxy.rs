@@ -18,7 +18,7 @@ const APPLICATION: &str = "application";
 
 pub(super) fn parts(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
     let mut settings = Settings::of(spec, keyword);
-    settings.take("behind", "");
+    settings.take("behind", &"");
     let (mut parts, application, to) = if let Some(behind) = behind(spec)? {
         let inner = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         let directory = ground.directory.join("behind");
@@ -30,20 +30,20 @@ pub(super) fn parts(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
         let prefix = if matches!(socket, Endpoint::Unix(_)) { "unix@" } else { "" };
         (Vec::new(), fastcgi(spec, ground)?, format!("{prefix}{socket} proto fcgi"))
     };
-    let more = settings.take("server", "");
+    let more = settings.take("server", &"");
 
-    let mut global = settings.set("nbthread", ground.cpus);
+    let mut global = settings.set("nbthread", &ground.cpus);
     // It makes room for as many connections as it may have descriptors for, two for each, but not for more.
-    global += &settings.set("fd-hard-limit", 2 * ground.capacity + 1_000);
+    global += &settings.set("fd-hard-limit", &(2 * ground.capacity + 1_000));
     global += &settings.those(|name| name.starts_with("tune.") || is_global(name));
     let mut defaults = "mode http\n".to_owned();
     // A setting `timeout` comes after them, and then it is the one that counts.
     for what in ["connect", "client", "server"] {
         defaults += &keyword("timeout", &format!("{what} 3600s"));
     }
-    defaults += &settings.set("backlog", 4_096);
+    defaults += &settings.set("backlog", &4_096);
     // Requests of all clients go on over connections that are kept to the server.
-    defaults += &settings.set("http-reuse", "always");
+    defaults += &settings.set("http-reuse", &"always");
     defaults += &settings.rest();
     let mut text = format!("global\n{global}defaults\n{defaults}{application}listen all\n");
     for address in ground.listen {
@@ -72,7 +72,7 @@ fn fastcgi(spec: &Spec, ground: &Ground<'_>) -> Result<String> {
 
 /// The server that `behind` names; `None`: the application.
 pub(super) fn behind(spec: &Spec) -> Result<Option<Spec>> {
-    let named = Settings::of(spec, keyword).take("behind", "nginx");
+    let named = Settings::of(spec, keyword).take("behind", &"nginx");
     if named == APPLICATION {
         return Ok(None);
     }

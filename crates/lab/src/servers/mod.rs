@@ -260,7 +260,7 @@ impl<'a> Settings<'a> {
     }
 
     /// What was set under `name`, or `usual`.
-    fn take(&mut self, name: &str, usual: impl ToString) -> String {
+    fn take(&mut self, name: &str, usual: &dyn ToString) -> String {
         match self.pairs.iter().position(|(other, _)| *other == name) {
             Some(at) => self.pairs.remove(at).1.to_owned(),
             None => usual.to_string(),
@@ -268,7 +268,7 @@ impl<'a> Settings<'a> {
     }
 
     /// The line of that.
-    fn set(&mut self, name: &str, usual: impl ToString) -> String {
+    fn set(&mut self, name: &str, usual: &dyn ToString) -> String {
         (self.line)(name, &self.take(name, usual))
     }
 

@@ -16,14 +16,14 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
     if rustix::process::geteuid().is_root() {
         text += "user root;\n";
     }
-    let workers = settings.take("worker_processes", ground.cpus);
-    text += &settings.set("master_process", "on");
+    let workers = settings.take("worker_processes", &ground.cpus);
+    text += &settings.set("master_process", &"on");
     text += &directive("worker_processes", &workers);
-    text += &settings.set("worker_rlimit_nofile", ground.capacity * 2 + 1_000);
+    text += &settings.set("worker_rlimit_nofile", &(ground.capacity * 2 + 1_000));
     // A worker has some 440 bytes for each connection that it may have, from the start: what all of many
     // could have is more than the memory of an experiment with little. Nobody gets twice its part.
     let part = 2 * ground.capacity / workers.parse().unwrap_or(1).max(1);
-    let mut events = settings.set("worker_connections", part.max(512).min(ground.capacity + 100));
+    let mut events = settings.set("worker_connections", &(part.max(512).min(ground.capacity + 100)));
     events += &settings.set_all(&[("use", "epoll"), ("multi_accept", "off"), ("accept_mutex", "off")]);
     let mut http = "types { text/html html; }\n".to_owned();
     // `tcp_nopush` is as it comes: with reno it makes no difference that shows. With BBR a packet that waits
@@ -44,7 +44,7 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
     for name in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
         let _ = writeln!(http, "{name}_temp_path {directory}/{name};");
     }
-    let (more, backlog) = (settings.take("listen", ""), settings.take("backlog", 4_096));
+    let (more, backlog) = (settings.take("listen", &""), settings.take("backlog", &4_096));
     let mut server = format!("root {};\n", ground.root.display());
     for address in ground.listen {
         let _ = writeln!(server, "listen {address} backlog={backlog} {more};");

@@ -167,14 +167,9 @@ fn session_key(number: usize) -> String {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    /// A new journal in a file that nobody needs any more.
-    pub(crate) fn journal() -> Journal {
-        let directory = tempfile::tempdir().unwrap();
-        Journal::open(&directory.path().join("journal"), &json!({})).unwrap()
-    }
+    use crate::tests::journal;
 
     #[test]
     fn a_journal_goes_on_where_it_was_cut_off() {

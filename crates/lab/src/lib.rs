@@ -55,6 +55,8 @@ mod subject;
 pub mod summary;
 pub mod table;
 pub mod testbed;
+#[cfg(test)]
+mod tests;
 mod trial;
 pub mod tune;
 pub mod tuned;

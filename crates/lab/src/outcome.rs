@@ -539,84 +539,11 @@ fn over(one: f64, other: f64) -> f64 {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use std::time::{Duration, Instant};
 
-    use serde_json::json;
-
     use super::*;
-    use crate::sight::Held;
-
-    /// A valid outcome of which nothing is known but the rate of replies.
-    pub(crate) fn outcome(replies_per_s: f64) -> Outcome {
-        outcome_but(replies_per_s, &[])
-    }
-
-    /// One that the generator may have reasons against.
-    pub(crate) fn outcome_but(replies_per_s: f64, reasons: &[&str]) -> Outcome {
-        outcome_of_looks(replies_per_s, reasons, 1.0)
-    }
-
-    fn sight(at: Instant, accepts: u64) -> Sight {
-        let status = json!({
-            "time_unix_ms": accepts * 10,
-            "total": {
-                "accepts": accepts, "accept_phases": accepts / 2, "phases": 0, "event_waits": 0,
-                "replies": { "2xx": accepts * 2, "4xx": 7 },
-            },
-            "workers": []
-        });
-        let ticks = CpuTicks::default();
-        Sight {
-            at,
-            status: Some(status),
-            work: Some((accepts as f64, accepts as f64 * 0.05)),
-            drops: BTreeMap::from([("ListenDrops".to_owned(), accepts * 3)]),
-            server_ns: accepts,
-            user_ticks: accepts,
-            system_ticks: 3 * accepts,
-            switches: accepts,
-            server_cpu: ticks,
-            client_cpu: ticks,
-            read: 0,
-            killed: 0,
-            held: Some(Held { memory: 5_000_000, descriptors: 10, page_cache: 0 }),
-        }
-    }
-
-    fn results(replies_per_s: f64, reasons: &[&str]) -> Value {
-        json!({
-            "run": { "asked_requests_per_s": 10, "warm_up_s": 1.0, "outcome": { "duration_s": 3.5 } },
-            "seconds": [{ "replies": 0 }, { "replies": 7 }, { "replies": 8 }, { "replies": 4 }],
-            "calls": { "issued": 100, "timeouts": 10, "errors": 20 },
-            "replies": {
-                "per_s": replies_per_s, "count": 80, "body_mbps": 1,
-                "statuses": { "2xx": 75, "4xx": 4, "5xx": 1 },
-            },
-            "wait_ms": { "mean": 1, "p50": 1, "p90": 1, "p99": 1, "p999": 1, "max": 1 },
-            "generator": { "cpu_us_per_call": 1 },
-            "invalid": reasons,
-            "by_kind": [{ "dynamic": true, "calls": 100, "statuses": { "2xx": 75 } }],
-            "by_class": [
-                { "class": "meek", "calls": 50, "statuses": { "2xx": 40 }, "reply_time_ms": { "p99": 7 } },
-            ],
-            "checks": [
-                { "rule": "unfairness", "holds": false, "found": 0.3, "allowed": 0.05, "remark": "9 bytes" },
-                { "rule": "timeouts", "holds": true, "found": 0.01, "allowed": 0.05, "remark": "" },
-            ],
-        })
-    }
-
-    /// One of two seconds, where the looks were off.
-    fn outcome_of_looks(replies_per_s: f64, reasons: &[&str], off_ms: f64) -> Outcome {
-        let begun = Instant::now();
-        let results = results(replies_per_s, reasons);
-        let later = begun + Duration::from_secs(2);
-        let looks = Looks { began_after_ms: 1.0, off_ms };
-        let watched = Watched { first: sight(begun, 100), second: sight(later, 300), looks, results };
-        assert_eq!(broken(&watched.results), ["unfairness: 30.00%, at most 5.00% is allowed (9 bytes)"]);
-        Outcome::of(&watched, None).unwrap()
-    }
+    use crate::tests::{outcome, outcome_but, outcome_of_looks, results, sight};
 
     #[test]
     fn looks_that_missed_the_window_are_a_reason() {
@@ -632,6 +559,7 @@ pub(crate) mod tests {
     fn a_server_that_lost_a_process_for_want_of_memory_has_failed() {
         let begun = Instant::now();
         let results = results(5.0, &[]);
+        assert_eq!(broken(&results), ["unfairness: 30.00%, at most 5.00% is allowed (9 bytes)"]);
         let second = Sight { killed: 2, ..sight(begun + Duration::from_secs(2), 300) };
         let looks = Looks { began_after_ms: 1.0, off_ms: 1.0 };
         let outcome =

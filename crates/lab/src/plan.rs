@@ -267,16 +267,15 @@ fn is_settled(tries: &[Outcome]) -> bool {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use anyhow::bail;
 
     use super::*;
     use crate::experiment::Experiment;
-    use crate::journal::tests::journal;
-    use crate::outcome::tests::{outcome, outcome_but};
+    use crate::tests::{journal, outcome, outcome_but};
 
     /// Two points with as many servers as there are `names`, and the first of them again.
-    pub(crate) fn plan(names: &[&str], rounds: u32) -> Plan {
+    fn plan(names: &[&str], rounds: u32) -> Plan {
         let servers: Vec<String> = names.iter().map(|name| format!("'{name} = nginx'")).collect();
         let text = format!(
             "title = 't'\nservers = [{}]\n[[points]]\nworkload = 'single'\nload = ['1x', '2x']",
@@ -370,7 +369,7 @@ pub(crate) mod tests {
         assert_eq!(parts, whole);
         plan.measure(&mut journal, &Progress::new(), |_, _, _, _| bail!("everything was there")).unwrap();
         // What is compared with the first has it, measured or not.
-        let mut cut = super::tests::journal();
+        let mut cut = crate::tests::journal();
         let mut left = 1;
         let _ = plan.measure(&mut cut, &Progress::new(), |_, servers, _, _| match servers[0].name.as_str() {
             "a" if left == 0 => bail!("interrupted"),
@@ -383,7 +382,7 @@ pub(crate) mod tests {
             assert_eq!(found.series[0].server, found.point.servers[0]);
         }
         // One point of two, and then both: what is there stays.
-        let (mut one, mut journal) = (super::tests::plan(&["a", "b"], 2), super::tests::journal());
+        let (mut one, mut journal) = (super::tests::plan(&["a", "b"], 2), crate::tests::journal());
         one.points.truncate(1);
         one.measure(&mut journal, &Progress::new(), |_, _, _, _| Ok(vec![outcome(1.0)])).unwrap();
         let found = plan.found(&journal).unwrap();
@@ -459,7 +458,7 @@ pub(crate) mod tests {
             assert_eq!(why, told);
         }
         // Killed in the middle of writing, all of it is measured again.
-        let mut cut = super::super::journal::tests::journal();
+        let mut cut = crate::tests::journal();
         cut.put(&plan.order(0)[0].keys(0)[0], &outcome(7.0)).unwrap();
         plan.measure(&mut cut, &Progress::new(), |_, servers, _, _| Ok(vec![outcome(1.0); servers.len()]))
             .unwrap();

@@ -90,7 +90,7 @@ fn next(served: Option<f64>, too_much: Option<f64>) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::load::Load;
-    use crate::outcome::tests::outcome;
+    use crate::tests::outcome;
 
     /// A server that takes 1 ms up to this rate, and 100 above it.
     fn search(most: f64) -> Outcome {

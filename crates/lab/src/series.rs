@@ -145,30 +145,9 @@ impl Series {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use crate::outcome::tests::{outcome, outcome_but};
-
-    /// These rounds, with reasons against the last one.
-    pub(crate) fn in_doubt(mut series: Series) -> Series {
-        let reasons = |mut outcome: Outcome| {
-            outcome.invalid = vec!["late".to_owned()];
-            outcome
-        };
-        let last = series.rounds.pop().flatten().map(|taken| reasons(taken.outcome));
-        series.rounds.push(Taken::of(last.into_iter().collect()));
-        series
-    }
-
-    /// A server that was measured alone.
-    pub(crate) fn in_rounds(name: &str, rounds: Vec<Option<Taken>>) -> Series {
-        Series { server: format!("{name} = nginx").parse().unwrap(), rounds, beside: None }
-    }
-
-    /// What a server answers in each round.
-    pub(crate) fn series(name: &str, replies: &[f64]) -> Series {
-        in_rounds(name, replies.iter().map(|replies| Taken::of(vec![outcome(*replies)])).collect())
-    }
+    use crate::tests::{outcome, outcome_but, series};
 
     #[test]
     fn a_ratio_is_of_pairs_of_the_same_round() {

@@ -179,10 +179,10 @@ fn judged(judge: &Judge, found: &Found) -> Option<PointSpec> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::tests::journal;
     use crate::outcome::Outcome;
-    use crate::outcome::tests::outcome;
     use crate::progress::Progress;
+    use crate::tests::journal;
+    use crate::tests::outcome;
 
     const EXPERIMENT: &str = "
         title = 't'

@@ -92,9 +92,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::outcome::tests::outcome;
     use crate::series::Taken;
-    use crate::series::tests::in_rounds;
+    use crate::tests::in_rounds;
+    use crate::tests::outcome;
 
     fn of(seconds: &[f64]) -> Series {
         let round = |noise: f64| {

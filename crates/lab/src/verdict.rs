@@ -229,7 +229,7 @@ impl fmt::Display for Verdict {
 mod tests {
     use super::*;
     use crate::experiment::Experiment;
-    use crate::series::tests::{in_doubt, series};
+    use crate::tests::{in_doubt, series};
 
     /// Ten rounds around `middle`, each with noise of its own.
     fn around(name: &str, middle: f64) -> Series {

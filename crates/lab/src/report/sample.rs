@@ -81,9 +81,9 @@ pub(crate) fn digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::tests::{outcome, outcome_but};
     use crate::series::Taken;
-    use crate::series::tests::in_rounds;
+    use crate::tests::in_rounds;
+    use crate::tests::{outcome, outcome_but};
 
     #[test]
     fn what_does_not_count_is_shown_and_not_averaged_in() {

@@ -68,13 +68,11 @@ impl Bounded {
 
     /// Bytes of the page cache that count for who is in it.
     pub(crate) fn page_cache(&self) -> Result<u64> {
-        let memory = self.group.read(Controller::Memory, "memory.stat")?;
         let name = match self.group.version {
             Version::One => "cache ",
             Version::Two => "file ",
         };
-        let line = memory.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|bytes| bytes.trim().parse().ok()).context("memory.stat tells no page cache")
+        self.counter("memory.stat", name)
     }
 
     /// How many of those in it the kernel has ended because there was no memory left for them.
@@ -83,9 +81,13 @@ impl Bounded {
             Version::One => "memory.oom_control",
             Version::Two => "memory.events",
         };
-        let events = self.group.read(Controller::Memory, file)?;
-        let count = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
-        count.and_then(|count| count.trim().parse().ok()).with_context(|| format!("{file} has no oom_kill"))
+        self.counter(file, "oom_kill ")
+    }
+
+    fn counter(&self, file: &str, name: &str) -> Result<u64> {
+        let told = self.group.read(Controller::Memory, file)?;
+        let count = told.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+        count.with_context(|| format!("{file} has no {name}"))
     }
 }
 

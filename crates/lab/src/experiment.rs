@@ -355,7 +355,7 @@ impl WrittenPoint {
                     Some(name) => format!("{workload}, {load}, {name}"),
                     None => format!("{workload}, {load}"),
                 };
-                let compare = self.compare.clone().unwrap_or_else(|| Quantity::usual(*load));
+                let compare = self.compare.clone().unwrap_or_else(|| load.usually_compared());
                 points.push(PointSpec { name, servers: servers.to_vec(), setting, compare });
             }
         }

@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use crate::generator::{Looks, Watched};
 use crate::profile::Part;
-use crate::search::Probe;
 use crate::sight::Sight;
 use crate::statistics::median;
 use crate::turns::Given;
@@ -186,6 +185,17 @@ pub struct Cpu {
 pub struct Slice {
     pub server_us_per_reply: f64,
     pub replies_per_s: f64,
+}
+
+/// One rate that was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+pub struct Probe {
+    /// Requests per second that were asked for.
+    pub rate: f64,
+    /// What the threshold is about, in milliseconds.
+    pub ms: f64,
+    /// Whether it was served in time.
+    pub is_served: bool,
 }
 
 /// The part of the measured time by which looks at counters may be off.

@@ -77,17 +77,11 @@ impl PointSpec {
         self
     }
 
-    /// Without those servers.
-    pub(crate) fn without(mut self, is_out: impl Fn(&Spec) -> bool) -> Self {
-        self.servers.retain(|server| !is_out(server));
-        self
-    }
-
     /// With the first in each. Who is beside whom does not depend on which other points there are: those may
     /// be measured before or after.
     fn heats(&self, seed: u64) -> Vec<Heat<'_>> {
         let order = self.setting.order;
-        let random = &mut Pcg64Mcg::seed_from_u64(seed ^ self.number());
+        let random = &mut Pcg64Mcg::seed_from_u64(seed ^ number(&self.name));
         let mut servers: Vec<&Spec> = self.servers.iter().collect();
         let is_abreast = order == Order::Abreast && servers.len() > 1;
         let first = is_abreast.then(|| servers.remove(0));
@@ -104,10 +98,6 @@ impl PointSpec {
         });
         heats.collect()
     }
-
-    fn number(&self) -> u64 {
-        number(&self.name)
-    }
 }
 
 /// One that a text makes: FNV-1a, which is the same everywhere.
@@ -117,10 +107,6 @@ pub(crate) fn number(text: &str) -> u64 {
 }
 
 impl Heat<'_> {
-    fn is_at(&self, point: &PointSpec) -> bool {
-        std::ptr::eq(self.point, point)
-    }
-
     /// The first may be in several heats of a round, so that their names are part of its key.
     fn key(&self, server: &Spec, round: u32) -> String {
         let mut beside = String::new();
@@ -139,11 +125,6 @@ impl Heat<'_> {
 }
 
 impl Plan {
-    /// How often something is measured, if all of it is valid.
-    fn heats(&self) -> usize {
-        (0..self.rounds).map(|round| self.order(round).len()).sum()
-    }
-
     /// The seed of a round, for arrivals: the same for all that are compared.
     fn round_seed(&self, round: u32) -> u64 {
         u64::from(self.seed) << 32 | (self.stage as u64 + u64::from(round) + 1)
@@ -167,7 +148,8 @@ impl Plan {
         progress: &Progress,
         mut trial: impl FnMut(&PointSpec, &[&Spec], u64, &str) -> Result<Vec<Outcome>>,
     ) -> Result<()> {
-        progress.expect(self.heats());
+        // If all of it is valid.
+        progress.expect((0..self.rounds).map(|round| self.order(round).len()).sum());
         for round in 0..self.rounds {
             for (number, heat) in self.order(round).into_iter().enumerate() {
                 let (Heat { point, servers }, keys) = (&heat, heat.keys(round));
@@ -208,7 +190,8 @@ impl Plan {
             let of = |server: &Spec| {
                 let (mut rounds, mut beside) = (Vec::new(), Vec::new());
                 for (round, order) in (0..).zip(&orders) {
-                    let is_its = |heat: &&Heat<'_>| heat.is_at(point) && heat.servers.contains(&server);
+                    let is_its =
+                        |heat: &&Heat<'_>| std::ptr::eq(heat.point, point) && heat.servers.contains(&server);
                     let heat = order.iter().find(is_its).context("a server that is in no heat")?;
                     let taken =
                         |server| Ok::<_, anyhow::Error>(Taken::of(tries(journal, &heat.key(server, round))?));

@@ -225,10 +225,8 @@ impl Held {
         let ratio = series(&relation.more)
             .zip(series(&relation.less))
             .and_then(|(more, less)| more.ratio(less, relation.quantity.of));
-        let counts = |name: &str| {
-            let fits = |of: &Series| of.is_whole() && of.is_valid() && of.failures().is_empty();
-            series(name).is_some_and(fits) && doubts(name, &relation.point).is_none()
-        };
+        let counts =
+            |name: &str| series(name).is_some_and(Series::counts) && doubts(name, &relation.point).is_none();
         let holds = ratio.as_ref().and_then(|ratio| match ratio {
             _ if !(counts(&relation.more) && counts(&relation.less)) => None,
             _ if ratio.is_above_one(margin) => Some(true),

@@ -81,6 +81,12 @@ impl Series {
         self.outcomes().all(Outcome::is_valid)
     }
 
+    /// Whether all rounds are measured, are valid, and are such in which the server did what it was measured
+    /// for.
+    pub fn counts(&self) -> bool {
+        self.is_whole() && self.is_valid() && self.failures().is_empty()
+    }
+
     /// Why the server did not do what it was measured for, in the rounds in which it didn't.
     pub fn failures(&self) -> Vec<&str> {
         let beside = self.beside.iter().flatten().flatten();

@@ -151,7 +151,7 @@ fn against_first(found: &Found, first: &Series, quantity: Quantity, margin: f64)
     }
     // Nobody wanted to know where the experiment leaves it out.
     let again = found.series.iter().find(|series| series.server.is_again_of(&first.server))?;
-    if !(again.is_whole() && again.is_valid() && again.failures().is_empty()) {
+    if !again.counts() {
         return Some(format!(
             "{name}, measured again, rests on trials that are missing, failed or not valid"
         ));

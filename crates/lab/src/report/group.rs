@@ -195,12 +195,8 @@ fn setting(experiment: &Experiment, setting: &Setting, loads: &str) -> String {
     said.push(format!("measured {} in {} slices", seconds(lengths.measured), lengths.slices));
     said.push(format!("clients wait {}", seconds(lengths.timeout)));
     said.push(format!("{} rounds, seed {}", experiment.rounds, experiment.seed));
-    said.push(format!("servers {}", order(setting)));
+    let order = serde_json::to_value(setting.order).unwrap_or_default();
+    said.push(format!("servers {}", order.as_str().unwrap_or_default().replace('-', " ")));
     said.push(format!("margin {}%", (experiment.margin * 1e4).round() / 1e2));
     said.join("; ")
-}
-
-fn order(setting: &Setting) -> String {
-    let order = serde_json::to_value(setting.order).unwrap_or_default();
-    order.as_str().unwrap_or_default().replace('-', " ")
 }

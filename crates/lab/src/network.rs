@@ -143,7 +143,7 @@ fn within<T: Send>(namespace: Option<&str>, act: impl FnOnce() -> Result<T> + Se
 }
 
 /// Whether this process may make namespaces and control groups.
-pub(crate) fn may_isolate() -> bool {
+pub fn may_isolate() -> bool {
     rustix::process::geteuid().is_root()
         && Command::new("ip").args(["netns", "list"]).output().is_ok_and(|output| output.status.success())
 }

@@ -22,7 +22,6 @@ use crate::janitor::{self, Janitor};
 use crate::journal::{Journal, Session};
 use crate::load::Load;
 use crate::means::Means;
-use crate::network;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::profiler;
@@ -38,15 +37,12 @@ use crate::testbed::Testbed;
 use crate::trial::{Heat, NotStarted, Purpose, Site};
 use crate::workload::Prepared;
 
+pub use crate::network::may_isolate;
+
 /// Where it was.
 const ENVIRONMENT: &str = "environment.json";
 /// Hashes of all other files.
 const HASHES: &str = "SHA256SUMS";
-
-/// Whether this process may make network namespaces and control groups.
-pub fn may_isolate() -> bool {
-    network::may_isolate()
-}
 
 /// Runs what is missing of the experiment that `text` describes.
 pub fn run(text: &str, directory: &Path, means: &Means, progress: &Progress) -> Result<()> {
@@ -108,26 +104,26 @@ fn keep(directory: &Path, name: &str, text: &str) -> Result<()> {
 fn environment(experiment: &Experiment, means: &Means, has_namespaces: bool) -> Result<Value> {
     let mut builds = BTreeMap::from([("sluicelab".to_owned(), build(&means.sluicelab)?)]);
     let mut versions = BTreeMap::new();
+    let mut add = |name: &str, program: &Path, words: &[String], version: Value| {
+        builds.insert(name.to_owned(), build(program)?);
+        // Of a command that runs a script, what counts is the script; of libraries, too.
+        for file in named(words) {
+            builds.insert(format!("{name}: {}", file.display()), build(file)?);
+        }
+        versions.insert(name.to_owned(), version);
+        Ok::<_, anyhow::Error>(())
+    };
     for spec in experiment.servers() {
         for spec in [Some(spec.clone()), servers::behind(spec)?].into_iter().flatten() {
             let path = servers::executable(&spec, &means.sluice)
                 .with_context(|| format!("{}: there is no program for {spec:#}", spec.name))?;
-            builds.insert(spec.name.clone(), build(&path)?);
-            // Of a command that runs a script, what counts is the script; of libraries, too.
-            for file in named(&spec.settings) {
-                builds.insert(format!("{}: {}", spec.name, file.display()), build(file)?);
-            }
-            versions.insert(spec.name.clone(), json!({ "typed": spec.typed(), "program": path }));
+            add(&spec.name, &path, &spec.settings, json!({ "typed": spec.typed(), "program": path }))?;
         }
     }
     for application in experiment.applications() {
-        let path = application.executable()?;
-        builds.insert(application.to_string(), build(&path)?);
-        let words: Vec<_> = application.to_string().split_whitespace().map(str::to_owned).collect();
-        for file in named(&words) {
-            builds.insert(format!("{application}: {}", file.display()), build(file)?);
-        }
-        versions.insert(application.to_string(), json!({ "program": path }));
+        let (name, path) = (application.to_string(), application.executable()?);
+        let words: Vec<String> = name.split_whitespace().map(str::to_owned).collect();
+        add(&name, &path, &words, json!({ "program": path }))?;
     }
     Ok(json!({
         "machine": Testbed::describe(&[&means.sluice, &means.sluicelab]),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::figure::Key;
 use super::sample::Sample;
 use super::svg::Look;
-use crate::experiment::{Experiment, Setting};
+use crate::experiment::Setting;
 use crate::load::Load;
 use crate::outcome::Outcome;
 use crate::plan::Found;
@@ -140,7 +140,32 @@ impl<'a> Group<'a> {
     pub(crate) fn setting(&self) -> String {
         let loads: Vec<String> =
             self.points.iter().map(|found| found.point.setting.load.to_string()).collect();
-        setting(&self.scene.results.experiment, &self.points[0].point.setting, &loads.join(", "))
+        let (experiment, setting) = (&self.scene.results.experiment, &self.points[0].point.setting);
+        let Setting { workload, clients, memory, disk, others, cold, share, .. } = setting;
+        let Setting { turn_us, both_cpus, lengths, .. } = setting;
+        let mut said = vec![format!("workload {workload}")];
+        // What its name does not say, where it is so.
+        let members = serde_json::to_value(workload).unwrap_or_default();
+        if matches!(members["kind"].as_str(), Some("specweb99" | "support")) {
+            let of = ["directories", "sessions"].into_iter().filter_map(|key| Some((key, members.get(key)?)));
+            said.extend(of.map(|(key, value)| format!("{key}={value}")));
+        }
+        let seconds = |time: Duration| format!("{} s", time.as_secs_f64());
+        said.push(format!("load {}", loads.join(", ")));
+        said.extend(clients.iter().cloned());
+        said.extend(share.map(|share| format!("{share}% of a CPU for each server, {turn_us} us at a time")));
+        said.extend(both_cpus.then(|| "servers and clients on all CPUs".to_owned()));
+        said.extend(memory.map(|memory| format!("memory with page cache {} MB", memory as f64 / 1e6)));
+        said.extend(disk.map(|disk| format!("disk {} MB/s, {others} other readers", disk as f64 / 1e6)));
+        said.push(if *cold { "files not in memory before" } else { "files in memory before" }.to_owned());
+        said.push(format!("warm-up {}", seconds(lengths.warm_up)));
+        said.push(format!("measured {} in {} slices", seconds(lengths.measured), lengths.slices));
+        said.push(format!("clients wait {}", seconds(lengths.timeout)));
+        said.push(format!("{} rounds, seed {}", experiment.rounds, experiment.seed));
+        let order = serde_json::to_value(setting.order).unwrap_or_default();
+        said.push(format!("servers {}", order.as_str().unwrap_or_default().replace('-', " ")));
+        said.push(format!("margin {}%", (experiment.margin * 1e4).round() / 1e2));
+        said.join("; ")
     }
 }
 
@@ -171,32 +196,4 @@ impl<'a> Place<'a> {
 /// Requests per second that clients were to make in a trial.
 pub(crate) fn offered(outcome: &Outcome) -> f64 {
     outcome.asked_per_s.unwrap_or(f64::NAN)
-}
-
-fn setting(experiment: &Experiment, setting: &Setting, loads: &str) -> String {
-    let Setting { workload, clients, memory, disk, others, cold, share, .. } = setting;
-    let Setting { turn_us, both_cpus, lengths, .. } = setting;
-    let mut said = vec![format!("workload {workload}")];
-    // What its name does not say, where it is so.
-    let members = serde_json::to_value(workload).unwrap_or_default();
-    if matches!(members["kind"].as_str(), Some("specweb99" | "support")) {
-        let of = ["directories", "sessions"].into_iter().filter_map(|key| Some((key, members.get(key)?)));
-        said.extend(of.map(|(key, value)| format!("{key}={value}")));
-    }
-    let seconds = |time: Duration| format!("{} s", time.as_secs_f64());
-    said.push(format!("load {loads}"));
-    said.extend(clients.iter().cloned());
-    said.extend(share.map(|share| format!("{share}% of a CPU for each server, {turn_us} us at a time")));
-    said.extend(both_cpus.then(|| "servers and clients on all CPUs".to_owned()));
-    said.extend(memory.map(|memory| format!("memory with page cache {} MB", memory as f64 / 1e6)));
-    said.extend(disk.map(|disk| format!("disk {} MB/s, {others} other readers", disk as f64 / 1e6)));
-    said.push(if *cold { "files not in memory before" } else { "files in memory before" }.to_owned());
-    said.push(format!("warm-up {}", seconds(lengths.warm_up)));
-    said.push(format!("measured {} in {} slices", seconds(lengths.measured), lengths.slices));
-    said.push(format!("clients wait {}", seconds(lengths.timeout)));
-    said.push(format!("{} rounds, seed {}", experiment.rounds, experiment.seed));
-    let order = serde_json::to_value(setting.order).unwrap_or_default();
-    said.push(format!("servers {}", order.as_str().unwrap_or_default().replace('-', " ")));
-    said.push(format!("margin {}%", (experiment.margin * 1e4).round() / 1e2));
-    said.join("; ")
 }

@@ -5,7 +5,7 @@
 //! memory count as the server's.
 
 use std::ffi::OsStr;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use std::str::FromStr;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use super::{Endpoint, Ground, Part, directories, found, write};
+use super::{Endpoint, Ground, Part, Settings, directories, found, write};
 use crate::child::output;
 use crate::spec;
 
@@ -264,24 +264,19 @@ fn php_fpm(
     settings: &[(String, String)],
     ground: &Ground<'_>,
 ) -> Result<Vec<String>> {
-    let mut lines = vec![
-        ("listen".to_owned(), socket(ground).to_string()),
-        ("listen.backlog".to_owned(), "4096".to_owned()),
-        ("pm".to_owned(), "static".to_owned()),
-        ("pm.max_children".to_owned(), workers.to_string()),
-    ];
+    let pairs = settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let mut settings = Settings { pairs, line: |name, value| format!("{name} = {value}\n") };
+    let mut text = "[global]\nerror_log = /proc/self/fd/2\n[application]\n".to_owned();
+    text += &settings.set("listen", &socket(ground));
+    text += &settings.set("pm.max_children", &workers);
+    text += &settings.set_all(&[("listen.backlog", "4096"), ("pm", "static")]);
     // It reads the scripts as whoever reads them here.
     let is_root = rustix::process::geteuid().is_root();
     if is_root {
-        lines.extend(["user", "group"].map(|name| (name.to_owned(), "root".to_owned())));
+        text += &settings.set_all(&[("user", "root"), ("group", "root")]);
     }
-    lines.retain(|(usual, _)| settings.iter().all(|(name, _)| name != usual));
-    lines.extend(settings.iter().map(|(name, value)| (name.clone(), ground.fill(value))));
-    let mut text = "[global]\nerror_log = /proc/self/fd/2\n[application]\n".to_owned();
-    for (name, value) in lines {
-        let _ = writeln!(text, "{name} = {value}");
-    }
-    let config = write(ground, "php-fpm.conf", &text)?;
+    text += &settings.rest();
+    let config = write(ground, "php-fpm.conf", &ground.fill(&text))?;
     let mut words = vec![program.display().to_string(), "--nodaemonize".to_owned()];
     words.extend(is_root.then(|| "--allow-to-run-as-root".to_owned()));
     words.push(format!("--fpm-config={config}"));

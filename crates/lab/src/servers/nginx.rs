@@ -76,33 +76,26 @@ fn is_main(name: &str) -> bool {
     of_workers || matches!(name, "thread_pool" | "timer_resolution" | "pcre_jit" | "load_module")
 }
 
+/// Parameters that are called as nginx calls its variables, in capital letters.
+const PARAMETERS: &str = "QUERY_STRING REQUEST_METHOD CONTENT_TYPE CONTENT_LENGTH REQUEST_URI DOCUMENT_ROOT \
+    SERVER_PROTOCOL REMOTE_ADDR REMOTE_PORT SERVER_ADDR SERVER_PORT SERVER_NAME";
+
 /// With the parameters that its own packages have, and a connection for each request.
 fn location(gateway: &Gateway) -> String {
     let (requests, scripts) = match &gateway.scripts {
         Some(root) => (r"~ \.php$", root.as_str()),
         None => ("/fcgi/", "$document_root"),
     };
-    let server = gateway.address();
+    let named = PARAMETERS.split(' ').map(|name| format!("fastcgi_param {name} ${};\n", name.to_lowercase()));
     format!(
         "location {requests} {{\n\
-         fastcgi_pass {server};\n\
+         fastcgi_pass {};\n\
          fastcgi_param SCRIPT_FILENAME {scripts}$fastcgi_script_name;\n\
          fastcgi_param SCRIPT_NAME $fastcgi_script_name;\n\
-         fastcgi_param QUERY_STRING $query_string;\n\
-         fastcgi_param REQUEST_METHOD $request_method;\n\
-         fastcgi_param CONTENT_TYPE $content_type;\n\
-         fastcgi_param CONTENT_LENGTH $content_length;\n\
-         fastcgi_param REQUEST_URI $request_uri;\n\
-         fastcgi_param DOCUMENT_ROOT $document_root;\n\
-         fastcgi_param SERVER_PROTOCOL $server_protocol;\n\
          fastcgi_param GATEWAY_INTERFACE CGI/1.1;\n\
          fastcgi_param SERVER_SOFTWARE nginx/$nginx_version;\n\
-         fastcgi_param REMOTE_ADDR $remote_addr;\n\
-         fastcgi_param REMOTE_PORT $remote_port;\n\
-         fastcgi_param SERVER_ADDR $server_addr;\n\
-         fastcgi_param SERVER_PORT $server_port;\n\
-         fastcgi_param SERVER_NAME $server_name;\n\
-         fastcgi_param REDIRECT_STATUS 200;\n\
-         }}\n"
+         fastcgi_param REDIRECT_STATUS 200;\n{}}}\n",
+        gateway.address(),
+        named.collect::<String>()
     )
 }

@@ -509,8 +509,8 @@ impl Cpu {
 }
 
 impl Accepting {
-    /// What a server of ours tells of itself, if it is one: the replies of all classes that it has counted, per
-    /// second, and how it accepted.
+    /// What a server of ours tells of itself, if it is one: the replies of all classes that it has counted,
+    /// per second, and how it accepted.
     fn between(before: &Sight, after: &Sight) -> Result<Option<(f64, Self)>> {
         let (Some(before), Some(after)) = (&before.status, &after.status) else { return Ok(None) };
         let grown = |path: &str| Ok::<_, anyhow::Error>(number(after, path)? - number(before, path)?);

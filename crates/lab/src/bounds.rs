@@ -68,13 +68,11 @@ impl Bounded {
 
     /// Bytes of the page cache that count for who is in it.
     pub(crate) fn page_cache(&self) -> Result<u64> {
-        let memory = self.group.read(Controller::Memory, "memory.stat")?;
         let name = match self.group.version {
             Version::One => "cache ",
             Version::Two => "file ",
         };
-        let line = memory.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|bytes| bytes.trim().parse().ok()).context("memory.stat tells no page cache")
+        self.counter("memory.stat", name)
     }
 
     /// How many of those in it the kernel has ended because there was no memory left for them.
@@ -83,29 +81,31 @@ impl Bounded {
             Version::One => "memory.oom_control",
             Version::Two => "memory.events",
         };
-        let events = self.group.read(Controller::Memory, file)?;
-        let count = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
-        count.and_then(|count| count.trim().parse().ok()).with_context(|| format!("{file} has no oom_kill"))
+        self.counter(file, "oom_kill ")
+    }
+
+    fn counter(&self, file: &str, name: &str) -> Result<u64> {
+        let told = self.group.read(Controller::Memory, file)?;
+        let count = told.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+        count.with_context(|| format!("{file} has no {name}"))
     }
 }
 
 /// Has the kernel forget the pages of all files below `root`, so that they have to be read from the disk, and
 /// count for who reads them. `posix_fadvise(2)`, `POSIX_FADV_DONTNEED`.
 pub(crate) fn forget(root: &Path) -> Result<()> {
-    each_file(root, &|path| {
+    for path in files_below(root)? {
         let file = fs::File::open(path)?;
         // Pages that are not written yet can't be forgotten.
         fdatasync(&file)?;
-        Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
-    })
+        fadvise(&file, 0, None, Advice::DontNeed)?;
+    }
+    Ok(())
 }
 
 /// Reads all files below `root`, so that they are in the page cache.
 pub(crate) fn read_all(root: &Path) -> Result<()> {
-    each_file(root, &|path| {
-        fs::read(path)?;
-        Ok(())
-    })
+    files_below(root)?.iter().try_for_each(|path| Ok(fs::read(path).map(drop)?))
 }
 
 /// A file that has its bytes on the disk: holes would not be read.
@@ -121,18 +121,20 @@ fn ensure_file(path: &Path) -> Result<()> {
     Ok(fdatasync(&file)?)
 }
 
-fn each_file(directory: &Path, act: &dyn Fn(&Path) -> Result<()>) -> Result<()> {
+/// All files in a directory and its directories.
+pub(crate) fn files_below(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
     let entries = fs::read_dir(directory).with_context(|| format!("cannot list {}", directory.display()))?;
     for entry in entries {
         let entry = entry?;
         let (path, kind) = (entry.path(), entry.file_type()?);
         if kind.is_dir() {
-            each_file(&path, act)?;
+            files.extend(files_below(&path)?);
         } else if kind.is_file() {
-            act(&path)?;
+            files.push(path);
         }
     }
-    Ok(())
+    Ok(files)
 }
 
 /// `major:minor` of the disk that `path` is on: of the whole one where that is a partition, which cannot be

@@ -7,18 +7,19 @@ use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 use std::path::Path;
-use std::str::FromStr;
 use std::time::Duration;
 
-use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{Error as _, IntoDeserializer as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use toml::Table;
 
 use crate::finding::Finding;
 use crate::load::Load;
-use crate::plan::Order;
 use crate::quantity::Quantity;
 use crate::servers::{self, Application};
 use crate::spec::Spec;
+use crate::unique::unique;
 use crate::units;
 use crate::workload::Workload;
 
@@ -100,6 +101,19 @@ pub struct Setting {
     pub lengths: Lengths,
 }
 
+/// How the alternatives of a point are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// All are started, and asked one after the other, in slices of the measured time.
+    Interleaved,
+    /// In heats of three at the same time, the first in each: what the machine does to one it does to those
+    /// beside it.
+    Abreast,
+    /// One after the other, each started when it is its turn.
+    InTurn,
+}
+
 /// Lengths of the parts of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Lengths {
@@ -131,7 +145,6 @@ pub const MOST_ROUNDS: u32 = 1_000;
 
 /// The file, as it is written.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Written {
     title: String,
     #[serde(default)]
@@ -147,8 +160,9 @@ struct Written {
     profile: Option<Time>,
     #[serde(default)]
     sysctls: Vec<String>,
+    /// What points have that don't say anything else: a [`WrittenSetting`].
     #[serde(flatten)]
-    usual: WrittenSetting,
+    usual: Table,
     #[serde(default)]
     points: Vec<WrittenPoint>,
     judge: Option<Judge>,
@@ -158,7 +172,6 @@ struct Written {
 
 /// A table of `points`: each workload under each load.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct WrittenPoint {
     name: Option<String>,
     workload: OneOrMany<Workload>,
@@ -166,11 +179,12 @@ struct WrittenPoint {
     servers: Option<Vec<Spec>>,
     compare: Option<Vec<Quantity>>,
     #[serde(flatten)]
-    own: WrittenSetting,
+    own: Table,
 }
 
 /// What points may set, or the file for all of them.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct WrittenSetting {
     application: Option<Application>,
     clients: Option<Vec<String>>,
@@ -220,7 +234,7 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-impl<'de, T: FromStr<Err = String>> Deserialize<'de> for OneOrMany<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Texts(PhantomData))
     }
@@ -228,7 +242,7 @@ impl<'de, T: FromStr<Err = String>> Deserialize<'de> for OneOrMany<T> {
 
 struct Texts<T>(PhantomData<T>);
 
-impl<'de, T: FromStr<Err = String>> Visitor<'de> for Texts<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Texts<T> {
     type Value = OneOrMany<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -236,39 +250,19 @@ impl<'de, T: FromStr<Err = String>> Visitor<'de> for Texts<T> {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
-        let one = text.parse().map_err(|allowed| E::custom(format!("{text:?}: {allowed}")))?;
-        Ok(OneOrMany(vec![one]))
+        T::deserialize(text.into_deserializer()).map(|one| OneOrMany(vec![one]))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut texts: A) -> Result<Self::Value, A::Error> {
-        let mut many = Vec::new();
-        while let Some(text) = texts.next_element::<String>()? {
-            many.push(text.parse().map_err(|allowed| A::Error::custom(format!("{text:?}: {allowed}")))?);
-        }
-        Ok(OneOrMany(many))
+    fn visit_seq<A: SeqAccess<'de>>(self, texts: A) -> Result<Self::Value, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(texts)).map(OneOrMany)
     }
 }
 
 impl WrittenSetting {
-    /// This, and where it says nothing, `other`.
-    fn or(self, other: &Self) -> Self {
-        Self {
-            application: self.application.or_else(|| other.application.clone()),
-            clients: self.clients.or_else(|| other.clients.clone()),
-            order: self.order.or(other.order),
-            memory: self.memory.or(other.memory),
-            disk: self.disk.or(other.disk),
-            others: self.others.or(other.others),
-            cold: self.cold.or(other.cold),
-            share: self.share.or(other.share),
-            turn_us: self.turn_us.or(other.turn_us),
-            both_cpus: self.both_cpus.or(other.both_cpus),
-            may_wait: self.may_wait.or(other.may_wait),
-            warm_up: self.warm_up.or(other.warm_up),
-            measured: self.measured.or(other.measured),
-            timeout: self.timeout.or(other.timeout),
-            slices: self.slices.or(other.slices),
-        }
+    /// # Errors
+    /// What is not understood, and under which key.
+    fn of(table: Table) -> Result<Self, String> {
+        table.try_into().map_err(|error| error.to_string().trim().replace('\n', ", "))
     }
 
     fn setting(self, workload: Workload, load: Load) -> Result<Setting, String> {
@@ -345,20 +339,23 @@ fn within(key: &str, value: u32, least: u32, most: u32) -> Result<u32, String> {
 }
 
 impl WrittenPoint {
-    fn points(self, servers: &[Spec], usual: &WrittenSetting) -> Result<Vec<PointSpec>, String> {
+    fn points(self, servers: &[Spec], usual: &Table) -> Result<Vec<PointSpec>, String> {
         let servers = self.servers.as_deref().unwrap_or(servers);
         if servers.is_empty() {
             return Err("there are no servers: neither in the file nor in the point".to_owned());
         }
+        let mut setting = usual.clone();
+        setting.extend(self.own);
+        let setting = WrittenSetting::of(setting)?;
         let mut points = Vec::new();
         for workload in self.workload.0 {
             for load in &self.load.0 {
-                let setting = self.own.clone().or(usual).setting(workload.clone(), *load)?;
+                let setting = setting.clone().setting(workload.clone(), *load)?;
                 let name = match &self.name {
                     Some(name) => format!("{workload}, {load}, {name}"),
                     None => format!("{workload}, {load}"),
                 };
-                let compare = self.compare.clone().unwrap_or_else(|| Quantity::usual(*load));
+                let compare = self.compare.clone().unwrap_or_else(|| load.usually_compared());
                 points.push(PointSpec { name, servers: servers.to_vec(), setting, compare });
             }
         }
@@ -382,6 +379,7 @@ impl Experiment {
     /// What is wrong with it, and where.
     pub fn parse(text: &str) -> Result<Self, String> {
         let written: Written = toml::from_str(text).map_err(|error| error.to_string())?;
+        WrittenSetting::of(written.usual.clone())?;
         let mut points = Vec::new();
         for (number, point) in written.points.into_iter().enumerate() {
             let of = point.points(&written.servers, &written.usual);
@@ -462,13 +460,12 @@ impl Experiment {
 
     /// All servers, each once.
     pub fn servers(&self) -> Vec<&Spec> {
-        let mut all: Vec<&Spec> = Vec::new();
-        for server in self.points.iter().flat_map(|point| &point.servers) {
-            if !all.contains(&server) {
-                all.push(server);
-            }
-        }
-        all
+        unique(self.points.iter().flat_map(|point| &point.servers))
+    }
+
+    /// All applications, each once.
+    pub(crate) fn applications(&self) -> Vec<&Application> {
+        unique(self.points.iter().filter_map(|point| point.setting.application.as_ref()))
     }
 }
 

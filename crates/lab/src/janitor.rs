@@ -7,6 +7,7 @@
 //! run: also when that panicked (which aborts it) or was killed. Then it cleans up. Where that one was killed
 //! as well, [`clean_up`] does it.
 
+use std::fmt;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt as _;
@@ -16,6 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use machine::Machine;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Cleans up behind this process.
@@ -73,23 +75,12 @@ pub(crate) fn mark() -> String {
 /// What the janitor does: waits for the end of `run`, whose pipe standard input is, and cleans up behind it.
 pub fn attend(run: u32) -> Result<()> {
     io::stdin().lock().read_to_end(&mut Vec::new())?;
-    clean(run).map(drop)
+    clean(|of| of == run).map(drop)
 }
 
 /// Cleans up behind all runs that are over, and tells what it took away.
 pub fn clean_up() -> Result<Vec<String>> {
-    let names = namespaces()?.into_iter().chain(file_names(&groups(Path::new(CGROUPS), "")));
-    let names = names.chain(file_names(&directories(&std::env::temp_dir())));
-    let mut runs: Vec<u32> =
-        names.filter_map(|name| name.strip_prefix(NAME)?.split('-').next()?.parse().ok()).collect();
-    runs.extend(marked().into_iter().map(|(_, run)| run));
-    runs.sort_unstable();
-    runs.dedup();
-    let mut gone = Vec::new();
-    for run in runs.into_iter().filter(|run| !is_running(*run)) {
-        gone.extend(clean(run)?);
-    }
-    Ok(gone)
+    clean(|run| !is_running(run))
 }
 
 /// Whether that process is there. Its id may be another's by now; then what is left stays a while longer.
@@ -97,46 +88,86 @@ fn is_running(run: u32) -> bool {
     Path::new("/proc").join(run.to_string()).exists()
 }
 
-/// Ends all processes of a run, and removes its namespaces, control groups and directories.
-fn clean(run: u32) -> Result<Vec<String>> {
-    let prefix = prefix(run);
-    let mut gone = Vec::new();
-    for (pid, _) in marked().into_iter().filter(|(pid, of)| *of == run && *pid != std::process::id()) {
-        let name = machine::process::name(pid).unwrap_or_default();
-        kill_all(&pid.to_string())?;
-        gone.push(format!("process {pid} ({name})"));
-    }
-    for name in namespaces()?.into_iter().filter(|name| name.starts_with(&prefix)) {
-        remove_namespace(&name)?;
-        gone.push(format!("network namespace {name}"));
-    }
-    for group in groups(Path::new(CGROUPS), &prefix) {
-        remove_group(&group)?;
-        gone.push(format!("control group {}", group.display()));
-    }
-    for directory in directories(&std::env::temp_dir()) {
-        if directory.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix)) {
-            // Its owner may be taking it away as well.
-            let _ = fs::remove_dir_all(&directory);
-            gone.push(directory.display().to_string());
+/// Something that a run has set up.
+enum Left {
+    /// Its id and its name.
+    Process(u32, String),
+    Namespace(String),
+    Group(PathBuf),
+    Directory(PathBuf),
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process(pid, name) => write!(f, "process {pid} ({name})"),
+            Self::Namespace(name) => write!(f, "network namespace {name}"),
+            Self::Group(path) => write!(f, "control group {}", path.display()),
+            Self::Directory(path) => path.display().fmt(f),
         }
     }
+}
+
+impl Left {
+    fn take_away(&self) -> Result<()> {
+        match self {
+            Self::Process(pid, _) => kill_all(&pid.to_string()),
+            Self::Namespace(name) => remove_namespace(name),
+            Self::Group(path) => remove_group(path),
+            Self::Directory(path) => {
+                // Its owner may be taking it away as well.
+                let _ = fs::remove_dir_all(path);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Takes away what runs that are over have left: their processes first.
+fn clean(is_over: impl Fn(u32) -> bool) -> Result<Vec<String>> {
+    let mut gone = Vec::new();
+    for (_, left) in left().into_iter().filter(|(run, _)| is_over(*run)) {
+        left.take_away()?;
+        gone.push(left.to_string());
+    }
     Ok(gone)
+}
+
+/// What there is of all runs, each with the run's process id.
+fn left() -> Vec<(u32, Left)> {
+    let others = marked().into_iter().filter(|(pid, _)| *pid != std::process::id());
+    let name = |pid| machine::process::name(pid).unwrap_or_default();
+    let mut all: Vec<(u32, Left)> = others.map(|(pid, run)| (run, Left::Process(pid, name(pid)))).collect();
+    let run_of = |name: &str| name.strip_prefix(NAME)?.split('-').next()?.parse().ok();
+    let run_at = |path: &Path| run_of(path.file_name()?.to_str()?);
+    let namespaces = Machine::this().names("/run/netns").into_iter();
+    all.extend(namespaces.filter_map(|name| Some((run_of(&name)?, Left::Namespace(name)))));
+    // Directly below the root of a hierarchy: version 2 has one at the mount point, or beside those of
+    // version 1. Hierarchies of version 1 that are mounted together have several names, which are links.
+    let hierarchies = directories(Path::new(CGROUPS));
+    let within = hierarchies.iter().flat_map(|hierarchy| directories(hierarchy));
+    let mut groups: Vec<PathBuf> =
+        within.chain(hierarchies.clone()).filter_map(|path| path.canonicalize().ok()).collect();
+    groups.sort();
+    groups.dedup();
+    all.extend(groups.into_iter().filter_map(|path| Some((run_at(&path)?, Left::Group(path)))));
+    let directories = directories(&std::env::temp_dir()).into_iter();
+    all.extend(directories.filter_map(|path| Some((run_at(&path)?, Left::Directory(path)))));
+    all
 }
 
 /// Processes of runs, as far as this user may look: their ids, and the runs'.
 fn marked() -> Vec<(u32, u32)> {
     let mark = format!("{MARK}=");
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let of = |entry: fs::DirEntry| {
-        let pid = entry.file_name().to_string_lossy().parse().ok()?;
-        let environment = fs::read(entry.path().join("environ")).ok()?;
+    let of = |name: String| {
+        let pid = name.parse().ok()?;
+        let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
         let mut variables =
             environment.split(|byte| *byte == 0).filter_map(|text| std::str::from_utf8(text).ok());
         let run = variables.find_map(|variable| variable.strip_prefix(&mark)?.parse().ok())?;
         Some((pid, run))
     };
-    entries.filter_map(of).collect()
+    Machine::this().names("/proc").into_iter().filter_map(of).collect()
 }
 
 /// Kills what runs in the namespace `name` and deletes it.
@@ -163,35 +194,9 @@ pub fn remove_group(path: &Path) -> Result<()> {
     anyhow::bail!("control group {} does not become empty", path.display())
 }
 
-fn namespaces() -> Result<Vec<String>> {
-    match fs::read_dir("/run/netns") {
-        Ok(entries) => {
-            let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
-            names.collect()
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error).context("cannot list network namespaces"),
-    }
-}
-
-/// Groups directly below the root of a hierarchy: version 2 has one at the mount point, or beside those of
-/// version 1.
-fn groups(root: &Path, prefix: &str) -> Vec<PathBuf> {
-    let mut found = directories(root);
-    found.extend(directories(root).iter().flat_map(|hierarchy| directories(hierarchy)));
-    found.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix)));
-    // Hierarchies of version 1 that are mounted together have several names, which are links.
-    found.sort();
-    found
-}
-
 fn directories(path: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
-}
-
-fn file_names(paths: &[PathBuf]) -> Vec<String> {
-    paths.iter().filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect()
 }
 
 fn kill_all(pids: &str) -> Result<()> {

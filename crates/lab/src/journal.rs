@@ -63,7 +63,13 @@ impl Journal {
             write_line(&mut file, &json!({ "settings": settings }))?;
         }
         let mut this = Self::parse(path, &fs::read_to_string(path)?)?;
-        this.ensure_made_with(&this.settings, settings)?;
+        ensure!(
+            this.settings == *settings,
+            "{} was made with other settings ({}): only the same experiment goes on there, with the same \
+             builds, CPUs and network",
+            path.display(),
+            differing(&this.settings, settings),
+        );
         // A line without its end was cut off in the middle, and does not count.
         if !text.is_empty() {
             file.set_len(whole(&text).len() as u64)?;
@@ -93,17 +99,6 @@ impl Journal {
         Ok(Self { path: path.to_owned(), file: None, settings, entries })
     }
 
-    fn ensure_made_with(&self, found: &Value, settings: &Value) -> Result<()> {
-        ensure!(
-            found == settings,
-            "{} was made with other settings ({}): only the same experiment goes on there, with the same \
-             builds, CPUs and network",
-            self.path.display(),
-            differing(found, settings),
-        );
-        Ok(())
-    }
-
     /// What it was made with.
     pub fn settings(&self) -> &Value {
         &self.settings
@@ -119,6 +114,11 @@ impl Journal {
     pub fn sessions(&self) -> Result<Vec<Session>> {
         let all = (0..).map(|number| self.get(&session_key(number)));
         all.map_while(Result::transpose).collect()
+    }
+
+    /// Whether the journal says anything under `key`.
+    pub fn has(&self, key: &str) -> bool {
+        self.entries.contains_key(key)
     }
 
     /// What the journal says under `key`.
@@ -167,14 +167,9 @@ fn session_key(number: usize) -> String {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    /// A new journal in a file that nobody needs any more.
-    pub(crate) fn journal() -> Journal {
-        let directory = tempfile::tempdir().unwrap();
-        Journal::open(&directory.path().join("journal"), &json!({})).unwrap()
-    }
+    use crate::tests::journal;
 
     #[test]
     fn a_journal_goes_on_where_it_was_cut_off() {

@@ -8,7 +8,8 @@
 //! - `trial`: one measured run: servers ([`servers`], `subject`) and the [`generator`], in a network
 //!   (`network`) and under bounds (`bounds`, `cgroup`, `share`, `turns`) of their own, looked at from outside
 //!   (`sight`) and sampled (`profiler`), and what came of it ([`outcome`], [`profile`]);
-//! - [`run`]: all of it, into a directory ([`journal`] what was measured so far, `janitor` who cleans up);
+//! - [`run`]: all of it with certain [`means`], into a directory ([`journal`] what was measured so far,
+//!   `janitor` who cleans up);
 //! - [`results`]: what a directory says: [`series`] of trials, [`statistics`], [`verdict`]s, and whether
 //!   servers were [`steady`];
 //! - [`report`]: that as a page and as files for other programs, and [`summary`]: on a terminal;
@@ -30,6 +31,7 @@ pub mod janitor;
 pub mod journal;
 pub mod launcher;
 pub mod load;
+pub mod means;
 mod network;
 pub mod outcome;
 mod plan;
@@ -54,13 +56,17 @@ mod subject;
 pub mod summary;
 pub mod table;
 pub mod testbed;
+#[cfg(test)]
+mod tests;
 mod trial;
 pub mod tune;
 pub mod tuned;
 pub mod turns;
+mod unique;
 pub mod units;
 pub mod verdict;
 mod workload;
 
-pub use plan::{Found, Order};
+pub use experiment::Order;
+pub use plan::Found;
 pub use workload::Workload;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use crate::outcome::Times;
+use crate::quantity::{COST, Quantity, REPLIES};
 use crate::units;
 
 /// How much load there is.
@@ -26,32 +26,28 @@ pub enum Load {
 /// What is called in time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Threshold {
-    /// Which of the times counts.
-    pub of: Statistic,
+    /// Which of the times counts: a quantity in milliseconds.
+    pub of: Quantity,
     /// It has to be below that.
     pub time: Duration,
 }
 
-/// A figure of how long replies take.
-#[derive(Clone, Copy, Debug)]
-pub struct Statistic {
-    name: &'static str,
-    /// In milliseconds.
-    pub(crate) of: fn(&Times) -> f64,
-}
-
-const STATISTICS: [Statistic; 5] = [
-    Statistic { name: "mean", of: |times| times.mean },
-    Statistic { name: "p50", of: |times| times.p50 },
-    Statistic { name: "p90", of: |times| times.p90 },
-    Statistic { name: "p99", of: |times| times.p99 },
-    Statistic { name: "p99.9", of: |times| times.p999 },
-];
+/// What names of quantities end with that are times.
+const MS: &str = " ms";
 
 impl Load {
     /// Whether clients come at a set rate, whatever the server does.
     pub(crate) fn is_open(self) -> bool {
         matches!(self, Self::Rate(_) | Self::Times(_))
+    }
+
+    /// What is compared where nothing else is said: where the server is always asked for more, what a reply
+    /// costs; where clients come as they like, how many are answered.
+    pub(crate) fn usually_compared(self) -> Vec<Quantity> {
+        match self {
+            Self::Sessions(_) => vec![COST, REPLIES],
+            Self::Rate(_) | Self::Times(_) | Self::Most(_) => vec![REPLIES],
+        }
     }
 }
 
@@ -87,21 +83,15 @@ impl FromStr for Load {
 impl Threshold {
     fn parse(text: &str) -> Option<Self> {
         let (name, time) = text.split_once('<')?;
-        let of = STATISTICS.into_iter().find(|of| of.name == name.trim())?;
+        let of = Quantity::named(&format!("{}{MS}", name.trim())).ok()?;
         let time = units::time(time.trim()).ok().filter(|time| !time.is_zero())?;
         Some(Self { of, time })
     }
 }
 
-impl PartialEq for Statistic {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-
 impl fmt::Display for Threshold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} < {}ms", self.of.name, self.time.as_secs_f64() * 1e3)
+        write!(f, "{} < {}ms", self.of.name.trim_end_matches(MS), self.time.as_secs_f64() * 1e3)
     }
 }
 

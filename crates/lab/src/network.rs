@@ -7,7 +7,7 @@
 //! receive for it. See ip-netns(8), veth(4), and "RPS" in the kernel's networking/scaling.rst.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
@@ -17,6 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use machine::Machine;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::child::output;
@@ -45,28 +46,39 @@ pub(crate) struct Link {
 
 /// A network, while servers are tried on it.
 #[derive(Debug)]
-pub(crate) enum Network {
-    /// In namespaces of its own.
-    Isolated(Namespaces),
-    /// This machine's, where a server listens here.
-    Loopback(SocketAddr),
+pub(crate) struct Network {
+    /// Where the server listens: an address on each link.
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// An address where clients are, for what a server's application asks there.
+    pub(crate) of_clients: IpAddr,
+    /// The clients' addresses as `sluicelab load --source` takes them, if there is only one link.
+    pub(crate) only_sources: Option<String>,
+    /// How clients' addresses begin that are in networks of their own: two more numbers follow, of which the
+    /// first, 1 to 16, says which network.
+    pub(crate) networks: &'static str,
+    /// `None`: it is this machine's.
+    namespaces: Option<Namespaces>,
 }
 
 /// The namespaces. Dropping it ends what runs in them and removes them.
 #[derive(Debug)]
-pub(crate) struct Namespaces {
+struct Namespaces {
     server: String,
     client: String,
-    links: u8,
 }
-
-/// Clients' addresses on the loopback interface, as `sluicelab load --source` takes them.
-const LOOPBACK_CLIENTS: &str = "127.0.0.2-127.0.0.17";
 
 impl Network {
     /// Sets up `links` (at most 200), and `sysctls` (`name=value`) in the server's namespace.
     pub(crate) fn isolated(links: &[Link], sysctls: &[String]) -> Result<Self> {
-        Namespaces::new(links, sysctls).map(Self::Isolated)
+        let listens = |link| SocketAddr::from((address(link as u8, SERVER), 8080));
+        let [first, last] = [CLIENTS.start(), CLIENTS.end()].map(|host| address(0, *host));
+        Ok(Self {
+            namespaces: Some(Namespaces::new(links, sysctls)?),
+            addresses: (0..links.len()).map(listens).collect(),
+            of_clients: first.into(),
+            only_sources: (links.len() == 1).then(|| format!("{first}-{last}")),
+            networks: NETWORKS,
+        })
     }
 
     /// An address that no server of this process has had, with a port that is free.
@@ -74,81 +86,46 @@ impl Network {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let [_, _, high, low] = NUMBER.fetch_add(1, Ordering::Relaxed).to_be_bytes();
         let address = Ipv4Addr::new(127, 1, high, low.max(1));
-        Ok(Self::Loopback(SocketAddr::from((address, free_port()?))))
+        Ok(Self {
+            namespaces: None,
+            addresses: vec![SocketAddr::from((address, free_port()?))],
+            of_clients: address.into(),
+            only_sources: Some("127.0.0.2-127.0.0.17".to_owned()),
+            networks: "127.78",
+        })
     }
 
-    /// Where the server listens: an address on each link.
-    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
-        match self {
-            Self::Isolated(own) => {
-                (0..own.links).map(|link| SocketAddr::from((address(link, SERVER), 8080))).collect()
-            }
-            Self::Loopback(address) => vec![*address],
-        }
+    fn of_server(&self) -> Option<&str> {
+        self.namespaces.as_ref().map(|own| own.server.as_str())
     }
 
-    /// An address where clients are, for what a server's application asks there.
-    pub(crate) fn of_clients(&self) -> IpAddr {
-        match self {
-            Self::Isolated(_) => address(0, *CLIENTS.start()).into(),
-            Self::Loopback(address) => address.ip(),
-        }
-    }
-
-    /// The clients' addresses as `sluicelab load --source` takes them, if there is only one link.
-    pub(crate) fn only_sources(&self) -> Option<String> {
-        match self {
-            Self::Isolated(own) => (own.links == 1)
-                .then(|| format!("{}-{}", address(0, *CLIENTS.start()), address(0, *CLIENTS.end()))),
-            Self::Loopback(_) => Some(LOOPBACK_CLIENTS.to_owned()),
-        }
-    }
-
-    /// How clients' addresses begin that are in networks of their own: two more numbers follow, of which the
-    /// first, 1 to 16, says which network.
-    pub(crate) fn networks(&self) -> &'static str {
-        match self {
-            Self::Isolated(_) => NETWORKS,
-            Self::Loopback(_) => "127.78",
-        }
+    fn of_client(&self) -> Option<&str> {
+        self.namespaces.as_ref().map(|own| own.client.as_str())
     }
 
     /// Words before a command that has it run where the server does.
     pub(crate) fn in_server(&self) -> Vec<String> {
-        match self {
-            Self::Isolated(own) => entering(&own.server),
-            Self::Loopback(_) => Vec::new(),
-        }
+        self.of_server().map(entering).unwrap_or_default()
     }
 
     /// Words before a command that has it run where the clients do.
     pub(crate) fn in_client(&self) -> Vec<String> {
-        match self {
-            Self::Isolated(own) => entering(&own.client),
-            Self::Loopback(_) => Vec::new(),
-        }
+        self.of_client().map(entering).unwrap_or_default()
     }
 
     /// Opens connections to a server. Their sockets stay in the clients' namespace, whoever holds them.
     pub(crate) fn connect(&self, address: SocketAddr, count: usize) -> Result<Vec<TcpStream>> {
-        let from = match self {
-            Self::Isolated(own) => Some(own.client.as_str()),
-            Self::Loopback(_) => None,
-        };
         let each = move |number| {
             TcpStream::connect_timeout(&address, Duration::from_secs(5))
                 .with_context(|| format!("idle connection {number} of {count}"))
         };
-        within(from, move || (1..=count).map(each).collect())
+        within(self.of_client(), move || (1..=count).map(each).collect())
     }
 
     /// Whether somebody listens at an address where the server runs.
     pub(crate) fn has_listener(&self, address: SocketAddr) -> bool {
-        let at = match self {
-            Self::Isolated(own) => Some(own.server.as_str()),
-            Self::Loopback(_) => None,
-        };
-        within(at, move || Ok(TcpStream::connect_timeout(&address, Duration::from_secs(5))?)).is_ok()
+        let connect = move || Ok(TcpStream::connect_timeout(&address, Duration::from_secs(5))?);
+        within(self.of_server(), connect).is_ok()
     }
 }
 
@@ -166,7 +143,7 @@ fn within<T: Send>(namespace: Option<&str>, act: impl FnOnce() -> Result<T> + Se
 }
 
 /// Whether this process may make namespaces and control groups.
-pub(crate) fn may_isolate() -> bool {
+pub fn may_isolate() -> bool {
     rustix::process::geteuid().is_root()
         && Command::new("ip").args(["netns", "list"]).output().is_ok_and(|output| output.status.success())
 }
@@ -181,7 +158,7 @@ impl Namespaces {
         ensure!((1..=200).contains(&links.len()), "a network has 1 to 200 links");
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = |end: &str| format!("{}{number}-{end}", janitor::prefix(std::process::id()));
-        let this = Self { server: name("server"), client: name("client"), links: links.len() as u8 };
+        let this = Self { server: name("server"), client: name("client") };
         ip(&format!("netns add {}", this.server))?;
         ip(&format!("netns add {}", this.client))?;
 
@@ -215,14 +192,11 @@ impl Namespaces {
         for sysctl in sysctls {
             writeln!(server, "sysctl -qw '{sysctl}'")?;
         }
-        this.set_up(&entering(&this.server), &server)?;
-        this.set_up(&entering(&this.client), &client)?;
+        for (name, script) in [(&this.server, &server), (&this.client, &client)] {
+            let done = output(Command::new("env").args(entering(name)).args(["sh", "-c", script]), "");
+            done.with_context(|| format!("cannot set up the network {name}"))?;
+        }
         Ok(this)
-    }
-
-    fn set_up(&self, entering: &[String], script: &str) -> Result<()> {
-        let done = output(Command::new("env").args(entering).args(["sh", "-c", script]), "");
-        done.with_context(|| format!("cannot set up the network {}", self.server)).map(drop)
     }
 }
 
@@ -241,9 +215,8 @@ impl Drop for Namespaces {
 /// somebody's by the time a server starts on it. In a network namespace it is free as well.
 pub(crate) fn free_port() -> Result<u16> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
-    let of_clients = range.split_whitespace().next().and_then(|first| first.parse::<u16>().ok());
-    let ports = u32::from(of_clients.unwrap_or(32_768).saturating_sub(FIRST_PORT));
+    let of_clients = Machine::this().local_ports().map_or(32_768, |(first, _)| first as u16);
+    let ports = u32::from(of_clients.saturating_sub(FIRST_PORT));
     for _ in 0..ports {
         // Labs that run at the same time begin at different ones.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed).wrapping_add(process::id().wrapping_mul(61));
@@ -252,9 +225,7 @@ pub(crate) fn free_port() -> Result<u16> {
             return Ok(port);
         }
     }
-    bail!(
-        "no port from {FIRST_PORT} up to where clients' ports begin is free (ip_local_port_range: {range:?})"
-    )
+    bail!("no port from {FIRST_PORT} to {of_clients}, where clients' ports begin, is free")
 }
 
 fn address(link: u8, host: u8) -> Ipv4Addr {

@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::generator::{Looks, Watched};
 use crate::profile::Part;
-use crate::search::Probe;
 use crate::sight::Sight;
-use crate::statistics::Spread;
+use crate::statistics::median;
 use crate::turns::Given;
+use crate::unique::unique;
 
 /// What came of a trial. Rates are per second of the measured time.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -187,6 +187,17 @@ pub struct Slice {
     pub replies_per_s: f64,
 }
 
+/// One rate that was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+pub struct Probe {
+    /// Requests per second that were asked for.
+    pub rate: f64,
+    /// What the threshold is about, in milliseconds.
+    pub ms: f64,
+    /// Whether it was served in time.
+    pub is_served: bool,
+}
+
 /// The part of the measured time by which looks at counters may be off.
 const OFF: f64 = 0.05;
 
@@ -219,55 +230,50 @@ impl Outcome {
 
     pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>) -> Result<Self> {
         let Watched { first: before, second: after, looks, results } = watched;
-        let seconds = (after.at - before.at).as_secs_f64();
-        let number =
-            |path: &str| results.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path}"));
-        let issued = number("/calls/issued")?;
-        let part = |path: &str| Ok::<_, anyhow::Error>(over(number(path)?, issued));
-        let replies_per_s = number("/replies/per_s")?;
-        let asked_per_s = results.pointer("/run/asked_requests_per_s").and_then(Value::as_f64);
+        let seconds = after.seconds_since(before);
+        let issued = number(results, "/calls/issued")?;
+        let replies_per_s = number(results, "/replies/per_s")?;
+        let asked_per_s = number(results, "/run/asked_requests_per_s").ok();
         let drops_per_s = after.drops.iter().map(|(name, count)| {
             let earlier = before.drops.get(name).copied().unwrap_or(0);
             (name.clone(), count.saturating_sub(earlier) as f64 / seconds)
         });
-        let status = |class| results.pointer(&format!("/replies/statuses/{class}")).and_then(Value::as_f64);
-        let refused = status("4xx").unwrap_or(0.0) + status("5xx").unwrap_or(0.0);
-        let mut invalid: Vec<String> =
-            members(results, "/invalid").filter_map(Value::as_str).map(str::to_owned).collect();
+        let status = |class| number(results, &format!("/replies/statuses/{class}")).unwrap_or(0.0);
+        let texts = |path| members(results, path).filter_map(Value::as_str).map(str::to_owned);
+        let mut invalid: Vec<String> = texts("/invalid").collect();
         invalid.extend((issued < 1.0).then(|| "no call was issued in the measured time".to_owned()));
         invalid.extend(turns.and_then(|turns| turns.reason_against()));
         invalid.extend((looks.off_ms > OFF * seconds * 1e3).then(|| {
             format!("counters were read up to {:.0} ms from the edges of the measured window", looks.off_ms)
         }));
-        let own = Own::between(before, after)?;
+        let (served_per_s, accepting) = Accepting::between(before, after)?.unzip();
         let held = after.held.as_ref().context("nobody has looked at what the server held")?;
-        let good_per_s = over(status("2xx").unwrap_or(0.0), number("/replies/count")?) * replies_per_s;
+        let good_per_s = over(status("2xx"), number(results, "/replies/count")?) * replies_per_s;
         let parties = Party::all(results);
         let computed = parties.iter().find(|party| party.name == COMPUTED);
         let useful = computed.map_or(good_per_s, |computed| computed.good_per_s);
         let by_size: Vec<OfSize> = members(results, "/by_size").filter_map(OfSize::of).collect();
-        let mut broken: Vec<String> = match asked_per_s {
+        let broken: Vec<String> = match asked_per_s {
             Some(_) => unfair(&by_size).into_iter().collect(),
             None => broken(results),
         };
-        broken.extend(want_of_memory(after.killed));
-        let failed = members(results, "/failed").filter_map(Value::as_str).map(str::to_owned);
+        let client_us_per_call = number(results, "/generator/cpu_us_per_call")?;
         Ok(Self {
             asked_per_s,
             replies_per_s,
             good_per_s,
             work: Work::between(before, after, useful),
             parties,
-            served_per_s: own.as_ref().map(|own| own.served_per_s),
-            body_mbps: number("/replies/body_mbps")?,
-            timeouts: part("/calls/timeouts")?,
-            errors: part("/calls/errors")?,
-            refused: over(refused, issued),
-            times: Times::of(&results["wait_ms"])?,
+            served_per_s,
+            body_mbps: number(results, "/replies/body_mbps")?,
+            timeouts: over(number(results, "/calls/timeouts")?, issued),
+            errors: over(number(results, "/calls/errors")?, issued),
+            refused: over(status("4xx") + status("5xx"), issued),
+            times: Times::deserialize(&results["wait_ms"]).context("no whole wait_ms")?,
             by_size,
-            accepting: own.map(|own| own.accepting),
+            accepting,
             drops_per_s: drops_per_s.collect(),
-            cpu: Cpu::between(before, after, replies_per_s, number("/generator/cpu_us_per_call")?),
+            cpu: Cpu::between(before, after, replies_per_s, client_us_per_call),
             switches_per_s: after.switches.saturating_sub(before.switches) as f64 / seconds,
             memory_mb: held.memory as f64 / 1e6,
             descriptors: held.descriptors,
@@ -276,11 +282,9 @@ impl Outcome {
             turns,
             looks: *looks,
             seconds: whole_seconds(results),
-            slices: Vec::new(),
-            probes: Vec::new(),
-            profile: Vec::new(),
             invalid,
-            failed: failed.chain(broken).collect(),
+            failed: texts("/failed").chain(broken).chain(want_of_memory(after.killed)).collect(),
+            ..Self::default()
         })
     }
 
@@ -292,11 +296,8 @@ impl Outcome {
             return slices.pop();
         }
         let invalid: Vec<&Self> = slices.iter().filter(|slice| !slice.is_valid()).collect();
-        let reasons: Vec<String> = if invalid.len() * 2 > slices.len() {
-            invalid.iter().flat_map(|slice| slice.invalid.clone()).collect()
-        } else {
-            Vec::new()
-        };
+        let is_most = invalid.len() * 2 > slices.len();
+        let reasons = invalid.iter().filter(|_| is_most).flat_map(|slice| slice.invalid.clone()).collect();
         let failed: Vec<String> = slices.iter().flat_map(|slice| slice.failed.clone()).collect();
         let figures: Vec<Value> =
             slices.iter().filter_map(|slice| serde_json::to_value(slice).ok()).collect();
@@ -329,7 +330,7 @@ impl Slice {
 fn middle(all: &[Value]) -> Value {
     match &all[0] {
         Value::Number(_) => {
-            let median = Spread::of(all.iter().filter_map(Value::as_f64)).map(|spread| spread.median);
+            let median = median(all.iter().filter_map(Value::as_f64));
             // Counts stay counts.
             if all[0].is_u64() {
                 median.map_or(Value::Null, |median| (median.round() as u64).into())
@@ -344,10 +345,10 @@ fn middle(all: &[Value]) -> Value {
             };
             Value::Object(first.keys().map(of).collect())
         }
-        Value::Array(first) if all.iter().all(|one| one.as_array().map(Vec::len) == Some(first.len())) => (0
-            ..first.len())
-            .map(|at| middle(&all.iter().map(|one| one[at].clone()).collect::<Vec<_>>()))
-            .collect(),
+        Value::Array(first) if all.iter().all(|one| one.as_array().map(Vec::len) == Some(first.len())) => {
+            let of = |at| middle(&all.iter().map(|one| one[at].clone()).collect::<Vec<_>>());
+            (0..first.len()).map(of).collect()
+        }
         other => other.clone(),
     }
 }
@@ -357,13 +358,18 @@ pub(crate) fn want_of_memory(killed: u64) -> Option<String> {
     (killed > 0).then(|| format!("the kernel ended {killed} of its processes for want of memory"))
 }
 
+/// A number of what the generator or a server of ours tells.
+fn number(told: &Value, path: &str) -> Result<f64> {
+    told.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path}"))
+}
+
 fn members<'a>(results: &'a Value, path: &str) -> impl Iterator<Item = &'a Value> {
     results.pointer(path).and_then(Value::as_array).into_iter().flatten()
 }
 
 /// Results have every second since the run began; the first ones are the warm-up's, the last may be cut.
 fn whole_seconds(results: &Value) -> Vec<f64> {
-    let number = |path: &str| results.pointer(path).and_then(Value::as_f64).unwrap_or(0.0);
+    let number = |path| number(results, path).unwrap_or(0.0);
     let (begin, end) = (number("/run/warm_up_s").ceil() as usize, number("/run/outcome/duration_s") as usize);
     let all = members(results, "/seconds").filter_map(|second| second["replies"].as_f64());
     all.take(end).skip(begin).collect()
@@ -416,28 +422,12 @@ fn unfair(by_size: &[OfSize]) -> Option<String> {
 /// What `sluicelab load` calls the size of what was never answered.
 const UNKNOWN: &str = "unknown";
 
-impl Times {
-    fn of(distribution: &Value) -> Result<Self> {
-        let number = |name: &str| distribution[name].as_f64().with_context(|| format!("no wait_ms.{name}"));
-        let pair = |pair: &Value| Some((pair[0].as_f64()?, pair[1].as_f64()?));
-        Ok(Self {
-            mean: number("mean")?,
-            p50: number("p50")?,
-            p90: number("p90")?,
-            p99: number("p99")?,
-            p999: number("p999")?,
-            max: number("max")?,
-            percentiles: members(distribution, "/percentiles").filter_map(pair).collect(),
-        })
-    }
-}
-
 /// What a party of computed replies is called.
 const COMPUTED: &str = "computed";
 
 impl Party {
     fn all(results: &Value) -> Vec<Self> {
-        let number = |of: &Value, path: &str| of.pointer(path).and_then(Value::as_f64).unwrap_or(0.0);
+        let number = |of: &Value, path| number(of, path).unwrap_or(0.0);
         let seconds = number(results, "/run/outcome/duration_s") - number(results, "/run/warm_up_s");
         let party = |of: &Value| {
             let kind = of["dynamic"].as_bool().map(|computed| if computed { COMPUTED } else { "files" });
@@ -457,7 +447,7 @@ impl Party {
 
 impl Work {
     fn between(before: &Sight, after: &Sight, useful_per_s: f64) -> Option<Self> {
-        let seconds = (after.at - before.at).as_secs_f64();
+        let seconds = after.seconds_since(before);
         let ((earlier, busy_earlier), (later, busy_later)) = before.work.zip(after.work)?;
         let (requests_per_s, busy) = ((later - earlier) / seconds, (busy_later - busy_earlier) / seconds);
         let in_vain = busy * (1.0 - over(useful_per_s, requests_per_s)).max(0.0);
@@ -467,7 +457,7 @@ impl Work {
 
 impl OfSize {
     fn of(class: &Value) -> Option<Self> {
-        let number = |path: &str| class.pointer(path).and_then(Value::as_f64);
+        let number = |path| number(class, path).ok();
         let calls = number("/calls").filter(|calls| *calls > 0.0)?;
         Some(Self {
             size: class["size"].as_str()?.to_owned(),
@@ -479,30 +469,22 @@ impl OfSize {
             p99_ms: number("/reply_time_ms/p99")?,
         })
     }
-}
 
-impl OfSize {
     /// The medians of each size, over those slices in which it was asked for.
     fn median(slices: &[Outcome]) -> Vec<Self> {
         let all = || slices.iter().flat_map(|slice| &slice.by_size);
-        let mut sizes: Vec<&str> = Vec::new();
-        for class in all() {
-            if !sizes.contains(&class.size.as_str()) {
-                sizes.push(&class.size);
-            }
-        }
         let of = |size: &str| {
             let same = all().filter(|class| class.size == size);
             let values: Vec<Value> = same.filter_map(|class| serde_json::to_value(class).ok()).collect();
             serde_json::from_value(middle(&values)).ok()
         };
-        sizes.into_iter().filter_map(of).collect()
+        unique(all().map(|class| class.size.as_str())).into_iter().filter_map(of).collect()
     }
 }
 
 impl Cpu {
     fn between(before: &Sight, after: &Sight, replies_per_s: f64, client_us_per_call: f64) -> Self {
-        let seconds = (after.at - before.at).as_secs_f64();
+        let seconds = after.seconds_since(before);
         let server = after.server_ns.saturating_sub(before.server_ns) as f64 / 1e9 / seconds;
         let user = after.user_ticks.saturating_sub(before.user_ticks);
         let system = after.system_ticks.saturating_sub(before.system_ticks);
@@ -526,61 +508,37 @@ impl Cpu {
     }
 }
 
-/// What a server of ours tells of itself.
-struct Own {
-    served_per_s: f64,
-    accepting: Accepting,
-}
-
-impl Own {
-    fn between(before: &Sight, after: &Sight) -> Result<Option<Self>> {
-        let (Some(before), Some(after)) = (&before.status, &after.status) else { return Ok(None) };
-        // The status takes a process to ask for, and says when its values were read.
-        let seconds = (read_at_ms(after)? - read_at_ms(before)?) / 1e3;
-        Ok(Some(Self {
-            served_per_s: (served(after)? - served(before)?) / seconds,
-            accepting: Accepting::between(before, after, seconds)?,
-        }))
-    }
-}
-
-/// When a status was read, in milliseconds.
-fn read_at_ms(status: &Value) -> Result<f64> {
-    status["time_unix_ms"].as_f64().context("the status has no time_unix_ms")
-}
-
-/// Replies of all classes that a server has counted.
-fn served(status: &Value) -> Result<f64> {
-    let classes = status.pointer("/total/replies").and_then(Value::as_object);
-    let classes = classes.context("the status has no replies")?;
-    Ok(classes.values().filter_map(Value::as_f64).sum())
-}
-
 impl Accepting {
-    fn between(before: &Value, after: &Value, seconds: f64) -> Result<Self> {
-        let count = |status: &Value, path: &str| {
-            status.pointer(path).and_then(Value::as_f64).with_context(|| format!("the status has no {path}"))
+    /// What a server of ours tells of itself, if it is one: the replies of all classes that it has counted,
+    /// per second, and how it accepted.
+    fn between(before: &Sight, after: &Sight) -> Result<Option<(f64, Self)>> {
+        let (Some(before), Some(after)) = (&before.status, &after.status) else { return Ok(None) };
+        let grown = |path: &str| Ok::<_, anyhow::Error>(number(after, path)? - number(before, path)?);
+        // The status takes a process to ask for, and says when its values were read.
+        let seconds = grown("/time_unix_ms")? / 1e3;
+        let per_s = |path: &str| Ok::<_, anyhow::Error>(grown(path)? / seconds);
+        let served = |status: &Value| {
+            let classes = status.pointer("/total/replies").and_then(Value::as_object)?;
+            Some(classes.values().filter_map(Value::as_f64).sum::<f64>())
         };
-        let per_s = |name: &str| {
-            let path = format!("/total/{name}");
-            Ok::<_, anyhow::Error>((count(after, &path)? - count(before, &path)?) / seconds)
-        };
-        let (accepts_per_s, accept_phases_per_s) = (per_s("accepts")?, per_s("accept_phases")?);
+        let (accepts_per_s, accept_phases_per_s) = (per_s("/total/accepts")?, per_s("/total/accept_phases")?);
         let workers = after["workers"].as_array().context("the status has no workers")?.len();
         let shares = (0..workers).map(|worker| {
             let path = format!("/workers/{worker}/accepts");
             // A worker that was started meanwhile has nothing before.
-            let accepts = count(after, &path)? - count(before, &path).unwrap_or(0.0);
+            let accepts = number(after, &path)? - number(before, &path).unwrap_or(0.0);
             Ok(over(accepts / seconds, accepts_per_s))
         });
-        Ok(Self {
+        let replies = served(after).zip(served(before)).context("the status has no replies")?;
+        let this = Self {
             accepts_per_s,
             accept_phases_per_s,
             accepts_per_phase: over(accepts_per_s, accept_phases_per_s),
-            phases_per_s: per_s("phases")?,
-            event_waits_per_s: per_s("event_waits")?,
+            phases_per_s: per_s("/total/phases")?,
+            event_waits_per_s: per_s("/total/event_waits")?,
             shares: shares.collect::<Result<_>>()?,
-        })
+        };
+        Ok(Some(((replies.0 - replies.1) / seconds, this)))
     }
 }
 
@@ -591,84 +549,11 @@ fn over(one: f64, other: f64) -> f64 {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use std::time::{Duration, Instant};
 
-    use serde_json::json;
-
     use super::*;
-    use crate::sight::Held;
-
-    /// A valid outcome of which nothing is known but the rate of replies.
-    pub(crate) fn outcome(replies_per_s: f64) -> Outcome {
-        outcome_but(replies_per_s, &[])
-    }
-
-    /// One that the generator may have reasons against.
-    pub(crate) fn outcome_but(replies_per_s: f64, reasons: &[&str]) -> Outcome {
-        outcome_of_looks(replies_per_s, reasons, 1.0)
-    }
-
-    fn sight(at: Instant, accepts: u64) -> Sight {
-        let status = json!({
-            "time_unix_ms": accepts * 10,
-            "total": {
-                "accepts": accepts, "accept_phases": accepts / 2, "phases": 0, "event_waits": 0,
-                "replies": { "2xx": accepts * 2, "4xx": 7 },
-            },
-            "workers": []
-        });
-        let ticks = CpuTicks::default();
-        Sight {
-            at,
-            status: Some(status),
-            work: Some((accepts as f64, accepts as f64 * 0.05)),
-            drops: BTreeMap::from([("ListenDrops".to_owned(), accepts * 3)]),
-            server_ns: accepts,
-            user_ticks: accepts,
-            system_ticks: 3 * accepts,
-            switches: accepts,
-            server_cpu: ticks,
-            client_cpu: ticks,
-            read: 0,
-            killed: 0,
-            held: Some(Held { memory: 5_000_000, descriptors: 10, page_cache: 0 }),
-        }
-    }
-
-    fn results(replies_per_s: f64, reasons: &[&str]) -> Value {
-        json!({
-            "run": { "asked_requests_per_s": 10, "warm_up_s": 1.0, "outcome": { "duration_s": 3.5 } },
-            "seconds": [{ "replies": 0 }, { "replies": 7 }, { "replies": 8 }, { "replies": 4 }],
-            "calls": { "issued": 100, "timeouts": 10, "errors": 20 },
-            "replies": {
-                "per_s": replies_per_s, "count": 80, "body_mbps": 1,
-                "statuses": { "2xx": 75, "4xx": 4, "5xx": 1 },
-            },
-            "wait_ms": { "mean": 1, "p50": 1, "p90": 1, "p99": 1, "p999": 1, "max": 1 },
-            "generator": { "cpu_us_per_call": 1 },
-            "invalid": reasons,
-            "by_kind": [{ "dynamic": true, "calls": 100, "statuses": { "2xx": 75 } }],
-            "by_class": [
-                { "class": "meek", "calls": 50, "statuses": { "2xx": 40 }, "reply_time_ms": { "p99": 7 } },
-            ],
-            "checks": [
-                { "rule": "unfairness", "holds": false, "found": 0.3, "allowed": 0.05, "remark": "9 bytes" },
-                { "rule": "timeouts", "holds": true, "found": 0.01, "allowed": 0.05, "remark": "" },
-            ],
-        })
-    }
-
-    /// One of two seconds, where the looks were off.
-    fn outcome_of_looks(replies_per_s: f64, reasons: &[&str], off_ms: f64) -> Outcome {
-        let begun = Instant::now();
-        let results = results(replies_per_s, reasons);
-        let later = begun + Duration::from_secs(2);
-        let looks = Looks { began_after_ms: 1.0, off_ms };
-        let watched = Watched { first: sight(begun, 100), second: sight(later, 300), looks, results };
-        assert_eq!(broken(&watched.results), ["unfairness: 30.00%, at most 5.00% is allowed (9 bytes)"]);
-        Outcome::of(&watched, None).unwrap()
-    }
+    use crate::tests::{outcome, outcome_but, outcome_of_looks, results, sight};
 
     #[test]
     fn looks_that_missed_the_window_are_a_reason() {
@@ -684,6 +569,7 @@ pub(crate) mod tests {
     fn a_server_that_lost_a_process_for_want_of_memory_has_failed() {
         let begun = Instant::now();
         let results = results(5.0, &[]);
+        assert_eq!(broken(&results), ["unfairness: 30.00%, at most 5.00% is allowed (9 bytes)"]);
         let second = Sight { killed: 2, ..sight(begun + Duration::from_secs(2), 300) };
         let looks = Looks { began_after_ms: 1.0, off_ms: 1.0 };
         let outcome =

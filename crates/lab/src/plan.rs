@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::experiment::PointSpec;
+use crate::experiment::{Order, PointSpec};
 use crate::journal::Journal;
 use crate::outcome::Outcome;
 use crate::progress::Progress;
@@ -27,19 +27,6 @@ pub(crate) struct Plan {
     /// What the order is drawn from.
     pub(crate) seed: u32,
     pub(crate) stage: Stage,
-}
-
-/// How the alternatives of a point are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Order {
-    /// All are started, and asked one after the other, in slices of the measured time.
-    Interleaved,
-    /// In heats of three at the same time, the first in each: what the machine does to one it does to those
-    /// beside it.
-    Abreast,
-    /// One after the other, each started when it is its turn.
-    InTurn,
 }
 
 /// What rounds are for. Those of one stage are not measured under the same arrivals, nor in the same order,
@@ -90,17 +77,11 @@ impl PointSpec {
         self
     }
 
-    /// Without those servers.
-    pub(crate) fn without(mut self, is_out: impl Fn(&Spec) -> bool) -> Self {
-        self.servers.retain(|server| !is_out(server));
-        self
-    }
-
     /// With the first in each. Who is beside whom does not depend on which other points there are: those may
     /// be measured before or after.
     fn heats(&self, seed: u64) -> Vec<Heat<'_>> {
         let order = self.setting.order;
-        let random = &mut Pcg64Mcg::seed_from_u64(seed ^ self.number());
+        let random = &mut Pcg64Mcg::seed_from_u64(seed ^ number(&self.name));
         let mut servers: Vec<&Spec> = self.servers.iter().collect();
         let is_abreast = order == Order::Abreast && servers.len() > 1;
         let first = is_abreast.then(|| servers.remove(0));
@@ -117,10 +98,6 @@ impl PointSpec {
         });
         heats.collect()
     }
-
-    fn number(&self) -> u64 {
-        number(&self.name)
-    }
 }
 
 /// One that a text makes: FNV-1a, which is the same everywhere.
@@ -130,10 +107,6 @@ pub(crate) fn number(text: &str) -> u64 {
 }
 
 impl Heat<'_> {
-    fn is_at(&self, point: &PointSpec) -> bool {
-        std::ptr::eq(self.point, point)
-    }
-
     /// The first may be in several heats of a round, so that their names are part of its key.
     fn key(&self, server: &Spec, round: u32) -> String {
         let mut beside = String::new();
@@ -152,11 +125,6 @@ impl Heat<'_> {
 }
 
 impl Plan {
-    /// How often something is measured, if all of it is valid.
-    fn heats(&self) -> usize {
-        (0..self.rounds).map(|round| self.order(round).len()).sum()
-    }
-
     /// The seed of a round, for arrivals: the same for all that are compared.
     fn round_seed(&self, round: u32) -> u64 {
         u64::from(self.seed) << 32 | (self.stage as u64 + u64::from(round) + 1)
@@ -180,7 +148,8 @@ impl Plan {
         progress: &Progress,
         mut trial: impl FnMut(&PointSpec, &[&Spec], u64, &str) -> Result<Vec<Outcome>>,
     ) -> Result<()> {
-        progress.expect(self.heats());
+        // If all of it is valid.
+        progress.expect((0..self.rounds).map(|round| self.order(round).len()).sum());
         for round in 0..self.rounds {
             for (number, heat) in self.order(round).into_iter().enumerate() {
                 let (Heat { point, servers }, keys) = (&heat, heat.keys(round));
@@ -221,7 +190,8 @@ impl Plan {
             let of = |server: &Spec| {
                 let (mut rounds, mut beside) = (Vec::new(), Vec::new());
                 for (round, order) in (0..).zip(&orders) {
-                    let is_its = |heat: &&Heat<'_>| heat.is_at(point) && heat.servers.contains(&server);
+                    let is_its =
+                        |heat: &&Heat<'_>| std::ptr::eq(heat.point, point) && heat.servers.contains(&server);
                     let heat = order.iter().find(is_its).context("a server that is in no heat")?;
                     let taken =
                         |server| Ok::<_, anyhow::Error>(Taken::of(tries(journal, &heat.key(server, round))?));
@@ -280,16 +250,15 @@ fn is_settled(tries: &[Outcome]) -> bool {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use anyhow::bail;
 
     use super::*;
     use crate::experiment::Experiment;
-    use crate::journal::tests::journal;
-    use crate::outcome::tests::{outcome, outcome_but};
+    use crate::tests::{journal, outcome, outcome_but};
 
     /// Two points with as many servers as there are `names`, and the first of them again.
-    pub(crate) fn plan(names: &[&str], rounds: u32) -> Plan {
+    fn plan(names: &[&str], rounds: u32) -> Plan {
         let servers: Vec<String> = names.iter().map(|name| format!("'{name} = nginx'")).collect();
         let text = format!(
             "title = 't'\nservers = [{}]\n[[points]]\nworkload = 'single'\nload = ['1x', '2x']",
@@ -362,48 +331,47 @@ pub(crate) mod tests {
             done.push(format!("{} {} {seed}", point.name, servers[0].name));
             Ok(vec![outcome(1.0)])
         };
-        plan.measure(&mut journal(), &Progress::quiet(), |point, servers, seed, _| {
+        plan.measure(&mut journal(), &Progress::new(), |point, servers, seed, _| {
             trial(&mut whole, point, servers, seed)
         })
         .unwrap();
         assert_eq!(whole.len(), 12);
 
         let (mut parts, mut journal) = (Vec::new(), journal());
-        let first = plan.measure(&mut journal, &Progress::quiet(), |point, servers, seed, _| {
+        let first = plan.measure(&mut journal, &Progress::new(), |point, servers, seed, _| {
             if parts.len() == 5 {
                 bail!("interrupted")
             }
             trial(&mut parts, point, servers, seed)
         });
         assert!(first.is_err());
-        plan.measure(&mut journal, &Progress::quiet(), |point, servers, seed, _| {
+        plan.measure(&mut journal, &Progress::new(), |point, servers, seed, _| {
             trial(&mut parts, point, servers, seed)
         })
         .unwrap();
         assert_eq!(parts, whole);
-        plan.measure(&mut journal, &Progress::quiet(), |_, _, _, _| bail!("everything was there")).unwrap();
+        plan.measure(&mut journal, &Progress::new(), |_, _, _, _| bail!("everything was there")).unwrap();
         // What is compared with the first has it, measured or not.
-        let mut cut = super::tests::journal();
+        let mut cut = crate::tests::journal();
         let mut left = 1;
-        let _ =
-            plan.measure(&mut cut, &Progress::quiet(), |_, servers, _, _| match servers[0].name.as_str() {
-                "a" if left == 0 => bail!("interrupted"),
-                _ => {
-                    left = 0;
-                    Ok(vec![outcome(1.0)])
-                }
-            });
+        let _ = plan.measure(&mut cut, &Progress::new(), |_, servers, _, _| match servers[0].name.as_str() {
+            "a" if left == 0 => bail!("interrupted"),
+            _ => {
+                left = 0;
+                Ok(vec![outcome(1.0)])
+            }
+        });
         for found in plan.found(&cut).unwrap().iter().filter(|found| !found.series.is_empty()) {
             assert_eq!(found.series[0].server, found.point.servers[0]);
         }
         // One point of two, and then both: what is there stays.
-        let (mut one, mut journal) = (super::tests::plan(&["a", "b"], 2), super::tests::journal());
+        let (mut one, mut journal) = (super::tests::plan(&["a", "b"], 2), crate::tests::journal());
         one.points.truncate(1);
-        one.measure(&mut journal, &Progress::quiet(), |_, _, _, _| Ok(vec![outcome(1.0)])).unwrap();
+        one.measure(&mut journal, &Progress::new(), |_, _, _, _| Ok(vec![outcome(1.0)])).unwrap();
         let found = plan.found(&journal).unwrap();
         assert_eq!((found[1].series.len(), found[1].missing, found[0].missing), (0, 6, 0));
         let mut rest = 0;
-        plan.measure(&mut journal, &Progress::quiet(), |_, _, _, _| {
+        plan.measure(&mut journal, &Progress::new(), |_, _, _, _| {
             rest += 1;
             Ok(vec![outcome(1.0)])
         })
@@ -417,7 +385,7 @@ pub(crate) mod tests {
         plan.points.truncate(1);
         let mut journal = journal();
         let mut tries: Vec<String> = Vec::new();
-        plan.measure(&mut journal, &Progress::quiet(), |_, servers, _, _| {
+        plan.measure(&mut journal, &Progress::new(), |_, servers, _, _| {
             let server = servers[0];
             let before = tries.iter().filter(|name| **name == server.name).count();
             tries.push(server.name.clone());
@@ -439,7 +407,7 @@ pub(crate) mod tests {
         };
         assert!(journal.get::<Outcome>(&format!("{}, try 3", key("never"))).unwrap().is_some());
         assert!(journal.get::<Outcome>(&format!("{}, try 3", key("second"))).unwrap().is_none());
-        plan.measure(&mut journal, &Progress::quiet(), |_, _, _, _| {
+        plan.measure(&mut journal, &Progress::new(), |_, _, _, _| {
             bail!("a trial that is settled is measured again")
         })
         .unwrap();
@@ -451,7 +419,7 @@ pub(crate) mod tests {
         plan.points.truncate(1);
         let mut journal = journal();
         let mut heats = 0;
-        plan.measure(&mut journal, &Progress::quiet(), |_, servers, _, _| {
+        plan.measure(&mut journal, &Progress::new(), |_, servers, _, _| {
             heats += 1;
             let mut names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
             let outcome = |name: &&str| match (*name, heats) {
@@ -473,9 +441,9 @@ pub(crate) mod tests {
             assert_eq!(why, told);
         }
         // Killed in the middle of writing, all of it is measured again.
-        let mut cut = super::super::journal::tests::journal();
+        let mut cut = crate::tests::journal();
         cut.put(&plan.order(0)[0].keys(0)[0], &outcome(7.0)).unwrap();
-        plan.measure(&mut cut, &Progress::quiet(), |_, servers, _, _| Ok(vec![outcome(1.0); servers.len()]))
+        plan.measure(&mut cut, &Progress::new(), |_, servers, _, _| Ok(vec![outcome(1.0); servers.len()]))
             .unwrap();
         let found = plan.found(&cut).unwrap();
         assert!(found[0].series.iter().all(|series| series.median(|of| of.replies_per_s) == Some(1.0)));
@@ -510,7 +478,7 @@ pub(crate) mod tests {
         // What the machine did to a heat is no difference between servers.
         let mut journal = journal();
         let mut luck = 1.0;
-        plan.measure(&mut journal, &Progress::quiet(), |_, servers, _, _| {
+        plan.measure(&mut journal, &Progress::new(), |_, servers, _, _| {
             luck += 1.0;
             let good = |server: &&Spec| if server.name == "c" { 2.0 } else { 1.0 };
             Ok(servers.iter().map(|server| outcome(luck * good(server))).collect())
@@ -536,7 +504,7 @@ pub(crate) mod tests {
         // All of the first two rounds, and one trial of the third.
         let mut done = 0;
         let mut trial = |until| {
-            let measured = plan.measure(&mut journal, &Progress::quiet(), |_, _, seed, _| {
+            let measured = plan.measure(&mut journal, &Progress::new(), |_, _, seed, _| {
                 if done == until {
                     bail!("interrupted")
                 }

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use crate::load::Load;
 use crate::outcome::Outcome;
 
 /// A figure of a trial.
@@ -24,29 +23,24 @@ pub const COST: Quantity =
 /// Whole replies.
 pub const REPLIES: Quantity =
     Quantity { name: "replies/s", more_is_better: true, digits: 0, of: |of| of.replies_per_s };
+/// Memory of all the server's processes.
+pub const MEMORY: Quantity =
+    Quantity { name: "memory MB", more_is_better: false, digits: 1, of: |of| of.memory_mb };
 
-const ALL: [Quantity; 9] = [
+const ALL: [Quantity; 10] = [
     COST,
     REPLIES,
     Quantity { name: "2xx/s", more_is_better: true, digits: 1, of: |of| of.good_per_s },
     Quantity { name: "Mbit/s", more_is_better: true, digits: 1, of: |of| of.body_mbps },
     Quantity { name: "mean ms", more_is_better: false, digits: 2, of: |of| of.times.mean },
     Quantity { name: "p50 ms", more_is_better: false, digits: 2, of: |of| of.times.p50 },
+    Quantity { name: "p90 ms", more_is_better: false, digits: 2, of: |of| of.times.p90 },
     Quantity { name: "p99 ms", more_is_better: false, digits: 2, of: |of| of.times.p99 },
     Quantity { name: "p99.9 ms", more_is_better: false, digits: 2, of: |of| of.times.p999 },
-    Quantity { name: "memory MB", more_is_better: false, digits: 1, of: |of| of.memory_mb },
+    MEMORY,
 ];
 
 impl Quantity {
-    /// What is compared where nothing else is said: where the server is always asked for more, what a reply
-    /// costs; where clients come as they like, how many are answered.
-    pub(crate) fn usual(load: Load) -> Vec<Self> {
-        match load {
-            Load::Sessions(_) => vec![COST, REPLIES],
-            Load::Rate(_) | Load::Times(_) | Load::Most(_) => vec![REPLIES],
-        }
-    }
-
     /// By its name.
     ///
     /// # Errors

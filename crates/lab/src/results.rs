@@ -10,14 +10,19 @@ use serde_json::Value;
 use crate::experiment::Experiment;
 use crate::finding::Finding;
 use crate::journal::{Journal, Session};
+use crate::outcome::Outcome;
 use crate::plan::Found;
 use crate::profile::Profile;
-use crate::run;
-use crate::series::Series;
+use crate::series::{Series, Taken};
 use crate::stages::Stages;
 use crate::statistics::Ratio;
 use crate::steady;
 use crate::verdict::{self, Doubts, Verdict};
+
+/// The experiment, in a directory of results.
+pub const EXPERIMENT: &str = "experiment.toml";
+/// What was measured so far.
+pub const JOURNAL: &str = "journal.jsonl";
 
 /// Everything.
 #[derive(Debug, Serialize)]
@@ -57,6 +62,23 @@ pub struct LeftOut {
     pub why: String,
 }
 
+/// One try of a trial.
+#[derive(Clone, Copy, Debug)]
+pub struct Trial<'a> {
+    /// What it was for: `calibrating`, `measuring` or `judging`.
+    pub stage: &'static str,
+    /// Where.
+    pub found: &'a Found,
+    /// Whose name.
+    pub server: &'a str,
+    /// From 1.
+    pub round: usize,
+    /// From 1: which of the round's tries.
+    pub number: usize,
+    /// What came of it.
+    pub outcome: &'a Outcome,
+}
+
 /// What is to be said of a point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentence {
@@ -82,8 +104,8 @@ pub struct Held {
 impl Results {
     /// Of a run's directory.
     pub fn of(directory: &Path) -> Result<Self> {
-        let experiment = Experiment::read(&directory.join(run::EXPERIMENT)).map_err(anyhow::Error::msg)?;
-        let journal = Journal::read(&directory.join(run::JOURNAL))
+        let experiment = Experiment::read(&directory.join(EXPERIMENT)).map_err(anyhow::Error::msg)?;
+        let journal = Journal::read(&directory.join(JOURNAL))
             .with_context(|| format!("{} has no results", directory.display()))?;
         Self::from(experiment, &journal)
     }
@@ -146,6 +168,32 @@ impl Results {
         })
     }
 
+    /// All tries of all trials.
+    pub fn trials(&self) -> Vec<Trial<'_>> {
+        let stages =
+            [("calibrating", &self.calibrating), ("measuring", &self.found), ("judging", &self.judged)];
+        let mut all = Vec::new();
+        for (stage, found) in
+            stages.into_iter().flat_map(|(stage, all)| all.iter().map(move |one| (stage, one)))
+        {
+            for Series { server, rounds, .. } in &found.series {
+                for (round, taken) in (1..).zip(rounds) {
+                    let tries = (1..).zip(taken.iter().flat_map(Taken::tries));
+                    let trial = |(number, outcome)| Trial {
+                        stage,
+                        found,
+                        server: &server.name,
+                        round,
+                        number,
+                        outcome,
+                    };
+                    all.extend(tries.map(trial));
+                }
+            }
+        }
+        all
+    }
+
     /// What is to be said first, the most certain before the others.
     pub fn sentences(&self) -> Vec<Sentence> {
         let mut verdicts: Vec<&Verdict> = self.verdicts.iter().collect();
@@ -165,6 +213,11 @@ impl Results {
 }
 
 impl Held {
+    /// Ours in words.
+    pub(crate) fn ours(&self) -> String {
+        self.ratio.map_or_else(|| "not measured".to_owned(), |ratio| format!("{ratio:.3} times"))
+    }
+
     fn of(finding: &Finding, found: &[Found], margin: f64, doubts: Doubts<'_>) -> Self {
         let relation = &finding.expect;
         let at = found.iter().find(|found| found.point.name == relation.point);
@@ -172,10 +225,8 @@ impl Held {
         let ratio = series(&relation.more)
             .zip(series(&relation.less))
             .and_then(|(more, less)| more.ratio(less, relation.quantity.of));
-        let counts = |name: &str| {
-            let fits = |of: &Series| of.is_whole() && of.is_valid() && of.failures().is_empty();
-            series(name).is_some_and(fits) && doubts(name, &relation.point).is_none()
-        };
+        let counts =
+            |name: &str| series(name).is_some_and(Series::counts) && doubts(name, &relation.point).is_none();
         let holds = ratio.as_ref().and_then(|ratio| match ratio {
             _ if !(counts(&relation.more) && counts(&relation.less)) => None,
             _ if ratio.is_above_one(margin) => Some(true),

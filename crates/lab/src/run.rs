@@ -5,28 +5,29 @@
 //! `SHA256SUMS` over all of it. What is missing in the journal is measured; so an experiment that was
 //! interrupted, by whatever, goes on by being run again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::experiment::{Experiment, Lengths, PointSpec, Setting};
+use crate::bounds::files_below;
+use crate::experiment::{Experiment, Lengths, Order, PointSpec, Setting};
 use crate::interrupt;
 use crate::janitor::{self, Janitor};
 use crate::journal::{Journal, Session};
 use crate::load::Load;
-use crate::network;
+use crate::means::Means;
 use crate::outcome::Outcome;
-use crate::plan::{Order, Plan};
-use crate::profile::Part;
+use crate::plan::Plan;
 use crate::profiler;
 use crate::progress::Progress;
 use crate::report;
+use crate::results::{EXPERIMENT, JOURNAL};
 use crate::servers;
 use crate::spec::Spec;
 use crate::stages::Stages;
@@ -36,38 +37,12 @@ use crate::testbed::Testbed;
 use crate::trial::{Heat, NotStarted, Purpose, Site};
 use crate::workload::Prepared;
 
-/// The experiment, in a directory of results.
-pub const EXPERIMENT: &str = "experiment.toml";
-/// What was measured so far.
-pub const JOURNAL: &str = "journal.jsonl";
+pub use crate::network::may_isolate;
+
 /// Where it was.
 const ENVIRONMENT: &str = "environment.json";
 /// Hashes of all other files.
 const HASHES: &str = "SHA256SUMS";
-
-/// Whether this process may make network namespaces and control groups.
-pub fn may_isolate() -> bool {
-    network::may_isolate()
-}
-
-/// What an experiment is run with.
-#[derive(Clone, Debug)]
-pub struct Means {
-    /// Our server, where no other build is named.
-    pub sluice: PathBuf,
-    /// Our load generator.
-    pub sluicelab: PathBuf,
-    /// Where file sets and sessions are kept for the next experiment.
-    pub data: PathBuf,
-    /// The CPUs that servers run on, and that receive their packets.
-    pub server_cpus: Vec<usize>,
-    /// The CPUs that clients run on.
-    pub client_cpus: Vec<usize>,
-    /// Whether the loopback interface is to be used even where namespaces may be made.
-    pub loopback: bool,
-    /// The command, as others can repeat it.
-    pub command: String,
-}
 
 /// Runs what is missing of the experiment that `text` describes.
 pub fn run(text: &str, directory: &Path, means: &Means, progress: &Progress) -> Result<()> {
@@ -104,11 +79,7 @@ pub fn run(text: &str, directory: &Path, means: &Means, progress: &Progress) -> 
     let _janitor = Janitor::employ()?;
     let scratch = tempfile::Builder::new().prefix(&janitor::prefix(std::process::id())).tempdir()?;
     let site = Site {
-        sluice: means.sluice.clone(),
-        sluicelab: means.sluicelab.clone(),
-        data: means.data.clone(),
-        server_cpus: means.server_cpus.clone(),
-        client_cpus: means.client_cpus.clone(),
+        means: means.clone(),
         has_namespaces,
         sysctls: experiment.sysctls.clone(),
         scratch: scratch.path().to_owned(),
@@ -133,26 +104,26 @@ fn keep(directory: &Path, name: &str, text: &str) -> Result<()> {
 fn environment(experiment: &Experiment, means: &Means, has_namespaces: bool) -> Result<Value> {
     let mut builds = BTreeMap::from([("sluicelab".to_owned(), build(&means.sluicelab)?)]);
     let mut versions = BTreeMap::new();
+    let mut add = |name: &str, program: &Path, words: &[String], version: Value| {
+        builds.insert(name.to_owned(), build(program)?);
+        // Of a command that runs a script, what counts is the script; of libraries, too.
+        for file in named(words) {
+            builds.insert(format!("{name}: {}", file.display()), build(file)?);
+        }
+        versions.insert(name.to_owned(), version);
+        Ok::<_, anyhow::Error>(())
+    };
     for spec in experiment.servers() {
         for spec in [Some(spec.clone()), servers::behind(spec)?].into_iter().flatten() {
             let path = servers::executable(&spec, &means.sluice)
                 .with_context(|| format!("{}: there is no program for {spec:#}", spec.name))?;
-            builds.insert(spec.name.clone(), build(&path)?);
-            // Of a command that runs a script, what counts is the script; of libraries, too.
-            for file in named(&spec.settings) {
-                builds.insert(format!("{}: {}", spec.name, file.display()), build(file)?);
-            }
-            versions.insert(spec.name.clone(), json!({ "typed": spec.typed(), "program": path }));
+            add(&spec.name, &path, &spec.settings, json!({ "typed": spec.typed(), "program": path }))?;
         }
     }
-    for application in experiment.points.iter().filter_map(|point| point.setting.application.as_ref()) {
-        let path = application.executable()?;
-        builds.insert(application.to_string(), build(&path)?);
-        let words: Vec<_> = application.to_string().split_whitespace().map(str::to_owned).collect();
-        for file in named(&words) {
-            builds.insert(format!("{application}: {}", file.display()), build(file)?);
-        }
-        versions.insert(application.to_string(), json!({ "program": path }));
+    for application in experiment.applications() {
+        let (name, path) = (application.to_string(), application.executable()?);
+        let words: Vec<String> = name.split_whitespace().map(str::to_owned).collect();
+        add(&name, &path, &words, json!({ "program": path }))?;
     }
     Ok(json!({
         "machine": Testbed::describe(&[&means.sluice, &means.sluicelab]),
@@ -175,14 +146,7 @@ fn named(words: &[String]) -> impl Iterator<Item = &Path> {
 /// What tells one build of a program from another: a hash of its bytes.
 fn build(path: &Path) -> Result<String> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(hex(&Sha256::digest(bytes))[..16].to_owned())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    Ok(format!("{:x}", Sha256::digest(bytes))[..16].to_owned())
 }
 
 /// What can't be had without root is refused before anything is measured.
@@ -208,29 +172,16 @@ fn needs_no_namespaces(experiment: &Experiment) -> Result<()> {
 
 /// Hashes of all files, in the form of sha256sum(1).
 fn hash(directory: &Path) -> Result<()> {
-    let mut files = Vec::new();
-    list(directory, &mut files)?;
+    let mut files = files_below(directory)?;
     files.sort();
     let mut lines = String::new();
     for path in files {
         let name = path.strip_prefix(directory)?.display().to_string();
         if name != HASHES && !report::FILES.contains(&name.as_str()) {
-            writeln!(lines, "{}  {name}", hex(&Sha256::digest(fs::read(&path)?)))?;
+            writeln!(lines, "{:x}  {name}", Sha256::digest(fs::read(&path)?))?;
         }
     }
     Ok(fs::write(directory.join(HASHES), lines)?)
-}
-
-fn list(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            list(&path, files)?;
-        } else {
-            files.push(path);
-        }
-    }
-    Ok(())
 }
 
 /// All that trials are made with.
@@ -239,6 +190,23 @@ struct Workshop<'a> {
     site: Site,
     directory: &'a Path,
     progress: &'a Progress,
+}
+
+/// One server at one point.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    /// The point's, from 1.
+    number: usize,
+    point: &'a PointSpec,
+    spec: &'a Spec,
+    files: &'a Prepared,
+}
+
+impl Case<'_> {
+    /// Whether the journal has what is told under `key`, or the server takes no part here.
+    fn is_settled(&self, journal: &Journal, key: &str) -> Result<bool> {
+        Ok(journal.has(key) || Stages::left_out(journal, self.spec, &self.point.setting)?.is_some())
+    }
 }
 
 /// How the run is loaded in which replies are compared with their files, and for how long.
@@ -272,7 +240,7 @@ impl Workshop<'_> {
             for spec in &point.servers {
                 let addresses = self.site.links(&point.setting).len();
                 let refusal: Option<String> = journal.get_or(&Stages::refusal_key(spec), || {
-                    subject::refusal(spec, &self.site.sluice, addresses, &self.site.scratch)
+                    subject::refusal(spec, &self.site.means.sluice, addresses, &self.site.scratch)
                 })?;
                 if let Some(why) = refusal {
                     self.progress.remark(&format!("left out: {}: {why}", spec.typed()));
@@ -284,79 +252,65 @@ impl Workshop<'_> {
 
     /// Applications that have to be compiled; files and sessions of all points, in their order.
     fn prepare(&self) -> Result<Vec<Prepared>> {
-        let points = self.experiment.points.iter();
-        let applications: HashMap<_, _> = points
-            .clone()
-            .filter_map(|point| point.setting.application.as_ref())
-            .map(|application| (application.to_string(), application))
-            .collect();
-        for application in applications.values() {
+        for application in self.experiment.applications() {
             application.prepare(&self.site.scratch)?;
         }
         let each = |point: &PointSpec| {
             interrupt::check()?;
             self.progress.begin(&format!("files and sessions for {}", point.setting.workload));
-            point.setting.workload.prepare(&self.site.sluicelab, &self.site.data)
+            let Means { sluicelab, data, .. } = &self.site.means;
+            point.setting.workload.prepare(sluicelab, data)
         };
-        points.map(each).collect()
+        self.experiment.points.iter().map(each).collect()
+    }
+
+    /// Each server at each point.
+    fn cases<'a>(&'a self, files: &'a [Prepared]) -> impl Iterator<Item = Case<'a>> {
+        let points = (1..).zip(&self.experiment.points).zip(files);
+        points.flat_map(|((number, point), files)| {
+            point.servers.iter().map(move |spec| Case { number, point, spec, files })
+        })
     }
 
     /// Whether each server's replies are their files, and it serves all sizes alike: a run of its own.
     fn verify(&self, files: &[Prepared], journal: &mut Journal) -> Result<()> {
         let (load, lengths) = VERIFYING;
-        for (number, (point, files)) in self.experiment.points.iter().zip(files).enumerate() {
-            // From memory, with all of a CPU: it is not measured.
-            let setting = Setting {
-                lengths,
-                memory: None,
-                disk: None,
-                cold: false,
-                share: None,
-                load,
-                ..point.setting.clone()
-            };
-            for spec in &point.servers {
-                let key = Stages::verification_key(spec, &setting);
-                let is_known = journal.get::<Vec<String>>(&key)?.is_some();
-                if is_known || Stages::left_out(journal, spec, &setting)?.is_some() {
-                    continue;
-                }
-                self.progress.begin(&format!("comparing {}'s replies with their files", spec.name));
-                // What an application says is in no file.
-                let is_computed = setting.application.is_some() || setting.workload.asks_for_no_file();
-                let purpose = if is_computed { Purpose::Measuring } else { Purpose::Verifying };
-                let failures =
-                    match self.alone(&format!("verifying-{}", number + 1), spec, &setting, files, purpose) {
-                        Ok(outcome) if outcome.refused > 0.0 => {
-                            let refused =
-                                format!("{:.2}% of its replies were 4xx or 5xx", outcome.refused * 100.0);
-                            [outcome.failed, vec![refused]].concat()
-                        }
-                        Ok(outcome) => outcome.failed,
-                        Err(error) if error.downcast_ref::<NotStarted>().is_some() => {
-                            interrupt::check()?;
-                            vec![format!("{error:#}")]
-                        }
-                        Err(error) => return Err(error),
-                    };
-                self.leave_out(journal, spec, &setting, &failures)?;
+        for case in self.cases(files) {
+            let Case { number, point, spec, .. } = case;
+            if case.is_settled(journal, &Stages::verification_key(spec, &point.setting))? {
+                continue;
             }
+            self.progress.begin(&format!("comparing {}'s replies with their files", spec.name));
+            // From memory, with all of a CPU: it is not measured.
+            let (memory, disk, cold, share) = (None, None, false, None);
+            let setting = Setting { load, memory, disk, cold, share, lengths, ..point.setting.clone() };
+            // What an application says is in no file.
+            let is_computed = setting.application.is_some() || setting.workload.asks_for_no_file();
+            let purpose = if is_computed { Purpose::Measuring } else { Purpose::Verifying };
+            let failures = match self.alone(&format!("verifying-{number}"), case, &setting, purpose) {
+                Ok(outcome) => {
+                    let percent = outcome.refused * 100.0;
+                    let refused = format!("{percent:.2}% of its replies were 4xx or 5xx");
+                    outcome.failed.into_iter().chain((percent > 0.0).then_some(refused)).collect()
+                }
+                Err(error) if error.downcast_ref::<NotStarted>().is_some() => {
+                    interrupt::check()?;
+                    vec![format!("{error:#}")]
+                }
+                Err(error) => return Err(error),
+            };
+            self.leave_out(journal, case, &failures)?;
         }
         Ok(())
     }
 
     /// A server that has failures takes no part where it has them.
-    fn leave_out(
-        &self,
-        journal: &mut Journal,
-        spec: &Spec,
-        setting: &Setting,
-        failures: &[String],
-    ) -> Result<()> {
+    fn leave_out(&self, journal: &mut Journal, case: Case<'_>, failures: &[String]) -> Result<()> {
+        let Case { spec, point, .. } = case;
         if !failures.is_empty() {
             self.progress.remark(&format!("failed: {}: {}", spec.name, failures.join("; ")));
         }
-        journal.put(&Stages::verification_key(spec, setting), &failures)
+        journal.put(&Stages::verification_key(spec, &point.setting), &failures)
     }
 
     /// How each server fares in a long run.
@@ -364,46 +318,29 @@ impl Workshop<'_> {
         if self.experiment.settling.is_zero() {
             return Ok(());
         }
-        for (point, files) in self.experiment.points.iter().zip(files) {
-            let zero = Duration::ZERO;
-            let lengths = Lengths {
-                warm_up: zero,
-                measured: self.experiment.settling,
-                slices: 1,
-                ..point.setting.lengths
-            };
-            let setting = Setting { lengths, load: self.experiment.saturating, ..point.setting.clone() };
-            for spec in &point.servers {
-                let key = Stages::settling_key(spec);
-                let is_known = journal.get::<Settling>(&key)?.is_some();
-                if is_known || Stages::left_out(journal, spec, &setting)?.is_some() {
-                    continue;
-                }
-                if let Some(settling) = self.watch(journal, spec, point, &setting, files)? {
-                    journal.put(&key, &settling)?;
-                }
+        for case in self.cases(files) {
+            let key = Stages::settling_key(case.spec);
+            if !case.is_settled(journal, &key)?
+                && let Some(settling) = self.watch(journal, case)?
+            {
+                journal.put(&key, &settling)?;
             }
         }
         Ok(())
     }
 
     /// How a server fares in long runs, as many as it takes to tell; `None` if it fails in one.
-    fn watch(
-        &self,
-        journal: &mut Journal,
-        spec: &Spec,
-        point: &PointSpec,
-        setting: &Setting,
-        files: &Prepared,
-    ) -> Result<Option<Settling>> {
+    fn watch(&self, journal: &mut Journal, case: Case<'_>) -> Result<Option<Settling>> {
+        let (of_trials, measured) = (case.point.setting.lengths, self.experiment.settling);
+        let lengths = Lengths { warm_up: Duration::ZERO, measured, slices: 1, ..of_trials };
+        let setting = Setting { lengths, load: self.experiment.saturating, ..case.point.setting.clone() };
         let mut settling = Settling::default();
-        while settling.is_open(point.setting.lengths) {
+        while settling.is_open(of_trials) {
             let again = if settling.runs.is_empty() { "" } else { " again: it changed" };
-            let what = format!("watching {} for {:?}{again}", spec.name, self.experiment.settling);
-            self.progress.begin(&what);
-            let outcome = self.alone("settling", spec, setting, files, Purpose::Measuring)?;
+            self.progress.begin(&format!("watching {} for {measured:?}{again}", case.spec.name));
+            let outcome = self.alone("settling", case, &setting, Purpose::Measuring)?;
             if !outcome.is_good() {
-                self.leave_out(journal, spec, setting, &outcome.failed)?;
+                self.leave_out(journal, case, &outcome.failed)?;
                 return Ok(None);
             }
             settling.runs.push(outcome.seconds);
@@ -414,51 +351,40 @@ impl Workshop<'_> {
     /// Where each server's CPU time goes at each point: a run of its own, after all that is measured.
     fn profile(&self, files: &[Prepared], journal: &mut Journal) -> Result<()> {
         let Some(measured) = self.experiment.profile else { return Ok(()) };
-        for (number, (point, files)) in self.experiment.points.iter().zip(files).enumerate() {
+        for case in self.cases(files) {
+            let Case { number, point, spec, .. } = case;
             let load = match Stages(self.experiment).load(point, journal)? {
                 None => continue,
                 // The rate is another in each trial.
                 Some(Load::Most(_)) => self.experiment.saturating,
                 Some(load) => load,
             };
+            let key = Stages::profile_key(spec, point);
+            if case.is_settled(journal, &key)? {
+                continue;
+            }
             let lengths = Lengths { measured, slices: 1, ..point.setting.lengths };
             let setting = Setting { load, lengths, ..point.setting.clone() };
-            for spec in &point.servers {
-                let key = Stages::profile_key(spec, point);
-                let is_known = journal.get::<Vec<Part>>(&key)?.is_some();
-                if is_known || Stages::left_out(journal, spec, &setting)?.is_some() {
-                    continue;
-                }
-                self.progress.begin(&format!("sampling {} at {}", spec.name, point.name));
-                let name = format!("profiling-{}", number + 1);
-                let outcome = self.alone(&name, spec, &setting, files, Purpose::Profiling)?;
-                if !outcome.is_good() {
-                    let why = outcome.failed.join("; ");
-                    self.progress.remark(&format!("no samples of {} at {}: {why}", spec.name, point.name));
-                    continue;
-                }
+            self.progress.begin(&format!("sampling {} at {}", spec.name, point.name));
+            let outcome = self.alone(&format!("profiling-{number}"), case, &setting, Purpose::Profiling)?;
+            if outcome.is_good() {
                 journal.put(&key, &outcome.profile)?;
+            } else {
+                let why = outcome.failed.join("; ");
+                self.progress.remark(&format!("no samples of {} at {}: {why}", spec.name, point.name));
             }
         }
         Ok(())
     }
 
     /// A run of one server by itself.
-    fn alone(
-        &self,
-        name: &str,
-        spec: &Spec,
-        setting: &Setting,
-        files: &Prepared,
-        purpose: Purpose,
-    ) -> Result<Outcome> {
+    fn alone(&self, name: &str, case: Case<'_>, setting: &Setting, purpose: Purpose) -> Result<Outcome> {
+        let Case { spec, files, .. } = case;
         let directory = self.directory.join("trials").join(format!("{name}-{}", plain(&spec.name)));
         let setting = &Setting { order: Order::InTurn, ..setting.clone() };
-        let servers = [spec];
         let (load, seed) = (setting.load, u64::from(self.experiment.seed));
-        let heat = Heat { setting, load, files, servers: &servers, seed, directory: &directory, purpose };
-        let outcome = self.site.run(heat)?.pop();
-        outcome.context("a run without an outcome")
+        let heat = Heat { setting, load, files, servers: &[spec], seed, directory: &directory, purpose };
+        self.site.run(heat)?.pop().context("a run without an outcome")
     }
 
     fn measure(&self, plan: &Plan, files: &[Prepared], journal: &mut Journal) -> Result<()> {

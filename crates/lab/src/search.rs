@@ -6,21 +6,9 @@
 //! is somewhere between.
 
 use anyhow::Result;
-use serde::{Deserialize, Serialize};
 
 use crate::load::Threshold;
-use crate::outcome::Outcome;
-
-/// One rate that was tried.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-pub struct Probe {
-    /// Requests per second that were asked for.
-    pub rate: f64,
-    /// What the threshold is about, in milliseconds.
-    pub ms: f64,
-    /// Whether it was served in time.
-    pub is_served: bool,
-}
+use crate::outcome::{Outcome, Probe};
 
 /// The first rate.
 const FIRST: f64 = 1_000.0;
@@ -44,7 +32,7 @@ pub(crate) fn highest(
     let (mut served, mut too_much) = (None, None);
     while let Some(rate) = next(rate_of(served.as_ref()), rate_of(too_much.as_ref())) {
         let outcome = probe(rate)?;
-        let ms = (threshold.of.of)(&outcome.times);
+        let ms = (threshold.of.of)(&outcome);
         let in_time = ms < threshold.time.as_secs_f64() * 1e3 && outcome.errors <= MAY_FAIL;
         let is_served = in_time && outcome.is_good() && outcome.replies_per_s > 0.0;
         probes.push(Probe { rate, ms, is_served });
@@ -54,9 +42,8 @@ pub(crate) fn highest(
     let mut found = match (served, too_much) {
         (Some((_, outcome)), Some(_)) => outcome,
         (Some((rate, mut outcome)), None) => {
-            outcome
-                .invalid
-                .push(format!("it serves {rate:.0} requests/s in time, and nobody has looked further"));
+            let why = format!("it serves {rate:.0} requests/s in time, and nobody has looked further");
+            outcome.invalid.push(why);
             outcome
         }
         (None, too_much) => {
@@ -90,7 +77,7 @@ fn next(served: Option<f64>, too_much: Option<f64>) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::load::Load;
-    use crate::outcome::tests::outcome;
+    use crate::tests::outcome;
 
     /// A server that takes 1 ms up to this rate, and 100 above it.
     fn search(most: f64) -> Outcome {

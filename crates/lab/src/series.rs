@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::outcome::Outcome;
 use crate::spec::Spec;
-use crate::statistics::{Ratio, Spread};
+use crate::statistics::{Ratio, median};
 
 /// What counts of one server's trials at one point, in order of the rounds.
 #[derive(Debug, Serialize)]
@@ -66,18 +66,25 @@ impl Series {
         self.rounds.iter().flatten()
     }
 
-    fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
-        self.taken().map(|taken| &taken.outcome)
+    /// All tries, in order of the rounds.
+    pub fn tries(&self) -> impl Iterator<Item = &Outcome> {
+        self.taken().flat_map(Taken::tries)
     }
 
-    /// The last round's.
-    pub fn last(&self) -> Option<&Outcome> {
-        self.outcomes().last()
+    /// What counts of each trial.
+    pub fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
+        self.taken().map(|taken| &taken.outcome)
     }
 
     /// Whether the generator calls valid all that counts.
     pub fn is_valid(&self) -> bool {
         self.outcomes().all(Outcome::is_valid)
+    }
+
+    /// Whether all rounds are measured, are valid, and are such in which the server did what it was measured
+    /// for.
+    pub fn counts(&self) -> bool {
+        self.is_whole() && self.is_valid() && self.failures().is_empty()
     }
 
     /// Why the server did not do what it was measured for, in the rounds in which it didn't.
@@ -86,35 +93,25 @@ impl Series {
         self.outcomes().chain(beside).flat_map(|outcome| &outcome.failed).map(String::as_str).collect()
     }
 
-    /// The rounds in which it did.
-    fn good(&self) -> impl Iterator<Item = &Outcome> {
-        self.outcomes().filter(|outcome| outcome.is_good())
-    }
-
-    /// A value of each round in which the server did what it was measured for.
-    pub fn values(&self, value: impl Fn(&Outcome) -> f64) -> Vec<f64> {
-        self.good().map(value).collect()
-    }
-
-    /// Over the rounds.
-    pub fn spread(&self, value: impl Fn(&Outcome) -> f64) -> Option<Spread> {
-        Spread::of(self.good().map(value))
-    }
-
-    /// The median over the rounds.
+    /// The median over the rounds in which it did.
     pub fn median(&self, value: impl Fn(&Outcome) -> f64) -> Option<f64> {
-        self.spread(value).map(|spread| spread.median)
+        median(self.outcomes().filter(|outcome| outcome.is_good()).map(value))
     }
 
     /// This server's value over that of `other` at the same point, in pairs of the same round.
     pub fn ratio(&self, other: &Self, value: impl Fn(&Outcome) -> f64) -> Option<Ratio> {
+        Ratio::of(self.quotients(other, value))
+    }
+
+    /// The same of each round.
+    pub fn quotients(&self, other: &Self, value: impl Fn(&Outcome) -> f64) -> Vec<f64> {
         let rounds = 0..self.rounds.len().min(other.rounds.len());
-        Ratio::of(rounds.filter_map(|round| self.quotient(other, round, &value)))
+        rounds.filter_map(|round| self.quotient(other, round, &value)).collect()
     }
 
     /// This server's value over that of `other` in one round. Those that were measured at different times are
     /// compared by what the point's first server did beside the one and beside the other.
-    pub fn quotient(&self, other: &Self, round: usize, value: impl Fn(&Outcome) -> f64) -> Option<f64> {
+    fn quotient(&self, other: &Self, round: usize, value: impl Fn(&Outcome) -> f64) -> Option<f64> {
         let of = |series: &Self| {
             let outcome = &series.rounds.get(round)?.as_ref()?.outcome;
             let own = outcome.is_good().then(|| value(outcome))?;
@@ -147,37 +144,16 @@ impl Series {
     /// A cell that says how many tries were not valid, and, if any, how many of those count for want of
     /// better.
     pub fn invalid(&self) -> String {
-        let of_all = self.taken().flat_map(Taken::tries).filter(|outcome| !outcome.is_valid()).count();
+        let of_all = self.tries().filter(|outcome| !outcome.is_valid()).count();
         let of_these = self.outcomes().filter(|outcome| !outcome.is_valid()).count();
         if of_these == 0 { of_all.to_string() } else { format!("{of_all} ({of_these})") }
     }
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use crate::outcome::tests::{outcome, outcome_but};
-
-    /// These rounds, with reasons against the last one.
-    pub(crate) fn in_doubt(mut series: Series) -> Series {
-        let reasons = |mut outcome: Outcome| {
-            outcome.invalid = vec!["late".to_owned()];
-            outcome
-        };
-        let last = series.rounds.pop().flatten().map(|taken| reasons(taken.outcome));
-        series.rounds.push(Taken::of(last.into_iter().collect()));
-        series
-    }
-
-    /// A server that was measured alone.
-    pub(crate) fn in_rounds(name: &str, rounds: Vec<Option<Taken>>) -> Series {
-        Series { server: format!("{name} = nginx").parse().unwrap(), rounds, beside: None }
-    }
-
-    /// What a server answers in each round.
-    pub(crate) fn series(name: &str, replies: &[f64]) -> Series {
-        in_rounds(name, replies.iter().map(|replies| Taken::of(vec![outcome(*replies)])).collect())
-    }
+    use crate::tests::{outcome, outcome_but, series};
 
     #[test]
     fn a_ratio_is_of_pairs_of_the_same_round() {

@@ -79,6 +79,11 @@ impl Sight {
             held: (edge == Edge::End).then(|| Held::by(&processes, bounded)).transpose()?,
         })
     }
+
+    /// How much later than another it is.
+    pub(crate) fn seconds_since(&self, earlier: &Self) -> f64 {
+        (self.at - earlier.at).as_secs_f64()
+    }
 }
 
 impl Held {

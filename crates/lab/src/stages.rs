@@ -9,14 +9,15 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 
-use crate::experiment::{Experiment, Judge, PointSpec, Setting};
+use crate::experiment::{Experiment, Judge, Order, PointSpec, Setting};
 use crate::journal::Journal;
 use crate::load::Load;
-use crate::plan::{CALIBRATING_ROUNDS, Found, Order, Plan, Stage, number};
+use crate::plan::{CALIBRATING_ROUNDS, Found, Plan, Stage, number};
 use crate::quantity::REPLIES;
 use crate::series::Series;
 use crate::spec::Spec;
 use crate::steady::Settling;
+use crate::unique::unique;
 
 /// The plans of an experiment.
 #[derive(Clone, Copy, Debug)]
@@ -58,15 +59,14 @@ impl Stages<'_> {
     fn points(self, journal: &Journal) -> Result<Vec<PointSpec>> {
         let mut points = Vec::new();
         for point in &self.0.points {
-            let mut out = Vec::new();
+            let mut servers = Vec::new();
             for server in &point.servers {
-                if Self::left_out(journal, server, &point.setting)?.is_some() {
-                    out.push(server);
+                if Self::left_out(journal, server, &point.setting)?.is_none() {
+                    servers.push(server.clone());
                 }
             }
-            let point = point.clone().without(|server| out.contains(&server));
-            if !point.servers.is_empty() {
-                points.push(point);
+            if !servers.is_empty() {
+                points.push(PointSpec { servers, ..point.clone() });
             }
         }
         Ok(points)
@@ -78,15 +78,9 @@ impl Stages<'_> {
 
     /// Says what `2x` means at each point that has such a load.
     pub(crate) fn calibration(self, journal: &Journal) -> Result<Plan> {
-        let mut points: Vec<PointSpec> = Vec::new();
-        for point in self.points(journal)? {
-            if let Load::Times(_) = point.setting.load {
-                let point = self.calibrating(&point);
-                if !points.contains(&point) {
-                    points.push(point);
-                }
-            }
-        }
+        let points = self.points(journal)?;
+        let multiples = points.iter().filter(|point| matches!(point.setting.load, Load::Times(_)));
+        let points = unique(multiples.map(|point| self.calibrating(point)));
         Ok(self.plan(Stage::Calibrating, CALIBRATING_ROUNDS, points))
     }
 
@@ -179,10 +173,10 @@ fn judged(judge: &Judge, found: &Found) -> Option<PointSpec> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::tests::journal;
     use crate::outcome::Outcome;
-    use crate::outcome::tests::outcome;
     use crate::progress::Progress;
+    use crate::tests::journal;
+    use crate::tests::outcome;
 
     const EXPERIMENT: &str = "
         title = 't'
@@ -201,7 +195,7 @@ mod tests {
     ";
 
     fn measure(plan: &Plan, journal: &mut Journal, rate: impl Fn(&PointSpec, &Spec) -> Option<f64>) {
-        let result = plan.measure(journal, &Progress::quiet(), |point, servers, _, _| {
+        let result = plan.measure(journal, &Progress::new(), |point, servers, _, _| {
             let of = |spec: &&Spec| rate(point, spec).map_or(Outcome::lost("gone".to_owned()), outcome);
             Ok(servers.iter().map(of).collect())
         });

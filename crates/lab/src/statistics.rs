@@ -32,6 +32,11 @@ impl Spread {
     }
 }
 
+/// The middle of some values; `None` when there are none.
+pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    Spread::of(values).map(|spread| spread.median)
+}
+
 /// `median (lower quartile to upper quartile)`, with the formatter's precision (default 2).
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -93,6 +98,11 @@ impl Ratio {
     /// Whether the whole interval is above 1 by more than `margin`.
     pub fn is_above_one(&self, margin: f64) -> bool {
         self.interval.is_some_and(|interval| interval.lower > 1.0 + margin)
+    }
+
+    /// Whether it is either.
+    pub fn is_off(&self, margin: f64) -> bool {
+        self.is_below_one(margin) || self.is_above_one(margin)
     }
 }
 
@@ -175,11 +185,11 @@ pub fn bootstrap(rounds: &[(Vec<f64>, Vec<f64>)]) -> Option<Interval> {
         for _ in rounds {
             let (one, other) = &rounds[random.random_range(0..rounds.len())];
             let mut again = |slices: &Vec<f64>| {
-                Spread::of(slices.iter().map(|_| slices[random.random_range(0..slices.len())]))
+                median(slices.iter().map(|_| slices[random.random_range(0..slices.len())]))
             };
-            ratios.push(again(one)?.median / again(other)?.median);
+            ratios.push(again(one)? / again(other)?);
         }
-        medians.push(Spread::of(ratios)?.median);
+        medians.push(median(ratios)?);
     }
     medians.sort_by(f64::total_cmp);
     Some(Interval { lower: quantile(&medians, 0.025), upper: quantile(&medians, 0.975) })
@@ -190,12 +200,6 @@ pub const ROUNDS_OF_BOOTSTRAP: usize = 10;
 
 /// How often rounds are drawn again.
 const DRAWS: usize = 2_000;
-
-/// The geometric mean; `None` without values.
-pub fn geometric_mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty())
-        .then(|| (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp())
-}
 
 /// The straight line through `points` by least squares: (intercept, slope). `None` with fewer than two
 /// different abscissae.
@@ -302,12 +306,6 @@ mod tests {
         assert_eq!(Ratio::of([]), None);
         assert_eq!(Ratio::of([f64::INFINITY, 1.0]), None);
         assert_eq!(Ratio::of([f64::NAN]), None);
-    }
-
-    #[test]
-    fn twice_and_half_are_one_on_average() {
-        assert!(geometric_mean(&[2.0, 0.5]).is_some_and(|mean| (mean - 1.0).abs() < 1e-9));
-        assert_eq!(geometric_mean(&[]), None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::experiment::Lengths;
 use crate::outcome::Outcome;
 use crate::series::Series;
-use crate::statistics::{Ratio, Spread};
+use crate::statistics::{Ratio, median};
 
 /// What a change between the beginning and the end of trials has to exceed, as a part of one.
 const DRIFT: f64 = 0.05;
@@ -41,9 +41,8 @@ pub fn drift(series: &Series) -> Option<String> {
         let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len().max(1) as f64;
         (half > 0).then(|| mean(&rates[rates.len() - half..]) / mean(&rates[..half]))
     };
-    let ratio = Ratio::of(series.taken().filter_map(|taken| halves(&taken.outcome)))?;
-    let changes = ratio.is_below_one(DRIFT) || ratio.is_above_one(DRIFT);
-    changes.then(|| {
+    let ratio = Ratio::of(series.outcomes().filter_map(halves))?;
+    ratio.is_off(DRIFT).then(|| {
         format!(
             "{} is not stationary: the second half of each trial has {ratio:.3} times the replies of \
              the first",
@@ -74,7 +73,7 @@ impl Settling {
         let changes: Vec<f64> = self.runs.iter().filter_map(|run| change(run, lengths)).collect();
         let all = |changed: fn(f64) -> bool| changes.iter().all(|change| changed(*change));
         let have_changed = all(|change| change > 1.0 + SETTLING) || all(|change| change < 1.0 - SETTLING);
-        Spread::of(changes).filter(|_| have_changed).map(|spread| spread.median)
+        median(changes).filter(|_| have_changed)
     }
 }
 
@@ -83,9 +82,8 @@ fn change(run: &[f64], lengths: Lengths) -> Option<f64> {
     let second = |time: std::time::Duration| time.as_secs_f64().ceil() as usize;
     let begin = second(lengths.warm_up);
     let in_trials = begin..(begin + second(lengths.measured)).min(run.len());
-    let median = |seconds: &[f64]| Spread::of(seconds.iter().copied()).map(|spread| spread.median);
-    let early = median(run.get(in_trials)?)?;
-    let late = median(&run[run.len() - run.len().min(5)..])?;
+    let early = median(run.get(in_trials)?.iter().copied())?;
+    let late = median(run[run.len() - run.len().min(5)..].iter().copied())?;
     Some(late / early)
 }
 
@@ -94,9 +92,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::outcome::tests::outcome;
     use crate::series::Taken;
-    use crate::series::tests::in_rounds;
+    use crate::tests::in_rounds;
+    use crate::tests::outcome;
 
     fn of(seconds: &[f64]) -> Series {
         let round = |noise: f64| {

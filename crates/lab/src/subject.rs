@@ -170,7 +170,8 @@ mod tests {
         fs::write(root.join("file.html"), "a file").unwrap();
         fs::write(root.join("page.php"), "<?php echo 'PHP says ', $_GET['n'] * 6;").unwrap();
         let networks = [Network::loopback().unwrap(), Network::loopback().unwrap()];
-        let addresses: Vec<SocketAddr> = networks.iter().flat_map(Network::addresses).collect();
+        let addresses: Vec<SocketAddr> =
+            networks.iter().flat_map(|network| network.addresses.clone()).collect();
         let application = application.map(|text| text.parse::<Application>().unwrap());
         if let Some(application) = &application {
             application.prepare(directory.path()).unwrap();

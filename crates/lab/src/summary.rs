@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::report::group::{Group, Place, Scene};
+use crate::report::sample::Value;
 use crate::report::work;
 use crate::results::{Held, Results, Sentence};
 
@@ -16,6 +17,15 @@ const NAME: usize = 20;
 const BAR: usize = 28;
 /// Columns and lines of a plot.
 const PLOT: (usize, usize) = (64, 10);
+
+/// What is told of each server besides what is compared: headings, widths, digits, and of what.
+const FIGURES: [(&str, usize, usize, Value); 5] = [
+    ("mean ms", 7, 2, |of| of.times.mean),
+    ("p99 ms", 7, 1, |of| of.times.p99),
+    ("err %", 6, 2, |of| of.errors * 100.0),
+    ("CPU %", 5, 1, |of| of.cpu.server * 100.0),
+    ("MB", 5, 0, |of| of.memory_mb),
+];
 
 /// Everything.
 pub fn text(results: &Results) -> String {
@@ -56,7 +66,7 @@ fn sentence(text: &mut String, badge: &str, says: &str) {
 /// A finding of others, and ours.
 fn finding(text: &mut String, held: &Held) {
     let finding = &held.finding;
-    let ours = held.ratio.map_or_else(|| "not measured".to_owned(), |ratio| format!("{ratio:.3} times"));
+    let ours = held.ours();
     let badge = match held.holds {
         Some(true) => "holds",
         Some(false) => "does NOT hold",
@@ -155,31 +165,14 @@ fn figures(text: &mut String, group: &Group<'_>) {
     for found in &group.points {
         let Some(first) = found.series.first() else { continue };
         let Some(quantity) = found.point.compare.first() else { continue };
-        let load = &found.point.setting.load;
-        let _ = writeln!(
-            text,
-            "\n  {} {:>22} {:>7} {:>7} {:>6} {:>5} {:>5}",
-            name(&load.to_string()),
-            format!("times {}", first.server.name).chars().take(22).collect::<String>(),
-            "mean ms",
-            "p99 ms",
-            "err %",
-            "CPU %",
-            "MB"
-        );
+        let headings = FIGURES.map(|(heading, width, ..)| format!(" {heading:>width$}")).concat();
+        let ratio: String = format!("times {}", first.server.name).chars().take(22).collect();
+        let load = name(&found.point.setting.load.to_string());
+        let _ = writeln!(text, "\n  {load} {ratio:>22}{headings}");
         for series in &found.series {
-            let cell = |value: fn(&crate::outcome::Outcome) -> f64, digits| series.median_cell(value, digits);
-            let _ = writeln!(
-                text,
-                "  {} {:>22} {:>7} {:>7} {:>6} {:>5} {:>5}",
-                name(&series.server.name),
-                series.ratio_cell(first, quantity.of),
-                cell(|of| of.times.mean, 2),
-                cell(|of| of.times.p99, 1),
-                cell(|of| of.errors * 100.0, 2),
-                cell(|of| of.cpu.server * 100.0, 1),
-                cell(|of| of.memory_mb, 0)
-            );
+            let cell = |(_, width, digits, of)| format!(" {:>width$}", series.median_cell(of, digits));
+            let (name, ratio) = (name(&series.server.name), series.ratio_cell(first, quantity.of));
+            let _ = writeln!(text, "  {name} {ratio:>22}{}", FIGURES.map(cell).concat());
         }
         for series in &found.series {
             let of_work = work::figures(group.scene, Place { found, series });

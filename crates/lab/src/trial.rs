@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 use std::{fmt, fs};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
@@ -23,14 +23,14 @@ use rand_pcg::Pcg64Mcg;
 use crate::bounds::{self, Bounded, Bounds};
 use crate::cgroup::Group;
 use crate::child::list;
-use crate::experiment::{Lengths, Setting};
+use crate::experiment::{Lengths, Order, Setting};
 use crate::generator::{Generator, Watched};
 use crate::interrupt;
 use crate::launcher::{Place, Server, announced};
 use crate::load::{Load, Threshold};
+use crate::means::Means;
 use crate::network::{Link, Network};
 use crate::outcome::{Outcome, want_of_memory};
-use crate::plan::Order;
 use crate::profiler::Profiler;
 use crate::search;
 use crate::servers::{Application, Ground};
@@ -38,18 +38,13 @@ use crate::share::Share;
 use crate::sight::Sight;
 use crate::spec::Spec;
 use crate::subject::Subject;
-use crate::turns::{Conductor, Given, Turns};
+use crate::turns::{Conductor, Turns};
 use crate::workload::Prepared;
 
 /// What all trials of an experiment have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
-    pub(crate) sluice: PathBuf,
-    pub(crate) sluicelab: PathBuf,
-    /// Where file sets and sessions are kept.
-    pub(crate) data: PathBuf,
-    pub(crate) server_cpus: Vec<usize>,
-    pub(crate) client_cpus: Vec<usize>,
+    pub(crate) means: Means,
     /// Whether namespaces and control groups may be made.
     pub(crate) has_namespaces: bool,
     /// `name=value`, for the server's namespace.
@@ -89,18 +84,19 @@ impl Site {
     /// Where trials of a setting run: on the site's CPUs, or with servers and clients on all of them.
     fn of(&self, setting: &Setting) -> Self {
         let mut this = self.clone();
+        let Means { server_cpus, client_cpus, .. } = &mut this.means;
         if setting.both_cpus {
-            let mut all = [self.server_cpus.clone(), self.client_cpus.clone()].concat();
-            all.sort_unstable();
-            all.dedup();
-            (this.server_cpus, this.client_cpus) = (all.clone(), all);
+            server_cpus.append(client_cpus);
+            server_cpus.sort_unstable();
+            server_cpus.dedup();
+            client_cpus.clone_from(server_cpus);
         }
         this
     }
 
     /// A link for all CPUs of a server, or one for each.
     pub(crate) fn links(&self, setting: &Setting) -> Vec<Link> {
-        let Self { server_cpus, client_cpus, .. } = self.of(setting);
+        let Means { server_cpus, client_cpus, .. } = self.of(setting).means;
         if setting.both_cpus {
             let link = |cpu: &usize| Link { server_cpus: vec![*cpu], client_cpus: client_cpus.clone() };
             return server_cpus.iter().map(link).collect();
@@ -112,27 +108,27 @@ impl Site {
     pub(crate) fn run(&self, heat: Heat<'_>) -> Result<Vec<Outcome>> {
         interrupt::check()?;
         let this = self.of(heat.setting);
-        let Setting { share, turn_us, cold, lengths, .. } = heat.setting;
+        let Setting { share, cold, lengths, order, .. } = heat.setting;
         if *cold {
             bounds::forget(&heat.files.root)?;
         } else {
             bounds::read_all(&heat.files.root)?;
         }
-        let turns = share.map(|share| Turns { share: share / 100.0, turn_us: *turn_us });
-        let sharing = this.client_cpus.iter().filter(|_| turns.is_some());
+        let Means { server_cpus, client_cpus, .. } = &this.means;
+        let sharing = client_cpus.iter().filter(|_| share.is_some());
         let _awake: Vec<Share> = sharing.map(|cpu| Share::of(*cpu)).collect::<Result<_>>()?;
         let running = each_in_a_thread(heat.servers.iter().enumerate(), |(number, spec)| {
             Running::start(&this, heat, spec, heat.directory.join(number.to_string()))
         })?;
         let see = || format!("see {}", heat.directory.display());
-        let profiler = match heat.purpose {
-            Purpose::Profiling => Some(this.profiler(heat).with_context(see)?),
-            Purpose::Measuring | Purpose::Verifying => None,
-        };
-        let mut outcomes = match (heat.load, heat.setting.order) {
-            (Load::Most(threshold), _) => this.searched(heat, &running, turns, threshold),
-            (_, Order::Abreast) => this.abreast(heat, &running, turns),
-            (_, Order::InTurn | Order::Interleaved) => this.interleaved(heat, &running, turns),
+        // It begins with the measured time, or a little before.
+        let profile = || Profiler::start(server_cpus, client_cpus, lengths.warm_up, heat.directory);
+        let profiler = (heat.purpose == Purpose::Profiling).then(profile).transpose().with_context(see)?;
+        let mut outcomes = match (heat.load, order) {
+            (Load::Most(threshold), _) => this.searched(heat, &running, threshold),
+            (_, Order::Abreast) => this.ask(heat, *lengths, &running),
+            (_, Order::InTurn) => this.interleaved(heat, &running, 1),
+            (_, Order::Interleaved) => this.interleaved(heat, &running, lengths.slices),
         }
         .with_context(see);
         if let (Some(profiler), Ok(outcomes)) = (profiler, &mut outcomes) {
@@ -142,33 +138,13 @@ impl Site {
             drop(one);
             Ok(())
         })?;
-        let slices = if matches!(heat.setting.order, Order::Interleaved) { lengths.slices } else { 1 };
-        let expected = heat.servers.len();
-        let outcomes = outcomes?;
-        ensure!(outcomes.len() == expected, "{} of {expected} outcomes in {slices} slices", outcomes.len());
-        Ok(outcomes)
-    }
-
-    /// It begins with the measured time, or a little before.
-    fn profiler(&self, heat: Heat<'_>) -> Result<Profiler> {
-        let delay = heat.setting.lengths.warm_up;
-        Profiler::start(&self.server_cpus, &self.client_cpus, delay, heat.directory)
-    }
-
-    fn abreast(&self, heat: Heat<'_>, running: &[Running], turns: Option<Turns>) -> Result<Vec<Outcome>> {
-        let conduct = |turns| Conductor::start(self.server_cpus[0], turns, running.len());
-        let conductor = turns.map(conduct).transpose()?;
-        let options = self.load_options(heat, heat.setting.lengths)?;
-        let watched = each_in_a_thread(running, |one| one.watch(self, &options, heat.setting.lengths))?;
-        let given = conductor.map(Conductor::stop).transpose()?;
-        watched.into_iter().map(|seen| seen.outcome(given)).collect()
+        outcomes
     }
 
     /// One after the other, in slices. The first slice of each is preceded by the whole warm-up, the others
     /// by a part of it: the server has been asked before, only its clients are new.
-    fn interleaved(&self, heat: Heat<'_>, running: &[Running], turns: Option<Turns>) -> Result<Vec<Outcome>> {
+    fn interleaved(&self, heat: Heat<'_>, running: &[Running], slices: u32) -> Result<Vec<Outcome>> {
         let whole = heat.setting.lengths;
-        let slices = if heat.setting.order == Order::Interleaved { whole.slices } else { 1 };
         let mut random = Pcg64Mcg::seed_from_u64(heat.seed);
         let mut order: Vec<usize> = (0..running.len()).collect();
         let mut all: Vec<Vec<Outcome>> = running.iter().map(|_| Vec::new()).collect();
@@ -176,23 +152,16 @@ impl Site {
             order.shuffle(&mut random);
             let warm_up = if slice == 0 { whole.warm_up } else { whole.warm_up / slices };
             let lengths = Lengths { warm_up, measured: whole.measured / slices, ..whole };
-            let options =
-                self.load_options(Heat { seed: heat.seed + u64::from(slice) * 10_000, ..heat }, lengths)?;
+            let heat = Heat { seed: heat.seed + u64::from(slice) * 10_000, ..heat };
             for &number in &order {
-                all[number].push(self.one_of(running, number, turns, &options, lengths)?);
+                all[number].extend(self.ask(heat, lengths, &running[number..=number])?);
             }
         }
         all.into_iter().map(|slices| Outcome::median(slices).context("no slice was measured")).collect()
     }
 
     /// One after the other, each with a search of its own.
-    fn searched(
-        &self,
-        heat: Heat<'_>,
-        running: &[Running],
-        turns: Option<Turns>,
-        threshold: Threshold,
-    ) -> Result<Vec<Outcome>> {
+    fn searched(&self, heat: Heat<'_>, running: &[Running], threshold: Threshold) -> Result<Vec<Outcome>> {
         // Who waits for much longer than is in time holds a connection for nothing.
         let patience = (threshold.time * 20).max(Duration::from_millis(200));
         let lengths = heat.setting.lengths;
@@ -204,8 +173,8 @@ impl Site {
             let mut seed = heat.seed;
             let mut outcome = search::highest(threshold, |rate| {
                 seed += 10_000;
-                let options = self.load_options(Heat { load: Load::Rate(rate), seed, ..heat }, lengths)?;
-                self.one_of(running, number, turns, &options, lengths)
+                let heat = Heat { load: Load::Rate(rate), seed, ..heat };
+                self.ask(heat, lengths, &running[number..=number])?.pop().context("nobody was asked")
             })?;
             // To a search that looks like a rate that is too much.
             outcome.failed.extend(running[number].lost()?);
@@ -215,21 +184,21 @@ impl Site {
         Ok(found.into_iter().map(|(_, outcome)| outcome).collect())
     }
 
-    /// One of several that are there, while nobody asks the others.
-    fn one_of(
-        &self,
-        running: &[Running],
-        number: usize,
-        turns: Option<Turns>,
-        options: &[String],
-        lengths: Lengths,
-    ) -> Result<Outcome> {
+    /// Asks some of a heat's servers at the same time, while nobody asks the others.
+    fn ask(&self, heat: Heat<'_>, lengths: Lengths, asked: &[Running]) -> Result<Vec<Outcome>> {
+        let Setting { share, turn_us, .. } = heat.setting;
+        let turns = share.map(|share| Turns { share: share / 100.0, turn_us: *turn_us });
         // Idle servers have shares, too: each leaves the others theirs.
-        let conduct = |turns| Conductor::start(self.server_cpus[0], turns, running.len());
+        let conduct = |turns| Conductor::start(self.means.server_cpus[0], turns, heat.servers.len());
         let conductor = turns.map(conduct).transpose()?;
-        let seen = running[number].watch(self, options, lengths)?;
+        let options = self.load_options(heat, lengths)?;
+        let seen = each_in_a_thread(asked, |one| one.watch(self, &options, lengths))?;
         let given = conductor.map(Conductor::stop).transpose()?;
-        seen.outcome(given)
+        let outcome = |seen: Result<Watched<Sight>, String>| match seen {
+            Ok(watched) => Outcome::of(&watched, given),
+            Err(why) => Ok(Outcome::lost(why)),
+        };
+        seen.into_iter().map(outcome).collect()
     }
 
     fn load_options(&self, heat: Heat<'_>, lengths: Lengths) -> Result<Vec<String>> {
@@ -238,6 +207,7 @@ impl Site {
             Load::Rate(rate) | Load::Times(rate) => format!("--rate={rate:.3}"),
             Load::Most(threshold) => bail!("mat: {threshold} is searched for by rates"),
         };
+        let Means { server_cpus, client_cpus, .. } = &self.means;
         let ms = |time: Duration| format!("{}ms", time.as_millis());
         // Before all else servers are asked in a closed loop, by clients who are all alike.
         let clients: &[String] = if heat.load.is_open() { &heat.setting.clients } else { &[] };
@@ -248,14 +218,14 @@ impl Site {
             format!("--duration={}", ms(lengths.warm_up + lengths.measured)),
             format!("--warm-up={}", ms(lengths.warm_up)),
             format!("--timeout={}", ms(lengths.timeout)),
-            format!("--cpus={}", list(&self.client_cpus)),
+            format!("--cpus={}", list(client_cpus)),
             "--rules".to_owned(),
         ];
         // Classes have rates of their own.
         options.extend((!has_classes).then_some(load));
         options.extend(clients.iter().cloned());
         // Only root may run before all others, and nobody where servers are.
-        if self.has_namespaces && self.client_cpus.iter().all(|cpu| !self.server_cpus.contains(cpu)) {
+        if self.has_namespaces && client_cpus.iter().all(|cpu| !server_cpus.contains(cpu)) {
             options.push("--realtime".to_owned());
         }
         if heat.purpose == Purpose::Verifying {
@@ -293,22 +263,6 @@ struct Running {
     directory: PathBuf,
 }
 
-/// What there was to be seen of a server.
-enum Seen {
-    Whole(Box<Watched<Sight>>),
-    /// It was there no more. Why.
-    Lost(String),
-}
-
-impl Seen {
-    fn outcome(self, turns: Option<Given>) -> Result<Outcome> {
-        match self {
-            Self::Whole(watched) => Outcome::of(&watched, turns),
-            Self::Lost(why) => Ok(Outcome::lost(why)),
-        }
-    }
-}
-
 /// Does the same to each at the same time.
 fn each_in_a_thread<T: Send, U: Send>(
     all: impl IntoIterator<Item = T>,
@@ -326,12 +280,12 @@ fn each_in_a_thread<T: Send, U: Send>(
 /// Starts the back-end simulator: with the clients, on whose CPUs it runs. It is no part of the server.
 fn besim(site: &Site, network: &Network, directory: &Path) -> Result<Server> {
     let words = [
-        site.sluicelab.display().to_string(),
+        site.means.sluicelab.display().to_string(),
         "besim".to_owned(),
-        format!("--listen={}", SocketAddr::from((network.of_clients(), 0))),
+        format!("--listen={}", SocketAddr::from((network.of_clients, 0))),
     ];
     let wrapper = network.in_client();
-    let place = Place { cpus: &site.client_cpus, wrapper: &wrapper, log: &directory.join("besim") };
+    let place = Place { cpus: &site.means.client_cpus, wrapper: &wrapper, log: &directory.join("besim") };
     Server::start(&words, place, |said| announced(said).first().copied())
 }
 
@@ -346,14 +300,14 @@ impl Running {
         };
         let bounds =
             memory.zip(*disk).map(|(memory, disk)| Bounds { memory, reads_per_s: disk, others: *others });
-        let new = |bounds| Bounded::new(bounds, &heat.files.root, site.client_cpus[0]);
+        let Means { sluice, server_cpus, client_cpus, .. } = &site.means;
+        let new = |bounds| Bounded::new(bounds, &heat.files.root, client_cpus[0]);
         let bounded = bounds.map(new).transpose()?;
-        let share = share.map(|_| Share::of(site.server_cpus[0])).transpose()?;
+        let share = share.map(|_| Share::of(server_cpus[0])).transpose()?;
         let groups =
             [bounded.as_ref().map(|bounded| &bounded.group), share.as_ref().map(|share| &share.group)];
         let mut wrapper: Vec<String> = groups.into_iter().flatten().flat_map(Group::entering).collect();
         wrapper.extend(network.in_server());
-        let addresses: Vec<SocketAddr> = network.addresses();
         let sockets = site.scratch.join(directory.file_name().unwrap_or_default());
         // What an earlier one's application has left would be in the way.
         let _ = fs::remove_dir_all(&sockets);
@@ -362,34 +316,40 @@ impl Running {
         let besim = asks.then(|| besim(site, &network, &directory)).transpose().context(NotStarted)?;
         let ground = Ground {
             root: &heat.files.root,
-            listen: &addresses,
+            listen: &network.addresses,
             directory: &directory,
             sockets: &sockets,
-            cpus: site.server_cpus.len(),
+            cpus: server_cpus.len(),
             capacity: CAPACITY,
-            sluice: &site.sluice,
+            sluice,
             application: application.as_ref(),
             over_tcp: None,
             programs: &site.scratch,
             besim: besim.as_ref().map(|besim| besim.address),
         };
-        let server = Subject::start(spec, &ground, &network, &site.server_cpus, &wrapper);
+        let server = Subject::start(spec, &ground, &network, server_cpus, &wrapper);
         let server = server.context(NotStarted)?;
         if let Some(share) = &share
             && let Some(status) = server.status_process()?
         {
             share.excuse(status)?;
         }
-        let idle = network.connect(addresses[0], workload.idle as usize)?;
+        let idle = network.connect(network.addresses[0], workload.idle as usize)?;
         Ok(Self { server, _besim: besim, _idle: idle, _share: share, bounded, network, directory })
     }
 
-    /// Has clients of its own ask it as `options` say, and looks at it meanwhile.
-    fn watch(&self, site: &Site, options: &[String], lengths: Lengths) -> Result<Seen> {
+    /// Has clients of its own ask it as `options` say, and looks at it meanwhile. Inside: why it was there no
+    /// more.
+    fn watch(
+        &self,
+        site: &Site,
+        options: &[String],
+        lengths: Lengths,
+    ) -> Result<Result<Watched<Sight>, String>> {
         match self.look(site, options, lengths) {
-            Ok(watched) => Ok(Seen::Whole(Box::new(watched))),
+            Ok(watched) => Ok(Ok(watched)),
             Err(error) => match self.lost()? {
-                Some(why) => Ok(Seen::Lost(format!("{why} ({error:#})"))),
+                Some(why) => Ok(Err(format!("{why} ({error:#})"))),
                 None => Err(error),
             },
         }
@@ -403,16 +363,15 @@ impl Running {
     }
 
     fn look(&self, site: &Site, options: &[String], lengths: Lengths) -> Result<Watched<Sight>> {
-        let targets =
-            self.network.addresses().into_iter().map(|address| format!("--target=http://{address}"));
-        let filled = options.iter().map(|option| option.replace("{networks}", self.network.networks()));
+        let targets = self.network.addresses.iter().map(|address| format!("--target=http://{address}"));
+        let filled = options.iter().map(|option| option.replace("{networks}", self.network.networks));
         let mut options: Vec<String> = targets.chain(filled).collect();
         // Those of one link have no way to another.
-        options.extend(self.network.only_sources().map(|sources| format!("--source={sources}")));
-        let generator =
-            Generator::start(&site.sluicelab, &self.network.in_client(), &options, &self.directory)?;
+        options.extend(self.network.only_sources.iter().map(|sources| format!("--source={sources}")));
+        let Means { sluicelab, server_cpus, client_cpus, .. } = &site.means;
+        let generator = Generator::start(sluicelab, &self.network.in_client(), &options, &self.directory)?;
         let (server, bounded) = (&self.server, self.bounded.as_ref());
-        let look = |edge| Sight::of(edge, server, bounded, &site.server_cpus, &site.client_cpus);
+        let look = |edge| Sight::of(edge, server, bounded, server_cpus, client_cpus);
         generator.watch(lengths, look)
     }
 }

@@ -18,13 +18,15 @@ use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
 
 use crate::experiment::Experiment;
+use crate::means::Means;
 use crate::plan::number;
 use crate::progress::Progress;
 use crate::results::Results;
-use crate::run::{self, Means};
+use crate::run;
 use crate::series::Series;
 use crate::spec::{Kind, Spec};
 use crate::tuned::{Dimension, FOUND, FRESH, Found, Heat, Rank};
+use crate::unique::unique;
 
 /// What is usually varied of a server, by what the papers found to matter (Harji et al. 2012, section 10):
 /// how many run at the same time, how sends wait, how many connections are accepted in a row.
@@ -84,27 +86,25 @@ impl Search {
     pub fn run(&self, directory: &Path, means: &Means, progress: &Progress) -> Result<Found> {
         ensure!(!self.dimensions.is_empty(), "nothing is varied: name settings with --vary");
         let mut heats: Vec<Heat> = Vec::new();
-        let hold = |name: &str, candidates: &[Candidate], rounds| {
-            self.hold(&directory.join(name), name, candidates, rounds, means, progress)
+        let mut hold = |name: &str, candidates: &[Candidate], rounds| {
+            let held = self.hold(&directory.join(name), name, candidates, rounds, means, progress);
+            held.map(|(heat, best)| {
+                heats.push(heat);
+                best
+            })
         };
         let best = if self.is_exhaustive {
-            let (heat, best) = hold("all", &self.all(), 2)?;
-            heats.push(heat);
-            best
+            hold("all", &self.all(), 2)?
         } else {
             let mut left = self.draw(self.candidates()?);
             for (number, rounds) in [1, 2, 4].into_iter().enumerate() {
-                let (heat, best) = hold(&format!("heat-{}", number + 1), &left, rounds)?;
-                heats.push(heat);
+                let best = hold(&format!("heat-{}", number + 1), &left, rounds)?;
                 left = best.into_iter().take((left.len() / 2).max(2)).collect();
             }
-            let (heat, best) = hold("step", &self.around(&left), 2)?;
-            heats.push(heat);
-            best
+            hold("step", &self.around(&left), 2)?
         };
-        let plateau = plateau(heats.last());
-        let (heat, _) = hold(FRESH, &best[..best.len().min(2)], FRESH_ROUNDS)?;
-        heats.push(heat);
+        hold(FRESH, &best[..best.len().min(2)], FRESH_ROUNDS)?;
+        let plateau = plateau(&heats[heats.len() - 2]);
         let quantity = self.experiment(&best[..1], 1)?.points[0].compare[0].name.to_owned();
         let found = Found { dimensions: self.dimensions.clone(), quantity, heats, plateau };
         fs::write(directory.join(FOUND), serde_json::to_string_pretty(&found)?)?;
@@ -160,23 +160,15 @@ impl Search {
     /// The two best, and all that differ from one of them by one step in one dimension.
     fn around(&self, best: &[Candidate]) -> Vec<Candidate> {
         let best = &best[..best.len().min(2)];
-        let mut all = best.to_vec();
-        for candidate in best {
-            for (at, dimension) in self.dimensions.iter().enumerate() {
-                let value = candidate[at];
-                for step in
-                    [value.checked_sub(1), Some(value + 1).filter(|next| *next < dimension.values.len())]
-                {
-                    let Some(value) = step else { continue };
-                    let mut other = candidate.clone();
-                    other[at] = value;
-                    if !all.contains(&other) {
-                        all.push(other);
-                    }
-                }
-            }
-        }
-        all
+        let step = |candidate: &Candidate, at: usize, step: isize| {
+            let mut other = candidate.clone();
+            other[at] = candidate[at].checked_add_signed(step)?;
+            (other[at] < self.dimensions[at].values.len()).then_some(other)
+        };
+        let steps = best.iter().flat_map(|candidate| {
+            (0..candidate.len()).flat_map(move |at| [-1, 1].map(|by| step(candidate, at, by)))
+        });
+        unique(best.iter().cloned().chain(steps.flatten()))
     }
 
     /// The server with a candidate's settings.
@@ -226,40 +218,28 @@ impl Search {
         let results = Results::of(directory)?;
         let found = results.found.first().context("an experiment without points")?;
         let quantity = *found.point.compare.first().context("nothing is compared")?;
-        let series = |server: &Spec| found.series.iter().find(|series| series.server == *server);
-        let median = |server: &Spec| {
-            let good = series(server).filter(|series| series.failures().is_empty());
-            good.and_then(|series: &Series| series.median(quantity.of))
+        let rank = |candidate: &Candidate| {
+            let server = self.server(candidate);
+            let series = found.series.iter().find(|series| series.server == server);
+            let good = series.filter(|series| series.failures().is_empty());
+            let values = self.dimensions.iter().zip(candidate).map(|(of, value)| of.values[*value].clone());
+            Rank {
+                server: server.to_string(),
+                values: values.collect(),
+                median: good.and_then(|series| series.median(quantity.of)),
+                is_valid: series.is_none_or(Series::is_valid),
+            }
         };
-        let mut ranked: Vec<(Candidate, Option<f64>)> =
-            candidates.iter().map(|candidate| (candidate.clone(), median(&self.server(candidate)))).collect();
+        let mut ranked: Vec<(&Candidate, Rank)> = candidates.iter().map(|one| (one, rank(one))).collect();
         // Those without a figure come last.
-        let worth = |median: Option<f64>| median.map_or(f64::NEG_INFINITY, |median| quantity.worth(median));
-        ranked.sort_by(|(_, one), (_, other)| worth(*other).total_cmp(&worth(*one)));
-        let rank = |(candidate, median): &(Candidate, Option<f64>)| Rank {
-            server: self.server(candidate).to_string(),
-            values: self
-                .dimensions
-                .iter()
-                .zip(candidate)
-                .map(|(of, value)| of.values[*value].clone())
-                .collect(),
-            median: *median,
-            is_valid: series(&self.server(candidate)).is_none_or(Series::is_valid),
-        };
-        let heat = Heat { name: name.to_owned(), rounds, ranks: ranked.iter().map(rank).collect() };
-        let best: Vec<Candidate> = ranked
-            .into_iter()
-            .filter(|(_, median)| median.is_some())
-            .map(|(candidate, _)| candidate)
-            .collect();
-        ensure!(
-            !best.is_empty(),
-            "none of {} candidates runs; see {}",
-            candidates.len(),
-            directory.display()
-        );
-        Ok((heat, best))
+        let worth = |rank: &Rank| rank.median.map_or(f64::NEG_INFINITY, |median| quantity.worth(median));
+        ranked.sort_by(|(_, one), (_, other)| worth(other).total_cmp(&worth(one)));
+        let run = ranked.iter().filter(|(_, rank)| rank.median.is_some());
+        let best: Vec<Candidate> = run.map(|(candidate, _)| (*candidate).clone()).collect();
+        let (count, see) = (candidates.len(), directory.display());
+        ensure!(!best.is_empty(), "none of {count} candidates runs; see {see}");
+        let ranks = ranked.into_iter().map(|(_, rank)| rank).collect();
+        Ok((Heat { name: name.to_owned(), rounds, ranks }, best))
     }
 }
 
@@ -269,8 +249,7 @@ pub const AS_IT_COMES: &str = "as it comes";
 /// How much less than the best is as good.
 const PLATEAU: f64 = 0.02;
 
-fn plateau(heat: Option<&Heat>) -> Vec<String> {
-    let Some(heat) = heat else { return Vec::new() };
+fn plateau(heat: &Heat) -> Vec<String> {
     let Some(best) = heat.ranks.first().and_then(|rank| rank.median) else { return Vec::new() };
     let is_near = |rank: &&Rank| rank.median.is_some_and(|median| (median / best - 1.0).abs() <= PLATEAU);
     heat.ranks.iter().filter(is_near).map(|rank| rank.server.clone()).collect()
@@ -353,6 +332,6 @@ mod tests {
         };
         let ranks =
             vec![rank("a", Some(100.0)), rank("b", Some(98.5)), rank("c", Some(97.0)), rank("d", None)];
-        assert_eq!(plateau(Some(&Heat { name: String::new(), rounds: 1, ranks })), ["a", "b"]);
+        assert_eq!(plateau(&Heat { name: String::new(), rounds: 1, ranks }), ["a", "b"]);
     }
 }

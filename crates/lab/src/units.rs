@@ -7,17 +7,9 @@ use std::time::Duration;
 /// # Errors
 /// What is allowed, if it is anything else.
 pub fn time(text: &str) -> Result<Duration, String> {
-    let allowed = "allowed: times such as 500ms, 2.5s, 20s, 5min";
-    let (number, unit) = split(text);
-    let factor = match unit {
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(allowed.to_owned()),
-    };
-    let seconds = number.parse::<f64>().ok().map(|number| number * factor);
-    let seconds = seconds.filter(|seconds| (0.0..=1e6).contains(seconds)).ok_or(allowed)?;
+    let units = [("ms", 1e-3), ("", 1.0), ("s", 1.0), ("min", 60.0), ("h", 3600.0)];
+    let seconds = number(text, &units).filter(|seconds| *seconds <= 1e6);
+    let seconds = seconds.ok_or("allowed: times such as 500ms, 2.5s, 20s, 5min")?;
     Ok(Duration::from_secs_f64(seconds))
 }
 
@@ -26,20 +18,11 @@ pub fn time(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// What is allowed, if it is anything else.
 pub fn size(text: &str) -> Result<u64, String> {
-    let allowed = "allowed: sizes such as 4096, 16KiB, 1MB, 3.2GB";
-    let (number, unit) = split(text);
-    let factor = match unit {
-        "" | "B" => 1.0,
-        "KB" | "kB" => 1e3,
-        "MB" => 1e6,
-        "GB" => 1e9,
-        "KiB" => 1024.0,
-        "MiB" => 1_048_576.0,
-        "GiB" => 1_073_741_824.0,
-        _ => return Err(allowed.to_owned()),
-    };
-    let bytes = number.parse::<f64>().ok().map(|number| number * factor);
-    bytes.filter(|bytes| (0.0..=1e15).contains(bytes)).map(|bytes| bytes as u64).ok_or(allowed.to_owned())
+    let (kib, mib, gib) = (1024.0, 1_048_576.0, 1_073_741_824.0);
+    let decimal = [("", 1.0), ("B", 1.0), ("KB", 1e3), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9)];
+    let units = [&decimal[..], &[("KiB", kib), ("MiB", mib), ("GiB", gib)]].concat();
+    let bytes = number(text, &units).filter(|bytes| *bytes <= 1e15);
+    Ok(bytes.ok_or("allowed: sizes such as 4096, 16KiB, 1MB, 3.2GB")? as u64)
 }
 
 /// CPUs such as `0-3,8`, in order.
@@ -61,12 +44,12 @@ pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
     Ok(cpus)
 }
 
-/// A number and what stands behind it.
-fn split(text: &str) -> (&str, &str) {
+/// A number, which is not negative, with one of these units behind it, in units of one.
+fn number(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let text = text.trim();
     let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    (number, unit.trim())
+    let (_, factor) = units.iter().find(|(unit, _)| *unit == text[end..].trim())?;
+    Some(text[..end].parse::<f64>().ok()? * factor)
 }
 
 #[cfg(test)]

@@ -10,9 +10,10 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::outcome::Slice;
 use crate::plan::Found;
-use crate::quantity::Quantity;
-use crate::series::Series;
+use crate::quantity::{COST, Quantity, REPLIES};
+use crate::series::{Series, Taken};
 use crate::statistics::{FEWEST_ROUNDS, Interval, Ratio, bootstrap, holm, sign_test};
 
 /// What is said of one server at one point.
@@ -64,17 +65,13 @@ pub fn verdicts<'a>(
     doubts: Doubts<'_>,
 ) -> Vec<Verdict> {
     let mut all: Vec<Verdict> = found.into_iter().flat_map(|found| at_point(found, margin, doubts)).collect();
-    // Those about which something is left to be decided.
-    let open: Vec<usize> =
-        (0..all.len()).filter(|at| matches!(all[*at].says, Says::Less | Says::More)).collect();
-    let tests: Vec<usize> = (0..all.len()).filter(|at| is_a_test(&all[*at])).collect();
-    let chances: Vec<f64> = tests.iter().map(|at| all[*at].chance).collect();
-    for (at, holds) in tests.iter().zip(holm(&chances, LEVEL)) {
-        if open.contains(at) && !holds {
-            all[*at].says = Says::CannotTell(format!(
-                "among {} comparisons, chance alone makes one like it too often ({:.3})",
-                chances.len(),
-                all[*at].chance
+    let tests: Vec<&mut Verdict> = all.iter_mut().filter(|verdict| is_a_test(verdict)).collect();
+    let chances: Vec<f64> = tests.iter().map(|verdict| verdict.chance).collect();
+    for (verdict, holds) in tests.into_iter().zip(holm(&chances, LEVEL)) {
+        if verdict.is_a_difference() && !holds {
+            let (count, chance) = (chances.len(), verdict.chance);
+            verdict.says = Says::CannotTell(format!(
+                "among {count} comparisons, chance alone makes one like it too often ({chance:.3})"
             ));
         }
     }
@@ -100,9 +97,7 @@ fn at_point(found: &Found, margin: f64, doubts: Doubts<'_>) -> Vec<Verdict> {
     for &quantity in &found.point.compare {
         let against = against_first(found, first, quantity, margin);
         for other in others() {
-            let quotients: Vec<f64> = (0..other.rounds.len())
-                .filter_map(|round| other.quotient(first, round, quantity.of))
-                .collect();
+            let quotients = other.quotients(first, quantity.of);
             let ratio = Ratio::of(quotients.iter().copied());
             let names = [&other.server.name, &first.server.name];
             let doubt = names.iter().find_map(|name| doubts(name, &found.point.name));
@@ -156,32 +151,24 @@ fn against_first(found: &Found, first: &Series, quantity: Quantity, margin: f64)
     }
     // Nobody wanted to know where the experiment leaves it out.
     let again = found.series.iter().find(|series| series.server.is_again_of(&first.server))?;
-    if !(again.is_whole() && again.is_valid() && again.failures().is_empty()) {
+    if !again.counts() {
         return Some(format!(
             "{name}, measured again, rests on trials that are missing, failed or not valid"
         ));
     }
     let ratio = again.ratio(first, quantity.of)?;
-    let differs = ratio.is_below_one(margin) || ratio.is_above_one(margin);
-    differs.then(|| format!("{name}, measured twice, differs from itself: {ratio:.3}"))
+    ratio.is_off(margin).then(|| format!("{name}, measured twice, differs from itself: {ratio:.3}"))
 }
 
 /// What the slices of each round came to, of the one and of the other.
 fn slices(one: &Series, other: &Series, quantity: Quantity) -> Option<Vec<(Vec<f64>, Vec<f64>)>> {
-    let of = match quantity.name {
-        name if name == crate::quantity::COST.name => {
-            |slice: &crate::outcome::Slice| slice.server_us_per_reply
-        }
-        name if name == crate::quantity::REPLIES.name => |slice: &crate::outcome::Slice| slice.replies_per_s,
+    let of: fn(&Slice) -> f64 = match quantity {
+        of if of == COST => |slice| slice.server_us_per_reply,
+        of if of == REPLIES => |slice| slice.replies_per_s,
         _ => return None,
     };
-    let values = |series: &Series| {
-        let rounds = series
-            .rounds
-            .iter()
-            .map(|round| Some(round.as_ref()?.outcome.slices.iter().map(of).collect::<Vec<f64>>()));
-        rounds.collect::<Option<Vec<_>>>()
-    };
+    let of_round = |round: &Option<Taken>| Some(round.as_ref()?.outcome.slices.iter().map(of).collect());
+    let values = |series: &Series| series.rounds.iter().map(of_round).collect::<Option<Vec<Vec<f64>>>>();
     Some(values(one)?.into_iter().zip(values(other)?).collect())
 }
 
@@ -242,7 +229,7 @@ impl fmt::Display for Verdict {
 mod tests {
     use super::*;
     use crate::experiment::Experiment;
-    use crate::series::tests::{in_doubt, series};
+    use crate::tests::{in_doubt, series};
 
     /// Ten rounds around `middle`, each with noise of its own.
     fn around(name: &str, middle: f64) -> Series {

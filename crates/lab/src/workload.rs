@@ -49,42 +49,30 @@ struct Kind {
     options: &'static [(&'static str, Allowed)],
 }
 
-/// What an option may be.
-#[derive(Clone, Copy, Debug)]
-enum Allowed {
-    Part,
-    Size,
-    Count,
-    Time,
-    Yes,
-}
+/// Whether a value is one that an option may have.
+type Allowed = fn(&str) -> bool;
 
-const OF_REPLIES: &[(&str, Allowed)] =
-    &[("bytes", Allowed::Size), ("calls", Allowed::Count), ("length", Allowed::Yes)];
+const PART: Allowed = |value| value.parse().is_ok_and(|part: f64| (0.0..=1.0).contains(&part));
+const SIZE: Allowed = |value| units::size(value).is_ok();
+const COUNT: Allowed = |value| value.parse().is_ok_and(|count: u32| count > 0);
+const TIME: Allowed = |value| units::time(value).is_ok();
+const YES: Allowed = |value| value == "yes";
 
-const CALLS: &[(&str, Allowed)] = &[("calls", Allowed::Count)];
+const OF_REPLIES: &[(&str, Allowed)] = &[("bytes", SIZE), ("calls", COUNT), ("length", YES)];
+
+const CALLS: &[(&str, Allowed)] = &[("calls", COUNT)];
 
 const KINDS: [Kind; 8] = [
     Kind { options: CALLS, ..Kind::plain("one-packet") },
     Kind { options: CALLS, ..Kind::plain("single") },
-    Kind { options: &[("bytes", Allowed::Size), ("calls", Allowed::Count)], ..Kind::plain("fixed") },
-    Kind {
-        has_directories: true,
-        is_drawn: true,
-        options: &[("dynamic", Allowed::Part)],
-        ..Kind::plain("specweb99")
-    },
-    Kind {
-        has_directories: true,
-        is_drawn: true,
-        options: &[("think", Allowed::Time)],
-        ..Kind::plain("support")
-    },
+    Kind { options: &[("bytes", SIZE), ("calls", COUNT)], ..Kind::plain("fixed") },
+    Kind { has_directories: true, is_drawn: true, options: &[("dynamic", PART)], ..Kind::plain("specweb99") },
+    Kind { has_directories: true, is_drawn: true, options: &[("think", TIME)], ..Kind::plain("support") },
     Kind {
         name: "support-modified",
         has_directories: true,
         is_drawn: true,
-        options: &[("replaced", Allowed::Part), ("think", Allowed::Time)],
+        options: &[("replaced", PART), ("think", TIME)],
         ..Kind::plain("support")
     },
     Kind { is_drawn: true, options: OF_REPLIES, ..Kind::plain("dynamic-fixed") },
@@ -103,18 +91,6 @@ impl Kind {
 
     fn of(name: &str) -> Option<&'static Self> {
         KINDS.iter().find(|kind| kind.name == name)
-    }
-}
-
-impl Allowed {
-    fn has(self, value: &str) -> bool {
-        match self {
-            Self::Part => value.parse().is_ok_and(|part: f64| (0.0..=1.0).contains(&part)),
-            Self::Size => units::size(value).is_ok(),
-            Self::Count => value.parse().is_ok_and(|count: u32| count > 0),
-            Self::Time => units::time(value).is_ok(),
-            Self::Yes => value == "yes",
-        }
     }
 }
 
@@ -153,7 +129,7 @@ impl FromStr for Workload {
                 "root" if kind == "mine" => root = Some(PathBuf::from(value)),
                 "sessions" if kind == "mine" => log = Some(PathBuf::from(value)),
                 "sessions" => this.sessions = number()?,
-                _ if option(key).is_some_and(|allowed| allowed.has(value)) => {
+                _ if option(key).is_some_and(|is_allowed| is_allowed(value)) => {
                     this.options.push(word.to_owned());
                 }
                 _ => return Err(format!("{word:?} in workload {text:?}; {ALLOWED}")),

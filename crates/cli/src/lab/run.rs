@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use lab::experiment::Experiment;
 use lab::progress::Progress;
-use lab::results::Results;
+use lab::results::{self, Results};
 use lab::{interrupt, report, run, summary, tuned};
 
 use super::{BadInput, means};
@@ -46,7 +46,7 @@ pub(crate) struct Report {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let (path, directory) = match (&options.resume, &options.experiment) {
-        (Some(directory), _) => (directory.join(run::EXPERIMENT), Some(directory.clone())),
+        (Some(directory), _) => (directory.join(results::EXPERIMENT), Some(directory.clone())),
         (None, Some(path)) => (path.clone(), options.means.out.clone()),
         (None, None) => return Err(BadInput("no experiment is named".to_owned()).into()),
     };

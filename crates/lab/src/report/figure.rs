@@ -1,5 +1,4 @@
-//! A figure of the page: a drawing with its legend, and below it, one click away, the same as a table, with
-//! the settings that it was measured in.
+//! A figure of the page: a drawing with its legend, and below it, one click away, the same as a table.
 
 use super::svg::Look;
 
@@ -40,11 +39,9 @@ impl Key {
 pub(super) struct Figure {
     pub(super) title: String,
     /// How it is to be read.
-    pub(super) note: String,
+    pub(super) note: &'static str,
     pub(super) keys: Vec<Key>,
     /// SVG, escaped.
     pub(super) drawing: String,
     pub(super) table: Table,
-    /// What it was measured in, in words.
-    pub(super) setting: String,
 }

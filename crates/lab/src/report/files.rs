@@ -5,32 +5,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::outcome::Outcome;
-use crate::results::Results;
-use crate::series::Taken;
+use crate::results::{Results, Trial};
 
 /// What a line says of a trial besides figures.
 const HEADINGS: [&str; 8] = ["stage", "point", "load", "server", "round", "try", "not_valid", "failed"];
 
 /// A line for each try of each trial, after one with headings.
 pub(super) fn csv(results: &Results) -> String {
-    let stages =
-        [("calibrating", &results.calibrating), ("measuring", &results.found), ("judging", &results.judged)];
-    let mut trials: Vec<(Vec<String>, BTreeMap<String, f64>)> = Vec::new();
-    for (stage, found) in stages.into_iter().flat_map(|(stage, all)| all.iter().map(move |one| (stage, one)))
-    {
-        for series in &found.series {
-            for (round, taken) in series.rounds.iter().enumerate() {
-                for (number, outcome) in taken.iter().flat_map(Taken::tries).enumerate() {
-                    let (point, load) = (found.point.name.clone(), found.point.setting.load.to_string());
-                    let (round, number) = ((round + 1).to_string(), (number + 1).to_string());
-                    let reasons = [outcome.invalid.join("; "), outcome.failed.join("; ")];
-                    let name = series.server.name.clone();
-                    let place = [stage.to_owned(), point, load, name, round, number];
-                    trials.push((place.into_iter().chain(reasons).collect(), figures(outcome)));
-                }
-            }
-        }
-    }
+    let place = |trial: &Trial<'_>| {
+        let Trial { stage, found, server, round, number, outcome } = trial;
+        let load = found.point.setting.load.to_string();
+        let [round, number] = [round, number].map(usize::to_string);
+        let reasons = [&outcome.invalid, &outcome.failed].map(|reasons| reasons.join("; "));
+        let [not_valid, failed] = reasons;
+        let (stage, server) = ((*stage).to_owned(), (*server).to_owned());
+        [stage, found.point.name.clone(), load, server, round, number, not_valid, failed]
+    };
+    let trials: Vec<_> =
+        results.trials().iter().map(|trial| (place(trial), figures(trial.outcome))).collect();
     let names: BTreeSet<&String> = trials.iter().flat_map(|(_, figures)| figures.keys()).collect();
     let headings = HEADINGS.into_iter().chain(names.iter().map(|name| name.as_str()));
     let mut text = line(headings.map(str::to_owned));

@@ -3,14 +3,16 @@
 
 use std::time::Duration;
 
+use super::figure::Key;
 use super::sample::Sample;
 use super::svg::Look;
-use crate::experiment::{Experiment, Setting};
+use crate::experiment::Setting;
 use crate::load::Load;
 use crate::outcome::Outcome;
 use crate::plan::Found;
 use crate::results::Results;
 use crate::series::Series;
+use crate::unique::unique;
 
 /// What looks the same everywhere on the page.
 #[derive(Debug)]
@@ -38,13 +40,8 @@ pub(crate) struct Place<'a> {
 
 impl<'a> Scene<'a> {
     pub(crate) fn of(results: &'a Results) -> Self {
-        let mut names: Vec<&str> = Vec::new();
-        for server in results.experiment.servers() {
-            if !names.contains(&server.name.as_str()) {
-                names.push(&server.name);
-            }
-        }
-        Self { results, names }
+        let servers = results.experiment.servers().into_iter();
+        Self { results, names: unique(servers.map(|server| server.name.as_str())) }
     }
 
     /// Of a server by its name.
@@ -112,15 +109,13 @@ impl<'a> Group<'a> {
 
     /// The same, server by server.
     pub(crate) fn by_server(&self) -> Vec<(&'a str, Vec<Place<'a>>)> {
-        let mut all: Vec<(&str, Vec<Place<'_>>)> = Vec::new();
-        for place in self.places() {
-            let name = place.series.server.name.as_str();
-            match all.iter_mut().find(|(other, _)| *other == name) {
-                Some((_, places)) => places.push(place),
-                None => all.push((name, vec![place])),
-            }
-        }
-        all
+        let names = unique(self.places().map(Place::name)).into_iter();
+        names.map(|name| (name, self.places().filter(|place| place.name() == name).collect())).collect()
+    }
+
+    /// How a server looks, for the legend of a figure.
+    pub(in crate::report) fn key(&self, name: &str) -> Key {
+        Key::of(name, self.scene.look(name))
     }
 
     /// What stands above them.
@@ -137,21 +132,55 @@ impl<'a> Group<'a> {
 
     /// What a row is called: with its load where there are several.
     pub(crate) fn row(&self, place: Place<'_>) -> String {
-        let name = &place.series.server.name;
-        if self.points.len() == 1 { name.clone() } else { format!("{name}, {}", place.load()) }
+        let name = place.name();
+        if self.points.len() == 1 { name.to_owned() } else { format!("{name}, {}", place.load()) }
     }
 
     /// All that these were measured in, in words.
     pub(crate) fn setting(&self) -> String {
         let loads: Vec<String> =
             self.points.iter().map(|found| found.point.setting.load.to_string()).collect();
-        setting(&self.scene.results.experiment, &self.points[0].point.setting, &loads.join(", "))
+        let (experiment, setting) = (&self.scene.results.experiment, &self.points[0].point.setting);
+        let Setting { workload, clients, memory, disk, others, cold, share, .. } = setting;
+        let Setting { turn_us, both_cpus, lengths, .. } = setting;
+        let mut said = vec![format!("workload {workload}")];
+        // What its name does not say, where it is so.
+        let members = serde_json::to_value(workload).unwrap_or_default();
+        if matches!(members["kind"].as_str(), Some("specweb99" | "support")) {
+            let of = ["directories", "sessions"].into_iter().filter_map(|key| Some((key, members.get(key)?)));
+            said.extend(of.map(|(key, value)| format!("{key}={value}")));
+        }
+        let seconds = |time: Duration| format!("{} s", time.as_secs_f64());
+        said.push(format!("load {}", loads.join(", ")));
+        said.extend(clients.iter().cloned());
+        said.extend(share.map(|share| format!("{share}% of a CPU for each server, {turn_us} us at a time")));
+        said.extend(both_cpus.then(|| "servers and clients on all CPUs".to_owned()));
+        said.extend(memory.map(|memory| format!("memory with page cache {} MB", memory as f64 / 1e6)));
+        said.extend(disk.map(|disk| format!("disk {} MB/s, {others} other readers", disk as f64 / 1e6)));
+        said.push(if *cold { "files not in memory before" } else { "files in memory before" }.to_owned());
+        said.push(format!("warm-up {}", seconds(lengths.warm_up)));
+        said.push(format!("measured {} in {} slices", seconds(lengths.measured), lengths.slices));
+        said.push(format!("clients wait {}", seconds(lengths.timeout)));
+        said.push(format!("{} rounds, seed {}", experiment.rounds, experiment.seed));
+        let order = serde_json::to_value(setting.order).unwrap_or_default();
+        said.push(format!("servers {}", order.as_str().unwrap_or_default().replace('-', " ")));
+        said.push(format!("margin {}%", (experiment.margin * 1e4).round() / 1e2));
+        said.join("; ")
     }
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    pub(crate) fn name(self) -> &'a str {
+        &self.series.server.name
+    }
+
     pub(crate) fn load(&self) -> String {
         self.found.point.setting.load.to_string()
+    }
+
+    /// A row of a table: server and load before all else.
+    pub(crate) fn cells(&self, more: impl IntoIterator<Item = String>) -> Vec<String> {
+        [self.name().to_owned(), self.load()].into_iter().chain(more).collect()
     }
 
     pub(crate) fn sample(&self, value: impl Fn(&Outcome) -> f64) -> Sample {
@@ -167,36 +196,4 @@ impl Place<'_> {
 /// Requests per second that clients were to make in a trial.
 pub(crate) fn offered(outcome: &Outcome) -> f64 {
     outcome.asked_per_s.unwrap_or(f64::NAN)
-}
-
-fn setting(experiment: &Experiment, setting: &Setting, loads: &str) -> String {
-    let Setting { workload, clients, memory, disk, others, cold, share, .. } = setting;
-    let Setting { turn_us, both_cpus, lengths, .. } = setting;
-    let mut said = vec![format!("workload {workload}")];
-    // What its name does not say, where it is so.
-    let members = serde_json::to_value(workload).unwrap_or_default();
-    if matches!(members["kind"].as_str(), Some("specweb99" | "support")) {
-        let of = ["directories", "sessions"].into_iter().filter_map(|key| Some((key, members.get(key)?)));
-        said.extend(of.map(|(key, value)| format!("{key}={value}")));
-    }
-    let seconds = |time: Duration| format!("{} s", time.as_secs_f64());
-    said.push(format!("load {loads}"));
-    said.extend(clients.iter().cloned());
-    said.extend(share.map(|share| format!("{share}% of a CPU for each server, {turn_us} us at a time")));
-    said.extend(both_cpus.then(|| "servers and clients on all CPUs".to_owned()));
-    said.extend(memory.map(|memory| format!("memory with page cache {} MB", memory as f64 / 1e6)));
-    said.extend(disk.map(|disk| format!("disk {} MB/s, {others} other readers", disk as f64 / 1e6)));
-    said.push(if *cold { "files not in memory before" } else { "files in memory before" }.to_owned());
-    said.push(format!("warm-up {}", seconds(lengths.warm_up)));
-    said.push(format!("measured {} in {} slices", seconds(lengths.measured), lengths.slices));
-    said.push(format!("clients wait {}", seconds(lengths.timeout)));
-    said.push(format!("{} rounds, seed {}", experiment.rounds, experiment.seed));
-    said.push(format!("servers {}", order(setting)));
-    said.push(format!("margin {}%", (experiment.margin * 1e4).round() / 1e2));
-    said.join("; ")
-}
-
-fn order(setting: &Setting) -> String {
-    let order = serde_json::to_value(setting.order).unwrap_or_default();
-    order.as_str().unwrap_or_default().replace('-', " ")
 }

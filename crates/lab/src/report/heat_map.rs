@@ -2,7 +2,7 @@
 //! cell has the best of those that had both values, whatever their others were.
 
 use super::figure::Table;
-use super::sample::digits;
+use super::sample::{cell, digits};
 use crate::quantity::Quantity;
 use crate::series::mark;
 use crate::tuned::{Found, Heat, Rank};
@@ -35,8 +35,8 @@ pub(super) struct Cell {
 
 impl Searched {
     pub(super) fn of(found: &Found) -> Self {
-        let (last, before) =
-            found.heats.split_last().map_or((None, &[][..]), |(last, before)| (Some(last), before));
+        // The last is that of fresh rounds.
+        let before = found.heats.split_last().map_or(&[][..], |(_, before)| before);
         let ranks: Vec<&Rank> = before.iter().flat_map(|heat| &heat.ranks).collect();
         let count = found.dimensions.len();
         let pairs = (0..count).flat_map(|row| (row + 1..count).map(move |column| (row, column)));
@@ -45,11 +45,7 @@ impl Searched {
             quantity: found.quantity.clone(),
             plateau: found.plateau.join("; "),
             maps,
-            heats: before
-                .iter()
-                .chain(last)
-                .map(|heat| (called(heat), table(heat, &found.quantity)))
-                .collect(),
+            heats: found.heats.iter().map(|heat| (called(heat), table(heat, &found.quantity))).collect(),
         }
     }
 }
@@ -77,27 +73,20 @@ impl HeatMap {
             let has_both = |rank: &&&Rank| rank.values[row] == *of_row && rank.values[column] == *of_column;
             ranks.iter().filter(has_both).filter_map(|rank| rank.median).reduce(better)
         };
-        let values: Vec<(String, Vec<Option<f64>>)> = down
-            .values
-            .iter()
-            .map(|of_row| (of_row.clone(), across.values.iter().map(|of| best(of_row, of)).collect()))
-            .collect();
-        let all = || values.iter().flat_map(|(_, cells)| cells).copied().flatten();
+        let row_of = |of_row| across.values.iter().map(|of| best(of_row, of)).collect::<Vec<_>>();
+        let values: Vec<Vec<Option<f64>>> = down.values.iter().map(row_of).collect();
+        let all = || values.iter().flatten().copied().flatten();
         let (least, most) = (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
         let heat = |value: f64| {
             let part = if most > least { (value - least) / (most - least) } else { 1.0 };
             (100.0 * if more_is_better { part } else { 1.0 - part }).round()
         };
-        let cell = |value: Option<f64>| match value {
-            Some(value) => Cell { text: digits(value), heat: heat(value) },
-            None => Cell { text: "–".to_owned(), heat: 0.0 },
-        };
-        let rows =
-            values.iter().map(|(name, cells)| (name.clone(), cells.iter().map(|of| cell(*of)).collect()));
+        let of = |value: &Option<f64>| Cell { text: cell(*value), heat: value.map_or(0.0, heat) };
+        let cells = values.iter().map(|row| row.iter().map(of).collect());
         Self {
             title: format!("{} down, {} across", down.name, across.name),
             headings: across.values.clone(),
-            rows: rows.collect(),
+            rows: down.values.iter().cloned().zip(cells).collect(),
         }
     }
 }

@@ -3,11 +3,11 @@
 
 use super::figure::{Figure, Key, Table};
 use super::group::{Group, Place, offered};
-use super::sample::{Sample, Value, counts, digits};
+use super::sample::{Value, cell, counts};
 use super::svg::Of;
 use super::svg::axis::Axis;
 use super::svg::plot::Plot;
-use crate::series::{Series, Taken};
+use crate::series::Series;
 use crate::statistics::Interval;
 
 /// What is drawn over the rate.
@@ -35,15 +35,11 @@ pub(super) fn figure(group: &Group<'_>, curve: &Curve<'_>) -> Figure {
     let mut keys = Vec::new();
     if let Some(factor) = per_request {
         plot.diagonal(*factor);
-        keys.push(Key {
-            class: "diagonal".to_owned(),
-            marker: None,
-            name: "all that was offered".to_owned(),
-        });
+        keys.push(Key::area("all that was offered", "diagonal"));
     }
     for (name, places) in group.by_server() {
         let look = group.scene.look(name);
-        keys.push(Key::of(name, look));
+        keys.push(group.key(name));
         let mut line = Vec::new();
         let mut band = Vec::new();
         for place in places {
@@ -55,7 +51,7 @@ pub(super) fn figure(group: &Group<'_>, curve: &Curve<'_>) -> Figure {
                 line.push((at, median));
                 band.extend(interval.map(|Interval { lower, upper }| (at, lower, upper)));
             }
-            table.rows.push(row(place, &sample));
+            table.rows.push(place.cells([cell(place.offered()), sample.told(), sample.listed()]));
         }
         if !look.again {
             plot.band(look, &band);
@@ -65,20 +61,13 @@ pub(super) fn figure(group: &Group<'_>, curve: &Curve<'_>) -> Figure {
             plot.point(look, at, Of::Median);
         }
     }
-    let (title, setting) = ((*title).to_owned(), group.setting());
-    Figure { title, note: String::new(), keys, drawing: plot.to_string(), table, setting }
+    Figure { title: (*title).to_owned(), note: "", keys, drawing: plot.to_string(), table }
 }
 
 /// Where each trial stands, and whether it counts.
 fn each(series: &Series, value: Value) -> impl Iterator<Item = (f64, f64, bool)> {
-    let tries = series.taken().flat_map(Taken::tries);
-    let placed = tries.map(move |outcome| (offered(outcome), value(outcome), counts(outcome)));
+    let placed = series.tries().map(move |outcome| (offered(outcome), value(outcome), counts(outcome)));
     placed.filter(|(at, value, _)| at.is_finite() && value.is_finite())
-}
-
-fn row(place: Place<'_>, sample: &Sample) -> Vec<String> {
-    let offered = place.offered().map_or("–".to_owned(), digits);
-    vec![place.series.server.name.clone(), place.load(), offered, sample.told(), sample.listed()]
 }
 
 /// The area below each server's curve, over the rates that all were measured at, as a part of the largest.

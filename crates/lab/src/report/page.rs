@@ -10,42 +10,25 @@ use super::heat_map::Searched;
 use super::sample::{counts, digits};
 use super::section::Section;
 use crate::profile::Profile;
-use crate::results::{Held, Results, Sentence};
-use crate::series::{Series, Taken};
+use crate::results::{Held, Results, Sentence, Trial};
 use crate::tuned::Found;
+use crate::unique::unique;
 
 /// All that the template writes down.
 #[derive(Debug, Template)]
 #[template(path = "report.html")]
 pub(super) struct Page<'a> {
-    title: &'a str,
-    about: &'a str,
-    missing: usize,
+    results: &'a Results,
     counts: String,
     verdicts: Vec<Sentence>,
-    unsteady: &'a [String],
     facts: Vec<(&'static str, String)>,
-    commands: Vec<&'a str>,
     servers: Table,
-    findings: Vec<Finding<'a>>,
     again: Table,
     sections: Vec<Section>,
     searched: Option<Searched>,
     profiles: Vec<(String, Table)>,
     uncounted: Table,
     tries: usize,
-}
-
-/// What others have found beside what is found here.
-#[derive(Debug)]
-struct Finding<'a> {
-    class: &'static str,
-    badge: &'static str,
-    paper: &'a str,
-    says: &'a str,
-    /// The same as a relation of servers.
-    expected: String,
-    ours: String,
 }
 
 impl<'a> Page<'a> {
@@ -59,41 +42,28 @@ impl<'a> Page<'a> {
             of(count("cannot tell"), "that cannot be told"),
             of(count("failed"), "failed"),
         ];
-        let uncounted = uncounted(results);
-        let all = [&results.calibrating, &results.found, &results.judged].into_iter().flatten();
-        let tries = all.flat_map(|found| &found.series).flat_map(Series::taken).flat_map(Taken::tries);
         Self {
-            title: &results.experiment.title,
-            about: &results.experiment.about,
-            missing: results.missing,
+            results,
             counts: counted.into_iter().flatten().collect::<Vec<_>>().join(", "),
             verdicts,
-            unsteady: &results.unsteady,
             facts: facts(results),
-            commands: results.sessions.iter().map(|session| session.command.as_str()).collect(),
             servers: servers(results),
-            findings: results.findings.iter().map(Finding::of).collect(),
             again: again(results),
             sections: scene.groups().iter().map(Section::of).collect(),
             searched: searched.map(Searched::of),
             profiles: profile_tables(&results.profiles),
-            uncounted,
-            tries: tries.count(),
+            uncounted: uncounted(results),
+            tries: results.trials().len(),
         }
     }
 }
 
-impl<'a> Finding<'a> {
-    fn of(held: &'a Held) -> Self {
-        let (class, badge) = match held.holds {
-            Some(true) => ("better", "holds here"),
-            Some(false) => ("worse", "does not hold here"),
-            None => ("cannot", "cannot tell"),
-        };
-        let finding = &held.finding;
-        let ours = held.ratio.map_or("not measured".to_owned(), |ratio| format!("{ratio:.3} times"));
-        let expected = finding.expect.to_string();
-        Self { class, badge, paper: &finding.paper, says: &finding.says, expected, ours }
+/// The class of a finding of others, and what stands before it.
+fn badge(held: &Held) -> (&'static str, &'static str) {
+    match held.holds {
+        Some(true) => ("better", "holds here"),
+        Some(false) => ("worse", "does not hold here"),
+        None => ("cannot", "cannot tell"),
     }
 }
 
@@ -139,7 +109,7 @@ fn again(results: &Results) -> Table {
         let Some(again) = again else { continue };
         for quantity in &found.point.compare {
             let ratio = again.ratio(first, quantity.of);
-            let is_off = ratio.is_some_and(|of| of.is_below_one(margin) || of.is_above_one(margin));
+            let is_off = ratio.is_some_and(|of| of.is_off(margin));
             let says = if is_off { "a difference: nothing is said here" } else { "no difference" };
             let (point, name) = (found.point.name.clone(), first.server.name.clone());
             let told = again.ratio_cell(first, quantity.of);
@@ -153,26 +123,19 @@ fn again(results: &Results) -> Table {
 fn uncounted(results: &Results) -> Table {
     let mut table =
         Table::new(&["point", "server", "round", "try", "replies/s", "", "why it does not count"]);
-    for found in [&results.calibrating, &results.found, &results.judged].into_iter().flatten() {
-        for series in &found.series {
-            for (round, taken) in series.rounds.iter().enumerate() {
-                let tries = taken.iter().flat_map(Taken::tries).enumerate();
-                for (number, outcome) in tries.filter(|(_, outcome)| !counts(outcome)) {
-                    let kind = if outcome.is_valid() { "failed" } else { "not valid" };
-                    let why = [&outcome.invalid[..], &outcome.failed[..]].concat().join("; ");
-                    table.rows.push(vec![
-                        found.point.name.clone(),
-                        series.server.name.clone(),
-                        (round + 1).to_string(),
-                        (number + 1).to_string(),
-                        digits(outcome.replies_per_s),
-                        kind.to_owned(),
-                        why,
-                    ]);
-                }
-            }
-        }
-    }
+    let row = |Trial { found, server, round, number, outcome, .. }: Trial<'_>| {
+        vec![
+            found.point.name.clone(),
+            server.to_owned(),
+            round.to_string(),
+            number.to_string(),
+            digits(outcome.replies_per_s),
+            if outcome.is_valid() { "failed" } else { "not valid" }.to_owned(),
+            [&outcome.invalid[..], &outcome.failed[..]].concat().join("; "),
+        ]
+    };
+    let trials = results.trials().into_iter();
+    table.rows.extend(trials.filter(|trial| !counts(trial.outcome)).map(row));
     table
 }
 
@@ -182,17 +145,12 @@ fn profile_tables(profiles: &[Profile]) -> Vec<(String, Table)> {
     points.dedup();
     let of_point = |point: &str| {
         let columns: Vec<&Profile> = profiles.iter().filter(|profile| profile.point == point).collect();
-        let mut names: Vec<&str> = Vec::new();
-        for part in columns.iter().flat_map(|profile| &profile.groups) {
-            if !names.contains(&part.group.as_str()) {
-                names.push(&part.group);
-            }
-        }
+        let names = unique(columns.iter().flat_map(|profile| &profile.groups).map(|part| &part.group));
         let headings = ["function group"].into_iter().chain(columns.iter().map(|of| of.server.as_str()));
         let mut table = Table::new(&headings.collect::<Vec<_>>());
         for name in names {
             let cell = |profile: &&Profile| {
-                let part = profile.groups.iter().find(|part| part.group == name);
+                let part = profile.groups.iter().find(|part| part.group == *name);
                 part.map_or("–".to_owned(), |part| format!("{:.2}", part.percent))
             };
             table.rows.push([name.to_owned()].into_iter().chain(columns.iter().map(cell)).collect());

@@ -3,13 +3,13 @@
 
 use super::figure::{Figure, Key, Table};
 use super::group::{Group, Place};
-use super::sample::digits;
+use super::sample::{cell, digits};
 use super::svg::axis::Axis;
 use super::svg::rows::Rows;
 use crate::outcome::Outcome;
 use crate::quantity::Quantity;
 use crate::statistics::Ratio;
-use crate::verdict::Says;
+use crate::verdict::{Says, Verdict};
 
 /// How these figures are to be read.
 pub(super) const READING: &str = "Large: medians; bars: where they are with 95% certainty; small: each \
@@ -22,14 +22,12 @@ pub(super) fn dots(group: &Group<'_>, quantity: Quantity) -> Figure {
     let mut rows = Rows::new(&format!("{title}, {}", group.title), Axis::linear(quantity.name, values));
     let mut table = Table::new(&["server", "load", quantity.name, "each repetition"]);
     for place in group.places() {
-        let (sample, name) = (place.sample(quantity.of), &place.series.server.name);
-        let (row, look) = (group.row(place), group.scene.look(name));
-        let told = sample.told();
+        let (sample, look) = (place.sample(quantity.of), group.scene.look(place.name()));
+        let (row, told) = (group.row(place), sample.told());
         rows.dots((&row, look, ""), told.clone(), (&sample.counted, &sample.uncounted), sample.middle());
-        table.rows.push(vec![name.clone(), place.load(), told, sample.listed()]);
+        table.rows.push(place.cells([told, sample.listed()]));
     }
-    let (note, drawing) = (String::new(), rows.to_string());
-    Figure { title, note, keys: Vec::new(), drawing, table, setting: group.setting() }
+    Figure { title, note: "", keys: Vec::new(), drawing: rows.to_string(), table }
 }
 
 /// A quantity, and which of its values are good.
@@ -52,9 +50,10 @@ pub(super) fn ratios(group: &Group<'_>, quantity: Quantity) -> Option<Figure> {
     rows.margin(margin);
     let mut table = Table::new(&["server", "load", &format!("times {first}"), "verdict", "each round"]);
     for (place, ratio, quotients) in &compared {
-        let name = &place.series.server.name;
-        let is_its = |verdict: &&crate::verdict::Verdict| {
-            verdict.server == *name && verdict.point == place.found.point.name && verdict.quantity == quantity
+        let is_its = |verdict: &&Verdict| {
+            verdict.server == place.name()
+                && verdict.point == place.found.point.name
+                && verdict.quantity == quantity
         };
         let verdict = results.verdicts.iter().find(is_its);
         let (class, says) = match verdict.map(|verdict| &verdict.says) {
@@ -65,14 +64,13 @@ pub(super) fn ratios(group: &Group<'_>, quantity: Quantity) -> Option<Figure> {
             None => ("unsure", "the first again"),
         };
         let told = format!("{ratio:.3}");
-        let (row, look) = (group.row(*place), group.scene.look(name));
+        let (row, look) = (group.row(*place), group.scene.look(place.name()));
         let middle = Some((ratio.median, ratio.interval));
         rows.dots((&row, look, class), told.clone(), (quotients, &[]), middle);
         let each: Vec<String> = quotients.iter().map(|quotient| format!("{quotient:.3}")).collect();
-        table.rows.push(vec![name.clone(), place.load(), told, says.to_owned(), each.join(" ")]);
+        table.rows.push(place.cells([told, says.to_owned(), each.join(" ")]));
     }
-    let note = String::new();
-    Some(Figure { title, note, keys: Vec::new(), drawing: rows.to_string(), table, setting: group.setting() })
+    Some(Figure { title, note: "", keys: Vec::new(), drawing: rows.to_string(), table })
 }
 
 fn compared(place: Place<'_>, quantity: Quantity) -> Option<(Place<'_>, Ratio, Vec<f64>)> {
@@ -81,41 +79,45 @@ fn compared(place: Place<'_>, quantity: Quantity) -> Option<(Place<'_>, Ratio, V
         return None;
     }
     let ratio = series.ratio(first, quantity.of)?;
-    let rounds = 0..series.rounds.len().min(first.rounds.len());
-    let quotients = rounds.filter_map(|round| series.quotient(first, round, quantity.of)).collect();
-    Some((place, ratio, quotients))
+    Some((place, ratio, series.quotients(first, quantity.of)))
 }
 
-/// What something is made of: medians of each part, with the classes of the page.
+/// A part of what something is made of.
+pub(super) struct Part<'a> {
+    name: &'a str,
+    /// Of the page.
+    class: String,
+    of: Box<dyn Fn(&Outcome) -> f64 + 'a>,
+}
+
+impl<'a> Part<'a> {
+    pub(super) fn new(name: &'a str, class: impl Into<String>, of: impl Fn(&Outcome) -> f64 + 'a) -> Self {
+        Self { name, class: class.into(), of: Box::new(of) }
+    }
+}
+
+/// What something is made of: medians of each part.
 pub(super) fn parts(
     group: &Group<'_>,
-    (title, unit, note): (&str, &str, &str),
-    parts: &[(String, String)],
-    value: &dyn Fn(&Outcome, &str) -> f64,
+    (title, unit, note): (&str, &str, &'static str),
+    parts: &[Part<'_>],
 ) -> Figure {
-    let median = |place: Place<'_>, part: &str| place.sample(|of| value(of, part)).median();
-    let medians: Vec<(Place<'_>, Vec<Option<f64>>)> = group
-        .places()
-        .map(|place| (place, parts.iter().map(|(name, _)| median(place, name)).collect()))
-        .collect();
+    let of = |place: Place<'_>| parts.iter().map(|part| place.sample(&part.of).median()).collect();
+    let medians: Vec<(Place<'_>, Vec<Option<f64>>)> =
+        group.places().map(|place| (place, of(place))).collect();
     let sum = |medians: &[Option<f64>]| medians.iter().flatten().sum::<f64>();
     let axis = Axis::linear(unit, medians.iter().map(|(_, medians)| sum(medians)));
     let mut rows = Rows::new(&format!("{title}, {}", group.title), axis);
-    let names: Vec<&str> = parts.iter().map(|(name, _)| name.as_str()).collect();
+    let names: Vec<&str> = parts.iter().map(|part| part.name).collect();
     let mut table = Table::new(&[&["server", "load"], &names[..]].concat());
     for (place, medians) in &medians {
-        let bars: Vec<(String, f64)> = parts
-            .iter()
-            .zip(medians)
-            .map(|((_, class), median)| (class.clone(), median.unwrap_or(0.0)))
-            .collect();
+        let bar = |(part, median): (&Part<'_>, &Option<f64>)| (part.class.clone(), median.unwrap_or(0.0));
+        let bars: Vec<(String, f64)> = parts.iter().zip(medians).map(bar).collect();
         // What is left over is not what it is about.
         let used = bars.iter().filter(|(class, _)| !["idle", "others"].contains(&class.as_str()));
         rows.bars(&group.row(*place), digits(used.map(|(_, part)| part).sum()), &bars);
-        let cells = medians.iter().map(|median| median.map_or("–".to_owned(), digits));
-        table.rows.push([place.series.server.name.clone(), place.load()].into_iter().chain(cells).collect());
+        table.rows.push(place.cells(medians.iter().copied().map(cell)));
     }
-    let keys = parts.iter().map(|(name, class)| Key::area(name, class)).collect();
-    let (title, note) = (title.to_owned(), note.to_owned());
-    Figure { title, note, keys, drawing: rows.to_string(), table, setting: group.setting() }
+    let keys = parts.iter().map(|part| Key::area(part.name, &part.class)).collect();
+    Figure { title: title.to_owned(), note, keys, drawing: rows.to_string(), table }
 }

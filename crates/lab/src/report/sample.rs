@@ -2,7 +2,7 @@
 //! which the server failed are kept apart: they are shown, and never averaged in.
 
 use crate::outcome::Outcome;
-use crate::series::{Series, Taken};
+use crate::series::Series;
 use crate::statistics::{Interval, Ratio};
 
 /// A figure of a trial.
@@ -23,7 +23,7 @@ pub(crate) fn counts(outcome: &Outcome) -> bool {
 impl Sample {
     pub(crate) fn of(series: &Series, value: impl Fn(&Outcome) -> f64) -> Self {
         let (counted, uncounted): (Vec<&Outcome>, Vec<&Outcome>) =
-            series.taken().flat_map(Taken::tries).partition(|outcome| counts(outcome));
+            series.tries().partition(|outcome| counts(outcome));
         let values = |outcomes: Vec<&Outcome>| outcomes.into_iter().map(&value).collect();
         Self { counted: values(counted), uncounted: values(uncounted) }
     }
@@ -48,8 +48,7 @@ impl Sample {
             Some((median, Some(Interval { lower, upper }))) => {
                 format!("{} ({} to {})", digits(median), digits(lower), digits(upper))
             }
-            Some((median, None)) => digits(median),
-            None => "–".to_owned(),
+            middle => cell(middle.map(|(median, _)| median)),
         }
     }
 
@@ -59,6 +58,11 @@ impl Sample {
         let uncounted = self.uncounted.iter().map(|value| format!("[{}]", digits(*value)));
         counted.chain(uncounted).collect::<Vec<_>>().join(" ")
     }
+}
+
+/// What is told of a value, or of none.
+pub(crate) fn cell(value: Option<f64>) -> String {
+    value.map_or("–".to_owned(), digits)
 }
 
 /// A value with the digits that it takes to compare it with others like it.
@@ -77,8 +81,9 @@ pub(crate) fn digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::tests::{outcome, outcome_but};
-    use crate::series::tests::in_rounds;
+    use crate::series::Taken;
+    use crate::tests::in_rounds;
+    use crate::tests::{outcome, outcome_but};
 
     #[test]
     fn what_does_not_count_is_shown_and_not_averaged_in() {

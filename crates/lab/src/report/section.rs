@@ -6,11 +6,12 @@ use std::collections::BTreeSet;
 use super::figure::{Figure, Table};
 use super::group::{Group, Place};
 use super::load_curves::{self, Curve, areas};
-use super::sample::{Value, counts, digits};
+use super::rows::Part;
+use super::sample::{Value, cell, counts};
 use super::{rows, times, work};
-use crate::outcome::Outcome;
-use crate::quantity::Quantity;
-use crate::series::Taken;
+use crate::outcome::{Cpu, Outcome};
+use crate::quantity::{MEMORY, Quantity};
+use crate::unique::unique;
 
 /// A section.
 #[derive(Debug)]
@@ -59,27 +60,22 @@ fn overview(group: &Group<'_>) -> Table {
     let is_there = |name: &str| quantities.iter().any(|quantity| quantity.name == name);
     let columns = || columns.into_iter().filter(|(name, _)| !is_there(name));
     table.headings.extend(columns().map(|(name, _)| name.to_owned()));
-    let mut of_work: Vec<String> = Vec::new();
-    for (heading, _) in group.places().flat_map(|place| work::figures(group.scene, place)) {
-        if !of_work.contains(&heading) {
-            of_work.push(heading);
-        }
-    }
+    let of_work = group.places().flat_map(|place| work::figures(group.scene, place));
+    let of_work = unique(of_work.map(|(heading, _)| heading));
     table.headings.extend(of_work.iter().cloned());
     table.headings.push("trials that count".to_owned());
     for place in group.places() {
         let Place { found, series } = place;
-        let mut row = vec![series.server.name.clone(), place.load()];
+        let mut row = place.cells([]);
         for quantity in &quantities {
             row.extend([place.sample(quantity.of).told(), series.ratio_cell(&found.series[0], quantity.of)]);
         }
-        row.extend(columns().map(|(_, of)| place.sample(of).median().map_or("–".to_owned(), digits)));
+        row.extend(columns().map(|(_, of)| cell(place.sample(of).median())));
         let figures = work::figures(group.scene, place);
         let told = |heading| figures.iter().find(|(other, _)| other == heading).map(|(_, told)| told.clone());
         row.extend(of_work.iter().map(|heading| told(heading).unwrap_or_default()));
-        let tries: Vec<&Outcome> = series.taken().flat_map(Taken::tries).collect();
-        let counted = tries.iter().filter(|outcome| counts(outcome)).count();
-        row.push(format!("{counted} of {}", tries.len()));
+        let counted = series.tries().filter(|outcome| counts(outcome)).count();
+        row.push(format!("{counted} of {}", series.tries().count()));
         table.rows.push(row);
     }
     table
@@ -87,13 +83,7 @@ fn overview(group: &Group<'_>) -> Table {
 
 /// By what any of its points compares.
 fn compared_by(group: &Group<'_>) -> Vec<Quantity> {
-    let mut all: Vec<Quantity> = Vec::new();
-    for quantity in group.points.iter().flat_map(|found| &found.point.compare) {
-        if !all.contains(quantity) {
-            all.push(*quantity);
-        }
-    }
-    all
+    unique(group.points.iter().flat_map(|found| found.point.compare.iter().copied()))
 }
 
 fn throughput(group: &Group<'_>) -> Block {
@@ -150,11 +140,9 @@ fn brackets(group: &Group<'_>) -> Option<Table> {
         let (low, high) = (place.sample(served), place.sample(too_much));
         let least = low.counted.iter().copied().fold(f64::NAN, f64::min);
         let cells = [Some(least).filter(|rate| rate.is_finite()), low.median(), high.median()];
-        let cells = cells.map(|rate| rate.map_or("–".to_owned(), digits));
-        table.rows.push([place.series.server.name.clone(), place.load()].into_iter().chain(cells).collect());
+        table.rows.push(place.cells(cells.map(cell)));
     }
-    let is_searched =
-        group.places().any(|place| place.series.taken().any(|of| !of.outcome.probes.is_empty()));
+    let is_searched = group.places().any(|place| place.series.outcomes().any(|of| !of.probes.is_empty()));
     is_searched.then_some(table)
 }
 
@@ -200,21 +188,21 @@ fn machine(group: &Group<'_>) -> Block {
     let mut figures = vec![cpu(group), memory(group)];
     let causes: BTreeSet<&String> = group
         .places()
-        .flat_map(|place| place.series.taken().flat_map(Taken::tries))
+        .flat_map(|place| place.series.tries())
         .flat_map(|outcome| outcome.drops_per_s.iter().filter(|(_, drops)| **drops > 0.0))
         .map(|(cause, _)| cause)
         .collect();
-    let parts: Vec<(String, String)> =
-        causes.into_iter().enumerate().map(|(at, cause)| (cause.clone(), format!("s{}", at % 8))).collect();
-    let mut note = String::new();
-    if parts.is_empty() {
-        "The kernel dropped no connection and no packet.".clone_into(&mut note);
-    } else {
+    let parts = causes.into_iter().enumerate().map(|(at, cause)| {
+        let per_s = move |of: &Outcome| of.drops_per_s.get(cause).copied().unwrap_or(0.0);
+        Part::new(cause, format!("s{}", at % 8), per_s)
+    });
+    let parts: Vec<Part<'_>> = parts.collect();
+    let note = if parts.is_empty() { "The kernel dropped no connection and no packet." } else { "" };
+    if !parts.is_empty() {
         let told = ("Drops by cause", "per second", "The kernel's counters, by their names there.");
-        let drops = |of: &Outcome, cause: &str| of.drops_per_s.get(cause).copied().unwrap_or(0.0);
-        figures.push(rows::parts(group, told, &parts, &drops));
+        figures.push(rows::parts(group, told, &parts));
     }
-    Block { title: "The server's machine", note, figures, table: None }
+    Block { title: "The server's machine", note: note.to_owned(), figures, table: None }
 }
 
 const CPU_NOTE: &str = "CPUs of the server. Soft interrupts are sampled at the timer's ticks, whomever they \
@@ -228,34 +216,26 @@ fn cpu(group: &Group<'_>) -> Figure {
     };
     let on_both = group.points[0].point.setting.both_cpus;
     let cpus = (cpus("server") + if on_both { cpus("clients") } else { 0 }).max(1) as f64;
-    let names = ["user", "system", "soft interrupts", "disk wait", "idle", "others"];
-    let classes = ["user", "system", "softirq", "iowait", "idle", "others"];
-    let parts: Vec<(String, String)> =
-        names.iter().zip(classes).map(|(name, class)| ((*name).to_owned(), class.to_owned())).collect();
-    let value = move |of: &Outcome, part: &str| {
-        let cpu = &of.cpu;
-        let user = cpu.server * cpu.server_user_part;
-        let system = (cpu.server - user - cpu.server_softirq).max(0.0);
-        let known = user + system + cpu.server_softirq + cpu.server_io_wait + cpu.server_idle;
-        100.0
-            * match part {
-                "user" => user,
-                "system" => system,
-                "soft interrupts" => cpu.server_softirq,
-                "disk wait" => cpu.server_io_wait,
-                "idle" => cpu.server_idle,
-                _ => (cpus - known).max(0.0),
-            }
-    };
-    rows::parts(group, ("CPU time", "% of a CPU", CPU_NOTE), &parts, &value)
+    let user = |cpu: &Cpu| cpu.server * cpu.server_user_part;
+    let system = |cpu: &Cpu| (cpu.server - user(cpu) - cpu.server_softirq).max(0.0);
+    let known =
+        |cpu: &Cpu| user(cpu) + system(cpu) + cpu.server_softirq + cpu.server_io_wait + cpu.server_idle;
+    let parts = [
+        Part::new("user", "user", |of| 100.0 * user(&of.cpu)),
+        Part::new("system", "system", |of| 100.0 * system(&of.cpu)),
+        Part::new("soft interrupts", "softirq", |of| 100.0 * of.cpu.server_softirq),
+        Part::new("disk wait", "iowait", |of| 100.0 * of.cpu.server_io_wait),
+        Part::new("idle", "idle", |of| 100.0 * of.cpu.server_idle),
+        Part::new("others", "others", |of| 100.0 * (cpus - known(&of.cpu)).max(0.0)),
+    ];
+    rows::parts(group, ("CPU time", "% of a CPU", CPU_NOTE), &parts)
 }
 
 fn memory(group: &Group<'_>) -> Figure {
-    let memory = Quantity { name: "memory MB", more_is_better: false, digits: 1, of: |of| of.memory_mb };
     if group.is_open() && group.points.len() > 1 {
         let (title, unit) = ("Memory of the server's processes", "MB");
-        let curve = Curve { title, unit, of: memory.of, is_log: false, per_request: None };
+        let curve = Curve { title, unit, of: MEMORY.of, is_log: false, per_request: None };
         return load_curves::figure(group, &curve);
     }
-    rows::dots(group, memory)
+    rows::dots(group, MEMORY)
 }

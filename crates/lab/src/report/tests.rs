@@ -4,12 +4,12 @@ use serde_json::json;
 
 use super::*;
 use crate::experiment::Experiment;
-use crate::outcome::tests::outcome;
 use crate::plan::Found;
 use crate::results::LeftOut;
 use crate::series::Series;
-use crate::series::tests::{in_doubt, series};
 use crate::summary;
+use crate::tests::outcome;
+use crate::tests::{in_doubt, series};
 use crate::verdict;
 
 /// A name that is no HTML.

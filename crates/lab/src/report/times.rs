@@ -1,16 +1,17 @@
 //! Response times at one point: the whole distribution twice, once for its tail and once for its middle, and
 //! what becomes of replies of different sizes.
 
-use super::figure::{Figure, Key, Table};
-use super::group::{Group, Place};
-use super::sample::{counts, digits};
+use super::figure::{Figure, Table};
+use super::group::Group;
+use super::sample::{cell, counts, digits};
+use super::svg::Of;
 use super::svg::axis::Axis;
 use super::svg::plot::Plot;
-use super::svg::{Look, Of};
 use crate::outcome::{OfSize, Outcome};
 use crate::plan::Found;
 use crate::series::Series;
-use crate::statistics::Spread;
+use crate::statistics;
+use crate::unique::unique;
 
 /// How these figures are to be read.
 pub(super) const READING: &str = "Medians over the trials that count.";
@@ -22,13 +23,12 @@ fn curve(series: &Series) -> Vec<(f64, f64)> {
         let few = || vec![(0.5, times.p50), (0.9, times.p90), (0.99, times.p99), (0.999, times.p999)];
         if times.percentiles.is_empty() { few() } else { times.percentiles.clone() }
     };
-    let all: Vec<Vec<(f64, f64)>> =
-        series.taken().map(|taken| &taken.outcome).filter(|outcome| counts(outcome)).map(of).collect();
+    let all: Vec<Vec<(f64, f64)>> = series.outcomes().filter(|outcome| counts(outcome)).map(of).collect();
     let at = |part: f64| {
         let of_one = |curve: &Vec<(f64, f64)>| {
             curve.iter().find(|point| (point.0 - part).abs() < 1e-9).map(|point| point.1)
         };
-        Spread::of(all.iter().filter_map(of_one)).map(|spread| (part, spread.median))
+        Some((part, statistics::median(all.iter().filter_map(of_one))?))
     };
     all.first().into_iter().flatten().filter_map(|(part, _)| at(*part)).collect()
 }
@@ -50,7 +50,7 @@ pub(super) fn distributions(group: &Group<'_>, found: &Found) -> [Figure; 2] {
     for (series, curve) in &curves {
         let name = &series.server.name;
         let look = group.scene.look(name);
-        keys.push(Key::of(name, look));
+        keys.push(group.key(name));
         let points: [Vec<(f64, f64)>; 2] = [
             curve.iter().map(|(part, ms)| (Axis::nines_of(*part), *ms)).collect(),
             curve.iter().map(|(part, ms)| (*ms, part * 100.0)).collect(),
@@ -70,26 +70,17 @@ pub(super) fn distributions(group: &Group<'_>, found: &Found) -> [Figure; 2] {
         row.resize(table.headings.len().max(row.len()), "–".to_owned());
         table.rows.push(row);
     }
-    let figure = |title: String, note: &str, drawing: String| Figure {
-        title,
-        note: note.to_owned(),
-        keys: keys.clone(),
-        drawing,
-        table: table.clone(),
-        setting: group.setting(),
-    };
     [
-        figure(
-            format!("Percentiles, {load}"),
-            "Each nine is as far from the one before.",
-            percentiles.to_string(),
-        ),
-        figure(
-            format!("Cumulative distribution, {load}"),
-            "Which part of the calls took no longer.",
-            cdf.to_string(),
-        ),
+        ("Percentiles", "Each nine is as far from the one before.", percentiles),
+        ("Cumulative distribution", "Which part of the calls took no longer.", cdf),
     ]
+    .map(|(title, note, plot)| Figure {
+        title: format!("{title}, {load}"),
+        note,
+        keys: keys.clone(),
+        drawing: plot.to_string(),
+        table: table.clone(),
+    })
 }
 
 fn percent_of(part: f64) -> f64 {
@@ -98,66 +89,66 @@ fn percent_of(part: f64) -> f64 {
 
 /// Response times by the size of the body, and the part of the calls that timed out.
 pub(super) fn by_size(group: &Group<'_>, found: &Found) -> Vec<Figure> {
-    let mut sizes: Vec<String> = Vec::new();
-    let of_all = found.series.iter().flat_map(Series::taken).flat_map(|taken| &taken.outcome.by_size);
-    for of in of_all {
-        if !sizes.contains(&of.size) {
-            sizes.push(of.size.clone());
-        }
-    }
+    let of_all = found.series.iter().flat_map(Series::outcomes).flat_map(|outcome| &outcome.by_size);
+    let sizes = unique(of_all.map(|of| of.size.clone()));
     if sizes.is_empty() {
         return Vec::new();
     }
     let load = &found.point.setting.load;
-    let times = sizes_figure(group, found, &sizes, &format!("Mean response time by size, {load}"), true);
-    let timeouts = sizes_figure(group, found, &sizes, &format!("Timeouts by size, {load}"), false);
+    let figure = |title: &str, y: fn(Vec<f64>) -> Axis, value: OfOneSize| {
+        let title = format!("{title} by size, {load}");
+        let values =
+            found.series.iter().flat_map(|one| sizes.iter().filter_map(|size| median(one, size, value)));
+        let x = Axis::names("size of the body", &sizes);
+        let mut plot = Plot::new(&format!("{title}, {}", group.title), x, y(values.collect()));
+        for (number, series) in found.series.iter().enumerate() {
+            // Beside each other.
+            let beside = ((number as f64 + 0.5) / found.series.len() as f64 - 0.5) * 0.6;
+            for (place, size) in sizes.iter().enumerate() {
+                if let Some(value) = median(series, size, value) {
+                    let look = group.scene.look(&series.server.name);
+                    plot.point(look, (place as f64 + beside, value), Of::Median);
+                }
+            }
+        }
+        let keys = found.series.iter().map(|series| group.key(&series.server.name)).collect();
+        Figure { title, note: "", keys, drawing: plot.to_string(), table: sizes_table(found, &sizes) }
+    };
+    let times = figure("Mean response time", |values| Axis::log("mean ms", values), |of| of.mean_ms);
+    let timeouts = |of: &OfSize| of.timeouts / of.calls * 100.0;
+    let timeouts = figure("Timeouts", |values| Axis::linear("% of the calls", values), timeouts);
     [Some(times), has_timeouts(found).then_some(timeouts)].into_iter().flatten().collect()
 }
 
-pub(super) fn has_timeouts(found: &Found) -> bool {
-    let outcomes = found.series.iter().flat_map(Series::taken).map(|taken| &taken.outcome);
-    outcomes.flat_map(|outcome| &outcome.by_size).any(|of| of.timeouts > 0.0)
+/// A figure of calls for bodies of one size.
+type OfOneSize = fn(&OfSize) -> f64;
+
+/// Of the trials that count.
+fn median(series: &Series, size: &str, value: OfOneSize) -> Option<f64> {
+    let counted = series.tries().filter(|outcome| counts(outcome));
+    let same = counted.filter_map(|outcome| outcome.by_size.iter().find(|of| of.size == size));
+    statistics::median(same.map(value))
 }
 
-/// Of either the mean times or the timeouts.
-fn sizes_figure(group: &Group<'_>, found: &Found, sizes: &[String], title: &str, is_time: bool) -> Figure {
-    let value = if is_time { |of: &OfSize| of.mean_ms } else { |of: &OfSize| of.timeouts / of.calls * 100.0 };
-    let median = |series: &Series, size: &str, value: &dyn Fn(&OfSize) -> f64| {
-        let of = |outcome: &Outcome| {
-            let of = outcome.by_size.iter().find(|of| of.size == size);
-            of.map_or(f64::NAN, value)
-        };
-        let sample = Place { found, series }.sample(of);
-        Spread::of(sample.counted.into_iter().filter(|value| value.is_finite())).map(|spread| spread.median)
-    };
-    let values = || {
-        found.series.iter().flat_map(|series| sizes.iter().filter_map(|size| median(series, size, &value)))
-    };
-    let y = if is_time { Axis::log("mean ms", values()) } else { Axis::linear("% of the calls", values()) };
-    let label = format!("{title}, {}", group.title);
-    let mut plot = Plot::new(&label, Axis::names("size of the body", sizes), y);
-    let headings = ["server", "size", "calls", "mean ms", "p99 ms", "timeouts %", "not served %"];
-    let mut table = Table::new(&headings);
-    let mut keys = Vec::new();
-    let servers = found.series.len() as f64;
-    for (number, series) in found.series.iter().enumerate() {
-        let name = &series.server.name;
-        let look: Look = group.scene.look(name);
-        keys.push(Key::of(name, look));
-        for (place, size) in sizes.iter().enumerate() {
-            // Beside each other.
-            let x = place as f64 + ((number as f64 + 0.5) / servers - 0.5) * 0.6;
-            if let Some(value) = median(series, size, &value) {
-                plot.point(look, (x, value), Of::Median);
-            }
-            let part = |count: fn(&OfSize) -> f64| move |of: &OfSize| count(of) / of.calls * 100.0;
-            let (timeouts, unserved) = (part(|of| of.timeouts), part(|of| of.unserved));
-            let columns: [&dyn Fn(&OfSize) -> f64; 5] =
-                [&|of| of.calls, &|of| of.mean_ms, &|of| of.p99_ms, &timeouts, &unserved];
-            let cells = columns.map(|column| median(series, size, column).map_or("–".to_owned(), digits));
-            table.rows.push([name.clone(), size.clone()].into_iter().chain(cells).collect());
+fn sizes_table(found: &Found, sizes: &[String]) -> Table {
+    let columns: [(&str, OfOneSize); 5] = [
+        ("calls", |of| of.calls),
+        ("mean ms", |of| of.mean_ms),
+        ("p99 ms", |of| of.p99_ms),
+        ("timeouts %", |of| of.timeouts / of.calls * 100.0),
+        ("not served %", |of| of.unserved / of.calls * 100.0),
+    ];
+    let mut table = Table::new(&[&["server", "size"], &columns.map(|(heading, _)| heading)[..]].concat());
+    for series in &found.series {
+        for size in sizes {
+            let cells = columns.map(|(_, value)| cell(median(series, size, value)));
+            table.rows.push([series.server.name.clone(), size.clone()].into_iter().chain(cells).collect());
         }
     }
-    let note = String::new();
-    Figure { title: title.to_owned(), note, keys, drawing: plot.to_string(), table, setting: group.setting() }
+    table
+}
+
+pub(super) fn has_timeouts(found: &Found) -> bool {
+    let outcomes = found.series.iter().flat_map(Series::outcomes);
+    outcomes.flat_map(|outcome| &outcome.by_size).any(|of| of.timeouts > 0.0)
 }

@@ -1,9 +1,8 @@
 //! What clients got of an application, and what it did in vain: what overload is about.
 
 use super::group::{Place, Scene};
-use super::sample::digits;
+use super::sample::cell;
 use crate::outcome::{Outcome, Party, Work};
-use crate::series::Taken;
 
 /// What stands above the figures of a server at a point that has an application, and each of them; nothing
 /// where there is none.
@@ -12,25 +11,23 @@ pub(crate) fn figures(scene: &Scene<'_>, place: Place<'_>) -> Vec<(String, Strin
         return Vec::new();
     }
     let good = |place: &Place<'_>| place.sample(|of| of.good_per_s).median();
-    let name = &place.series.server.name;
     let everywhere = scene.groups();
     let its = everywhere.iter().flat_map(|group| group.places().collect::<Vec<_>>());
-    let peak = its.filter(|other| other.series.server.name == *name).filter_map(|other| good(&other));
+    let peak = its.filter(|other| other.name() == place.name()).filter_map(|other| good(&other));
     let peak = peak.fold(f64::MIN_POSITIVE, f64::max);
     let mut all = vec![
         ("2xx/s".to_owned(), place.sample(|of| of.good_per_s).told()),
-        ("of its peak".to_owned(), good(&place).map_or("–".to_owned(), |good| digits(good / peak))),
+        ("of its peak".to_owned(), cell(good(&place).map(|good| good / peak))),
     ];
     let mut median = |heading: String, value: &dyn Fn(&Outcome) -> f64| {
-        all.push((heading, place.sample(value).median().map_or("–".to_owned(), digits)));
+        all.push((heading, cell(place.sample(value).median())));
     };
-    let outcomes = || place.series.taken().map(|taken: &Taken| &taken.outcome);
-    if outcomes().any(|outcome| outcome.work.is_some()) {
+    if place.series.outcomes().any(|outcome| outcome.work.is_some()) {
         let work = |of: fn(Work) -> f64| move |outcome: &Outcome| outcome.work.map_or(f64::NAN, of);
         median("computed/s".to_owned(), &work(|work| work.requests_per_s));
         median("seconds in vain/s".to_owned(), &work(|work| work.in_vain));
     }
-    for party in outcomes().next().iter().flat_map(|outcome| &outcome.parties) {
+    for party in place.series.outcomes().next().iter().flat_map(|outcome| &outcome.parties) {
         let of = |value: fn(&Party) -> f64| {
             move |outcome: &Outcome| {
                 let same = outcome.parties.iter().find(|other| other.name == party.name);

@@ -32,12 +32,8 @@ pub(super) const EVENT: Mpm =
 pub(super) const WORKER: Mpm =
     Mpm { name: "worker", threads_per_child: 64, servers: |_| 16, is_async: false };
 
-pub(super) fn words(
-    spec: &Spec,
-    mut settings: Settings<'_>,
-    ground: &Ground<'_>,
-    mpm: &Mpm,
-) -> Result<Vec<String>> {
+pub(super) fn words(spec: &Spec, ground: &Ground<'_>, mpm: &Mpm) -> Result<Vec<String>> {
+    let mut settings = Settings::of(spec, directive);
     let program = peer(spec, "apache2-bin")?;
     let directory = ground.directory.display();
     let mut text = format!(
@@ -55,25 +51,27 @@ pub(super) fn words(
         modules.extend(["proxy".into(), "proxy_fcgi".into()]);
         text += &handler(&application.gateway(ground)?);
     }
-    let mut set = |name: &str, usual: &dyn ToString| {
-        let value = settings.take(name, usual);
+    let mut set = |name: &str, usual: usize| {
+        let value = settings.take(name, &usual);
         text += &directive(name, &value);
-        value
+        value.parse().unwrap_or(usual)
     };
-    let number = |value: String, usual: usize| value.parse().unwrap_or(usual);
     // Those that follow from others come after them, but a limit before what it limits.
-    let threads = number(set("ThreadsPerChild", &mpm.threads_per_child), mpm.threads_per_child);
-    let servers = (mpm.servers)(ground);
-    let servers = number(set("ServerLimit", &servers), servers);
-    let all = number(set("MaxRequestWorkers", &(threads * servers)), threads * servers);
-    set("ThreadLimit", &threads);
-    set("StartServers", &servers);
-    set("MinSpareThreads", &all);
-    set("MaxSpareThreads", &all);
-    if mpm.is_async {
-        set("AsyncRequestWorkerFactor", &ground.capacity.div_ceil(all.max(1)));
-    }
+    let threads = set("ThreadsPerChild", mpm.threads_per_child);
+    let servers = set("ServerLimit", (mpm.servers)(ground));
+    let all = set("MaxRequestWorkers", threads * servers);
     for (name, usual) in [
+        ("ThreadLimit", threads),
+        ("StartServers", servers),
+        ("MinSpareThreads", all),
+        ("MaxSpareThreads", all),
+    ] {
+        set(name, usual);
+    }
+    if mpm.is_async {
+        set("AsyncRequestWorkerFactor", ground.capacity.div_ceil(all.max(1)));
+    }
+    text += &settings.set_all(&[
         ("MaxConnectionsPerChild", "0"),
         ("ListenBacklog", "4096"),
         ("Timeout", "3600"),
@@ -83,10 +81,8 @@ pub(super) fn words(
         ("EnableSendfile", "On"),
         ("HostnameLookups", "Off"),
         ("LogLevel", "error"),
-    ] {
-        set(name, &usual);
-    }
-    text += &settings.rest(directive);
+    ]);
+    text += &settings.rest();
     let from = modules_of(Path::new(&program));
     let load = |name: &String| format!("LoadModule {name}_module \"{}/mod_{name}.so\"\n", from.display());
     let text = modules.iter().map(load).collect::<String>() + &text;

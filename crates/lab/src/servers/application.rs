@@ -5,7 +5,7 @@
 //! memory count as the server's.
 
 use std::ffi::OsStr;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use std::str::FromStr;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use super::{Endpoint, Ground, Part, directories, found, write};
+use super::{Endpoint, Ground, Part, Settings, directories, found, write};
 use crate::child::output;
 use crate::spec;
 
@@ -60,6 +60,16 @@ pub(super) struct Gateway {
     pub(super) children: Option<u32>,
 }
 
+impl Gateway {
+    /// Where it listens, as nginx and our server are told it.
+    pub(super) fn address(&self) -> String {
+        match &self.socket {
+            Endpoint::Unix(path) => format!("unix:{}", path.display()),
+            Endpoint::Tcp(address) => address.to_string(),
+        }
+    }
+}
+
 const ALLOWED: &str = "allowed: 'php-fpm', with workers=N (1 to 4096), root=DIR of its scripts and \
     directives of its pool such as pm.max_requests=500; a program in C: 'c: app.c workers=16'; or any \
     program that takes FastCGI: 'command: ./app --socket {socket}'; the last two with variables of their \
@@ -77,31 +87,34 @@ impl FromStr for Application {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |what: &str| format!("{what:?} in application {text:?}; {ALLOWED}");
         let refused = |what: &str| Err(wrong(what));
-        let number = |count: &str| count.parse().ok().filter(|count| (1..=4096).contains(count));
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
-        let words = spec::words(rest);
+        let mut words = spec::words(rest);
+        if kind.trim() == "command" {
+            let has_program = words.iter().any(|word| !is_variable(word));
+            let is_told = rest.contains("{socket}") && has_program;
+            return if is_told { Ok(Self::Command(words)) } else { refused(kind) };
+        }
+        let mut workers = WORKERS;
+        for word in words.extract_if(.., |word| word.starts_with("workers=")) {
+            let count = word["workers=".len()..].parse().ok();
+            workers = count.filter(|count| (1..=4096).contains(count)).ok_or_else(|| wrong(&word))?;
+        }
         match kind.trim() {
-            "command" if rest.contains("{socket}") && words.iter().any(|word| !is_variable(word)) => {
-                Ok(Self::Command(words))
-            }
             "c" => {
-                let (mut source, mut workers, mut variables) = (None, WORKERS, Vec::new());
-                for word in &words {
-                    match word.split_once('=') {
-                        Some(("workers", count)) => workers = number(count).ok_or_else(|| wrong(word))?,
-                        Some(_) if is_variable(word) => variables.push(word.clone()),
-                        None if source.is_none() => source = Some(word.into()),
-                        _ => return refused(word),
+                let (variables, others): (Vec<_>, Vec<_>) =
+                    words.into_iter().partition(|word| is_variable(word));
+                match &others[..] {
+                    [source] if !source.contains('=') => {
+                        Ok(Self::C { source: source.into(), workers, variables })
                     }
+                    [] => refused("no source"),
+                    [.., word] => refused(word),
                 }
-                let source = source.ok_or_else(|| wrong("no source"))?;
-                Ok(Self::C { source, workers, variables })
             }
             "php-fpm" => {
-                let (mut workers, mut root, mut settings) = (WORKERS, None, Vec::new());
+                let (mut root, mut settings) = (None, Vec::new());
                 for word in &words {
                     match word.split_once('=') {
-                        Some(("workers", count)) => workers = number(count).ok_or_else(|| wrong(word))?,
                         Some(("root", path)) => root = Some(path.into()),
                         Some((name, value)) => settings.push((name.to_owned(), value.to_owned())),
                         None => return refused(word),
@@ -207,13 +220,7 @@ impl Application {
     /// The program as it is started, with `variables` of its environment besides.
     pub(super) fn part(&self, ground: &Ground<'_>, variables: &[String]) -> Result<Part> {
         let at = socket(ground);
-        let besim = ground.besim.map(|address| address.to_string()).unwrap_or_default();
-        let fill = |word: &String| {
-            word.replace('"', "")
-                .replace("{socket}", &at.to_string())
-                .replace("{root}", &ground.root.display().to_string())
-                .replace("{besim}", &besim)
-        };
+        let fill = |word: &String| ground.fill(&word.replace('"', ""));
         let (own, program) = match self {
             Self::Command(typed) => {
                 let own = typed.iter().take_while(|word| is_variable(word)).count();
@@ -225,7 +232,7 @@ impl Application {
                 (variables.iter().map(fill).collect(), [vec![program], told.into()].concat())
             }
             Self::PhpFpm { workers, settings, .. } => {
-                (Vec::new(), php_fpm(&self.executable()?, *workers, settings, ground, &besim)?)
+                (Vec::new(), php_fpm(&self.executable()?, *workers, settings, ground)?)
             }
         };
         // What is said of the server goes before what is said of all.
@@ -256,28 +263,20 @@ fn php_fpm(
     workers: u32,
     settings: &[(String, String)],
     ground: &Ground<'_>,
-    besim: &str,
 ) -> Result<Vec<String>> {
-    let mut lines = vec![
-        ("listen".to_owned(), socket(ground).to_string()),
-        ("listen.backlog".to_owned(), "4096".to_owned()),
-        ("pm".to_owned(), "static".to_owned()),
-        ("pm.max_children".to_owned(), workers.to_string()),
-    ];
+    let pairs = settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let mut settings = Settings { pairs, line: |name, value| format!("{name} = {value}\n") };
+    let mut text = "[global]\nerror_log = /proc/self/fd/2\n[application]\n".to_owned();
+    text += &settings.set("listen", &socket(ground));
+    text += &settings.set("pm.max_children", &workers);
+    text += &settings.set_all(&[("listen.backlog", "4096"), ("pm", "static")]);
     // It reads the scripts as whoever reads them here.
     let is_root = rustix::process::geteuid().is_root();
     if is_root {
-        lines.extend(["user", "group"].map(|name| (name.to_owned(), "root".to_owned())));
+        text += &settings.set_all(&[("user", "root"), ("group", "root")]);
     }
-    lines.retain(|(usual, _)| settings.iter().all(|(name, _)| name != usual));
-    let directory = ground.directory.display().to_string();
-    let fill = |value: &String| value.replace("{directory}", &directory).replace("{besim}", besim);
-    lines.extend(settings.iter().map(|(name, value)| (name.clone(), fill(value))));
-    let mut text = "[global]\nerror_log = /proc/self/fd/2\n[application]\n".to_owned();
-    for (name, value) in lines {
-        let _ = writeln!(text, "{name} = {value}");
-    }
-    let config = write(ground, "php-fpm.conf", &text)?;
+    text += &settings.rest();
+    let config = write(ground, "php-fpm.conf", &ground.fill(&text))?;
     let mut words = vec![program.display().to_string(), "--nodaemonize".to_owned()];
     words.extend(is_root.then(|| "--allow-to-run-as-root".to_owned()));
     words.push(format!("--fpm-config={config}"));

@@ -16,8 +16,10 @@ use crate::spec::{Kind, Spec};
 /// What `behind` is called if it is no server.
 const APPLICATION: &str = "application";
 
-pub(super) fn parts(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>) -> Result<Vec<Part>> {
-    let (mut parts, application, to) = if let Some(behind) = behind(spec, &mut settings)? {
+pub(super) fn parts(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
+    let mut settings = Settings::of(spec, keyword);
+    settings.take("behind", &"");
+    let (mut parts, application, to) = if let Some(behind) = behind(spec)? {
         let inner = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         let directory = ground.directory.join("behind");
         fs::create_dir_all(&directory)?;
@@ -30,21 +32,19 @@ pub(super) fn parts(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>
     };
     let more = settings.take("server", &"");
 
-    let mut global = String::new();
+    let mut global = settings.set("nbthread", &ground.cpus);
     // It makes room for as many connections as it may have descriptors for, two for each, but not for more.
-    for (name, usual) in [("nbthread", ground.cpus), ("fd-hard-limit", 2 * ground.capacity + 1_000)] {
-        global += &keyword(name, &settings.take(name, &usual));
-    }
-    global += &settings.those(|name| name.starts_with("tune.") || is_global(name), keyword);
+    global += &settings.set("fd-hard-limit", &(2 * ground.capacity + 1_000));
+    global += &settings.those(|name| name.starts_with("tune.") || is_global(name));
     let mut defaults = "mode http\n".to_owned();
     // A setting `timeout` comes after them, and then it is the one that counts.
     for what in ["connect", "client", "server"] {
         defaults += &keyword("timeout", &format!("{what} 3600s"));
     }
-    defaults += &keyword("backlog", &settings.take("backlog", &4_096));
+    defaults += &settings.set("backlog", &4_096);
     // Requests of all clients go on over connections that are kept to the server.
-    defaults += &keyword("http-reuse", &settings.take("http-reuse", &"always"));
-    defaults += &settings.rest(keyword);
+    defaults += &settings.set("http-reuse", &"always");
+    defaults += &settings.rest();
     let mut text = format!("global\n{global}defaults\n{defaults}{application}listen all\n");
     for address in ground.listen {
         let _ = writeln!(text, "bind {address}");
@@ -71,8 +71,8 @@ fn fastcgi(spec: &Spec, ground: &Ground<'_>) -> Result<String> {
 }
 
 /// The server that `behind` names; `None`: the application.
-pub(super) fn behind(spec: &Spec, settings: &mut Settings<'_>) -> Result<Option<Spec>> {
-    let named = settings.take("behind", &"nginx");
+pub(super) fn behind(spec: &Spec) -> Result<Option<Spec>> {
+    let named = Settings::of(spec, keyword).take("behind", &"nginx");
     if named == APPLICATION {
         return Ok(None);
     }

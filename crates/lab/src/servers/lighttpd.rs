@@ -10,7 +10,8 @@ use crate::spec::Spec;
 
 /// 65,535 is the most requests for a connection that it can be told, and it holds half as many connections as
 /// it may have descriptors.
-pub(super) fn words(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>) -> Result<Vec<String>> {
+pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
+    let mut settings = Settings::of(spec, line);
     let Ground { root, listen, cpus, capacity, .. } = ground;
     // One process serves by itself; more than one have a watcher besides.
     let workers = if *cpus == 1 { 0 } else { *cpus };
@@ -24,7 +25,8 @@ pub(super) fn words(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>
     for address in &listen[1..] {
         let _ = writeln!(text, "$SERVER[\"socket\"] == \"{address}\" {{ }}");
     }
-    let (max_fds, workers) = ((2 * capacity + 1_000).to_string(), workers.to_string());
+    let [max_fds, workers, capacity] =
+        [2 * capacity + 1_000, workers, *capacity].map(|count| count.to_string());
     let mut usual = vec![
         ("server.modules", "()"),
         ("server.event-handler", "linux-sysepoll"),
@@ -37,9 +39,8 @@ pub(super) fn words(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>
         ("server.max-keep-alive-idle", "3600"),
         ("server.max-read-idle", "3600"),
         ("server.max-write-idle", "3600"),
+        ("server.max-connections", &capacity),
     ];
-    let capacity = capacity.to_string();
-    usual.push(("server.max-connections", &capacity));
     if let Some(application) = ground.application {
         let gateway = application.gateway(ground)?;
         let (requests, root) = match &gateway.scripts {
@@ -58,10 +59,8 @@ pub(super) fn words(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>
         // Replies are sent as they come, rather than collected on the disk first.
         usual.push(("server.stream-response-body", "1"));
     }
-    for (name, usual) in usual {
-        text += &line(name, &settings.take(name, &usual));
-    }
-    text += &settings.rest(line);
+    text += &settings.set_all(&usual);
+    text += &settings.rest();
     let config = write(ground, "lighttpd.conf", &text)?;
     let program = peer(spec, "lighttpd")?;
     knows_all(&program, &config)?;

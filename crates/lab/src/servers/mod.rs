@@ -12,7 +12,6 @@
 mod apache;
 mod application;
 mod arrangement;
-mod command;
 mod haproxy;
 mod lighttpd;
 mod nginx;
@@ -171,17 +170,37 @@ pub(crate) fn is_replicated(spec: &Spec) -> bool {
 
 /// Without its application.
 fn server(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
-    let settings = Settings::of(spec);
     let words = match spec.kind {
         Kind::Sluice => sluice::words(spec, ground)?,
-        Kind::Nginx => nginx::words(spec, settings, ground)?,
-        Kind::Lighttpd => lighttpd::words(spec, settings, ground)?,
-        Kind::Apache => apache::words(spec, settings, ground, &apache::EVENT)?,
-        Kind::ApacheWorker => apache::words(spec, settings, ground, &apache::WORKER)?,
-        Kind::Haproxy => return haproxy::parts(spec, settings, ground),
-        Kind::Command => command::words(spec, ground)?,
+        Kind::Nginx => nginx::words(spec, ground)?,
+        Kind::Lighttpd => lighttpd::words(spec, ground)?,
+        Kind::Apache => apache::words(spec, ground, &apache::EVENT)?,
+        Kind::ApacheWorker => apache::words(spec, ground, &apache::WORKER)?,
+        Kind::Haproxy => return haproxy::parts(spec, ground),
+        Kind::Command => {
+            ensure!(ground.listen.len() == 1, "{} can't be told of several addresses", spec.name);
+            spec.settings.iter().map(|word| ground.fill(word.trim_matches('"'))).collect()
+        }
     };
     Ok(vec![Part::of(words, ground)])
+}
+
+impl Ground<'_> {
+    /// A word of anybody's program with all that it names in braces.
+    fn fill(&self, word: &str) -> String {
+        let address = self.listen[0];
+        let besim = self.besim.map(|address| address.to_string()).unwrap_or_default();
+        let values = [
+            ("{port}", address.port().to_string()),
+            ("{host}", address.ip().to_string()),
+            ("{root}", self.root.display().to_string()),
+            ("{cpus}", self.cpus.to_string()),
+            ("{directory}", self.directory.display().to_string()),
+            ("{socket}", application::socket(self).to_string()),
+            ("{besim}", besim),
+        ];
+        values.into_iter().fold(word.to_owned(), |word, (name, value)| word.replace(name, &value))
+    }
 }
 
 impl Part {
@@ -208,7 +227,7 @@ pub(crate) fn can_hand_on(spec: &Spec) -> bool {
 /// The server behind a proxy, if there is one.
 pub(crate) fn behind(spec: &Spec) -> Result<Option<Spec>> {
     let is_proxy = spec.kind == Kind::Haproxy;
-    if is_proxy { haproxy::behind(spec, &mut Settings::of(spec)) } else { Ok(None) }
+    if is_proxy { haproxy::behind(spec) } else { Ok(None) }
 }
 
 /// The executable that makes a spec what it is, for its version and the hash of its bytes; `None` for
@@ -245,41 +264,47 @@ fn peer(spec: &Spec, package: &str) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-/// Settings `name=value` of a spec: those that a configuration asks for, and what is left.
-#[derive(Debug)]
-struct Settings<'a>(Vec<(&'a str, &'a str)>);
+/// Settings `name=value` of a spec, for a configuration: those that it asks for, and what is left.
+struct Settings<'a> {
+    pairs: Vec<(&'a str, &'a str)>,
+    /// How a name and a value are written down.
+    line: fn(&str, &str) -> String,
+}
 
 impl<'a> Settings<'a> {
-    fn of(spec: &'a Spec) -> Self {
+    fn of(spec: &'a Spec, line: fn(&str, &str) -> String) -> Self {
         let pairs = spec.settings.iter().filter_map(|word| word.split_once('='));
         // Quotes are there for values with blanks in them.
-        Self(pairs.map(|(name, value)| (name, value.trim_matches('"'))).collect())
+        Self { pairs: pairs.map(|(name, value)| (name, value.trim_matches('"'))).collect(), line }
     }
 
     /// What was set under `name`, or `usual`.
     fn take(&mut self, name: &str, usual: &dyn ToString) -> String {
-        match self.0.iter().position(|(other, _)| *other == name) {
-            Some(at) => self.0.remove(at).1.to_owned(),
+        match self.pairs.iter().position(|(other, _)| *other == name) {
+            Some(at) => self.pairs.remove(at).1.to_owned(),
             None => usual.to_string(),
         }
     }
 
+    /// The line of that.
+    fn set(&mut self, name: &str, usual: &dyn ToString) -> String {
+        (self.line)(name, &self.take(name, usual))
+    }
+
+    /// The lines of several.
+    fn set_all(&mut self, usual: &[(&str, &str)]) -> String {
+        usual.iter().map(|(name, usual)| self.set(name, usual)).collect()
+    }
+
     /// Those of the others that belong somewhere, a line for each.
-    fn those(&mut self, belongs: impl Fn(&str) -> bool, line: impl Fn(&str, &str) -> String) -> String {
-        let mut lines = String::new();
-        self.0.retain(|(name, value)| {
-            let belongs = belongs(name);
-            if belongs {
-                lines += &line(name, value);
-            }
-            !belongs
-        });
-        lines
+    fn those(&mut self, belongs: impl Fn(&str) -> bool) -> String {
+        let those = self.pairs.extract_if(.., |(name, _)| belongs(name));
+        those.map(|(name, value)| (self.line)(name, value)).collect()
     }
 
     /// All others, a line for each.
-    fn rest(mut self, line: impl Fn(&str, &str) -> String) -> String {
-        self.those(|_| true, line)
+    fn rest(mut self) -> String {
+        self.those(|_| true)
     }
 }
 

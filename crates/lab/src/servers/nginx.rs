@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use anyhow::Result;
 
 use super::application::Gateway;
-use super::{Endpoint, Ground, Settings, peer, write};
+use super::{Ground, Settings, peer, write};
 use crate::spec::Spec;
 
-pub(super) fn words(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>) -> Result<Vec<String>> {
+pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
+    let mut settings = Settings::of(spec, directive);
     let directory = ground.directory.display();
     let mut text = format!("daemon off;\npid {directory}/nginx.pid;\nerror_log stderr error;\n");
     // Its workers read the files as whoever reads them here.
@@ -16,21 +17,18 @@ pub(super) fn words(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>
         text += "user root;\n";
     }
     let workers = settings.take("worker_processes", &ground.cpus);
-    let mut set = |name: &str, usual: &dyn ToString| directive(name, &settings.take(name, usual));
-    text += &set("master_process", &"on");
+    text += &settings.set("master_process", &"on");
     text += &directive("worker_processes", &workers);
-    text += &set("worker_rlimit_nofile", &(ground.capacity * 2 + 1_000));
-    let mut events = set("use", &"epoll");
+    text += &settings.set("worker_rlimit_nofile", &(ground.capacity * 2 + 1_000));
     // A worker has some 440 bytes for each connection that it may have, from the start: what all of many
     // could have is more than the memory of an experiment with little. Nobody gets twice its part.
     let part = 2 * ground.capacity / workers.parse().unwrap_or(1).max(1);
-    events += &set("worker_connections", &part.max(512).min(ground.capacity + 100));
-    events += &set("multi_accept", &"off");
-    events += &set("accept_mutex", &"off");
+    let mut events = settings.set("worker_connections", &(part.max(512).min(ground.capacity + 100)));
+    events += &settings.set_all(&[("use", "epoll"), ("multi_accept", "off"), ("accept_mutex", "off")]);
     let mut http = "types { text/html html; }\n".to_owned();
     // `tcp_nopush` is as it comes: with reno it makes no difference that shows. With BBR a packet that waits
     // to be full is paced, which here takes 10% more CPU time for 1 KB and 80% more for SPECweb99's files.
-    for (name, usual) in [
+    http += &settings.set_all(&[
         ("access_log", "off"),
         ("sendfile", "on"),
         ("tcp_nopush", "off"),
@@ -42,9 +40,7 @@ pub(super) fn words(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>
         ("reset_timedout_connection", "on"),
         ("open_file_cache", "max=100000 inactive=3600s"),
         ("open_file_cache_valid", "60s"),
-    ] {
-        http += &set(name, &usual);
-    }
+    ]);
     for name in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
         let _ = writeln!(http, "{name}_temp_path {directory}/{name};");
     }
@@ -55,14 +51,16 @@ pub(super) fn words(spec: &Spec, mut settings: Settings<'_>, ground: &Ground<'_>
     }
     if let Some(application) = ground.application {
         // Replies are read as fast as they come, and never put on the disk.
-        http += &directive("fastcgi_buffers", &settings.take("fastcgi_buffers", &"16 64k"));
-        http += &directive("fastcgi_buffer_size", &settings.take("fastcgi_buffer_size", &"64k"));
-        http += &directive("fastcgi_max_temp_file_size", &settings.take("fastcgi_max_temp_file_size", &"0"));
+        http += &settings.set_all(&[
+            ("fastcgi_buffers", "16 64k"),
+            ("fastcgi_buffer_size", "64k"),
+            ("fastcgi_max_temp_file_size", "0"),
+        ]);
         server += &location(&application.gateway(ground)?);
     }
-    text += &settings.those(is_main, directive);
-    events += &settings.those(|name| name == "worker_aio_requests", directive);
-    http += &settings.rest(directive);
+    text += &settings.those(is_main);
+    events += &settings.those(|name| name == "worker_aio_requests");
+    http += &settings.rest();
     let _ = write!(text, "events {{\n{events}}}\nhttp {{\n{http}server {{\n{server}}}\n}}\n");
     let config = write(ground, "nginx.conf", &text)?;
     Ok([&peer(spec, "nginx-light")?, "-c", &config, "-e", "stderr"].map(str::to_owned).into())
@@ -78,36 +76,26 @@ fn is_main(name: &str) -> bool {
     of_workers || matches!(name, "thread_pool" | "timer_resolution" | "pcre_jit" | "load_module")
 }
 
+/// Parameters that are called as nginx calls its variables, in capital letters.
+const PARAMETERS: &str = "QUERY_STRING REQUEST_METHOD CONTENT_TYPE CONTENT_LENGTH REQUEST_URI DOCUMENT_ROOT \
+    SERVER_PROTOCOL REMOTE_ADDR REMOTE_PORT SERVER_ADDR SERVER_PORT SERVER_NAME";
+
 /// With the parameters that its own packages have, and a connection for each request.
 fn location(gateway: &Gateway) -> String {
     let (requests, scripts) = match &gateway.scripts {
         Some(root) => (r"~ \.php$", root.as_str()),
         None => ("/fcgi/", "$document_root"),
     };
-    let server = match &gateway.socket {
-        Endpoint::Unix(path) => format!("unix:{}", path.display()),
-        Endpoint::Tcp(address) => address.to_string(),
-    };
+    let named = PARAMETERS.split(' ').map(|name| format!("fastcgi_param {name} ${};\n", name.to_lowercase()));
     format!(
         "location {requests} {{\n\
-         fastcgi_pass {server};\n\
+         fastcgi_pass {};\n\
          fastcgi_param SCRIPT_FILENAME {scripts}$fastcgi_script_name;\n\
          fastcgi_param SCRIPT_NAME $fastcgi_script_name;\n\
-         fastcgi_param QUERY_STRING $query_string;\n\
-         fastcgi_param REQUEST_METHOD $request_method;\n\
-         fastcgi_param CONTENT_TYPE $content_type;\n\
-         fastcgi_param CONTENT_LENGTH $content_length;\n\
-         fastcgi_param REQUEST_URI $request_uri;\n\
-         fastcgi_param DOCUMENT_ROOT $document_root;\n\
-         fastcgi_param SERVER_PROTOCOL $server_protocol;\n\
          fastcgi_param GATEWAY_INTERFACE CGI/1.1;\n\
          fastcgi_param SERVER_SOFTWARE nginx/$nginx_version;\n\
-         fastcgi_param REMOTE_ADDR $remote_addr;\n\
-         fastcgi_param REMOTE_PORT $remote_port;\n\
-         fastcgi_param SERVER_ADDR $server_addr;\n\
-         fastcgi_param SERVER_PORT $server_port;\n\
-         fastcgi_param SERVER_NAME $server_name;\n\
-         fastcgi_param REDIRECT_STATUS 200;\n\
-         }}\n"
+         fastcgi_param REDIRECT_STATUS 200;\n{}}}\n",
+        gateway.address(),
+        named.collect::<String>()
     )
 }

@@ -4,7 +4,7 @@
 use anyhow::Result;
 
 use super::application::Gateway;
-use super::{Endpoint, Ground, write};
+use super::{Ground, write};
 use crate::spec::Spec;
 
 /// What its status is asked at.
@@ -39,23 +39,20 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
 }
 
 /// The pool of the application, and what leads there.
-fn pool(Gateway { socket, scripts, children }: &Gateway, settings: &[&String]) -> String {
+fn pool(gateway: &Gateway, settings: &[&String]) -> String {
     let settings = settings.iter().filter_map(|word| word.strip_prefix(OF_POOL));
     let settings: Vec<_> = settings.map(|setting| format!("{setting}\n")).collect();
-    let children = match children {
+    let children = match gateway.children {
         Some(children) if !settings.iter().any(|setting| setting.starts_with("children")) => {
             format!("children = {children}\n")
         }
         _ => String::new(),
     };
-    let route = match scripts {
+    let route = match gateway.scripts {
         Some(_) => "scripts = \".php\"",
         None => "path = \"/fcgi/**\"\nprogram = \"/fcgi\"",
     };
-    let server = match socket {
-        Endpoint::Unix(path) => format!("unix:{}", path.display()),
-        Endpoint::Tcp(address) => address.to_string(),
-    };
+    let server = gateway.address();
     format!(
         "[[pools]]\nname = \"application\"\nservers = \"{server}\"\n{children}{}\
          [[routes]]\npool = \"application\"\n{route}",

@@ -58,8 +58,8 @@ pub struct Facts {
     pub(super) index: Option<usize>,
     /// Until when it is believed without a look at the file, on the monotonic clock.
     pub(super) trusted_until_ms: u64,
-    /// Whether it stays right for as long as the file stays the same: no header line grows old, and the body is
-    /// in memory if it is to be.
+    /// Whether it stays right for as long as the file stays the same: no header line grows old, and the body
+    /// is in memory if it is to be.
     pub(super) lasting: bool,
 }
 

@@ -222,8 +222,8 @@ impl Site {
         Download { connection, limits }
     }
 
-    /// Every other request as somebody answers it who must not wait, and finds nothing in memory; or who waits
-    /// for names alone.
+    /// Every other request as somebody answers it who must not wait, and finds nothing in memory; or who
+    /// waits for names alone.
     fn answer(&mut self, head: &Head<'_>) -> Plan<Pin> {
         let stamp = Stamp::new("", sys::clock::realtime_secs());
         self.impatient = !self.impatient;

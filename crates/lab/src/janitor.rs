@@ -83,9 +83,9 @@ pub fn clean_up() -> Result<Vec<String>> {
     clean(|run| !is_running(run))
 }
 
-/// Whether that process is there. Its id may be another's by now; then what is left stays a while longer.
-fn is_running(run: u32) -> bool {
-    Path::new("/proc").join(run.to_string()).exists()
+/// Whether that process is there. A run's id may be another's by now; then what is left stays a while longer.
+fn is_running(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
 }
 
 /// Something that a run has set up.
@@ -121,14 +121,25 @@ impl Left {
             }
         }
     }
+
+    fn is_there(&self) -> bool {
+        match self {
+            Self::Process(pid, _) => is_running(*pid),
+            Self::Namespace(name) => Path::new("/run/netns").join(name).exists(),
+            Self::Group(path) | Self::Directory(path) => path.exists(),
+        }
+    }
 }
 
 /// Takes away what runs that are over have left: their processes first.
 fn clean(is_over: impl Fn(u32) -> bool) -> Result<Vec<String>> {
     let mut gone = Vec::new();
     for (_, left) in left().into_iter().filter(|(run, _)| is_over(*run)) {
-        left.take_away()?;
-        gone.push(left.to_string());
+        match left.take_away() {
+            // Its run may have ended only now, and have taken it away itself.
+            Err(error) if left.is_there() => return Err(error),
+            _ => gone.push(left.to_string()),
+        }
     }
     Ok(gone)
 }

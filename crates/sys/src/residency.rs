@@ -41,6 +41,14 @@ pub fn read_at_cached(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Resu
     }
 }
 
+/// The same, but where the file system cannot tell what is in memory it reads, for as long as that takes.
+pub fn read_at_unless_absent(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    match rustix::io::preadv2(&fd, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT) {
+        Err(Errno::OPNOTSUPP) => crate::file::read_at(fd, buffer, offset),
+        result => Ok(result?),
+    }
+}
+
 /// Whether the `len` bytes from `offset` can be sent without waiting for a disk. What lies behind the end of
 /// the file needs no waiting; nor does what cannot be read at all.
 pub fn is_resident(fd: impl AsFd, offset: u64, len: u64) -> bool {
@@ -128,6 +136,16 @@ mod tests {
         assert!(is_resident(&file, 0, LEN) && is_resident(&file, 5, 0) && is_resident(&file, LEN, 100));
         let (pipe, _other_end) = rustix::pipe::pipe().unwrap();
         assert!(is_resident(pipe, 0, 1), "what can't be read at a place is the caller's to find out");
+    }
+
+    #[test]
+    fn where_nobody_can_tell_it_is_read() {
+        // Of memory that is a file the kernel does not say it.
+        let file = File::from(rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
+        (&file).write_all(b"text").unwrap();
+        let mut buffer = [0; 10];
+        assert_eq!(read_at_unless_absent(&file, &mut buffer, 0).unwrap(), 4);
+        assert_eq!(&buffer[..4], b"text");
     }
 
     #[test]

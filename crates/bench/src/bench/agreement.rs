@@ -8,7 +8,6 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -18,7 +17,7 @@ use crate::httperf;
 use crate::measurement::Lab;
 use crate::scripted;
 use crate::servers::{self, Environment, spec};
-use lab::child::output;
+use lab::child::{on_cpus, output};
 use lab::statistics::Spread;
 use lab::table::{self, Column};
 
@@ -172,8 +171,8 @@ fn reports(options: &Options, bout: &Bout, log: &Path) -> Result<[Vec<f64>; 2]> 
         format!("--timeout={timeout_s}s"),
         format!("--cpus={client_cpu}"),
     ];
-    let mut load = Command::new(lab.executable()?);
-    load.args(["load", "--arrivals=fixed", "--format=httperf"]).args(ours);
+    let mut load = on_cpus(&[*client_cpu]);
+    load.arg(lab.executable()?).args(["load", "--arrivals=fixed", "--format=httperf"]).args(ours);
     Ok([figures(&httperf::run(*client_cpu, *server, &theirs)?)?, figures(&output(&mut load, "")?)?])
 }
 

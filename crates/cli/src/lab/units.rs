@@ -1,50 +1,16 @@
 //! Values with units, as options take them.
 
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs as _};
-use std::time::Duration;
 
+pub(super) use ::lab::units::{size, time};
 use load::run::Target as Server;
 use load::schedule::{Rate, Step};
-
-/// A time such as `500ms`, `20 s`, `5min`; a number alone is seconds.
-pub(super) fn time(text: &str) -> Result<Duration, String> {
-    let allowed = "allowed: times such as 500ms, 2.5s, 20s, 5min";
-    let (number, unit) = split(text);
-    let factor = match unit {
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(allowed.to_owned()),
-    };
-    let seconds = number.parse::<f64>().ok().map(|number| number * factor);
-    let seconds = seconds.filter(|seconds| (0.0..=1e6).contains(seconds)).ok_or(allowed)?;
-    Ok(Duration::from_secs_f64(seconds))
-}
 
 /// A part of something in percent.
 pub(super) fn percent(text: &str) -> Result<f64, String> {
     let allowed = "allowed: 0 to 100";
     let percent: f64 = text.parse().map_err(|_| allowed.to_owned())?;
     if (0.0..=100.0).contains(&percent) { Ok(percent) } else { Err(allowed.to_owned()) }
-}
-
-/// A size such as `4096`, `16KiB`, `1 MB`.
-pub(super) fn size(text: &str) -> Result<u64, String> {
-    let allowed = "allowed: sizes such as 4096, 16KiB, 1MB, 3.2GB";
-    let (number, unit) = split(text);
-    let factor = match unit {
-        "" | "B" => 1.0,
-        "KB" | "kB" => 1e3,
-        "MB" => 1e6,
-        "GB" => 1e9,
-        "KiB" => 1024.0,
-        "MiB" => 1_048_576.0,
-        "GiB" => 1_073_741_824.0,
-        _ => return Err(allowed.to_owned()),
-    };
-    let bytes = number.parse::<f64>().ok().map(|number| number * factor);
-    bytes.filter(|bytes| (0.0..=1e15).contains(bytes)).map(|bytes| bytes as u64).ok_or(allowed.to_owned())
 }
 
 /// A rate: `250`, or steps such as `0-500:30s,500:1min,100` (from and to, for a time; the last may go on).
@@ -69,18 +35,7 @@ pub(super) struct Several<T>(pub(super) Vec<T>);
 
 /// CPUs such as `0-3,8`.
 pub(super) fn cpus(text: &str) -> Result<Several<usize>, String> {
-    let allowed = "allowed: numbers and ranges such as 0-3,8";
-    let mut cpus = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let number = |text: &str| text.trim().parse::<usize>().ok().filter(|cpu| *cpu < 4096);
-        let (first, last) =
-            number(first).zip(number(last)).filter(|(first, last)| first <= last).ok_or(allowed)?;
-        cpus.extend(first..=last);
-    }
-    cpus.sort_unstable();
-    cpus.dedup();
-    Ok(Several(cpus))
+    ::lab::units::cpus(text).map(Several)
 }
 
 /// Local addresses such as `127.0.0.2`, `127.0.0.2-127.0.0.9`.
@@ -137,14 +92,10 @@ fn target_of(server: Server, host: &str, path: &str, allowed: &str) -> Result<Ta
     Ok(Target { server, host: host.to_owned(), path: path.to_owned() })
 }
 
-fn split(text: &str) -> (&str, &str) {
-    let text = text.trim();
-    let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    (text[..end].trim(), text[end..].trim())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

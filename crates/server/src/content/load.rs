@@ -51,7 +51,7 @@ const UNSETTLED: &str = "-unsettled";
 const DATED_MS: u64 = 1_000;
 
 /// How long a small file is sent from the file, when its body could not be read without waiting: by then it
-/// has been in memory since it was first sent.
+/// is in memory as a rule, since it has been sent.
 const ABSENT_MS: u64 = 1_000;
 
 /// Opens files below the document root and makes entries of them.
@@ -426,7 +426,8 @@ fn unsettled_ms(changed: FileTime) -> u64 {
 fn read_whole(file: &OwnedFd, room: &mut [u8], patience: Patience) -> io::Result<bool> {
     let read_at = match patience {
         Patience::Unlimited | Patience::Files => sys::file::read_at,
-        Patience::Names | Patience::None => sys::residency::read_at_cached,
+        Patience::Names => sys::residency::read_at_unless_absent,
+        Patience::None => sys::residency::read_at_cached,
     };
     let mut filled = 0;
     while filled < room.len() {

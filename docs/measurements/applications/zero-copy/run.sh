@@ -8,8 +8,10 @@ started=()
 trap 'kill "${started[@]}" 2> /dev/null || true; ip netns del zero-copy 2> /dev/null || true; rm -f /tmp/zero-copy-send' EXIT
 ip netns add zero-copy
 ip link add zc0 type veth peer name zc1 netns zero-copy
-ip addr add 10.99.0.1/24 dev zc0 && ip link set zc0 up
-ip -n zero-copy addr add 10.99.0.2/24 dev zc1 && ip -n zero-copy link set zc1 up
+ip addr add 10.99.0.1/24 dev zc0
+ip link set zc0 up
+ip -n zero-copy addr add 10.99.0.2/24 dev zc1
+ip -n zero-copy link set zc1 up
 taskset -c 1 /tmp/zero-copy-send receive 127.0.0.1 9917 & started+=($!)
 taskset -c 1 ip netns exec zero-copy /tmp/zero-copy-send receive 10.99.0.2 9917 & started+=($!)
 sleep 0.5
@@ -20,7 +22,8 @@ for round in 1 2 3 4 5 6; do
     done; done | shuf | while read -r network way bytes; do
         address=127.0.0.1
         [[ $network == veth ]] && address=10.99.0.2
-        echo "$round,$network,$way,$bytes,$(taskset -c 0 /tmp/zero-copy-send "${way%-again}" $address 9917 "$bytes" 1)"
+        figures=$(taskset -c 0 /tmp/zero-copy-send "${way%-again}" $address 9917 "$bytes" 1)
+        echo "$round,$network,$way,$bytes,$figures"
     done >> results.csv
     echo "round $round of 6" >&2
 done

@@ -3,8 +3,9 @@
 //! ([`Conversation::is_bound`](crate::conversation::Conversation::is_bound)).
 //!
 //! They may wait for a disk, to find a file, and whoever is behind them in their queue waits too, unless the
-//! lane has another reader. They don't wait for what is in one: a small body that is not in memory is left to
-//! the writers, as a large one is. [Listings](super::listings) of directories come last.
+//! lane has another reader. They don't wait for what is in one, but where they send it themselves: a small
+//! body that is not in memory is left to the writers, as a large one is. [Listings](super::listings) of
+//! directories come last.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;

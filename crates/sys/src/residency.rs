@@ -35,7 +35,7 @@ const PARTS: usize = 16;
 /// tell; 0 is the end of the file. `preadv2(2)`, `RWF_NOWAIT`.
 #[inline]
 pub fn read_at_cached(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    match rustix::io::preadv2(fd, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT) {
+    match read_now(fd, buffer, offset) {
         Err(Errno::OPNOTSUPP) => Err(io::ErrorKind::WouldBlock.into()),
         result => Ok(result?),
     }
@@ -43,10 +43,16 @@ pub fn read_at_cached(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Resu
 
 /// The same, but where the file system cannot tell what is in memory it reads, for as long as that takes.
 pub fn read_at_unless_absent(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    match rustix::io::preadv2(&fd, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT) {
+    match read_now(&fd, buffer, offset) {
         Err(Errno::OPNOTSUPP) => crate::file::read_at(fd, buffer, offset),
         result => Ok(result?),
     }
+}
+
+/// `EOPNOTSUPP`: the file system cannot tell what is in memory.
+#[inline]
+fn read_now(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    rustix::io::preadv2(fd, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT)
 }
 
 /// Whether the `len` bytes from `offset` can be sent without waiting for a disk. What lies behind the end of

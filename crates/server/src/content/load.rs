@@ -224,7 +224,7 @@ impl Loader {
             let mut entry = self.entry(load, stat, stat.size as usize, now);
             let body = entry.marks.body as usize;
             let complete = match read_whole(&file, &mut entry.memory[body..], patience) {
-                Err(error) if patience == Patience::Names && error.kind() == io::ErrorKind::WouldBlock => {
+                Err(error) if patience.leaves_body(&error) => {
                     is_absent = true;
                     break;
                 }
@@ -241,7 +241,7 @@ impl Loader {
         entry.facts.ends = ends;
         if is_absent {
             entry.facts.lasting = false;
-            entry.facts.trusted_until_ms = entry.facts.trusted_until_ms.min(now.ms + ABSENT_MS);
+            entry.facts.trusted_until_ms = entry.facts.trusted_until_ms.min(now.ms.saturating_add(ABSENT_MS));
         }
         Ok(Entry { file: Some(file.into()), ..entry })
     }

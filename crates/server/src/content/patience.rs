@@ -26,4 +26,9 @@ impl Patience {
     pub(super) fn is_over(self, error: &io::Error) -> bool {
         self == Self::None && error.kind() == io::ErrorKind::WouldBlock
     }
+
+    /// Whether an error of reading a body with it says that the body is to be left to whoever sends it.
+    pub(super) fn leaves_body(self, error: &io::Error) -> bool {
+        self == Self::Names && error.kind() == io::ErrorKind::WouldBlock
+    }
 }

@@ -17,7 +17,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use load::engine::{self, Finished, Keep, RunError};
 use load::output::{Output, Unwritten};
 use load::report::{
-    self, AskedOfClass, Bars, Facts, Joined, Queues, RunOutcome, ServerLog, Threshold, verification,
+    self, AskedOfClass, Bars, Facts, Joined, MAY_WAIT, Queues, RunOutcome, ServerLog, Threshold, verification,
 };
 use load::run::{Class, Load, Run, Target as Server};
 use load::schedule::{Arrivals, Rate, Schedule};
@@ -146,7 +146,7 @@ pub(crate) struct Options {
     #[arg(
         long,
         value_name = "PERCENT",
-        default_value_t = 5.0,
+        default_value_t = MAY_WAIT * 100.0,
         value_parser = units::percent,
         help_heading = "Clients"
     )]

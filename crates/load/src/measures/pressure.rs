@@ -8,7 +8,7 @@ use machine::process::RunTime;
 
 use crate::record::Nanos;
 
-/// Part of a second that a thread may want its core for.
+/// Part of a second that a thread may want its core for, or run.
 const SATURATED: f64 = 0.97;
 /// What is shorter than this is no second.
 const SHORTEST: Nanos = 900_000_000;
@@ -20,6 +20,8 @@ pub struct Pressure {
     pub seconds: u64,
     /// Seconds in which a thread ran, or waited for its core, all the time.
     pub saturated: u64,
+    /// Those of them in which it ran all the time: no other thread on its core would have let it do more.
+    pub ran_throughout: u64,
     /// All the time that was looked at, whole seconds or not.
     pub time: Nanos,
     /// Time spent running.
@@ -59,12 +61,14 @@ impl Pressure {
         let part = (ran + waited) as f64 / time as f64;
         self.seconds += 1;
         self.saturated += u64::from(part > SATURATED);
+        self.ran_throughout += u64::from(ran as f64 / time as f64 > SATURATED);
         self.most = self.most.max(part.min(1.0));
     }
 
     pub(super) fn take_in(&mut self, other: &Self) {
         self.seconds += other.seconds;
         self.saturated += other.saturated;
+        self.ran_throughout += other.ran_throughout;
         self.time += other.time;
         self.ran += other.ran;
         self.waited += other.waited;
@@ -77,9 +81,9 @@ impl Pressure {
         if self.time == 0 { 0.0 } else { self.waited as f64 / self.time as f64 }
     }
 
-    /// The part of the seconds that were saturated.
-    pub fn saturated_part(&self) -> f64 {
-        if self.seconds == 0 { 0.0 } else { self.saturated as f64 / self.seconds as f64 }
+    /// `seconds` of them as a part of those that were looked at; 0 where there are none.
+    pub fn part_of_seconds(&self, seconds: u64) -> f64 {
+        if self.seconds == 0 { 0.0 } else { seconds as f64 / self.seconds as f64 }
     }
 }
 
@@ -98,20 +102,23 @@ mod tests {
         let mut pressure = Pressure::default();
         pressure.add(at(0, 0, 0), at(1000, 400, 100));
         pressure.add(at(1000, 400, 100), at(2000, 900, 590));
-        pressure.add(at(2000, 900, 590), at(2100, 1000, 590));
+        pressure.add(at(2000, 900, 590), at(3000, 1880, 600));
+        pressure.add(at(3000, 1880, 600), at(3100, 1980, 600));
         let expected = Pressure {
-            seconds: 2,
-            saturated: 1,
-            time: 2100 * MS,
-            ran: 1000 * MS,
-            waited: 590 * MS,
+            seconds: 3,
+            saturated: 2,
+            ran_throughout: 1,
+            time: 3100 * MS,
+            ran: 1980 * MS,
+            waited: 600 * MS,
             most: 0.99,
         };
         assert_eq!(pressure, expected);
         let mut both = Pressure::default();
         both.take_in(&pressure);
         both.take_in(&pressure);
-        assert_eq!((both.seconds, both.saturated_part()), (4, 0.5));
-        assert!((both.waited_part() - 590.0 / 2100.0).abs() < 1e-9);
+        assert_eq!((both.seconds, both.saturated, both.ran_throughout), (6, 4, 2));
+        assert!((both.part_of_seconds(both.saturated) - 4.0 / 6.0).abs() < 1e-9);
+        assert!((both.waited_part() - 600.0 / 3100.0).abs() < 1e-9);
     }
 }

@@ -24,7 +24,7 @@ pub use queues::{AtListener, Dropped, Queues};
 pub use results::{Results, json};
 pub use table::render as table;
 pub use thresholds::{Judged, Misunderstood, Threshold, thresholds};
-pub use validity::{reasons_against, remarks_on};
+pub use validity::{MAY_WAIT, reasons_against, remarks_on};
 
 #[cfg(test)]
 mod tests {

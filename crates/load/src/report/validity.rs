@@ -13,6 +13,8 @@ const BUSY: f64 = 0.97;
 /// Part of the seconds in which a thread may want its core all the time, to run or because somebody else
 /// does.
 const SATURATED: f64 = 0.05;
+/// Part of the time for which a generator that has its core for itself may wait for it.
+pub const MAY_WAIT: f64 = 0.05;
 /// Lateness from which a session counts as late, in milliseconds.
 const LATE_MS: f64 = 5.0;
 /// Part of the sessions that may be late.
@@ -82,11 +84,13 @@ fn short_of_cpu(measures: &Measures, facts: &Facts) -> Vec<String> {
         }
     }
     let pressure = &measures.pressure;
-    if reasons.is_empty() && pressure.saturated_part() > SATURATED {
+    // A core that is shared on purpose is always wanted: what a generator can't do more of is running.
+    let shares = facts.may_wait > MAY_WAIT;
+    let saturated = if shares { pressure.ran_throughout } else { pressure.saturated };
+    if reasons.is_empty() && pressure.part_of_seconds(saturated) > SATURATED {
         reasons.push(format!(
-            "the generator's CPU was saturated in {} of {} seconds (it ran for {:.1} s and waited for {:.1} \
-             s)",
-            pressure.saturated,
+            "the generator's CPU was saturated in {saturated} of {} seconds (it ran for {:.1} s and waited \
+             for {:.1} s)",
             pressure.seconds,
             pressure.ran as f64 / 1e9,
             pressure.waited as f64 / 1e9
@@ -173,6 +177,21 @@ mod tests {
         }
         facts.may_wait = 0.1;
         assert_eq!(reasons_against(&measures, &facts), [""; 0]);
+    }
+
+    #[test]
+    fn a_core_that_is_shared_on_purpose_is_saturated_by_running() {
+        let (mut measures, mut facts) = sample();
+        let saturated = |measures: &Measures, facts: &Facts| {
+            reasons_against(measures, facts).concat().contains("was saturated in 3 of 10 seconds")
+        };
+        measures.pressure.seconds = 10;
+        measures.pressure.saturated = 3;
+        assert!(saturated(&measures, &facts));
+        facts.may_wait = 0.6;
+        assert!(!saturated(&measures, &facts));
+        measures.pressure.ran_throughout = 3;
+        assert!(saturated(&measures, &facts));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::servers::{self, Application};
 use crate::spec::Spec;
 use crate::unique::unique;
 use crate::units;
+use crate::verdict::fewest_rounds;
 use crate::workload::Workload;
 
 /// What is to be done, checked.
@@ -448,6 +449,20 @@ impl Experiment {
         Ok(())
     }
 
+    /// Why no comparison of its points can say anything, if that is so: there are too many for its rounds.
+    pub fn too_few_rounds(&self) -> Option<String> {
+        let of = |point: &PointSpec| point.compare.len() * point.servers.len().saturating_sub(1);
+        let comparisons: usize = self.points.iter().map(of).sum();
+        let fewest = fewest_rounds(comparisons);
+        (comparisons > 0 && self.rounds < fewest).then(|| {
+            format!(
+                "{comparisons} comparisons in {} rounds: none can be told from chance, whatever is measured; \
+                 it takes {fewest} rounds, or fewer servers, points or quantities (compare)",
+                self.rounds
+            )
+        })
+    }
+
     /// Whether a server of that name is somewhere.
     pub(crate) fn server(&self, name: &str) -> Result<(), String> {
         let mut names: Vec<&str> = self.servers().iter().map(|server| server.name.as_str()).collect();
@@ -513,6 +528,16 @@ mod tests {
         assert_eq!(disk.lengths.timeout, Duration::from_millis(1_100));
         assert_eq!((disk.lengths.warm_up, experiment.points[0].setting.lengths.warm_up).0.as_secs(), 3);
         assert_eq!(experiment.points[0].compare.len(), 2);
+    }
+
+    #[test]
+    fn comparisons_take_rounds() {
+        let said = |text: &str| Experiment::parse(text).unwrap().too_few_rounds();
+        // Replies/s at all five points, the CPU at three of them.
+        assert!(said(SMALL).unwrap().starts_with("8 comparisons in 6 rounds"));
+        assert!(said(SMALL).unwrap().contains("it takes 9 rounds"));
+        assert_eq!(said(&SMALL.replace("rounds = 6", "rounds = 9")), None);
+        assert_eq!(said(&SMALL.replace(", 'four = sluice: --workers=4'", "")), None);
     }
 
     #[test]

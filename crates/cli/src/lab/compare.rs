@@ -11,6 +11,7 @@ use lab::Workload;
 use lab::load::Load;
 use lab::spec::Spec;
 use lab::units;
+use lab::verdict::fewest_rounds;
 
 use super::{means, run};
 
@@ -69,17 +70,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 const SHARE: u32 = 30;
 
 impl Options {
-    /// With fewer nothing could be told: among several comparisons each has to be surer.
-    fn fewest_rounds(&self) -> u32 {
-        let comparisons = self.servers.len() as f64 - 1.0;
-        (1.0 + (comparisons / 0.05).log2()).ceil() as u32
-    }
-
     /// The file that says the same.
     fn experiment(&self) -> Result<String> {
         self.workload.parse::<Workload>().map_err(super::BadInput)?;
-        let (rounds, settling) =
-            if self.quick { (self.fewest_rounds(), Duration::ZERO) } else { (self.rounds, self.settling) };
+        let (rounds, settling) = if self.quick {
+            (fewest_rounds(self.servers.len() - 1), Duration::ZERO)
+        } else {
+            (self.rounds, self.settling)
+        };
         let names: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
         let mut text = String::new();
         let mut line = |key: &str, value: &str| writeln!(text, "{key} = {value}");

@@ -58,6 +58,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             experiment.points.len(),
             experiment.rounds
         ))?;
+        if let Some(why) = experiment.too_few_rounds() {
+            print(&format!("{why}\n"))?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let text = std::fs::read_to_string(&path)?;

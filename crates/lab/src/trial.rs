@@ -231,15 +231,21 @@ impl Site {
         if heat.purpose == Purpose::Verifying {
             options.push(format!("--verify={}", heat.files.root.display()));
         }
-        // Generators of other servers are on the same CPU, and wait as long.
-        let usual = (heat.setting.order == Order::Abreast || heat.setting.both_cpus).then_some(MAY_WAIT);
+        let usual = match &heat.setting {
+            setting if setting.both_cpus => Some(MAY_WAIT_FOR_SERVERS),
+            setting if setting.order == Order::Abreast => Some(MAY_WAIT_FOR_GENERATORS),
+            _ => None,
+        };
         options.extend(heat.setting.may_wait.or(usual).map(|percent| format!("--may-wait={percent}")));
         Ok(options)
     }
 }
 
-/// For which part of the time, in percent, generators may wait for a CPU that others have on purpose as well.
-const MAY_WAIT: u32 = 50;
+/// For which part of the time, in percent, generators may wait for a CPU that those of other servers have as
+/// well.
+const MAY_WAIT_FOR_GENERATORS: u32 = 50;
+/// The same where servers have it: whatever clients leave is theirs, so that it is always wanted.
+const MAY_WAIT_FOR_SERVERS: u32 = 100;
 
 /// What an error is about that has kept a server from starting.
 #[derive(Clone, Copy, Debug)]

@@ -142,7 +142,8 @@ pub(crate) struct Options {
     realtime: bool,
 
     /// For which part of the time, in percent, threads may wait for their CPUs behind others in a valid run:
-    /// more than 5 where several generators share a CPU on purpose, and are compared with each other only
+    /// more than 5 where several generators share a CPU on purpose, and are compared with each other only;
+    /// 100 where servers have it as well, so that only what threads run counts
     #[arg(
         long,
         value_name = "PERCENT",

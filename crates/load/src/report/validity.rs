@@ -84,9 +84,9 @@ fn short_of_cpu(measures: &Measures, facts: &Facts) -> Vec<String> {
         }
     }
     let pressure = &measures.pressure;
-    // A core that is shared on purpose is always wanted: what a generator can't do more of is running.
-    let shares = facts.may_wait > MAY_WAIT;
-    let saturated = if shares { pressure.ran_throughout } else { pressure.saturated };
+    // Who may wait all the time may want its core all the time, as those do who have a server's: what they
+    // can't do more of is running.
+    let saturated = if facts.may_wait < 1.0 { pressure.saturated } else { pressure.ran_throughout };
     if reasons.is_empty() && pressure.part_of_seconds(saturated) > SATURATED {
         reasons.push(format!(
             "the generator's CPU was saturated in {saturated} of {} seconds (it ran for {:.1} s and waited \
@@ -180,16 +180,17 @@ mod tests {
     }
 
     #[test]
-    fn a_core_that_is_shared_on_purpose_is_saturated_by_running() {
+    fn a_core_that_may_be_waited_for_all_the_time_is_saturated_by_running() {
         let (mut measures, mut facts) = sample();
         let saturated = |measures: &Measures, facts: &Facts| {
             reasons_against(measures, facts).concat().contains("was saturated in 3 of 10 seconds")
         };
         measures.pressure.seconds = 10;
         measures.pressure.saturated = 3;
-        assert!(saturated(&measures, &facts));
-        facts.may_wait = 0.6;
-        assert!(!saturated(&measures, &facts));
+        for (may_wait, is_saturated) in [(MAY_WAIT, true), (0.6, true), (1.0, false)] {
+            facts.may_wait = may_wait;
+            assert_eq!(saturated(&measures, &facts), is_saturated);
+        }
         measures.pressure.ran_throughout = 3;
         assert!(saturated(&measures, &facts));
     }

@@ -136,6 +136,16 @@ fn growth(variant: &Variant) {
         return; // Nothing grows with connections.
     }
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    // A stage of a pipeline that first needs another thread meanwhile has that thread's memory in its growth.
+    let mut said = Vec::new();
+    while let Err(wrong) = grow(variant) {
+        said.push(wrong);
+        assert!(said.len() < 3, "{said:#?}");
+    }
+}
+
+/// Whether a new server's growth with its connections is what it says of them, and what is wrong otherwise.
+fn grow(variant: &Variant) -> Result<(), String> {
     let server = start(variant);
     let mut connections = Vec::new();
     let own = || rollup(&server, &["Private_Dirty:"]);
@@ -145,9 +155,10 @@ fn growth(variant: &Variant) {
     let (after, memory) = (own(), memory(&server));
     let growth = (after - before) / (number(&memory, "/connections/places") - places_before);
     let each = number(&memory, "/connections/each");
-    assert!(is_about(growth, each, 25), "{growth} by growth: {memory:#}");
-    // What the first requests took is in this one, such as the stacks of helpers.
-    assert!(is_about(number(&memory, "/connections/each_by_growth"), each, 40), "{memory:#}");
+    // What the first requests took is in the server's own, such as the stacks of helpers.
+    let is_right =
+        is_about(growth, each, 25) && is_about(number(&memory, "/connections/each_by_growth"), each, 40);
+    if is_right { Ok(()) } else { Err(format!("{growth} by growth: {memory:#}")) }
 }
 
 fn text(variant: &Variant) {

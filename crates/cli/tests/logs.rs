@@ -8,15 +8,15 @@ use std::io::{PipeReader, PipeWriter, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 
 use rustix::fs::{OFlags, fcntl_getfl};
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 use support::client::{one, request};
 use support::server::{Server, Setup, children};
 use support::site::HELLO;
+use support::small_disk::SmallDisk;
 use support::terminal::Terminal;
 use support::variant::{Test, Variant, tests};
 use support::{eventually, namespace, sleep_ms};
@@ -133,44 +133,21 @@ impl Drop for Unheard {
     }
 }
 
-/// A file system that is easily filled.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn mount(below: &Path) -> Self {
-        let directory = below.join("disk");
-        fs::create_dir(&directory).expect("a directory");
-        let options = c"size=64k,mode=777";
-        mount("tmpfs", &directory, "tmpfs", MountFlags::empty(), options).expect("root may mount");
-        Self(directory)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    /// Until not another byte can be appended to these files.
-    fn fill(&self, logs: &[&Path]) {
-        let mut ballast = File::create(self.path("ballast")).expect("a file");
-        while ballast.write(&[0; 4096]).is_ok() {}
-        for log in logs {
-            let mut log = appended(log);
-            while log.write(b"x").is_ok() {}
-        }
-    }
-
-    /// Makes room, and empties these files.
-    fn clear(&self, logs: &[&Path]) {
-        fs::remove_file(self.path("ballast")).expect("the ballast");
-        for log in logs {
-            File::create(log).expect("a file");
-        }
+/// Fills it, until not another byte can be appended to these files.
+fn fill_up(disk: &SmallDisk, logs: &[&Path]) {
+    let mut ballast = File::create(disk.path("ballast")).expect("a file");
+    while ballast.write(&[0; 4096]).is_ok() {}
+    for log in logs {
+        let mut log = appended(log);
+        while log.write(b"x").is_ok() {}
     }
 }
 
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = unmount(&self.0, UnmountFlags::DETACH);
+/// Makes room, and empties these files.
+fn clear(disk: &SmallDisk, logs: &[&Path]) {
+    fs::remove_file(disk.path("ballast")).expect("the ballast");
+    for log in logs {
+        File::create(log).expect("a file");
     }
 }
 
@@ -188,17 +165,17 @@ fn tells_what_was_lost(text: &str) {
 
 fn a_full_disk(variant: &Variant) {
     let setup = Setup::new(variant);
-    let disk = SmallDisk::mount(setup.directory());
+    let Some(disk) = SmallDisk::mount("64k") else { return };
     let [errors, access, stderr] = ["errors", "access", "stderr"].map(|name| disk.path(name));
     let setup = setup.argument(format!("--error-log={}", errors.display()));
     let setup = setup.argument(format!("--access-log={}", access.display()));
     let mut server = Unheard::start(setup, appended(&stderr));
     let logs = [&*errors, &*access, &*stderr];
-    disk.fill(&logs);
+    fill_up(&disk, &logs);
     server.complain();
     server.complain();
     server.heals();
-    disk.clear(&logs);
+    clear(&disk, &logs);
     server.complain();
     let mut text = String::new();
     eventually("there is room again", || {
@@ -211,13 +188,13 @@ fn a_full_disk(variant: &Variant) {
 
 fn standard_error_on_a_full_disk(variant: &Variant) {
     let setup = Setup::new(variant);
-    let disk = SmallDisk::mount(setup.directory());
+    let Some(disk) = SmallDisk::mount("64k") else { return };
     let stderr = disk.path("stderr");
     let mut server = Unheard::start(setup, appended(&stderr));
-    disk.fill(&[&stderr]);
+    fill_up(&disk, &[&stderr]);
     server.complain();
     server.heals();
-    disk.clear(&[&stderr]);
+    clear(&disk, &[&stderr]);
     server.complain();
     let mut text = String::new();
     eventually("there is room again", || {
@@ -231,9 +208,9 @@ fn standard_error_on_a_full_disk(variant: &Variant) {
 /// What `main` has to say in the end may be lost, but not the exit code.
 fn the_end_on_a_full_disk(variant: &Variant) {
     let setup = Setup::new(variant).config("listing = 3");
-    let disk = SmallDisk::mount(setup.directory());
+    let Some(disk) = SmallDisk::mount("64k") else { return };
     let stderr = disk.path("stderr");
-    disk.fill(&[&stderr]);
+    fill_up(&disk, &[&stderr]);
     for command in ["serve", "check"] {
         let usual = setup.command();
         let mut sluice = Command::new(usual.get_program());

@@ -456,8 +456,8 @@ impl Experiment {
         let fewest = fewest_rounds(comparisons);
         (comparisons > 0 && self.rounds < fewest).then(|| {
             format!(
-                "{comparisons} comparisons in {} rounds: none can be told from chance, whatever is measured; \
-                 it takes {fewest} rounds, or fewer servers, points or quantities (compare)",
+                "rounds = {} is too few for {comparisons} comparisons: none can be told from chance, \
+                 whatever is measured. It takes {fewest}, or fewer servers, points or quantities (compare)",
                 self.rounds
             )
         })
@@ -534,8 +534,8 @@ mod tests {
     fn comparisons_take_rounds() {
         let said = |text: &str| Experiment::parse(text).unwrap().too_few_rounds();
         // Replies/s at all five points, the CPU where the servers are always asked for more.
-        assert!(said(SMALL).unwrap().starts_with("7 comparisons in 6 rounds"));
-        assert!(said(SMALL).unwrap().contains("it takes 9 rounds"));
+        assert!(said(SMALL).unwrap().starts_with("rounds = 6 is too few for 7 comparisons"));
+        assert!(said(SMALL).unwrap().contains("It takes 9,"));
         assert_eq!(said(&SMALL.replace("rounds = 6", "rounds = 9")), None);
         assert_eq!(said(&SMALL.replace(", 'four = sluice: --workers=4'", "")), None);
     }

@@ -66,9 +66,6 @@ pub fn run(text: &str, directory: &Path, means: &Means, progress: &Progress) -> 
         progress
             .remark("on the loopback interface: only root may make network namespaces with iproute2's ip");
     }
-    if let Some(why) = experiment.too_few_rounds() {
-        progress.remark(&why);
-    }
     if experiment.profile.is_some() {
         profiler::check()?;
     }

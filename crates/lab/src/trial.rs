@@ -231,10 +231,10 @@ impl Site {
         if heat.purpose == Purpose::Verifying {
             options.push(format!("--verify={}", heat.files.root.display()));
         }
-        let usual = match &heat.setting {
-            setting if setting.both_cpus => Some(MAY_WAIT_FOR_SERVERS),
-            setting if setting.order == Order::Abreast => Some(MAY_WAIT_FOR_GENERATORS),
-            _ => None,
+        let usual = if heat.setting.both_cpus {
+            Some(MAY_WAIT_FOR_SERVERS)
+        } else {
+            (heat.setting.order == Order::Abreast).then_some(MAY_WAIT_FOR_GENERATORS)
         };
         options.extend(heat.setting.may_wait.or(usual).map(|percent| format!("--may-wait={percent}")));
         Ok(options)

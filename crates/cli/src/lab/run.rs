@@ -70,9 +70,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs it, and says what came of it.
+/// Runs it, and says what came of it, and beforehand if nothing can.
 pub(super) fn carry_out(text: &str, directory: &Path, means: &means::Where) -> Result<()> {
     let means = means.means()?;
+    if let Some(why) = Experiment::parse(text).map_err(BadInput)?.too_few_rounds() {
+        super::tell(&why);
+    }
     interrupt::catch()?;
     run::run(text, directory, &means, &Progress::new())?;
     tell(directory)

@@ -1,16 +1,13 @@
 //! Bodies and replies that are put by: within bounds, with scant memory, and where the disk is full.
 
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::support;
 use crate::support::client::post;
 use crate::support::scripted::{self, end, gateway_site, pool, record};
 use crate::support::server::Setup;
 use crate::support::site::{HELLO, pattern};
+use crate::support::small_disk::SmallDisk;
 use crate::support::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
@@ -33,34 +30,10 @@ fn scant_memory(variant: &Variant) {
     assert_eq!(server.pool_count("failures"), 0);
 }
 
-/// A small file system.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    /// `None`: it can't be had here, which is told.
-    fn mount(below: &Path) -> Option<Self> {
-        let directory = below.join("disk");
-        fs::create_dir(&directory).expect("a directory");
-        match rustix::mount::mount("tmpfs", &directory, "tmpfs", MountFlags::empty(), c"size=1m,mode=777") {
-            Ok(()) => Some(Self(directory)),
-            Err(error) => {
-                eprintln!("skipped: a file system can't be mounted here: {error}");
-                None
-            }
-        }
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(&self.0, UnmountFlags::DETACH);
-    }
-}
-
 /// A body has no place then, but a reply goes on as fast as its client takes it.
 fn a_full_disk_beneath_the_spool(variant: &Variant) {
     let setup = Setup::new(variant);
-    let Some(disk) = SmallDisk::mount(setup.directory()) else { return };
+    let Some(disk) = SmallDisk::mount("1m") else { return };
     let reply = Arc::new(pattern(9, 8_000_000));
     let large = Arc::clone(&reply);
     let socket = scripted::start(setup.directory(), "app.sock", move |mut asked| {
@@ -68,7 +41,8 @@ fn a_full_disk_beneath_the_spool(variant: &Variant) {
         let answer = [record(6, b"X: y\n\n"), record(6, body), end()].concat();
         asked.say(answer);
     });
-    let config = format!("{}[gateway]\nspool = '{}'\nmemory = 0\n", pool(&[&socket], ""), disk.0.display());
+    let config =
+        format!("{}[gateway]\nspool = '{}'\nmemory = 0\n", pool(&[&socket], ""), disk.directory().display());
     let server = setup.config(&config).start();
     for _ in 0..2 {
         // What was begun is given back.
@@ -89,7 +63,7 @@ fn a_full_disk_beneath_the_spool(variant: &Variant) {
 /// again and again.
 fn spilled_replies_are_bounded(variant: &Variant) {
     let setup = Setup::new(variant);
-    let Some(disk) = SmallDisk::mount(setup.directory()) else { return };
+    let Some(disk) = SmallDisk::mount("1m") else { return };
     let large = Arc::new(pattern(9, 12_000_000));
     let reply = Arc::clone(&large);
     let socket = scripted::start(setup.directory(), "app.sock", move |mut asked| {
@@ -97,7 +71,7 @@ fn spilled_replies_are_bounded(variant: &Variant) {
     });
     let spill = format!(
         "[gateway]\nspool = '{}'\nspill = '600 KiB'\n[tcp]\nsend_buffer = '16 KiB'\n",
-        disk.0.display()
+        disk.directory().display()
     );
     let server = setup.config(&format!("{}{spill}", pool(&[&socket], ""))).start();
     let mut slow = server.connect_narrow();

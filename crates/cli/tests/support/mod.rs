@@ -2,8 +2,8 @@
 //! ([`server`]), the files in it ([`site`]), a client that shares no code with it and takes nothing on trust
 //! ([`client`]), connections by the ten thousand ([`held`]), applications behind it ([`fpm`], [`scripted`]),
 //! a look at which process has which connection ([`owners`]), replies while everything ends that can
-//! ([`passes`]), a program that is replaced ([`program`]), network namespaces ([`namespace`]), and the
-//! variants of the server that each test runs for ([`variant`]).
+//! ([`passes`]), a program that is replaced ([`program`]), network namespaces ([`namespace`]), a disk that is
+//! easily full ([`small_disk`]), and the variants of the server that each test runs for ([`variant`]).
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(unused_macros, unused_imports, reason = "each test program uses a part of it")]
@@ -21,6 +21,7 @@ pub mod program;
 pub mod scripted;
 pub mod server;
 pub mod site;
+pub mod small_disk;
 pub mod terminal;
 pub mod variant;
 

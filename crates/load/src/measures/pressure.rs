@@ -20,7 +20,7 @@ pub struct Pressure {
     pub seconds: u64,
     /// Seconds in which a thread ran, or waited for its core, all the time.
     pub saturated: u64,
-    /// Those of them in which it ran all the time: no other thread on its core would have let it do more.
+    /// Those of them in which it ran all the time, whoever else wanted its core.
     pub ran_throughout: u64,
     /// All the time that was looked at, whole seconds or not.
     pub time: Nanos,
@@ -80,11 +80,6 @@ impl Pressure {
     pub fn waited_part(&self) -> f64 {
         if self.time == 0 { 0.0 } else { self.waited as f64 / self.time as f64 }
     }
-
-    /// `seconds` of them as a part of those that were looked at; 0 where there are none.
-    pub fn part_of_seconds(&self, seconds: u64) -> f64 {
-        if self.seconds == 0 { 0.0 } else { seconds as f64 / self.seconds as f64 }
-    }
 }
 
 #[cfg(test)]
@@ -118,7 +113,6 @@ mod tests {
         both.take_in(&pressure);
         both.take_in(&pressure);
         assert_eq!((both.seconds, both.saturated, both.ran_throughout), (6, 4, 2));
-        assert!((both.part_of_seconds(both.saturated) - 4.0 / 6.0).abs() < 1e-9);
         assert!((both.waited_part() - 600.0 / 3100.0).abs() < 1e-9);
     }
 }

@@ -87,7 +87,7 @@ fn short_of_cpu(measures: &Measures, facts: &Facts) -> Vec<String> {
     // Who may wait all the time may want its core all the time, as those do who have a server's: what they
     // can't do more of is running.
     let saturated = if facts.may_wait < 1.0 { pressure.saturated } else { pressure.ran_throughout };
-    if reasons.is_empty() && pressure.part_of_seconds(saturated) > SATURATED {
+    if reasons.is_empty() && saturated as f64 > pressure.seconds as f64 * SATURATED {
         reasons.push(format!(
             "the generator's CPU was saturated in {saturated} of {} seconds (it ran for {:.1} s and waited \
              for {:.1} s)",

@@ -57,6 +57,15 @@ impl Bench {
         path
     }
 
+    /// One whose servers answer for as short as can be.
+    fn short(&self) -> String {
+        let path = self.experiment(&["nginx".to_owned()], 1, "");
+        let written = fs::read_to_string(&path).expect("it was written");
+        let shorter = written.replace("'400ms'", "'200ms'").replace("'100ms'", "'50ms'");
+        fs::write(&path, shorter).expect("it is written");
+        text(&path)
+    }
+
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sluicelab"));
         command.args(words).arg(format!("--data={}", self.path("data").display())).arg("--loopback");
@@ -111,6 +120,10 @@ fn servers_are_run_and_everything_is_kept() {
     assert!(environment["machine"]["kernel"].is_string(), "{environment}");
     let configured = out.join("trials/verifying-1-nginx/0/nginx.conf");
     assert!(fs::read_to_string(&configured).unwrap().contains("open_file_cache"), "{}", configured.display());
+    // The page has it for when the trials are gone.
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("<summary>nginx: nginx.conf</summary>") && page.contains("open_file_cache"));
+    assert!(page.contains("<summary>ours: sluice.toml</summary>"));
     let sums =
         Command::new("sha256sum").args(["--check", "--quiet", "SHA256SUMS"]).current_dir(&out).output();
     let sums = sums.expect("sha256sum");
@@ -257,6 +270,63 @@ fn scratch_of(run: u32) -> bool {
     let prefix = format!("sluicegate-{run}-");
     let entries = fs::read_dir(std::env::temp_dir()).expect("a directory").flatten();
     entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
+}
+
+#[test]
+fn settings_are_tuned_in_heats_that_go_on_where_they_were_killed() {
+    let bench = Bench::new();
+    let (like, out) = (bench.short(), bench.path("tuned"));
+    let directory = text(&out);
+    let varied = ["--vary=--workers=1,2", "--vary=--send=non-blocking,blocking", "--budget=5min"];
+    let words = [&["tune", "sluice", "--like", &like, "--out", &directory][..], &varied].concat();
+    let started = bench.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let mut search = started.expect("sluicelab runs");
+    let first = out.join("heat-1");
+    wait_for("a trial", &mut search, || keys(&first).iter().any(|key| key.contains(", round 1")));
+    search.kill().expect("it is killed");
+    search.wait().expect("it is gone");
+    let before = keys(&first);
+    let output = bench.run(&words);
+    let told = said(&output);
+    assert!(output.status.success(), "{told}");
+    let after = keys(&first);
+    assert_eq!(after[..before.len()], before, "what was there stays");
+    for expected in [
+        "heat-1, 1 rounds, by CPU us/reply:",
+        "heat-3, 4 rounds",
+        "step, 2 rounds",
+        "fresh, 10 rounds",
+        "sluice: --workers=2 --send=blocking",
+        "as good as the best, within 2%, before the fresh rounds: ",
+        "as it comes again",
+    ] {
+        assert!(told.contains(expected), "no {expected:?} in {told}");
+    }
+    let page = fs::read_to_string(out.join("fresh/report.html")).expect("a page");
+    assert!(page.contains("How these were found") && page.contains("<table class=\"heat\">"), "no map");
+    // There is no time for anything.
+    let output = bench.run(&["tune", "sluice", "--vary=--workers=1,2", "--like", &like, "--budget=10s"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("--budget: 0.2 minutes are too few"), "{}", said(&output));
+}
+
+#[test]
+fn all_combinations_are_measured_where_that_is_asked_for() {
+    let bench = Bench::new();
+    let like = bench.short();
+    let tune = |varied: &str, out: &str| {
+        let words =
+            ["tune", "nginx", varied, "--exhaustive", "--like", &like, "--out", &text(&bench.path(out))];
+        bench.run(&words)
+    };
+    let output = tune("--vary=sendfile=off,on", "tuned");
+    let told = said(&output);
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("all, 2 rounds") && told.contains("nginx: sendfile=off"), "{told}");
+    // What nobody can run is nobody's best.
+    let output = tune("--vary=no_such_directive=1,2", "none");
+    let told = said(&output);
+    assert!(!output.status.success() && told.contains("none of 2 candidates runs"), "{told}");
 }
 
 #[test]

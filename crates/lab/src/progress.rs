@@ -11,7 +11,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 pub struct Progress {
     /// Nobody sees it where there is no terminal.
     bar: ProgressBar,
-    begun: Instant,
+    /// When the first step that counts began, as far as is known.
+    begun: Cell<Instant>,
     /// Steps that were done before, or too fast to count.
     skipped: Cell<u64>,
 }
@@ -21,11 +22,15 @@ impl Progress {
     pub fn new() -> Self {
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len}, {prefix}  {msg}");
         let bar = ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self { bar, begun: Instant::now(), skipped: Cell::new(0) }
+        Self { bar, begun: Cell::new(Instant::now()), skipped: Cell::new(0) }
     }
 
     /// So many more steps are to come.
     pub(crate) fn expect(&self, steps: usize) {
+        if self.counted() == 0 {
+            // What was prepared until now takes no time again.
+            self.begun.set(Instant::now());
+        }
         self.bar.inc_length(steps as u64);
         if !self.bar.is_hidden() {
             self.bar.enable_steady_tick(Duration::from_millis(200));
@@ -69,13 +74,17 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 
+    fn counted(&self) -> u64 {
+        self.bar.position() - self.skipped.get()
+    }
+
     fn left(&self) -> String {
-        let steps = self.bar.position() - self.skipped.get();
+        let steps = self.counted();
         if steps == 0 {
             return "some time left".to_owned();
         }
         let to_come = self.bar.length().unwrap_or(0).saturating_sub(self.bar.position());
-        let seconds = (self.begun.elapsed() / steps as u32 * to_come as u32).as_secs();
+        let seconds = (self.begun.get().elapsed() / steps as u32 * to_come as u32).as_secs();
         format!("{}:{:02} left", seconds / 60, seconds % 60)
     }
 }
@@ -92,12 +101,17 @@ mod tests {
 
     #[test]
     fn time_left_is_told_from_what_was_not_skipped() {
-        let mut progress = Progress::new();
+        let progress = Progress::new();
+        let a_while_ago = Instant::now().checked_sub(Duration::from_secs(100)).unwrap();
+        progress.begun.set(a_while_ago);
         progress.expect(4);
         progress.skip();
         assert_eq!(progress.left(), "some time left");
-        progress.begun = Instant::now().checked_sub(Duration::from_secs(100)).unwrap();
+        assert!(progress.begun.get() > a_while_ago, "the clock is set by what is prepared");
+        progress.begun.set(a_while_ago);
         progress.step("one");
         assert_eq!(progress.left(), "3:20 left");
+        progress.expect(1);
+        assert_eq!(progress.left(), "5:00 left");
     }
 }

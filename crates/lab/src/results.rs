@@ -15,7 +15,7 @@ use crate::plan::Found;
 use crate::profile::Profile;
 use crate::series::{Series, Taken};
 use crate::stages::Stages;
-use crate::statistics::Ratio;
+use crate::statistics::{Ratio, sign_test};
 use crate::steady;
 use crate::verdict::{self, Doubts, Verdict};
 
@@ -147,7 +147,7 @@ impl Results {
         };
         let verdicts = verdict::verdicts(found.iter().chain(&judged), experiment.margin, &doubts);
         let held = |finding| Held::of(finding, &found, experiment.margin, &doubts);
-        let findings = experiment.findings.iter().map(held).collect();
+        let findings = beyond_chance(experiment.findings.iter().map(held).collect());
         let mut unsteady: Vec<String> = unsettled.into_iter().map(|(_, _, why)| why).collect();
         unsteady.sort();
         unsteady.dedup();
@@ -212,27 +212,69 @@ impl Results {
     }
 }
 
+/// Those of which chance alone makes one like them too often, among so many, are nothing that can be told.
+fn beyond_chance(all: Vec<(Held, f64)>) -> Vec<Held> {
+    let chances: Vec<f64> =
+        all.iter().filter(|(held, _)| held.holds.is_some()).map(|(_, chance)| *chance).collect();
+    let mut is_told = verdict::beyond_chance(&chances).into_iter();
+    let judge = |(held, _): (Held, f64)| {
+        let holds = held.holds.filter(|_| is_told.next() == Some(true));
+        Held { holds, ..held }
+    };
+    all.into_iter().map(judge).collect()
+}
+
 impl Held {
     /// Ours in words.
     pub(crate) fn ours(&self) -> String {
         self.ratio.map_or_else(|| "not measured".to_owned(), |ratio| format!("{ratio:.3} times"))
     }
 
-    fn of(finding: &Finding, found: &[Found], margin: f64, doubts: Doubts<'_>) -> Self {
+    /// And how likely so many signs on one side would be, if there were nothing to find.
+    fn of(finding: &Finding, found: &[Found], margin: f64, doubts: Doubts<'_>) -> (Self, f64) {
         let relation = &finding.expect;
         let at = found.iter().find(|found| found.point.name == relation.point);
         let series = |name: &str| at?.series.iter().find(|series| series.server.name == name);
-        let ratio = series(&relation.more)
+        let quotients = series(&relation.more)
             .zip(series(&relation.less))
-            .and_then(|(more, less)| more.ratio(less, relation.quantity.of));
+            .map_or(Vec::new(), |(more, less)| more.quotients(less, relation.quantity.of));
+        let ratio = Ratio::of(quotients.iter().copied());
         let counts =
             |name: &str| series(name).is_some_and(Series::counts) && doubts(name, &relation.point).is_none();
+        let first_is_off = at.is_some_and(|at| {
+            let first = at.series.first();
+            first.is_some_and(|first| verdict::against_first(at, first, relation.quantity, margin).is_some())
+        });
         let holds = ratio.as_ref().and_then(|ratio| match ratio {
-            _ if !(counts(&relation.more) && counts(&relation.less)) => None,
+            _ if first_is_off || !(counts(&relation.more) && counts(&relation.less)) => None,
             _ if ratio.is_above_one(margin) => Some(true),
             _ if ratio.is_below_one(margin) => Some(false),
             _ => None,
         });
-        Self { finding: finding.clone(), ratio, holds }
+        (Self { finding: finding.clone(), ratio, holds }, sign_test(&quotients, margin))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::series;
+
+    fn told(count: usize) -> Vec<Option<bool>> {
+        let finding =
+            "[[findings]]\npaper = 'p'\nsays = 's'\nexpect = 'sped > nginx in replies/s at single, 2x'\n";
+        let text = "title = 't'\nservers = ['sped = sluice', 'nginx']\n[[points]]\nworkload = 'single'\n\
+                    load = '2x'\n";
+        let mut experiment = Experiment::parse(&(text.to_owned() + &finding.repeat(count))).unwrap();
+        let series = vec![series("sped", &[100.0; 6]), series("nginx", &[80.0; 6])];
+        let found = [Found { point: experiment.points.remove(0), series, missing: 0 }];
+        let all = experiment.findings.iter().map(|finding| Held::of(finding, &found, 0.02, &|_, _| None));
+        beyond_chance(all.collect()).into_iter().map(|held| held.holds).collect()
+    }
+
+    #[test]
+    fn the_more_findings_are_looked_at_the_less_is_told_of_each() {
+        assert_eq!(told(1), [Some(true)]);
+        assert_eq!(told(2), [None, None]);
     }
 }

@@ -380,7 +380,7 @@ impl Workshop<'_> {
     /// A run of one server by itself.
     fn alone(&self, name: &str, case: Case<'_>, setting: &Setting, purpose: Purpose) -> Result<Outcome> {
         let Case { spec, files, .. } = case;
-        let directory = self.directory.join("trials").join(format!("{name}-{}", plain(&spec.name)));
+        let directory = self.directory.join("trials").join(format!("{name}-{}", spec.plain_name()));
         let setting = &Setting { order: Order::InTurn, ..setting.clone() };
         let (load, seed) = (setting.load, u64::from(self.experiment.seed));
         let heat = Heat { setting, load, files, servers: &[spec], seed, directory: &directory, purpose };
@@ -406,9 +406,4 @@ impl Workshop<'_> {
             self.site.run(Heat { setting, load, files, servers, seed, directory: &directory, purpose })
         })
     }
-}
-
-/// A name as a file has it.
-fn plain(name: &str) -> String {
-    name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect()
 }

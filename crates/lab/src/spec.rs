@@ -145,6 +145,12 @@ impl Spec {
     pub fn is_again_of(&self, other: &Self) -> bool {
         *self == other.again()
     }
+
+    /// Its name, as directories of its own have it.
+    pub(crate) fn plain_name(&self) -> String {
+        let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
+        self.name.chars().map(plain).collect()
+    }
 }
 
 #[cfg(test)]

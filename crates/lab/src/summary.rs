@@ -36,6 +36,11 @@ pub fn text(results: &Results) -> String {
     for Sentence { word, point, says } in results.sentences() {
         sentence(&mut text, word, &format!("{point}: {says}"));
     }
+    if !results.verdicts.is_empty() {
+        let percent = (results.experiment.margin * 1e5).round() / 1e3;
+        let says = format!("{percent}%, declared beforehand: what differs by less is called no difference.");
+        sentence(&mut text, "margin", &says);
+    }
     for why in &results.unsteady {
         sentence(&mut text, "not steady", &format!("{why}."));
     }
@@ -103,7 +108,8 @@ fn bars(text: &mut String, group: &Group<'_>) {
     for found in &group.points {
         let Some(quantity) = found.point.compare.first() else { continue };
         let better = if quantity.more_is_better { "more" } else { "less" };
-        let _ = writeln!(text, "\n{}: {} ({better} is better)", found.point.name, quantity.name);
+        let _ =
+            writeln!(text, "\n{}: {} ({better} is better; ▒: 95% certain)", found.point.name, quantity.name);
         let samples: Vec<_> =
             found.series.iter().map(|series| (series, Place { found, series }.sample(quantity.of))).collect();
         let ends = samples.iter().filter_map(|(_, sample)| sample.middle());

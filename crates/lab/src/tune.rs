@@ -33,7 +33,7 @@ use crate::unique::unique;
 pub fn usual(kind: Kind) -> Vec<Dimension> {
     let all: &[&str] = match kind {
         Kind::Sluice => &[
-            "--architecture=sped,symped,shared-symped,amped",
+            "--architecture=sped,symped,shared-symped,amped,pipeline",
             "--workers=1,2,4,8,16",
             "--accept-limit=auto,1,10,100,inf",
             "--send=non-blocking,blocking",
@@ -82,9 +82,18 @@ const MOST_CANDIDATES: usize = 24;
 const FEWEST_CANDIDATES: usize = 4;
 
 impl Search {
+    /// Whether there is something to look for, and time for it.
+    pub fn check(&self) -> Result<()> {
+        ensure!(!self.dimensions.is_empty(), "nothing is varied: name settings with --vary");
+        if !self.is_exhaustive {
+            self.candidates()?;
+        }
+        Ok(())
+    }
+
     /// Runs what is missing of it, in `directory`.
     pub fn run(&self, directory: &Path, means: &Means, progress: &Progress) -> Result<Found> {
-        ensure!(!self.dimensions.is_empty(), "nothing is varied: name settings with --vary");
+        self.check()?;
         let mut heats: Vec<Heat> = Vec::new();
         let mut hold = |name: &str, candidates: &[Candidate], rounds| {
             let held = self.hold(&directory.join(name), name, candidates, rounds, means, progress);
@@ -122,7 +131,7 @@ impl Search {
         let count = ((self.budget.as_secs_f64() / trial - steps) / each).floor() as usize;
         ensure!(
             count >= FEWEST_CANDIDATES,
-            "{:.0} minutes are too few for a search; allowed: {:.0} or more with these settings",
+            "--budget: {:.1} minutes are too few for a search; allowed: {:.0} or more with these settings",
             self.budget.as_secs_f64() / 60.0,
             ((FEWEST_CANDIDATES as f64 * each + steps) * trial / 60.0).ceil()
         );
@@ -309,7 +318,7 @@ mod tests {
         let some = search(500).candidates().unwrap();
         assert!((FEWEST_CANDIDATES..MOST_CANDIDATES).contains(&some), "{some}");
         let error = search(60).candidates().unwrap_err().to_string();
-        assert!(error.starts_with("1 minutes are too few for a search; allowed: "), "{error}");
+        assert!(error.starts_with("--budget: 1.0 minutes are too few for a search; allowed: "), "{error}");
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub fn verdicts<'a>(
     let mut all: Vec<Verdict> = found.into_iter().flat_map(|found| at_point(found, margin, doubts)).collect();
     let tests: Vec<&mut Verdict> = all.iter_mut().filter(|verdict| is_a_test(verdict)).collect();
     let chances: Vec<f64> = tests.iter().map(|verdict| verdict.chance).collect();
-    for (verdict, holds) in tests.into_iter().zip(holm(&chances, LEVEL)) {
+    for (verdict, holds) in tests.into_iter().zip(beyond_chance(&chances)) {
         if verdict.is_a_difference() && !holds {
             let (count, chance) = (chances.len(), verdict.chance);
             verdict.says = Says::CannotTell(format!(
@@ -83,6 +83,11 @@ pub fn verdicts<'a>(
         }
     }
     all
+}
+
+/// Which of several tests say something, by how likely chance alone would say so of each: Holm's correction.
+pub(crate) fn beyond_chance(chances: &[f64]) -> Vec<bool> {
+    holm(chances, LEVEL)
 }
 
 /// Whether it was decided by its figures.
@@ -148,7 +153,12 @@ fn by_figures(other: &Series, ratio: Option<&Ratio>, margin: f64) -> Says {
 
 /// Why a point says nothing, if it doesn't: the first server differs from itself, or can't be held against
 /// itself.
-fn against_first(found: &Found, first: &Series, quantity: Quantity, margin: f64) -> Option<String> {
+pub(crate) fn against_first(
+    found: &Found,
+    first: &Series,
+    quantity: Quantity,
+    margin: f64,
+) -> Option<String> {
     let name = format!("{} of {}", quantity.name, first.server.name);
     if !first.is_whole() {
         return Some(format!("{name}: not all rounds are measured"));

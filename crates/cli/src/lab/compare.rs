@@ -22,9 +22,12 @@ use super::{means, run};
     apache-worker), one with settings ('sluice: --architecture=amped'), with a name ('four = sluice: \
     --workers=4'), another build ('old = sluice@path/to/sluice'), or any command ('mine = ./server --port \
     {port} {root}').\n\n\
-    Servers are started anew in each round, and asked in slices that alternate between them; the first is \
-    also held against itself. A difference is told where it is beyond the margin with 95% certainty; where \
-    it says \"cannot tell\", there may be one."
+    Servers are started anew in each round, and asked in slices that alternate between them; as root each \
+    has 30% of a CPU, so that clients are never what is short. The first is held against itself as well \
+    (\"again\"). What decides is the CPU time for each reply: \"worse\" says of another server that it \
+    takes more than the first. A difference is told where it is beyond the margin with 95% certainty; where \
+    it says \"cannot tell\", there may be one. The report has times, throughput and memory as well, and the \
+    files by which nginx and others were configured, which can be changed ('nginx: sendfile=off')."
 )]
 pub(crate) struct Options {
     /// Who is compared; the first with all others

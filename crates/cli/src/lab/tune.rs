@@ -74,6 +74,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         is_exhaustive: options.exhaustive,
         seed: options.seed,
     };
+    search.check().map_err(|error| BadInput(error.to_string()))?;
     let directory = options.means.out.clone().unwrap_or_else(|| run::fresh("tune"));
     let means = options.means.means()?;
     interrupt::catch()?;

@@ -3,9 +3,11 @@
 //!
 //! All of them are made from [`Results`]. The `page` has its points in groups (`group`), each of which
 //! becomes a `section` with figures: over the offered rate (`load_curves`), as `rows`, of response `times`;
-//! what a search for settings came to has a `heat_map`, what an application did is `work`. A `figure` is a
-//! drawing (`svg`) with the same as a table; what trials say about a quantity is a `sample`.
+//! what a search for settings came to has a `heat_map`, what an application did is `work`; the files by
+//! which servers were configured are `configurations`. A `figure` is a drawing (`svg`) with the same as a
+//! table; what trials say about a quantity is a `sample`.
 
+mod configurations;
 mod figure;
 mod files;
 pub(crate) mod group;
@@ -38,7 +40,7 @@ pub const FILES: [&str; 3] = ["report.html", "results.csv", "results.json"];
 pub fn write(results: &Results, directory: &Path) -> Result<PathBuf> {
     let searched = Found::of_fresh_rounds(directory)?;
     let texts = [
-        Page::of(results, searched.as_ref()).render()?,
+        Page::of(results, searched.as_ref(), configurations::of(results, directory)?).render()?,
         files::csv(results),
         serde_json::to_string(results)?,
     ];

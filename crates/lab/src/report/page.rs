@@ -4,6 +4,7 @@
 use askama::Template;
 use serde_json::Value;
 
+use super::configurations::Configuration;
 use super::figure::Table;
 use super::group::Scene;
 use super::heat_map::Searched;
@@ -23,6 +24,7 @@ pub(super) struct Page<'a> {
     verdicts: Vec<Sentence>,
     facts: Vec<(&'static str, String)>,
     servers: Table,
+    configurations: Vec<Configuration>,
     again: Table,
     sections: Vec<Section>,
     searched: Option<Searched>,
@@ -32,7 +34,11 @@ pub(super) struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    pub(super) fn of(results: &'a Results, searched: Option<&Found>) -> Self {
+    pub(super) fn of(
+        results: &'a Results,
+        searched: Option<&Found>,
+        configurations: Vec<Configuration>,
+    ) -> Self {
         let scene = Scene::of(results);
         let verdicts = results.sentences();
         let count = |word: &str| verdicts.iter().filter(|verdict| verdict.word == word).count();
@@ -48,6 +54,7 @@ impl<'a> Page<'a> {
             verdicts,
             facts: facts(results),
             servers: servers(results),
+            configurations,
             again: again(results),
             sections: scene.groups().iter().map(Section::of).collect(),
             searched: searched.map(Searched::of),

@@ -202,12 +202,30 @@ fn machine(group: &Group<'_>) -> Block {
         let told = ("Drops by cause", "per second", "The kernel's counters, by their names there.");
         figures.push(rows::parts(group, told, &parts));
     }
-    Block { title: "The server's machine", note: note.to_owned(), figures, table: None }
+    Block { title: "The server's machine", note: note.to_owned(), figures, table: Some(sampled(group)) }
 }
 
-const CPU_NOTE: &str = "CPUs of the server. Soft interrupts are sampled at the timer's ticks, whomever they \
-    interrupted; of the server's processes, system is what neither user mode nor these explain; others is \
-    what is left.";
+/// What else was counted there.
+fn sampled(group: &Group<'_>) -> Table {
+    let columns: [(&str, Value); 5] = [
+        ("context switches/s", |of| of.switches_per_s),
+        ("descriptors", |of| of.descriptors as f64),
+        ("page cache MB", |of| of.page_cache_mb),
+        ("read from the disk, MB/s", |of| of.read_mb_per_s),
+        ("accepts in a phase", |of| of.accepting.as_ref().map_or(f64::NAN, |of| of.accepts_per_phase)),
+    ];
+    let mut table = Table::new(&["server", "load"]);
+    table.headings.extend(columns.map(|(name, _)| name.to_owned()));
+    for place in group.places() {
+        let median = |of| place.sample(of).median().filter(|median: &f64| median.is_finite());
+        table.rows.push(place.cells(columns.map(|(_, of)| cell(median(of)))));
+    }
+    table
+}
+
+const CPU_NOTE: &str = "CPUs of the server. Soft interrupts, whomever they interrupted, and user mode are \
+    sampled at the timer's ticks, of which a short trial has few; of the server's processes, system is what \
+    neither user mode nor these explain; others is what is left.";
 
 fn cpu(group: &Group<'_>) -> Figure {
     let cpus = |who: &str| {

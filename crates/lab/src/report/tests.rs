@@ -66,7 +66,7 @@ fn measured() -> Results {
 }
 
 fn page(results: &Results) -> String {
-    Page::of(results, None).render().unwrap()
+    Page::of(results, None, Vec::new()).render().unwrap()
 }
 
 #[track_caller]

@@ -342,8 +342,8 @@ pub(super) mod tests {
         }
     }
 
-    /// What a look in memory finds, each after one that may wait and brings the path there: mounts and renames of
-    /// others make a look give up for as long as they last, and what was brought may be evicted again.
+    /// What a look in memory finds, each after one that may wait and brings the path there: mounts and
+    /// renames of others make a look give up for as long as they last, and what was brought may be evicted.
     fn repeated(tries: u32, bring: impl Fn(), look: impl Fn() -> io::Result<OwnedFd>) -> io::Result<OwnedFd> {
         for _ in 0..tries {
             bring();

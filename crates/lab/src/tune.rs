@@ -82,7 +82,7 @@ const MOST_CANDIDATES: usize = 24;
 const FEWEST_CANDIDATES: usize = 4;
 
 impl Search {
-    /// Whether there is something to look for, and time for it.
+    /// Whether there is something to look for, and time for it; to be asked before anything runs.
     pub fn check(&self) -> Result<()> {
         ensure!(!self.dimensions.is_empty(), "nothing is varied: name settings with --vary");
         if !self.is_exhaustive {
@@ -93,7 +93,6 @@ impl Search {
 
     /// Runs what is missing of it, in `directory`.
     pub fn run(&self, directory: &Path, means: &Means, progress: &Progress) -> Result<Found> {
-        self.check()?;
         let mut heats: Vec<Heat> = Vec::new();
         let mut hold = |name: &str, candidates: &[Candidate], rounds| {
             let held = self.hold(&directory.join(name), name, candidates, rounds, means, progress);

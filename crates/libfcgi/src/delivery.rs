@@ -8,7 +8,7 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fastcgi::response;
 use fastcgi::transport::{Lent, Returned};
@@ -44,6 +44,28 @@ enum Uncopied {
     AllowedForNow,
 }
 
+impl Uncopied {
+    /// Has a client's socket send without copies, if the settings say so and it can.
+    fn allow(client: BorrowedFd<'_>) -> Self {
+        if Settings::of_process().map_or(Send::Copy, |settings| settings.send) == Send::Copy {
+            return Self::No;
+        }
+        match socket::has_zero_copy(client) {
+            Ok(true) => Self::Allowed,
+            Ok(false) if socket::set_zero_copy(client, true).is_ok() => Self::AllowedForNow,
+            _ => Self::No,
+        }
+    }
+
+    /// Copies from now on, and has the socket as it was.
+    fn forbid(&mut self, client: BorrowedFd<'_>) {
+        if *self == Self::AllowedForNow {
+            let _ = socket::set_zero_copy(client, false);
+        }
+        *self = Self::No;
+    }
+}
+
 /// What comes behind bytes that are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Follows {
@@ -58,8 +80,9 @@ const ROOM: usize = 8 << 10;
 /// Most bytes of a piece whose last packet waits for what comes next. For more than that one packet matters
 /// less than that BBR paces what is held back.
 const FEW_PACKETS: usize = 128 << 10;
-/// Bytes of a piece that is worth the notices of a send without a copy (`msg_zerocopy.rst`: about 10 KiB).
-const WORTH_NOTICES: usize = 16 << 10;
+/// Bytes of a piece that is worth waiting for its notice, and a packet of its own for what is copied behind it
+/// (docs/applications.md: 256 KiB cost as much either way, half of that a quarter more).
+const WORTH_NOTICES: usize = 256 << 10;
 /// The library has no clock: the web server watches how long a client takes.
 const NOW: Tick = Tick(0);
 
@@ -74,18 +97,6 @@ pub(crate) fn is_for_the_web_server(head: &response::Head<'_>) -> bool {
     ["X-Sendfile", "X-Accel-Redirect", "X-ZeroCopy"].iter().any(|name| head.field(name).is_some())
 }
 
-/// Has a client's socket send without copies, if the settings say so and it can.
-fn allow_uncopied(client: &OwnedFd) -> Uncopied {
-    if Settings::of_process().map_or(Send::Copy, |settings| settings.send) == Send::Copy {
-        return Uncopied::No;
-    }
-    match socket::has_zero_copy(client) {
-        Ok(true) => Uncopied::Allowed,
-        Ok(false) if socket::set_zero_copy(client, true).is_ok() => Uncopied::AllowedForNow,
-        _ => Uncopied::No,
-    }
-}
-
 impl Delivery {
     /// Begins the reply with the head of a CGI response, as the web server would.
     pub(crate) fn new(client: OwnedFd, terms: Terms, stamp: &Stamp, head: &response::Head<'_>) -> Self {
@@ -96,7 +107,7 @@ impl Delivery {
         }
         let limits = Limits::default();
         let reply = plan.open(head.length, &limits, NOW);
-        let uncopied = allow_uncopied(&client);
+        let uncopied = Uncopied::allow(client.as_fd());
         Self { client, reply, limits, uncopied, is_held: false, sent: 0, broken: None }
     }
 
@@ -139,7 +150,7 @@ impl Delivery {
         let keeps_its_word = self.reply.finish(&self.limits, NOW);
         let is_sent = self.flush(connection).is_ok();
         let is_whole = keeps_its_word && is_sent;
-        self.forbid_uncopied();
+        self.uncopied.forbid(self.client.as_fd());
         if !connection.is_up() {
             self.end_client(is_whole);
         }
@@ -170,50 +181,55 @@ impl Delivery {
     }
 
     fn send_all(&mut self, connection: &mut Connection, piece: &[u8], follows: Follows) -> io::Result<()> {
-        while self.reply.left() > 0 {
-            // Head or framing, the piece, and the end of its chunk.
-            let mut slices = [Slice::EMPTY; 3];
-            for (slice, run) in slices.iter_mut().zip(self.reply.runs()) {
-                *slice = match run {
-                    Run::Own(bytes) => Slice::new(bytes),
-                    Run::Elsewhere(Range { start, end }) => Slice::new(&piece[start as usize..end as usize]),
-                };
-            }
-            let client = self.client.as_fd();
-            let is_uncopied = self.uncopied != Uncopied::No && slices[1].len() >= WORTH_NOTICES;
-            let sent = if is_uncopied {
-                socket::send_uncopied(client, &slices, || connection.await_client(client, Interest::NONE))
-            } else if follows == Follows::More {
-                socket::send_more_at_once(client, &slices)
-            } else {
-                socket::send_slices_at_once(client, &slices)
-            };
-            match sent {
-                Ok(count) => {
-                    self.is_held = follows == Follows::More && !is_uncopied;
-                    self.reply.sent(count as u64);
-                    self.sent += count as u64;
+        let Self { client, reply, uncopied: policy, is_held, sent: all_sent, .. } = self;
+        let client = client.as_fd();
+        let last = if *policy == Uncopied::No { 0 } else { 1 + socket::segment(client)? };
+        socket::send_uncopied(
+            client,
+            |what| connection.await_client(client, what),
+            |uncopied| {
+                while reply.left() > 0 {
+                    // Head or framing, the piece, and the end of its chunk.
+                    let mut slices = [Slice::EMPTY; 3];
+                    let mut large = None;
+                    for ((at, slice), run) in slices.iter_mut().enumerate().zip(reply.runs()) {
+                        *slice = match run {
+                            Run::Own(bytes) => Slice::new(bytes),
+                            Run::Elsewhere(Range { start, end }) => {
+                                let bytes = &piece[start as usize..end as usize];
+                                if *policy != Uncopied::No && bytes.len() >= WORTH_NOTICES + last {
+                                    large = Some((at, &bytes[..bytes.len() - last]));
+                                }
+                                Slice::new(bytes)
+                            }
+                        };
+                    }
+                    let sent = match large {
+                        Some((0, bytes)) => uncopied.send(bytes),
+                        Some((before, _)) => socket::send_more_at_once(client, &slices[..before]),
+                        None if follows == Follows::More => socket::send_more_at_once(client, &slices),
+                        None => socket::send_slices_at_once(client, &slices),
+                    };
+                    match sent {
+                        Ok(count) => {
+                            *is_held = follows == Follows::More;
+                            reply.sent(count as u64);
+                            *all_sent += count as u64;
+                        }
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                            uncopied.wait_for(Interest::WRITABLE)?;
+                        }
+                        // Others have too much under way: then it is copied.
+                        Err(error) if large.is_some() && error.raw_os_error() == Some(libc::ENOBUFS) => {
+                            policy.forbid(client);
+                        }
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                        Err(error) => return Err(error),
+                    }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    connection.await_client(client, Interest::WRITABLE)?;
-                }
-                // Others have too much under way: then it is copied.
-                Err(error) if is_uncopied && error.raw_os_error() == Some(libc::ENOBUFS) => {
-                    self.forbid_uncopied();
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// Copies from now on, and has the socket as it was.
-    fn forbid_uncopied(&mut self) {
-        if self.uncopied == Uncopied::AllowedForNow {
-            let _ = socket::set_zero_copy(&self.client, false);
-        }
-        self.uncopied = Uncopied::No;
+                Ok(())
+            },
+        )
     }
 
     /// Ends a client whose web server is gone: others may have copies of its descriptor. It has to notice

@@ -393,7 +393,7 @@ fn pieces_that_are_not_copied_arrive_whole() {
     let setting = ["env", "SLUICE_FCGI_SEND=zerocopy"];
     let program = Program::start_by("put_str.c", Library::Ours, &setting);
     let mut asker = program.ask(Way::PassFd);
-    for query in ["100000,1,0", "3000000,7,1", "10,1,0"] {
+    for query in ["1000000,1,0", "3000000,7,1", "100000,1,0", "10,1,0"] {
         let size = query.split(',').next().unwrap().parse().unwrap();
         let outcome = asker.request(Role::Responder, &[("QUERY_STRING", query)], b"", b"");
         assert!(body_of(&outcome.reply) == letters(size), "{query}");

@@ -6,10 +6,12 @@
 //! is something in it.
 
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use super::{Slice, option};
+use super::option;
+use crate::event::Interest;
 
 /// Whether [`send_uncopied`] does what it says on this socket. `SO_ZEROCOPY`, socket(7).
 pub fn has_zero_copy(fd: impl AsFd) -> io::Result<bool> {
@@ -24,43 +26,103 @@ pub fn set_zero_copy(fd: impl AsFd, is_allowed: bool) -> io::Result<()> {
     option::set(fd, libc::SOL_SOCKET, libc::SO_ZEROCOPY, &libc::c_int::from(is_allowed))
 }
 
-/// Sends the slices in order, as far as there is room, without a copy. What is sent is borrowed until the
-/// kernel has told that it needs it no more: `wait` is called until then, and returns when poll says of the
-/// socket that there is an error, or earlier. sendmsg(2) with `MSG_ZEROCOPY`, `MSG_DONTWAIT` and
-/// `MSG_NOSIGNAL`.
+/// What a socket sends from where it lies, and the kernel may still read there.
+pub struct Uncopied<'socket, 'bytes> {
+    socket: BorrowedFd<'socket>,
+    wait: &'socket mut dyn FnMut(Interest) -> io::Result<()>,
+    /// Calls that sent something, of which the kernel has not told that it is done with them.
+    under_way: u32,
+    bytes: PhantomData<&'bytes [u8]>,
+}
+
+/// Has something sent without a copy by `send`, and returns when the kernel has told that it needs none of
+/// that any more: it is borrowed until then. `wait` is called while it does, to wait until poll says of the
+/// socket what is asked for, or that there is an error; it may return earlier.
+///
+/// The kernel needs bytes until they are acknowledged, so the last of them should go by other calls, within
+/// `send`: [more than a segment](segment), because the receiver may put off the acknowledgement of less for
+/// 40 ms (RFC 1122, 4.2.3.2; `tcp_delack_min` of Linux).
 ///
 /// # Errors
 ///
-/// Those of send(2). `ENOBUFS`: more is under way than a socket may have (`net.core.optmem_max`). If `wait`
-/// fails, its error, after the connection was reset, as nobody knows how much of this went out.
-pub fn send_uncopied(
-    fd: impl AsFd,
-    slices: &[Slice<'_>],
-    mut wait: impl FnMut() -> io::Result<()>,
-) -> io::Result<usize> {
-    let fd = fd.as_fd();
-    // SAFETY: all zeros are a valid message, whose fields below live for the call.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = slices.as_ptr().cast_mut().cast();
-    message.msg_iovlen = slices.len();
-    let flags = libc::MSG_ZEROCOPY | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: as above; slices are vectors that the kernel only reads.
-    let count = unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, flags) };
-    let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-    while count > 0 && completed(fd)?.is_none() {
-        if let Err(error) = wait() {
-            // Packets that are on their way have the memory until they are freed, which nothing holds up now.
-            let _ = super::disconnect(fd);
-            for _ in 0..RESET_MS {
-                if !matches!(completed(fd), Ok(None)) {
-                    break;
-                }
-                std::thread::sleep(Duration::from_millis(1));
+/// Those of `send` and `wait`. If there is one while something is borrowed, the connection is reset, as nobody
+/// knows how much of that went out.
+pub fn send_uncopied<'bytes>(
+    socket: BorrowedFd<'_>,
+    mut wait: impl FnMut(Interest) -> io::Result<()>,
+    send: impl FnOnce(&mut Uncopied<'_, 'bytes>) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut uncopied = Uncopied { socket, wait: &mut wait, under_way: 0, bytes: PhantomData };
+    send(&mut uncopied)?;
+    while uncopied.under_way > 0 {
+        uncopied.wait_for(Interest::NONE)?;
+    }
+    Ok(())
+}
+
+impl<'bytes> Uncopied<'_, 'bytes> {
+    /// Sends the bytes, as far as there is room, and says for how many there was. More has to follow at once:
+    /// an incomplete segment waits for it. sendmsg(2) with `MSG_ZEROCOPY`, `MSG_MORE`, `MSG_DONTWAIT` and
+    /// `MSG_NOSIGNAL`.
+    ///
+    /// # Errors
+    ///
+    /// Those of send(2). `ENOBUFS`: more is under way than a socket may have (`net.core.optmem_max`).
+    pub fn send(&mut self, bytes: &'bytes [u8]) -> io::Result<usize> {
+        let flags = libc::MSG_ZEROCOPY | libc::MSG_MORE | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: the kernel only reads the bytes, which are borrowed for longer than this value lives; that
+        // it does not end before the kernel has told that it is done with them is seen to when it is dropped,
+        // and only `send_uncopied` makes and drops it.
+        let count = unsafe { libc::send(self.socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) };
+        let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+        self.under_way += u32::from(count > 0);
+        Ok(count)
+    }
+
+    /// Takes what the kernel has told, and waits if that was nothing. It may return earlier.
+    ///
+    /// # Errors
+    ///
+    /// Those of what waits, and of the connection.
+    pub fn wait_for(&mut self, what: Interest) -> io::Result<()> {
+        let before = self.under_way;
+        // Notices would be an error that poll tells, as long as they are there.
+        while self.under_way > 0
+            && let Some(count) = completed(self.socket)?
+        {
+            self.under_way = self.under_way.saturating_sub(count);
+        }
+        if self.under_way < before && what == Interest::NONE { Ok(()) } else { (self.wait)(what) }
+    }
+}
+
+impl Drop for Uncopied<'_, '_> {
+    /// Something is under way only if nobody waits for it any more. Packets that are on their way have the
+    /// memory until they are freed, which nothing holds up after a reset.
+    fn drop(&mut self) {
+        if self.under_way == 0 {
+            return;
+        }
+        let _ = super::disconnect(self.socket);
+        for _ in 0..RESET_MS {
+            match completed(self.socket) {
+                Ok(Some(count)) => self.under_way = self.under_way.saturating_sub(count),
+                // It is told how the connection ended, too.
+                Err(_) => {}
+                Ok(None) => std::thread::sleep(Duration::from_millis(1)),
             }
-            return Err(error);
+            if self.under_way == 0 {
+                return;
+            }
         }
     }
-    Ok(count)
+}
+
+/// Bytes of a full segment that a connection sends. `TCP_MAXSEG`, tcp(7).
+pub fn segment(socket: impl AsFd) -> io::Result<usize> {
+    // SAFETY: any bytes are an integer.
+    let value: libc::c_int = unsafe { option::get(socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG)? };
+    Ok(usize::try_from(value).unwrap_or(0))
 }
 
 /// How long packets of a connection that was reset may be on their way out.
@@ -117,8 +179,8 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::event::Interest;
     use crate::socket::tests::connection;
+    use crate::socket::{Slice, send_slices_at_once};
 
     #[test]
     fn what_is_sent_is_borrowed_until_it_is_gone() {
@@ -126,24 +188,31 @@ mod tests {
         assert!(!has_zero_copy(&accepted).unwrap());
         set_zero_copy(&accepted, true).unwrap();
         assert!(has_zero_copy(&accepted).unwrap());
-        let bytes = vec![7; 20_000];
-        for _ in 0..2 {
-            let mut received = vec![0; bytes.len()];
-            let mut has_received = false;
-            let count = send_uncopied(&accepted, &[Slice::new(&bytes)], || {
-                if !has_received {
+        let bytes: Vec<u8> = (0..20_000).map(|at| at as u8).collect();
+        for pieces in 1..4 {
+            let (mut received, mut waited) = (vec![0; bytes.len()], 0);
+            let wait = |what| {
+                if waited == 0 {
                     client.read_exact(&mut received)?;
-                    has_received = true;
                 }
-                crate::poll::wait_for([(accepted.as_fd(), Interest::NONE)], None).map(|_| ())
-            });
-            assert_eq!(count.unwrap(), bytes.len());
+                waited += 1;
+                crate::poll::wait_for([(accepted.as_fd(), what)], None).map(|_| ())
+            };
+            send_uncopied(accepted.as_fd(), wait, |uncopied| {
+                let (front, rest) = bytes.split_at(15_000);
+                for piece in front.chunks(front.len() / pieces) {
+                    assert_eq!(uncopied.send(piece)?, piece.len());
+                }
+                assert_eq!(uncopied.under_way, pieces as u32);
+                assert_eq!(send_slices_at_once(&accepted, &[Slice::new(rest)])?, rest.len());
+                Ok(())
+            })
+            .unwrap();
             assert_eq!(completed(accepted.as_fd()).unwrap(), None, "nothing is left for others to see");
-            if has_received {
-                assert!(received == bytes);
-            } else {
+            if waited == 0 {
                 client.read_exact(&mut received).unwrap();
             }
+            assert!(received == bytes);
         }
         set_zero_copy(&accepted, false).unwrap();
         assert!(!has_zero_copy(&accepted).unwrap());
@@ -151,14 +220,29 @@ mod tests {
 
     #[test]
     fn who_does_not_wait_resets() {
-        let (accepted, mut client) = connection();
-        set_zero_copy(&accepted, true).unwrap();
         let bytes = vec![7; 1 << 20];
-        let refuse = || Err(io::ErrorKind::TimedOut.into());
-        // The client takes nothing: all of this can't be gone.
-        let sent = send_uncopied(&accepted, &[Slice::new(&bytes)], refuse);
-        assert_eq!(sent.unwrap_err().kind(), io::ErrorKind::TimedOut);
-        assert_eq!(client.read_to_end(&mut Vec::new()).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+        for waits in [false, true] {
+            let (accepted, mut client) = connection();
+            set_zero_copy(&accepted, true).unwrap();
+            // The client takes nothing: all of this can't be gone.
+            let sent = send_uncopied(
+                accepted.as_fd(),
+                |_| Err(io::ErrorKind::TimedOut.into()),
+                |uncopied| {
+                    while uncopied.send(&bytes).is_ok() {}
+                    if waits { uncopied.wait_for(Interest::WRITABLE) } else { Ok(()) }
+                },
+            );
+            assert_eq!(sent.unwrap_err().kind(), io::ErrorKind::TimedOut);
+            let end = client.read_to_end(&mut Vec::new());
+            assert_eq!(end.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+        }
+    }
+
+    #[test]
+    fn a_segment_fits_into_a_packet() {
+        let (accepted, _client) = connection();
+        assert!((500..=65_535).contains(&segment(&accepted).unwrap()));
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! | time | [`clock`] |
 
 pub mod alarm;
+pub mod allocator;
 pub mod client;
 pub mod clock;
 pub mod descriptors;

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The server with a fault: examples are built beside tests.
 fn faulty() -> PathBuf {
@@ -67,8 +67,15 @@ impl Bench {
     }
 
     fn command(&self, words: &[&str]) -> Command {
+        let mut command = self.command_where_it_may(words);
+        command.arg("--loopback");
+        command
+    }
+
+    /// With networks and control groups of its own, if it may have them.
+    fn command_where_it_may(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sluicelab"));
-        command.args(words).arg(format!("--data={}", self.path("data").display())).arg("--loopback");
+        command.args(words).arg(format!("--data={}", self.path("data").display()));
         command
     }
 
@@ -136,6 +143,49 @@ fn servers_are_run_and_everything_is_kept() {
     let report =
         Command::new(env!("CARGO_BIN_EXE_sluicelab")).arg("report").arg(&out).output().expect("a report");
     assert!(said(&report).contains("cannot tell nginx from ours"), "{}", said(&report));
+}
+
+#[test]
+fn servers_have_networks_and_shares_of_their_own() {
+    let bench = Bench::new();
+    let servers = ["ours = sluice".to_owned(), "nginx".to_owned()];
+    let (experiment, out) = (bench.experiment(&servers, 1, "again = false"), bench.path("results"));
+    let with_share = fs::read_to_string(&experiment).unwrap() + "share = 20\n";
+    fs::write(&experiment, with_share).unwrap();
+    let run = bench
+        .command_where_it_may(&["run", &text(&experiment), "--out", &text(&out)])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let run = run.expect("sluicelab runs");
+    let id = run.id();
+    let output = run.wait_with_output().expect("it ends");
+    let told = said(&output);
+    if !output.status.success() {
+        // Only root may, and not every machine that runs tests has the controllers.
+        assert!(told.contains("namespaces") || told.contains("cgroup"), "{told}");
+        return;
+    }
+    let environment: Value =
+        serde_json::from_str(&fs::read_to_string(out.join("environment.json")).unwrap()).unwrap();
+    assert_eq!(environment["settings"]["network"], "namespaces");
+    let results: Value =
+        serde_json::from_str(&fs::read_to_string(out.join("results.json")).unwrap()).unwrap();
+    let found = results["found"].as_array().unwrap();
+    let outcomes: Vec<&Value> = found
+        .iter()
+        .flat_map(|point| point["series"].as_array().unwrap())
+        .map(|series| &series["rounds"][0]["outcome"])
+        .collect();
+    assert!(
+        outcomes.len() == 2 && outcomes.iter().all(|outcome| outcome["failed"] == json!([])),
+        "{results}"
+    );
+    assert!(outcomes.iter().all(|outcome| outcome["replies_per_s"].as_f64() > Some(0.0)), "{results}");
+    assert!(outcomes.iter().all(|outcome| !outcome["turns"].is_null()), "{results}");
+    let networks = Command::new("ip").args(["netns", "list"]).output().expect("ip");
+    assert!(!said(&networks).contains(&format!("sluicegate-{id}-")), "{}", said(&networks));
+    assert!(started_by(id).is_empty() && !scratch_of(id), "left behind: {:?}", started_by(id));
 }
 
 #[test]
@@ -314,17 +364,21 @@ fn settings_are_tuned_in_heats_that_go_on_where_they_were_killed() {
 fn all_combinations_are_measured_where_that_is_asked_for() {
     let bench = Bench::new();
     let like = bench.short();
-    let tune = |varied: &str, out: &str| {
-        let words =
-            ["tune", "nginx", varied, "--exhaustive", "--like", &like, "--out", &text(&bench.path(out))];
-        bench.run(&words)
+    let tune = |varied: &str, out: &Path| {
+        bench.command(&["tune", "nginx", varied, "--exhaustive", "--like", &like, "--out", &text(out)])
     };
-    let output = tune("--vary=sendfile=off,on", "tuned");
-    let told = said(&output);
-    assert!(output.status.success(), "{told}");
-    assert!(told.contains("all, 2 rounds") && told.contains("nginx: sendfile=off"), "{told}");
+    let out = bench.path("tuned");
+    let started = tune("--vary=sendfile=off,on", &out).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut search = started.expect("sluicelab runs");
+    // The fresh rounds behind it are as after any search.
+    wait_for("fresh rounds", &mut search, || out.join("fresh").is_dir());
+    search.kill().expect("it is killed");
+    let told = said(&search.wait_with_output().expect("it is gone"));
+    for expected in ["all: 2 candidates, 2 rounds", "round 2: sendfile off ", "fresh: 2 candidates"] {
+        assert!(told.contains(expected), "no {expected:?} in {told}");
+    }
     // What nobody can run is nobody's best.
-    let output = tune("--vary=no_such_directive=1,2", "none");
+    let output = tune("--vary=no_such_directive=1,2", &bench.path("none")).output().expect("sluicelab runs");
     let told = said(&output);
     assert!(!output.status.success() && told.contains("none of 2 candidates runs"), "{told}");
 }

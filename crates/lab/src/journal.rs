@@ -221,8 +221,7 @@ mod tests {
     #[test]
     fn those_who_measured_are_known() {
         let mut journal = journal();
-        let session =
-            |command: &str| Session { command: command.to_owned(), machine: Testbed::describe(&[]) };
+        let session = |command: &str| Session { command: command.to_owned(), machine: Testbed::describe([]) };
         for command in ["one", "one", "two"] {
             journal.begin_session(&session(command)).unwrap();
         }

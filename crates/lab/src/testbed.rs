@@ -16,19 +16,16 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// Describes this machine, asking for the versions of the peers, the tools and `ours`.
-    pub fn describe(ours: &[&Path]) -> Self {
-        let commands: [&[&str]; 6] = [
-            &["nginx", "-v"],
-            &["lighttpd", "-v"],
-            &["apache2", "-v"],
-            &["haproxy", "-v"],
-            &["wrk", "-v"],
-            &["valgrind", "--version"],
-        ];
-        let mut programs: Vec<String> = commands.iter().filter_map(|words| version(words)).collect();
-        programs.extend(ours.iter().filter_map(|path| version(&[&path.display().to_string(), "--version"])));
-        Self { machine: Machine::this().describe(), programs }
+    /// Describes this machine, and asks the programs for their versions: the peers, the tools and ours. Of
+    /// others nobody knows how they are asked, so they are left out, as is what is not installed.
+    pub fn describe<'a>(programs: impl IntoIterator<Item = &'a Path>) -> Self {
+        let mut versions: Vec<String> = Vec::new();
+        for version in programs.into_iter().filter_map(version) {
+            if !versions.contains(&version) {
+                versions.push(version);
+            }
+        }
+        Self { machine: Machine::this().describe(), programs: versions }
     }
 
     /// One line for above a table.
@@ -44,10 +41,24 @@ impl Testbed {
     }
 }
 
-/// The first line that the command says about itself (wrk -v and nginx -v exit or print as they like),
+/// How programs are asked for their versions, by how their names begin.
+const ASKED: [(&str, &str); 8] = [
+    ("nginx", "-v"),
+    ("lighttpd", "-v"),
+    ("apache2", "-v"),
+    ("haproxy", "-v"),
+    ("php-fpm", "-v"),
+    ("wrk", "-v"),
+    ("valgrind", "--version"),
+    ("sluice", "--version"),
+];
+
+/// The first line that a program says about itself (wrk -v and nginx -v exit or print as they like),
 /// shortened to name and version.
-fn version(words: &[&str]) -> Option<String> {
-    let output = Command::new(words[0]).args(&words[1..]).output().ok()?;
+fn version(program: &Path) -> Option<String> {
+    let name = program.file_name()?.to_str()?;
+    let (_, option) = ASKED.iter().find(|(known, _)| name.starts_with(known))?;
+    let output = Command::new(program).arg(option).output().ok()?;
     let said = [output.stdout, output.stderr].concat();
     let line = String::from_utf8_lossy(&said).lines().next()?.to_owned();
     let named = [("nginx version: ", ""), ("Server version: ", ""), ("HAProxy version ", "HAProxy/")];
@@ -57,9 +68,28 @@ fn version(words: &[&str]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn only_programs_that_took_part_are_told_each_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        for (name, says) in
+            [("sluice-old", "sluice 0.0.9"), ("nginx", "nginx version: nginx/1.2"), ("mine", "oh")]
+        {
+            fs::write(at(name), format!("#!/bin/sh\necho {says}\n")).unwrap();
+            fs::set_permissions(at(name), Permissions::from_mode(0o755)).unwrap();
+        }
+        let paths = ["nginx", "mine", "sluice-old", "nginx", "haproxy"].map(at);
+        let testbed = Testbed::describe(paths.iter().map(PathBuf::as_path));
+        assert_eq!(testbed.programs, ["nginx/1.2", "sluice 0.0.9"]);
+    }
 
     #[test]
     fn a_journal_that_is_older_than_some_members_is_told_as_before() {

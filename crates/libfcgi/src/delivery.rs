@@ -80,8 +80,8 @@ const ROOM: usize = 8 << 10;
 /// Most bytes of a piece whose last packet waits for what comes next. For more than that one packet matters
 /// less than that BBR paces what is held back.
 const FEW_PACKETS: usize = 128 << 10;
-/// Bytes of a piece that is worth waiting for its notice, and a packet of its own for what is copied behind it
-/// (docs/applications.md: 256 KiB cost as much either way, half of that a quarter more).
+/// Bytes of a piece that is worth waiting for its notice, and a packet of its own for what is copied behind
+/// it (docs/applications.md: 256 KiB cost as much either way, half of that a quarter more).
 const WORTH_NOTICES: usize = 256 << 10;
 /// The library has no clock: the web server watches how long a client takes.
 const NOW: Tick = Tick(0);

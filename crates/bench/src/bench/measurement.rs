@@ -2,7 +2,7 @@
 //! what becomes of their results. (Experiments have [`lab::run`] for that.)
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -50,7 +50,8 @@ impl Common {
     /// Prints `text` below a line on the machine, and writes `results` where the command line says, under
     /// `name`.
     pub(crate) fn report(&self, name: &str, results: &impl Serialize, text: &str) -> Result<()> {
-        let machine = Testbed::describe(&[&self.sluice]);
+        let tools = ["nginx", "lighttpd", "apache2", "haproxy", "wrk", "valgrind"].map(Path::new);
+        let machine = Testbed::describe(tools.into_iter().chain([self.sluice.as_path()]));
         print!("{}\n\n{text}", machine.line());
         let Some(path) = &self.json else { return Ok(()) };
         let json = json!({ "machine": machine, name: results });

@@ -111,8 +111,8 @@ pub struct Tools<'a> {
     pub client: Option<Lendable<'a>>,
 }
 
-/// Bytes of the largest buffer whose memory is kept for the next when it is freed: that of a body, or of what is
-/// unsent of a reply, with what it grows beyond.
+/// Bytes of the largest buffer whose memory is kept for the next when it is freed: that of a body, or of what
+/// is unsent of a reply, with what it grows beyond.
 const LARGEST_KEPT: usize = 2 << 20;
 
 /// The name that replies carry in their Server line.

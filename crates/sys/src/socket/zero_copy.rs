@@ -45,8 +45,8 @@ pub struct Uncopied<'socket, 'bytes> {
 ///
 /// # Errors
 ///
-/// Those of `send` and `wait`. If there is one while something is borrowed, the connection is reset, as nobody
-/// knows how much of that went out.
+/// Those of `send` and `wait`. If there is one while something is borrowed, the connection is reset, as
+/// nobody knows how much of that went out.
 pub fn send_uncopied<'bytes>(
     socket: BorrowedFd<'_>,
     mut wait: impl FnMut(Interest) -> io::Result<()>,

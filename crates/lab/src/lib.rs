@@ -17,7 +17,7 @@
 //!   ([`tuned`]).
 //!
 //! What starts, watches and ends programs is there for others as well: [`child`], [`launcher`],
-//! [`interrupt`], [`spinner`], [`testbed`], [`table`].
+//! [`interrupt`], [`spinner`], [`testbed`], [`table`]; and [`others`], who should not be there.
 
 pub mod background;
 mod bounds;
@@ -33,6 +33,7 @@ pub mod launcher;
 pub mod load;
 pub mod means;
 mod network;
+pub mod others;
 pub mod outcome;
 mod plan;
 pub mod profile;

@@ -9,11 +9,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use machine::Machine;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -43,10 +41,6 @@ pub use crate::network::may_isolate;
 
 /// Where it was.
 const ENVIRONMENT: &str = "environment.json";
-/// How long the machine is watched before anything is started, and from which part of its CPUs' time on
-/// others are told of: that is more than a kernel and its daemons take.
-const WATCHED: Duration = Duration::from_secs(1);
-const BUSY_PERCENT: u64 = 10;
 /// Hashes of all other files.
 const HASHES: &str = "SHA256SUMS";
 
@@ -75,9 +69,7 @@ pub fn run(text: &str, directory: &Path, means: &Means, progress: &Progress) -> 
     if experiment.profile.is_some() {
         profiler::check()?;
     }
-    warn_of_others(progress);
-    let machine = machine(&experiment, means)?;
-    let environment = environment(&experiment, means, &machine, has_namespaces)?;
+    let (machine, environment) = environment(&experiment, means, has_namespaces)?;
     let mut journal = Journal::open(&directory.join(JOURNAL), &environment["settings"])?;
     fs::write(directory.join(ENVIRONMENT), serde_json::to_string_pretty(&environment)?)?;
     journal.begin_session(&Session { command: means.command.clone(), machine })?;
@@ -108,49 +100,8 @@ fn keep(directory: &Path, name: &str, text: &str) -> Result<()> {
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Says so where the machine has something else to do: figures would be of both.
-fn warn_of_others(progress: &Progress) {
-    let before = Machine::this().cpu_ticks();
-    thread::sleep(WATCHED);
-    let spent = Machine::this().cpu_ticks().since(before);
-    let busy_percent = 100 * spent.busy() / spent.all().max(1);
-    if busy_percent >= BUSY_PERCENT {
-        progress.remark(&format!(
-            "this machine's CPUs are busy already ({busy_percent}% of the second before anything was \
-             started): stop what else runs, or it will be measured as well"
-        ));
-    }
-}
-
-/// All servers, those behind them included, each with its program.
-fn programs(experiment: &Experiment, means: &Means) -> Result<Vec<(Spec, PathBuf)>> {
-    let mut programs = Vec::new();
-    for spec in experiment.servers() {
-        for spec in [Some(spec.clone()), servers::behind(spec)?].into_iter().flatten() {
-            let path = servers::executable(&spec, &means.sluice)
-                .with_context(|| format!("{}: there is no program for {spec:#}", spec.name))?;
-            programs.push((spec, path));
-        }
-    }
-    Ok(programs)
-}
-
-/// The machine, with the versions of what takes part.
-fn machine(experiment: &Experiment, means: &Means) -> Result<Testbed> {
-    let mut paths: Vec<PathBuf> = programs(experiment, means)?.into_iter().map(|(_, path)| path).collect();
-    for application in experiment.applications() {
-        paths.push(application.executable()?);
-    }
-    paths.push(means.sluicelab.clone());
-    Ok(Testbed::describe(paths.iter().map(PathBuf::as_path)))
-}
-
-fn environment(
-    experiment: &Experiment,
-    means: &Means,
-    machine: &Testbed,
-    has_namespaces: bool,
-) -> Result<Value> {
+fn environment(experiment: &Experiment, means: &Means, has_namespaces: bool) -> Result<(Testbed, Value)> {
+    let mut programs = vec![means.sluicelab.clone()];
     let mut builds = BTreeMap::from([("sluicelab".to_owned(), build(&means.sluicelab)?)]);
     let mut versions = BTreeMap::new();
     let mut add = |name: &str, program: &Path, words: &[String], version: Value| {
@@ -160,17 +111,23 @@ fn environment(
             builds.insert(format!("{name}: {}", file.display()), build(file)?);
         }
         versions.insert(name.to_owned(), version);
+        programs.push(program.to_owned());
         Ok::<_, anyhow::Error>(())
     };
-    for (spec, path) in programs(experiment, means)? {
-        add(&spec.name, &path, &spec.settings, json!({ "typed": spec.typed(), "program": path }))?;
+    for spec in experiment.servers() {
+        for spec in [Some(spec.clone()), servers::behind(spec)?].into_iter().flatten() {
+            let path = servers::executable(&spec, &means.sluice)
+                .with_context(|| format!("{}: there is no program for {spec:#}", spec.name))?;
+            add(&spec.name, &path, &spec.settings, json!({ "typed": spec.typed(), "program": path }))?;
+        }
     }
     for application in experiment.applications() {
         let (name, path) = (application.to_string(), application.executable()?);
         let words: Vec<String> = name.split_whitespace().map(str::to_owned).collect();
         add(&name, &path, &words, json!({ "program": path }))?;
     }
-    Ok(json!({
+    let machine = Testbed::describe(programs.iter().map(PathBuf::as_path));
+    let environment = json!({
         "machine": machine,
         "servers": versions,
         "settings": {
@@ -180,7 +137,8 @@ fn environment(
             "cpus": { "server": means.server_cpus, "clients": means.client_cpus },
             "network": if has_namespaces { "namespaces" } else { "loopback" },
         },
-    }))
+    });
+    Ok((machine, environment))
 }
 
 /// Files that words name, alone or behind an equals sign.

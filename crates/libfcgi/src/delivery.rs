@@ -25,7 +25,7 @@ pub(crate) struct Delivery {
     client: OwnedFd,
     reply: OpenReply<()>,
     limits: Limits,
-    uncopied: Uncopied,
+    zero_copy: ZeroCopy,
     /// Whether the kernel was told that more follows, and may hold the last segment back for that.
     is_held: bool,
     /// Bytes that went to the client.
@@ -36,7 +36,7 @@ pub(crate) struct Delivery {
 
 /// Whether large pieces are sent without a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Uncopied {
+enum ZeroCopy {
     No,
     /// The socket allows it anyway.
     Allowed,
@@ -44,7 +44,7 @@ enum Uncopied {
     AllowedForNow,
 }
 
-impl Uncopied {
+impl ZeroCopy {
     /// Has a client's socket send without copies, if the settings say so and it can.
     fn allow(client: BorrowedFd<'_>) -> Self {
         if Settings::of_process().map_or(Send::Copy, |settings| settings.send) == Send::Copy {
@@ -107,8 +107,8 @@ impl Delivery {
         }
         let limits = Limits::default();
         let reply = plan.open(head.length, &limits, NOW);
-        let uncopied = Uncopied::allow(client.as_fd());
-        Self { client, reply, limits, uncopied, is_held: false, sent: 0, broken: None }
+        let zero_copy = ZeroCopy::allow(client.as_fd());
+        Self { client, reply, limits, zero_copy, is_held: false, sent: 0, broken: None }
     }
 
     /// Takes more of the body, and sends what does not wait.
@@ -150,7 +150,7 @@ impl Delivery {
         let keeps_its_word = self.reply.finish(&self.limits, NOW);
         let is_sent = self.flush(connection).is_ok();
         let is_whole = keeps_its_word && is_sent;
-        self.uncopied.forbid(self.client.as_fd());
+        self.zero_copy.forbid(self.client.as_fd());
         if !connection.is_up() {
             self.end_client(is_whole);
         }
@@ -181,9 +181,9 @@ impl Delivery {
     }
 
     fn send_all(&mut self, connection: &mut Connection, piece: &[u8], follows: Follows) -> io::Result<()> {
-        let Self { client, reply, uncopied: policy, is_held, sent: all_sent, .. } = self;
+        let Self { client, reply, zero_copy, is_held, sent: all_sent, .. } = self;
         let client = client.as_fd();
-        let last = if *policy == Uncopied::No { 0 } else { 1 + socket::segment(client)? };
+        let last = if *zero_copy == ZeroCopy::No { 0 } else { 1 + socket::segment(client)? };
         socket::send_uncopied(
             client,
             |what| connection.await_client(client, what),
@@ -197,7 +197,7 @@ impl Delivery {
                             Run::Own(bytes) => Slice::new(bytes),
                             Run::Elsewhere(Range { start, end }) => {
                                 let bytes = &piece[start as usize..end as usize];
-                                if *policy != Uncopied::No && bytes.len() >= WORTH_NOTICES + last {
+                                if *zero_copy != ZeroCopy::No && bytes.len() >= WORTH_NOTICES + last {
                                     large = Some((at, &bytes[..bytes.len() - last]));
                                 }
                                 Slice::new(bytes)
@@ -221,7 +221,7 @@ impl Delivery {
                         }
                         // Others have too much under way: then it is copied.
                         Err(error) if large.is_some() && error.raw_os_error() == Some(libc::ENOBUFS) => {
-                            policy.forbid(client);
+                            zero_copy.forbid(client);
                         }
                         Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                         Err(error) => return Err(error),

@@ -30,7 +30,7 @@ pub use transfer::{
     send_slices, send_slices_at_once, send_without_delay, set_cork, set_nonblocking, write_vectored,
 };
 pub use unix::{SocketFile, check_unix, listen_unix, listen_with_client};
-pub use zero_copy::{has_zero_copy, segment, send_uncopied, set_zero_copy};
+pub use zero_copy::{Uncopied, has_zero_copy, segment, send_uncopied, set_zero_copy};
 
 use rustix::net::SocketFlags;
 

@@ -77,6 +77,7 @@ pub(super) fn carry_out(text: &str, directory: &Path, means: &means::Where) -> R
         super::tell(&why);
     }
     interrupt::catch()?;
+    super::tell_of_others();
     run::run(text, directory, &means, &Progress::new())?;
     tell(directory)
 }

@@ -78,6 +78,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let directory = options.means.out.clone().unwrap_or_else(|| run::fresh("tune"));
     let means = options.means.means()?;
     interrupt::catch()?;
+    super::tell_of_others();
     let found = search.run(&directory, &means, &Progress::new())?;
     for heat in &found.heats {
         print(&format!("\n{}, {} rounds, by {}:\n", heat.name, heat.rounds, found.quantity))?;

@@ -111,10 +111,6 @@ pub struct Tools<'a> {
     pub client: Option<Lendable<'a>>,
 }
 
-/// Bytes of the largest buffer whose memory is kept for the next when it is freed: that of a body, or of what
-/// is unsent of a reply, with what it grows beyond.
-const LARGEST_KEPT: usize = 2 << 20;
-
 /// The name that replies carry in their Server line.
 pub const SERVER: &str = "sluice";
 
@@ -128,12 +124,8 @@ impl Gateway {
             directories += rule.send_files.len() as SiteNumber;
             Pool::new(&rule, settings.kept_connections(&rule), first)
         };
-        let pools: Vec<_> = settings.all_pools().map(pool).collect();
-        if !pools.is_empty() {
-            sys::allocator::keep_freed(settings.gateway_memory as usize, LARGEST_KEPT);
-        }
         Self {
-            pools,
+            pools: settings.all_pools().map(pool).collect(),
             kept: Kept::default(),
             resting: Vec::new(),
             spool: settings.spool.clone(),

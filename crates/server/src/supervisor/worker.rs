@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use sys::process;
+use sys::{allocator, process};
 
 use super::{RunError, failed};
 use crate::access_log::{AccessLogs, LogFile, Writer};
@@ -18,6 +18,10 @@ use crate::gateway::Desk;
 use crate::listeners::Share;
 use crate::memory;
 use crate::service::Service;
+
+/// Bytes of the largest buffer whose memory is kept for the next when it is freed: that of a body, or of what
+/// is unsent of a reply, with what it grows beyond.
+const LARGEST_KEPT: usize = 2 << 20;
 
 /// Serves in a process that has just been forked, with a block of counters and a part in the queues for each
 /// thread that serves.
@@ -36,6 +40,9 @@ pub(super) fn serve(
     process::forgo_new_privileges().map_err(failed("forgo new privileges"))?;
     if let Some(cpus) = cpus {
         process::pin_to_cpus(cpus).map_err(failed(&format!("run on CPUs {cpus:?} alone")))?;
+    }
+    if settings.all_pools().next().is_some() {
+        allocator::keep_freed(settings.gateway_memory as usize, LARGEST_KEPT);
     }
     let own = |opened: &Arc<LogFile>| match common {
         // What the supervisor has open is the others' as well, and may come to be another log.

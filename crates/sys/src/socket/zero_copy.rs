@@ -26,7 +26,7 @@ pub fn set_zero_copy(fd: impl AsFd, is_allowed: bool) -> io::Result<()> {
     option::set(fd, libc::SOL_SOCKET, libc::SO_ZEROCOPY, &libc::c_int::from(is_allowed))
 }
 
-/// What a socket sends from where it lies, and the kernel may still read there.
+/// What a socket sends from where it lies, and the kernel may still read there ([`send_uncopied`]).
 pub struct Uncopied<'socket, 'bytes> {
     socket: BorrowedFd<'socket>,
     wait: &'socket mut dyn FnMut(Interest) -> io::Result<()>,
@@ -35,9 +35,10 @@ pub struct Uncopied<'socket, 'bytes> {
     bytes: PhantomData<&'bytes [u8]>,
 }
 
-/// Has something sent without a copy by `send`, and returns when the kernel has told that it needs none of
-/// that any more: it is borrowed until then. `wait` is called while it does, to wait until poll says of the
-/// socket what is asked for, or that there is an error; it may return earlier.
+/// Has something sent without a copy by `send`, on a socket that [allows it](has_zero_copy), and returns when
+/// the kernel has told that it needs none of that any more: it is borrowed until then. `wait` is called while
+/// it does, to wait until poll says of the socket what is asked for, or that there is an error; it may return
+/// earlier.
 ///
 /// The kernel needs bytes until they are acknowledged, so the last of them should go by other calls, within
 /// `send`: [more than a segment](segment), because the receiver may put off the acknowledgement of less for

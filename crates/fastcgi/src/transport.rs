@@ -39,7 +39,7 @@
 //!
 //! Numbers are in network byte order.
 
-use crate::record::{self, Kind, NO_REQUEST};
+use crate::record::{self, Header, Kind, NO_REQUEST};
 
 /// What a web server asks an application: which transports it knows, by their [names](Transports::names).
 pub const QUESTION: &[u8] = b"SLUICE_TRANSPORTS";
@@ -131,12 +131,22 @@ impl Transports {
     }
 }
 
-/// Appends the question which transports an application knows.
+/// Appends the question which transports an application knows, padded to eight bytes as the specification
+/// advises (section 3.3): the library that most applications have (libfcgi 2.4) waits for more where a record
+/// ends with its content, and never answers.
 pub fn question(out: &mut Vec<u8>) {
-    let content = QUESTION.len() + 2;
-    out.extend_from_slice(&record::header(Kind::GetValues, NO_REQUEST, content));
+    let length = QUESTION.len() + 2;
+    let padding = length.next_multiple_of(8) - length;
+    let header = Header {
+        kind: Kind::GetValues as u8,
+        request: NO_REQUEST,
+        length: length as u16,
+        padding: padding as u8,
+    };
+    out.extend_from_slice(&header.encode());
     out.extend_from_slice(&[QUESTION.len() as u8, 0]);
     out.extend_from_slice(QUESTION);
+    out.extend_from_slice(&[0; 8][..padding]);
 }
 
 /// Appends the loan of a client, whose socket is to go with the record.

@@ -97,7 +97,8 @@ const MOST_WAITING: usize = 2;
 const LINGER_MS: u32 = 2_000;
 
 impl Connection {
-    /// A connection that was accepted. Descriptors are passed through Unix sockets only.
+    /// A connection that was accepted. Descriptors are passed through Unix sockets only; what is said through
+    /// others is when it waits.
     pub(crate) fn new(socket: OwnedFd, is_unix: bool, admits: Transports) -> Self {
         if !is_unix {
             // Replies are sent in few pieces, the last of which should not wait.
@@ -106,7 +107,11 @@ impl Connection {
         Self {
             socket,
             is_unix,
-            admits: if is_unix { admits } else { Transports::default() },
+            admits: if is_unix {
+                admits
+            } else {
+                Transports { waits: admits.waits, ..Transports::default() }
+            },
             protocol: Application::new(MOST_PARAMS),
             input: vec![0; INPUT].into_boxed_slice(),
             unread: 0..0,

@@ -64,7 +64,6 @@ fn mistakes_are_told(variant: &Variant) {
             "[[pools]]\nname = 'a'\nservers = '127.0.0.1:1'\nparams = { 'A=' = 'x' }",
             "allowed: a name without",
         ),
-        ("[[pools]]\nname = 'a'\nservers = '127.0.0.1:1'\nkeep = 1", "keep is for servers at Unix sockets"),
         (
             "[[pools]]\nname = 'a'\nservers = ['unix:/a', '127.0.0.1:1']\ntransport = 'pass-fd'",
             "pools.servers = ['unix:/a', '127.0.0.1:1']: allowed with transport pass-fd: Unix sockets",

@@ -3,6 +3,7 @@
 //! program with our library, on each transport, which the server has to say was used.
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +16,7 @@ use crate::support::site::pattern;
 use crate::support::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
-    Three: libfcgi, libfcgi_of_ours, net_async_fastcgi, python;
+    Three: libfcgi, libfcgi_of_ours, libfcgi_over_tcp, net_async_fastcgi, python;
 ];
 
 /// Says what its request is, and its body again. Below `/early` it does not read that; below `/large` it says
@@ -106,9 +107,16 @@ CGIHandler().run(gateway)
 ";
 
 fn libfcgi(variant: &Variant) {
-    let setup = Setup::new(variant);
-    let program = compile(&setup, IN_C);
-    echoes(setup, &[&program], "stream");
+    for transport in ["stream", "pass-fd", "shared-memory"] {
+        let setup = Setup::new(variant);
+        let program = compile(&setup, IN_C);
+        let server = echoes(setup, &[&program], transport);
+        let [used, fell_back] = [
+            ["passed", "shared"].map(|name| server.pool_count(name)).iter().sum(),
+            server.pool_count("fell_back"),
+        ];
+        assert_eq!((used, fell_back > 80), (0, transport != "stream"), "it knows the stream alone");
+    }
 }
 
 /// On which way each reply came is the server's to say.
@@ -125,6 +133,38 @@ fn libfcgi_of_ours(variant: &Variant) {
             "pass-fd" => assert!(passed > 80 && shared == 0 && fell_back == 1, "all but the one with a file"),
             _ => assert!(shared > 80 && passed == 0 && fell_back == 0, "all"),
         }
+    }
+}
+
+/// Over TCP connections are kept to programs that say when they wait, as those do that have our library.
+fn libfcgi_over_tcp(variant: &Variant) {
+    for is_ours in [true, false] {
+        let setup = Setup::new(variant);
+        let program = compile(&setup, IN_C);
+        let path = format!("LD_LIBRARY_PATH={}", ours(setup.directory()).display());
+        let with_ours = [Path::new("/usr/bin/env"), Path::new(&path), &program];
+        let address =
+            TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+        // As many as may be in flight, and one kept by each worker.
+        let _application = Daemon::spawned_over_tcp(address, &with_ours[if is_ours { 0 } else { 2 }..], 8);
+        let config = format!(
+            "[[pools]]\nname = 'app'\nservers = '{address}'\nchildren = 4\nkeep = 1\n\
+             [[routes]]\npath = '/app/**'\npool = 'app'\nprogram = '/srv/application'\n"
+        );
+        let server = setup.config(&config).start();
+        let mut client = server.connect();
+        for length in [1, 1_000_000].repeat(5) {
+            assert_eq!(client.get("/app/get").status, 201);
+            let body = pattern(3, length);
+            let post = request("POST", "/app/post", &[("Content-Length", &length.to_string())]);
+            client.send([post.as_bytes(), &body].concat());
+            assert!(client.reply().body == body);
+            assert_eq!(client.get("/app/large").body.len(), 5_000_000);
+        }
+        // What may not be repeated, as POST, has a connection of its own.
+        let reused = server.pool_count("reused");
+        assert_eq!(reused > 0, is_ours && !variant.serves_one_at_a_time(), "{reused}");
+        assert!(reused <= 19 && server.pool_count("failures") == 0 && server.pool_count("fell_back") == 0);
     }
 }
 

@@ -250,6 +250,8 @@ impl Worker {
                     turn = self.let_go(&mut client);
                 }
             }
+            // An application may come to nobody else before it has seen the end of a connection.
+            self.close_retired_links();
             due = match turn {
                 Turn::Close => break false,
                 // Such a worker waits for the disk itself; nobody would take on the job.
@@ -266,7 +268,6 @@ impl Worker {
             if in_receive && heeded == self.service.clock.tick {
                 continue;
             }
-            self.close_retired_links();
             if !in_receive {
                 self.service.begin_turn();
             }

@@ -62,14 +62,11 @@ pub(super) const KEYS: &[Key<PoolRule>] = &[
 pub(super) fn contradictions(rule: &PoolRule, item: &Item, table: &Table) -> Vec<Problem> {
     let needed = [("name", "name = \"php\""), ("servers", "servers = \"unix:/run/php/php-fpm.sock\"")];
     let is_remote = rule.servers.iter().any(|server| matches!(server, ListenAddress::Tcp(_)));
-    let keeps_remote = (rule.keep > 0 && is_remote).then(|| {
-        item.problem("keep is for servers at Unix sockets, as only those tell who still works".to_owned())
-    });
     let passes_to_remote = (rule.transport != Transport::Stream && is_remote).then(|| {
         let transport = rule.transport.name();
         item.problem_of("servers", format!("allowed with transport {transport}: Unix sockets (unix:PATH)"))
     });
-    missing("pool", &needed, item, table).chain(keeps_remote).chain(passes_to_remote).collect()
+    missing("pool", &needed, item, table).chain(passes_to_remote).collect()
 }
 
 /// What a pool is called by.

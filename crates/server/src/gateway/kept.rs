@@ -1,9 +1,9 @@
 //! Connections to applications that one worker keeps for the next request, where a pool asks for that.
 //!
 //! An application may go on working after it has ended a reply (PHP does after `fastcgi_finish_request`), and
-//! a request must not wait for that. One that was asked for transports may say itself when it waits. To
-//! others the first record of the next request is sent as soon as one is over: an application that has read
-//! it waits for the rest. Only a Unix socket tells whether it has, and only connections through one are kept.
+//! a request must not wait for that. One that was asked may say itself when it waits. To others the first
+//! record of the next request is sent as soon as one is over: an application that has read it waits for the
+//! rest. Only a Unix socket tells whether it has, so over TCP only connections to the former are kept.
 
 use http1::Tick;
 

@@ -61,7 +61,7 @@ pub struct Link {
 pub(super) enum Setup {
     /// It is not up yet.
     Connecting,
-    /// It is up, and the server is asked which transports it knows.
+    /// It is up, and the server is asked what it knows.
     Negotiating,
     /// It can have a request.
     Ready,
@@ -139,10 +139,17 @@ impl Link {
         self.writable
     }
 
-    /// Asks the server which transports it knows.
+    /// Asks the server what it knows, once the connection is up.
     pub(super) fn negotiate(&mut self) {
-        self.setup = Setup::Negotiating;
         transport::question(&mut self.out);
+        if self.setup != Setup::Connecting {
+            self.setup = Setup::Negotiating;
+        }
+    }
+
+    /// The connection has come up.
+    pub(super) fn is_up(&mut self) {
+        self.setup = if self.has_unsent() { Setup::Negotiating } else { Setup::Ready };
     }
 
     /// What the server answers to that; `None`: nothing yet.

@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use fastcgi::transport::Transports;
 use http1::{Tick, Timeouts};
 use sys::client;
 
@@ -51,15 +52,12 @@ struct Server {
     in_flight: u32,
     /// Until when it is left alone.
     alone_until: Option<Tick>,
-    /// Until when it is not asked which transports it knows.
+    /// Until when it is not asked what it knows.
     plain_until: Option<Tick>,
 }
 
 /// How long a server is left alone that can't be connected to.
 const ALONE_TICKS: u32 = 1000 / Tick::MS;
-
-/// How long it is believed that a server knows no transport but the stream: it may be another by then.
-const PLAIN_TICKS: u32 = 5000 / Tick::MS;
 
 /// Servers that a request has been to, a bit each.
 #[derive(Clone, Copy, Debug, Default)]
@@ -134,15 +132,32 @@ impl Pool {
         }
     }
 
-    /// Whether a server is to be asked which transports it knows.
+    /// Whether a server is to be asked what it knows: the pool's transport, or over TCP to say when it waits.
     pub(super) fn asks(&self, server: usize, now: Tick) -> bool {
-        let is_plain = self.servers[server].plain_until.is_some_and(|until| !until.reached(now));
-        self.transport != Transport::Stream && !is_plain
+        let server = &self.servers[server];
+        let is_plain = server.plain_until.is_some_and(|until| !until.reached(now));
+        let wants = self.transport != Transport::Stream || self.keep > 0 && server.is_remote();
+        wants && !is_plain
     }
 
-    /// A server does not know the pool's transport.
-    pub(super) fn is_plain(&mut self, server: usize, now: Tick) {
-        self.servers[server].plain_until = Some(now.after(PLAIN_TICKS));
+    /// Whether connections to a server may be kept, which was asked or not: over TCP nothing else tells
+    /// whether it still works.
+    pub(super) fn may_keep(&self, server: usize, is_asked: bool) -> bool {
+        self.keep > 0 && (is_asked || !self.servers[server].is_remote())
+    }
+
+    /// Whether a server that was asked knows what it was asked for.
+    pub(super) fn is_served_by(&self, knows: Transports) -> bool {
+        match self.transport {
+            Transport::Stream => knows.waits,
+            Transport::PassFd => knows.pass_fd,
+            Transport::SharedMemory => knows.shared_memory,
+        }
+    }
+
+    /// A server does not know what it was asked for, and is not asked again until then.
+    pub(super) fn is_plain(&mut self, server: usize, until: Tick) {
+        self.servers[server].plain_until = Some(until);
     }
 
     /// A request is in flight to a server.
@@ -163,6 +178,13 @@ impl Pool {
     /// A server can't be connected to.
     pub(super) fn is_away(&mut self, server: usize, now: Tick) {
         self.servers[server].alone_until = Some(now.after(ALONE_TICKS));
+    }
+}
+
+impl Server {
+    /// Whether it is spoken to over TCP.
+    fn is_remote(&self) -> bool {
+        matches!(self.address, ListenAddress::Tcp(_))
     }
 }
 

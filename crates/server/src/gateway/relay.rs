@@ -311,7 +311,13 @@ impl Relay {
                         return Ok(());
                     }
                     match client::outcome(&*link) {
-                        Ok(()) => self.ask(gateway, tools)?,
+                        Ok(()) => {
+                            link.is_up();
+                            self.active = tools.now;
+                            if link.setup == Setup::Ready {
+                                self.ask(gateway, tools)?;
+                            }
+                        }
                         Err(error) => {
                             let server = link.server;
                             self.let_go(gateway);

@@ -10,6 +10,11 @@ use super::super::link::Setup;
 use super::super::queues::now_us;
 use super::{Relay, Stage};
 
+/// How long a server may take to answer what it knows.
+const ANSWER_TICKS: u32 = 1000 / Tick::MS;
+/// How long one is not asked again that has not answered.
+const SILENT_TICKS: u32 = 60_000 / Tick::MS;
+
 impl Relay {
     /// When to call [`expire`](Self::expire), unless something happens before.
     pub fn deadline(&self) -> Option<Tick> {
@@ -25,6 +30,7 @@ impl Relay {
             Stage::Asking(link) if link.setup == Setup::Connecting => {
                 Some(self.active.after(self.patience.connect))
             }
+            Stage::Asking(link) if link.setup == Setup::Negotiating => Some(self.active.after(ANSWER_TICKS)),
             // The client keeps the server waiting.
             Stage::Asking(_) if !self.wants_input() => None,
             Stage::Asking(_) => Some(self.active.after(self.patience.quiet)),
@@ -58,6 +64,10 @@ impl Relay {
         let server = match &self.stage {
             _ if !is_overdue => return Ok(()),
             Stage::Asking(link) if link.setup == Setup::Connecting => link.server,
+            Stage::Asking(link) if link.setup == Setup::Negotiating => {
+                self.ask_plainly(gateway, now, SILENT_TICKS);
+                return Ok(());
+            }
             Stage::Queued(_) => return Err(Failure::Late),
             // Another try is due; or all of it takes too long.
             Stage::Due(Some(until)) if until.reached(now) => return Ok(()),

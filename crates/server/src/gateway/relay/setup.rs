@@ -21,6 +21,8 @@ use crate::config::Transport;
 const TOO_MANY_REFERENCES: i32 = 109;
 /// How long until a server is tried again whose queue is full.
 const PAUSE_TICKS: u32 = 10 / Tick::MS;
+/// How long it is believed that a server does not know what it was asked for: it may be another by then.
+const PLAIN_TICKS: u32 = 5000 / Tick::MS;
 
 impl Relay {
     /// Takes a connection that has been kept, or finds a server and connects to it, or begins to.
@@ -45,7 +47,8 @@ impl Relay {
         match pool.connect(server) {
             Ok((socket, is_up)) => {
                 pool.begin(server);
-                let (keeps, asks) = (pool.keep > 0, pool.asks(server, now) && !self.is_by_stream);
+                let asks = pool.asks(server, now) && !self.is_by_stream;
+                let keeps = pool.may_keep(server, asks);
                 gateway.own(&socket);
                 let mut link = Link::new(socket, server, is_up, keeps);
                 if asks {
@@ -60,14 +63,13 @@ impl Relay {
         }
     }
 
-    /// Asks the server which transports it knows, or hears that. Says whether to come back at once.
+    /// Asks the server what it knows, or hears that. Says whether to come back at once.
     pub(super) fn negotiate(
         &mut self,
         gateway: &mut Gateway,
         tools: &mut Tools<'_>,
     ) -> Result<bool, Failure> {
         let Stage::Asking(link) = &mut self.stage else { return Ok(false) };
-        let pool = &mut gateway.pools[self.pool];
         let asked = link.send(&mut self.body, None, tools.share);
         let heard = match asked {
             Ok(_) if !link.readable => return Ok(false),
@@ -78,11 +80,7 @@ impl Relay {
             Ok(None) => return Ok(link.readable),
             Ok(Some(knows)) => {
                 link.knows = knows;
-                match pool.transport {
-                    Transport::Stream => false,
-                    Transport::PassFd => knows.pass_fd,
-                    Transport::SharedMemory => knows.shared_memory,
-                }
+                gateway.pools[self.pool].is_served_by(knows)
             }
             Err(_) => false,
         };
@@ -91,11 +89,19 @@ impl Relay {
             return Ok(true);
         }
         // One that has answered may have closed the connection with that, as PHP-FPM does.
-        pool.is_plain(link.server, tools.now);
+        self.ask_plainly(gateway, tools.now, PLAIN_TICKS);
+        Ok(true)
+    }
+
+    /// The server does not know what it was asked for: it gets the request on another connection, and is not
+    /// asked again for so long.
+    pub(super) fn ask_plainly(&mut self, gateway: &mut Gateway, now: Tick, ticks: u32) {
+        if let Stage::Asking(link) = &self.stage {
+            gateway.pools[self.pool].is_plain(link.server, now.after(ticks));
+        }
         self.let_go(gateway);
         self.tried = Tried::default();
         self.stage = Stage::Due(None);
-        Ok(true)
     }
 
     /// The connection is up: begins the request.

@@ -250,8 +250,11 @@ impl Worker {
                     turn = self.let_go(&mut client);
                 }
             }
-            // An application may come to nobody else before it has seen the end of a connection.
-            self.close_retired_links();
+            // An application may come to nobody else before it has seen the end of a connection. Where the
+            // client's ends, too, that goes first: who had been lent it is not to hear of it before.
+            if !matches!(turn, Turn::Close | Turn::Reset) {
+                self.close_retired_links();
+            }
             due = match turn {
                 Turn::Close => break false,
                 // Such a worker waits for the disk itself; nobody would take on the job.

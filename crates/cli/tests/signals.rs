@@ -20,7 +20,7 @@ use support::program::{from_a_file, replace, sluice};
 use support::server::{Server, Setup, children, parse_address, state};
 use support::site::{HELLO, LARGE, large, pattern};
 use support::variant::{Test, Variant, tests};
-use support::{PATIENCE, eventually, sleep_ms};
+use support::{PATIENCE, eventually, free_address, sleep_ms};
 
 const TESTS: &[Test] = tests![
     Each:
@@ -503,10 +503,6 @@ fn reload_keeps_connections(variant: &Variant) {
     eventually("the new settings hold", || server.get("/hello.txt").field("X-New") == Some("yes"));
     assert_eq!(idle.get("/hello.txt").status, 200);
     assert!(slow.reply().body == pattern(6, BIG));
-}
-
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
 }
 
 /// Addresses come and go while connections stay; where one cannot be had, everything stays as it was.

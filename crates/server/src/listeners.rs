@@ -162,7 +162,7 @@ impl Listener {
     pub fn refuse_new_handshakes(&self) {
         // Unix sockets have no handshake.
         if self.is_ours()
-            && matches!(self.address, ListenAddress::Tcp(_))
+            && self.address.is_tcp()
             && let Err(error) = socket::refuse_new_handshakes(self)
         {
             tracing::warn!("clients may be reset when {} is closed: {error}", self.address);
@@ -171,7 +171,7 @@ impl Listener {
 
     /// Takes that back.
     pub fn answer_new_handshakes(&self) {
-        if let ListenAddress::Tcp(_) = self.address
+        if self.address.is_tcp()
             && let Err(error) = socket::answer_new_handshakes(self)
         {
             tracing::error!("{} may be deaf: {error}", self.address);
@@ -300,7 +300,7 @@ fn steer(first: &Listeners, settings: &Settings) -> Result<(), ListenError> {
     let usable = sys::process::allowed_cpus().unwrap_or_default();
     let usable = settings.cpus.as_ref().unwrap_or(&usable);
     let places = placement::copies_by_cpu(settings, usable);
-    for listener in first.iter().filter(|listener| matches!(listener.address, ListenAddress::Tcp(_))) {
+    for listener in first.iter().filter(|listener| listener.address.is_tcp()) {
         socket::steer_by_cpu(listener, &places)
             .map_err(|source| ListenError::Steer { address: listener.address.clone(), source })?;
     }

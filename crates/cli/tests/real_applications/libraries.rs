@@ -2,14 +2,15 @@
 //! shares nothing with it, and a Python application by the gateway of Python's own library. And the same C
 //! program with our library, on each transport, which the server has to say was used.
 
+use std::fmt::Display;
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
 use crate::daemon::Daemon;
+use crate::support;
 use crate::support::client::{Client, request};
 use crate::support::server::{Server, Setup};
 use crate::support::site::pattern;
@@ -111,11 +112,12 @@ fn libfcgi(variant: &Variant) {
         let setup = Setup::new(variant);
         let program = compile(&setup, IN_C);
         let server = echoes(setup, &[&program], transport);
-        let [used, fell_back] = [
-            ["passed", "shared"].map(|name| server.pool_count(name)).iter().sum(),
-            server.pool_count("fell_back"),
-        ];
-        assert_eq!((used, fell_back > 80), (0, transport != "stream"), "it knows the stream alone");
+        let [passed, shared, fell_back] = ways(&server);
+        assert_eq!(
+            (passed, shared, fell_back > 80),
+            (0, 0, transport != "stream"),
+            "it knows the stream alone"
+        );
     }
 }
 
@@ -126,8 +128,7 @@ fn libfcgi_of_ours(variant: &Variant) {
         let program = compile(&setup, IN_C);
         let path = format!("LD_LIBRARY_PATH={}", ours(setup.directory()).display());
         let server = echoes(setup, &[Path::new("/usr/bin/env"), Path::new(&path), &program], transport);
-        let counts = || ["passed", "shared", "fell_back"].map(|name| server.pool_count(name));
-        let [passed, shared, fell_back] = counts();
+        let [passed, shared, fell_back] = ways(&server);
         match transport {
             "stream" => assert_eq!([passed, shared, fell_back], [0; 3]),
             "pass-fd" => assert!(passed > 80 && shared == 0 && fell_back == 1, "all but the one with a file"),
@@ -143,14 +144,10 @@ fn libfcgi_over_tcp(variant: &Variant) {
         let program = compile(&setup, IN_C);
         let path = format!("LD_LIBRARY_PATH={}", ours(setup.directory()).display());
         let with_ours = [Path::new("/usr/bin/env"), Path::new(&path), &program];
-        let address =
-            TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+        let address = support::free_address();
         // As many as may be in flight, and one kept by each worker.
         let _application = Daemon::spawned_over_tcp(address, &with_ours[if is_ours { 0 } else { 2 }..], 8);
-        let config = format!(
-            "[[pools]]\nname = 'app'\nservers = '{address}'\nchildren = 4\nkeep = 1\n\
-             [[routes]]\npath = '/app/**'\npool = 'app'\nprogram = '/srv/application'\n"
-        );
+        let config = pool(address, "children = 4\nkeep = 1", "program = '/srv/application'");
         let server = setup.config(&config).start();
         let mut client = server.connect();
         for length in [1, 1_000_000].repeat(5) {
@@ -166,6 +163,11 @@ fn libfcgi_over_tcp(variant: &Variant) {
         assert_eq!(reused > 0, is_ours && !variant.serves_one_at_a_time(), "{reused}");
         assert!(reused <= 19 && server.pool_count("failures") == 0 && server.pool_count("fell_back") == 0);
     }
+}
+
+/// How many replies came by which transport, and by the stream in its place.
+fn ways(server: &Server) -> [u64; 3] {
+    ["passed", "shared", "fell_back"].map(|name| server.pool_count(name))
 }
 
 /// A directory with our library, in that one.
@@ -202,8 +204,12 @@ fn echoes(setup: Setup, program: &[&Path], transport: &str) -> Server {
     let files = setup.directory().join("files");
     fs::create_dir(&files).expect("a directory");
     fs::write(files.join("a"), "0123456789").expect("a file");
-    let of_pool = format!("transport = '{transport}'\nsend_files = {{ '/files/' = '{}' }}", files.display());
-    let server = setup.config(&pool(&socket, &of_pool, "program = '/srv/application'")).start();
+    let of_pool = format!(
+        "children = 1\ntransport = '{transport}'\nsend_files = {{ '/files/' = '{}' }}",
+        files.display()
+    );
+    let address = format_args!("unix:{}", socket.display());
+    let server = setup.config(&pool(address, &of_pool, "program = '/srv/application'")).start();
     let mut client = server.connect();
     for length in [0, 1, 65_535, 65_536, 1_000_000] {
         let body = pattern(3, length);
@@ -253,12 +259,11 @@ fn echoes(setup: Setup, program: &[&Path], transport: &str) -> Server {
     server
 }
 
-/// A pool of one, for all below `/app/`.
-fn pool(socket: &Path, of_pool: &str, route: &str) -> String {
+/// A pool of that server, for all below `/app/`.
+fn pool(server: impl Display, of_pool: &str, route: &str) -> String {
     format!(
-        "[[pools]]\nname = 'app'\nservers = ['unix:{}']\nchildren = 1\n{of_pool}\n\
-         [[routes]]\npath = '/app/**'\npool = 'app'\n{route}\n",
-        socket.display()
+        "[[pools]]\nname = 'app'\nservers = ['{server}']\n{of_pool}\n\
+         [[routes]]\npath = '/app/**'\npool = 'app'\n{route}\n"
     )
 }
 
@@ -268,7 +273,8 @@ fn python(variant: &Variant) {
     fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).expect("a mode");
     let socket = setup.directory().join("fcgiwrap.sock");
     let _fcgiwrap = Daemon::fcgiwrap(&socket, 1);
-    let server: Server = setup.config(&pool(&socket, "", "scripts = '.py'")).start();
+    let address = format_args!("unix:{}", socket.display());
+    let server: Server = setup.config(&pool(address, "children = 1", "scripts = '.py'")).start();
     let mut client = server.connect();
     for (target, asked) in [
         ("/app/application.py", "/app/application.py  http://test/app/application.py"),

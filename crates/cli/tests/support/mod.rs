@@ -25,6 +25,7 @@ pub mod small_disk;
 pub mod terminal;
 pub mod variant;
 
+use std::net::{SocketAddr, TcpListener};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,11 @@ pub fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
 
 pub fn sleep_ms(ms: u64) {
     thread::sleep(Duration::from_millis(ms));
+}
+
+/// An address that nobody listens at, for now.
+pub fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
 }
 
 /// Numbers that look random and are the same in every run (splitmix64).

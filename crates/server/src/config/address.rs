@@ -22,6 +22,11 @@ pub type StatusAddress = ListenAddress;
 const UNIX_PATH_MAX: usize = 107;
 
 impl ListenAddress {
+    /// Whether connections to it are TCP's.
+    pub fn is_tcp(&self) -> bool {
+        matches!(self, Self::Tcp(_))
+    }
+
     /// Reads what stands for one or several addresses: `:80` is every address of this machine, `localhost:80`
     /// both that it has for itself, those of IPv6 only where there is IPv6. `absolute` completes the path of
     /// a Unix socket. The error says what is allowed.

@@ -61,7 +61,7 @@ pub(super) const KEYS: &[Key<PoolRule>] = &[
 /// What a pool lacks, and what does not go together.
 pub(super) fn contradictions(rule: &PoolRule, item: &Item, table: &Table) -> Vec<Problem> {
     let needed = [("name", "name = \"php\""), ("servers", "servers = \"unix:/run/php/php-fpm.sock\"")];
-    let is_remote = rule.servers.iter().any(|server| matches!(server, ListenAddress::Tcp(_)));
+    let is_remote = rule.servers.iter().any(ListenAddress::is_tcp);
     let passes_to_remote = (rule.transport != Transport::Stream && is_remote).then(|| {
         let transport = rule.transport.name();
         item.problem_of("servers", format!("allowed with transport {transport}: Unix sockets (unix:PATH)"))

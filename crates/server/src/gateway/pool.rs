@@ -136,14 +136,14 @@ impl Pool {
     pub(super) fn asks(&self, server: usize, now: Tick) -> bool {
         let server = &self.servers[server];
         let is_plain = server.plain_until.is_some_and(|until| !until.reached(now));
-        let wants = self.transport != Transport::Stream || self.keep > 0 && server.is_remote();
+        let wants = self.transport != Transport::Stream || self.keep > 0 && server.address.is_tcp();
         wants && !is_plain
     }
 
-    /// Whether connections to a server may be kept, which was asked or not: over TCP nothing else tells
-    /// whether it still works.
-    pub(super) fn may_keep(&self, server: usize, is_asked: bool) -> bool {
-        self.keep > 0 && (is_asked || !self.servers[server].is_remote())
+    /// Whether a server is to leave its connection open, which is asked what it knows or not: over TCP nothing
+    /// else tells whether it still works.
+    pub(super) fn keeps(&self, server: usize, asks: bool) -> bool {
+        self.keep > 0 && (asks || !self.servers[server].address.is_tcp())
     }
 
     /// Whether a server that was asked knows what it was asked for.
@@ -178,13 +178,6 @@ impl Pool {
     /// A server can't be connected to.
     pub(super) fn is_away(&mut self, server: usize, now: Tick) {
         self.servers[server].alone_until = Some(now.after(ALONE_TICKS));
-    }
-}
-
-impl Server {
-    /// Whether it is spoken to over TCP.
-    fn is_remote(&self) -> bool {
-        matches!(self.address, ListenAddress::Tcp(_))
     }
 }
 

@@ -48,7 +48,7 @@ impl Relay {
             Ok((socket, is_up)) => {
                 pool.begin(server);
                 let asks = pool.asks(server, now) && !self.is_by_stream;
-                let keeps = pool.may_keep(server, asks);
+                let keeps = pool.keeps(server, asks);
                 gateway.own(&socket);
                 let mut link = Link::new(socket, server, is_up, keeps);
                 if asks {

@@ -250,8 +250,9 @@ impl Worker {
                     turn = self.let_go(&mut client);
                 }
             }
-            // Before a wait: an application may come to nobody else until it has seen the end of a connection.
-            // Where the client's ends, too, that goes first: who was lent it is not to hear of it before.
+            // Before a wait: an application may come to nobody else until it has seen the end of a
+            // connection. Where the client's ends, too, that goes first: who was lent it is not to hear of
+            // it before.
             if matches!(turn, Turn::Blocked | Turn::Application) {
                 self.close_retired_links();
             }

@@ -140,8 +140,8 @@ impl Pool {
         wants && !is_plain
     }
 
-    /// Whether a server is to leave its connection open, which is asked what it knows or not: over TCP nothing
-    /// else tells whether it still works.
+    /// Whether a server is to leave its connection open, which is asked what it knows or not: over TCP
+    /// nothing else tells whether it still works.
     pub(super) fn keeps(&self, server: usize, asks: bool) -> bool {
         self.keep > 0 && (asks || !self.servers[server].address.is_tcp())
     }

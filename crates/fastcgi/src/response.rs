@@ -22,8 +22,8 @@ pub struct Head<'a> {
     pub status: u16,
     /// The length of the body, if it is told.
     pub length: Option<u64>,
-    fields: [httparse::Header<'a>; MOST_FIELDS],
-    count: usize,
+    /// As many as there are: an array of the most that there may be is 3 KB, to be copied with each move.
+    fields: Vec<httparse::Header<'a>>,
 }
 
 /// A head that is none.
@@ -100,16 +100,16 @@ impl Scan {
 /// It is not one that a client could be told.
 pub fn parse(head: &[u8]) -> Result<Head<'_>, Malformed> {
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
-    let count = match httparse::parse_headers(head, &mut fields) {
+    let fields = match httparse::parse_headers(head, &mut fields) {
         Ok(httparse::Status::Complete((end, fields))) if end == head.len() && !fields.is_empty() => {
-            fields.len()
+            fields.to_vec()
         }
         Ok(httparse::Status::Complete(_)) => return Err(Malformed::Field("an empty line".to_owned())),
         Ok(httparse::Status::Partial) => return Err(Malformed::CutShort),
         Err(httparse::Error::TooManyHeaders) => return Err(Malformed::TooManyFields),
         Err(error) => return Err(Malformed::Field(error.to_string())),
     };
-    let mut head = Head { status: 200, length: None, fields, count };
+    let mut head = Head { status: 200, length: None, fields };
     let status = head.only("Status").map_err(Malformed::Status)?;
     let length = head.only("Content-Length").map_err(Malformed::Length)?;
     head.status = match status {
@@ -164,7 +164,7 @@ impl<'a> Head<'a> {
     }
 
     fn all(&self) -> std::slice::Iter<'_, httparse::Header<'a>> {
-        self.fields[..self.count].iter()
+        self.fields.iter()
     }
 
     /// The one field of a name.

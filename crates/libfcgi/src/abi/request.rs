@@ -7,6 +7,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use fastcgi::Role;
+use memchr::memchr2;
 
 use super::stream::{Purpose, Stream};
 use super::{EOF, os};
@@ -43,12 +44,18 @@ pub(super) struct Held {
     pub(super) exit: c_int,
     /// Writers that were closed.
     closed: u8,
-    /// Of the request under way: `NAME=value`, each with its end, and where they begin.
-    strings: Vec<u8>,
-    envp: Vec<*mut c_char>,
+    environment: Environment,
     input: *mut Stream,
     output: *mut Stream,
     errors: *mut Stream,
+}
+
+/// The parameters of the request under way, as C programs have their environment: `NAME=value`, each with its
+/// end, and where they begin, with NULL behind the last.
+#[derive(Default)]
+struct Environment {
+    strings: Vec<u8>,
+    envp: Vec<*mut c_char>,
 }
 
 const LISTENER: c_int = 0;
@@ -65,8 +72,7 @@ impl Held {
             session: Session::new(),
             exit: 0,
             closed: 0,
-            strings: Vec::new(),
-            envp: Vec::new(),
+            environment: Environment::default(),
             input: null,
             output: null,
             errors: null,
@@ -113,25 +119,30 @@ impl Held {
             .and_then(Connection::request)
             .is_some_and(|begun| begun.role == Role::Filter)
     }
+}
 
-    /// Makes the parameters of the request what C programs take for their environment. A name that could be
-    /// mistaken for another, or that ends too early, is left out.
-    fn write_environment(&mut self) {
+impl Environment {
+    /// Writes them anew. A name that could be mistaken for another, or that ends too early, is left out.
+    fn write<'a>(&mut self, params: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
         self.strings.clear();
         self.envp.clear();
-        let mut starts = Vec::new();
-        for (name, value) in self.session.connection().into_iter().flat_map(Connection::params) {
-            if name.is_empty() || name.iter().any(|byte| matches!(byte, b'=' | 0)) {
-                continue;
-            }
-            starts.push(self.strings.len());
+        for (name, value) in params {
+            let start = self.strings.len();
+            self.strings.reserve(name.len() + value.len() + 2);
             for part in [name, b"=", value, b"\0"] {
                 self.strings.extend_from_slice(part);
             }
+            if name.is_empty() || memchr2(b'=', 0, &self.strings[start..]) != Some(name.len()) {
+                self.strings.truncate(start);
+                continue;
+            }
+            // Where it begins among the others, whose place is not settled before the last is there.
+            self.envp.push(ptr::without_provenance_mut(start));
         }
-        // Only now do they stay where they are.
         let strings = self.strings.as_mut_ptr().cast::<c_char>();
-        self.envp.extend(starts.into_iter().map(|start| strings.wrapping_add(start)));
+        for place in &mut self.envp {
+            *place = strings.wrapping_add(place.addr());
+        }
         self.envp.push(ptr::null_mut());
     }
 }
@@ -168,14 +179,14 @@ impl Request {
             self.role = begun.role as c_int;
             self.keep_connection = begun.keeps.into();
         }
-        held.write_environment();
+        held.environment.write(held.session.connection().into_iter().flat_map(Connection::params));
         (held.exit, held.closed) = (0, 0);
         (self.input, self.output, self.errors) = (held.input, held.output, held.errors);
         for stream in [held.input, held.output, held.errors] {
             // SAFETY: its streams live as long as it does, and the program has not been told of them.
             unsafe { (*stream).renew() };
         }
-        self.envp = held.envp.as_mut_ptr();
+        self.envp = held.environment.envp.as_mut_ptr();
         (self.is_begin_processed, self.app_status, self.n_writers) = (1, 0, 2);
     }
 
@@ -379,6 +390,32 @@ mod tests {
     use std::mem::offset_of;
 
     use super::*;
+
+    #[test]
+    fn the_environment_has_each_name_that_is_one() {
+        let mut environment = Environment::default();
+        let long = [b'v'; 500];
+        // The second has less than is left from the first.
+        for length in [long.len(), 3] {
+            let value = &long[..length];
+            let params: [(&[u8], &[u8]); 7] = [
+                (b"A", b"1=2"),
+                (b"", b"nameless"),
+                (b"B=C", b"mistaken"),
+                (b"D\0E", b"cut"),
+                (b"F", b""),
+                (b"=", b"none"),
+                (b"LONG", value),
+            ];
+            environment.write(params.into_iter());
+            let (last, places) = environment.envp.split_last().unwrap();
+            assert!(last.is_null());
+            // SAFETY: strings with their ends, of an environment that is still there.
+            let strings = places.iter().map(|place| unsafe { CStr::from_ptr(*place) }.to_bytes().to_vec());
+            let expected = [b"A=1=2".to_vec(), b"F=".to_vec(), [b"LONG=", value].concat()];
+            assert_eq!(strings.collect::<Vec<_>>(), expected);
+        }
+    }
 
     #[test]
     fn it_is_laid_out_as_the_header_says() {

@@ -29,6 +29,7 @@ pub(super) const TESTS: &[Test] = tests![
         slow_clients;
     Three:
         those_that_do_not_know_it,
+        those_that_learn_it,
         given_back_untouched,
         a_client_at_a_unix_socket,
         more_under_way_than_the_kernel_allows,
@@ -439,6 +440,18 @@ fn those_that_do_not_know_it(variant: &Variant) {
             (&0.into(), &10.into(), &0.into())
         );
     }
+}
+
+/// They are asked again after a while, however busy the connections are that were made meanwhile.
+fn those_that_learn_it(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let knows = |number| if number == 0 { "" } else { "pass-fd waits" };
+    let socket = guest::start_learning(setup.directory(), "app.sock", knows, |asked| asked.serve(b"lent"));
+    let server = setup.config(&scripted::pool(&[&socket], "transport = 'pass-fd'\nkeep = 1")).start();
+    let mut client = server.connect();
+    assert_eq!(client.get("/app/x").text(), "by the stream");
+    eventually("a reply comes by pass-fd", || client.get("/app/x").text() == "lent");
+    assert!(server.pool_count("passed") > 0 && server.pool_count("failures") == 0);
 }
 
 /// The server sees the reply then, on the same connections.

@@ -3,8 +3,12 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io;
+use std::net::Shutdown;
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
+use std::thread;
 
 use crate::support;
 use crate::support::client::Client;
@@ -15,7 +19,7 @@ use crate::support::variant::{Test, Variant, tests};
 use crate::support::{Random, sleep_ms};
 
 pub(super) const TESTS: &[Test] = tests![
-    Each: files_within_a_body, a_file_within_a_body_is_cut_short;
+    Each: files_within_a_body, a_file_within_a_body_is_cut_short, a_large_file_keeps_no_application;
     Three: files_that_are_named, what_a_body_may_not_name;
 ];
 
@@ -99,6 +103,37 @@ fn files_that_are_named(variant: &Variant) {
     }
     assert_eq!(client.get("/protected/a%20b.txt").status, 404, "no URL leads there");
     server.wait_for_line(|line| line.contains("/etc/passwd, which is below none of the pool's send_files"));
+}
+
+/// An application like PHP, which ends a connection and then waits for its other end before it takes another,
+/// has that, whatever time the client takes for the file that it has named.
+fn a_large_file_keeps_no_application(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let file = setup.directory().join("large");
+    fs::write(&file, pattern(3, 20_000_000)).expect("a file");
+    support::server::settle();
+    let socket = setup.directory().join("app.sock");
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    let named = format!("X-Sendfile: {}\n\n", file.display());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let asked = scripted::read_or_question(stream.expect("a connection"), |_| false);
+            let Some(mut asked) = asked else { continue };
+            let response = if asked.params["PATH_INFO"] == "/large" { &named } else { "X: y\n\nsmall" };
+            asked.say(answer(response));
+            let _ = asked.stream.shutdown(Shutdown::Write);
+            let _ = io::copy(&mut asked.stream, &mut io::sink());
+        }
+    });
+    let of_pool = format!("children = 1\nsend_files = {{ '/files/' = '{}' }}", setup.directory().display());
+    let server = setup.config(&pool(&[&socket], &of_pool)).start();
+    let mut slow = server.connect_narrow();
+    slow.ask("GET", "/app/large", &[]);
+    assert!(slow.read_raw(1000).expect("it has begun").starts_with(b"HTTP/1.1 200 "));
+    for _ in 0..3 {
+        assert_eq!(server.get("/app/small").text(), "small");
+    }
+    assert_eq!(server.pool_count("failures"), 0);
 }
 
 /// A reply that names files within its body, and what the client should get of it.

@@ -80,12 +80,23 @@ pub fn start(
     knows: &'static str,
     serve: impl Fn(Asked) -> Option<Connection> + Send + Sync + 'static,
 ) -> PathBuf {
+    start_learning(directory, name, move |_| knows, serve)
+}
+
+/// The same with one that knows something else on each connection, by its number.
+pub fn start_learning(
+    directory: &Path,
+    name: &str,
+    knows: impl Fn(usize) -> &'static str + Send + 'static,
+    serve: impl Fn(Asked) -> Option<Connection> + Send + Sync + 'static,
+) -> PathBuf {
     let path = directory.join(name);
     let listener = UnixListener::bind(&path).expect("a socket");
     let serve = Arc::new(serve);
     thread::spawn(move || {
-        for stream in listener.incoming() {
+        for (number, stream) in listener.incoming().enumerate() {
             let (serve, stream) = (Arc::clone(&serve), stream.expect("a connection"));
+            let knows = knows(number);
             thread::spawn(move || {
                 let mut connection = Connection {
                     stream,
@@ -159,7 +170,12 @@ impl Connection {
                     let mut answer = vec![content[0], knows.len() as u8];
                     answer.extend_from_slice(&content[2..]);
                     answer.extend_from_slice(knows.as_bytes());
-                    self.stream.write_all(&record(10, 0, &answer))?;
+                    // Padded, as the specification advises (section 3.3).
+                    let mut answer = record(10, 0, &answer);
+                    let padding = answer.len().next_multiple_of(8) - answer.len();
+                    answer[6] = padding as u8;
+                    answer.resize(answer.len() + padding, 0);
+                    self.stream.write_all(&answer)?;
                 }
                 AREA => {
                     let number = |bytes: &[u8]| bytes.iter().fold(0, |all, byte| all << 8 | u32::from(*byte));

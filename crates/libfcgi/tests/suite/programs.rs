@@ -371,6 +371,13 @@ fn processes_that_are_forked_share_the_socket() {
     }
 }
 
+/// It waits for more where a question is not padded.
+#[test]
+fn the_distributions_library_answers_what_it_is_asked() {
+    let program = Program::start("put_str.c", Library::Distributions);
+    assert_eq!(WebServer::connect(&program.socket()).ask(), Transports::default());
+}
+
 #[test]
 fn the_environment_restricts_what_is_admitted() {
     for (value, expected) in [

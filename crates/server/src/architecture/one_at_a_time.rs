@@ -28,7 +28,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use http1::Tick;
+use http1::{End, Tick};
 use sys::epoll::Epoll;
 use sys::event::{Events, Interest, Ready};
 use sys::poll;
@@ -250,10 +250,15 @@ impl Worker {
                     turn = self.let_go(&mut client);
                 }
             }
-            // Before a wait: an application may come to nobody else until it has seen the end of a
-            // connection. Where the client's ends, too, that goes first: who was lent it is not to hear of
-            // it before.
-            if matches!(turn, Turn::Blocked | Turn::Application) {
+            // An application may come to nobody else until it has seen the end of a connection, and a reply
+            // may take its time. Where the client's ends, too, that goes first: who was lent it is not to see
+            // the end of its own before.
+            let goes_on = match turn {
+                Turn::Blocked | Turn::Application => true,
+                Turn::Unfinished => client.machine().wants_end() == End::Open,
+                Turn::Close | Turn::Reset | Turn::Disk(_) => false,
+            };
+            if goes_on {
                 self.close_retired_links();
             }
             due = match turn {

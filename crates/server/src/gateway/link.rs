@@ -161,7 +161,8 @@ impl Link {
         let Some(count) = self.receive(room)? else { return Ok(None) };
         match self.protocol.receive(&room[..count]) {
             Ok((_, Output::NeedInput)) if count > 0 => Ok(None),
-            Ok((used, Output::Knows(transports))) if used == count => Ok(Some(transports)),
+            // It may be padded (section 3.3).
+            Ok((used, Output::Knows(knows))) if self.says_no_more(&room[used..count]) => Ok(Some(knows)),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }

@@ -19,7 +19,8 @@
 //!
 //! Where a pool has another transport than the stream, a server is asked first whether it knows that. Then
 //! the client itself may be lent, so that the reply passes nobody here ([`loan`]); or the reply is written
-//! into memory that is shared with the server, and sent from there ([`area`]).
+//! into memory that is shared with the server, and sent from there ([`area`]). Over TCP one whose connections
+//! are to be kept is asked whether it says when it waits.
 
 mod area;
 mod asker;

@@ -155,9 +155,14 @@ impl Pool {
         }
     }
 
-    /// A server does not know what it was asked for, and is not asked again until then.
-    pub(super) fn is_plain(&mut self, server: usize, until: Tick) {
-        self.servers[server].plain_until = Some(until);
+    /// Whether a connection is as good as a new one, on which its server might be asked what it knows.
+    pub(super) fn is_settled(&self, server: usize, knows: Transports, now: Tick) -> bool {
+        self.is_served_by(knows) || !self.asks(server, now)
+    }
+
+    /// A server does not know what it was asked for, and is not asked again until then. `None`: it does.
+    pub(super) fn is_plain(&mut self, server: usize, until: Option<Tick>) {
+        self.servers[server].plain_until = until;
     }
 
     /// A request is in flight to a server.

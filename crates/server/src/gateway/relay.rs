@@ -416,7 +416,7 @@ impl Relay {
                 Output::End { .. } if self.loan.is_some() => return Err(Failure::NotReturned),
                 Output::End { .. } => {
                     self.take_from_area(gateway, true, tools)?;
-                    self.rest(gateway, &input[used..]);
+                    self.rest(gateway, &input[used..], tools.now);
                     return self.end_reply(gateway, tools);
                 }
             }

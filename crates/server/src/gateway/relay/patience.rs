@@ -10,7 +10,7 @@ use super::super::link::Setup;
 use super::super::queues::now_us;
 use super::{Relay, Stage};
 
-/// How long a server may take to answer what it knows.
+/// How long a server may take to answer what it knows, if its pool does not allow less.
 const ANSWER_TICKS: u32 = 1000 / Tick::MS;
 /// How long one is not asked again that has not answered.
 const SILENT_TICKS: u32 = 60_000 / Tick::MS;
@@ -30,7 +30,9 @@ impl Relay {
             Stage::Asking(link) if link.setup == Setup::Connecting => {
                 Some(self.active.after(self.patience.connect))
             }
-            Stage::Asking(link) if link.setup == Setup::Negotiating => Some(self.active.after(ANSWER_TICKS)),
+            Stage::Asking(link) if link.setup == Setup::Negotiating => {
+                Some(self.active.after(ANSWER_TICKS.min(self.patience.quiet)))
+            }
             // The client keeps the server waiting.
             Stage::Asking(_) if !self.wants_input() => None,
             Stage::Asking(_) => Some(self.active.after(self.patience.quiet)),

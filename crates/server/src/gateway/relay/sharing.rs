@@ -2,6 +2,7 @@
 //! memory the client is still emptying.
 
 use fastcgi::transport::Filled;
+use http1::Tick;
 
 use super::super::area::Area;
 use super::super::delivery::Delivery;
@@ -65,9 +66,10 @@ impl Relay {
 
     /// Keeps the server's connection for another request, if it may and can be kept. `behind` has come behind
     /// the reply.
-    pub(super) fn rest(&mut self, gateway: &mut Gateway, behind: &[u8]) {
+    pub(super) fn rest(&mut self, gateway: &mut Gateway, behind: &[u8], now: Tick) {
         let Stage::Asking(link) = &mut self.stage else { return };
         if gateway.may_keep(self.pool)
+            && gateway.pools[self.pool].is_settled(link.server, link.knows, now)
             && link.may_rest(behind)
             && let Stage::Asking(link) = std::mem::replace(&mut self.stage, Stage::Over)
         {

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
+use http1::Sheet;
+
 use super::lookup::Lookup;
-use super::table::SiteNumber;
+use super::table::{Pin, SiteNumber};
 
 /// Why a request has no answer yet.
 #[derive(Debug)]
 pub enum Detour {
     /// This must be looked up first, for which there is no patience.
     Lookup(Box<Lookup<'static>>),
-    /// An application is to answer.
-    Call(Box<Call>),
+    /// An application is to answer. With what the plan would have been written on.
+    Call(Box<Call>, Sheet<Pin>),
 }
 
 impl From<Box<Lookup<'static>>> for Detour {

@@ -55,7 +55,7 @@ impl Content {
                 Ok(plan)
             }
             Instead::Refuse(status) => Ok(self.refuse(status, request, sheet)?),
-            Instead::Call(call) => Err(Detour::Call(call)),
+            Instead::Call(call) => Err(Detour::Call(call, sheet)),
         }
     }
 
@@ -145,7 +145,7 @@ impl Content {
         let resolver = self.resolvers.of(request.asking.site);
         let index = index.map_or(&b""[..], |index| resolver.index_name(index));
         match self.site(request.asking).routes.run(&[path.bytes(), index].concat()) {
-            Some(call) => Err(Detour::Call(call)),
+            Some(call) => Err(Detour::Call(call, sheet)),
             None => Ok(self.refuse(Status::NOT_FOUND, request, sheet)?),
         }
     }

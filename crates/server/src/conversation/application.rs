@@ -39,6 +39,9 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// A body of which less is awaited is received with what may follow it.
 const WORTH_A_CALL: usize = 16 << 10;
+/// How often something may be heard of a client that is lent before it is not watched any more. Once is usual:
+/// it has the reply, and asks again, before the application has said so.
+const MOST_DISTURBANCES: u8 = 2;
 
 /// What is logged of a request whose client has left before the reply: as others do, who made it up.
 const CLIENT_LEFT: Status = Status(499);
@@ -50,8 +53,8 @@ pub(super) struct Application {
     look_at: Option<Tick>,
     /// What is left to be sent before the reply.
     interim: &'static [u8],
-    /// Something was heard of the client while it was lent.
-    is_disturbed: bool,
+    /// How often something was heard of the client while it was lent.
+    disturbances: u8,
 }
 
 /// Whom a client has been lent to, which may have kept a copy.
@@ -98,10 +101,10 @@ impl Conversation {
         let mut kept = service.buffers.take();
         kept.extend_from_slice(consumed);
         let owed = (call.site, head.terms);
-        match Relay::new(&service.gateway, call, (kept, head.terms), asker, now) {
+        match Relay::new(&service.gateway, call, (kept, head), asker, now) {
             Ok(relay) => {
                 let look_at = (!service.hears_hang_ups).then(|| now.after(LOOK_TICKS));
-                let application = Application { relay, look_at, interim: b"", is_disturbed: false };
+                let application = Application { relay, look_at, interim: b"", disturbances: 0 };
                 self.exchange.waiting = Some(Box::new(Pause::Application(Box::new(application))));
             }
             Err(failure) => {
@@ -180,7 +183,9 @@ impl Conversation {
         if application.relay.may_go(&service.gateway) && sys::socket::has_hung_up(self.socket.as_fd()) {
             return Err(Trouble::Gone);
         }
-        application.is_disturbed |= application.relay.is_lent() && !application.relay.has_input();
+        if application.relay.is_lent() && !application.relay.has_input() {
+            application.disturbances = application.disturbances.saturating_add(1);
+        }
         loop {
             let client = Some(self.lendable()).filter(|_| application.interim.is_empty());
             let (gateway, mut tools) = service.gateway_and_tools(scratch, &mut share, client);
@@ -605,10 +610,10 @@ impl Conversation {
     }
 
     /// Whether the client is lent, and nothing but its end concerns anybody here. Who watches sockets need
-    /// not watch it, and must not if they are told of what lasts, or of what was heard of it nevertheless.
+    /// not watch it, and must not if they are told of what lasts, or more than once of it nevertheless.
     pub fn is_lent(&self, told_of_changes: bool) -> Option<bool> {
         let application = self.exchange.application().filter(|application| application.relay.is_lent())?;
-        Some(told_of_changes && !application.is_disturbed)
+        Some(told_of_changes && application.disturbances < MOST_DISTURBANCES)
     }
 
     /// Whether the client has been lent: somebody may have a copy of its socket.

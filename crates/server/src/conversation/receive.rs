@@ -292,7 +292,8 @@ impl Conversation {
                 let owed = Owed::Reply { consumed: kept, terms: head.terms };
                 self.defer(service, owed, looked.unwrap_or_default(), look);
             }
-            Detour::Call(call) => {
+            Detour::Call(call, sheet) => {
+                service.take_sheet(sheet);
                 if let Some(looked) = looked {
                     service.content.unkeep(looked);
                 }

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use fastcgi::{Params, TooLong};
-use http1::{Field, Fields, Head};
+use http1::{Field, Head};
 use itoa::Buffer;
 use sys::socket::{LocalAddress, PeerAddress};
 
@@ -71,12 +71,14 @@ pub(super) fn write(
     let mut digits = Buffer::new();
     let length = body.map_or("", |length| digits.format(length));
     params.pair(b"CONTENT_LENGTH", length.as_bytes())?;
-    let media_type = head.fields.pairs().find(|(name, _)| name.eq_ignore_ascii_case(b"content-type"));
+    // Each is looked at several times, and found by its line's end.
+    let fields: Vec<_> = head.fields.pairs().collect();
+    let media_type = fields.iter().find(|(name, _)| name.eq_ignore_ascii_case(b"content-type"));
     params.pair(b"CONTENT_TYPE", media_type.map_or(&b""[..], |(_, value)| value))?;
     if let Some(host) = head.host() {
         params.pair(b"HTTP_HOST", host)?;
     }
-    write_fields(params, head.fields, asker.is_trusted)?;
+    write_fields(params, &fields, asker.is_trusted)?;
     for (name, value) in own {
         params.pair(name.as_bytes(), value.as_bytes())?;
     }
@@ -114,16 +116,16 @@ fn write_address(
 
 /// The fields of the request, each once. Those that say for whom a proxy asks come from one that is trusted,
 /// or not at all.
-fn write_fields(params: &mut Params<'_>, fields: Fields<'_>, is_trusted: bool) -> Result<(), TooLong> {
-    for (at, (name, first)) in fields.pairs().enumerate() {
-        let is_same = |other: &(&[u8], &[u8])| other.0.eq_ignore_ascii_case(name);
-        if !is_passed_on(name, is_trusted) || fields.pairs().take(at).any(|other| is_same(&other)) {
+fn write_fields(params: &mut Params<'_>, fields: &[(&[u8], &[u8])], is_trusted: bool) -> Result<(), TooLong> {
+    for (at, (name, first)) in fields.iter().enumerate() {
+        let is_same = |other: &&(&[u8], &[u8])| other.0.eq_ignore_ascii_case(name);
+        if !is_passed_on(name, is_trusted) || fields[..at].iter().any(|other| is_same(&other)) {
             continue;
         }
-        if fields.pairs().skip(at + 1).any(|other| is_same(&other)) {
+        if fields[at + 1..].iter().any(|other| is_same(&other)) {
             // One list on several lines (RFC 9110 section 5.3; RFC 6265 section 5.4 for Cookie).
             let between: &[u8] = if name.eq_ignore_ascii_case(b"cookie") { b"; " } else { b", " };
-            let all: Vec<_> = fields.pairs().filter(is_same).map(|(_, value)| value).collect();
+            let all: Vec<_> = fields.iter().filter(is_same).map(|(_, value)| *value).collect();
             params.field(name, &all.join(between))?;
         } else {
             params.field(name, first)?;

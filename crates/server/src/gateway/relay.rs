@@ -57,6 +57,8 @@ pub struct Relay {
     /// The request's head, as it was consumed.
     consumed: Vec<u8>,
     terms: Terms,
+    /// Its method is one that may be sent twice.
+    is_repeatable: bool,
     asker: Asker,
     /// The number of the pool, and how long its servers may take.
     pool: usize,
@@ -118,7 +120,7 @@ const BODY_IN_MEMORY: usize = 1 << 20;
 const SMALL_BODY: usize = 4 << 10;
 
 impl Relay {
-    /// For a call, on the terms of a request whose head was consumed as said.
+    /// For a call by a request with this head, which was consumed as said.
     ///
     /// # Errors
     ///
@@ -126,7 +128,7 @@ impl Relay {
     pub fn new(
         gateway: &Gateway,
         call: Box<Call>,
-        (consumed, terms): (Vec<u8>, Terms),
+        (consumed, head): (Vec<u8>, &Head<'_>),
         asker: Asker,
         now: Tick,
     ) -> Result<Self, Failure> {
@@ -138,7 +140,8 @@ impl Relay {
         Ok(Self {
             call,
             consumed,
-            terms,
+            terms: head.terms,
+            is_repeatable: head.method.is_idempotent(),
             asker,
             pool,
             patience: gateway.pools[pool].patience,
@@ -564,16 +567,13 @@ impl Relay {
 
     /// Gives its place in the queue to another.
     fn leave_queue(&mut self, gateway: &mut Gateway) {
-        let waiting = match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Queued(ticket) => {
-                gateway.waiting -= 1;
-                Some(ticket)
-            }
-            other => {
-                self.stage = other;
-                None
-            }
-        };
+        let mut waiting = None;
+        if matches!(self.stage, Stage::Queued(_))
+            && let Stage::Queued(ticket) = std::mem::replace(&mut self.stage, Stage::Over)
+        {
+            gateway.waiting -= 1;
+            waiting = Some(ticket);
+        }
         for ticket in [self.flying.take(), waiting].into_iter().flatten() {
             gateway.wake(gateway.desk.queue(self.pool).leave(ticket, now_us()));
         }

@@ -247,7 +247,7 @@ impl Site {
                 &stamp,
             ) {
                 Ok(plan) => break plan,
-                Err(Detour::Call(call)) => panic!("{call:?}"),
+                Err(Detour::Call(call, _)) => panic!("{call:?}"),
                 Err(Detour::Lookup(mut lookup)) => {
                     assert!(self.impatient);
                     assert!(

@@ -29,8 +29,8 @@ impl Relay {
     pub(super) fn connect(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<(), Failure> {
         let now = tools.now;
         if gateway.pools[self.pool].keep > 0
+            && self.is_repeatable
             && !self.is_repeated
-            && Head::again(&self.consumed, self.terms).is_some_and(|head| head.method.is_idempotent())
             && let Some(link) = gateway.take_kept(self.pool, tools.scratch)
         {
             gateway.pools[self.pool].begin(link.server);

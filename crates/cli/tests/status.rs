@@ -3,8 +3,10 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::net::TcpStream;
 use std::process::{Command, ExitCode};
 
+use rustix::process::Signal;
 use serde_json::Value;
 use support::client::request;
 use support::server::{Server, Setup};
@@ -14,7 +16,7 @@ use support::{eventually, sleep_ms};
 
 const TESTS: &[Test] = tests![
     Each: json_counts, connections_by_state, accept_queue, waits_of_a_client_that_asks_again;
-    One: text, prometheus, health, other_pages, command, off_by_default;
+    One: text, prometheus, health, other_pages, command, off_by_default, its_address_is_free_at_the_end;
 ];
 
 fn main() -> ExitCode {
@@ -240,6 +242,17 @@ fn off_by_default(variant: &Variant) {
     sleep_ms(20);
     assert_eq!(server.get("/hello.txt").status, 200);
     assert!(!endpoint.exists());
+}
+
+/// Also while somebody is still being answered.
+fn its_address_is_free_at_the_end(variant: &Variant) {
+    let address = support::free_address();
+    let start = || Setup::new(variant).argument(format!("--status={address}")).start();
+    let mut server = start();
+    let _asker = TcpStream::connect(address).expect("somebody to ask");
+    server.signal(Signal::TERM);
+    assert_eq!(server.exit_code(), Some(0));
+    drop(start());
 }
 
 /// Where a worker has one client at a time, the next request of one that asks again at once is awaited in the

@@ -1,14 +1,37 @@
 //! Applications that break, or are silent: the right status, or a connection that ends.
 
+use rustix::process::Signal;
+
 use crate::support;
 use crate::support::client::Broken;
-use crate::support::scripted::{answer, end, record, scripted_site, scripted_site_with};
+use crate::support::scripted::{self, answer, end, pool, record, scripted_site, scripted_site_with};
+use crate::support::server::Setup;
 use crate::support::site::HELLO;
 use crate::support::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
-    Each: an_application_that_is_silent, applications_that_break;
+    Each: an_application_that_is_silent, applications_that_break, replies_that_are_cut_off;
 ];
+
+/// Who knows the end of a reply by that of the connection alone hears that it is not whole.
+fn replies_that_are_cut_off(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let socket = scripted::start(setup.directory(), "app.sock", |mut asked| {
+        asked.say(record(6, b"Content-Type: a/b\r\n\r\nbegun"));
+        while asked.next_record().is_some() {}
+    });
+    let config = format!("drain_timeout = '300 ms'\n{}", pool(&[&socket], ""));
+    let mut server = setup.config(&config).start();
+    let mut client = server.connect();
+    client.send("GET /app/x HTTP/1.0\r\nHost: x\r\n\r\n");
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"begun") {
+        seen.extend(client.read_raw(1).expect("more of the reply"));
+    }
+    server.signal(Signal::TERM);
+    assert_eq!(client.read_raw(1), Err(Broken::Reset));
+    assert_eq!(server.exit_code(), Some(0));
+}
 
 fn an_application_that_is_silent(variant: &Variant) {
     let server = scripted_site_with(variant, "timeout = '300 ms'\ntotal_timeout = '1 s'", |mut asked| {

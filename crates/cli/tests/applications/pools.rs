@@ -72,6 +72,11 @@ fn mistakes_are_told(variant: &Variant) {
             "[[pools]]\nname = 'a'\nservers = '127.0.0.1:1'\ntransport = 'shared-memory'",
             "pools.servers = '127.0.0.1:1': allowed with transport shared-memory: Unix sockets",
         ),
+        ("[[pools]]\nname = 'a'\nservers = []", "pools.servers = []: allowed: one or more addresses"),
+        (
+            "[[pools]]\nname = 'a'\nservers = 'unix:/a'\ntransport = 'shared-memory'\narea = '64 MiB'",
+            "no reply of the pool \"a\" could come by shared-memory; allowed: at least its area, 64 MiB",
+        ),
         ("[[routes]]\npool = 'a'", "there is no pool \"a\" for a route; allowed: there are none"),
         ("[[routes]]\nprogram = '/x'", "a pool is to run it"),
         ("[[routes]]\npool = 'a'\nstatus = 404", "an application answers, or a redirect or a status"),

@@ -6,7 +6,8 @@ use super::address::ListenAddress;
 use super::error::{Place, Problem};
 use super::names::Named as _;
 use super::settings::{
-    AccessLogSettings, Architecture, CopiesBy, ErrorLog, Events, LogTarget, Sends, Settings, Stages, Wake,
+    AccessLogSettings, Architecture, CopiesBy, ErrorLog, Events, LogTarget, Sends, Settings, Stages,
+    Transport, Wake,
 };
 use super::typed::{Table, Value};
 use super::units;
@@ -110,6 +111,12 @@ fn check_pools(checks: &mut Checks<'_>, settings: &Settings) {
             let why = "stands behind one with a fallback, before which PHP scripts are run: move it up";
             checks.problem(key, format!("contradiction: the route for {path} {why}"));
         }
+    }
+    let shares = settings.pools.iter().filter(|pool| pool.transport == Transport::SharedMemory);
+    for pool in shares.filter(|pool| pool.area > settings.gateway_memory) {
+        let (area, name) = (units::size(pool.area), &pool.name);
+        let why = format!("contradiction: no reply of the pool {name:?} could come by shared-memory");
+        checks.problem("gateway.memory", format!("{why}; allowed: at least its area, {area}"));
     }
     check_send_files(checks, settings);
     if !names.is_empty() && !settings.spool.is_dir() {

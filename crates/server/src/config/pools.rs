@@ -66,7 +66,9 @@ pub(super) fn contradictions(rule: &PoolRule, item: &Item, table: &Table) -> Vec
         let transport = rule.transport.name();
         item.problem_of("servers", format!("allowed with transport {transport}: Unix sockets (unix:PATH)"))
     });
-    missing("pool", &needed, item, table).chain(passes_to_remote).collect()
+    let is_empty = table.contains_key("servers") && rule.servers.is_empty();
+    let has_none = is_empty.then(|| item.problem_of("servers", "allowed: one or more addresses"));
+    missing("pool", &needed, item, table).chain(has_none).chain(passes_to_remote).collect()
 }
 
 /// What a pool is called by.

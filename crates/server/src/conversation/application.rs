@@ -633,6 +633,12 @@ impl Conversation {
         };
     }
 
+    /// Whether a part of an application's reply has been sent, of which there may be more.
+    pub(super) fn is_passing_on(&self) -> bool {
+        let outgoing = self.exchange.application().and_then(|application| application.relay.outgoing());
+        outgoing.is_some_and(|(reply, _)| reply.has_begun())
+    }
+
     /// Whether its request waits in a pool's queue.
     pub fn is_queued(&self) -> bool {
         self.exchange.application().is_some_and(|application| application.relay.is_queued())

@@ -260,6 +260,7 @@ impl Conversation {
 
     /// Gives back everything that belongs to the worker, and the socket.
     pub fn end(mut self, service: &mut Service) -> OwnedFd {
+        let is_in_a_reply = self.is_in_a_reply();
         if self.machine.is_replying() {
             self.machine.abort();
         }
@@ -267,16 +268,29 @@ impl Conversation {
         self.stop_waiting(service);
         service.buffers.give(std::mem::take(&mut self.rest));
         self.exchange.drop_line(service);
-        self.cut_off_if_lent();
+        self.cut_off_as(is_in_a_reply);
         self.socket
     }
 
-    /// Ends the connection for whoever has a copy of its socket, if it has been lent: it is about to be
-    /// dropped, before the connection to the application that has it.
-    pub fn cut_off_if_lent(&self) {
+    /// It is about to be dropped, before the connection to an application that has been lent it: ends it for
+    /// whoever has a copy of its socket. A reply under way must not look whole to who knows the end of one by
+    /// the end of the connection alone.
+    pub fn cut_off(&self) {
+        self.cut_off_as(self.is_in_a_reply());
+    }
+
+    fn cut_off_as(&self, is_in_a_reply: bool) {
         if self.lent_to.is_some() {
             self.end_lent();
+        } else if is_in_a_reply {
+            // Otherwise it is closed as any is.
+            let _ = sys::socket::reset_when_closed(self.socket.as_fd());
         }
+    }
+
+    /// Whether a part of a reply may have been sent, and not all of it.
+    fn is_in_a_reply(&self) -> bool {
+        self.machine.is_replying() || self.is_passing_on()
     }
 
     /// The client is gone, or as good as gone.

@@ -5,38 +5,40 @@ use std::io;
 use fastcgi::zero_copy::MOST_FILES;
 use http1::Status;
 
+use crate::config::ListenAddress;
+
 /// Why an application has not answered.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// No server of the pool can be connected to.
-    #[error("no server can be connected to: {0}")]
-    Unreachable(io::Error),
+    /// No server of the pool can be connected to, the last that was tried for this reason.
+    #[error("no server can be connected to; {0}: {1}")]
+    Unreachable(ListenAddress, io::Error),
     /// The queues of all servers' Unix sockets are full, or there are no descriptors.
     #[error("no server has accepted the request in time")]
     Busy,
     /// A server ends the connection before its reply, or in it.
-    #[error("the server has closed the connection before the end of its reply")]
+    #[error("the application has closed the connection before the end of its reply")]
     Closed,
     /// The connection to a server broke.
-    #[error("the connection to the server broke: {0}")]
+    #[error("the connection to the application broke: {0}")]
     Broken(io::Error),
     /// A server breaks the protocol, or refuses the request.
     #[error(transparent)]
     Protocol(#[from] fastcgi::Error),
     /// A server makes use of a transport that it was not asked for.
-    #[error("the server uses a transport that it was not asked for")]
+    #[error("the application uses a transport that it was not asked for")]
     Unasked,
     /// A server ends a request and keeps the client that it was lent.
-    #[error("the server has ended the request and has not given the client back")]
+    #[error("the application has ended the request and has not given the client back")]
     NotReturned,
     /// A server sends a reply although it has the client.
-    #[error("the server has the client, and sends a reply here as well")]
+    #[error("the application has the client, and sends a reply here as well")]
     TwoReplies,
     /// A server gives a client back with a status or counts that can't be.
-    #[error("the server gives the client back and says what can't be")]
+    #[error("the application gives the client back and says what can't be")]
     Senseless,
     /// A server does not say how much it has sent.
-    #[error("the server says that it has sent {said} bytes to the client, which has got {found}")]
+    #[error("the application says that it has sent {said} bytes to the client, which has got {found}")]
     Miscounted {
         /// What it says.
         said: u64,
@@ -44,10 +46,10 @@ pub enum Failure {
         found: u64,
     },
     /// A server gives a client back in the middle of its reply.
-    #[error("the server has sent the client a part of the reply")]
+    #[error("the application has sent the client a part of the reply")]
     Unfinished,
     /// A server says to have filled a part of its shared memory that it has not or that there is not.
-    #[error("the server says that it has filled chunk {chunk} of its memory with {length} bytes")]
+    #[error("the application says that it has filled chunk {chunk} of its memory with {length} bytes")]
     Chunk {
         /// Which.
         chunk: u16,
@@ -55,7 +57,7 @@ pub enum Failure {
         length: u32,
     },
     /// What a server has written into its memory can't be read.
-    #[error("the memory that is shared with the server can't be read: {0}")]
+    #[error("the memory that is shared with the application can't be read: {0}")]
     Area(io::Error),
     /// What a server says is no reply.
     #[error(transparent)]
@@ -64,7 +66,7 @@ pub enum Failure {
     #[error("the reply is shorter than its Content-Length")]
     Short,
     /// A server says and takes nothing for too long, or takes too long in all.
-    #[error("the server has not answered in time")]
+    #[error("the application has not answered in time")]
     TimedOut,
     /// It names a file to be sent that is none of its pool's.
     #[error("{0}, which is below none of the pool's send_files")]
@@ -116,7 +118,7 @@ impl Failure {
             | Self::Full
             | Self::Late
             | Self::Spool(_) => Status::SERVICE_UNAVAILABLE,
-            Self::Unreachable(_)
+            Self::Unreachable(..)
             | Self::Closed
             | Self::Broken(_)
             | Self::Protocol(_)

@@ -124,6 +124,11 @@ impl Pool {
         (0..self.servers.len()).any(|server| !tried.has(server))
     }
 
+    /// Where a server is.
+    pub(super) fn address(&self, server: usize) -> ListenAddress {
+        self.servers[server].address.clone()
+    }
+
     /// Begins to connect, and says whether the connection is up already.
     pub(super) fn connect(&self, server: usize) -> io::Result<(OwnedFd, bool)> {
         match &self.servers[server].address {

@@ -584,16 +584,16 @@ impl Relay {
         let errors = std::mem::take(&mut self.errors);
         let text = String::from_utf8_lossy(errors.trim_ascii());
         if !text.is_empty() {
-            tracing::error!("{}, {}: {text}", self.call.pool, self.request());
+            tracing::error!("{}: {text}", self.request());
         }
     }
 
-    /// The request, for people.
+    /// The pool and the request, for people.
     pub fn request(&self) -> String {
         let head = Head::again(&self.consumed, self.terms);
         let line =
             head.map(|head| format!("{} {}", head.method.name(), String::from_utf8_lossy(head.target)));
-        line.unwrap_or_default()
+        format!("{}, {}", self.call.pool, line.unwrap_or_default())
     }
 
     /// The pool's name, and how long the request was where by now.

@@ -30,9 +30,15 @@ pub fn has_hung_up(fd: impl AsFd) -> bool {
 /// Closes a connection with a reset: unsent data is thrown away and the peer gets an error rather than an end
 /// of input that could be taken for the end of a reply. `SO_LINGER` of 0 seconds, socket(7).
 pub fn reset(fd: OwnedFd) -> io::Result<()> {
-    let result = sockopt::set_socket_linger(&fd, Some(Duration::ZERO));
+    let result = reset_when_closed(&fd);
     drop(fd);
-    Ok(result?)
+    result
+}
+
+/// Has the connection closed with a [reset](reset), whenever the last descriptor of it is: also by the end of
+/// the process.
+pub fn reset_when_closed(fd: impl AsFd) -> io::Result<()> {
+    Ok(sockopt::set_socket_linger(fd, Some(Duration::ZERO))?)
 }
 
 /// Closes a socket in this process although somebody may still hold its descriptor, which is at end of file

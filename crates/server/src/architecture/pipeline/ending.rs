@@ -100,7 +100,7 @@ impl Keeper {
 /// Has all threads end, whoever is still served.
 fn cut_off(pipeline: &Pipeline) {
     for lane in &pipeline.lanes {
-        lane.waiting.lock().iter_mut().for_each(|traveller| traveller.conversation.cut_off_if_lent());
+        lane.waiting.lock().iter_mut().for_each(|traveller| traveller.conversation.cut_off());
     }
     pipeline.end();
 }

@@ -39,10 +39,7 @@ impl Relay {
             return self.ask(gateway, tools);
         }
         let pool = &mut gateway.pools[self.pool];
-        let Some(server) = pool.choose(self.tried, now) else {
-            let nobody = io::ErrorKind::ConnectionRefused.into();
-            return Err(Failure::Unreachable(nobody));
-        };
+        let Some(server) = pool.choose(self.tried, now) else { return Err(Failure::Busy) };
         self.tried.note(server);
         match pool.connect(server) {
             Ok((socket, is_up)) => {
@@ -157,7 +154,7 @@ impl Relay {
             return Ok(());
         }
         if !is_busy {
-            return Err(Failure::Unreachable(error));
+            return Err(Failure::Unreachable(pool.address(server), error));
         }
         if self.due_since.after(self.patience.connect).reached(now) {
             return Err(Failure::Busy);

@@ -54,7 +54,7 @@ const CRATES: &[Crate] = &[
     Crate {
         name: "libfcgi",
         ours: &["http1", "fastcgi", "sys"],
-        foreign: Foreign::Only(&["cc", "libc"]),
+        foreign: Foreign::Only(&["cc", "libc", "memchr"]),
         unsafe_code: true,
         banned: &[],
     },

@@ -39,8 +39,9 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// A body of which less is awaited is received with what may follow it.
 const WORTH_A_CALL: usize = 16 << 10;
-/// How often something may be heard of a client that is lent before it is not watched any more. Once is usual:
-/// it has the reply, and asks again, before the application has said so.
+
+/// How often something may be heard of a client that is lent before it is not watched any more. Once is
+/// usual: it has the reply, and asks again, before the application has said so.
 const MOST_DISTURBANCES: u8 = 2;
 
 /// What is logged of a request whose client has left before the reply: as others do, who made it up.

@@ -356,7 +356,8 @@ impl Supervisor {
         }
         self.stop_status_process();
         if let Some(endpoint) = &self.endpoint {
-            // Whoever is started next can have the address, be the status process still about its last answers.
+            // Whoever is started next can have the address, be the status process still about its last
+            // answers.
             endpoint.stop_listening();
             endpoint.remove_socket_file();
         }

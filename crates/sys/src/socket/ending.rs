@@ -35,7 +35,7 @@ pub fn reset(fd: OwnedFd) -> io::Result<()> {
     result
 }
 
-/// Has the connection closed with a [reset](reset), whenever the last descriptor of it is: also by the end of
+/// Has the connection closed with a [reset], whenever the last descriptor of it is: also by the end of
 /// the process.
 pub fn reset_when_closed(fd: impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(fd, Some(Duration::ZERO))?)

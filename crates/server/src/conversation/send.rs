@@ -18,6 +18,11 @@ use crate::service::Service;
 /// Most runs of memory in one call. Replies but those of many ranges have two or three.
 const GATHER: usize = 8;
 
+/// Bytes of a file that a call may block for so long that the file changes meanwhile, and its client has them
+/// all before that can be noticed; and how many of them are sent only when it has not.
+const LARGE: u64 = 1 << 20;
+const HELD_BACK: u64 = 16 << 10;
+
 /// Room for the runs of memory of one call, of whoever has the call made.
 pub type Runs<'a> = [Slice<'a>; GATHER];
 
@@ -211,13 +216,15 @@ impl Conversation {
         let socket = self.socket.as_fd();
         let began_ms = if self.blocks { sys::clock::monotonic_ms() } else { 0 };
         let file = service.content.file(pin).ok_or(Unsent::Changed)?;
-        let sent = sys::socket::send_file(socket, file, &mut offset, wanted as usize)? as u64;
+        // So may one be after a call that blocked for a while, whose client is not to have all of it by then.
+        let held_back = if ends && self.blocks && wanted > LARGE { HELD_BACK } else { 0 };
+        let due = wanted - held_back;
+        let sent = sys::socket::send_file(socket, file, &mut offset, due as usize)? as u64;
         if sent == 0 {
             return Err(Unsent::Changed);
         }
-        // So may one be after a call that blocked for a while.
         if self.blocks
-            && sent == wanted
+            && sent == due
             && sys::clock::monotonic_ms() != began_ms
             && !service.content.intact(pin)
         {

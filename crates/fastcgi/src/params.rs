@@ -90,11 +90,6 @@ impl<'a> Params<'a> {
             self.record = self.out.len();
             self.out.extend_from_slice(&[0; HEADER_LENGTH]);
         }
-        self.out.reserve(length);
-        if length < 128 {
-            self.out.extend_from_slice(&[name as u8, value as u8]);
-            return Ok(());
-        }
         for length in [name, value] {
             match width(length) {
                 1 => self.out.push(length as u8),

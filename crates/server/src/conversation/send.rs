@@ -18,9 +18,10 @@ use crate::service::Service;
 /// Most runs of memory in one call. Replies but those of many ranges have two or three.
 const GATHER: usize = 8;
 
-/// Bytes of a file that a call may block for so long that the file changes meanwhile, and its client has them
-/// all before that can be noticed; and how many of them are sent only when it has not.
+/// A call that blocks may take so long for more of a file than this that the file changes meanwhile. Its
+/// client is not to have it all before that can be noticed.
 const LARGE: u64 = 1 << 20;
+/// Bytes at the end of such a file that are sent when it has not changed.
 const HELD_BACK: u64 = 16 << 10;
 
 /// Room for the runs of memory of one call, of whoever has the call made.

@@ -165,9 +165,14 @@ impl Pool {
         self.is_served_by(knows) || !self.asks(server, now)
     }
 
-    /// A server does not know what it was asked for, and is not asked again until then. `None`: it does.
-    pub(super) fn is_plain(&mut self, server: usize, until: Option<Tick>) {
-        self.servers[server].plain_until = until;
+    /// A server does not know what it was asked for, and is not asked again until then.
+    pub(super) fn is_plain(&mut self, server: usize, until: Tick) {
+        self.servers[server].plain_until = Some(until);
+    }
+
+    /// A server knows what it was asked for.
+    pub(super) fn is_known(&mut self, server: usize) {
+        self.servers[server].plain_until = None;
     }
 
     /// A request is in flight to a server.

@@ -82,7 +82,7 @@ impl Relay {
             Err(_) => false,
         };
         if is_known {
-            gateway.pools[self.pool].is_plain(link.server, None);
+            gateway.pools[self.pool].is_known(link.server);
             self.ask(gateway, tools)?;
             return Ok(true);
         }
@@ -95,7 +95,7 @@ impl Relay {
     /// asked again for so long.
     pub(super) fn ask_plainly(&mut self, gateway: &mut Gateway, now: Tick, ticks: u32) {
         if let Stage::Asking(link) = &self.stage {
-            gateway.pools[self.pool].is_plain(link.server, Some(now.after(ticks)));
+            gateway.pools[self.pool].is_plain(link.server, now.after(ticks));
         }
         self.let_go(gateway);
         self.tried = Tried::default();

@@ -142,6 +142,49 @@ fn the_route_of_a_url_is_told() {
 }
 
 #[test]
+fn a_pattern_that_is_too_large_is_an_error_and_no_panic() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let alternatives: Vec<_> = (0..20_000).map(|number| format!("dir-{number}")).collect();
+    let patterns = [
+        format!("/{{{}}}/**", alternatives.join(",")),
+        format!("/{}a{}", "{".repeat(126), "}".repeat(126)),
+        format!("/{}", "?".repeat(150_000)),
+    ];
+    for (rule, key) in [("routes", "path"), ("headers", "path"), ("headers", "media_type")] {
+        for pattern in &patterns {
+            let text = format!("[[{rule}]]\n{key} = \"{pattern}\"\nset = {{ X-A = \"1\" }}\n");
+            let text =
+                if rule == "routes" { text.replace("set = { X-A = \"1\" }", "status = 404") } else { text };
+            fs::write(dir.path().join("sluice.toml"), text).expect("a file");
+            for more in [&[][..], &["--url", "/dir-1/"]] {
+                let check = ["check", "--config", "sluice.toml", "--port=0"];
+                let output = sluice(dir.path(), &[&check[..], more].concat());
+                let told = stderr(&output);
+                assert_eq!(output.status.code(), Some(2), "{rule}.{key}: {told}");
+                assert!(told.contains("sluice.toml:2:") && told.contains("allowed: "), "{told}");
+                assert!(told.len() < 400 && told.contains(&format!("{rule}.{key} = \"/")), "{told}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_path_that_takes_too_long_to_match_is_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let route =
+        |number| format!("[[routes]]\npath = \"/**/*x*{number}*/**/Q\"\nignore_case = true\nstatus = 410\n");
+    let routes: String = (0..1000).map(route).collect();
+    fs::write(dir.path().join("sluice.toml"), routes).expect("a file");
+    let names = "/x9".repeat(1300);
+    let told = |path: &str| {
+        let output = sluice(dir.path(), &["check", "--config", "sluice.toml", "--port=0", "--url", path]);
+        stdout(&output).to_owned()
+    };
+    assert!(told(&names).contains("414 URI Too Long"), "{}", told(&names));
+    assert!(told("/a/X77/q").contains("route 8 (/**/*x*7*/**/Q): 410 Gone"), "{}", told("/a/X77/q"));
+}
+
+#[test]
 fn whatever_is_wrong_with_usage_or_configuration_ends_with_2_and_prints_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
     fs::write(dir.path().join("sluice.toml"), "worker = 1\n[limits]\nbody = '1 XB'\n").expect("a file");

@@ -107,7 +107,7 @@ fn check_pools(checks: &mut Checks<'_>, settings: &Settings) {
         if files.php.is_some()
             && let Some(route) = refusing.next()
         {
-            let path = route.path.as_ref().map_or("any path", |path| path.glob());
+            let path = route.path.as_ref().map_or("any path", |path| path.text());
             let why = "stands behind one with a fallback, before which PHP scripts are run: move it up";
             checks.problem(key, format!("contradiction: the route for {path} {why}"));
         }

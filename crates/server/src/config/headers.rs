@@ -3,13 +3,12 @@
 
 use std::time::Duration;
 
-use globset::{Glob, GlobBuilder};
-
 use super::error::Problem;
-use super::key::{Field, Key, optional, pairs};
+use super::key::{Field, Key, one, optional, pairs};
+use super::pattern::Pattern;
 use super::settings::HeaderRule;
 use super::typed::{Item, Table};
-use super::values::{Kind, is_token, pair, quoted, text, time};
+use super::values::{Kind, flag, is_token, pair, quoted, text, time};
 
 /// Fields that frame the message, belong to the connection, or are made from the file.
 const OURS: [&str; 17] = [
@@ -35,7 +34,8 @@ const OURS: [&str; 17] = [
 /// The keys of a rule.
 pub(super) const KEYS: &[Key<HeaderRule>] = &[
     Key::of("headers", "path", |rule| optional(&mut rule.path, path_pattern())),
-    Key::of("headers", "media_type", |rule| optional(&mut rule.media_type, pattern(media_type_pattern))),
+    Key::of("headers", "ignore_case", |rule| one(&mut rule.ignore_case, flag())),
+    Key::of("headers", "media_type", |rule| optional(&mut rule.media_type, media_type_pattern())),
     Key::of("headers", "set", |rule| {
         let fields: Vec<_> = rule.set.iter().map(|(name, value)| pair(name, value)).collect();
         Field { written: Some(format!("{{ {} }}", fields.join(", "))), ..pairs(&mut rule.set, field) }
@@ -106,35 +106,15 @@ fn field(name: &str, item: &Item) -> Result<(String, String), String> {
     Ok((name.to_owned(), value))
 }
 
-fn pattern(read: fn(&Item) -> Result<Glob, String>) -> Kind<Glob> {
-    Kind::new(|glob: &Glob| quoted(glob.glob()), read)
-}
-
 /// A pattern for paths.
-pub(super) fn path_pattern() -> Kind<Glob> {
-    pattern(path_pattern_of)
+pub(super) fn path_pattern() -> Kind<Pattern> {
+    pattern(Pattern::of_path)
 }
 
-fn path_pattern_of(item: &Item) -> Result<Glob, String> {
-    let pattern = text(item)?;
-    if !pattern.starts_with('/') && !pattern.starts_with("**") {
-        return Err(
-            "allowed: a pattern for the whole path, such as \"/assets/**\" or \"**/*.css\"".to_owned()
-        );
-    }
-    glob(&pattern)
+fn media_type_pattern() -> Kind<Pattern> {
+    pattern(Pattern::of_media_type)
 }
 
-fn media_type_pattern(item: &Item) -> Result<Glob, String> {
-    let pattern = text(item)?;
-    if !pattern.contains('/') {
-        return Err(
-            "allowed: a pattern for the media type, such as \"image/*\" or \"text/{css,html}\"".to_owned()
-        );
-    }
-    glob(&pattern.to_ascii_lowercase())
-}
-
-fn glob(pattern: &str) -> Result<Glob, String> {
-    GlobBuilder::new(pattern).literal_separator(true).build().map_err(|error| error.kind().to_string())
+fn pattern(read: fn(&str) -> Result<Pattern, String>) -> Kind<Pattern> {
+    Kind::new(|pattern: &Pattern| quoted(pattern.text()), move |item| read(&text(item)?))
 }

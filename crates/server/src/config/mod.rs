@@ -24,6 +24,7 @@ mod layout;
 mod logs;
 mod names;
 mod network;
+mod pattern;
 mod pools;
 mod print;
 mod resolve;
@@ -48,6 +49,7 @@ pub use keys::options;
 pub use layout::{Layout, Role, StageThreads, Threads};
 pub use names::{DESIGNED, Design};
 pub use network::{Network, TrustedProxy};
+pub use pattern::{NamePattern, Pattern, Segment};
 pub use settings::{
     AcceptLimit, AccessLogSettings, AmpedSettings, Architecture, AreaSend, Coalesce, ConnectionSettings,
     CopiesBy, ErrorLog, EventSettings, Events, FileSettings, HeaderRule, Limits, LogFormat, LogLevel,

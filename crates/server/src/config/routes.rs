@@ -2,16 +2,17 @@
 
 use super::error::Problem;
 use super::headers::path_pattern;
-use super::key::{Key, optional};
+use super::key::{Key, one, optional};
 use super::pools;
 use super::settings::RouteRule;
 use super::target::{Target, literal_prefix};
 use super::typed::{Item, Table, Value};
-use super::values::{Kind, path, path_from_root, quoted, text};
+use super::values::{Kind, flag, path, path_from_root, quoted, text};
 
 /// The keys of a route.
 pub(super) const KEYS: &[Key<RouteRule>] = &[
     Key::of("routes", "path", |rule| optional(&mut rule.path, path_pattern())),
+    Key::of("routes", "ignore_case", |rule| one(&mut rule.ignore_case, flag())),
     Key::of("routes", "redirect", |rule| optional(&mut rule.redirect, target())),
     Key::of("routes", "status", |rule| optional(&mut rule.status, status())),
     Key::of("routes", "pool", |rule| optional(&mut rule.pool, pools::name())),
@@ -54,7 +55,7 @@ pub(super) fn contradictions(rule: &RouteRule, item: &Item, table: &Table) -> Ve
         }
         RouteRule { path, redirect: Some(target), .. }
             if target.asks_for_rest()
-                && literal_prefix(path.as_ref().map_or("", |glob| glob.glob())).is_none() =>
+                && literal_prefix(path.as_ref().map_or("", |path| path.text())).is_none() =>
         {
             let why = "{rest} is what wildcards stand for, and the path of this route has none";
             item.problem_of("redirect", why)

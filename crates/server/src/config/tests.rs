@@ -75,10 +75,8 @@ fn every_key_can_be_typed() {
     assert_eq!(settings.files.charset, None);
     assert_eq!(settings.status, Some(ListenAddress::Unix(at("status.sock"))));
     assert_eq!(settings.files.headers[0].set, [("X-Robots-Tag".to_owned(), "none \"at all\"".to_owned())]);
-    assert!(settings.files.headers[0].path.as_ref().is_some_and(|glob| {
-        let glob = glob.compile_matcher();
-        glob.is_match("/assets/a/b.css") && !glob.is_match("/assets") && !glob.is_match("/other/a")
-    }));
+    let path = settings.files.headers[0].path.as_ref().map(Pattern::text);
+    assert_eq!(path, Some("/assets/**"));
 }
 
 #[test]
@@ -103,6 +101,37 @@ fn a_site_begins_as_the_top_of_the_file() {
     assert_eq!(pools("php = '127.0.0.1:1'"), ["php"]);
     assert_eq!(pools("php = '127.0.0.1:2'"), ["php", "php 127.0.0.1:2"]);
     assert_eq!(pools("php = 'off'"), ["php"]);
+}
+
+#[test]
+fn patterns_are_bounded_where_they_are_read() {
+    let alternatives: Vec<_> = (0..20_000).map(|number| format!("dir-{number}")).collect();
+    let powers = "{a,b}".repeat(14);
+    for (pattern, what) in [
+        (format!("/{{{}}}/**", alternatives.join(",")), "too large; allowed: 16384 characters, with braces"),
+        (format!("/{}", "?".repeat(150_000)), "too large; allowed: 16384 characters"),
+        (format!("/{powers}"), "too large; allowed: 16384 characters"),
+        (format!("/{}a{}", "{".repeat(126), "}".repeat(126)), "allowed: braces within braces up to 10 deep"),
+        (format!("/{}", "{".repeat(200_000)), "allowed: braces within braces up to 10 deep"),
+    ] {
+        for (list, key) in [("routes", "path"), ("headers", "path"), ("headers", "media_type")] {
+            let told = problems(&format!("root = 'www'\n[[{list}]]\n{key} = '{pattern}'\n"));
+            let told = told.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{told}"));
+            assert!(
+                told.starts_with(&format!("sluice.toml:3:{}: {list}.{key} = '/", key.len() + 4)),
+                "{told}"
+            );
+            assert!(told.len() < 250, "{told}");
+        }
+    }
+    let many = load(&format!(
+        "root = 'www'\n[[routes]]\npath = '/{{{}}}'\nstatus = 404",
+        alternatives[..1000].join(",")
+    ));
+    assert_eq!(
+        many.expect("settings").files.routes[0].path.as_ref().map(|path| path.ways().count()),
+        Some(1000)
+    );
 }
 
 #[test]
@@ -430,9 +459,16 @@ const WRONG: &[(&str, &str)] = &[
     ("[[headers]]\nset = { Content-Type = 'a/b' }", "this field is the server's own; see [types]"),
     ("[[headers]]\nset = { X = 'a', x = 'b' }", "contradiction: x is set twice"),
     ("[[headers]]\nset.Expires = '0'\nexpires = '1 d'", "3:11: headers.expires = '1 d': contradiction"),
+    ("[[routes]]\npath = '**.css'\nstatus = 404", "2:8: routes.path = '**.css': allowed: a pattern for the"),
+    ("[[routes]]\npath = '/a{b'\nstatus = 404", "2:8: routes.path = '/a{b': a { is not closed"),
+    ("[[routes]]\npath = '/a}b'\nstatus = 404", "2:8: routes.path = '/a}b': a } closes nothing"),
+    ("[[routes]]\npath = '/[b-a]'\nstatus = 404", "'/[b-a]': the range b-a is empty; allowed: a-b"),
+    ("[[routes]]\npath = '/[b'\nstatus = 404", "a [ is not closed"),
+    ("[[routes]]\npath = '/b\\'\nstatus = 404", "nothing follows the last \\"),
     (
         "[[headers]]\nsets = { }\nexpires = '1 d'",
-        "2:1: headers.sets: unknown key, did you mean set?; allowed: expires, media_type, path, set",
+        "2:1: headers.sets: unknown key, did you mean set?; allowed: expires, ignore_case, media_type, \
+         path, set",
     ),
     ("[proxies]\nprotocol = ['127.0.0.1:9']", "contradiction: 127.0.0.1:9 is none of the addresses under"),
     (
@@ -464,7 +500,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "[[routes]]\nto = '/x'",
-        "2:1: routes.to: unknown key; allowed: fallback, path, pool, program, redirect",
+        "2:1: routes.to: unknown key; allowed: fallback, ignore_case, path, pool, program, redirect",
     ),
     ("listen = ", "1:10: not TOML: "),
     ("workers = 1\nworkers = 1", "2:1: not TOML: duplicate key"),
@@ -675,6 +711,7 @@ md = "text/markdown; charset=utf-8"
 
 [[headers]]
 path = "/assets/**"
+ignore_case = true
 media_type = "text/*"
 set = { X-Robots-Tag = 'none "at all"' }
 expires = "365 d"
@@ -688,6 +725,7 @@ redirect = "/new/{rest}"
 
 [[routes]]
 path = "/gone"
+ignore_case = true
 status = 410
 
 [[routes]]

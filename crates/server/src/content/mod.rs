@@ -50,6 +50,7 @@ mod named;
 mod outdated;
 mod path;
 mod patience;
+mod patterns;
 mod prefetch;
 mod refusals;
 mod reply;

@@ -4,23 +4,23 @@
 //! a file that is in it costs nothing more where there are routes. Whatever is looked up asks them first,
 //! also pages of errors and fallbacks.
 
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use globset::GlobMatcher;
 use http1::Status;
 
 use super::call::Call;
 use super::escape;
+use super::patterns::Patterns;
 use super::scripts::script_length;
 use super::table::SiteNumber;
-use crate::config::{FileSettings, Part, RouteRule, Target, literal_prefix};
+use crate::config::{FileSettings, Part, Pattern, RouteRule, Target, literal_prefix};
 
 /// All routes of a site, in their order; the first that matches is taken.
 #[derive(Debug)]
 pub(super) struct Routes {
     all: Vec<Route>,
+    paths: Patterns,
     site: SiteNumber,
     /// The document root, by its name.
     root: Arc<[u8]>,
@@ -28,8 +28,8 @@ pub(super) struct Routes {
 
 #[derive(Debug)]
 struct Route {
-    /// All paths, if there is none.
-    path: Option<GlobMatcher>,
+    /// Which paths, for people.
+    path: Box<str>,
     /// Bytes of a path before what wildcards match.
     literal: usize,
     action: Action,
@@ -82,8 +82,16 @@ const FOUND: Status = Status(302);
 
 impl Routes {
     pub(super) fn new(site: SiteNumber, settings: &FileSettings) -> Self {
-        let all = settings.all_routes().map(|rule| Route::new(&rule)).collect();
-        Self { all, site, root: settings.root.as_os_str().as_bytes().into() }
+        let rules: Vec<_> = settings.all_routes().collect();
+        let mut all: Vec<_> = rules.iter().map(|rule| Route::new(rule)).collect();
+        // For paths that would take too long to match.
+        all.push(Route {
+            path: "too many wildcards".into(),
+            literal: 0,
+            action: Action::Refuse(Status::URI_TOO_LONG),
+        });
+        let paths = Patterns::new(rules.iter().map(|rule| (rule.path.as_ref(), rule.ignore_case)));
+        Self { all, paths, site, root: settings.root.as_os_str().as_bytes().into() }
     }
 
     /// What a path leads to.
@@ -152,7 +160,6 @@ impl Routes {
         let file = String::from_utf8_lossy(path);
         let Some(number) = self.number(path) else { return format!("no route matches: the file {file}") };
         let route = &self.all[number];
-        let pattern = route.path.as_ref().map_or("any path", |path| path.glob().glob());
         let done = match (&route.action, self.answer(Elsewhere(number), path, query)) {
             (Action::File(None), _) => format!("the file {file}"),
             (Action::File(Some(fallback)), _) => {
@@ -174,17 +181,22 @@ impl Routes {
             (_, Instead::Redirect(status, location)) => format!("{} to {location}", status.0),
             (_, Instead::Refuse(status)) => format!("{} {}", status.0, status.reason()),
         };
-        format!("route {} ({pattern}): {done}", number + 1)
+        format!("route {} ({}): {done}", number + 1, route.path)
     }
 
+    /// The first route that matches a path.
     fn number(&self, path: &[u8]) -> Option<usize> {
-        self.all.iter().position(|route| route.matches(path))
+        let matches = self.paths.of_path(path);
+        if !matches.is_all {
+            return Some(self.all.len() - 1);
+        }
+        matches.numbers.into_iter().find(|number| self.all[*number].takes(path))
     }
 }
 
 impl Route {
     fn new(rule: &RouteRule) -> Self {
-        let pattern = rule.path.as_ref().map_or("", |glob| glob.glob());
+        let pattern = rule.path.as_ref().map_or("", Pattern::text);
         let action = match (&rule.redirect, rule.status) {
             (Some(target), status) => Action::Redirect(status.map_or(FOUND, Status), target.clone()),
             (None, Some(status)) => Action::Refuse(Status(status)),
@@ -201,17 +213,16 @@ impl Route {
                 }
             }
         };
-        let path = rule.path.as_ref().map(globset::Glob::compile_matcher);
+        let path = rule.path.as_ref().map_or("any path", Pattern::text).into();
         Self { path, literal: literal_prefix(pattern).unwrap_or(pattern).len(), action }
     }
 
-    fn matches(&self, path: &[u8]) -> bool {
-        let is_of_it = self.path.as_ref().is_none_or(|glob| glob.is_match(OsStr::from_bytes(path)));
-        is_of_it
-            && match &self.action {
-                Action::Scripts { ending, .. } => script_length(path, ending).is_some(),
-                _ => true,
-            }
+    /// Whether it takes a path that its pattern matches.
+    fn takes(&self, path: &[u8]) -> bool {
+        match &self.action {
+            Action::Scripts { ending, .. } => script_length(path, ending).is_some(),
+            _ => true,
+        }
     }
 }
 

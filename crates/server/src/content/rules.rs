@@ -5,25 +5,22 @@
 //! OPTIONS), where browsers want some of them; but for what says how long a reply may be kept: a
 //! Cache-Control that is right for a file would keep its absence in caches just as long.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use globset::{Glob, GlobMatcher};
+use hashbrown::HashSet;
 use http1::date::format_http_date;
 
+use super::patterns::Patterns;
 use super::types::essence;
 use crate::config::HeaderRule;
 
 /// All rules, in their order.
 #[derive(Debug)]
-pub(super) struct Rules(Vec<Rule>);
-
-#[derive(Debug)]
-struct Rule {
-    path: Option<GlobMatcher>,
-    media_type: Option<GlobMatcher>,
-    fields: Vec<(String, Value)>,
+pub(super) struct Rules {
+    paths: Patterns,
+    media_types: Patterns,
+    /// The fields of each.
+    fields: Vec<Vec<(String, Value)>>,
 }
 
 #[derive(Debug)]
@@ -35,7 +32,11 @@ enum Value {
 
 impl Rules {
     pub(super) fn new(rules: &[HeaderRule]) -> Self {
-        Self(rules.iter().map(Rule::new).collect())
+        Self {
+            paths: Patterns::new(rules.iter().map(|rule| (rule.path.as_ref(), rule.ignore_case))),
+            media_types: Patterns::new(rules.iter().map(|rule| (rule.media_type.as_ref(), false))),
+            fields: rules.iter().map(fields).collect(),
+        }
     }
 
     /// Appends the lines for a file. Says whether one of them grows old, as a date does.
@@ -76,7 +77,7 @@ impl Rules {
 
     /// Whether there is none.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.fields.is_empty()
     }
 
     /// The `wanted` fields of the rules that apply, the last one of each name.
@@ -86,17 +87,19 @@ impl Rules {
         media_type: Option<&str>,
         wanted: impl Fn(&(String, Value)) -> bool,
     ) -> Vec<&(String, Value)> {
-        let mut chosen: Vec<&(String, Value)> = Vec::new();
         if self.is_empty() {
-            return chosen;
+            return Vec::new();
         }
         let essence = media_type.map(essence);
-        for rule in self.0.iter().filter(|rule| rule.applies(path, essence.as_deref())) {
-            for field in rule.fields.iter().filter(|field| wanted(field)) {
-                chosen.retain(|(name, _)| !name.eq_ignore_ascii_case(&field.0));
-                chosen.push(field);
-            }
-        }
+        // Of a path that takes too long to match: those that were found by then.
+        let by_path = self.paths.of_path(path.unwrap_or_default()).numbers;
+        let by_type = self.media_types.of_media_type(essence.as_deref().map(str::as_bytes)).numbers;
+        let both = by_path.iter().filter(|number| by_type.binary_search(number).is_ok());
+        let fields = both.flat_map(|number| &self.fields[*number]).filter(|field| wanted(field));
+        let mut names = HashSet::new();
+        let mut chosen: Vec<_> =
+            fields.rev().filter(|(name, _)| names.insert(name.to_ascii_lowercase())).collect();
+        chosen.reverse();
         chosen
     }
 }
@@ -123,35 +126,23 @@ fn is_for_keeping((name, value): &(String, Value)) -> bool {
     }
 }
 
-impl Rule {
-    fn new(rule: &HeaderRule) -> Self {
-        let mut fields: Vec<_> =
-            rule.set.iter().map(|(name, value)| (name.clone(), Value::Text(value.clone()))).collect();
-        if let Some(time) = rule.expires {
-            // Expires says the same to HTTP/1.0 caches (RFC 9111 section 5.3).
-            let max_age = format!("max-age={}", time.as_secs());
-            fields.push(("Cache-Control".to_owned(), Value::Text(max_age)));
-            fields.push(("Expires".to_owned(), Value::DateAfter(time)));
-        }
-        let matcher = |glob: &Option<Glob>| glob.as_ref().map(Glob::compile_matcher);
-        Self { path: matcher(&rule.path), media_type: matcher(&rule.media_type), fields }
+/// The fields of a rule.
+fn fields(rule: &HeaderRule) -> Vec<(String, Value)> {
+    let text = |(name, value): &(String, String)| (name.clone(), Value::Text(value.clone()));
+    let mut fields: Vec<_> = rule.set.iter().map(text).collect();
+    if let Some(time) = rule.expires {
+        // Expires says the same to HTTP/1.0 caches (RFC 9111 section 5.3).
+        let max_age = format!("max-age={}", time.as_secs());
+        fields.push(("Cache-Control".to_owned(), Value::Text(max_age)));
+        fields.push(("Expires".to_owned(), Value::DateAfter(time)));
     }
-
-    fn applies(&self, path: Option<&[u8]>, essence: Option<&str>) -> bool {
-        let matches = |pattern: &Option<GlobMatcher>, text: Option<&[u8]>| {
-            pattern
-                .as_ref()
-                .is_none_or(|pattern| text.is_some_and(|text| pattern.is_match(OsStr::from_bytes(text))))
-        };
-        matches(&self.path, path) && matches(&self.media_type, essence.map(str::as_bytes))
-    }
+    fields
 }
 
 #[cfg(test)]
 mod tests {
-    use globset::GlobBuilder;
-
     use super::*;
+    use crate::config::Pattern;
 
     fn rule(
         path: Option<&str>,
@@ -159,10 +150,10 @@ mod tests {
         set: &[(&str, &str)],
         expires: Option<u64>,
     ) -> HeaderRule {
-        let glob = |pattern: &str| GlobBuilder::new(pattern).literal_separator(true).build().unwrap();
         HeaderRule {
-            path: path.map(glob),
-            media_type: media_type.map(glob),
+            path: path.map(|path| Pattern::of_path(path).unwrap()),
+            ignore_case: false,
+            media_type: media_type.map(|media_type| Pattern::of_media_type(media_type).unwrap()),
             set: set.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect(),
             expires: expires.map(Duration::from_secs),
         }

@@ -6,12 +6,12 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use globset::Glob;
 use sys::file::Symlinks;
 
 use super::log::AccessLogSettings;
 use crate::config::address::ListenAddress;
 use crate::config::host::HostPattern;
+use crate::config::pattern::Pattern;
 use crate::config::target::Target;
 
 /// What is served for some hosts.
@@ -139,7 +139,9 @@ impl FileSettings {
 pub struct RouteRule {
     /// Matches the whole decoded path of the request, as [`HeaderRule::path`] does that of the file; all
     /// paths, if it is not set.
-    pub path: Option<Glob>,
+    pub path: Option<Pattern>,
+    /// Letters of ASCII in the path match in either case.
+    pub ignore_case: bool,
     /// Where they are sent.
     pub redirect: Option<Target>,
     /// With which status, one of a redirect's; without a redirect, 400 to 599, the status that they get.
@@ -168,9 +170,11 @@ impl RouteRule {
 pub struct HeaderRule {
     /// Matches the whole decoded path of the file from the root, such as `/assets/**`; `*` does not match a
     /// `/`.
-    pub path: Option<Glob>,
+    pub path: Option<Pattern>,
+    /// Letters of ASCII in the path match in either case.
+    pub ignore_case: bool,
     /// Matches the media type without parameters, such as `image/*`.
-    pub media_type: Option<Glob>,
+    pub media_type: Option<Pattern>,
     /// Names and values that were checked: no control characters, none of the fields that the server makes
     /// itself.
     pub set: Vec<(String, String)>,

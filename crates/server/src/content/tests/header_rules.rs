@@ -3,15 +3,22 @@
 use super::*;
 
 fn site() -> Site {
-    let glob = |pattern: &str| GlobBuilder::new(pattern).literal_separator(true).build().unwrap();
-    let rule = HeaderRule { path: None, media_type: None, set: Vec::new(), expires: None };
+    let rule = HeaderRule::default();
     let field = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
     Site::with(|settings| {
         settings.headers = vec![
-            HeaderRule { media_type: Some(glob("text/html")), set: field("X-Html", "yes"), ..rule.clone() },
-            HeaderRule { path: Some(glob("/d/index.html")), set: field("X-Index", "yes"), ..rule.clone() },
             HeaderRule {
-                path: Some(glob("/dated/**")),
+                media_type: Some(Pattern::of_media_type("text/html").unwrap()),
+                set: field("X-Html", "yes"),
+                ..rule.clone()
+            },
+            HeaderRule {
+                path: Some(Pattern::of_path("/d/index.html").unwrap()),
+                set: field("X-Index", "yes"),
+                ..rule.clone()
+            },
+            HeaderRule {
+                path: Some(Pattern::of_path("/dated/**").unwrap()),
                 set: field("X-Dated", "yes"),
                 expires: Some(Duration::from_mins(1)),
                 ..rule

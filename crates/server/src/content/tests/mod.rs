@@ -46,14 +46,13 @@ use std::path::{Path as FsPath, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
-use globset::GlobBuilder;
 use http1::coding::Coding;
 use http1::{Connection, Ended, Limits, Segment, Sheet, Step, Tick};
 use sys::file::Symlinks;
 use tempfile::TempDir;
 
 use super::*;
-use crate::config::{FileSettings, HeaderRule};
+use crate::config::{FileSettings, HeaderRule, Pattern};
 
 /// Long before now, so that files dated so have settled; with a fraction of a second.
 const LONG_AGO: Duration = Duration::from_nanos(1_500_000_000_123_456_789);

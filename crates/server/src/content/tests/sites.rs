@@ -59,7 +59,7 @@ fn what_is_said_of_a_site_is_said_of_no_other() {
         a.files.error_pages = [(404, "/missing".to_owned())].into();
         b.files.dotfiles = true;
         let gone = RouteRule { status: Some(410), ..RouteRule::default() };
-        b.files.routes = vec![RouteRule { path: Some(globset::Glob::new("/gone").unwrap()), ..gone }];
+        b.files.routes = vec![RouteRule { path: Some(Pattern::of_path("/gone").unwrap()), ..gone }];
         let set = vec![("X-Of".to_owned(), "b".to_owned())];
         b.files.headers = vec![HeaderRule { set, ..HeaderRule::default() }];
     });

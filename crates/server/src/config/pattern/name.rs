@@ -1,0 +1,143 @@
+//! Patterns of one name in a path: characters, `?`, classes, and `*` between them.
+
+/// A part of a pattern.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Token {
+    Char(char),
+    /// Any character.
+    AnyChar,
+    /// Any number of characters.
+    Star,
+    Class {
+        negated: bool,
+        ranges: Box<[(char, char)]>,
+    },
+}
+
+/// A pattern of a name. Bytes that are no UTF-8 count as a character each, which only `?`, `*` and negated
+/// classes match.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NamePattern {
+    /// What stands at the beginning.
+    start: Box<[Token]>,
+    /// What stands between two stars, one behind the other.
+    middle: Box<[Box<[Token]>]>,
+    /// What stands at the end. `None`: there is no star, and the beginning is all.
+    end: Option<Box<[Token]>>,
+    /// Letters of ASCII match in either case.
+    ignores_case: bool,
+}
+
+impl NamePattern {
+    pub(super) fn new(tokens: &[Token]) -> Self {
+        let mut parts: Vec<Box<[Token]>> =
+            tokens.split(|token| *token == Token::Star).map(Into::into).collect();
+        let end = if parts.len() > 1 { parts.pop() } else { None };
+        let start = parts.remove(0);
+        parts.retain(|part| !part.is_empty());
+        Self { start, middle: parts.into(), end, ignores_case: false }
+    }
+
+    /// The same, but letters of ASCII match in either case.
+    #[must_use]
+    pub fn ignoring_case(&self) -> Self {
+        Self { ignores_case: true, ..self.clone() }
+    }
+
+    /// Whether a name is like this. Each character that is compared takes one of the steps; when there are
+    /// none left, the answer is no.
+    pub fn matches(&self, name: &[u8], steps: &mut usize) -> bool {
+        let Some(mut rest) = self.strip(&self.start, name, first, steps) else { return false };
+        let Some(end) = &self.end else { return rest.is_empty() };
+        let from_behind = |name, part: &[Token], steps: &mut usize| {
+            let mut rest = name;
+            for token in part.iter().rev() {
+                rest = self.strip(std::slice::from_ref(token), rest, last, steps)?;
+            }
+            Some(rest)
+        };
+        match from_behind(rest, end, steps) {
+            Some(between) => rest = between,
+            None => return false,
+        }
+        // The first place where a part fits leaves most for those behind it.
+        self.middle.iter().all(|part| {
+            loop {
+                match self.strip(part, rest, first, steps) {
+                    Some(behind) => {
+                        rest = behind;
+                        return true;
+                    }
+                    None if rest.is_empty() || *steps == 0 => return false,
+                    None => rest = &rest[1..],
+                }
+            }
+        })
+    }
+
+    /// What is left of a name without what these tokens match, whose characters are taken off by `take`.
+    fn strip<'a>(
+        &self,
+        tokens: &[Token],
+        name: &'a [u8],
+        take: fn(&'a [u8]) -> Taken<'a>,
+        steps: &mut usize,
+    ) -> Option<&'a [u8]> {
+        let mut rest = name;
+        for token in tokens {
+            *steps = steps.checked_sub(1)?;
+            let (c, behind) = take(rest)?;
+            if !self.fits(token, c) {
+                return None;
+            }
+            rest = behind;
+        }
+        Some(rest)
+    }
+
+    /// Whether a token matches a character, or a byte that is none.
+    fn fits(&self, token: &Token, c: Option<char>) -> bool {
+        let same = |a: char, b: char| a == b || self.ignores_case && a.eq_ignore_ascii_case(&b);
+        match (token, c) {
+            (Token::Char(wanted), c) => c.is_some_and(|c| same(*wanted, c)),
+            (Token::AnyChar | Token::Star, _) => true,
+            (Token::Class { negated, ranges }, c) => {
+                let has = |c: char| ranges.iter().any(|(first, last)| (*first..=*last).contains(&c));
+                let has_it = c.is_some_and(|c| {
+                    has(c)
+                        || self.ignores_case && (has(c.to_ascii_lowercase()) || has(c.to_ascii_uppercase()))
+                });
+                has_it != *negated
+            }
+        }
+    }
+}
+
+/// A character, or byte that is none, and what is left without it. `None`: there is nothing.
+type Taken<'a> = Option<(Option<char>, &'a [u8])>;
+
+/// Takes the first one.
+fn first(name: &[u8]) -> Taken<'_> {
+    let length = match name.first()? {
+        0xC2..=0xDF => 2,
+        0xE0..=0xEF => 3,
+        0xF0..=0xF4 => 4,
+        _ => 1,
+    };
+    let c = name.get(..length).and_then(character);
+    Some((c, &name[if c.is_some() { length } else { 1 }..]))
+}
+
+/// Takes the last one.
+fn last(name: &[u8]) -> Taken<'_> {
+    let (_, before) = name.split_last()?;
+    let at = |length: usize| name.len().checked_sub(length);
+    let found = (1..=4).filter_map(at).find_map(|at| Some((Some(character(&name[at..])?), &name[..at])));
+    Some(found.unwrap_or((None, before)))
+}
+
+/// The one character that these bytes are.
+fn character(bytes: &[u8]) -> Option<char> {
+    let mut chars = str::from_utf8(bytes).ok()?.chars();
+    chars.next().filter(|_| chars.next().is_none())
+}

@@ -134,7 +134,7 @@ impl Users {
         let opened = if layout.shares_descriptors { 1 + processes } else { 1 };
         let logs = opened * (settings.access_logs().len() as u64).saturating_sub(1);
         // Each keeps the roots of its sites open; that of the default one is among what is reserved.
-        let roots = processes * (settings.all_sites().len() as u64 - 1);
+        let roots = processes * (settings.number_of_sites() as u64 - 1);
         Self { workers, tables, other: of_workers + of_pools + helpers * OF_A_HELPER + roots + logs }
     }
 }

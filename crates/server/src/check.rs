@@ -3,6 +3,7 @@
 //! The same configuration is checked while a server runs by it, before a reload. So an address that is in use
 //! is a fault only where that server's status tells that it is not its own, but others of the settings are.
 
+use std::collections::HashSet;
 use std::io;
 
 use crate::access_log::LogFile;
@@ -34,20 +35,15 @@ pub fn check(settings: &Settings) -> Result<Vec<String>, RunError> {
 
 fn addresses(settings: &Settings) -> Result<Vec<String>, RunError> {
     let running = settings.status.as_ref().and_then(|status| client::snapshot(status).ok());
-    let is_running_at = |address: &ListenAddress| {
-        let listeners = running.iter().flat_map(|running| &running.listeners);
-        listeners.into_iter().any(|listener| listener.address == url(address))
-    };
+    let listeners = running.iter().flat_map(|running| &running.listeners);
+    let known: HashSet<&str> = listeners.map(|listener| listener.address.as_str()).collect();
+    let is_running_at = |address: &ListenAddress| known.contains(url(address).as_str());
     let plan = settings.addresses_of_copies().map_err(ListenError::Plan)?;
     // Sockets that were handed over are others than those of the settings.
     let is_known = running.is_some() && plan.iter().flatten().any(is_running_at);
     let mut warnings = Vec::new();
-    let mut tried: Vec<&ListenAddress> = Vec::new();
-    for address in plan.iter().flatten() {
-        if tried.contains(&address) {
-            continue;
-        }
-        tried.push(address);
+    let mut tried = HashSet::new();
+    for address in plan.iter().flatten().filter(|address| tried.insert(*address)) {
         let Err(source) = bind(address) else { continue };
         let wrong = ListenError::Listen { address: address.clone(), source };
         match wrong.kind() {

@@ -1,6 +1,8 @@
 //! Addresses to listen at, as people write them: `127.0.0.1:8080`, `[::]:80`, `localhost:8080`, `:80`,
 //! `unix:/run/sluice.sock`.
 
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -52,6 +54,40 @@ impl ListenAddress {
             }
             (a, b) => a == b,
         }
+    }
+}
+
+/// Addresses of which no two can be the same place.
+#[derive(Debug, Default)]
+pub(super) struct Occupied<'a> {
+    known: HashSet<&'a ListenAddress>,
+    /// For each port and protocol the first address, and the first that is all addresses of this machine.
+    ports: HashMap<(u16, bool), (&'a ListenAddress, Option<&'a ListenAddress>)>,
+}
+
+impl<'a> Occupied<'a> {
+    /// Adds an address, unless it [overlaps](ListenAddress::overlaps) with this one.
+    pub(super) fn add(&mut self, address: &'a ListenAddress) -> Option<&'a ListenAddress> {
+        if let ListenAddress::Tcp(tcp) = address {
+            if tcp.port() == 0 {
+                return None;
+            }
+            let all = tcp.ip().is_unspecified().then_some(address);
+            match self.ports.entry((tcp.port(), tcp.is_ipv4())) {
+                Entry::Vacant(vacant) => {
+                    vacant.insert((address, all));
+                }
+                Entry::Occupied(mut occupied) => match occupied.get_mut() {
+                    (first, _) if all.is_some() => return Some(first),
+                    (_, all) => {
+                        if let Some(all) = all {
+                            return Some(all);
+                        }
+                    }
+                },
+            }
+        }
+        self.known.replace(address)
     }
 }
 
@@ -137,6 +173,20 @@ mod tests {
             let all: Vec<_> = all.iter().map(ListenAddress::to_string).collect();
             assert!(all == [v4, v6] || !has_ipv6() && all == [v4], "{all:?}");
             assert_eq!(text.parse::<ListenAddress>().map(|one| one.to_string()), Ok(v4.to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_is_occupied_is_told_as_by_looking_at_each() {
+        let all =
+            ["127.0.0.1:80", "0.0.0.0:80", "[::]:80", "[::1]:80", "127.0.0.1:0", "10.0.0.1:80", "unix:/a"];
+        let all: Vec<ListenAddress> = all.iter().map(|text| text.parse().expect("an address")).collect();
+        for a in &all {
+            for b in &all {
+                let mut occupied = Occupied::default();
+                assert_eq!(occupied.add(a), None);
+                assert_eq!(occupied.add(b), Some(a).filter(|a| a.overlaps(b)), "{a} {b}");
+            }
         }
     }
 

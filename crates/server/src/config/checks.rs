@@ -1,15 +1,16 @@
 //! What must hold between keys, and in the world: directories, files, users, CPUs.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use super::address::ListenAddress;
+use super::address::{ListenAddress, Occupied};
 use super::error::{Place, Problem};
 use super::names::Named as _;
 use super::settings::{
-    AccessLogSettings, Architecture, CopiesBy, ErrorLog, Events, LogTarget, Sends, Settings, Stages,
-    Transport, Wake,
+    AccessLogSettings, Architecture, CopiesBy, ErrorLog, Events, LogTarget, PoolRule, Sends, Settings,
+    Stages, Transport, Wake,
 };
-use super::typed::{Table, Value};
+use super::typed::{Item, Table, Value};
 use super::units;
 
 /// Most workers of all copies together.
@@ -71,12 +72,11 @@ impl Checks<'_> {
         });
     }
 
-    /// Notes a problem with a key of a site.
-    fn problem_of_site(&mut self, number: usize, key: &str, what: impl Into<String>) {
-        if let Some(Value::List(sites)) = self.typed.get("sites").map(|entry| &entry.item.value)
-            && let Some(site) = sites.get(number)
-        {
-            self.problems.push(site.problem_of(key, what));
+    /// Notes a problem with an item, or with the list at the top that it would stand in.
+    fn problem_in(&mut self, item: Option<&Item>, list: &str, what: impl Into<String>) {
+        match item {
+            Some(item) => self.problems.push(item.problem(what)),
+            None => self.problem(list, what),
         }
     }
 
@@ -86,30 +86,65 @@ impl Checks<'_> {
     }
 }
 
+/// The value of a key in a table, or else the table.
+fn of_key<'a>(item: &'a Item, key: &str) -> &'a Item {
+    match &item.value {
+        Value::Table(table) => table.get(key).map_or(item, |entry| &entry.item),
+        _ => item,
+    }
+}
+
+/// An item of a list by its number; one alone needs no brackets.
+fn nth<'a>(table: &'a Table, list: &str, number: usize) -> Option<&'a Item> {
+    let item = &table.get(list)?.item;
+    if let Value::List(items) = &item.value { items.get(number) } else { Some(item) }
+}
+
+/// A site's item, and its table; those of the top without a number.
+fn of_site(typed: &Table, number: Option<usize>) -> Option<&Table> {
+    match number {
+        None => Some(typed),
+        Some(number) => match &nth(typed, "sites", number)?.value {
+            Value::Table(table) => Some(table),
+            _ => None,
+        },
+    }
+}
+
 /// Pools have different names, and routes lead to such as there are.
 fn check_pools(checks: &mut Checks<'_>, settings: &Settings) {
+    let typed = checks.typed;
     let names: Vec<_> = settings.all_pools().map(|pool| pool.name.clone()).collect();
+    let mut known = HashSet::new();
+    // Those of PHP, which come first, are made from settings that differ.
+    let typed_pools = names.len() - settings.pools.len();
     for (at, name) in names.iter().enumerate() {
-        if names[..at].contains(name) {
-            checks.problem("pools", format!("two pools have the name {name:?}"));
+        if !known.insert(name) {
+            let item = at.checked_sub(typed_pools).and_then(|at| nth(typed, "pools", at));
+            let item = item.map(|item| of_key(item, "name"));
+            checks.problem_in(item, "pools", format!("two pools have the name {name:?}"));
         }
     }
-    let of_sites = settings.sites.iter().map(|site| ("sites", &site.files));
-    for (key, files) in std::iter::once(("routes", &settings.files)).chain(of_sites) {
-        let pools = files.routes.iter().filter_map(|route| route.pool.as_ref());
-        for missing in pools.filter(|pool| !names.contains(pool)) {
-            let allowed = if names.is_empty() { "there are none".to_owned() } else { names.join(", ") };
-            checks.problem(key, format!("there is no pool {missing:?} for a route; allowed: {allowed}"));
+    let of_sites = (0..).zip(&settings.sites).map(|(at, site)| (Some(at), "sites", &site.files));
+    for (site, list, files) in std::iter::once((None, "routes", &settings.files)).chain(of_sites) {
+        let routes = of_site(typed, site);
+        let item = |at, key| Some(of_key(nth(routes?, "routes", at)?, key));
+        for (at, route) in files.routes.iter().enumerate() {
+            if let Some(missing) = route.pool.as_ref().filter(|pool| !known.contains(pool)) {
+                let what = format!("there is no pool {missing:?} for a route; allowed: {}", listed(&names));
+                checks.problem_in(item(at, "pool"), list, what);
+            }
         }
         let fallback = files.routes.iter().position(|route| route.fallback.is_some());
-        let behind = files.routes.iter().skip(fallback.unwrap_or(files.routes.len()));
-        let mut refusing = behind.filter(|route| route.status.is_some() || route.redirect.is_some());
+        let behind = files.routes.iter().enumerate().skip(fallback.unwrap_or(files.routes.len()));
+        let mut refusing = behind.filter(|(_, route)| route.status.is_some() || route.redirect.is_some());
         if files.php.is_some()
-            && let Some(route) = refusing.next()
+            && let Some((at, route)) = refusing.next()
         {
             let path = route.path.as_ref().map_or("any path", |path| path.text());
             let why = "stands behind one with a fallback, before which PHP scripts are run: move it up";
-            checks.problem(key, format!("contradiction: the route for {path} {why}"));
+            let what = format!("contradiction: the route for {path} {why}");
+            checks.problem_in(item(at, "path"), list, what);
         }
     }
     let shares = settings.pools.iter().filter(|pool| pool.transport == Transport::SharedMemory);
@@ -129,25 +164,46 @@ fn check_pools(checks: &mut Checks<'_>, settings: &Settings) {
 fn check_send_files(checks: &mut Checks<'_>, settings: &Settings) {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let sites = settings.sites.iter().map(|site| &site.files.root);
-    let roots: Vec<_> = std::iter::once(&settings.files.root).chain(sites).map(|root| real(root)).collect();
-    for (_, directory) in settings.pools.iter().flat_map(|pool| &pool.send_files) {
-        if let Some(root) = roots.iter().find(|root| real(directory).starts_with(root)) {
+    let roots: HashSet<_> =
+        std::iter::once(&settings.files.root).chain(sites).map(|root| real(root)).collect();
+    let typed = checks.typed;
+    let directories =
+        |pool: &PoolRule| pool.send_files.iter().map(|(_, path)| real(path)).collect::<Vec<_>>();
+    let of_pools = settings.pools.iter().map(directories).enumerate();
+    for (at, directory) in
+        of_pools.flat_map(|(at, all)| all.into_iter().map(move |directory| (at, directory)))
+    {
+        if let Some(root) = directory.ancestors().find(|above| roots.contains(*above)) {
             let (directory, root) = (directory.display(), root.display());
             let why = format!("contradiction: send_files has {directory}, which is below the root {root}");
-            checks.problem("pools", format!("{why}: anybody can have what is there"));
+            let item = nth(typed, "pools", at).map(|item| of_key(item, "send_files"));
+            checks.problem_in(item, "pools", format!("{why}: anybody can have what is there"));
         }
+    }
+}
+
+/// Names to choose from: the first of them, if they are many.
+fn listed(names: &[String]) -> String {
+    const MOST: usize = 20;
+    match names.len() {
+        0 => "there are none".to_owned(),
+        1..=MOST => names.join(", "),
+        all => format!("{} and {} more", names[..MOST].join(", "), all - MOST),
     }
 }
 
 /// No host has two sites.
 fn check_hosts(checks: &mut Checks<'_>, settings: &Settings) {
-    if settings.all_sites().len() > usize::from(u16::MAX) {
+    if settings.number_of_sites() > usize::from(u16::MAX) {
         checks.problem("sites", format!("at most {} sites, and directories of send_files", u16::MAX));
     }
-    let hosts: Vec<_> = settings.sites.iter().flat_map(|site| &site.hosts).collect();
-    for (at, host) in hosts.iter().enumerate() {
-        if hosts[..at].contains(host) {
-            checks.problem("sites", format!("contradiction: {host} is among the hosts twice"));
+    let (typed, mut known) = (checks.typed, HashSet::new());
+    for (number, site) in settings.sites.iter().enumerate() {
+        for (at, host) in site.hosts.iter().enumerate() {
+            if !known.insert(host) {
+                let item = of_site(typed, Some(number)).and_then(|site| nth(site, "hosts", at));
+                checks.problem_in(item, "sites", format!("contradiction: {host} is among the hosts twice"));
+            }
         }
     }
 }
@@ -255,15 +311,17 @@ fn check_addresses(checks: &mut Checks<'_>, settings: &Settings) {
             "there must be an address, such as \"127.0.0.1:8080\" or \"unix:/run/sluice.sock\"",
         );
     }
-    for (i, address) in settings.listen.iter().enumerate() {
-        if let Some(other) = settings.listen[..i].iter().find(|other| address.overlaps(other)) {
+    let mut known = Occupied::default();
+    for address in &settings.listen {
+        if let Some(other) = known.add(address) {
             checks.problem("listen", format!("contradiction: {other} and {address} are the same place"));
         }
         if let ListenAddress::Unix(path) = address {
             check_parent(checks, "listen", path);
         }
     }
-    if let Some(nowhere) = settings.proxy_protocol.iter().find(|address| !settings.listen.contains(address)) {
+    let listen: HashSet<_> = settings.listen.iter().collect();
+    if let Some(nowhere) = settings.proxy_protocol.iter().find(|address| !listen.contains(address)) {
         let what = format!("contradiction: {nowhere} is none of the addresses under listen");
         checks.problem("proxies.protocol", what);
     }
@@ -287,15 +345,18 @@ fn check_logs(checks: &mut Checks<'_>, settings: &Settings) {
     if let Some(path) = errors {
         check_parent(checks, "error_log", path);
     }
-    let mut known: Vec<&AccessLogSettings> = Vec::new();
+    let (typed, mut known) = (checks.typed, HashMap::<&LogTarget, &AccessLogSettings>::new());
     let of_sites = (0..).zip(&settings.sites).map(|(at, site)| (Some(at), &site.access_log));
     for (site, log) in std::iter::once((None, &settings.access_log)).chain(of_sites) {
         let Some(log) = log else { continue };
         let mut problem = |what: String| match site {
             None => checks.problem("access_log", what),
-            Some(at) => checks.problem_of_site(at, "access_log", what),
+            Some(at) => {
+                let site = nth(typed, "sites", at);
+                checks.problems.extend(site.map(|site| site.problem_of("access_log", what)));
+            }
         };
-        if let Some(known) = known.iter().find(|known| known.target == log.target) {
+        if let Some(known) = known.get(&log.target) {
             // A site that says nothing has the common log as it is, and what is wrong with that is told.
             if *known != log {
                 problem(format!(
@@ -306,7 +367,7 @@ fn check_logs(checks: &mut Checks<'_>, settings: &Settings) {
             }
             continue;
         }
-        known.push(log);
+        known.insert(&log.target, log);
         if let LogTarget::File(path) = &log.target {
             if errors == Some(path) {
                 problem("contradiction: this is the error_log as well; choose two files".to_owned());

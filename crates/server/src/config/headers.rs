@@ -1,6 +1,7 @@
 //! Media types and response header fields that the operator sets: nothing gets through that could change
 //! where a reply ends or that speaks for the server.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use super::error::Problem;
@@ -53,10 +54,8 @@ pub(super) fn contradictions(rule: &HeaderRule, item: &Item, table: &Table) -> V
         let why = "contradiction: makes Cache-Control and Expires, which the same rule sets";
         problems.push(item.problem_of("expires", why));
     }
-    let twice = |(i, (name, _)): (usize, &(String, String))| {
-        rule.set[..i].iter().any(|(other, _)| other.eq_ignore_ascii_case(name)).then(|| name.clone())
-    };
-    if let Some(name) = rule.set.iter().enumerate().find_map(twice) {
+    let mut known = HashSet::new();
+    if let Some((name, _)) = rule.set.iter().find(|(name, _)| !known.insert(name.to_ascii_lowercase())) {
         let why = format!("contradiction: {name} is set twice; letter case does not matter");
         problems.push(item.problem_of("set", why));
     }

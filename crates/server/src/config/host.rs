@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::Ipv6Addr;
 
 /// A host, or all hosts below one: `example.org`, `*.example.org`. Lower case, without a dot at its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostPattern {
     /// The host, or the one that they are below.
     pub host: String,

@@ -156,6 +156,11 @@ pub(super) fn missing(
     missing.map(move |(key, example)| item.problem(format!("a {what} needs {key}, such as {example}")))
 }
 
+/// Whether a key of a table has an empty list: what is wrong with others is told already.
+pub(super) fn is_empty_list(table: &Table, key: &str) -> bool {
+    matches!(table.get(key).map(|entry| &entry.item.value), Some(Value::List(items)) if items.is_empty())
+}
+
 /// A table whose keys are the operator's own. It is not written here.
 pub(super) fn pairs<'a, T, C: FromIterator<T>>(
     field: &'a mut C,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::address::ListenAddress;
 use super::checks::wrong_with_root;
 use super::error::Problem;
-use super::key::{Field, Key, each, missing, one, optional, pairs, read_each};
+use super::key::{Field, Key, each, is_empty_list, missing, one, optional, pairs, read_each};
 use super::names::Named;
 use super::settings::{Php, PoolRule, Transport};
 use super::typed::{Item, Table};
@@ -66,8 +66,8 @@ pub(super) fn contradictions(rule: &PoolRule, item: &Item, table: &Table) -> Vec
         let transport = rule.transport.name();
         item.problem_of("servers", format!("allowed with transport {transport}: Unix sockets (unix:PATH)"))
     });
-    let is_empty = table.contains_key("servers") && rule.servers.is_empty();
-    let has_none = is_empty.then(|| item.problem_of("servers", "allowed: one or more addresses"));
+    let has_none =
+        is_empty_list(table, "servers").then(|| item.problem_of("servers", "allowed: one or more addresses"));
     missing("pool", &needed, item, table).chain(has_none).chain(passes_to_remote).collect()
 }
 

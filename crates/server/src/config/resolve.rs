@@ -1,6 +1,7 @@
 //! From what was typed to [`Settings`]: every key is read, what nobody said follows from what was said, and
 //! the whole is checked. Problems are gathered, so that all of them are told at once.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use super::checks;
@@ -75,7 +76,8 @@ fn unknown_keys_of_rules(lists: &[&str], typed: &Table) -> Vec<Problem> {
 
 /// Keys that there are not, of one table.
 fn unknown_keys(table: &str, typed: &Table) -> Vec<Problem> {
-    let unknown = typed.iter().filter(|(key, _)| !all_keys().any(|known| known == (table, key)));
+    let known: HashSet<_> = all_keys().filter(|(other, _)| *other == table).map(|(_, key)| key).collect();
+    let unknown = typed.iter().filter(|(key, _)| !known.contains(key.as_str()));
     let problem = |(key, entry): (&String, &Entry)| {
         let (place, typed) = (entry.key_place.clone(), String::new());
         Problem { place, key: entry.item.key.clone(), typed, what: unknown_key(table, key) }

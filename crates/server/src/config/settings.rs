@@ -9,7 +9,7 @@ mod pool;
 mod site;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::Ipv4Addr;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
@@ -418,16 +418,17 @@ impl Settings {
         all
     }
 
+    /// How many sites [there are](Self::all_sites).
+    pub fn number_of_sites(&self) -> usize {
+        let directories: usize = self.pools.iter().map(|pool| pool.send_files.len()).sum();
+        1 + self.sites.len() + directories
+    }
+
     /// The access logs of all sites, each once, whichever sites have it.
     pub fn access_logs(&self) -> Vec<&AccessLogSettings> {
         let of_sites = self.sites.iter().filter_map(|site| site.access_log.as_ref());
-        let mut logs: Vec<&AccessLogSettings> = Vec::new();
-        for log in self.access_log.iter().chain(of_sites) {
-            if logs.iter().all(|known| known.target != log.target) {
-                logs.push(log);
-            }
-        }
-        logs
+        let mut known = HashSet::new();
+        self.access_log.iter().chain(of_sites).filter(|log| known.insert(&log.target)).collect()
     }
 
     /// The files of a directory that applications may name.
@@ -455,19 +456,15 @@ impl Settings {
 
     /// The pools, those of PHP scripts included.
     pub fn all_pools(&self) -> impl Iterator<Item = Cow<'_, PoolRule>> {
-        let mut php: Vec<&Php> = Vec::new();
         let of_sites = self.sites.iter().filter_map(|site| site.files.php.as_ref());
-        for one in self.files.php.iter().chain(of_sites) {
-            if !php.contains(&one) {
-                php.push(one);
-            }
-        }
+        let mut known = HashSet::new();
+        let php = self.files.php.iter().chain(of_sites).filter(move |php| known.insert(*php));
         let pool = |php: &Php| PoolRule {
             name: php.pool.clone(),
             servers: vec![php.server.clone()],
             ..PoolRule::default()
         };
-        php.into_iter().map(move |php| Cow::Owned(pool(php))).chain(self.pools.iter().map(Cow::Borrowed))
+        php.map(move |php| Cow::Owned(pool(php))).chain(self.pools.iter().map(Cow::Borrowed))
     }
 }
 

@@ -10,7 +10,7 @@ use super::checks;
 use super::error::Problem;
 use super::files;
 use super::host::HostPattern;
-use super::key::{Field, Key, each, missing, one, rules};
+use super::key::{Field, Key, each, is_empty_list, missing, one, rules};
 use super::logs;
 use super::pools;
 use super::settings::{FileSettings, Settings, SiteSettings};
@@ -70,7 +70,7 @@ pub(super) const KEYS: &[Key<SiteSettings>] = &[
 fn contradictions(site: &SiteSettings, item: &Item, table: &Table) -> Vec<Problem> {
     let needed = [("hosts", "hosts = \"example.org\""), ("root", "root = \"/srv/example\"")];
     let mut problems: Vec<_> = missing("site", &needed, item, table).collect();
-    if table.contains_key("hosts") && site.hosts.is_empty() {
+    if is_empty_list(table, "hosts") {
         problems.push(item.problem_of("hosts", "a site needs a host, such as \"example.org\""));
     }
     // What is no path is told already.

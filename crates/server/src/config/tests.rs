@@ -135,6 +135,63 @@ fn patterns_are_bounded_where_they_are_read() {
 }
 
 #[test]
+fn every_problem_with_an_item_of_a_list_points_at_that_item() {
+    let sites = "[[sites]]\nhosts = 'a.example'\nroot = 'www'\n[[sites]]\nroot = 'www'\nhosts = ";
+    let pool = "[[pools]]\nname = 'p'\nservers = '127.0.0.1:1'\n";
+    let refuse = "[[routes]]\nstatus = 404\n";
+    for (text, expected) in [
+        (
+            format!("{sites}['b', 'a.example']"),
+            "7:15: sites.hosts = 'a.example': contradiction: a.example is",
+        ),
+        (format!("{sites}'A.example'"), "7:9: sites.hosts = 'A.example': contradiction: a.example is"),
+        (format!("{sites}['b', 'a:1']"), "7:15: sites.hosts = 'a:1': allowed: a host without a port"),
+        (format!("{sites}[]"), "7:9: sites.hosts = []: a site needs a host"),
+        (
+            format!("{sites}'b'\n[[sites.routes]]\nstatus = 404\n[[sites.routes]]\npool = 'x'"),
+            "11:8: sites.routes.pool = 'x': there is no pool \"x\" for a route; allowed: there are none",
+        ),
+        (format!("{refuse}[[routes]]\npool = 'x'"), "5:8: routes.pool = 'x': there is no pool"),
+        (format!("{pool}{pool}"), "6:8: pools.name = 'p': two pools have the name \"p\""),
+        (
+            format!("{pool}send_files = {{ '/x/' = 'www' }}"),
+            "5:14: pools.send_files = { '/x/' = 'www' }: contradiction",
+        ),
+        ("[[pools]]\nname = 'p'\nservers = ['x']".to_owned(), "4:12: pools.servers = 'x': allowed: ADDRESS"),
+        (
+            format!(
+                "php = '127.0.0.1:1'\n[[routes]]\nfallback = '/404.html'\n[[routes]]\npath = '/a'\n{refuse}"
+            )
+            .replace("'/a'\n[[routes]]", "'/a'"),
+            "6:8: routes.path = '/a': contradiction: the route for /a stands behind",
+        ),
+        (
+            format!("{sites}'b'\naccess_log = 'nowhere/log'"),
+            "8:14: sites.access_log = 'nowhere/log': there is no directory",
+        ),
+    ] {
+        let told = problems(&format!("root = 'www'\n{text}"));
+        assert!(told.lines().count() == 1 && told.contains(expected), "{text} told: {told}");
+        assert!(told.starts_with("sluice.toml:"), "{told}");
+    }
+    let pools: Vec<_> = (0..50).map(|number| pool.replace("'p'", &format!("'p{number}'"))).collect();
+    let told = problems(&format!("root = 'www'\n{}[[routes]]\npool = 'x'", pools.concat()));
+    assert!(told.contains("p18, p19 and 30 more"), "{told}");
+}
+
+#[test]
+fn places_count_lines_and_characters() {
+    let far = "\u{e9}".repeat(1000);
+    for text in [format!("listen = ['{far}', 5]"), format!("# {far}\nlisten = [\n'{far}',\n5,\n]\n")] {
+        let told = problems(&text);
+        let at = text.find('5').expect("a number");
+        let line = text[..at].matches('\n').count() + 1;
+        let column = text[..at].chars().rev().take_while(|c| *c != '\n').count() + 1;
+        assert!(told.contains(&format!("sluice.toml:{line}:{column}: listen = 5: ")), "{told}");
+    }
+}
+
+#[test]
 fn what_is_wrong_with_a_site_is_told_with_its_place() {
     let site = |keys: &str| format!("root = 'www'\n[[sites]]\n{keys}");
     for (keys, expected) in [

@@ -95,7 +95,7 @@ pub(super) enum Value {
 
 /// Reads the text of the file `path`, then lays the command line over it.
 pub(super) fn read(path: &Path, text: &str, command_line: &CommandLine) -> Result<Table, Vec<Problem>> {
-    let file = File { path, text };
+    let file = File::new(path, text);
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         return Err(errors.iter().map(|error| file.problem(error)).collect());
@@ -132,9 +132,30 @@ fn entry_of_option(key: &str, values: &[String]) -> Entry {
 struct File<'a> {
     path: &'a Path,
     text: &'a str,
+    /// Where lines begin.
+    lines: Vec<usize>,
+    /// How many characters stand before each block of bytes.
+    characters: Vec<usize>,
 }
 
-impl File<'_> {
+/// Bytes of a block: as many are counted to find a column, however long the line is.
+const BLOCK: usize = 256;
+
+impl<'a> File<'a> {
+    fn new(path: &'a Path, text: &'a str) -> Self {
+        let begin_behind = text.match_indices('\n').map(|(at, _)| at + 1);
+        let blocks = text.as_bytes().chunks(BLOCK).scan(0, |before, block| {
+            *before += characters(block);
+            Some(*before)
+        });
+        Self {
+            path,
+            text,
+            lines: std::iter::once(0).chain(begin_behind).collect(),
+            characters: std::iter::once(0).chain(blocks).collect(),
+        }
+    }
+
     /// The table of that name.
     fn table(&self, name: &str, table: DeTable<'_>) -> Table {
         let entry = |(key, value): (Spanned<Cow<'_, str>>, _)| {
@@ -166,13 +187,15 @@ impl File<'_> {
     }
 
     fn place(&self, offset: usize) -> Place {
-        let before = self.text.get(..offset).unwrap_or(self.text);
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        Place::File {
-            path: PathBuf::from(self.path),
-            line: before.matches('\n').count() + 1,
-            column: before[line_start..].chars().count() + 1,
-        }
+        let offset = offset.min(self.text.len());
+        let line = self.lines.partition_point(|begin| *begin <= offset);
+        let column = self.characters_before(offset) - self.characters_before(self.lines[line - 1]) + 1;
+        Place::File { path: PathBuf::from(self.path), line, column }
+    }
+
+    fn characters_before(&self, offset: usize) -> usize {
+        let block = offset / BLOCK;
+        self.characters[block] + characters(&self.text.as_bytes()[block * BLOCK..offset])
     }
 
     fn problem(&self, error: &toml::de::Error) -> Problem {
@@ -180,6 +203,11 @@ impl File<'_> {
         let what = format!("not TOML: {}", error.message().replace('\n', ", "));
         Problem { place: self.place(offset), key: String::new(), typed: String::new(), what }
     }
+}
+
+/// How many characters of UTF-8 begin in these bytes.
+fn characters(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte & 0xC0 != 0x80).count()
 }
 
 /// The first line, cut where it gets too long.

@@ -343,17 +343,21 @@ mod tests {
             }
         }
 
-        /// Where both read the same in them: slashes come one at a time, and no class could match one.
+        /// Where both read the same in them: slashes come one at a time, no class could match one, and no
+        /// wildcard stands for nothing before the first.
         #[test]
         fn patterns_match_as_those_of_globset(
-            start in "(/|\\*\\*/)([ab*?]|\\{a,b\\}|\\{a,b/a\\}|\\[ab])?",
+            start in "(/[*]?|/\\*\\*/|\\*\\*/[ab?])([ab?]|\\{a,b\\}|\\{a,b/a\\}|\\[ab])?",
             rest in "(([ab*?]|\\*\\*)?/([ab*?]|\\*\\*|\\{a,b/a\\})?){0,4}",
             path in "(/[ab]{1,2}){0,4}/?",
         ) {
             let text = start + &rest;
             let text = text.split('/').enumerate().filter(|(at, name)| *at == 0 || !name.is_empty());
             let text = text.map(|(_, name)| name).collect::<Vec<_>>().join("/");
-            prop_assume!(text.contains(|c| !"*/".contains(c)));
+            // Of slashes and stars alone it makes something else.
+            if text.chars().all(|c| "*/".contains(c)) {
+                return Ok(());
+            }
             let theirs = GlobBuilder::new(&text).literal_separator(true).build().unwrap().compile_matcher();
             prop_assert_eq!(matches(&text, &path), path.starts_with('/') && theirs.is_match(&path));
         }

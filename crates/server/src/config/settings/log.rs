@@ -22,7 +22,7 @@ impl AccessLogSettings {
 }
 
 /// Where lines of the access log go.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum LogTarget {
     /// Appended to this file, which is made if it is missing.
     File(PathBuf),

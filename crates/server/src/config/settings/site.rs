@@ -69,7 +69,7 @@ pub struct FileSettings {
 }
 
 /// An application that runs PHP scripts, and the pool that it is in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Php {
     /// The name of the pool.
     pub pool: String,

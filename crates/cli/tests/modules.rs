@@ -21,6 +21,7 @@ const ORDER: &[&str] = &[
     "counters",
     "crew",
     "dates",
+    "faults",
     "ip_text",
     "registration",
     "slab",

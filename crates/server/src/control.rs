@@ -11,6 +11,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::thread;
+use std::time::Duration;
 
 use sys::process;
 use sys::shared::Shared;
@@ -18,6 +20,7 @@ use sys::signal::{self, Signal};
 use sys::wake::Wake;
 
 use crate::crew::Crew;
+use crate::faults;
 use crate::status::Endpoint;
 
 /// The supervisor's end and the worker's end are the same object, made before the fork.
@@ -46,6 +49,10 @@ sys::shareable! {
         /// The supervisor has become another program, or is about to.
         by_signals: AtomicU8,
         reopenings: AtomicU32,
+        /// Its generation may be withdrawn.
+        on_trial: AtomicU8,
+        /// Threads of the worker that have not come to serve yet. The first of the process is one.
+        to_arrive: AtomicU32,
         /// How much of its listeners the worker has let go of; see [`LetGo`].
         let_go: AtomicU8,
         /// The round that the supervisor has called, and the last that the worker has heard.
@@ -53,6 +60,9 @@ sys::shareable! {
         round_heard: AtomicU32,
     }
 }
+
+/// How often a thread looks whether all have come to serve.
+const UNTIL_ALL_ARRIVE: Duration = Duration::from_millis(1);
 
 /// What a worker is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -193,9 +203,57 @@ impl Control {
     /// more.
     pub fn begin(&self) {
         self.words.phase.store(self.asked.load(Ordering::Relaxed), Ordering::Release);
+        self.words.to_arrive.store(1, Ordering::Release);
         self.tell_let_go(LetGo::Nothing);
         let called = self.words.round_called.load(Ordering::Acquire);
         self.words.round_heard.store(called.wrapping_sub(1), Ordering::Release);
+    }
+
+    /// In the supervisor: the worker's generation is tried from its start on, until
+    /// [`end_trial`](Self::end_trial).
+    pub fn begin_trial(&self) {
+        self.words.on_trial.store(1, Ordering::Release);
+    }
+
+    /// In the supervisor: the generation has been confirmed or withdrawn.
+    pub fn end_trial(&self) {
+        self.words.on_trial.store(0, Ordering::Release);
+        self.wake();
+    }
+
+    /// In a worker: whether the generation before still serves, and may go on to. Whoever ends need not ask.
+    pub fn is_on_trial(&self) -> bool {
+        self.words.on_trial.load(Ordering::Acquire) != 0 && self.phase() == Phase::Run
+    }
+
+    /// In a worker: a thread is about to be started that [`arrive`](Self::arrive)s.
+    pub fn expect_one_more(&self) {
+        self.words.to_arrive.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// In a worker: that thread could not be started; or all have been, and this one serves nobody.
+    pub fn expect_one_less(&self) {
+        self.words.to_arrive.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// In a worker: this thread has all that it serves with.
+    pub fn arrive(&self) {
+        faults::at("loop");
+        self.words.to_arrive.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// In a worker: [arrives](Self::arrive), and waits until all have that are expected. Threads that accept
+    /// call this: a client would be lost if another thread's start took the process along.
+    pub fn arrive_with_all(&self) {
+        self.arrive();
+        while !self.serves() {
+            thread::sleep(UNTIL_ALL_ARRIVE);
+        }
+    }
+
+    /// Whether all of the worker's threads have come to serve.
+    pub fn serves(&self) -> bool {
+        self.words.to_arrive.load(Ordering::Acquire) == 0
     }
 
     /// Calls a round: asks the worker to say that it has been between two turns since.

@@ -21,6 +21,7 @@ pub mod counters;
 pub mod crew;
 pub mod dates;
 pub mod error_log;
+mod faults;
 pub mod gateway;
 pub mod helpers;
 pub mod ip_text;

@@ -158,7 +158,7 @@ impl Listener {
 
     /// Has clients that begin to connect try again, and not be reset when it is closed; see
     /// [`socket::refuse_new_handshakes`]. For all who have it open, if it is this server's alone, and until
-    /// it is closed or [`answer_new_handshakes`](Self::answer_new_handshakes) is called.
+    /// it is closed.
     pub fn refuse_new_handshakes(&self) {
         // Unix sockets have no handshake.
         if self.is_ours()
@@ -169,15 +169,6 @@ impl Listener {
         }
     }
 
-    /// Takes that back.
-    pub fn answer_new_handshakes(&self) {
-        if self.address.is_tcp()
-            && let Err(error) = socket::answer_new_handshakes(self)
-        {
-            tracing::error!("{} may be deaf: {error}", self.address);
-        }
-    }
-
     /// Whether one that retires is to be closed: it was `waited` for handshakes under way, and its queue is
     /// `empty`. What was handed over may never be empty, and whoever is in its queue is not lost with this
     /// process.
@@ -185,8 +176,9 @@ impl Listener {
         if self.is_ours() { waited && empty } else { waited || empty }
     }
 
-    /// In a worker whose supervisor is gone: leaves the address to a successor, whoever of the others still
-    /// has this open. Call it when the queue is empty and no new handshakes are answered.
+    /// Leaves the address to whoever comes next, though others still have this open. Clients in its queue are
+    /// reset: a worker whose supervisor is gone calls it when the queue is empty and no new handshakes are
+    /// answered; the supervisor, where a reload that opened it has failed.
     pub fn stop_listening(&self) {
         if self.is_ours() {
             // One that has stopped already says that it is not connected.

@@ -57,7 +57,7 @@ fn prometheus_understands_the_metrics() {
     let workers = vec![worker(counters), worker(Box::leak(Box::default()))];
     let mut settings = Settings::new("/".into());
     settings.pools.push(PoolRule { name: "php unix:/a\"b".into(), ..PoolRule::default() });
-    let pools = Queues::new(&settings, 1, None).unwrap();
+    let pools = Queues::new(&settings, 1, 0, None).unwrap();
     let started = std::time::SystemTime::now();
     let sources = Sources::new("quoted \"name\" \\", started, workers, Vec::new(), Vec::new(), Some(pools));
     // The parsers check names, types, suffixes, the order of lines and the buckets of histograms.

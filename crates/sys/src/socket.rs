@@ -19,7 +19,7 @@ pub use accept::{accept, accept_blocking_from, accept_from, is_exhaustion};
 pub(crate) use address::family;
 pub use address::{LocalAddress, PeerAddress, local_address};
 pub use ending::{has_hung_up, is_broken, reset, reset_when_closed, shutdown_write, vacate};
-pub use filter::{answer_new_handshakes, lock_filter, refuse_new_handshakes, steer_by_cpu};
+pub use filter::{lock_filter, refuse_new_handshakes, steer_by_cpu};
 pub use lent::{disconnect, put_back, shut_down};
 pub use listen::{
     ListenOptions, check_tcp, is_listening, listen_tcp, set_backlog, share_port, stop_listening,

@@ -137,7 +137,7 @@ impl EventLoop {
             helpers: None,
             listings: Listings::default(),
             timers: Timers::new(now),
-            ports: Port::all(listeners, now),
+            ports: Port::all(listeners),
             gate: Gate::new(Allotment::of(settings).connections),
             accept_policy: AcceptPolicy::new(settings.event.accept_limit),
             wake: settings.event.wake,
@@ -168,6 +168,7 @@ impl EventLoop {
     ///
     /// The event mechanism stops working.
     pub fn run(mut self) -> io::Result<()> {
+        self.control.arrive();
         while self.control.phase() != Phase::Stop {
             self.get_events_phase()?;
             self.accept_phase()?;

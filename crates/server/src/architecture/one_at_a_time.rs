@@ -139,6 +139,7 @@ impl Worker {
     ///
     /// Waiting does not work any more.
     pub(super) fn run(mut self) -> io::Result<()> {
+        self.control.arrive_with_all();
         loop {
             self.service.begin_turn();
             // Even at the end: if only this worker was woken for a connection, nobody else would look.
@@ -417,12 +418,13 @@ impl Worker {
         if let (Some(client), true) = (&mut client, self.ending.has_begun()) {
             client.machine().drain();
         }
-        self.close_listeners(|door| door.is_over(now));
+        let control = Arc::clone(&self.control);
+        self.close_listeners(|door| door.is_over(now, &control));
         self.serves_on = self.control.phase() == Phase::Run && !self.ends_something();
     }
 
-    fn close_listeners(&mut self, are_over: impl Fn(&Door) -> bool) {
-        while let Some(at) = self.doors.iter().position(&are_over) {
+    fn close_listeners(&mut self, are_over: impl Fn(&mut Door) -> bool) {
+        while let Some(at) = self.doors.iter_mut().position(&are_over) {
             let door = self.doors.remove(at);
             // Others have the same socket open, so closing it here would not end its registration. Removing
             // what is registered cannot fail.

@@ -145,7 +145,7 @@ pub fn run(
     control: &Arc<Control>,
 ) -> io::Result<()> {
     let threads = settings.stage_threads();
-    let doors = Door::all(listeners, Clock::now().tick);
+    let doors = Door::all(listeners);
     let blocks: Vec<_> = services.iter().map(|service| service.counters).collect();
     let pipeline = &Pipeline::new(settings, control, &doors, threads, &blocks)?;
     let others = blocks.iter().enumerate().filter(|(at, _)| *at != threads.accept).map(|(_, block)| *block);
@@ -156,7 +156,7 @@ pub fn run(
     thread::scope(|scope| {
         for (number, doors) in deal_out(doors, settings, threads.accept).into_iter().enumerate() {
             let service = service();
-            start(scope, &format!("accept-{number}"), None, move || {
+            start(scope, control, &format!("accept-{number}"), None, move || {
                 Acceptor::new(pipeline, number as u16, service, doors, settings)?.run()
             });
         }
@@ -169,7 +169,7 @@ pub fn run(
         for (reader, (lane, number)) in pipeline.places(readers).enumerate() {
             let (service, cpus, name) = (service(), cpus[lane].clone(), format!("read-{reader}"));
             starts.add(lane, Stage::Read, move || {
-                spawn(scope, &name, Some(cpus), move || {
+                spawn(scope, control, &name, Some(cpus), move || {
                     process::break_nobody_off();
                     watch_bell(&pipeline.read_poll, &service, reader)?;
                     pipeline.threads[reader].store(process::thread_id(), Ordering::Relaxed);
@@ -181,7 +181,7 @@ pub fn run(
         for (writer, (lane, number)) in pipeline.places(pipeline.writers).enumerate() {
             let (mut service, cpus, name) = (service(), cpus[lane].clone(), format!("write-{writer}"));
             starts.add(lane, Stage::Write, move || {
-                spawn(scope, &name, Some(cpus), move || {
+                spawn(scope, control, &name, Some(cpus), move || {
                     if settings.send == Sends::Blocking {
                         service.sends =
                             Some(BlockingSends::of_many_clients(settings, &service.counters.alarm_rings)?);
@@ -196,7 +196,7 @@ pub fn run(
         let controllers = Controllers::new(pipeline, settings, &cpus, &mut starts);
         starts.all();
         let of_polls = pipeline.takes_turns.then(|| cpus[0].clone());
-        start(scope, "read-poll", of_polls.clone(), move || {
+        start(scope, control, "read-poll", of_polls.clone(), move || {
             let reader = match of_reader {
                 Some(service) => {
                     watch_bell(&pipeline.read_poll, &service, 0)?;
@@ -206,10 +206,11 @@ pub fn run(
             };
             PollStage::read(pipeline, of_read_poll, keeper, controllers, reader).run()
         });
-        start(scope, "write-poll", of_polls, move || {
+        start(scope, control, "write-poll", of_polls, move || {
             PollStage::write(pipeline, of_write_poll, pipeline.takes_turns).run()
         });
         note_start_memory(&blocks);
+        control.expect_one_less();
     });
     Ok(())
 }
@@ -227,11 +228,12 @@ fn note_start_memory(blocks: &[&'static Counters]) {
 /// Starts a thread that there has to be.
 fn start<'s, 'e: 's>(
     scope: &'s Scope<'s, 'e>,
+    control: &Control,
     name: &str,
     cpus: Option<Vec<usize>>,
     run: impl FnOnce() -> io::Result<()> + Send + 's,
 ) {
-    let started = spawn(scope, name, cpus, run);
+    let started = spawn(scope, control, name, cpus, run);
     started.unwrap_or_else(|error| fail(&format!("cannot start thread {name}: {error}")));
 }
 
@@ -243,18 +245,24 @@ fn start<'s, 'e: 's>(
 /// It can't be started.
 fn spawn<'s, 'e: 's>(
     scope: &'s Scope<'s, 'e>,
+    control: &Control,
     name: &str,
     cpus: Option<Vec<usize>>,
     run: impl FnOnce() -> io::Result<()> + Send + 's,
 ) -> io::Result<()> {
     let (own_name, thread) = (name.to_owned(), Builder::new().name(name.to_owned()).stack_size(STACK));
-    thread.spawn_scoped(scope, move || {
+    control.expect_one_more();
+    let started = thread.spawn_scoped(scope, move || {
         let _guard = AbortIfPanicking;
         let placed = cpus.map_or(Ok(()), |cpus| process::pin_to_cpus(&cpus));
         if let Err(error) = placed.and_then(|()| run()) {
             fail(&format!("thread {own_name} ends: {error}"));
         }
-    })?;
+    });
+    if let Err(error) = started {
+        control.expect_one_less();
+        return Err(error);
+    }
     Ok(())
 }
 

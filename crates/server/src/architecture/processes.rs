@@ -22,6 +22,6 @@ use crate::service::Service;
 ///
 /// The kernel gives no epoll or no timer.
 pub fn run(service: Service, listeners: Share, settings: &Settings, control: Arc<Control>) -> io::Result<()> {
-    let (doors, place) = (Door::all(listeners, service.clock.tick), control.place());
+    let (doors, place) = (Door::all(listeners), control.place());
     Worker::new(service, doors, settings, control, Notifier::Process, place)?.run()
 }

@@ -24,7 +24,7 @@ use crate::config::Settings;
 use crate::control::{Control, Phase};
 use crate::crew::Crew;
 use crate::listeners::Share;
-use crate::service::{Clock, Service};
+use crate::service::Service;
 
 /// How often the first thread looks whether the others have ended, once they shall.
 const ENDING_MS: u32 = 20;
@@ -40,16 +40,23 @@ pub fn run(
     settings: &Settings,
     control: &Arc<Control>,
 ) -> io::Result<()> {
-    let doors = Door::all(listeners, Clock::now().tick);
+    let doors = Door::all(listeners);
     let crew = Crew::new(services.len())?;
     let wakes = (0..services.len()).map(|_| Wake::new().map(Arc::new)).collect::<io::Result<Vec<_>>>()?;
     thread::scope(|scope| {
         let mut threads = Vec::with_capacity(services.len());
         for (number, (service, wake)) in services.into_iter().zip(&wakes).enumerate() {
-            let (doors, control, place) = (doors.clone(), Arc::clone(control), (crew.clone(), number));
+            let (doors, its_control, place) = (doors.clone(), Arc::clone(control), (crew.clone(), number));
             let notifier = Notifier::Thread(Arc::clone(wake));
-            let serve = move || Worker::new(service, doors, settings, control, notifier, place)?.run();
+            let serve = move || {
+                let _guard = AbortIfPanicking;
+                let worker = Worker::new(service, doors, settings, its_control, notifier, place);
+                if let Err(error) = worker.and_then(Worker::run) {
+                    fail(&format!("a thread ends: {error}"));
+                }
+            };
             let thread = Builder::new().name(format!("serve-{number}")).stack_size(STACK);
+            control.expect_one_more();
             match thread.spawn_scoped(scope, serve) {
                 Ok(thread) => threads.push(thread),
                 Err(error) => fail(&format!("cannot start thread {number}: {error}")),
@@ -57,6 +64,7 @@ pub fn run(
         }
         // The last thread to let go of a listener closes it.
         drop(doors);
+        control.expect_one_less();
         pass_on(control, &wakes, &mut threads)
     })
 }
@@ -65,7 +73,7 @@ pub fn run(
 fn pass_on(
     control: &Control,
     wakes: &[Arc<Wake>],
-    threads: &mut Vec<ScopedJoinHandle<'_, io::Result<()>>>,
+    threads: &mut Vec<ScopedJoinHandle<'_, ()>>,
 ) -> io::Result<()> {
     while !threads.is_empty() {
         let wait = if control.phase() == Phase::Run { None } else { Some(ENDING_MS) };
@@ -76,15 +84,19 @@ fn pass_on(
                 wake.wake()?;
             }
         }
-        for thread in threads.extract_if(.., |thread| thread.is_finished()) {
-            match thread.join() {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => fail(&format!("a thread ends: {error}")),
-                Err(_) => fail("a thread has panicked"),
-            }
-        }
+        threads.retain(|thread| !thread.is_finished());
     }
     Ok(())
+}
+
+struct AbortIfPanicking;
+
+impl Drop for AbortIfPanicking {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            fail("a thread has panicked");
+        }
+    }
 }
 
 /// A thread that fails takes the process along, which is started again: the others can't make up for it.

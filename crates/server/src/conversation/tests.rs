@@ -98,7 +98,7 @@ impl World {
         let resolvers = Arc::new(Resolvers::new(&sites).unwrap());
         let content = Content::new(resolvers, &sites, 10, settings.limits.ranges);
         let counters: &'static Counters = Box::leak(Box::default());
-        let desk = crate::gateway::Queues::new(&settings, 1, None).unwrap().desk(0);
+        let desk = crate::gateway::Queues::new(&settings, 1, 0, None).unwrap().desk(0);
         let service = Service::new(content, &settings, counters, AccessLogs::default(), None, desk).unwrap();
         let (client, socket) = UnixStream::pair().unwrap();
         for end in [&client, &socket] {

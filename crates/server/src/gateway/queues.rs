@@ -41,12 +41,13 @@ pub struct Desk {
 }
 
 impl Queues {
-    /// Those of the settings' pools for so many workers, that go on with the lines of the generation before.
+    /// Those of the settings' pools for so many workers, numbered from `first` on, that go on with the lines
+    /// of the generation before.
     ///
     /// # Errors
     ///
     /// There are no descriptors or no memory to be had.
-    pub fn new(settings: &Settings, workers: usize, before: Option<&Self>) -> io::Result<Self> {
+    pub fn new(settings: &Settings, workers: usize, first: u32, before: Option<&Self>) -> io::Result<Self> {
         let of_pool = |pool: &PoolRule| {
             let rules = Rules::of(pool, settings.most_waiting_workers());
             let known = before.and_then(|before| before.of_pools.iter().find(|of| of.name == pool.name));
@@ -60,7 +61,6 @@ impl Queues {
         // Nobody is woken where nothing is waited for.
         let bells = if of_pools.is_empty() { 0 } else { workers };
         let bells = (0..bells).map(|_| Wake::new()).collect::<io::Result<_>>()?;
-        let first = before.map_or(0, |before| before.first.wrapping_add(before.bells.len() as u32));
         Ok(Self { of_pools, bells, first })
     }
 

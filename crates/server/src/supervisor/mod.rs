@@ -9,11 +9,13 @@
 //! dropped; only then come workers, and the line that says the server listens is printed when nothing can
 //! fail any more.
 //!
-//! A reload starts a new generation of workers, with settings that have been checked and listeners that are
-//! open; the old one leaves the listeners to it and sees its connections to their end. A listener is open in
-//! the supervisor as long as it is wanted, so no client in its queue is ever lost with a worker.
+//! A [`reload`] starts a new generation of workers, with settings that have been checked and listeners that
+//! are open. When it serves, the old one leaves the listeners to it and sees its connections to their end. A
+//! listener is open in the supervisor as long as it is wanted, so no client in its queue is ever lost with a
+//! worker.
 
 mod common_table;
+mod reload;
 mod remains;
 mod status_process;
 mod trial;
@@ -31,6 +33,7 @@ use sys::output::Heir;
 use sys::process::{self, Ended};
 use sys::signal::{self, Signal, SignalSet};
 
+use self::reload::Reload;
 use self::remains::Remains;
 use self::status_process::StatusProcess;
 use self::trial::Trial;
@@ -163,6 +166,7 @@ pub fn run(source: Source) -> Result<(), RunError> {
         deadline: None,
         timely: true,
         trial: None,
+        reload: None,
     };
     for listener in &retiring {
         listener.refuse_new_handshakes();
@@ -289,6 +293,8 @@ struct Supervisor {
     timely: bool,
     /// Of the program that may take this one's place.
     trial: Option<Trial>,
+    /// The settings that may take the place of these.
+    reload: Option<Reload>,
 }
 
 impl Supervisor {
@@ -306,10 +312,12 @@ impl Supervisor {
                 self.stop_due,
                 self.deadline,
                 self.trial.as_ref().and_then(|trial| trial.due),
+                self.reload.as_ref().map(|_| Instant::now() + reload::LOOK),
             ];
             let wait = due.into_iter().flatten().min();
-            // What would change the settings that are tried waits for who comes out of it as the program.
-            let signals = if self.trial.is_some() { &during_trials } else { signals };
+            // What would change what is tried waits for what comes of it.
+            let signals =
+                if self.trial.is_some() || self.reload.is_some() { &during_trials } else { signals };
             let signal = match wait {
                 None => signal::wait(signals).map(Some),
                 Some(time) => {
@@ -320,6 +328,7 @@ impl Supervisor {
             let signal = signal.map_err(failed("wait for signals"))?;
             // Before anything is told to workers that have ended.
             self.note_ends()?;
+            self.settle_reload();
             match signal {
                 Some(Signal::Terminate | Signal::Interrupt | Signal::Quit) => self.end(),
                 Some(Signal::User1) => self.reopen_logs(),
@@ -384,7 +393,7 @@ impl Supervisor {
         let Some(endpoint) = &self.endpoint else { return };
         let name = self.settings.architecture.name();
         let sources = self.workers.sources(name, self.started, &self.listeners);
-        let foreign = self.workers.foreign(&self.listeners).and(self.workers.access_logs());
+        let foreign = self.workers.foreign(&self.listeners, &[]);
         match StatusProcess::start(endpoint, sources, &foreign) {
             Ok(status) => self.status = Some(status),
             Err(error) => {
@@ -443,6 +452,7 @@ impl Supervisor {
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
         // Before a worker can have closed one of them: no handshake is completed only to be reset.
         self.listeners.iter().flatten().for_each(|listener| listener.refuse_new_handshakes());
+        self.end_reload();
         // Workers own the listeners from here on: what the last of them closes must be closed.
         self.listeners.clear();
         if let Some(status) = &self.status {
@@ -454,44 +464,6 @@ impl Supervisor {
         let after = |time: Duration| Instant::now().checked_add(time);
         self.stop_due = if self.phase == Phase::Drain { after(drain + SLACK) } else { None };
         self.deadline = self.deadline.into_iter().chain(after(drain + PATIENCE)).min();
-    }
-
-    /// Checks the settings and, if they are good, has new workers serve by them.
-    fn reload(&mut self) {
-        match self.try_reload() {
-            Ok(()) => tracing::info!("settings reloaded"),
-            Err(error) => tracing::error!("settings not reloaded: {error}"),
-        }
-    }
-
-    fn try_reload(&mut self) -> Result<(), RunError> {
-        let mut settings = self.source.load()?;
-        try_out(&settings)?;
-        let access_logs = access_logs(&settings, self.workers.access_logs(), None);
-        let access_logs = access_logs.collect::<Result<_, _>>()?;
-        for key in needs_restart(&self.settings, &settings) {
-            tracing::warn!("`{key}` has changed, which takes a restart; it stays as it is");
-        }
-        (settings.copies, settings.copies_by) = (self.settings.copies, self.settings.copies_by);
-        let listeners = listeners::reopen(&self.listeners, &settings)?;
-        let retiring = given_up(&self.listeners, &listeners);
-        // Before anybody can have closed one of them. If all stays as it was, they are served on.
-        for listener in &retiring {
-            listener.refuse_new_handshakes();
-        }
-        if let Err(error) = self.workers.replace(&settings, &listeners, &retiring, access_logs) {
-            for listener in &retiring {
-                listener.answer_new_handshakes();
-            }
-            return Err(failed("start a worker")(error));
-        }
-        // From here on nothing fails, and everything is as the new settings say.
-        self.listeners = listeners;
-        self.settings = settings;
-        // The status process must not come with a listener that it does not know and therefore never closes.
-        drop(retiring);
-        self.start_status_process();
-        Ok(())
     }
 
     /// Has the program tried that its file holds by now.
@@ -573,19 +545,6 @@ impl Supervisor {
         }
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     }
-}
-
-/// Keys whose change a reload can't take over.
-fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
-    let changed = [
-        ("copies", old.copies != new.copies),
-        ("copies_by", old.copies_by != new.copies_by),
-        ("cpus", old.cpus != new.cpus),
-        ("user", old.user != new.user || old.group != new.group),
-        ("status", old.status != new.status || old.status_socket != new.status_socket),
-        ("error_log", old.error_log != new.error_log || old.log_level != new.log_level),
-    ];
-    changed.into_iter().filter_map(|(key, changed)| changed.then_some(key)).collect()
 }
 
 /// An address as the status tells it.

@@ -151,7 +151,7 @@ fn answer_one(settings: &Settings, access_logs: Vec<Arc<LogFile>>) -> Result<(),
     one.placement.partition = false;
     let mut workers = Workers::new(Vec::new(), None).map_err(failed("share memory"))?;
     workers
-        .replace(&one, &[vec![Arc::new(listener)]], &Listeners::new(), access_logs)
+        .begin(&one, &[vec![Arc::new(listener)]], &Listeners::new(), access_logs)
         .map_err(failed("start a worker"))?;
     let answer = ask(client.into(), &workers.pids());
     for pid in workers.pids() {

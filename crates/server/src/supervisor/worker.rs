@@ -14,6 +14,7 @@ use crate::config::Settings;
 use crate::content::{Content, Resolvers, SharedFiles};
 use crate::control::Control;
 use crate::counters::Counters;
+use crate::faults;
 use crate::gateway::Desk;
 use crate::listeners::Share;
 use crate::memory;
@@ -34,6 +35,7 @@ pub(super) fn serve(
     common: Option<(&Common, &SharedFiles)>,
     access_logs: &[Arc<LogFile>],
 ) -> Result<(), RunError> {
+    faults::at("begin");
     control.attend().map_err(failed("notice the end of the supervisor"))?;
     // Only the supervisor executes programs, and what it executes in an upgrade may need privileges of its
     // file's.
@@ -44,6 +46,7 @@ pub(super) fn serve(
     if settings.all_pools().next().is_some() {
         allocator::keep_freed(settings.gateway_memory as usize, LARGEST_KEPT);
     }
+    faults::at("logs");
     let own = |opened: &Arc<LogFile>| match common {
         // What the supervisor has open is the others' as well, and may come to be another log.
         Some(_) => opened.try_clone().map(Arc::new),
@@ -57,6 +60,7 @@ pub(super) fn serve(
             common.own(writer.keep_open());
         }
     }
+    faults::at("content");
     let mut sites = settings.all_sites();
     let layout = settings.layout();
     for site in &mut sites {
@@ -77,6 +81,7 @@ pub(super) fn serve(
         };
         Content::sharing(Arc::clone(&resolvers), table, &sites, ranges)
     };
+    faults::at("services");
     let service = |(thread, (counters, desk)): (usize, &(&'static Counters, Desk))| {
         let logs = AccessLogs::new(settings, &writers, counters);
         let common = common.map(|(common, _)| common.clone());
@@ -87,6 +92,7 @@ pub(super) fn serve(
     let services = threads.iter().enumerate().map(service).collect::<io::Result<_>>();
     let services = services.map_err(failed("have memory for input"))?;
     note_start_memory(threads);
+    faults::at("architecture");
     let result = architecture::run(services, listeners, settings, control);
     // The services, whose logs have been flushed into the writer, are gone.
     let endings: Vec<_> = writers.into_iter().map(Writer::end).collect();

@@ -1,5 +1,9 @@
 //! The workers: forking them, starting those again that die, replacing a generation by the next.
 //!
+//! The next generation is on trial at first ([`propose`](Workers::propose)): it serves beside the one before,
+//! which goes on as if nothing were, until each of its workers has come to serve. Then it is
+//! [confirmed](Workers::confirm) and the one before retires; or it is [withdrawn](Workers::withdraw).
+//!
 //! Each worker has a place, with a block of counters that outlives its processes. A worker that died is
 //! started again at once, one that keeps dying after a growing pause. What retired workers have counted goes
 //! to a block of the past when they end.
@@ -32,6 +36,8 @@ use crate::status::{Endpoint, ListenerSource, Sources, WorkerSource};
 pub(super) struct Workers {
     /// Those that serve.
     serving: Vec<Place>,
+    /// Those that are on trial.
+    next: Option<Next>,
     /// Those that finish what they began before a reload.
     retired: Vec<Place>,
     /// Those that another program forked before it became this one, be they on their way out. They can only
@@ -53,8 +59,31 @@ pub(super) struct Workers {
     access_logs: Vec<Arc<LogFile>>,
     /// Retired workers that had not let go of their listeners when it was last looked.
     leaving: usize,
-    /// What the last generation shares in front of applications.
+    /// What those that serve share in front of applications.
     queues: Option<Queues>,
+    /// So many desks at such queues have been given out, to workers of all generations.
+    desks: u32,
+}
+
+/// A generation on trial.
+struct Next {
+    places: Vec<Place>,
+    /// Of each copy. Some may be open for this generation alone.
+    listeners: Vec<Listeners>,
+    access_logs: Vec<Arc<LogFile>>,
+    queues: Queues,
+    /// The first end of a worker: which, and how.
+    failure: Option<String>,
+}
+
+/// What has come of a trial so far.
+pub(super) enum Outcome {
+    /// There are workers that have not come to serve yet.
+    Open,
+    /// All of them serve.
+    Serves,
+    /// One has ended.
+    Failed(String),
 }
 
 /// Where a worker is, or will be again.
@@ -109,6 +138,7 @@ impl Workers {
         adopted.retain(|&pid| process::ended(pid).is_ok());
         Ok(Self {
             serving: Vec::new(),
+            next: None,
             retired: Vec::new(),
             adopted,
             relieved: false,
@@ -120,6 +150,7 @@ impl Workers {
             access_logs: Vec::new(),
             leaving: 0,
             queues: None,
+            desks: 0,
         })
     }
 
@@ -136,78 +167,126 @@ impl Workers {
         retiring: &Listeners,
         access_logs: Vec<Arc<LogFile>>,
     ) -> io::Result<()> {
-        if self.adopted.is_empty() {
-            return self.replace(settings, copies, retiring, access_logs);
-        }
-        self.access_logs = access_logs;
         let mut places = Vec::new();
-        let started = self.start_into(&mut places, settings, copies, retiring, &[]);
+        let started = self.start_into(&mut places, settings, copies, retiring, &access_logs, false);
+        self.access_logs = access_logs;
         self.serving = places;
         match started {
-            Err(error) if !self.serving.is_empty() => {
+            Ok(queues) => self.queues = Some(queues),
+            Err(error) if self.adopted.is_empty() || self.serving.is_empty() => return Err(error),
+            Err(error) => {
                 tracing::error!("cannot start all workers yet: {error}");
                 let is_missing = |place: &&mut Place| matches!(place.state, State::Gone);
                 for place in self.serving.iter_mut().filter(is_missing) {
                     place.state = State::Restarts { at: Instant::now() + LONGEST_PAUSE };
                 }
-                Ok(())
+                self.queues = self.serving.first().map(|place| place.queues.clone());
             }
-            started => started,
         }
+        Ok(())
     }
 
-    /// Starts a generation and has the one before it retire. `copies` are the listeners of each copy;
-    /// `retiring`, what nobody listens on any more.
+    /// Starts a generation that is to follow, and that serves beside the one before meanwhile. `copies` are
+    /// the listeners of each copy; `retiring`, what nobody is to listen on any more.
     ///
     /// # Errors
     ///
-    /// There are not enough processes to be had; the generation before goes on serving then.
-    pub(super) fn replace(
+    /// There are not enough processes to be had; nothing has changed then.
+    pub(super) fn propose(
         &mut self,
         settings: &Settings,
         copies: &[Listeners],
         retiring: &Listeners,
         access_logs: Vec<Arc<LogFile>>,
     ) -> io::Result<()> {
-        let mut other = Vec::new();
-        let logs_before = std::mem::replace(&mut self.access_logs, access_logs);
-        let started = self.start_into(&mut other, settings, copies, retiring, &logs_before);
-        if started.is_ok() {
-            std::mem::swap(&mut self.serving, &mut other);
-        } else {
-            self.access_logs = logs_before;
+        let mut places = Vec::new();
+        match self.start_into(&mut places, settings, copies, retiring, &access_logs, true) {
+            Ok(queues) => {
+                let listeners = copies.to_vec();
+                self.next = Some(Next { places, listeners, access_logs, queues, failure: None });
+                Ok(())
+            }
+            Err(error) => {
+                self.retire(places);
+                Err(error)
+            }
         }
-        // Be it the generation before or one that is not complete: nobody is forgotten before the last of it
-        // has ended.
-        for place in &mut other {
+    }
+
+    /// How the trial stands.
+    pub(super) fn outcome(&self) -> Outcome {
+        match &self.next {
+            Some(Next { failure: Some(why), .. }) => Outcome::Failed(why.clone()),
+            Some(next) if !next.places.iter().all(|place| place.control.serves()) => Outcome::Open,
+            _ => Outcome::Serves,
+        }
+    }
+
+    /// Has the generation on trial take the place of the one before, which retires.
+    pub(super) fn confirm(&mut self) {
+        let Some(next) = self.next.take() else { return };
+        let before = std::mem::replace(&mut self.serving, next.places);
+        (self.access_logs, self.queues) = (next.access_logs, Some(next.queues));
+        // First, so that a listener that goes is emptied by those who see the one before leave it.
+        self.serving.iter().for_each(|place| place.control.end_trial());
+        self.retire(before);
+    }
+
+    /// Sends the generation on trial away: whoever has become a client of it is served to the end.
+    pub(super) fn withdraw(&mut self) {
+        if let Some(next) = self.next.take() {
+            self.retire(next.places);
+        }
+        self.serving.iter().for_each(|place| place.control.wake());
+    }
+
+    /// Kills those on trial that have not come to serve, and have no client that would be lost with them.
+    pub(super) fn kill_late(&self) {
+        for place in self.next.iter().flat_map(|next| &next.places) {
+            let has_clients = place.counters.iter().any(|block| block.accepts.get() > 0);
+            if let Some(pid) = place.pid().filter(|_| !place.control.serves() && !has_clients) {
+                tracing::error!("{} has not come to serve, and is killed", place.who(pid));
+                let _ = process::kill(pid);
+            }
+        }
+    }
+
+    /// Nobody is forgotten before the last of them has ended.
+    fn retire(&mut self, mut places: Vec<Place>) {
+        for place in &mut places {
+            place.control.end_trial();
             place.control.enter(Phase::Retire);
             place.stay_away();
         }
-        self.retired.append(&mut other);
+        self.retired.append(&mut places);
         self.clear_away();
         self.leaving = self.count_leaving();
-        started
     }
 
-    /// `logs_before` is what the generation before logs to.
+    /// Starts a generation that logs to `access_logs`, as one `on_trial` or for good.
     fn start_into(
         &mut self,
         places: &mut Vec<Place>,
         settings: &Settings,
         copies: &[Listeners],
         retiring: &Listeners,
-        logs_before: &[Arc<LogFile>],
-    ) -> io::Result<()> {
+        access_logs: &[Arc<LogFile>],
+        on_trial: bool,
+    ) -> io::Result<Queues> {
         let usable = settings.cpus.clone().map_or_else(process::allowed_cpus, Ok)?;
         let layout = settings.layout();
         let crews = (0..settings.copies).map(|_| Crew::new(layout.processes));
         let crews = crews.collect::<io::Result<Vec<_>>>()?;
         let files = self.shared_files(settings)?;
         let threads = layout.threads(Role::Serve);
-        let queues = Queues::new(settings, Position::all(settings).count() * threads, self.queues.as_ref())?;
-        self.queues = Some(queues.clone());
+        let desks = Position::all(settings).count() * threads;
+        let queues = Queues::new(settings, desks, self.desks, self.queues.as_ref())?;
+        self.desks = self.desks.wrapping_add(desks as u32);
         for (number, position) in Position::all(settings).enumerate() {
             let control = Arc::new(Control::of(crews[position.copy].clone(), position.worker)?);
+            if on_trial {
+                control.begin_trial();
+            }
             let block = |_| self.spare.pop().map_or_else(|| Shared::new().map(Shared::leak), Ok);
             let counters = (0..threads).map(block).collect::<io::Result<_>>()?;
             let cpus = position.cpus(settings, &usable);
@@ -231,12 +310,12 @@ impl Workers {
             let others = places.iter().filter(|other| place.is_beside(other));
             place.control.introduce(others.map(|other| Arc::downgrade(&other.control)).collect());
         }
-        let goes_on = |before: &&Arc<LogFile>| self.access_logs.iter().any(|log| Arc::ptr_eq(log, before));
-        let foreign = self.foreign(copies).and(logs_before.iter().filter(|before| !goes_on(before)));
-        let (common, logs, endpoint) = (&mut self.common_table, &*self.access_logs, self.endpoint.as_ref());
+        let foreign = self.foreign(copies, access_logs);
+        let (common, endpoint) = (&mut self.common_table, self.endpoint.as_ref());
         places.iter_mut().try_for_each(|place| {
-            place.start(settings, copies, retiring, common.as_mut(), logs, (&foreign, endpoint))
-        })
+            place.start(settings, copies, retiring, common.as_mut(), access_logs, (&foreign, endpoint))
+        })?;
+        Ok(queues)
     }
 
     /// What workers log requests to.
@@ -251,19 +330,23 @@ impl Workers {
             self.serving.iter().for_each(|place| place.control.wake());
             return true;
         }
+        let is_it = |place: &&mut Place| place.pid() == Some(pid);
+        let on_trial = self.next.iter_mut().flat_map(|next| &mut next.places).any(|place| is_it(&place));
         let all = self.serving.iter_mut().chain(&mut self.retired);
-        let Some(place) = all.into_iter().find(|place| place.pid() == Some(pid)) else { return false };
+        let mut all = all.chain(self.next.iter_mut().flat_map(|next| &mut next.places));
+        let Some(place) = all.find(is_it) else { return false };
         let State::Runs { since, .. } = place.state else { return false };
         let expected = place.control.asked() != Phase::Run && how == Ended::Code(0);
         if !expected {
-            tracing::error!("worker {} (process {pid}) has ended by {how}", place.number);
+            tracing::error!("{} has ended by {how}", place.who(pid));
         }
         let in_common = place.in_common.as_mut();
         let gone = in_common.and_then(|common| common.worker.take().zip(Some(common.files.clone())));
         place.counters.iter().for_each(|block| block.settle());
         place.give_back_queued();
         self.lived |= since.elapsed() >= QUICK || place.counters.iter().any(|block| block.accepts.get() > 0);
-        if phase == Phase::Run && place.control.asked() == Phase::Run {
+        let failure = on_trial.then(|| format!("{} has ended by {how}", place.who(pid)));
+        if phase == Phase::Run && place.control.asked() == Phase::Run && !on_trial {
             place.quick_deaths = if since.elapsed() < QUICK { place.quick_deaths + 1 } else { 0 };
             place.state = State::Restarts { at: Instant::now() + pause(place.quick_deaths) };
         } else {
@@ -271,6 +354,11 @@ impl Workers {
         }
         if let Some((worker, files)) = gone {
             self.clean_up(&worker, &files);
+        }
+        if let Some(next) = &mut self.next
+            && next.failure.is_none()
+        {
+            next.failure = failure;
         }
         // It may have been the only one that was woken for a connection.
         self.serving.iter().for_each(|place| place.control.wake());
@@ -290,7 +378,8 @@ impl Workers {
         if !self.serving.iter().any(due) {
             return;
         }
-        let (retiring, foreign, endpoint) = (Listeners::new(), self.foreign(copies), self.endpoint.as_ref());
+        let foreign = self.foreign(copies, &self.access_logs);
+        let (retiring, endpoint) = (Listeners::new(), self.endpoint.as_ref());
         for place in &mut self.serving {
             if !due(place) {
                 continue;
@@ -335,7 +424,8 @@ impl Workers {
         if leaving < std::mem::replace(&mut self.leaving, leaving) {
             self.serving.iter().for_each(|place| place.control.wake());
         }
-        for place in self.serving.iter_mut().chain(&mut self.retired) {
+        let on_trial = self.next.iter_mut().flat_map(|next| &mut next.places);
+        for place in self.serving.iter_mut().chain(&mut self.retired).chain(on_trial) {
             place.drop_listeners();
         }
         if self.relief_due().is_some_and(|due| due <= Instant::now()) {
@@ -370,15 +460,18 @@ impl Workers {
     }
 
     /// What a process is to close that is forked with copies of all that the supervisor has open, and knows
-    /// these listeners.
-    pub(super) fn foreign(&self, known: &[Listeners]) -> Foreign {
+    /// these listeners and access logs.
+    pub(super) fn foreign(&self, known: &[Listeners], known_logs: &[Arc<LogFile>]) -> Foreign {
         let is_known = |held: &&Arc<Listener>| known.iter().flatten().any(|one| Arc::ptr_eq(one, held));
         let in_common = self.all().filter_map(|place| place.in_common.as_ref());
         let held =
             in_common.flat_map(|in_common| in_common.share.serving.iter().chain(&in_common.share.retiring));
-        let listeners = held.filter(|held| !is_known(held)).map(Arc::clone).collect();
+        let on_trial = self.next.iter().flat_map(|next| next.listeners.iter().flatten());
+        let listeners = held.chain(on_trial).filter(|held| !is_known(held)).map(Arc::clone).collect();
+        let logs = self.access_logs.iter().chain(self.next.iter().flat_map(|next| &next.access_logs));
+        let is_foreign = |log: &&Arc<LogFile>| !known_logs.iter().any(|known| Arc::ptr_eq(log, known));
         let ledger = self.common_table.as_ref().map(|table| table.ledger);
-        Foreign { ledger, listeners, access_logs: Vec::new() }
+        Foreign { ledger, listeners, access_logs: logs.filter(is_foreign).cloned().collect() }
     }
 
     /// Tables of open files for the copies of a generation, if its workers share them.
@@ -412,8 +505,9 @@ impl Workers {
             && self.serving.iter().any(|place| place.quick_deaths >= HOPELESS)
     }
 
-    /// Has all workers move on to a later phase.
+    /// Has all workers move on to a later phase. None is on trial any more.
     pub(super) fn enter(&mut self, phase: Phase) {
+        self.retired.extend(self.next.take().into_iter().flat_map(|next| next.places));
         match phase {
             Phase::Run => {}
             Phase::Retire => self.send_adopted(Signal::User2),
@@ -429,7 +523,9 @@ impl Workers {
     pub(super) fn reopen_logs(&self) {
         self.all().for_each(|place| place.control.reopen_logs());
         // For workers that are yet to come.
-        for log in &self.access_logs {
+        let on_trial = self.next.iter().flat_map(|next| &next.access_logs);
+        let is_new = |log: &&Arc<LogFile>| !self.access_logs.iter().any(|other| Arc::ptr_eq(other, log));
+        for log in self.access_logs.iter().chain(on_trial.filter(is_new)) {
             if let Err(error) = log.reopen() {
                 tracing::error!("cannot reopen access log {}: {error}", log.target());
             }
@@ -446,7 +542,7 @@ impl Workers {
         self.kill_adopted();
         for place in self.all() {
             if let Some(pid) = place.pid() {
-                tracing::error!("worker {} (process {pid}) does not end, and is killed", place.number);
+                tracing::error!("{} does not end, and is killed", place.who(pid));
                 let _ = process::kill(pid);
             }
         }
@@ -514,7 +610,8 @@ impl Workers {
     }
 
     fn all(&self) -> impl Iterator<Item = &Place> {
-        self.serving.iter().chain(&self.retired)
+        let on_trial = self.next.iter().flat_map(|next| &next.places);
+        self.serving.iter().chain(&self.retired).chain(on_trial)
     }
 }
 
@@ -636,6 +733,11 @@ impl Place {
         }
     }
 
+    /// What the log calls it, as the process that it is or was.
+    fn who(&self, pid: u32) -> String {
+        format!("worker {} (process {pid})", self.number)
+    }
+
     /// Its process, if it runs.
     fn pid(&self) -> Option<u32> {
         if let State::Runs { pid, .. } = self.state { Some(pid) } else { None }
@@ -658,11 +760,6 @@ pub(super) struct Foreign {
 }
 
 impl Foreign {
-    /// This, and logs that others write to.
-    pub(super) fn and<'a>(self, access_logs: impl IntoIterator<Item = &'a Arc<LogFile>>) -> Self {
-        Self { access_logs: access_logs.into_iter().cloned().collect(), ..self }
-    }
-
     /// In the process that has it, but for these listeners.
     pub(super) fn close(&self, but: &[Arc<Listener>]) {
         let is_foreign = |held: &&Arc<Listener>| !but.iter().any(|one| Arc::ptr_eq(one, held));

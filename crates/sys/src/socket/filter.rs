@@ -44,9 +44,8 @@ pub fn steer_by_cpu(listener: impl AsFd, places: &[(usize, usize)]) -> io::Resul
 /// it, and do not receive such segments.
 ///
 /// The program sits on the socket, not on the descriptor: it holds for every process that has the socket
-/// open, and after the end of the one that called this, until the socket is closed or
-/// [`answer_new_handshakes`] is called. So it is for those alone who know that nobody is to accept from this
-/// socket any more.
+/// open, and after the end of the one that called this, until the socket is closed. So it is for those alone
+/// who know that nobody is to accept from this socket any more.
 pub fn refuse_new_handshakes(listener: impl AsFd) -> io::Result<()> {
     const FLAGS_AT: u32 = 13;
     const SYN: u32 = 0x02;
@@ -58,15 +57,6 @@ pub fn refuse_new_handshakes(listener: impl AsFd) -> io::Result<()> {
     ];
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     option::set(listener, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
-}
-
-/// Takes back [`refuse_new_handshakes`]. On a socket that has refused none it does nothing.
-/// `SO_DETACH_FILTER`, socket(7).
-pub fn answer_new_handshakes(listener: impl AsFd) -> io::Result<()> {
-    match option::set(listener, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0) {
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
-        done => done,
-    }
 }
 
 /// Lets no filter be attached to a socket or taken from it any more, by anybody, as whoever holds a copy of a
@@ -113,15 +103,12 @@ mod tests {
     }
 
     #[test]
-    fn refusing_holds_until_it_is_taken_back() {
+    fn refusing_outlives_who_refused() {
         let (listener, address) = listen(ListenOptions::default());
-        answer_new_handshakes(&listener).expect("there is nothing to take back");
-        let holder = listener.try_clone().unwrap();
+        let _holder = listener.try_clone().unwrap();
         refuse_new_handshakes(&listener).unwrap();
         drop(listener);
-        assert!(!is_connected(&begin_connecting(address), 200), "who refused is gone, and it still holds");
-        answer_new_handshakes(&holder).unwrap();
-        assert!(is_connected(&begin_connecting(address), 200));
+        assert!(!is_connected(&begin_connecting(address), 200));
     }
 
     #[test]

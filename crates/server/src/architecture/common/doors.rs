@@ -26,8 +26,18 @@ pub(in crate::architecture) struct Door {
     pub(in crate::architecture) listener: Arc<Listener>,
     /// Who lets go of the last of these is the last of the process.
     held: Arc<()>,
-    /// It retires: until then handshakes under way may finish.
-    retiring: Option<Tick>,
+    retiring: Retiring,
+}
+
+/// Whether a door retires.
+#[derive(Clone, Copy)]
+enum Retiring {
+    No,
+    /// As soon as this worker's generation is [confirmed](Control::is_on_trial): until then the one before
+    /// accepts here.
+    IfConfirmed,
+    /// Until then handshakes under way may finish.
+    Until(Tick),
 }
 
 /// What came of accepting.
@@ -47,14 +57,10 @@ const RETIRE_TICKS: u32 = 100 / Tick::MS;
 
 impl Door {
     /// The listeners of a process. Each of its threads gets a copy.
-    pub(in crate::architecture) fn all(share: Share, now: Tick) -> Vec<Self> {
-        let open = |listener| Self { listener, held: Arc::new(()), retiring: None };
-        let serving = share.serving.into_iter().map(open);
-        let retiring = share.retiring.into_iter().map(|listener| {
-            let mut door = open(listener);
-            door.retire(now);
-            door
-        });
+    pub(in crate::architecture) fn all(share: Share) -> Vec<Self> {
+        let open = |listener, retiring| Self { listener, held: Arc::new(()), retiring };
+        let serving = share.serving.into_iter().map(|listener| open(listener, Retiring::No));
+        let retiring = share.retiring.into_iter().map(|listener| open(listener, Retiring::IfConfirmed));
         serving.chain(retiring).collect()
     }
 
@@ -106,18 +112,23 @@ impl Door {
     }
 
     fn retire(&mut self, now: Tick) {
-        self.retiring.get_or_insert(now.after(RETIRE_TICKS));
+        if !matches!(self.retiring, Retiring::Until(_)) {
+            self.retiring = Retiring::Until(now.after(RETIRE_TICKS));
+        }
     }
 
     /// Whether it is to be emptied, and closed in a while.
     pub(in crate::architecture) fn is_retiring(&self) -> bool {
-        self.retiring.is_some()
+        !matches!(self.retiring, Retiring::No)
     }
 
     /// Whether it retires and is to be closed now.
-    pub(in crate::architecture) fn is_over(&self, now: Tick) -> bool {
-        self.retiring
-            .is_some_and(|until| self.listener.is_over(until.reached(now), !self.listener.has_queue()))
+    pub(in crate::architecture) fn is_over(&mut self, now: Tick, control: &Control) -> bool {
+        if matches!(self.retiring, Retiring::IfConfirmed) && !control.is_on_trial() {
+            self.retire(now);
+        }
+        let Retiring::Until(until) = self.retiring else { return false };
+        self.listener.is_over(until.reached(now), !self.listener.has_queue())
     }
 
     /// Lets go of it. If no other thread has it, the listener is closed in this process, and the supervisor

@@ -4,8 +4,6 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use http1::Tick;
-
 use super::EventLoop;
 use crate::architecture::common::doors::{Accepted, Door};
 use crate::architecture::common::samples::{sample_queue, sample_wait};
@@ -29,8 +27,8 @@ const RE_ADD_AFTER: u64 = 16;
 
 impl Port {
     /// Whatever was queued before they are registered is found by trying.
-    pub(super) fn all(listeners: Share, now: Tick) -> Vec<Self> {
-        let doors = Door::all(listeners, now).into_iter();
+    pub(super) fn all(listeners: Share) -> Vec<Self> {
+        let doors = Door::all(listeners).into_iter();
         let port = |(door, number)| Self { door, number, registration: Registration::None, pending: true };
         doors.zip(0..).map(port).collect()
     }

@@ -89,7 +89,8 @@ impl EventLoop {
 
     /// Closes listeners that retire and are empty by now.
     fn close_listeners(&mut self, now: Tick) {
-        while let Some(at) = self.ports.iter().position(|port| port.door.is_over(now)) {
+        let control = &self.control;
+        while let Some(at) = self.ports.iter_mut().position(|port| port.door.is_over(now, control)) {
             let port = self.ports.swap_remove(at);
             self.events.remove_if(port.door.listener.as_fd(), port.registration);
             port.door.let_go(&self.service, &self.control, self.ports.iter().map(Port::is_retiring));

@@ -159,11 +159,13 @@ impl<'p> Acceptor<'p> {
     /// Waiting does not work any more.
     pub(super) fn run(mut self) -> io::Result<()> {
         self.bell().is_of_this_thread();
+        self.pipeline.control.arrive_with_all();
         while !self.pipeline.is_over.load(Ordering::Acquire) {
             self.service.begin_turn();
             self.heed_supervisor();
             self.accept_phase();
-            self.close_ports(|port, now| port.door.is_over(now));
+            let control = &self.pipeline.control;
+            self.close_ports(|port, now| port.door.is_over(now, control));
             if self.ports.is_empty() {
                 break;
             }
@@ -424,9 +426,9 @@ impl<'p> Acceptor<'p> {
         }
     }
 
-    fn close_ports(&mut self, are_over: impl Fn(&Port, Tick) -> bool) {
+    fn close_ports(&mut self, are_over: impl Fn(&mut Port, Tick) -> bool) {
         let now = self.service.clock.tick;
-        while let Some(at) = self.ports.iter().position(|port| are_over(port, now)) {
+        while let Some(at) = self.ports.iter_mut().position(|port| are_over(port, now)) {
             let port = self.ports.swap_remove(at);
             // Others have the same socket open, so closing it here would not end its registration. Removing
             // what is registered cannot fail.

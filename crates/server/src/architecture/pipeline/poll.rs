@@ -94,6 +94,7 @@ impl<'p> PollStage<'p> {
     /// The event mechanism stops working.
     pub(super) fn run(mut self) -> io::Result<()> {
         self.service.counters.stage_threads[self.stage as usize].set(1);
+        self.pipeline.control.arrive();
         while !self.pipeline.is_over.load(Ordering::Acquire) {
             let wait_ms = self.wait_at_most_ms();
             let began_ns = sys::clock::monotonic_ns();

@@ -64,6 +64,7 @@ impl<'p> Reader<'p> {
 
     /// Reads until the pipeline is over.
     pub(super) fn run(mut self) {
+        self.pipeline.control.arrive();
         let is_steered = self.pipeline.is_steered;
         self.service.counters.stage_threads[Stage::Read as usize].set((!is_steered).into());
         let mut batch = Vec::new();

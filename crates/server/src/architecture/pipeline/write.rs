@@ -38,6 +38,7 @@ impl<'p> Writer<'p> {
 
     /// Writes until the pipeline is over.
     pub(super) fn run(mut self) {
+        self.pipeline.control.arrive();
         let mut batch = Vec::new();
         loop {
             let at_once = self.pipeline.at_once(Stage::Write);

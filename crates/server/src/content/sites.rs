@@ -2,6 +2,7 @@
 //! looked up there; the table of open files is one for all.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 
@@ -21,7 +22,7 @@ pub(super) struct Site {
     pub(super) dotfiles: bool,
     pub(super) listing: bool,
     pub(super) error_pages: ErrorPages,
-    pub(super) routes: Routes,
+    pub(super) routes: Arc<Routes>,
 }
 
 impl Site {
@@ -32,14 +33,18 @@ impl Site {
             dotfiles: files.dotfiles,
             listing: files.listing,
             error_pages: ErrorPages::new(files),
-            routes: Routes::new(number, files),
+            routes: Arc::clone(&resolvers.routes[usize::from(number)]),
         }
     }
 }
 
 /// What looks names up below the roots of all sites, for all threads of a process.
 #[derive(Debug)]
-pub struct Resolvers(Vec<Resolver>);
+pub struct Resolvers {
+    all: Vec<Resolver>,
+    /// Those of each site, which may be thousands.
+    routes: Vec<Arc<Routes>>,
+}
 
 impl Resolvers {
     /// Opens the document roots of all [sites](crate::config::Settings::all_sites).
@@ -48,7 +53,9 @@ impl Resolvers {
     ///
     /// One of the directories can't be opened.
     pub fn new(sites: &[SiteSettings]) -> Result<Self, ContentError> {
-        sites.iter().map(|site| Resolver::new(&site.files)).collect::<Result<_, _>>().map(Self)
+        let all = sites.iter().map(|site| Resolver::new(&site.files)).collect::<Result<_, _>>()?;
+        let routes = (0..).zip(sites).map(|(number, site)| Arc::new(Routes::new(number, &site.files)));
+        Ok(Self { all, routes: routes.collect() })
     }
 
     /// Looks something up, for as long as it takes.
@@ -58,12 +65,12 @@ impl Resolvers {
 
     #[inline]
     pub(super) fn of(&self, site: SiteNumber) -> &Resolver {
-        &self.0[usize::from(site)]
+        &self.all[usize::from(site)]
     }
 
     /// The document roots, as they are kept open.
     pub(super) fn roots(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.0.iter().map(|resolver| resolver.loader.root.as_fd())
+        self.all.iter().map(|resolver| resolver.loader.root.as_fd())
     }
 }
 
@@ -158,6 +165,14 @@ mod tests {
             assert_eq!(of(host), expected, "{host}");
         }
         assert_eq!(of(&format!("{}.example.org", "a.".repeat(200))), 0, "longer than any");
+    }
+
+    #[test]
+    fn threads_of_a_process_have_their_routes_in_common() {
+        let site = site(&[]);
+        let resolvers = Resolvers::new(std::slice::from_ref(&site)).unwrap();
+        let [one, other] = [0, 0].map(|number| Site::new(number, &site, &resolvers));
+        assert!(Arc::ptr_eq(&one.routes, &other.routes));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod beneath;
 mod links;
 mod stat;
+mod walk;
 
 pub use beneath::{
     Directory, OpenFailure, Symlinks, find_beneath, find_beneath_cached, is_link, open_beneath,

@@ -4,17 +4,17 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{self, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::links;
+use super::{links, walk};
 
 /// What a file that is served is opened with: a pipe's missing writer is not waited for, a terminal does not
 /// become the process's.
 pub(super) const READ: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 /// A directory that only serves as a place to open from.
-const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+pub(super) const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 /// A file that is only looked at.
 const FOUND: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
@@ -45,8 +45,7 @@ pub enum Symlinks {
 enum Resolution {
     /// The kernel, in one call: openat2(2).
     Kernel,
-    /// We, one component after the other, following no symbolic link ([`Symlinks::Beneath`] becomes
-    /// [`Symlinks::None`]): for sandboxes that do not know openat2.
+    /// We, one component after the other ([`walk`]): for sandboxes that do not know openat2.
     Stepwise,
 }
 
@@ -174,7 +173,9 @@ fn open_as(
         (Symlinks::Any, _) => fs::openat(root, path, flags, Mode::empty()),
         (Symlinks::Beneath, Resolution::Kernel) => links::follow(root, path, flags, how),
         (Symlinks::None, Resolution::Kernel) => resolve(root, path, flags, how | ResolveFlags::NO_SYMLINKS),
-        (Symlinks::None | Symlinks::Beneath, Resolution::Stepwise) => walk(root.as_fd(), path, flags),
+        (Symlinks::None | Symlinks::Beneath, Resolution::Stepwise) => {
+            walk::walk(root, path, flags, symlinks == Symlinks::Beneath)
+        }
     }
 }
 
@@ -208,38 +209,6 @@ pub(super) fn resolve(
     result
 }
 
-fn walk(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
-    if path.is_empty() {
-        return Err(Errno::NOENT);
-    }
-    // A final slash asks for a directory, and so does a final dot.
-    let (last, must_be_directory) = match path.iter().rposition(|byte| *byte == b'/') {
-        Some(slash) if slash + 1 == path.len() => (b".".as_slice(), true),
-        Some(slash) => (&path[slash + 1..], false),
-        None => (path, false),
-    };
-    let parents = &path[..path.len() - if must_be_directory { 0 } else { last.len() }];
-
-    let mut place: Option<OwnedFd> = None;
-    for component in parents.split(|byte| *byte == b'/').filter(|component| !component.is_empty()) {
-        let from = place.as_ref().map_or(root, AsFd::as_fd);
-        place = Some(step(from, component, PLACE)?);
-    }
-    step(place.as_ref().map_or(root, AsFd::as_fd), last, flags)
-}
-
-/// Opens one component, which must not be a symbolic link.
-fn step(from: BorrowedFd<'_>, component: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
-    match fs::openat(from, component, flags | OFlags::NOFOLLOW, Mode::empty()) {
-        // A link is not a directory either; say which it was.
-        Err(Errno::NOTDIR) => match fs::statat(from, component, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => Err(Errno::LOOP),
-            _ => Err(Errno::NOTDIR),
-        },
-        result => result,
-    }
-}
-
 /// Old kernels and seccomp sandboxes.
 fn is_refused(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
@@ -253,6 +222,7 @@ pub(super) mod tests {
     use std::thread;
     use std::time::Duration;
 
+    use rustix::fs::FileType;
     use tempfile::TempDir;
 
     use super::*;
@@ -517,18 +487,73 @@ pub(super) mod tests {
         assert_eq!(error(open_beneath(&named, b"similar", Symlinks::Beneath)), libc::EXDEV);
     }
 
+    /// A walk of our own leads where the kernel's does, and fails as that does.
     #[test]
-    fn follows_no_symbolic_links_step_by_step() {
+    fn leads_to_the_same_step_by_step() {
+        const NAMES: [&[u8]; 17] = [
+            b".",
+            b"",
+            b"sub",
+            b"deep",
+            b"file",
+            b"link",
+            b"up",
+            b"link-to-directory",
+            b"root",
+            b"escape",
+            b"escape-directory",
+            b"absolute",
+            b"absolute-twice",
+            b"absolute-escape",
+            b"loop",
+            b"absent",
+            b"up-up",
+        ];
         let tree = tree();
-        let root = Directory::open_with(&tree.inside, Resolution::Stepwise).unwrap();
-        for policy in [Symlinks::None, Symlinks::Beneath] {
-            for path in
-                LINKS_INSIDE.into_iter().chain(LINKS_OUTSIDE).chain([b"link-to-directory/".as_slice()])
-            {
-                assert_eq!(error(open_beneath(&root, path, policy)), libc::ELOOP, "{path:?}");
+        symlink("../../sub/../", tree.inside.join("sub/deep/up-up")).unwrap();
+        symlink("deep/up-up/sub/deep/", tree.inside.join("sub/root-deep")).unwrap();
+        let open = |way| Directory::open_with(&tree.inside, way).unwrap();
+        let roots = RESOLUTIONS.map(open);
+        let outcome = |found: io::Result<OwnedFd>| match found {
+            Ok(found) => Ok(fs::fstat(found).unwrap().st_ino),
+            Err(error) => Err(error.raw_os_error()),
+        };
+        let paths = NAMES
+            .iter()
+            .flat_map(|one| NAMES.iter().flat_map(move |two| NAMES.map(|three| [*one, *two, three])));
+        for path in paths.map(|path| path.join(&b'/')).chain([b"sub/root-deep".to_vec(), b"file/".to_vec()]) {
+            for policy in [Symlinks::None, Symlinks::Beneath] {
+                let name = String::from_utf8_lossy(&path);
+                let [by_kernel, by_us] =
+                    roots.each_ref().map(|root| outcome(open_beneath(root, &path, policy)));
+                assert_eq!(by_kernel, by_us, "{name} {policy:?}");
+                let [by_kernel, by_us] =
+                    roots.each_ref().map(|root| outcome(find_beneath(root, &path, policy)));
+                assert_eq!(by_kernel, by_us, "{name} {policy:?}, looked at");
             }
         }
-        assert_eq!(content(&open_beneath(&root, b"escape", Symlinks::Any).unwrap()), "secret");
+    }
+
+    /// A directory that is moved out of the root while a link leads through it and back by `..`.
+    #[test]
+    fn never_leaves_the_root_by_a_rename() {
+        let tree = tree();
+        symlink("../secret", tree.inside.join("sub/deep/climb")).unwrap();
+        let (here, there) = (tree.inside.join("sub/deep"), tree.inside.join("../outside/deep"));
+        std::thread::scope(|scope| {
+            let mover = scope.spawn(|| {
+                for _ in 0..500 {
+                    std_fs::rename(&here, &there).unwrap();
+                    std_fs::rename(&there, &here).unwrap();
+                }
+            });
+            let roots = RESOLUTIONS.map(|way| Directory::open_with(&tree.inside, way).unwrap());
+            while !mover.is_finished() {
+                for root in &roots {
+                    open_beneath(root, b"sub/deep/climb", Symlinks::Beneath).unwrap_err();
+                }
+            }
+        });
     }
 
     #[test]
@@ -599,7 +624,8 @@ pub(super) mod tests {
                 content(&open_beneath(&root, b"sub/deep/file", Symlinks::Beneath).unwrap()),
                 "deep content"
             );
-            assert_eq!(error(open_beneath(&root, b"link", Symlinks::Beneath)), libc::ELOOP);
+            assert_eq!(content(&open_beneath(&root, b"link", Symlinks::Beneath).unwrap()), "deep content");
+            assert_eq!(error(open_beneath(&root, b"link", Symlinks::None)), libc::ELOOP);
         });
     }
 

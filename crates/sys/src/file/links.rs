@@ -18,7 +18,7 @@ use super::beneath::{Directory, resolve};
 use super::path_of;
 
 /// As many as the kernel follows, `path_resolution(7)`.
-const MOST_LINKS: usize = 40;
+pub(super) const MOST_LINKS: usize = 40;
 
 /// Opens what a path leads to by symbolic links beneath the root. `how` is for every step of it.
 pub(super) fn follow(root: &Directory, path: &[u8], flags: OFlags, how: ResolveFlags) -> Result<OwnedFd> {
@@ -85,7 +85,7 @@ fn read_link(root: &Directory, path: &[u8], how: ResolveFlags) -> Result<Option<
 }
 
 /// An absolute path as it reads from the root, if it begins with a path of the root's.
-fn inner(root: &Directory, target: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn inner(root: &Directory, target: &[u8]) -> Option<Vec<u8>> {
     let target = Path::new(OsStr::from_bytes(target));
     let real = path_of(root).ok();
     let inner = [Some(&root.path), real.as_ref()]

@@ -165,7 +165,8 @@ impl Listener {
             && self.address.is_tcp()
             && let Err(error) = socket::refuse_new_handshakes(self)
         {
-            tracing::warn!("clients may be reset when {} is closed: {error}", self.address);
+            // The manual says where and why; at the end nothing can be done about it.
+            tracing::debug!("clients may be reset when {} is closed: {error}", self.address);
         }
     }
 

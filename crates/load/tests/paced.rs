@@ -87,7 +87,8 @@ fn a_stall_is_felt_by_all_who_were_due_in_it() {
     let measures = play(server, 200.0, 4, 3000 * MS, 5000 * MS);
     let cohort = &measures.cohort;
     assert_eq!(cohort.outcomes.of(Outcome::Reply), cohort.issued);
-    assert!((599..=601).contains(&cohort.issued), "{}", cohort.issued);
+    // On a busy machine the last of them begin when the measured time is over.
+    assert!((550..=601).contains(&cohort.issued), "{}", cohort.issued);
     assert_eq!(connections.load(Ordering::Relaxed), 4);
     // On average a quarter of a second; 80 of 600 for longer than 100 ms.
     for times in [&cohort.waits.times, &cohort.corrected_times] {
@@ -104,7 +105,7 @@ fn a_line_is_as_long_as_clients_have_patience() {
     let (server, _) = serve(Manner::Takes(20 * MS));
     let measures = play(server, 150.0, 2, 3000 * MS, 500 * MS);
     let cohort = &measures.cohort;
-    assert!((449..=451).contains(&cohort.issued), "all that were due: {}", cohort.issued);
+    assert!((420..=451).contains(&cohort.issued), "all that were due: {}", cohort.issued);
     let (replies, gave_up) =
         (cohort.outcomes.of(Outcome::Reply), cohort.outcomes.of(Outcome::ConnectTimeout));
     assert_eq!(replies + gave_up, cohort.issued, "{:?}", cohort.outcomes);

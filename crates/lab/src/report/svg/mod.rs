@@ -36,10 +36,11 @@ impl Look {
 /// A marker at a place.
 #[derive(Debug)]
 struct Mark {
-    x: f64,
-    y: f64,
     marker: String,
     class: String,
+    /// Its place, and its size. An attribute rather than CSS, with which browsers disagree on where a `use` is
+    /// that has a place of its own.
+    transform: String,
 }
 
 /// What a mark stands for.
@@ -55,12 +56,13 @@ pub(super) enum Of {
 
 impl Mark {
     fn new(x: f64, y: f64, look: Look, of: Of) -> Self {
-        let (what, marker) = match of {
-            Of::One => ("one", look.marker()),
-            Of::Uncounted => ("uncounted", "x".to_owned()),
-            Of::Median => ("median", look.marker()),
+        let (what, marker, scale) = match of {
+            Of::One => ("one", look.marker(), " scale(.68)"),
+            Of::Uncounted => ("uncounted", "x".to_owned(), ""),
+            Of::Median => ("median", look.marker(), ""),
         };
-        Self { x: px(x), y: px(y), marker, class: format!("{what} {}", look.class()) }
+        let transform = format!("translate({} {}){scale}", px(x), px(y));
+        Self { marker, class: format!("{what} {}", look.class()), transform }
     }
 }
 

@@ -112,7 +112,7 @@ mod tests {
         plot.diagonal(1.0);
         let drawn = plot.to_string();
         for expected in [
-            "<use href=\"#m2\" class=\"median s1\" x=\"416\" y=\"246\"",
+            "<use href=\"#m2\" class=\"median s1\" transform=\"translate(416 246)\"/>",
             "d=\"M52 26L234 136\"",
             "d=\"M52 246L416 246L416 26L52 26Z\"",
             "class=\"diagonal\" d=\"M52 246L234 26\"",

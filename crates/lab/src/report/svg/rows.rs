@@ -139,8 +139,8 @@ mod tests {
             "class=\"bar user\" x=\"20\" y=\"27\" width=\"200\"",
             "class=\"bar system\" x=\"220\" y=\"27\" width=\"100\"",
             "class=\"interval s0 again more\" x1=\"20\" x2=\"420\" y1=\"73\"",
-            "class=\"one s0 again\" x=\"220\" y=\"73\"",
-            "class=\"uncounted s0 again\" x=\"420\"",
+            "class=\"one s0 again\" transform=\"translate(220 73) scale(.68)\"",
+            "class=\"uncounted s0 again\" transform=\"translate(420 73)\"",
             "viewBox=\"0 0 440 140\"",
             "long lo…",
         ] {

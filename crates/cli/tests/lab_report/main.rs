@@ -4,6 +4,8 @@
 //! until they are saturated, one with a name that is no HTML, trials that are not valid and trials that
 //! failed.
 
+mod marks;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -180,6 +182,7 @@ fn seen(page: &Path, width: u32, is_dark: bool) -> Value {
         r#"<!doctype html><meta name="color-scheme" content="light dark">
         <style>body {{ margin: 0 }} iframe {{ border: 0; width: {width}px; height: 100vh }}</style>
         <iframe src="{}"></iframe><script>
+        {script}
         onload = () => {{
             const inside = document.querySelector("iframe").contentWindow, page = inside.document;
             const closed = page.documentElement.scrollHeight;
@@ -195,11 +198,13 @@ fn seen(page: &Path, width: u32, is_dark: bool) -> Value {
                 letters: Math.min(...[...page.querySelectorAll("figure svg text")].map(
                     text => parseFloat(inside.getComputedStyle(text).fontSize) * text.getScreenCTM().a)),
                 bold: page.querySelectorAll("b").length,
+                drawn: drawn(page),
             }});
             for (const details of page.querySelectorAll("details")) details.open = false;
         }};
         </script>"#,
-        page.file_name().expect("a name").display()
+        page.file_name().expect("a name").display(),
+        script = marks::SCRIPT
     );
     fs::write(name(".html"), frame).expect("a file");
     let profile = tempfile::tempdir().expect("a directory");
@@ -230,7 +235,9 @@ fn seen(page: &Path, width: u32, is_dark: bool) -> Value {
     assert!(picture.len() > 50_000, "an empty picture: {} bytes", picture.len());
     let title = document.split_once("<title>").and_then(|(_, rest)| rest.split_once("</title>"));
     let title = title.unwrap_or_else(|| panic!("no title: {document} {said}")).0;
-    serde_json::from_str(&title.replace("&quot;", "\"")).expect("JSON")
+    let plain = [("&quot;", "\""), ("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")];
+    let title = plain.iter().fold(title.to_owned(), |title, (from, to)| title.replace(from, to));
+    serde_json::from_str(&title).expect("JSON")
 }
 
 #[test]
@@ -241,8 +248,11 @@ fn a_browser_shows_it_on_any_screen_and_asks_nobody() {
     let page = directory.join("report.html");
     for width in [360, 1280] {
         let [light, dark] = [false, true].map(|is_dark| seen(&page, width, is_dark));
+        // Lines over the rate, rows of dots, distributions, sizes and bars.
+        let kinds = marks::check(light["drawn"].clone());
+        assert!(kinds.iter().all(|count| *count > 0), "{kinds:?}");
         for seen in [&light, &dark] {
-            assert_eq!((&seen["width"], &seen["scroll"]), (&json!(width), &json!(width)), "{seen}");
+            assert_eq!((&seen["width"], &seen["scroll"]), (&json!(width), &json!(width)));
             assert_eq!(
                 (&seen["requests"], &seen["unnamed"], &seen["bold"]),
                 (&json!(0), &json!(0), &json!(0))

@@ -2,15 +2,17 @@
 //! gets to see of them.
 
 use std::os::unix::fs::symlink;
+use std::process::Command;
 
 use crate::site::{INDEX, php_site};
 use crate::support::eventually;
-use crate::support::server::Setup;
+use crate::support::scripted::{self, answer};
+use crate::support::server::{Server, Setup};
 use crate::support::site::HELLO;
 use crate::support::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
-    Each: php;
+    Each: php, nothing_walks_around_a_route_that_refuses;
     Three: scripts_never_leave, scripts_that_are_refused, sites_with_scripts;
 ];
 
@@ -125,6 +127,81 @@ fn scripts_that_are_refused(variant: &Variant) {
         assert!(status == 200 || !reply.text().contains("index"), "{target}");
     }
     assert_eq!(server.get("/blog/none").text(), "index /blog/index.php -");
+}
+
+/// What routes refuse by its own path is refused by whichever path leads to it: behind a script, as the index
+/// of a directory, by a link, as a sibling. `sluice check` says the same.
+fn nothing_walks_around_a_route_that_refuses(variant: &Variant) {
+    const SECRET: &str = "not for clients";
+    let setup = ["index.php", "uploads/evil.php", "xmlrpc.php", "adm/index.php", "shop/index.php"]
+        .iter()
+        .fold(Setup::new(variant), |setup, script| setup.file(script, INDEX))
+        .file("priv/index.html", SECRET)
+        .file("priv/index.html.gz", SECRET)
+        .file("lost.html", "lost");
+    let root = setup.root();
+    symlink("uploads", root.join("linked")).expect("a link");
+    symlink("xmlrpc.php", root.join("alias.php")).expect("a link");
+    symlink("priv/index.html", root.join("alias.html")).expect("a link");
+    let socket = scripted::start(setup.directory(), "php.sock", |mut asked| {
+        let [name, info] =
+            ["SCRIPT_NAME", "PATH_INFO"].map(|key| asked.params.get(key).cloned().unwrap_or_default());
+        asked.say(answer(format!("Content-Type: text/plain\n\nran {name} {info}")));
+    });
+    let refused = ["/uploads/**/*.php", "/xmlrpc.php", "/priv/*.html", "/adm/index.php"];
+    let routes = refused.map(|path| format!("[[routes]]\npath = '{path}'\nstatus = 403\n")).concat();
+    let server = setup
+        .argument(format!("--php=unix:{}", socket.display()))
+        .config(&format!(
+            "[error_pages]\n404 = '/lost.html'\n{routes}\
+             [[routes]]\npath = '/lost.html'\nstatus = 410\n\
+             [[routes]]\npath = '/front/**'\nfallback = '/adm/index.php'\n"
+        ))
+        .start();
+    for (target, status, body) in [
+        ("/uploads/evil.php", 403, ""),
+        ("/uploads/evil.php/x", 403, ""),
+        ("/uploads/evil.php/", 403, ""),
+        ("/uploads/evil.ph%70/x.php/y.html", 403, ""),
+        ("/uploads/evil.php%2Fx", 404, "lost"),
+        ("/linked/evil.php/x", 403, ""),
+        ("/xmlrpc.php/", 403, ""),
+        ("/alias.php", 403, ""),
+        ("/alias.php/x", 403, ""),
+        ("/priv/", 403, ""),
+        ("/priv/index.html.gz", 403, ""),
+        ("/alias.html", 403, ""),
+        ("/adm/", 403, ""),
+        ("/adm/index.php/x", 403, ""),
+        // What the site's owner names.
+        ("/front/any", 200, "ran /adm/index.php "),
+        ("/none", 404, "lost"),
+        ("/lost.html", 410, ""),
+        // What nobody refuses.
+        ("/index.php/x", 200, "ran /index.php /x"),
+        ("/shop/", 200, "ran /shop/index.php "),
+    ] {
+        for method in ["GET", "POST"] {
+            let reply = server.fetch(method, target, &[]);
+            let (text, is_run) = (reply.text(), reply.text().starts_with("ran "));
+            assert!(is_run == (status == 200) && !text.contains(SECRET), "{method} {target}: {reply:?}");
+            if method == "GET" || is_run || status == 403 && !target.contains("html") {
+                assert_eq!(reply.status, status, "{method} {target}");
+                assert!(body.is_empty() || text == body, "{method} {target}: {text}");
+            }
+        }
+        let told = explained(&server, target);
+        let is_told = |status: &str| told.contains(&format!(": {status}"));
+        assert_eq!(is_told("403 Forbidden"), status == 403, "{target}: {told}");
+    }
+}
+
+/// What `sluice check --url` says of a target.
+fn explained(server: &Server, target: &str) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    command.arg("check").arg(server.root()).arg("--url").arg(target).arg("--php=unix:/x");
+    command.arg("--config").arg(server.directory().join("sluice.toml"));
+    String::from_utf8(command.output().expect("sluice").stdout).expect("text")
 }
 
 /// One PHP-FPM for several roots, and a site whose own is down.

@@ -27,7 +27,7 @@ pub enum Part {
 
 impl Target {
     /// Reads one.
-    pub(super) fn read(text: &str) -> Result<Self, String> {
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
         let allowed = "allowed: a path or an address with http:// or https://, without blanks, in which \
                        {path} and {rest} stand for the path that was asked for and for what wildcards match";
         let begins = match text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")) {

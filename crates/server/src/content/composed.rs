@@ -75,7 +75,7 @@ impl Content {
         stamp: &Stamp,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
-        let asking = Asking { site: composed.asked, now, prefetched, patience };
+        let asking = Asking::new(composed.asked, now, (prefetched, patience));
         let mut found = Vec::with_capacity(composed.parts.len());
         let obstacle = composed.parts.iter().find_map(|part| match self.find_part(composed, part, asking) {
             Ok(part) => {

@@ -55,7 +55,7 @@ impl Content {
         stamp: &Stamp,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
-        let page = self.find_error_page(status, Asking { site, now, prefetched, patience });
+        let page = self.find_error_page(status, Asking::new(site, now, (prefetched, patience)));
         let plan = page.map(|page| {
             let mut plan = Plan::new(sheet, status, terms, stamp);
             if status == Status::SERVICE_UNAVAILABLE {
@@ -89,7 +89,7 @@ impl Content {
         asking: Asking<'_>,
     ) -> Result<Option<Place>, Box<Lookup<'static>>> {
         let Some(path) = self.site(asking).error_pages.paths.get(&status.0).cloned() else { return Ok(None) };
-        match self.find(Path::known(&path), asking) {
+        match self.find(Path::known(&path), self.as_owner(asking)) {
             Ok(Resolved::Entry(place)) => return Ok(Some(place)),
             Err(Obstacle::Lookup(lookup)) => return Err(lookup),
             Err(Obstacle::Refused(status))

@@ -77,10 +77,10 @@ impl Content {
             return Err(Obstacle::NotPlain);
         }
         let asking = request.asking;
-        match self.site(asking).routes.leads_to(path.bytes()) {
+        match self.site(asking).routes.leads_to(path.bytes(), asking.as_owner) {
             LeadsTo::Elsewhere(route) => return Err(Obstacle::Elsewhere(route)),
             LeadsTo::File(file) if file.len() < path.bytes().len() => {
-                return self.look_up(Lookup::new(asking.site, file, None), asking);
+                return self.look_up(asking.lookup(file, None), asking);
             }
             LeadsTo::File(_) => {}
         }
@@ -97,10 +97,15 @@ impl Content {
     /// What a path leads to that the table does not have as it is now.
     #[cold]
     fn find_anew(&mut self, path: Path<'_>, asking: Asking<'_>) -> Result<Resolved, Obstacle> {
-        match self.site(asking).routes.leads_to(path.bytes()) {
+        match self.site(asking).routes.leads_to(path.bytes(), asking.as_owner) {
             LeadsTo::Elsewhere(route) => Err(Obstacle::Elsewhere(route)),
-            LeadsTo::File(file) => self.look_up(Lookup::new(asking.site, file, None), asking),
+            LeadsTo::File(file) => self.look_up(asking.lookup(file, None), asking),
         }
+    }
+
+    /// The same request, as the site's owner asks for what the settings name: its routes are about clients.
+    pub(super) fn as_owner<'a>(&self, asking: Asking<'a>) -> Asking<'a> {
+        Asking { as_owner: self.site(asking).routes.are_some(), ..asking }
     }
 
     /// Looks a file up where it should be, if that has not been done for this request.
@@ -183,14 +188,14 @@ impl Content {
         path: Path<'_>,
         asking: Asking<'_>,
     ) -> Result<Place, Obstacle> {
-        if let Some(place) = self.table.find(path.bytes(), Variant::new(asking.site, Some(coding)))
+        if let Some(place) = self.table.find(path.bytes(), asking.variant(Some(coding)))
             && asking.now.ms < self.table.entry(place).trusted_until_ms
         {
             return Ok(place);
         }
         let entry = self.table.entry(original);
         let original_facts = Original { coding, stat: entry.stat, index: entry.index };
-        let lookup = Lookup::new(asking.site, path.bytes(), Some(original_facts));
+        let lookup = asking.lookup(path.bytes(), Some(original_facts));
         // The original must not make room for its own sibling.
         let pin = self.table.pin(original);
         let sibling = self.look_up(lookup, asking);
@@ -220,6 +225,7 @@ impl Content {
             LookupResult::File(entry) => self.enter(path, variant, *entry).map(Resolved::Entry),
             LookupResult::NoSlash => Ok(Resolved::NoSlash),
             LookupResult::Script(index) => Ok(Resolved::Script(index)),
+            LookupResult::Barred(route) => Ok(Resolved::Barred(route)),
             LookupResult::Exhausted if !lookup.again && self.table.close_half() > 0 => {
                 lookup.again = true;
                 return None;

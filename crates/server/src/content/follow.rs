@@ -1,42 +1,15 @@
 //! Answers by routes: to requests for paths that lead elsewhere, for files that are not there, and with
 //! methods that are not for files.
 
-use http1::{Method, Plan, Sheet, Status, host_name};
+use http1::{Method, Plan, Sheet, Status};
 
 use super::find::Obstacle;
 use super::lookup::Resolved;
 use super::path::Path;
 use super::request::Request;
-use super::routes::{Elsewhere, Instead, LeadsTo, Routes};
-use super::sites::Hosts;
+use super::routes::{Elsewhere, Instead, LeadsTo};
 use super::table::{Pin, Place};
 use super::{ALLOW, Answer, Content, Detour};
-use crate::config::{Settings, SiteSettings};
-
-/// Which site and which of its routes answer requests for an URL, or for a target of the default site (a path
-/// with or without a query), and how, for people.
-pub fn explain(settings: &Settings, url: &str) -> String {
-    let (authority, target) = match url.split_once("://") {
-        Some((_, behind)) => behind.split_at(behind.find(['/', '?']).unwrap_or(behind.len())),
-        None => ("", url),
-    };
-    let sites = settings.all_sites();
-    let number = Hosts::new(&sites).of(host_name(authority.as_bytes()));
-    let SiteSettings { hosts, files, .. } = &sites[usize::from(number)];
-    let (raw, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
-    let raw = if raw.is_empty() { "/" } else { raw };
-    let mut decoded = Vec::new();
-    let answer = match Path::decode(raw.as_bytes(), files.dotfiles, &mut decoded) {
-        Ok(path) => Routes::new(number, files).explain(path.bytes(), query.map(str::as_bytes)),
-        Err(refusal) => format!("{}: {}", refusal.status().0, refusal.text()),
-    };
-    let hosts: Vec<_> = hosts.iter().map(ToString::to_string).collect();
-    match (settings.sites.len(), number) {
-        (0, _) => answer,
-        (_, 0) => format!("the default site, root {}\n{answer}", files.root.display()),
-        _ => format!("site {number} ({}), root {}\n{answer}", hosts.join(", "), files.root.display()),
-    }
-}
 
 impl Content {
     /// Answers a request whose path has a route that leads to no file.
@@ -73,14 +46,17 @@ impl Content {
             Ok(Resolved::Entry(place)) => return Ok((place, sheet)),
             Ok(Resolved::NoSlash) => return Err(Ok(self.redirect(path, request, sheet))),
             Ok(Resolved::Script(index)) => return Err(self.run(path, index, request, sheet)),
+            Ok(Resolved::Barred(route)) | Err(Obstacle::Elsewhere(route)) => {
+                return Err(self.follow(route, path, request, sheet));
+            }
             Err(Obstacle::NotPlain) => return Err(self.serve_decoded(request, sheet)),
-            Err(Obstacle::Elsewhere(route)) => return Err(self.follow(route, path, request, sheet)),
             Err(Obstacle::Lookup(lookup)) => return Err(Err(lookup.into())),
             Err(Obstacle::Refused(status)) => status,
         };
         if status == Status::NOT_FOUND
             && let Some(fallback) = self.site(request.asking).routes.fallback(path.bytes())
         {
+            let request = &Request { asking: self.as_owner(request.asking), ..*request };
             match self.select(Path::known(&fallback), request) {
                 Ok(Resolved::Entry(place)) => return Ok((place, sheet)),
                 Ok(Resolved::Script(index)) => {
@@ -107,7 +83,8 @@ impl Content {
     }
 
     fn serve_other_method_at(&mut self, path: Path<'_>, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
-        if let LeadsTo::Elsewhere(elsewhere) = self.site(request.asking).routes.leads_to(path.bytes()) {
+        if let LeadsTo::Elsewhere(elsewhere) = self.site(request.asking).routes.leads_to(path.bytes(), false)
+        {
             return self.follow(elsewhere, path, request, sheet);
         }
         if !self.site(request.asking).routes.have_applications() {
@@ -144,9 +121,10 @@ impl Content {
     ) -> Answer {
         let resolver = self.resolvers.of(request.asking.site);
         let index = index.map_or(&b""[..], |index| resolver.index_name(index));
-        match self.site(request.asking).routes.run(&[path.bytes(), index].concat()) {
-            Some(call) => Err(Detour::Call(call, sheet)),
-            None => Ok(self.refuse(Status::NOT_FOUND, request, sheet)?),
+        let routes = &self.site(request.asking).routes;
+        match routes.run(path.bytes(), index, request.asking.as_owner) {
+            Ok(call) => Err(Detour::Call(call, sheet)),
+            Err(route) => self.follow(route, path, request, sheet),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! the table is.
 //!
 //! Only what a request could get is listed: no hidden names, no pipes or devices, no symbolic links that the
-//! policy would not follow. What it takes to make one is bounded, whatever the directory: names that are
+//! policy would not follow, nothing that [routes refuse](Loader::is_shown). What it takes to make one is bounded, whatever the directory: names that are
 //! read, names that are looked at more closely and shown, and bytes of the page. Names are put into their
 //! order before the first of them are taken.
 
@@ -97,12 +97,13 @@ struct Row {
 /// The page that links to all that a directory holds, as a file in memory.
 pub(super) fn page(
     loader: &Loader,
+    index: &[String],
     path: Path<'_>,
     form: Form,
     directory: &OwnedFd,
     listed: Listed,
 ) -> io::Result<OwnedFd> {
-    let rows = rows(loader, path, form, directory, listed)?;
+    let rows = rows(loader, index, path, form, directory, listed)?;
     sys::file::sealed_in_memory(|file| {
         let mut writer = BufWriter::with_capacity(WRITTEN, file);
         match form.format {
@@ -115,11 +116,17 @@ pub(super) fn page(
 
 fn rows(
     loader: &Loader,
+    index: &[String],
     path: Path<'_>,
     form: Form,
     directory: &OwnedFd,
     listed: Listed,
 ) -> io::Result<Rows> {
+    // A link is judged when what it leads to is known.
+    let is_let_through = |name: &OsString, kind: FileKind| {
+        let slash = if kind == FileKind::Directory { &b"/"[..] } else { b"" };
+        kind == FileKind::Other || loader.is_shown(&[path.bytes(), name.as_bytes(), slash].concat(), index)
+    };
     let mut first = First::new(listed.most as usize, form.takes_from_the_end());
     let mut or_more = false;
     for (read, entry) in sys::file::list(directory)?.enumerate() {
@@ -128,17 +135,21 @@ fn rows(
             break;
         }
         let entry = entry?;
-        if listed.dotfiles || !entry.name.as_bytes().starts_with(b".") {
+        let is_shown = listed.dotfiles || !entry.name.as_bytes().starts_with(b".");
+        if is_shown && entry.kind.is_none_or(|kind| is_let_through(&entry.name, kind)) {
             first.add(entry);
         }
     }
     let (entries, names) = first.take();
     let more = names > entries.len() || or_more;
-    let row = |name: OsString| {
+    let row = |entry: DirectoryEntry| {
+        let DirectoryEntry { name, kind } = entry;
         let stat = stat(loader, path, directory, name.as_bytes())?;
-        (stat.kind != FileKind::Other).then_some(Row { name, stat })
+        let is_shown =
+            stat.kind != FileKind::Other && (kind == Some(stat.kind) || is_let_through(&name, stat.kind));
+        is_shown.then_some(Row { name, stat })
     };
-    let mut shown: Vec<Row> = entries.into_iter().filter_map(|entry| row(entry.name)).collect();
+    let mut shown: Vec<Row> = entries.into_iter().filter_map(row).collect();
     // A link to a directory is seen to be one only now.
     shown.sort_by(|a, b| form.compare(a, b));
     let fitting = fitting(&shown, form.format, largest(listed.most) - FRAME);
@@ -223,7 +234,7 @@ fn stat(loader: &Loader, path: Path<'_>, directory: &OwnedFd, name: &[u8]) -> Op
     match sys::file::stat_in(directory, name).ok()? {
         // Perhaps a link.
         FileStat { kind: FileKind::Other, .. } => {
-            loader.stat(Path::known(&[path.bytes(), name].concat()), Patience::Unlimited).ok()
+            loader.stat(Path::known(&[path.bytes(), name].concat()), false, Patience::Unlimited).ok()?.ok()
         }
         stat => Some(stat),
     }

@@ -16,7 +16,6 @@
 
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,10 +25,12 @@ use sys::file::{FileKind, FileStat, FileTime, Symlinks};
 
 use super::ends::Ends;
 use super::entry::{Entry, Facts, Marks};
+use super::judge::Bar;
 use super::outdated::Outdated;
-use super::path::{self, Path};
+use super::path::Path;
 use super::patience::{Patience, WouldBlock};
 use super::root::Root;
+use super::routes::Routes;
 use super::rules::Rules;
 use super::scripts::Scripts;
 use super::types::Types;
@@ -58,10 +59,12 @@ const ABSENT_MS: u64 = 1_000;
 #[derive(Debug)]
 pub(super) struct Loader {
     pub(super) root: Root,
-    symlinks: Symlinks,
-    dotfiles: bool,
+    pub(super) symlinks: Symlinks,
+    pub(super) dotfiles: bool,
     /// What is run and not sent.
     pub(super) scripts: Scripts,
+    /// What is done with some paths, which may be thousands.
+    pub(super) routes: Arc<Routes>,
     types: Types,
     /// The operator's header fields.
     pub(super) rules: Rules,
@@ -102,13 +105,14 @@ pub(super) struct Load<'a> {
 }
 
 impl Loader {
-    pub(super) fn new(settings: &FileSettings) -> io::Result<Self> {
+    pub(super) fn new(settings: &FileSettings, routes: Arc<Routes>) -> io::Result<Self> {
         let validity_ms = settings.validity.as_millis() as u64;
         Ok(Self {
             root: Root::open(settings.root.clone(), validity_ms)?,
             symlinks: settings.symlinks,
             dotfiles: settings.dotfiles,
             scripts: Scripts::new(settings),
+            routes,
             types: Types::new(settings.types.clone(), settings.charset.clone()),
             rules: Rules::new(&settings.headers),
             precompressed: settings.precompressed,
@@ -119,15 +123,23 @@ impl Loader {
         })
     }
 
-    /// Opens what is at a path. `None`: a symbolic link leads to a name that is not served.
-    pub(super) fn open(&self, path: Path<'_>, patience: Patience) -> io::Result<Option<Opened>> {
+    /// Opens what is at a path, for a client or for the site's owner.
+    pub(super) fn open(
+        &self,
+        path: Path<'_>,
+        as_owner: bool,
+        patience: Patience,
+    ) -> io::Result<Result<Opened, Bar>> {
         let open =
             if patience == Patience::None { sys::file::open_beneath_cached } else { sys::file::open_beneath };
-        let file = self.follow(path, |symlinks| open(self.root.directory(), path.relative(), symlinks))?;
-        let Some(file) = file else { return Ok(None) };
+        let open = |symlinks| open(self.root.directory(), path.relative(), symlinks);
+        let file = match self.follow(path, as_owner, open)? {
+            Ok(file) => file,
+            Err(bar) => return Ok(Err(bar)),
+        };
         // The inode of an open file is in memory.
         let stat = sys::file::stat(&file)?;
-        Ok(Some(match stat.kind {
+        Ok(Ok(match stat.kind {
             FileKind::Regular => Opened::File(file, stat),
             FileKind::Directory => Opened::Directory(file),
             FileKind::Other => Opened::Other,
@@ -135,45 +147,38 @@ impl Loader {
     }
 
     /// Looks at what is at a path, without opening it.
-    pub(super) fn stat(&self, path: Path<'_>, patience: Patience) -> io::Result<FileStat> {
+    pub(super) fn stat(
+        &self,
+        path: Path<'_>,
+        as_owner: bool,
+        patience: Patience,
+    ) -> io::Result<Result<FileStat, Bar>> {
         let find =
             if patience == Patience::None { sys::file::find_beneath_cached } else { sys::file::find_beneath };
-        let file = self.follow(path, |symlinks| find(self.root.directory(), path.relative(), symlinks))?;
-        sys::file::stat(file.ok_or(io::ErrorKind::NotFound)?)
+        let find = |symlinks| find(self.root.directory(), path.relative(), symlinks);
+        Ok(match self.follow(path, as_owner, find)? {
+            Ok(file) => Ok(sys::file::stat(file)?),
+            Err(bar) => Err(bar),
+        })
     }
 
-    /// Opens a file, by symbolic links only if they don't lead to a name that is not served.
+    /// Opens a file, by symbolic links only if they don't lead to what is not served under its own name.
     fn follow(
         &self,
         path: Path<'_>,
+        as_owner: bool,
         open: impl Fn(Symlinks) -> io::Result<OwnedFd>,
-    ) -> io::Result<Option<OwnedFd>> {
-        if self.dotfiles && self.scripts.are_none() {
-            return open(self.symlinks).map(Some);
+    ) -> io::Result<Result<OwnedFd, Bar>> {
+        if self.dotfiles && self.scripts.are_none() && !self.routes.refuse_some {
+            return open(self.symlinks).map(Ok);
         }
         match open(Symlinks::None) {
             Err(error) if self.symlinks != Symlinks::None && sys::file::is_link(&error) => {
                 let file = open(self.symlinks)?;
-                Ok(if self.is_hidden(path, &file)? { None } else { Some(file) })
+                Ok(self.bar(path, &file, as_owner)?.map_or(Ok(file), Err))
             }
-            result => result.map(Some),
+            result => result.map(Ok),
         }
-    }
-
-    /// Whether a file that was asked for by a path lies below the root under a name that is not served, or
-    /// is a script by its own name and none by that path. What lies elsewhere has no name below the root.
-    fn is_hidden(&self, asked: Path<'_>, file: &OwnedFd) -> io::Result<bool> {
-        let (root, path) = (sys::file::path_of(&self.root)?, sys::file::path_of(file)?);
-        let is_script = |path: &[u8]| self.scripts.judge(path).is_some();
-        if is_script(path.as_os_str().as_bytes()) && !is_script(asked.bytes()) {
-            return Ok(true);
-        }
-        if self.dotfiles {
-            return Ok(false);
-        }
-        let Ok(inner) = path.strip_prefix(&root) else { return Ok(self.symlinks != Symlinks::Any) };
-        let mut names = inner.iter().enumerate();
-        Ok(names.any(|(depth, name)| path::is_hidden(name.as_bytes(), depth == 0)))
     }
 
     /// The codings in which siblings of a file are kept that are at least as new as the file.
@@ -181,6 +186,7 @@ impl Loader {
         &self,
         path: &[u8],
         original: &FileStat,
+        as_owner: bool,
         patience: Patience,
     ) -> Result<CodingSet, WouldBlock> {
         let mut set = CodingSet::EMPTY;
@@ -191,14 +197,20 @@ impl Loader {
         for coding in Coding::ALL {
             sibling.truncate(path.len());
             sibling.extend_from_slice(coding.extension().as_bytes());
-            match self.stat(Path::known(&sibling), patience) {
-                Ok(stat) if is_current(&stat, original) => set = set.with(coding),
-                Ok(stat) if stat.kind == FileKind::Regular => self.outdated.tell(&sibling, original),
+            match self.stat(Path::known(&sibling), as_owner, patience) {
+                Ok(Ok(stat)) if is_current(&stat, original) => set = set.with(coding),
+                Ok(Ok(stat)) if stat.kind == FileKind::Regular => self.outdated.tell(&sibling, original),
                 Err(error) if patience.is_over(&error) => return Err(WouldBlock),
                 _ => {}
             }
         }
         Ok(set)
+    }
+
+    /// The path of the file that a path is a precompressed sibling of, if one is there.
+    pub(super) fn original<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
+        let mut endings = Coding::ALL.iter().map(|coding| coding.extension().as_bytes());
+        endings.find_map(|ending| path.strip_suffix(ending)).filter(|_| self.precompressed)
     }
 
     /// Until when an entry may be believed that was found to be right now.

@@ -8,6 +8,7 @@ use http1::coding::{Coding, CodingSet};
 use sys::file::FileStat;
 
 use super::entry::{Entry, Facts};
+use super::routes::Elsewhere;
 use super::table::{Place, SiteNumber, Variant};
 
 /// What to look up, by the name that it has in the table. A listing's says its form as well.
@@ -16,6 +17,8 @@ pub struct Lookup<'a> {
     /// The site that the path is of.
     pub(super) site: SiteNumber,
     pub(super) path: Cow<'a, [u8]>,
+    /// Whether the site's owner names it, to whom no route refuses anything.
+    pub(super) as_owner: bool,
     /// Not the file of that path, but a coded form of it.
     pub(super) sibling: Option<Original>,
     /// What the table has under that name, if it stays right for as long as the file stays the same.
@@ -54,6 +57,8 @@ pub enum LookupResult {
     /// A script, which applications run and nobody is sent: the one of that path, or in that directory the
     /// index name of this number.
     Script(Option<usize>),
+    /// Something that a route refuses to clients.
+    Barred(Elsewhere),
     /// Nothing that may be sent.
     Refused(Status),
     /// There are no descriptors left.
@@ -71,6 +76,8 @@ pub enum Resolved<E = Place> {
     /// A script, which applications run: the one of that path, or in that directory the index name of this
     /// number.
     Script(Option<usize>),
+    /// Something that a route refuses to clients.
+    Barred(Elsewhere),
 }
 
 /// What came of a lookup once the table has it: what the name stands for, or the status of its refusal.
@@ -79,7 +86,8 @@ pub type Admitted = Result<Resolved, Status>;
 impl Lookup<'_> {
     /// The lookup of a site's path, or of a coded form of what it names.
     pub(super) fn new(site: SiteNumber, path: &[u8], sibling: Option<Original>) -> Lookup<'_> {
-        Lookup { site, path: Cow::Borrowed(path), sibling, cached: None, sharable: false, again: false }
+        let path = Cow::Borrowed(path);
+        Lookup { site, path, as_owner: false, sibling, cached: None, sharable: false, again: false }
     }
 
     pub(super) fn coding(&self) -> Option<Coding> {
@@ -87,7 +95,7 @@ impl Lookup<'_> {
     }
 
     pub(super) fn variant(&self) -> Variant {
-        Variant::new(self.site, self.coding())
+        Variant::new(self.site, self.coding()).of_owner(self.as_owner)
     }
 
     /// The site that it is for.
@@ -134,7 +142,7 @@ impl LookupResult {
             Self::File(entry) => {
                 entry.facts.trusted_until_ms = most_ms.min(entry.facts.trusted_until_ms);
             }
-            Self::NoSlash | Self::Script(_) | Self::Refused(_) | Self::Exhausted => {}
+            Self::NoSlash | Self::Script(_) | Self::Barred(_) | Self::Refused(_) | Self::Exhausted => {}
         }
         self
     }

@@ -18,6 +18,8 @@
 //!   entry, with `types` and `rules` for its header lines; `outdated` tells of siblings that were not made
 //!   anew with their file.
 //! - `routes` are what is done with some paths in place of that, or where it finds nothing; `follow` does it.
+//! - `judge` is for what a path leads to by another name: what routes refuse clients is refused whichever path
+//!   leads there.
 //! - `named` is for files that applications send by their name, `composed` for replies with such files in
 //!   their bodies.
 //! - `refusals` tells the operator why there is none.
@@ -40,9 +42,11 @@ mod ends;
 mod entry;
 mod error_page;
 mod escape;
+mod explain;
 mod fetch;
 mod find;
 mod follow;
+mod judge;
 mod listing;
 mod load;
 mod lookup;
@@ -79,8 +83,8 @@ use sys::socket::Slice;
 
 pub use self::call::{Call, Detour};
 pub use self::composed::{Composed, Part};
+pub use self::explain::explain;
 pub use self::fetch::Fetch;
-pub use self::follow::explain;
 use self::load::Now;
 pub use self::lookup::{Admitted, Lookup, LookupResult, Resolved};
 pub use self::named::{Named, NamedFile};
@@ -181,7 +185,7 @@ impl Content {
     ) -> Answer {
         let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
         let site = self.site_of(head);
-        let request = Request { head, asking: Asking { site, now, prefetched, patience }, stamp };
+        let request = Request { head, asking: Asking::new(site, now, (prefetched, patience)), stamp };
         let plan = self.decide(&request, sheet);
         self.table.let_go();
         plan

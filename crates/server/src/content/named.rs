@@ -82,7 +82,7 @@ impl Content {
         stamp: &Stamp,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
-        let request = |site| Request { head, asking: Asking { site, now, prefetched, patience }, stamp };
+        let request = |site| Request { head, asking: Asking::new(site, now, (prefetched, patience)), stamp };
         let (there, asked) = (request(file.directory), request(file.asked));
         let plan = match self.find_named(file, &there) {
             Ok(place) => self.reply_with_file(file, place, (&there, &asked), sheet),
@@ -119,7 +119,9 @@ impl Content {
         }
         match found {
             Resolved::Entry(place) => Ok(place),
-            Resolved::NoSlash | Resolved::Script(_) => Err(Obstacle::Refused(Status::NOT_FOUND)),
+            Resolved::NoSlash | Resolved::Script(_) | Resolved::Barred(_) => {
+                Err(Obstacle::Refused(Status::NOT_FOUND))
+            }
         }
     }
 

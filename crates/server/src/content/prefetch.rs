@@ -39,6 +39,7 @@ impl Prefetched {
             Ok(Resolved::Entry(pin)) => Ok(Resolved::Entry(pin.0)),
             Ok(Resolved::NoSlash) => Ok(Resolved::NoSlash),
             Ok(Resolved::Script(index)) => Ok(Resolved::Script(*index)),
+            Ok(Resolved::Barred(route)) => Ok(Resolved::Barred(*route)),
             Err(status) => Err(*status),
         })
     }
@@ -51,6 +52,7 @@ impl Content {
             Ok(Resolved::Entry(place)) => Ok(Resolved::Entry(self.table.pin(*place))),
             Ok(Resolved::NoSlash) => Ok(Resolved::NoSlash),
             Ok(Resolved::Script(index)) => Ok(Resolved::Script(*index)),
+            Ok(Resolved::Barred(route)) => Ok(Resolved::Barred(*route)),
             Err(status) => Err(*status),
         };
         let path = lookup.path.as_ref().into();

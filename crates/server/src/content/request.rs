@@ -1,8 +1,10 @@
 //! One request, as it is asked for files.
 
+use http1::coding::Coding;
 use http1::{Field, Head, Stamp};
 
 use super::load::Now;
+use super::lookup::{Lookup, Original};
 use super::path::Path;
 use super::patience::Patience;
 use super::prefetch::Prefetched;
@@ -33,12 +35,33 @@ pub(super) struct Asking<'a> {
     /// What has been looked up for it, or tried to, if anything has.
     pub(super) prefetched: Option<&'a Prefetched>,
     pub(super) patience: Patience,
+    /// Whether the site's owner names the files, to whom no route refuses anything.
+    pub(super) as_owner: bool,
 }
 
-impl Asking<'_> {
+impl<'a> Asking<'a> {
+    pub(super) fn new(
+        site: SiteNumber,
+        now: Now,
+        (prefetched, patience): (Option<&'a Prefetched>, Patience),
+    ) -> Self {
+        Self { site, now, prefetched, patience, as_owner: false }
+    }
+
+    /// The lookup of a path for it.
+    pub(super) fn lookup<'p>(&self, path: &'p [u8], sibling: Option<Original>) -> Lookup<'p> {
+        Lookup { as_owner: self.as_owner, ..Lookup::new(self.site, path, sibling) }
+    }
+
     /// A file itself, in no coding.
     #[inline]
     pub(super) fn plain(&self) -> Variant {
-        Variant::new(self.site, None)
+        self.variant(None)
+    }
+
+    /// A file in that coding.
+    #[inline]
+    pub(super) fn variant(&self, coding: Option<Coding>) -> Variant {
+        Variant::new(self.site, coding).of_owner(self.as_owner)
     }
 }

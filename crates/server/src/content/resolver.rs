@@ -12,18 +12,20 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use http1::Status;
 use http1::coding::CodingSet;
 use sys::file::{FileKind, FileStat, OpenFailure};
 
+use super::judge::{Bar, Index};
 use super::listing::{self, Form, Listed, Made};
 use super::load::{self, Load, Loader, Now, Opened};
 use super::lookup::{Cached, Lookup, LookupResult, Original};
 use super::path::Path;
 use super::patience::{Patience, WouldBlock};
 use super::refusals::{Reason, Refusals, permit};
+use super::routes::{Elsewhere, Routes};
 use super::scripts::Verdict;
 use crate::config::FileSettings;
 use crate::error_log::Limited;
@@ -44,6 +46,8 @@ pub enum ContentError {
 /// Why there is no file.
 enum Stop {
     Refused(Status),
+    /// A route refuses it to clients.
+    Barred(Elsewhere),
     Exhausted,
     WouldBlock,
 }
@@ -89,8 +93,8 @@ impl Resolver {
     /// # Errors
     ///
     /// The directory can't be opened.
-    pub(super) fn new(settings: &FileSettings) -> Result<Self, ContentError> {
-        let loader = Loader::new(settings)
+    pub(super) fn new(settings: &FileSettings, routes: Arc<Routes>) -> Result<Self, ContentError> {
+        let loader = Loader::new(settings, routes)
             .map_err(|source| ContentError::Root { path: settings.root.clone(), source })?;
         Ok(Self {
             loader,
@@ -133,6 +137,7 @@ impl Resolver {
         match result {
             Ok(result) => Ok(result),
             Err(Stop::Refused(status)) => Ok(LookupResult::Refused(status)),
+            Err(Stop::Barred(route)) => Ok(LookupResult::Barred(route)),
             Err(Stop::Exhausted) => Ok(LookupResult::Exhausted),
             Err(Stop::WouldBlock) => Err(WouldBlock),
         }
@@ -153,11 +158,12 @@ impl Resolver {
         let (path, form) = Form::of(&lookup.path);
         let path = Path::known(path);
         if let Some(verdict) = self.loader.scripts.judge(path.bytes()) {
-            return self.find_script(path, verdict, None, patience);
+            return self.find_script(lookup, path, verdict, None, patience);
         }
         if !path.is_directory() {
-            return match self.open(path, patience)? {
+            return match self.open(lookup, path, patience)? {
                 Opened::File(file, stat) => {
+                    self.bar_sibling(lookup, path, patience)?;
                     self.load_if_changed(lookup, path, None, (file, stat), patience, now)
                 }
                 Opened::Directory(_) => Ok(LookupResult::NoSlash),
@@ -168,20 +174,27 @@ impl Resolver {
             let file_path = [path.bytes(), self.index[index].as_bytes()].concat();
             let file_path = Path::known(&file_path);
             if let Some(verdict) = self.loader.scripts.judge(file_path.bytes()) {
-                match self.find_script(file_path, verdict, Some(index), patience) {
+                match self.find_script(lookup, file_path, verdict, Some(index), patience) {
                     Err(Stop::Refused(Status::NOT_FOUND)) => continue,
                     found => return found,
                 }
             }
-            match self.open(file_path, patience) {
+            match self.open(lookup, file_path, patience) {
                 Ok(Opened::File(file, stat)) => {
-                    return self.load_if_changed(lookup, file_path, Some(index), (file, stat), patience, now);
+                    return match self.judge_index(lookup, file_path, false) {
+                        Index::Sent => {
+                            let opened = (file, stat);
+                            self.load_if_changed(lookup, file_path, Some(index), opened, patience, now)
+                        }
+                        Index::Barred(route) => Err(Stop::Barred(route)),
+                        Index::Called(_) => Ok(LookupResult::Script(Some(index))),
+                    };
                 }
                 Ok(_) | Err(Stop::Refused(Status::NOT_FOUND)) => {}
                 Err(obstacle) => return Err(obstacle),
             }
         }
-        match self.open(path, patience)? {
+        match self.open(lookup, path, patience)? {
             Opened::Directory(directory) if self.listing => {
                 let validity_ms = self.loader.validity_ms;
                 let request = listing::Request { asked_ms: now.ms, validity_ms, root_changes };
@@ -194,6 +207,7 @@ impl Resolver {
     /// Looks whether a script is there. Nobody is sent it, under whichever name.
     fn find_script(
         &self,
+        lookup: &Lookup<'_>,
         path: Path<'_>,
         verdict: Verdict,
         index: Option<usize>,
@@ -202,12 +216,30 @@ impl Resolver {
         match verdict {
             Verdict::Lookalike => Err(self.refuse(path, Reason::Script)),
             // Only the application has to be able to read it.
-            Verdict::Script => match self.loader.stat(path, patience) {
-                Ok(stat) if stat.kind == FileKind::Regular => Ok(LookupResult::Script(index)),
+            Verdict::Script => match self.loader.stat(path, lookup.as_owner, patience) {
+                Ok(Ok(stat)) if stat.kind == FileKind::Regular => {
+                    let judged = index.map(|_| self.judge_index(lookup, path, true));
+                    let Some(Index::Barred(route)) = judged else { return Ok(LookupResult::Script(index)) };
+                    Err(Stop::Barred(route))
+                }
+                Ok(Err(Bar::Barred(route))) => Err(Stop::Barred(route)),
                 Ok(_) => Err(Stop::Refused(Status::NOT_FOUND)),
                 Err(error) => Err(self.not_opened(path, &error, patience)),
             },
         }
+    }
+
+    fn judge_index(&self, lookup: &Lookup<'_>, path: Path<'_>, is_script: bool) -> Index {
+        if lookup.as_owner { Index::Sent } else { self.loader.routes.judge_index(path.bytes(), is_script) }
+    }
+
+    /// Stops where clients are refused the file of which that of a path is a precompressed sibling.
+    fn bar_sibling(&self, lookup: &Lookup<'_>, path: Path<'_>, patience: Patience) -> Result<(), Stop> {
+        if lookup.as_owner {
+            return Ok(());
+        }
+        let bar = self.loader.bar_of_sibling(path, patience).map_err(|WouldBlock| Stop::WouldBlock)?;
+        bar.map_or(Ok(()), |route| Err(Stop::Barred(route)))
     }
 
     fn find_sibling(
@@ -221,7 +253,7 @@ impl Resolver {
         let index_name = index.and_then(|index| self.index.get(index)).map_or("", String::as_str);
         let original_path = [&lookup.path, index_name.as_bytes()].concat();
         let file_path = [&original_path, coding.extension().as_bytes()].concat();
-        let opened = self.open(Path::known(&file_path), patience)?;
+        let opened = self.open(lookup, Path::known(&file_path), patience)?;
         let Opened::File(file, stat) = opened else { return Err(Stop::Refused(Status::NOT_FOUND)) };
         if !load::is_current(&stat, &original_stat) {
             return Err(Stop::Refused(Status::NOT_FOUND));
@@ -245,7 +277,7 @@ impl Resolver {
     ) -> Result<LookupResult, Stop> {
         let siblings = self
             .loader
-            .siblings(file_path.bytes(), &stat, patience)
+            .siblings(file_path.bytes(), &stat, lookup.as_owner, patience)
             .map_err(|WouldBlock| Stop::WouldBlock)?;
         if lookup.cached == Some(Cached { stat, index, siblings }) {
             return Ok(LookupResult::Unchanged(self.loader.trusted_until_ms(now)));
@@ -273,10 +305,13 @@ impl Resolver {
         }
     }
 
-    fn open(&self, path: Path<'_>, patience: Patience) -> Result<Opened, Stop> {
-        let opened = self.loader.open(path, patience);
+    fn open(&self, lookup: &Lookup<'_>, path: Path<'_>, patience: Patience) -> Result<Opened, Stop> {
+        let opened = self.loader.open(path, lookup.as_owner, patience);
         let opened = opened.map_err(|error| self.not_opened(path, &error, patience))?;
-        opened.ok_or_else(|| self.refuse(path, Reason::Hidden))
+        opened.map_err(|bar| match bar {
+            Bar::Hidden => self.refuse(path, Reason::Hidden),
+            Bar::Barred(route) => Stop::Barred(route),
+        })
     }
 
     /// What follows from a path's not having been opened, or found.
@@ -318,7 +353,7 @@ impl Resolver {
             // Whether a directory's names are in memory can't be asked, either.
             return Err(Stop::WouldBlock);
         }
-        let make = || listing::page(&self.loader, path, form, directory, self.listed);
+        let make = || listing::page(&self.loader, &self.index, path, form, directory, self.listed);
         let entry = self.made.page(name, request, make).and_then(|(page, until_ms)| {
             self.loader.load_listing(path.bytes(), form.media_type(), page, until_ms)
         });

@@ -1,8 +1,8 @@
 //! What is done with requests for some paths, other than to send the file of that name.
 //!
 //! The table of open files is asked before the routes are: a path that leads elsewhere never gets into it, so
-//! a file that is in it costs nothing more where there are routes. Whatever is looked up asks them first,
-//! also pages of errors and fallbacks.
+//! a file that is in it costs nothing more where there are routes. Whatever a client asks for is looked up
+//! behind them; what a request leads to by another name is judged once it is found (`judge.rs`).
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use http1::Status;
 
 use super::call::Call;
 use super::escape;
+use super::judge::Index;
 use super::patterns::Patterns;
 use super::scripts::script_length;
 use super::table::SiteNumber;
@@ -19,24 +20,28 @@ use crate::config::{FileSettings, Part, Pattern, RouteRule, Target, literal_pref
 /// All routes of a site, in their order; the first that matches is taken.
 #[derive(Debug)]
 pub(super) struct Routes {
-    all: Vec<Route>,
+    pub(super) all: Vec<Route>,
     paths: Patterns,
+    /// Whether one refuses requests.
+    pub(super) refuse_some: bool,
+    /// Whether one refuses them, or has a program answer them in place of a file.
+    pub(super) lead_elsewhere: bool,
     site: SiteNumber,
     /// The document root, by its name.
     root: Arc<[u8]>,
 }
 
 #[derive(Debug)]
-struct Route {
+pub(super) struct Route {
     /// Which paths, for people.
-    path: Box<str>,
+    pub(super) path: Box<str>,
     /// Bytes of a path before what wildcards match.
     literal: usize,
-    action: Action,
+    pub(super) action: Action,
 }
 
 #[derive(Debug)]
-enum Action {
+pub(super) enum Action {
     /// The file, or if there is none this one.
     File(Option<Arc<[u8]>>),
     Redirect(Status, Target),
@@ -65,7 +70,7 @@ pub(super) enum LeadsTo<'a> {
 
 /// A route by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Elsewhere(usize);
+pub struct Elsewhere(pub(super) usize);
 
 /// What is answered in place of a file.
 #[derive(Debug)]
@@ -77,6 +82,10 @@ pub(super) enum Instead {
     Call(Box<Call>),
 }
 
+/// What stands behind all routes, for paths that take too long to match, and scripts that no pool runs.
+const NO_ROUTES: [(&str, Status); 2] =
+    [("too many wildcards", Status::URI_TOO_LONG), ("no pool runs it", Status::NOT_FOUND)];
+
 /// The status of a redirect that has none of its own: nobody is to remember it.
 const FOUND: Status = Status(302);
 
@@ -84,26 +93,49 @@ impl Routes {
     pub(super) fn new(site: SiteNumber, settings: &FileSettings) -> Self {
         let rules: Vec<_> = settings.all_routes().collect();
         let mut all: Vec<_> = rules.iter().map(|rule| Route::new(rule)).collect();
-        // For paths that would take too long to match.
-        all.push(Route {
-            path: "too many wildcards".into(),
+        let refuse_some = all.iter().any(|route| matches!(route.action, Action::Refuse(_)));
+        let is_program = |route: &Route| matches!(route.action, Action::Program { .. });
+        let lead_elsewhere = refuse_some || all.iter().any(is_program);
+        all.extend(NO_ROUTES.map(|(path, status)| Route {
+            path: path.into(),
             literal: 0,
-            action: Action::Refuse(Status::URI_TOO_LONG),
-        });
+            action: Action::Refuse(status),
+        }));
         let paths = Patterns::new(rules.iter().map(|rule| (rule.path.as_ref(), rule.ignore_case)));
-        Self { all, paths, site, root: settings.root.as_os_str().as_bytes().into() }
+        let root = settings.root.as_os_str().as_bytes().into();
+        Self { all, paths, refuse_some, lead_elsewhere, site, root }
     }
 
-    /// What a path leads to.
-    pub(super) fn leads_to<'a>(&self, path: &'a [u8]) -> LeadsTo<'a> {
-        let Some(number) = self.number(path) else { return LeadsTo::File(path) };
-        match &self.all[number].action {
-            Action::File(_) => LeadsTo::File(path),
-            Action::Scripts { ending, .. } => {
-                LeadsTo::File(&path[..script_length(path, ending).unwrap_or(path.len())])
-            }
-            _ => LeadsTo::Elsewhere(Elsewhere(number)),
+    /// Whether there is one.
+    pub(super) fn are_some(&self) -> bool {
+        self.all.len() > NO_ROUTES.len()
+    }
+
+    /// What a path leads to that a client has asked for; or that the site's owner names, whom no route keeps
+    /// from the file.
+    pub(super) fn leads_to<'a>(&self, path: &'a [u8], as_owner: bool) -> LeadsTo<'a> {
+        let number = if as_owner { self.runner_for_owner(path) } else { self.number(path) };
+        let Some(number) = number else { return LeadsTo::File(path) };
+        let script = match &self.all[number].action {
+            Action::File(_) => return LeadsTo::File(path),
+            Action::Scripts { ending, .. } => &path[..script_length(path, ending).unwrap_or(path.len())],
+            _ => return LeadsTo::Elsewhere(Elsewhere(number)),
+        };
+        let is_asked_for = as_owner || script.len() == path.len();
+        match if is_asked_for { Ok(number) } else { self.runner(script) } {
+            Ok(_) => LeadsTo::File(script),
+            Err(instead) => LeadsTo::Elsewhere(instead),
         }
+    }
+
+    /// Whether that is a route that refuses requests.
+    pub(super) fn refuses(&self, Elsewhere(number): Elsewhere) -> bool {
+        matches!(self.all[number].action, Action::Refuse(_))
+    }
+
+    /// The refusal of a script that no pool runs.
+    pub(super) fn not_run(&self) -> Elsewhere {
+        Elsewhere(self.all.len() - 1)
     }
 
     /// Whether requests may have other methods than those for files.
@@ -112,15 +144,50 @@ impl Routes {
         self.all.iter().any(is_one)
     }
 
-    /// How the script at the beginning of a path is run, the rest of which it is told. `None`: by nobody.
-    pub(super) fn run(&self, path: &[u8]) -> Option<Box<Call>> {
-        let Action::Scripts { pool, ending, .. } = &self.all[self.number(path)?].action else {
-            return None;
+    /// How the script at the beginning of a path is run, the rest of which it is told, or the index file of
+    /// that name in a directory.
+    ///
+    /// # Errors
+    ///
+    /// What is answered in place of that.
+    pub(super) fn run(&self, path: &[u8], index: &[u8], as_owner: bool) -> Result<Box<Call>, Elsewhere> {
+        let whole = [path, index].concat();
+        let number = if as_owner {
+            self.runner_for_owner(&whole).ok_or(self.not_run())?
+        } else if index.is_empty() {
+            self.runner_of_request(path)?
+        } else if let Index::Called(route) = self.judge_index(&whole, false)
+            && let Instead::Call(call) = self.answer(route, &whole, None)
+        {
+            return Ok(call);
+        } else {
+            self.runner(&whole)?
         };
-        let (name, info) = path.split_at(script_length(path, ending)?);
+        let Action::Scripts { pool, ending, .. } = &self.all[number].action else {
+            return Err(self.not_run());
+        };
+        let length = script_length(&whole, ending).ok_or(self.not_run())?;
+        let (name, info) = whole.split_at(length);
         let file = [&self.root, name].concat().into();
         let (pool, root) = (Arc::clone(pool), Arc::clone(&self.root));
-        Some(Box::new(Call { site: self.site, pool, file, name: name.into(), info: info.into(), root }))
+        Ok(Box::new(Call { site: self.site, pool, file, name: name.into(), info: info.into(), root }))
+    }
+
+    /// The route that has the script run which a request's path begins with: the first that matches either.
+    fn runner_of_request(&self, path: &[u8]) -> Result<usize, Elsewhere> {
+        let number = self.number(path).ok_or(self.not_run())?;
+        let Action::Scripts { ending, .. } = &self.all[number].action else { return Err(self.not_run()) };
+        let script = &path[..script_length(path, ending).unwrap_or(path.len())];
+        if script.len() == path.len() { Ok(number) } else { Ok(self.runner(script)?.min(number)) }
+    }
+
+    /// The route that has the script run which a path begins with that the site's owner names.
+    fn runner_for_owner(&self, path: &[u8]) -> Option<usize> {
+        let runs = |number: &usize| {
+            let route = &self.all[*number];
+            matches!(route.action, Action::Scripts { .. }) && route.takes(path)
+        };
+        self.matching(path).into_iter().find(runs)
     }
 
     /// What is done with those whose route it is.
@@ -155,42 +222,15 @@ impl Routes {
         }
     }
 
-    /// What is done with a path, and by which route, for people.
-    pub(super) fn explain(&self, path: &[u8], query: Option<&[u8]>) -> String {
-        let file = String::from_utf8_lossy(path);
-        let Some(number) = self.number(path) else { return format!("no route matches: the file {file}") };
-        let route = &self.all[number];
-        let done = match (&route.action, self.answer(Elsewhere(number), path, query)) {
-            (Action::File(None), _) => format!("the file {file}"),
-            (Action::File(Some(fallback)), _) => {
-                format!("the file {file}, or if there is none {}", String::from_utf8_lossy(fallback))
-            }
-            (Action::Scripts { pool, .. }, _) => match self.run(path) {
-                Some(call) => {
-                    let [name, info] = [&call.name, &call.info].map(|part| String::from_utf8_lossy(part));
-                    let info =
-                        if info.is_empty() { String::new() } else { format!(" with PATH_INFO {info}") };
-                    format!("the script {name}{info}, if there is one, by the pool {pool}")
-                }
-                None => format!("a script, by the pool {pool}"),
-            },
-            (_, Instead::Call(call)) => {
-                let [name, info] = [&call.name, &call.info].map(|part| String::from_utf8_lossy(part));
-                format!("the pool {}, SCRIPT_NAME {name:?}, PATH_INFO {info:?}", call.pool)
-            }
-            (_, Instead::Redirect(status, location)) => format!("{} to {location}", status.0),
-            (_, Instead::Refuse(status)) => format!("{} {}", status.0, status.reason()),
-        };
-        format!("route {} ({}): {done}", number + 1, route.path)
+    /// The first route that matches a path.
+    pub(super) fn number(&self, path: &[u8]) -> Option<usize> {
+        self.matching(path).into_iter().find(|number| self.all[*number].takes(path))
     }
 
-    /// The first route that matches a path.
-    fn number(&self, path: &[u8]) -> Option<usize> {
+    /// The routes whose pattern matches a path.
+    pub(super) fn matching(&self, path: &[u8]) -> Vec<usize> {
         let matches = self.paths.of_path(path);
-        if !matches.is_all {
-            return Some(self.all.len() - 1);
-        }
-        matches.numbers.into_iter().find(|number| self.all[*number].takes(path))
+        if matches.is_all { matches.numbers } else { vec![self.all.len() - NO_ROUTES.len()] }
     }
 }
 
@@ -218,7 +258,7 @@ impl Route {
     }
 
     /// Whether it takes a path that its pattern matches.
-    fn takes(&self, path: &[u8]) -> bool {
+    pub(super) fn takes(&self, path: &[u8]) -> bool {
         match &self.action {
             Action::Scripts { ending, .. } => script_length(path, ending).is_some(),
             _ => true,

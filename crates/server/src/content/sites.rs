@@ -33,7 +33,7 @@ impl Site {
             dotfiles: files.dotfiles,
             listing: files.listing,
             error_pages: ErrorPages::new(files),
-            routes: Arc::clone(&resolvers.routes[usize::from(number)]),
+            routes: Arc::clone(&resolvers.of(number).loader.routes),
         }
     }
 }
@@ -42,8 +42,6 @@ impl Site {
 #[derive(Debug)]
 pub struct Resolvers {
     all: Vec<Resolver>,
-    /// Those of each site, which may be thousands.
-    routes: Vec<Arc<Routes>>,
 }
 
 impl Resolvers {
@@ -53,9 +51,11 @@ impl Resolvers {
     ///
     /// One of the directories can't be opened.
     pub fn new(sites: &[SiteSettings]) -> Result<Self, ContentError> {
-        let all = sites.iter().map(|site| Resolver::new(&site.files)).collect::<Result<_, _>>()?;
-        let routes = (0..).zip(sites).map(|(number, site)| Arc::new(Routes::new(number, &site.files)));
-        Ok(Self { all, routes: routes.collect() })
+        let all = (0..).zip(sites).map(|(number, site)| {
+            let routes = Arc::new(Routes::new(number, &site.files));
+            Resolver::new(&site.files, routes)
+        });
+        Ok(Self { all: all.collect::<Result<_, _>>()? })
     }
 
     /// Looks something up, for as long as it takes.

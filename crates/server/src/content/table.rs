@@ -29,7 +29,7 @@ pub struct Pin(pub(super) Place);
 /// A site by its number; 0 is the default one.
 pub type SiteNumber = u16;
 
-/// Which file of a path: the site that it is of, and the coding that it is in.
+/// Which file of a path: the site that it is of, the coding that it is in, and who asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Variant(u32);
 
@@ -40,6 +40,12 @@ impl Variant {
 
     pub(super) fn new(site: SiteNumber, coding: Option<Coding>) -> Self {
         Self(u32::from(site) << 8 | coding.map_or(0, |coding| coding as u32 + 1))
+    }
+
+    /// The same as the site's owner names it, if that is who asks: clients are not sent it by its path.
+    #[inline]
+    pub(super) fn of_owner(self, as_owner: bool) -> Self {
+        Self(self.0 | u32::from(as_owner) << 7)
     }
 
     /// Different for each.

@@ -6,6 +6,7 @@ mod directories;
 mod error_pages;
 mod files;
 mod header_rules;
+mod judge;
 mod precompressed;
 mod preconditions;
 mod ranges;
@@ -26,6 +27,7 @@ mod sharing {
     mod error_pages;
     mod files;
     mod header_rules;
+    mod judge;
     mod precompressed;
     mod preconditions;
     mod ranges;
@@ -224,6 +226,11 @@ impl Site {
     /// Every other request as somebody answers it who must not wait, and finds nothing in memory; or who
     /// waits for names alone.
     fn answer(&mut self, head: &Head<'_>) -> Plan<Pin> {
+        self.ask(head).unwrap_or_else(|call| panic!("{call:?}"))
+    }
+
+    /// The same, where an application may be called.
+    fn ask(&mut self, head: &Head<'_>) -> Result<Plan<Pin>, Box<Call>> {
         let stamp = Stamp::new("", sys::clock::realtime_secs());
         self.impatient = !self.impatient;
         let patience = match self.content.table {
@@ -245,8 +252,8 @@ impl Site {
                 Sheet::default(),
                 &stamp,
             ) {
-                Ok(plan) => break plan,
-                Err(Detour::Call(call, _)) => panic!("{call:?}"),
+                Ok(plan) => break Ok(plan),
+                Err(Detour::Call(call, _)) => break Err(call),
                 Err(Detour::Lookup(mut lookup)) => {
                     assert!(self.impatient);
                     assert!(

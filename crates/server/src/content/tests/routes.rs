@@ -1,7 +1,7 @@
 //! Routes: what is done with some paths in place of sending their file.
 
 use super::*;
-use crate::config::{CommandLine, Source};
+use crate::config::{CommandLine, Source, Target};
 
 /// A site with a few files and these routes, as they stand in the file.
 fn site(routes: &str) -> Site {
@@ -88,8 +88,9 @@ fn routes_see_the_path_that_opens_the_file() {
     assert_eq!(site.status("/a.txt"), 200);
 }
 
+/// Error pages and fallbacks are the owner's to name. Who has been sent one can't ask for it.
 #[test]
-fn nothing_else_sends_a_file_that_is_routed_elsewhere() {
+fn what_the_owner_names_is_sent_for_that_alone() {
     let mut site = site(
         "[[routes]]\npath = '/secret/**'\nstatus = 410\n\
          [[routes]]\npath = '/app/**'\nfallback = '/secret/x.txt'\n",
@@ -98,13 +99,24 @@ fn nothing_else_sends_a_file_that_is_routed_elsewhere() {
         settings.error_pages = [(404, "/secret/x.txt".to_owned())].into();
         settings.listing = true;
     });
-    for target in ["/none", "/app/none"] {
-        let reply = site.get(target);
-        assert_eq!(reply.status, 404, "{target}");
-        assert!(!reply.text().contains("x.txt"), "{target}");
+    for _ in 0..2 {
+        for (target, status) in [("/none", 404), ("/app/none", 200)] {
+            let reply = site.get(target);
+            assert_eq!((reply.status, reply.text()), (status, "secret/x.txt"), "{target}");
+        }
+        assert_eq!((site.status("/secret/x.txt"), site.status("/secret/")), (410, 410));
+        assert_eq!(site.get_with("/secret/", "Accept: application/json").status, 410);
     }
-    assert_eq!((site.status("/secret/x.txt"), site.status("/secret/")), (410, 410));
-    assert_eq!(site.get_with("/secret/", "Accept: application/json").status, 410);
+    // Their addresses may lead elsewhere, too.
+    site.reconfigure(|settings| {
+        settings.routes[0].status = None;
+        settings.routes[0].redirect = Some(Target::read("/").unwrap());
+    });
+    assert_eq!(
+        (site.status("/none"), site.status("/app/none"), site.status("/secret/x.txt")),
+        (404, 200, 302)
+    );
+    assert_eq!(site.get("/none").text(), "secret/x.txt");
 }
 
 #[test]

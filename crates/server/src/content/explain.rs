@@ -1,0 +1,116 @@
+//! How requests for a path are answered, and by which route, for people: what the server does, without one.
+
+use std::sync::Arc;
+
+use http1::host_name;
+
+use super::call::Call;
+use super::lookup::{Lookup, LookupResult};
+use super::path::Path;
+use super::resolver::Resolver;
+use super::routes::{Action, Elsewhere, Instead, LeadsTo, Routes};
+use super::sites::Hosts;
+use crate::config::{Settings, SiteSettings};
+
+/// Which site and which of its routes answer requests for an URL, or for a target of the default site (a path
+/// with or without a query), and how. What is below the root is looked at, if it can be.
+pub fn explain(settings: &Settings, url: &str) -> String {
+    let (authority, target) = match url.split_once("://") {
+        Some((_, behind)) => behind.split_at(behind.find(['/', '?']).unwrap_or(behind.len())),
+        None => ("", url),
+    };
+    let sites = settings.all_sites();
+    let number = Hosts::new(&sites).of(host_name(authority.as_bytes()));
+    let SiteSettings { hosts, files, .. } = &sites[usize::from(number)];
+    let (raw, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+    let raw = if raw.is_empty() { "/" } else { raw };
+    let mut decoded = Vec::new();
+    let answer = match Path::decode(raw.as_bytes(), files.dotfiles, &mut decoded) {
+        Ok(path) => {
+            let routes = Arc::new(Routes::new(number, files));
+            let resolver = Resolver::new(files, Arc::clone(&routes)).ok();
+            routes.explain(path.bytes(), query.map(str::as_bytes), resolver.as_ref())
+        }
+        Err(refusal) => format!("{}: {}", refusal.status().0, refusal.text()),
+    };
+    let hosts: Vec<_> = hosts.iter().map(ToString::to_string).collect();
+    match (settings.sites.len(), number) {
+        (0, _) => answer,
+        (_, 0) => format!("the default site, root {}\n{answer}", files.root.display()),
+        _ => format!("site {number} ({}), root {}\n{answer}", hosts.join(", "), files.root.display()),
+    }
+}
+
+impl Routes {
+    fn explain(&self, path: &[u8], query: Option<&[u8]>, resolver: Option<&Resolver>) -> String {
+        let number = self.number(path);
+        let file = match self.leads_to(path, false) {
+            LeadsTo::Elsewhere(route) if Some(route.0) == number => {
+                return format!("{}: {}", self.name(route.0), self.instead(route, path, query));
+            }
+            LeadsTo::Elsewhere(route) => {
+                return self.explain_other(route, "the script in front of PATH_INFO");
+            }
+            LeadsTo::File(file) => file,
+        };
+        let found = resolver.map(|resolver| (resolver, resolver.look_up(&Lookup::new(0, file, None))));
+        match &found {
+            Some((_, LookupResult::Barred(route))) => {
+                return self.explain_other(*route, "what this leads to");
+            }
+            Some((resolver, LookupResult::Script(Some(index)))) => {
+                let index = resolver.index_name(*index);
+                return match self.run(path, index, false) {
+                    Ok(call) => {
+                        let runner = self.number(&[path, index].concat());
+                        let name = runner.map_or("no route".to_owned(), |number| self.name(number));
+                        format!("{name}: {}", told(&call))
+                    }
+                    Err(route) => self.explain_other(route, "the index file"),
+                };
+            }
+            _ => {}
+        }
+        let file = String::from_utf8_lossy(path);
+        let Some(number) = number else { return format!("no route matches: the file {file}") };
+        let done = match &self.all[number].action {
+            Action::File(Some(fallback)) => {
+                format!("the file {file}, or if there is none {}", String::from_utf8_lossy(fallback))
+            }
+            Action::Scripts { pool, .. } => match self.run(path, b"", false) {
+                Ok(call) => told(&call),
+                Err(_) => format!("a script, by the pool {pool}"),
+            },
+            _ => format!("the file {file}"),
+        };
+        format!("{}: {done}", self.name(number))
+    }
+
+    /// What is answered because of the route that something else has than the path itself.
+    fn explain_other(&self, route: Elsewhere, what: &str) -> String {
+        format!("{}, which {what} has: {}", self.name(route.0), self.instead(route, b"/", None))
+    }
+
+    fn instead(&self, route: Elsewhere, path: &[u8], query: Option<&[u8]>) -> String {
+        match self.answer(route, path, query) {
+            Instead::Call(call) => {
+                let [name, info] = [&call.name, &call.info].map(|part| String::from_utf8_lossy(part));
+                format!("the pool {}, SCRIPT_NAME {name:?}, PATH_INFO {info:?}", call.pool)
+            }
+            Instead::Redirect(status, location) => format!("{} to {location}", status.0),
+            Instead::Refuse(status) => format!("{} {}", status.0, status.reason()),
+        }
+    }
+
+    /// A route by its number, from 1 on.
+    fn name(&self, number: usize) -> String {
+        format!("route {} ({})", number + 1, self.all[number].path)
+    }
+}
+
+/// The script that is run.
+fn told(call: &Call) -> String {
+    let [name, info] = [&call.name, &call.info].map(|part| String::from_utf8_lossy(part));
+    let info = if info.is_empty() { String::new() } else { format!(" with PATH_INFO {info}") };
+    format!("the script {name}{info}, if there is one, by the pool {}", call.pool)
+}

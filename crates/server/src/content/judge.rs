@@ -1,0 +1,180 @@
+//! What clients are refused, whichever path leads to it.
+//!
+//! A request is judged by its own path, which is matched with the site's routes before anything is looked up
+//! (`routes.rs`). What it leads to may have another path below the root: the script in front of `PATH_INFO`,
+//! the index file of a directory, what a symbolic link leads to, the file that a precompressed sibling stands
+//! in for. A client that would be refused that by its own path is refused it by every other as well. So what was
+//! found is judged here, and only where its path is not the one that was asked for.
+//!
+//! A redirect says where an address leads and nothing of the file that lies there: else `/index.html` could
+//! not be redirected to `/`, nor `/wiki.php` to `/wiki.php/start`. Here the next route that matches counts.
+//!
+//! What the site's owner names is the owner's choice, and not judged: error pages, fallbacks, and the files
+//! that an application names below a directory of `send_files` (which is a site of its own, without routes).
+//! So that no client is sent it by its path, it has another name in the table of open files
+//! ([`Variant::of_owner`](super::table::Variant::of_owner)).
+
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path as FsPath;
+
+use sys::file::FileKind;
+
+use super::load::Loader;
+use super::path::{self, Path};
+use super::patience::{Patience, WouldBlock};
+use super::routes::{Action, Elsewhere, LeadsTo, Routes};
+use super::scripts::{Verdict, script_length};
+
+/// What is done with the index file of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Index {
+    Sent,
+    /// A route refuses it to clients.
+    Barred(Elsewhere),
+    /// An application answers in its place.
+    Called(Elsewhere),
+}
+
+/// Why what a symbolic link leads to is not served.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Bar {
+    /// Under its own name it is no file that is served: that begins with a dot, or is a script's.
+    Hidden,
+    /// A route refuses it to clients.
+    Barred(Elsewhere),
+}
+
+impl Routes {
+    /// The route that refuses clients the file at a path.
+    pub(super) fn bar(&self, path: &[u8]) -> Option<Elsewhere> {
+        let number = self.refuse_some.then(|| self.of_file(path))??;
+        matches!(self.all[number].action, Action::Refuse(_)).then_some(Elsewhere(number))
+    }
+
+    /// What is done with an index file of that path, which may be a script.
+    pub(super) fn judge_index(&self, path: &[u8], is_script: bool) -> Index {
+        let number = (is_script || self.lead_elsewhere).then(|| self.of_file(path)).flatten();
+        match number.map(|number| (Elsewhere(number), &self.all[number].action)) {
+            Some((route, Action::Refuse(_))) => Index::Barred(route),
+            Some((route, Action::Program { .. })) => Index::Called(route),
+            Some((_, Action::Scripts { .. })) => Index::Sent,
+            _ if is_script => Index::Barred(self.not_run()),
+            _ => Index::Sent,
+        }
+    }
+
+    /// The route that has a script run whose path that is.
+    ///
+    /// # Errors
+    ///
+    /// What is answered to clients in place of that.
+    pub(super) fn runner(&self, script: &[u8]) -> Result<usize, Elsewhere> {
+        let Some(number) = self.of_file(script) else { return Err(self.not_run()) };
+        match &self.all[number].action {
+            Action::Scripts { ending, .. } if script_length(script, ending) == Some(script.len()) => {
+                Ok(number)
+            }
+            Action::Refuse(_) => Err(Elsewhere(number)),
+            _ => Err(self.not_run()),
+        }
+    }
+
+    /// The first route that says what is done with the file at a path.
+    fn of_file(&self, path: &[u8]) -> Option<usize> {
+        self.matching(path).into_iter().find(|number| {
+            !matches!(self.all[*number].action, Action::Redirect(..)) && self.all[*number].takes(path)
+        })
+    }
+}
+
+impl Loader {
+    /// Why a file is not served that was asked for by a path and lies, by symbolic links, elsewhere. What is
+    /// not below the root has no name there to be judged by.
+    pub(super) fn bar(
+        &self,
+        asked: Path<'_>,
+        file: &OwnedFd,
+        as_owner: bool,
+    ) -> std::io::Result<Option<Bar>> {
+        let (root, path) = (sys::file::path_of(&self.root)?, sys::file::path_of(file)?);
+        let is_script = |path: &[u8]| self.scripts.judge(path).is_some();
+        if is_script(path.as_os_str().as_bytes()) && !is_script(asked.bytes()) {
+            return Ok(Some(Bar::Hidden));
+        }
+        let refuses = self.routes.refuse_some && !as_owner;
+        if self.dotfiles && !refuses {
+            return Ok(None);
+        }
+        let Ok(inner) = path.strip_prefix(&root) else {
+            return Ok((self.symlinks != sys::file::Symlinks::Any).then_some(Bar::Hidden));
+        };
+        let mut names = inner.iter().enumerate();
+        if !self.dotfiles && names.any(|(depth, name)| path::is_hidden(name.as_bytes(), depth == 0)) {
+            return Ok(Some(Bar::Hidden));
+        }
+        if refuses { self.bar_below(inner, file) } else { Ok(None) }
+    }
+
+    /// Why clients are not served a file that lies there below the root.
+    fn bar_below(&self, inner: &FsPath, file: &OwnedFd) -> std::io::Result<Option<Bar>> {
+        let stat = sys::file::stat(file)?;
+        // It was removed meanwhile, and what is said of its path says so.
+        if stat.links == 0 {
+            return Ok(Some(Bar::Hidden));
+        }
+        let mut path = [b"/", inner.as_os_str().as_bytes()].concat();
+        if stat.kind == FileKind::Directory && !path.ends_with(b"/") {
+            path.push(b'/');
+        }
+        Ok(self.routes.bar(&path).map(Bar::Barred))
+    }
+
+    /// The route that refuses clients the file of which that of a path is a precompressed sibling.
+    pub(super) fn bar_of_sibling(
+        &self,
+        path: Path<'_>,
+        patience: Patience,
+    ) -> Result<Option<Elsewhere>, WouldBlock> {
+        let Some(original) = self.original(path.bytes()) else { return Ok(None) };
+        let Some(bar) = self.routes.bar(original) else { return Ok(None) };
+        match self.stat(Path::known(original), false, patience) {
+            Ok(Ok(stat)) => Ok((stat.kind == FileKind::Regular).then_some(bar)),
+            Ok(Err(_)) => Ok(Some(bar)),
+            Err(error) if patience.is_over(&error) => Err(WouldBlock),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Whether a client would be answered with something by the path of a file, or of a directory if it ends
+    /// with a slash: what listings show.
+    pub(super) fn is_shown(&self, path: &[u8], index: &[String]) -> bool {
+        let verdict = self.scripts.judge(path);
+        let may_be = match self.routes.leads_to(path, false) {
+            _ if verdict == Some(Verdict::Lookalike) => false,
+            LeadsTo::Elsewhere(elsewhere) => !self.routes.refuses(elsewhere),
+            LeadsTo::File(_) => verdict.is_none() || self.routes.runner(path).is_ok(),
+        };
+        may_be
+            && match self.bar_of_sibling(Path::known(path), Patience::Unlimited) {
+                Ok(None) => !path.ends_with(b"/") || !self.has_barred_index(path, index),
+                _ => false,
+            }
+    }
+
+    /// Whether the index file of a directory is refused to clients.
+    fn has_barred_index(&self, directory: &[u8], index: &[String]) -> bool {
+        let paths = || index.iter().map(|name| [directory, name.as_bytes()].concat());
+        let is_script = |path: &[u8]| self.scripts.judge(path) == Some(Verdict::Script);
+        let is_barred =
+            |path: &[u8]| matches!(self.routes.judge_index(path, is_script(path)), Index::Barred(_));
+        if !paths().any(|path| is_barred(&path)) {
+            return false;
+        }
+        let mut there = paths().filter(|path| {
+            let found = self.stat(Path::known(path), false, Patience::Unlimited);
+            found.is_ok_and(|found| found.is_ok_and(|stat| stat.kind == FileKind::Regular))
+        });
+        there.next().is_some_and(|path| is_barred(&path))
+    }
+}

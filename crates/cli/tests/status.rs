@@ -16,7 +16,7 @@ use support::{eventually, sleep_ms};
 
 const TESTS: &[Test] = tests![
     Each: json_counts, connections_by_state, accept_queue, waits_of_a_client_that_asks_again;
-    One: text, prometheus, health, other_pages, command, off_by_default, its_address_is_free_at_the_end;
+    One: text, prometheus, health, other_pages, command, hosts, off_by_default, its_address_is_free_at_the_end;
 ];
 
 fn main() -> ExitCode {
@@ -184,11 +184,15 @@ fn prometheus(variant: &Variant) {
     let (code, text) = server.status_page("/metrics");
     assert_eq!(code, 200);
     let samples = samples(&text);
+    let (code, text) = server.status_page("/metrics?workers");
+    assert!(code == 200 && text.contains("sluice_accepts_total{worker=\"0\"} "), "{text}");
+    let by_worker = self::samples(&text);
     // The sum over all workers, however many there are.
-    let sum = |family: &str, label: &str| -> f64 {
+    let sum_of = |samples: &BTreeMap<String, f64>, family: &str, label: &str| -> f64 {
         let is_it = |name: &str| name.split('{').next() == Some(family) && name.contains(label);
         samples.iter().filter(|(name, _)| is_it(name)).map(|(_, value)| value).sum()
     };
+    let sum = |family: &str, label: &str| sum_of(&samples, family, label);
     for (family, label, expected) in [
         ("sluice_accepts_total", "", 3.0),
         ("sluice_replies_total", "class=\"2xx\"", 12.0),
@@ -197,7 +201,10 @@ fn prometheus(variant: &Variant) {
         ("sluice_connections_closed_total", "", 3.0),
         ("sluice_connections", "state=\"idle\"", 0.0),
     ] {
-        assert!((sum(family, label) - expected).abs() < 0.5, "{family} {label}: {}", sum(family, label));
+        for samples in [&samples, &by_worker] {
+            let sum = sum_of(samples, family, label);
+            assert!((sum - expected).abs() < 0.5, "{family} {label}: {sum}");
+        }
     }
     let buckets = sum("sluice_accepts_per_phase_bucket", "le=\"+Inf\"");
     assert!(buckets >= 1.0 && (buckets - sum("sluice_accepts_per_phase_count", "")).abs() < 0.5);
@@ -233,6 +240,40 @@ fn command(variant: &Variant) {
     assert!(run(&[]).contains("\naccepts "));
     let value: Value = serde_json::from_str(&run(&["--json"])).expect("JSON");
     assert_eq!(value["total"]["accepts"], 3);
+}
+
+/// A name that a web page has pointed here is none that the endpoint answers for, unless it is set.
+fn hosts(variant: &Variant) {
+    let address = support::free_address();
+    let config = |hosts: &str| format!("status_hosts = [{hosts}]");
+    let server =
+        Setup::new(variant).argument(format!("--status={address}")).config(&config("'a.example'")).start();
+    let status = |host: &str| {
+        let mut client = support::client::Client::connect(address);
+        client.send(format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        let reply = client.reply();
+        assert!(reply.status == 200 || reply.text().contains("status_hosts"), "{}", reply.text());
+        reply.status
+    };
+    for (host, code) in [
+        (address.to_string().as_str(), 200),
+        ("127.0.0.1", 200),
+        ("localhost", 200),
+        ("A.example.:80", 200),
+        ("b.example", 421),
+        ("a.example.evil.example", 421),
+    ] {
+        assert_eq!(status(host), code, "{host}");
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    let output = command.arg("status").arg(address.to_string()).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    server.rewrite_config(&config("'*.example'"));
+    server.signal(Signal::HUP);
+    eventually("the new list holds", || status("b.example") == 200);
+    // No browser reaches a Unix socket, and others may say what they like.
+    let server = Server::start(variant);
+    assert_eq!(server.status_page("/health").0, 200);
 }
 
 fn off_by_default(variant: &Variant) {

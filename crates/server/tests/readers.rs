@@ -71,7 +71,7 @@ for family in parse(sys.stdin.read()):
         print(family.type, sample.name, sorted(sample.labels.items()), sample.value)
 "
         );
-        let metrics = prometheus::render(sources.snapshot(), exposition);
+        let metrics = prometheus::render(sources.snapshot(), exposition, prometheus::Rows::Workers);
         // Debian's, which sees Debian's packages, whatever else is called python3 here.
         let mut parser = Command::new("/usr/bin/python3");
         let output = run(parser.args(["-c", &script]), metrics.as_bytes(), "python3-prometheus-client");

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
+use super::values::{Kind, quoted, text};
+
 /// A host, or all hosts below one: `example.org`, `*.example.org`. Lower case, without a dot at its end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostPattern {
@@ -14,7 +16,7 @@ pub struct HostPattern {
 
 impl HostPattern {
     /// What a text stands for: a name or an address as in an URL, without a port. `None`: it is neither.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (host, below) = match text.strip_prefix("*.") {
             Some(host) => (host, true),
             None => (text, false),
@@ -32,6 +34,24 @@ impl HostPattern {
             _ => None,
         }
     }
+
+    /// Whether a host is meant. It is written as patterns are: in lower case, without a dot at its end.
+    pub fn has(&self, host: &str) -> bool {
+        match host.strip_suffix(self.host.as_str()) {
+            Some(before) if self.below => before.len() > 1 && before.ends_with('.'),
+            before => before == Some("") && !self.below,
+        }
+    }
+}
+
+/// A host, or all below one.
+pub(super) fn host() -> Kind<HostPattern> {
+    const ALLOWED: &str = "allowed: a host without a port, such as \"example.org\" or \"[::1]\", or all \
+                           below one, \"*.example.org\"";
+    Kind::new(
+        |host: &HostPattern| quoted(&host.to_string()),
+        |item| HostPattern::parse(&text(item)?).ok_or_else(|| ALLOWED.to_owned()),
+    )
 }
 
 impl fmt::Display for HostPattern {

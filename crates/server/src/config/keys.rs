@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::files;
+use super::host::host;
 use super::key::{Field, Key, each, one, optional, read_each, rules};
 use super::logs;
 use super::names::Named;
@@ -264,6 +265,16 @@ pub(super) const KEYS: &[Key] = &[
         value: "ADDR:PORT|unix:PATH|off",
         help: "Serve counters to `sluice status` and to Prometheus at an address of their own",
         setting: |s| one(&mut s.status, unless_off(address())),
+        ..Key::under("Logs and status")
+    },
+    Key {
+        name: "status_hosts",
+        value: "HOST",
+        help: "Answer status requests for this host too, beside the address itself and localhost; may be \
+               repeated. *.example.org is every host below that one",
+        default: "none",
+        repeats: true,
+        setting: |s| each(&mut s.status_hosts, host()),
         ..Key::under("Logs and status")
     },
     Key {

@@ -23,6 +23,7 @@ pub use self::pool::{AreaSend, PoolRule, Transport};
 pub use self::site::{FileSettings, HeaderRule, Php, RouteRule, SiteSettings};
 
 use super::address::{ListenAddress, StatusAddress};
+use super::host::HostPattern;
 use super::network::TrustedProxy;
 
 /// Everything that can be set.
@@ -58,6 +59,8 @@ pub struct Settings {
     pub log_level: LogLevel,
     /// Where counters are served; `None`: nowhere.
     pub status: Option<StatusAddress>,
+    /// The hosts for which they are, beside that address and `localhost`.
+    pub status_hosts: Vec<HostPattern>,
     /// The files of those `listen` addresses that are Unix sockets.
     pub unix_sockets: SocketFileSettings,
     /// The file of the `status` address, if that is a Unix socket.
@@ -508,6 +511,7 @@ impl Settings {
             error_log: ErrorLog::Stderr,
             log_level: LogLevel::INFO,
             status: None,
+            status_hosts: Vec::new(),
             unix_sockets: SocketFileSettings::of_mode(0o666),
             status_socket: SocketFileSettings::of_mode(0o600),
             event: EventSettings::default(),

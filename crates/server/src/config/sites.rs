@@ -9,13 +9,13 @@ use std::path::PathBuf;
 use super::checks;
 use super::error::Problem;
 use super::files;
-use super::host::HostPattern;
+use super::host::host;
 use super::key::{Field, Key, each, is_empty_list, missing, one, rules};
 use super::logs;
 use super::pools;
 use super::settings::{FileSettings, Settings, SiteSettings};
 use super::typed::{Item, Table};
-use super::values::{Kind, quoted, text, unless_off};
+use super::values::unless_off;
 
 /// The list of sites. It is to be read after all other keys, from which sites take what they don't say.
 pub(super) const SITES: Key = Key::of("", "sites", |s: &mut Settings| {
@@ -80,14 +80,4 @@ fn contradictions(site: &SiteSettings, item: &Item, table: &Table) -> Vec<Proble
         problems.push(item.problem_of("root", what));
     }
     problems
-}
-
-/// A host, or all below one.
-fn host() -> Kind<HostPattern> {
-    const ALLOWED: &str = "allowed: a host without a port, such as \"example.org\" or \"[::1]\", or all \
-                           below one, \"*.example.org\"";
-    Kind::new(
-        |host: &HostPattern| quoted(&host.to_string()),
-        |item| HostPattern::parse(&text(item)?).ok_or_else(|| ALLOWED.to_owned()),
-    )
 }

@@ -682,6 +682,7 @@ log_when_full = "wait"
 error_log = "error.log"
 log_level = "debug"
 status = "unix:status.sock"
+status_hosts = ["status.example.org", "*.int"]
 user = "www-data"
 group = "www-data"
 drain_timeout = "1 min"

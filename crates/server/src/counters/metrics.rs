@@ -167,7 +167,7 @@ pub static METRICS: &[Metric] = &[
     metric!(Kind::Counter, helper_jobs, "Jobs given to helper threads", "kind", HelperJob::NAMES),
     metric!(Kind::Gauge, helper_queue, "Jobs that helper threads have not finished"),
     metric!(Kind::Peak, helper_queue_max, "Most jobs that helper threads had not finished"),
-    metric!(Kind::Gauge, disk_delay_us, "Microseconds that a job which came now would take, as estimated"),
+    metric!(Kind::Level, disk_delay_us, "Microseconds that a job which came now would take, as estimated"),
     metric!(Kind::Counter, disk_holds, "Times that accepting ceased because that took too long"),
     metric!(Kind::Gauge, helpers_stuck, "Helper threads whose job has taken long"),
     metric!(

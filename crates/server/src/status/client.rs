@@ -140,7 +140,12 @@ impl Watch {
 /// Sends a request, all of it in one piece, and receives until the server closes.
 fn exchange(address: &StatusAddress, path: &str) -> io::Result<Vec<u8>> {
     let mut request = Vec::new();
-    client::write_request(&mut request, Method::Get, path, "sluice", &[("Connection", "close")], None)
+    // What the endpoint answers for, whatever it is set to.
+    let host = match address {
+        StatusAddress::Tcp(address) => address.to_string(),
+        StatusAddress::Unix(_) => "localhost".to_owned(),
+    };
+    client::write_request(&mut request, Method::Get, path, &host, &[("Connection", "close")], None)
         .map_err(io::Error::other)?;
     let mut stream = Stream::connect(address, PATIENCE)?;
     stream.write_all(&request)?;

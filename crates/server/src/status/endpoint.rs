@@ -21,6 +21,8 @@ use sys::poll::PollSet;
 use sys::socket::{ListenOptions, LocalAddress};
 use sys::wake::Wake;
 
+use super::hosts::{self, Hosts};
+use super::prometheus::Rows;
 use super::stream::Stream;
 use super::{Exposition, Sources, json, prometheus, text};
 use crate::config::{SocketFileSettings, StatusAddress};
@@ -104,17 +106,19 @@ impl Endpoint {
         &self.address
     }
 
-    /// Starts to answer in this process, with what `sources` tell.
+    /// Starts to answer in this process, with what `sources` tell. Beside its own address it
+    /// answers for `hosts`.
     ///
     /// # Errors
     ///
     /// There is no thread or no descriptor to be had.
-    pub fn serve(&self, sources: Arc<Sources>) -> io::Result<Serving> {
+    pub fn serve(&self, sources: Arc<Sources>, hosts: &Hosts) -> io::Result<Serving> {
+        let hosts = hosts.clone();
         let stop = Arc::new(Stop { asked: AtomicBool::new(false), wake: Wake::new()? });
         let (listener, stopping) = (self.listener.try_clone()?, Arc::clone(&stop));
         let thread = std::thread::Builder::new()
             .name("status".into())
-            .spawn(move || accept_until(&stopping, &listener, &sources))?;
+            .spawn(move || accept_until(&stopping, &listener, &sources, &Arc::new(hosts)))?;
         Ok(Serving { address: self.address.clone(), stop, thread })
     }
 
@@ -175,7 +179,7 @@ struct Stop {
 }
 
 /// Gives what each connection holds while it is served.
-fn accept_until(stop: &Stop, listener: &OwnedFd, sources: &Arc<Sources>) -> Arc<()> {
+fn accept_until(stop: &Stop, listener: &OwnedFd, sources: &Arc<Sources>, hosts: &Arc<Hosts>) -> Arc<()> {
     // Its strong count is the number of connections, and one.
     let connections = Arc::new(());
     let (mut set, mut events) = (PollSet::new(), Events::default());
@@ -193,9 +197,10 @@ fn accept_until(stop: &Stop, listener: &OwnedFd, sources: &Arc<Sources>) -> Arc<
         match accepted {
             Ok(socket) if Arc::strong_count(&connections) <= MOST_CONNECTIONS => {
                 let (sources, connection) = (Arc::clone(sources), Arc::clone(&connections));
+                let hosts = Arc::clone(hosts);
                 let spawned = std::thread::Builder::new().name("status-client".into()).spawn(move || {
                     // A client that went away or was too slow is no news.
-                    let _ = serve_one(socket, &sources);
+                    let _ = serve_one(socket, &sources, &hosts);
                     drop(connection);
                 });
                 if let Err(error) = spawned {
@@ -212,7 +217,11 @@ fn accept_until(stop: &Stop, listener: &OwnedFd, sources: &Arc<Sources>) -> Arc<
 }
 
 /// Serves one connection: one request, or the answer to a broken one.
-fn serve_one(socket: OwnedFd, sources: &Sources) -> io::Result<()> {
+fn serve_one(socket: OwnedFd, sources: &Sources, hosts: &Hosts) -> io::Result<()> {
+    let own = match sys::socket::local_address(&socket)? {
+        LocalAddress::Inet(address) => Some(address.ip()),
+        LocalAddress::Unix(_) => None,
+    };
     let mut stream = Stream::accepted(socket, PATIENCE)?;
     let limits = limits();
     let began = Instant::now();
@@ -222,6 +231,9 @@ fn serve_one(socket: OwnedFd, sources: &Sources) -> io::Result<()> {
     let mut eof = false;
     loop {
         let (used, plan) = match machine.receive(&limits, now(), &input, eof) {
+            Ok((used, Step::Request(head))) if !hosts.allow(&head, own) => {
+                (used, Some(short(Status::MISDIRECTED_REQUEST, head.terms, hosts::REFUSAL)))
+            }
             Ok((used, Step::Request(head))) => (used, Some(answer(&head, sources))),
             Ok((_, Step::Refused(_, error))) => (input.len(), Some(refuse(&machine, error))),
             Ok((used, Step::Closed)) => (used.max(input.len()), None),
@@ -284,7 +296,8 @@ fn answer(head: &Head<'_>, sources: &Sources) -> Plan<()> {
         plan.text("text/plain; charset=utf-8", b"Only GET and HEAD are answered here.\n");
         return plan;
     }
-    let format = head.query().and_then(|query| query.strip_prefix(b"format="));
+    let query = || head.query().unwrap_or_default().split(|&byte| byte == b'&');
+    let format = query().find_map(|part| part.strip_prefix(b"format="));
     let (content_type, body) = match (head.path, format) {
         (b"/", None | Some(b"text")) => {
             ("text/plain; charset=utf-8", text::render(&sources.snapshot(), None))
@@ -292,7 +305,9 @@ fn answer(head: &Head<'_>, sources: &Sources) -> Plan<()> {
         (b"/", Some(b"json")) | (b"/json", _) => ("application/json", json::render(&sources.snapshot())),
         (b"/", Some(b"prometheus")) | (b"/metrics", _) => {
             let exposition = Exposition::accepted(&head.fields.all(Field::Accept));
-            (exposition.content_type(), prometheus::render(sources.snapshot(), exposition))
+            let is_workers = |part: &[u8]| part.split(|&byte| byte == b'=').next() == Some(b"workers");
+            let rows = if query().any(is_workers) { Rows::Workers } else { Rows::Totals };
+            (exposition.content_type(), prometheus::render(sources.snapshot(), exposition, rows))
         }
         (b"/health", _) if sources.is_draining() => {
             let mut plan = plan(Status::SERVICE_UNAVAILABLE, head.terms);

@@ -12,6 +12,7 @@
 pub mod client;
 mod endpoint;
 mod exposition;
+mod hosts;
 pub mod json;
 pub mod prometheus;
 mod rates;
@@ -22,6 +23,7 @@ pub mod text;
 
 pub use endpoint::{BindError, Endpoint, Serving};
 pub use exposition::Exposition;
+pub use hosts::Hosts;
 pub use rates::Rates;
 pub use snapshot::{
     ListenerSnapshot, ListenerSource, Numbers, PoolSnapshot, Snapshot, Sources, WorkerSnapshot, WorkerSource,

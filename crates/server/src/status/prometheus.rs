@@ -14,10 +14,20 @@ use super::snapshot::{ListenerSnapshot, Numbers, Snapshot};
 use super::system::SYSTEM;
 use crate::counters::{HISTOGRAM_BOUNDS, Kind, METRICS, Metric, POOL_METRICS, Values};
 
+/// Of whom the values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// Of all workers together, and of those before them: as many rows however many workers there are, which
+    /// go on when a reload replaces the workers.
+    Totals,
+    /// Of each worker, by number.
+    Workers,
+}
+
 /// Renders a snapshot.
-pub fn render(snapshot: Snapshot, exposition: Exposition) -> String {
+pub fn render(snapshot: Snapshot, exposition: Exposition, rows: Rows) -> String {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(snapshot));
+    registry.register_collector(Box::new(Shown { snapshot, rows }));
     let mut text = String::new();
     // Writing to a String can't fail, and the collector's own calls fail only with their writer.
     let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
@@ -58,16 +68,24 @@ fn plain(open_metrics: &str) -> String {
 
 type Labels = Vec<(Cow<'static, str>, Cow<'static, str>)>;
 
-impl Collector for Snapshot {
+/// What is rendered.
+#[derive(Debug)]
+struct Shown {
+    snapshot: Snapshot,
+    rows: Rows,
+}
+
+impl Collector for Shown {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let snapshot = &self.snapshot;
         let identity =
-            labels([("version", self.version.clone()), ("architecture", self.architecture.clone())]);
+            labels([("version", snapshot.version.clone()), ("architecture", snapshot.architecture.clone())]);
         encoder.encode_descriptor("sluice", "The server", None, MetricType::Info)?.encode_info(&identity)?;
         let (name, help) =
             ("process_start_time_seconds", "When the server began to serve, since the Unix epoch");
-        let started = self.started_unix_ms as f64 / 1000.0;
+        let started = snapshot.started_unix_ms as f64 / 1000.0;
         describe(&mut encoder, name, help, Kind::Gauge)?.encode_gauge(&started)?;
-        for (metric, value) in SYSTEM.iter().zip(&self.system) {
+        for (metric, value) in SYSTEM.iter().zip(&snapshot.system) {
             let Some(value) = value else { continue };
             let name = format!("{}_{}", metric.group.prometheus_prefix(), metric.name);
             encode_number(
@@ -76,19 +94,9 @@ impl Collector for Snapshot {
                 *value,
             )?;
         }
-        self.encode_listeners(&mut encoder)?;
-        let (name, help) = ("sluice_worker_responsive", "Whether the worker answered within 100 ms");
-        let mut responsive = describe(&mut encoder, name, help, Kind::Gauge)?;
-        for (number, worker) in self.workers.iter().enumerate() {
-            let labels = labels([("worker", number.to_string())]);
-            responsive.encode_family(&labels)?.encode_gauge(&u32::from(worker.responsive))?;
-        }
-        let workers = self.workers.iter().enumerate();
-        let workers: Vec<_> = workers
-            .map(|(number, worker)| (labels([("worker", number.to_string())]), &worker.numbers))
-            .collect();
-        encode_table(&mut encoder, "sluice", METRICS, &workers)?;
-        let pools = self.pools.iter();
+        snapshot.encode_listeners(&mut encoder)?;
+        snapshot.encode_workers(&mut encoder, self.rows)?;
+        let pools = snapshot.pools.iter();
         let pools: Vec<_> =
             pools.map(|pool| (labels([("pool", pool.name.clone())]), &pool.numbers)).collect();
         encode_table(&mut encoder, "sluice_pool", POOL_METRICS, &pools)
@@ -96,6 +104,28 @@ impl Collector for Snapshot {
 }
 
 impl Snapshot {
+    fn encode_workers(&self, encoder: &mut DescriptorEncoder<'_>, rows: Rows) -> fmt::Result {
+        let responsive = self.workers.iter().filter(|worker| worker.responsive).count();
+        for (name, help, number) in [
+            ("sluice_workers", "Workers", self.workers.len()),
+            ("sluice_workers_responsive", "Workers that answered within 100 ms", responsive),
+        ] {
+            describe(encoder, name, help, Kind::Gauge)?.encode_gauge(&(number as u64))?;
+        }
+        if rows == Rows::Totals {
+            return encode_table(encoder, "sluice", METRICS, &[(Labels::new(), &self.total())]);
+        }
+        let (name, help) = ("sluice_worker_responsive", "Whether the worker answered within 100 ms");
+        let mut responsive = describe(encoder, name, help, Kind::Gauge)?;
+        let mut workers = Vec::with_capacity(self.workers.len());
+        for (number, worker) in self.workers.iter().enumerate() {
+            let labels = labels([("worker", number.to_string())]);
+            responsive.encode_family(&labels)?.encode_gauge(&u32::from(worker.responsive))?;
+            workers.push((labels, &worker.numbers));
+        }
+        encode_table(encoder, "sluice", METRICS, &workers)
+    }
+
     fn encode_listeners(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         type Find = fn(&ListenerSnapshot) -> Option<u64>;
         let of_queues: [(&str, &str, Kind, Find); 3] = [
@@ -159,28 +189,34 @@ fn encode_metric<B>(
             HISTOGRAM_BOUNDS.iter().map(|&bound| bound as f64 / per_base_unit).chain([f64::INFINITY]);
         let buckets: Vec<_> = bounds.zip(values.iter().copied()).collect();
         let count = values.iter().sum();
-        return encoder.encode_family(of_whom)?.encode_histogram::<NoLabelSet>(
-            sum(name),
-            count,
-            &buckets,
-            None,
-        );
+        return labelled(encoder, of_whom, |encoder| {
+            encoder.encode_histogram::<NoLabelSet>(sum(name), count, &buckets, None)
+        });
     }
     for (which, &value) in values.iter().enumerate() {
         let mut labels = of_whom.clone();
         if let Values::By { label, names, .. } = metric.values {
             labels.push((label.into(), names[which].into()));
         }
-        let mut encoder = encoder.encode_family(&labels)?;
-        match metric.kind {
+        let in_base_units = value as f64 / per_base_unit;
+        labelled(encoder, &labels, |encoder| match metric.kind {
             Kind::Counter if per_base_unit > 1.0 => {
-                encoder.encode_counter::<NoLabelSet, f64, f64>(&(value as f64 / per_base_unit), None)?;
+                encoder.encode_counter::<NoLabelSet, f64, f64>(&in_base_units, None)
             }
-            _ if per_base_unit > 1.0 => encoder.encode_gauge(&(value as f64 / per_base_unit))?,
-            kind => encode_number(&mut encoder, kind, value)?,
-        }
+            _ if per_base_unit > 1.0 => encoder.encode_gauge(&in_base_units),
+            kind => encode_number(encoder, kind, value),
+        })?;
     }
     Ok(())
+}
+
+/// Encodes a value with these labels. A total has none, and no braces.
+fn labelled(
+    encoder: &mut MetricEncoder<'_>,
+    labels: &Labels,
+    encode: impl FnOnce(&mut MetricEncoder<'_>) -> fmt::Result,
+) -> fmt::Result {
+    if labels.is_empty() { encode(encoder) } else { encode(&mut encoder.encode_family(labels)?) }
 }
 
 /// What a metric is called in base units, and how many of the units that it is counted in make one of them.
@@ -234,11 +270,13 @@ fn labels<const N: usize>(pairs: [(&'static str, String); N]) -> Labels {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counters::{ConnectionState, Counters};
+    use crate::status::WorkerSnapshot;
     use crate::status::tests::sample;
 
     #[test]
     fn names_follow_the_conventions() {
-        let text = render(sample(), Exposition::OpenMetrics);
+        let text = render(sample(), Exposition::OpenMetrics, Rows::Workers);
         for line in [
             "# TYPE sluice_accepts counter",
             "sluice_accepts_total{worker=\"0\"} 12",
@@ -270,9 +308,59 @@ mod tests {
         assert!(text.ends_with("# EOF\n"));
     }
 
+    /// Sums where a sum means something, and otherwise the largest, whatever the number of workers.
+    #[test]
+    fn totals_have_as_many_lines_however_many_workers_there_are() {
+        let mut snapshot = sample();
+        let (first, second, past) = (Counters::default(), Counters::default(), Counters::default());
+        for (block, value) in [(&first, 3), (&second, 4), (&past, 5)] {
+            block.accepts.add(value);
+            block.phase_time_ns[0].add(value * 1_000_000_000);
+            (0..value).for_each(|_| block.accept_wait_seen(value));
+        }
+        for (block, value) in [(&first, 3), (&second, 4)] {
+            block.connections[ConnectionState::Idle as usize].set(value);
+            block.accept_limit.set(value);
+            block.accepts_per_phase_max.set(value);
+            block.disk_delay_us.set(value * 1_000_000);
+        }
+        let worker = |block: &Counters| WorkerSnapshot {
+            pid: 1,
+            responsive: true,
+            numbers: Numbers::read(METRICS, block),
+        };
+        snapshot.workers = vec![worker(&first), worker(&second)];
+        snapshot.past = Numbers::read(METRICS, &past);
+        let lines =
+            |snapshot: &Snapshot, rows| render(snapshot.clone(), Exposition::Plain, rows).lines().count();
+        let two = render(snapshot.clone(), Exposition::Plain, Rows::Totals);
+        for line in [
+            "sluice_workers 2",
+            "sluice_workers_responsive 2",
+            "sluice_accepts_total 12",
+            "sluice_phase_time_seconds_total{phase=\"get_events\"} 12.0",
+            "sluice_accept_waits_seconds_bucket{le=\"0.004\"} 7",
+            "sluice_accept_waits_seconds_bucket{le=\"+Inf\"} 12",
+            "sluice_accept_waits_seconds_count 12",
+            "sluice_accept_waits_seconds_sum 0.05",
+            "sluice_connections{state=\"idle\"} 7",
+            "sluice_accept_limit 4",
+            "sluice_accepts_per_phase_max 4",
+            "sluice_disk_delay_seconds 4.0",
+        ] {
+            assert!(two.lines().any(|l| l == line), "{line}\n{two}");
+        }
+        assert!(!two.contains("worker="), "{two}");
+        let few = (lines(&snapshot, Rows::Totals), lines(&snapshot, Rows::Workers));
+        snapshot.workers.extend((0..62).map(|_| worker(&first)));
+        let many = (lines(&snapshot, Rows::Totals), lines(&snapshot, Rows::Workers));
+        assert_eq!(few.0, many.0);
+        assert!(many.1 > 20 * few.0 && few.1 < 2 * few.0, "{few:?} {many:?}");
+    }
+
     #[test]
     fn the_older_format_describes_samples_by_their_names() {
-        let text = render(sample(), Exposition::Plain);
+        let text = render(sample(), Exposition::Plain, Rows::Workers);
         for line in [
             "# HELP sluice_accepts_total Connections accepted",
             "# TYPE sluice_accepts_total counter",
@@ -290,14 +378,14 @@ mod tests {
     /// What `promtool check metrics` complains of.
     #[test]
     fn names_have_no_abbreviated_units() {
-        let text = render(sample(), Exposition::Plain);
+        let text = render(sample(), Exposition::Plain, Rows::Workers);
         let mut described = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
         let abbreviated =
             |name: &str| name.split('_').any(|word| ["ns", "us", "ms", "s", "kb"].contains(&word));
         assert_eq!(described.find(|typed| abbreviated(typed.split(' ').next().unwrap_or_default())), None);
         let helped = text.lines().filter_map(|line| line.strip_prefix("# HELP "));
         let other = ["anosecond", "icrosecond", "illisecond"];
-        let mut helped = helped.filter(|help| !help.starts_with("sluice_worker_responsive"));
+        let mut helped = helped.filter(|help| !help.starts_with("sluice_worker"));
         assert_eq!(helped.find(|help| other.iter().any(|unit| help.contains(unit))), None);
     }
 }

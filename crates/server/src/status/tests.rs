@@ -76,7 +76,7 @@ fn start_local() -> (&'static Counters, Serving) {
 fn start(address: &StatusAddress) -> (&'static Counters, Serving) {
     let (counters, sources) = sources();
     let endpoint = Endpoint::bind(address, &private()).unwrap();
-    (counters, endpoint.serve(sources).unwrap())
+    (counters, endpoint.serve(sources, &Hosts::default()).unwrap())
 }
 
 fn stop(serving: Serving) {
@@ -100,7 +100,7 @@ fn ask(serving: &Serving, request: &str) -> String {
 fn every_page_is_served() {
     let (counters, serving) = start_local();
     counters.requests.add(42);
-    let get = |path: &str| ask(&serving, &format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
+    let get = |path: &str| ask(&serving, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
     for (path, content_type, content) in [
         ("/", "text/plain; charset=utf-8", "sluice "),
         ("/?format=json", "application/json", "\"requests\": 42"),
@@ -108,7 +108,17 @@ fn every_page_is_served() {
         (
             "/metrics",
             "text/plain; version=0.0.4; charset=utf-8",
+            "# TYPE sluice_requests_total counter\nsluice_requests_total 42",
+        ),
+        (
+            "/metrics?workers",
+            "text/plain; version=0.0.4; charset=utf-8",
             "# TYPE sluice_requests_total counter\nsluice_requests_total{worker=\"0\"} 42",
+        ),
+        (
+            "/?format=prometheus&workers=",
+            "text/plain; version=0.0.4; charset=utf-8",
+            "\nsluice_requests_total{worker=\"0\"} 42",
         ),
         ("/?format=prometheus", "text/plain; version=0.0.4; charset=utf-8", "# TYPE sluice_info gauge"),
         ("/health", "text/plain; charset=utf-8", "ok\n"),
@@ -122,7 +132,7 @@ fn every_page_is_served() {
         assert!(body.contains(content), "{path}: {body}");
     }
     let accept = "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
-    let answer = ask(&serving, &format!("GET /metrics HTTP/1.1\r\nHost: x\r\n{accept}\r\n\r\n"));
+    let answer = ask(&serving, &format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\n{accept}\r\n\r\n"));
     assert!(answer.contains("Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"));
     assert!(answer.ends_with("# EOF\n"), "{answer}");
     assert!(get("/other").starts_with("HTTP/1.1 404 "));
@@ -133,13 +143,13 @@ fn every_page_is_served() {
 #[test]
 fn odd_requests_are_answered_as_http_wants() {
     let (_counters, serving) = start_local();
-    let head = ask(&serving, "HEAD /json HTTP/1.1\r\nHost: x\r\n\r\n");
+    let head = ask(&serving, "HEAD /json HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
-    let post = ask(&serving, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    let post = ask(&serving, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
     assert!(post.starts_with("HTTP/1.1 405 ") && post.contains("Allow: GET, HEAD\r\n"), "{post}");
     assert!(ask(&serving, "rubbish\r\n\r\n").starts_with("HTTP/1.1 400 "));
     assert!(ask(&serving, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400 "));
-    let long = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "a".repeat(2000));
+    let long = format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "a".repeat(2000));
     assert!(ask(&serving, &long).starts_with("HTTP/1.1 414 "));
     // Byte by byte, and without waiting for the answer.
     let mut stream = TcpStream::connect(tcp(&serving)).unwrap();
@@ -150,6 +160,30 @@ fn odd_requests_are_answered_as_http_wants() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.ends_with("ok\n"), "{answer}");
+    stop(serving);
+}
+
+/// A page whose site has pointed its name at the endpoint (DNS rebinding) is told by its Host.
+#[test]
+fn other_hosts_are_refused_on_every_page() {
+    let (_counters, serving) = start_local();
+    let own = tcp(&serving);
+    let get = |path: &str, host: &str| ask(&serving, &format!("GET {path} HTTP/1.1\r\nHost:{host}\r\n\r\n"));
+    for path in ["/", "/json", "/metrics", "/health", "/other"] {
+        let answer = get(path, &format!(" evil.example:{}", own.port()));
+        assert!(answer.starts_with("HTTP/1.1 421 "), "{path}: {answer}");
+        assert!(answer.contains("status_hosts") && !answer.contains("sluice "), "{path}: {answer}");
+    }
+    let post = "POST / HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 0\r\n\r\n";
+    assert!(ask(&serving, post).starts_with("HTTP/1.1 421 "));
+    // The target's host is what counts if it names one.
+    let target = "GET http://evil.example/json HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    assert!(ask(&serving, target).starts_with("HTTP/1.1 421 "));
+    for host in [&format!(" {own}"), " 127.0.0.1", " localhost", " localhost:9", " LOCALHOST.:1", ""] {
+        assert!(get("/json", host).starts_with("HTTP/1.1 200 "), "{host}");
+    }
+    assert!(ask(&serving, "GET /json HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 200 "));
+    assert!(ask(&serving, "GET /json HTTP/1.0\r\nHost: evil.example\r\n\r\n").starts_with("HTTP/1.1 421 "));
     stop(serving);
 }
 

@@ -46,7 +46,7 @@ use crate::content::{ContentError, Resolvers};
 use crate::control::Phase;
 use crate::error_log;
 use crate::listeners::{self, Listener, Listeners};
-use crate::status::Endpoint;
+use crate::status::{Endpoint, Hosts};
 
 /// A server could not start, or stopped working.
 #[derive(Debug, thiserror::Error)]
@@ -394,7 +394,8 @@ impl Supervisor {
         let name = self.settings.architecture.name();
         let sources = self.workers.sources(name, self.started, &self.listeners);
         let foreign = self.workers.foreign(&self.listeners, &[]);
-        match StatusProcess::start(endpoint, sources, &foreign) {
+        let hosts = Hosts::new(self.settings.status_hosts.clone());
+        match StatusProcess::start(endpoint, sources, &hosts, &foreign) {
             Ok(status) => self.status = Some(status),
             Err(error) => {
                 tracing::error!("cannot start the status process: {error}");

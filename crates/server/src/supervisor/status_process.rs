@@ -15,7 +15,7 @@ use super::exit_code;
 use super::workers::{Foreign, LONGEST_PAUSE, QUICK};
 use crate::control::{Control, Phase};
 use crate::error_log;
-use crate::status::{Endpoint, Sources};
+use crate::status::{Endpoint, Hosts, Sources};
 
 /// A status process that runs.
 pub(super) struct StatusProcess {
@@ -31,12 +31,17 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 impl StatusProcess {
     /// Forks it.
-    pub(super) fn start(endpoint: &Endpoint, sources: Sources, foreign: &Foreign) -> io::Result<Self> {
+    pub(super) fn start(
+        endpoint: &Endpoint,
+        sources: Sources,
+        hosts: &Hosts,
+        foreign: &Foreign,
+    ) -> io::Result<Self> {
         let (control, sources) = (Arc::new(Control::new()?), Arc::new(sources));
         let pid = process::fork(|| {
             process::set_name("sluice:status");
             foreign.close(&[]);
-            exit_code("the status process", answer(endpoint, &sources, &control))
+            exit_code("the status process", answer(endpoint, &sources, hosts, &control))
         })?;
         Ok(Self { pid, control, since: Instant::now() })
     }
@@ -48,12 +53,17 @@ impl StatusProcess {
     }
 }
 
-fn answer(endpoint: &Endpoint, sources: &Arc<Sources>, control: &Arc<Control>) -> io::Result<()> {
+fn answer(
+    endpoint: &Endpoint,
+    sources: &Arc<Sources>,
+    hosts: &Hosts,
+    control: &Arc<Control>,
+) -> io::Result<()> {
     control.attend()?;
     process::forgo_new_privileges()?;
     let (mut set, mut events) = (PollSet::new(), Events::default());
     set.add(&**control, 0, Interest::READABLE)?;
-    let serving = endpoint.serve(Arc::clone(sources))?;
+    let serving = endpoint.serve(Arc::clone(sources), hosts)?;
     let mut reopenings = control.reopenings();
     while control.phase() != Phase::Stop {
         set.wait(&mut events, None)?;

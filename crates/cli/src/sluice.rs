@@ -24,6 +24,7 @@ use server::allotment::Allotment;
 use server::config::{self, CommandLine, ConfigError, Source, StatusAddress};
 use server::content::explain;
 use server::error_log;
+use server::plain;
 use server::status::client::{self, Form, Watch};
 
 /// A web server for files that lets you choose how it does many things at once, and stays upright under
@@ -56,7 +57,7 @@ enum Command {
         #[command(flatten)]
         options: Options,
 
-        /// Print nothing but what is wrong, for units and scripts
+        /// Print nothing but what is wrong or doubtful, for units and scripts
         #[arg(long, short)]
         quiet: bool,
 
@@ -152,7 +153,10 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            for line in error.to_string().lines() {
+            let (text, is_of_problems) = (error.to_string(), is_of_configuration(&error));
+            // Of anything else the names may have ends of lines in them.
+            for line in text.split('\n').filter(|_| is_of_problems).chain((!is_of_problems).then_some(&*text))
+            {
                 // Whether it can be read or not, it is time to end.
                 error_log::say(&format!("sluice: {line}"));
             }
@@ -162,9 +166,14 @@ fn main() -> ExitCode {
     }
 }
 
+/// Whether the configuration can't be read, of which each problem is a line.
+fn is_of_configuration(error: &anyhow::Error) -> bool {
+    error.chain().any(<dyn std::error::Error>::is::<ConfigError>)
+}
+
 /// Whether something else should have been typed.
 fn is_bad_input(error: &anyhow::Error) -> bool {
-    error.chain().any(<dyn std::error::Error>::is::<ConfigError>)
+    is_of_configuration(error)
         || error.downcast_ref().is_some_and(RunError::is_bad_configuration)
         || error.downcast_ref().is_some_and(AffinityError::is_bad_input)
 }
@@ -174,18 +183,19 @@ fn serve(source: Source) -> anyhow::Result<()> {
 }
 
 fn check(source: &Source, quiet: bool, url: Option<&str>) -> anyhow::Result<()> {
-    let settings = source.load()?;
+    let configuration = source.read()?;
+    let settings = &configuration.settings;
     if let Some(url) = url {
-        print(&format!("{}\n", explain(&settings, url)))?;
+        print(&format!("{}\n", plain::page(&explain(settings, url))))?;
         return Ok(());
     }
-    let warnings = server::check(&settings)?;
-    let room = Allotment::explain(&settings)?;
-    if quiet {
-        return Ok(());
-    }
+    let warnings = server::check(&configuration)?;
+    let room = Allotment::explain(settings)?;
     for warning in warnings.iter().chain(&room.warning) {
         error_log::say(&format!("sluice: warning: {warning}"));
+    }
+    if quiet {
+        return Ok(());
     }
     print(&format!("{}\n# {}\n", settings.to_toml(), room.text))?;
     Ok(())
@@ -196,8 +206,8 @@ fn status(server: Running, json: bool, watch: bool) -> anyhow::Result<()> {
     let mut watched = Watch::new(address.clone());
     let mut page = || match (json, watch) {
         (true, _) => client::fetch(&address, Form::Json),
-        (false, false) => client::fetch(&address, Form::Text),
-        (false, true) => watched.refresh(),
+        (false, false) => client::fetch(&address, Form::Text).map(|page| plain::page(&page)),
+        (false, true) => watched.refresh().map(|page| plain::page(&page)),
     };
     // On a terminal a page takes the place of the one before.
     let clear = if watch && !json && io::stdout().is_terminal() { "\x1b[H\x1b[2J" } else { "" };
@@ -213,7 +223,7 @@ fn status(server: Running, json: bool, watch: bool) -> anyhow::Result<()> {
 fn memory(server: Running, json: bool) -> anyhow::Result<()> {
     let status = client::snapshot(&server.status_address()?)?;
     let memory = server::memory::measure(&status)?;
-    print(&if json { server::memory::json(&memory) } else { server::memory::render(&memory) })?;
+    print(&if json { server::memory::json(&memory) } else { plain::page(&server::memory::render(&memory)) })?;
     Ok(())
 }
 

@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::Read as _;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -19,18 +21,26 @@ fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).expect("text")
 }
 
+/// What is told but that root is root.
+fn told(output: &Output) -> String {
+    let lines = stderr(output).lines().filter(|line| !line.starts_with(ROOT));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+const ROOT: &str = "sluice: warning: user: not set, and root starts the server";
+
 #[test]
 fn check_prints_settings_that_mean_the_same() {
     let dir = tempfile::tempdir().expect("a directory");
     let first = sluice(dir.path(), &["check", "--listen=127.0.0.1:0", "--small-file=2 KB", "--listing"]);
-    assert_eq!((first.status.code(), stderr(&first)), (Some(0), ""));
+    assert_eq!((first.status.code(), told(&first)), (Some(0), String::new()));
     assert!(stdout(&first).contains("small_file = 2000\n"));
     fs::write(dir.path().join("sluice.toml"), &first.stdout).expect("a file");
     let second =
         sluice(Path::new("/"), &["check", "--config", &dir.path().join("sluice.toml").to_string_lossy()]);
     assert_eq!((second.status.code(), stdout(&second)), (Some(0), stdout(&first)));
     let quiet = sluice(dir.path(), &["check", "--quiet", "--config", "sluice.toml"]);
-    assert_eq!((quiet.status.code(), stdout(&quiet), stderr(&quiet)), (Some(0), "", ""));
+    assert_eq!((quiet.status.code(), stdout(&quiet), told(&quiet)), (Some(0), "", String::new()));
 }
 
 #[test]
@@ -81,7 +91,7 @@ fn a_limit_that_leaves_next_to_nothing_is_told() {
     let output = Command::new("/bin/sh").args(["-c", &line]).current_dir("/tmp").output().expect("it runs");
     assert_eq!(output.status.code(), Some(0));
     assert!(stdout(&output).trim_end().ends_with(": 2 connections in all"), "{}", stdout(&output));
-    assert!(stderr(&output).starts_with("sluice: warning: the limit of 64 descriptors leaves room for 2 "));
+    assert!(told(&output).starts_with("sluice: warning: the limit of 64 descriptors leaves room for 2 "));
 }
 
 /// What can't be served is told by both, with the same exit code where it is the configuration's.
@@ -115,9 +125,82 @@ fn check_finds_what_serve_would() {
         }
     }
     let quiet = sluice(dir.path(), &["check", "--quiet", &listen, "--access-log=access.log"]);
-    assert_eq!((quiet.status.code(), stderr(&quiet)), (Some(0), ""));
+    let warning = format!("sluice: warning: cannot listen on {address}: ");
+    assert!(quiet.status.code() == Some(0) && told(&quiet).starts_with(&warning), "{}", stderr(&quiet));
     let left: Vec<_> = fs::read_dir(dir.path()).expect("a directory").collect();
     assert!(left.is_empty(), "nothing is made: {left:?}");
+}
+
+#[test]
+fn what_is_hardly_meant_is_told_and_no_error() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = "listen = '127.0.0.1:0'\nphp = 'unix:none'\n[[routes]]\npath = '/a/**'\nredirect = '/a/x'\n\
+        [[routes]]\npath = '/a/b'\nfallback = '/none.html'\n";
+    fs::write(dir.path().join("sluice.toml"), config).expect("a file");
+    for arguments in
+        [&["check", "--quiet", "--config", "sluice.toml"][..], &["check", "--config", "sluice.toml"]]
+    {
+        let output = sluice(dir.path(), arguments);
+        let told = told(&output);
+        let expected = [
+            "sluice.toml:2:7: php = 'unix:none': there is no socket ",
+            "sluice.toml:4:8: routes.path = '/a/**': this redirect leads back to its own route: ",
+            "sluice.toml:7:8: routes.path = '/a/b': no request comes to this route: the one at line 4, ",
+            "sluice.toml:8:12: routes.fallback = '/none.html': there is no file ",
+        ];
+        assert_eq!((output.status.code(), told.lines().count()), (Some(0), expected.len()), "{told}");
+        for (line, expected) in told.lines().zip(expected) {
+            assert!(line.starts_with(&format!("sluice: warning: {expected}")), "{line}");
+        }
+    }
+}
+
+/// As whoever the settings say: this takes root.
+#[test]
+fn what_the_user_may_not_reach_is_told() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: it takes root to become another user");
+        return;
+    }
+    let open_to = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("permissions");
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    open_to(dir.path(), 0o755);
+    fs::create_dir(dir.path().join("root")).expect("a directory");
+    let socket = dir.path().join("socket");
+    let _application = UnixListener::bind(&socket).expect("a socket");
+    open_to(&socket, 0o600);
+    let arguments = ["--listen=127.0.0.1:0", "--php=unix:socket", "root"];
+    let check = |user| sluice(dir.path(), &[&["check", "--quiet", user], &arguments[..]].concat());
+    let output = check("--user=nobody");
+    assert_eq!((output.status.code(), stdout(&output)), (Some(0), ""));
+    let may_not = format!("nobody may not connect to {} (Permission denied", socket.display());
+    assert!(stderr(&output).contains(&may_not), "{}", stderr(&output));
+    open_to(&socket, 0o666);
+    let output = check("--user=nobody");
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
+    open_to(&dir.path().join("root"), 0o700);
+    for command in ["check", "serve"] {
+        let output = sluice(dir.path(), &[&[command, "--user=nobody"], &arguments[..]].concat());
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).starts_with("sluice: can't open the directory "), "{}", stderr(&output));
+    }
+    let output = check("--log-level=info");
+    assert!(output.status.code() == Some(0) && stderr(&output).starts_with(ROOT), "{}", stderr(&output));
+}
+
+#[test]
+fn no_name_of_a_configuration_misleads_a_terminal() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let odd = "\u{1b}[2J\u{202e}\nsluice: fine";
+    for arguments in [&["serve", odd][..], &["check", "--config", odd], &["check", "--url", odd]] {
+        let output = sluice(dir.path(), arguments);
+        let said = [stdout(&output), &told(&output)].concat();
+        assert!(!said.contains(['\u{1b}', '\u{202e}']), "{said:?}");
+        assert!(said.contains("\\u{1b}[2J\\u{202e}"), "{said:?}");
+        assert_eq!(said.trim_end().lines().count(), 1, "{said:?}");
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ const ORDER: &[&str] = &[
     "account",
     "buffers",
     "common",
+    "plain",
     "config",
     "counters",
     "crew",

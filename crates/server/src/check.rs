@@ -1,4 +1,5 @@
-//! What `serve` would be refused here, found out without serving: nothing is made, listens, or stays open.
+//! What `serve` would be refused here, found out without serving: nothing is made, listens, or stays open. As
+//! there, the privileges of the start are given up before it is looked at files.
 //!
 //! The same configuration is checked while a server runs by it, before a reload. So an address that is in use
 //! is a fault only where that server's status tells that it is not its own, but others of the settings are.
@@ -7,30 +8,35 @@ use std::collections::HashSet;
 use std::io;
 
 use crate::access_log::LogFile;
-use crate::config::{ListenAddress, Settings};
-use crate::content::Resolvers;
+use crate::config::{Configuration, ListenAddress, Settings};
 use crate::listeners::ListenError;
 use crate::status::client;
-use crate::supervisor::{RunError, url};
+use crate::supervisor::{self, RunError, url};
 use crate::{error_log, status};
 
-/// Sees whether a server could have what the settings ask for, and gives what may keep it from that, for
-/// people.
+/// Sees whether a server could have what the settings ask for, and gives what may keep it from that, or is
+/// hardly meant, for people. This process becomes the settings' `user` for good, as the server does.
 ///
 /// # Errors
 ///
 /// What it could not have.
-pub fn check(settings: &Settings) -> Result<Vec<String>, RunError> {
+pub fn check(configuration: &Configuration) -> Result<Vec<String>, RunError> {
+    let settings = &configuration.settings;
+    let mut warnings = Vec::new();
     if settings.user.is_some() && !sys::process::is_root() {
         let told = "it takes root to serve as `user`, and to check whether logs and addresses can be had";
-        return Ok(vec![told.to_owned()]);
+        warnings.push(told.to_owned());
+    } else {
+        error_log::check(&settings.error_log)?;
+        for log in settings.access_logs() {
+            LogFile::check(&log.target)?;
+        }
+        warnings.extend(addresses(settings)?);
+        supervisor::become_user(settings)?;
+        supervisor::try_out(settings)?;
     }
-    error_log::check(&settings.error_log)?;
-    for log in settings.access_logs() {
-        LogFile::check(&log.target)?;
-    }
-    Resolvers::new(&settings.all_sites())?;
-    addresses(settings)
+    warnings.extend(configuration.doubts().iter().map(ToString::to_string));
+    Ok(warnings)
 }
 
 fn addresses(settings: &Settings) -> Result<Vec<String>, RunError> {
@@ -49,7 +55,10 @@ fn addresses(settings: &Settings) -> Result<Vec<String>, RunError> {
         match wrong.kind() {
             io::ErrorKind::AddrInUse if is_running_at(address) => {}
             io::ErrorKind::AddrInUse if !is_known => {
-                let told = "no status tells whether by a server of this configuration";
+                let told = match running {
+                    Some(_) => "the server at `status` does not say that it listens there",
+                    None => "no status tells whether by a server of this configuration",
+                };
                 warnings.push(format!("{wrong} ({told})"));
             }
             // Whoever serves may be permitted more.

@@ -22,6 +22,7 @@ use tracing_subscriber::fmt::{FmtContext, MakeWriter};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::config::{self, LogLevel};
+use crate::plain::Plain;
 
 /// The error log could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +91,8 @@ pub fn init(
 ///
 /// The file can't be opened.
 pub fn check(target: &config::ErrorLog) -> Result<(), InitError> {
+    // With the rights of the start, in case they are given up.
+    LazyLock::force(&STANDARD_ERROR);
     let config::ErrorLog::File(path) = target else { return Ok(()) };
     output::check_append(path).map_err(|source| InitError::Open { path: path.clone(), source })
 }
@@ -123,10 +126,11 @@ pub fn reopen() -> io::Result<()> {
     LOG.get().map_or(Ok(()), LogFile::reopen)
 }
 
-/// A line on standard error, wherever the log is, if it can be written at once.
+/// A line on standard error, wherever the log is, if it can be written at once. What could mislead whoever
+/// reads it is [escaped](Plain).
 pub fn say(line: &str) {
     if let Ok(standard_error) = &*STANDARD_ERROR {
-        standard_error.append(format!("{line}\n").as_bytes());
+        standard_error.append(format!("{}\n", Plain(line)).as_bytes());
     }
 }
 
@@ -273,8 +277,7 @@ impl Limited {
     }
 }
 
-/// A form of events in which control characters are escaped, so that none can begin a line that nobody has
-/// logged.
+/// A form of events that is one line each, in which what could mislead whoever reads it is escaped.
 struct OneLine<F>(F);
 
 impl<S, N, F> FormatEvent<S, N> for OneLine<F>
@@ -291,14 +294,7 @@ where
     ) -> fmt::Result {
         let mut text = String::new();
         self.0.format_event(context, Writer::new(&mut text), event)?;
-        for char in text.trim_end_matches('\n').chars() {
-            if char.is_control() {
-                write!(writer, "{}", char.escape_default())?;
-            } else {
-                writer.write_char(char)?;
-            }
-        }
-        writer.write_char('\n')
+        writeln!(writer, "{}", Plain(text.trim_end_matches('\n')))
     }
 }
 

@@ -28,6 +28,7 @@ pub mod ip_text;
 pub mod listeners;
 pub mod memory;
 pub mod placement;
+pub mod plain;
 pub mod proxies;
 pub mod registration;
 pub mod sends;

@@ -10,8 +10,9 @@ use super::settings::{
     AccessLogSettings, Architecture, CopiesBy, ErrorLog, Events, LogTarget, PoolRule, Sends, Settings,
     Stages, Transport, Wake,
 };
-use super::typed::{Item, Table, Value};
+use super::typed::{Entry, Item, Table, Value, nth, of_key, of_site};
 use super::units;
+use super::values::addresses;
 
 /// Most workers of all copies together.
 const MOST_PROCESSES: usize = 1024;
@@ -83,31 +84,6 @@ impl Checks<'_> {
     /// Whether a key at the top was typed.
     fn has(&self, key: &str) -> bool {
         self.typed.contains_key(key)
-    }
-}
-
-/// The value of a key in a table, or else the table.
-fn of_key<'a>(item: &'a Item, key: &str) -> &'a Item {
-    match &item.value {
-        Value::Table(table) => table.get(key).map_or(item, |entry| &entry.item),
-        _ => item,
-    }
-}
-
-/// An item of a list by its number; one alone needs no brackets.
-fn nth<'a>(table: &'a Table, list: &str, number: usize) -> Option<&'a Item> {
-    let item = &table.get(list)?.item;
-    if let Value::List(items) = &item.value { items.get(number) } else { Some(item) }
-}
-
-/// A site's item, and its table; those of the top without a number.
-fn of_site(typed: &Table, number: Option<usize>) -> Option<&Table> {
-    match number {
-        None => Some(typed),
-        Some(number) => match &nth(typed, "sites", number)?.value {
-            Value::Table(table) => Some(table),
-            _ => None,
-        },
     }
 }
 
@@ -312,18 +288,27 @@ fn check_addresses(checks: &mut Checks<'_>, settings: &Settings) {
         );
     }
     let mut known = Occupied::default();
-    for address in &settings.listen {
+    for (address, item) in settings.listen.iter().zip(items_of_addresses(checks.typed.get("listen"))) {
         if let Some(other) = known.add(address) {
-            checks.problem("listen", format!("contradiction: {other} and {address} are the same place"));
+            let what = format!("contradiction: {other} and {address} are the same place");
+            checks.problem_in(item, "listen", what);
         }
-        if let ListenAddress::Unix(path) = address {
-            check_parent(checks, "listen", path);
+        if let ListenAddress::Unix(path) = address
+            && let Some(what) = wrong_with_parent(path)
+        {
+            checks.problem_in(item, "listen", what);
         }
     }
     let listen: HashSet<_> = settings.listen.iter().collect();
-    if let Some(nowhere) = settings.proxy_protocol.iter().find(|address| !listen.contains(address)) {
-        let what = format!("contradiction: {nowhere} is none of the addresses under listen");
-        checks.problem("proxies.protocol", what);
+    let protocol = match checks.typed.get("proxies").map(|proxies| &proxies.item.value) {
+        Some(Value::Table(proxies)) => proxies.get("protocol"),
+        _ => None,
+    };
+    for (address, item) in settings.proxy_protocol.iter().zip(items_of_addresses(protocol)) {
+        if !listen.contains(address) {
+            let what = format!("contradiction: {address} is none of the addresses under listen");
+            checks.problem_in(item, "proxies.protocol", what);
+        }
     }
     if let Some(status) = &settings.status {
         if let Some(other) = settings.listen.iter().find(|other| status.overlaps(other)) {
@@ -335,6 +320,17 @@ fn check_addresses(checks: &mut Checks<'_>, settings: &Settings) {
             check_parent(checks, "status", path);
         }
     }
+}
+
+/// The item that each of the addresses of a key comes from, of which one may stand for several; without end.
+fn items_of_addresses(typed: Option<&Entry>) -> impl Iterator<Item = Option<&Item>> {
+    let items = match typed.map(|entry| &entry.item) {
+        Some(Item { value: Value::List(items), .. }) => items.as_slice(),
+        Some(item) => std::slice::from_ref(item),
+        None => &[],
+    };
+    let each = |item| std::iter::repeat_n(Some(item), addresses(item).map_or(0, |all| all.len()));
+    items.iter().flat_map(each).chain(std::iter::repeat(None))
 }
 
 fn check_logs(checks: &mut Checks<'_>, settings: &Settings) {

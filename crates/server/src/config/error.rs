@@ -5,6 +5,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crate::plain::Plain;
+
 /// No settings could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -24,7 +26,7 @@ pub enum ConfigError {
     Problems(Vec<Problem>),
 }
 
-/// One thing that is wrong.
+/// One thing that is wrong. It is told in one line, in which what could mislead whoever reads it is escaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Where it was typed.
@@ -57,18 +59,19 @@ pub enum Place {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (key, typed) = (Plain(&self.key), Plain(&self.typed));
         match &self.place {
             Place::File { path, line, column } => {
-                write!(f, "{}:{line}:{column}: ", path.display())?;
+                write!(f, "{}:{line}:{column}: ", Plain(&path.to_string_lossy()))?;
                 match (self.key.as_str(), self.typed.as_str()) {
                     ("", _) => {}
-                    (key, "") => write!(f, "{key}: ")?,
-                    (key, typed) => write!(f, "{key} = {typed}: ")?,
+                    (_, "") => write!(f, "{key}: ")?,
+                    _ => write!(f, "{key} = {typed}: ")?,
                 }
             }
-            Place::Option(option) => write!(f, "{option} {}: ", self.typed)?,
-            Place::Default => write!(f, "{}: ", self.key)?,
+            Place::Option(option) => write!(f, "{option} {typed}: ")?,
+            Place::Default => write!(f, "{key}: ")?,
         }
-        f.write_str(&self.what)
+        Plain(&self.what).fmt(f)
     }
 }

@@ -2,18 +2,19 @@
 //!
 //! [`Source::load`] reads the file and lays the command line over it (`typed`: a tree of values that know
 //! their keys and places), reads every key by the table of them (`keys`, `resolve`), and checks what must
-//! hold between them and in the world (`checks`). It never binds or changes anything, so it serves `sluice
-//! check`, the start and a reload alike. The same table prints settings, and makes the options of the command
-//! line ([`options`]).
+//! hold between them and in the world (`checks`). What need not hold, but is hardly meant, is told by
+//! `doubts`. It never binds or changes anything, so it serves `sluice check`, the start and a reload alike.
+//! The same table prints settings, and makes the options of the command line ([`options`]).
 //!
 //! All problems are reported at once ([`ConfigError`]). The rest of the server imports this module, which
-//! imports nothing of it.
+//! imports nothing of it but how text is shown.
 
 mod address;
 mod checks;
 mod copies;
 #[cfg(test)]
 mod documents;
+mod doubts;
 mod error;
 mod files;
 mod headers;
@@ -76,10 +77,19 @@ impl Source {
     ///
     /// The file can't be read, or something in it or on the command line is wrong.
     pub fn load(&self) -> Result<Settings, ConfigError> {
+        Ok(self.read()?.settings)
+    }
+
+    /// The same, with what it takes to [doubt](Configuration::doubts) it.
+    ///
+    /// # Errors
+    ///
+    /// As of [`load`](Self::load).
+    pub fn read(&self) -> Result<Configuration, ConfigError> {
         match &self.file {
-            None => self.load_text(""),
+            None => self.read_text(""),
             Some(path) => match std::fs::read_to_string(path) {
-                Ok(text) => self.load_text(&text),
+                Ok(text) => self.read_text(&text),
                 Err(source) => Err(ConfigError::Read { path: path.clone(), source }),
             },
         }
@@ -91,10 +101,31 @@ impl Source {
     ///
     /// Something in the text or on the command line is wrong.
     pub fn load_text(&self, text: &str) -> Result<Settings, ConfigError> {
+        Ok(self.read_text(text)?.settings)
+    }
+
+    fn read_text(&self, text: &str) -> Result<Configuration, ConfigError> {
         let current = std::env::current_dir().map_err(ConfigError::CurrentDirectory)?;
         let path = self.file.as_deref().unwrap_or(Path::new(""));
-        let table = typed::read(path, text, &self.command_line).map_err(ConfigError::Problems)?;
-        resolve::resolve(&table, current).map_err(ConfigError::Problems)
+        let typed = typed::read(path, text, &self.command_line).map_err(ConfigError::Problems)?;
+        let settings = resolve::resolve(&typed, current).map_err(ConfigError::Problems)?;
+        Ok(Configuration { settings, typed })
+    }
+}
+
+/// Settings, and what was typed for them.
+#[derive(Debug)]
+pub struct Configuration {
+    /// The settings.
+    pub settings: Settings,
+    typed: typed::Table,
+}
+
+impl Configuration {
+    /// What is hardly meant in the settings, or will not work as it is for the user that this process runs
+    /// as: warnings.
+    pub fn doubts(&self) -> Vec<Problem> {
+        doubts::doubts(&self.settings, &self.typed)
     }
 }
 

@@ -9,6 +9,7 @@
 //! A pattern that was read can be matched: nothing is compiled later that could fail. What it takes is
 //! bounded by the size of its ways, written out. `content/patterns.rs` matches many of them at once.
 
+pub(super) mod cover;
 mod name;
 
 use std::iter::Peekable;

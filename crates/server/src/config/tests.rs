@@ -166,6 +166,18 @@ fn every_problem_with_an_item_of_a_list_points_at_that_item() {
             "6:8: routes.path = '/a': contradiction: the route for /a stands behind",
         ),
         (
+            "listen = [':1', 'unix:a',\n'127.0.0.1:1']".to_owned(),
+            "3:1: listen = '127.0.0.1:1': contradiction: 0.0.0.0:1 and 127.0.0.1:1 are the same place",
+        ),
+        (
+            "listen = ['unix:a', 'unix:none/a']".to_owned(),
+            "2:21: listen = 'unix:none/a': there is no directory",
+        ),
+        (
+            "listen = ['127.0.0.1:1']\n[proxies]\nprotocol = ['127.0.0.1:1', '127.0.0.1:2']".to_owned(),
+            "4:28: proxies.protocol = '127.0.0.1:2': contradiction: 127.0.0.1:2 is none of the",
+        ),
+        (
             format!("{sites}'b'\naccess_log = 'nowhere/log'"),
             "8:14: sites.access_log = 'nowhere/log': there is no directory",
         ),
@@ -177,6 +189,21 @@ fn every_problem_with_an_item_of_a_list_points_at_that_item() {
     let pools: Vec<_> = (0..50).map(|number| pool.replace("'p'", &format!("'p{number}'"))).collect();
     let told = problems(&format!("root = 'www'\n{}[[routes]]\npool = 'x'", pools.concat()));
     assert!(told.contains("p18, p19 and 30 more"), "{told}");
+}
+
+#[test]
+fn nothing_that_is_told_of_a_configuration_misleads_who_reads_it() {
+    let text = "root = \"x\\u001b[2J\\u202e\\ny\"\n[types]\n\"A\\u202e\" = 'a/b \u{202e}'\n";
+    let told = problems(text);
+    assert_eq!(told.lines().count(), 2, "{told}");
+    assert!(told.chars().all(|char| char == '\n' || crate::plain::is_plain(char)), "{told:?}");
+    assert!(told.contains("x\\u{1b}[2J\\u{202e}\\ny: No such file"), "{told}");
+    let (dir, source) = place("[pools]\n");
+    let text = "[[pools]]\nname = 'a'\nservers = '127.0.0.1:1'\nparams = { A = \"\\\"\\\\\u{202e}\\u001b\" }";
+    let settings = source.load_text(&format!("root = '{}'\n{text}", dir.path().display())).expect("settings");
+    let printed = settings.to_toml();
+    assert!(printed.contains(r#"A = "\"\\\U0000202E\U0000001B""#), "{printed}");
+    assert_eq!(source.load_text(&printed).expect("settings"), settings);
 }
 
 #[test]

@@ -93,6 +93,31 @@ pub(super) enum Value {
     Other,
 }
 
+/// The value of a key in a table, or else the table.
+pub(super) fn of_key<'a>(item: &'a Item, key: &str) -> &'a Item {
+    match &item.value {
+        Value::Table(table) => table.get(key).map_or(item, |entry| &entry.item),
+        _ => item,
+    }
+}
+
+/// An item of a list by its number; one alone needs no brackets.
+pub(super) fn nth<'a>(table: &'a Table, list: &str, number: usize) -> Option<&'a Item> {
+    let item = &table.get(list)?.item;
+    if let Value::List(items) = &item.value { items.get(number) } else { Some(item) }
+}
+
+/// A site's item, and its table; those of the top without a number.
+pub(super) fn of_site(typed: &Table, number: Option<usize>) -> Option<&Table> {
+    match number {
+        None => Some(typed),
+        Some(number) => match &nth(typed, "sites", number)?.value {
+            Value::Table(table) => Some(table),
+            _ => None,
+        },
+    }
+}
+
 /// Reads the text of the file `path`, then lays the command line over it.
 pub(super) fn read(path: &Path, text: &str, command_line: &CommandLine) -> Result<Table, Vec<Problem>> {
     let file = File::new(path, text);

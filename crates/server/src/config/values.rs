@@ -1,6 +1,6 @@
 //! Kinds of values: how each is read from what was typed, or else what is allowed, and how it is written.
 
-use std::fmt::Display;
+use std::fmt::{Display, Write as _};
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use super::network::{Network, TrustedProxy};
 use super::settings::{AcceptLimit, ErrorLog};
 use super::typed::{Item, Value};
 use super::units;
+use crate::plain::is_plain;
 
 /// A kind of values.
 pub(super) struct Kind<T> {
@@ -32,9 +33,21 @@ impl<T> Kind<T> {
     }
 }
 
-/// Text as TOML has it.
+/// Text as TOML has it, with escapes for what could mislead whoever reads it.
 pub(super) fn quoted(text: &str) -> String {
-    toml::Value::String(text.to_owned()).to_string()
+    if text.chars().all(is_plain) {
+        return toml::Value::String(text.to_owned()).to_string();
+    }
+    let mut quoted = String::from('"');
+    for char in text.chars() {
+        // Writing to a string can't fail.
+        let _ = match char {
+            '"' | '\\' => write!(quoted, "\\{char}"),
+            char if is_plain(char) => write!(quoted, "{char}"),
+            char => write!(quoted, "\\U{:08X}", u32::from(char)),
+        };
+    }
+    quoted + "\""
 }
 
 pub(super) fn quoted_path(path: &Path) -> String {

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, TryLockError};
 
-use sys::file::{Directory, FileStat, OpenFailure};
+use sys::file::{Directory, FileStat, OpenFailure, Symlinks};
 
 use super::patience::Patience;
 
@@ -43,9 +43,14 @@ struct Last {
 }
 
 impl Root {
-    /// Opens the directory.
+    /// Opens the directory, in which the user must be able to get to files.
     pub(super) fn open(path: PathBuf, validity_ms: u64) -> io::Result<Self> {
         let directory = Directory::open(&path)?;
+        if let Err(error) = sys::file::find_beneath(&directory, b".", Symlinks::Any)
+            && OpenFailure::of(&error) == OpenFailure::Denied
+        {
+            return Err(error);
+        }
         let FileStat { device, inode, .. } = sys::file::stat(&directory)?;
         Ok(Self {
             path,

@@ -41,7 +41,7 @@ use self::upgrade::{Bequest, Identity, Legacy, NotUpgraded, Opened, Program, TRI
 use self::workers::{LONGEST_PAUSE, Workers};
 use crate::access_log::{LogFile, OpenError};
 use crate::allotment::Allotment;
-use crate::config::{ConfigError, ListenAddress, Settings, Source};
+use crate::config::{ConfigError, Configuration, ListenAddress, Settings, Source};
 use crate::content::{ContentError, Resolvers};
 use crate::control::Phase;
 use crate::error_log;
@@ -124,9 +124,12 @@ pub fn run(source: Source) -> Result<(), RunError> {
         return trial::run(&source, lent);
     }
     let left = Bequest::take(&UPGRADE, std::process::id());
-    let (mut settings, log, opened) = match left.map_err(failed("take over from the program before"))? {
-        Some(Bequest { settings, log, opened }) => (upgrade::settings_of(settings)?, log, Some(opened)),
-        None => (source.load()?, None, None),
+    let left = left.map_err(failed("take over from the program before"))?;
+    let (mut settings, log, opened, read) = if let Some(Bequest { settings, log, opened }) = left {
+        (upgrade::settings_of(settings)?, log, Some(opened), None)
+    } else {
+        let read = source.read()?;
+        (read.settings.clone(), None, None, Some(read))
     };
     error_log::init(&settings.error_log, settings.log_level, log, heir(&settings)?)?;
     prepare(&settings)?;
@@ -177,6 +180,8 @@ pub fn run(source: Source) -> Result<(), RunError> {
     drop(retiring);
     supervisor.start_status_process();
     supervisor.announce();
+    read.iter().for_each(tell_doubts);
+    drop(read);
     supervisor.supervise(&signals)
 }
 
@@ -199,12 +204,28 @@ fn open(settings: &Settings) -> Result<Opened, RunError> {
     let endpoint = endpoint.transpose()?.map(Arc::new);
     let heir = heir(settings)?;
     let access_logs = access_logs(settings, &[], heir).collect::<Result<_, _>>()?;
-    if let Some(user) = &settings.user {
-        process::drop_privileges(user, settings.group.as_deref())
-            .map_err(failed(&format!("become user {user}")))?;
-    }
+    become_user(settings)?;
     try_out(settings)?;
     Ok(Opened { listeners, endpoint, access_logs, workers: Vec::new() })
+}
+
+/// Gives up the privileges of the start for good, if the settings say for whom.
+pub(crate) fn become_user(settings: &Settings) -> Result<(), RunError> {
+    let Some(user) = &settings.user else { return Ok(()) };
+    process::drop_privileges(user, settings.group.as_deref()).map_err(failed(&format!("become user {user}")))
+}
+
+/// Warns of what is hardly meant in the settings, as `sluice check` does.
+fn tell_doubts(read: &Configuration) {
+    const MOST: usize = 20;
+    let doubts = read.doubts();
+    doubts.iter().take(MOST).for_each(|doubt| tracing::warn!("{doubt}"));
+    if doubts.len() > MOST {
+        tracing::warn!(
+            "{} more warnings about the settings, which `sluice check` tells",
+            doubts.len() - MOST
+        );
+    }
 }
 
 /// Whom root opens logs for.
@@ -265,7 +286,7 @@ fn given_up(before: &[Listeners], now: &[Listeners]) -> Listeners {
 }
 
 /// What would keep every worker from starting keeps the server from starting.
-fn try_out(settings: &Settings) -> Result<(), RunError> {
+pub(crate) fn try_out(settings: &Settings) -> Result<(), RunError> {
     Resolvers::new(&settings.all_sites())?;
     Ok(())
 }

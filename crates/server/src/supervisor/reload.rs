@@ -14,7 +14,7 @@
 use std::time::{Duration, Instant};
 
 use super::workers::Outcome;
-use super::{RunError, Supervisor, access_logs, failed, given_up, try_out};
+use super::{RunError, Supervisor, access_logs, failed, given_up, tell_doubts, try_out};
 use crate::config::Settings;
 use crate::listeners::{self, Listeners};
 
@@ -45,8 +45,10 @@ impl Supervisor {
     }
 
     fn try_reload(&mut self) -> Result<Reload, RunError> {
-        let mut settings = self.source.load()?;
-        try_out(&settings)?;
+        let read = self.source.read()?;
+        try_out(&read.settings)?;
+        tell_doubts(&read);
+        let mut settings = read.settings;
         let access_logs = access_logs(&settings, self.workers.access_logs(), None);
         let access_logs = access_logs.collect::<Result<_, _>>()?;
         for key in needs_restart(&self.settings, &settings) {

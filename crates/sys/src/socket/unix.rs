@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::{NEW, listen};
@@ -68,6 +69,16 @@ pub fn check_unix(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => crate::output::check_append(path),
         Err(error) => Err(error),
     }
+}
+
+/// Whether this process may connect to the socket at a path, which takes the right to write to it, unix(7).
+/// Nobody connects. faccessat(2).
+///
+/// # Errors
+///
+/// Why not.
+pub fn check_connect(path: &Path) -> io::Result<()> {
+    Ok(accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?)
 }
 
 /// A Unix socket that listens under a name that the kernel has chosen (unix(7), "Autobind feature"), and a

@@ -38,6 +38,20 @@ impl NamePattern {
         Self { start, middle: parts.into(), end, ignores_case: false }
     }
 
+    /// Any name, `*`.
+    pub(super) fn every(ignores_case: bool) -> Self {
+        Self { ignores_case, ..Self::new(&[Token::Star]) }
+    }
+
+    /// The characters that each name of this kind ends with.
+    pub(in crate::config) fn literal_end(&self) -> String {
+        let tokens = self.end.as_ref().unwrap_or(&self.start);
+        let character = |token: &Token| if let Token::Char(c) = token { Some(*c) } else { None };
+        let mut end: Vec<_> = tokens.iter().rev().map_while(character).collect();
+        end.reverse();
+        end.into_iter().collect()
+    }
+
     /// The same, but letters of ASCII match in either case.
     #[must_use]
     pub fn ignoring_case(&self) -> Self {

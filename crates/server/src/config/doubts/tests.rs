@@ -1,0 +1,136 @@
+//! What is doubted, where, and what is not.
+
+use std::fs;
+use std::os::unix::net::UnixListener;
+
+use super::super::tests::place;
+
+/// What is doubted of a file, each without the file's name.
+fn doubts(toml: &str) -> Vec<String> {
+    let (dir, source) = place(&format!("root = 'www'\n{toml}"));
+    let _socket = UnixListener::bind(dir.path().join("socket")).expect("a socket");
+    fs::write(dir.path().join("file"), "").expect("a file");
+    let read = source.read().unwrap_or_else(|error| panic!("{toml}: {error}"));
+    let doubts = read.doubts().into_iter().map(|doubt| doubt.to_string());
+    // Whether root runs the test is not the file's.
+    let doubts = doubts.filter(|doubt| !doubt.starts_with("user: "));
+    let file = format!("{}:", dir.path().join("sluice.toml").display());
+    doubts.map(|doubt| doubt.replace(&file, "").replace(&dir.path().display().to_string(), "")).collect()
+}
+
+/// Routes, one a line from the second on.
+fn routes(lines: &[&str]) -> Vec<String> {
+    doubts(&format!("routes = [\n{},\n]\n{POOL}", lines.join(",\n")))
+}
+
+const POOL: &str = "[[pools]]\nname = 'p'\nservers = '127.0.0.1:1'\n";
+
+#[test]
+fn a_route_that_no_request_comes_to_is_told_with_who_takes_its_paths() {
+    for (first, second, expected) in [
+        ("path = '/a/**', status = 404", "path = '/a/b', redirect = '/x'", "line 3, /a/**, takes all"),
+        ("path = '/a', status = 404", "path = '/a', status = 403", "line 3 has the same path"),
+        ("status = 404", "path = '/a'", "line 3, any path, takes all"),
+        ("path = '/a/**', fallback = '/404.html'", "path = '/a/x/**', pool = 'p'", "line 3, /a/**,"),
+        ("path = '**/*.bak', ignore_case = true, status = 404", "path = '/A.bak'", "line 3, **/*.bak,"),
+        ("pool = 'p'", "path = '/uploads/**/*.php', status = 403", "line 3, any path for .php, takes"),
+        ("pool = 'p'", "path = '/a/*', pool = 'p'", "line 3, any path for .php, takes"),
+        ("path = '/{a,b}', status = 404", "path = '/{b,a}', status = 404", "line 3, /{a,b}, takes"),
+    ] {
+        let [told] = &routes(&[&format!("{{ {first} }}"), &format!("{{ {second} }}")])[..] else {
+            panic!("{second}: {:?}", routes(&[&format!("{{ {first} }}"), &format!("{{ {second} }}")]));
+        };
+        assert!(told.starts_with("4:") && told.contains("no request comes to this route"), "{told}");
+        assert!(told.contains(expected), "{told}");
+    }
+    for (first, second) in [
+        ("path = '/a/b', status = 404", "path = '/a/**', status = 403"),
+        ("path = '/a', status = 404", "path = '/A', status = 404"),
+        ("path = '/a', status = 404", "path = '/a', ignore_case = true, status = 404"),
+        ("path = '/a/**', pool = 'p'", "path = '/a/**', fallback = '/404.html'"),
+        ("pool = 'p', scripts = '.php'", "pool = 'p', scripts = '.phtml'"),
+        ("pool = 'p'", "path = '/a.html', status = 404"),
+        ("path = '/a', status = 404", "path = '/{a,b}', status = 404"),
+    ] {
+        let told = routes(&[&format!("{{ {first} }}"), &format!("{{ {second} }}")]);
+        assert!(told.is_empty(), "{second}: {told:?}");
+    }
+    let of_site =
+        "[[sites]]\nhosts = 'a'\nroot = 'www'\nphp = '127.0.0.1:1'\n[[sites.routes]]\nstatus = 404\n";
+    let told = doubts(&format!("{of_site}[[sites.routes]]\npath = '/x'\n"));
+    assert!(told[0].starts_with("5:7: sites.php = '127.0.0.1:1': no request comes"), "{told:?}");
+    assert!(told[1].starts_with("9:8: sites.routes.path = '/x': no request comes"), "{told:?}");
+    assert!(told[1].contains("at line 6, any path,") && told.len() == 2, "{told:?}");
+}
+
+#[test]
+fn a_redirect_that_leads_to_itself_is_told() {
+    for (lines, expected) in [
+        (&["path = '/a', redirect = '/a'"][..], "leads back to its own route: "),
+        (&["path = '/a', redirect = '/a?b=c'"], "leads back to its own route: "),
+        (&["path = '/A', redirect = '/a', ignore_case = true"], "leads back to its own route: "),
+        (&["redirect = '/new{path}'"], "leads back to its own route: "),
+        (&["path = '/a/**', redirect = '/a/{rest}'"], "leads back to its own route: "),
+        (&["path = '/a/**', redirect = '/a/b/{rest}.html'"], "leads back to its own route: "),
+        (
+            &["path = '/a', redirect = '/b'", "path = '/b', redirect = '/a'"],
+            "route, by way of the one at line 4: ",
+        ),
+        (
+            &[
+                "path = '/a/**', redirect = '/b/{rest}'",
+                "path = '/b/**', redirect = '/c{path}'",
+                "path = '/c/**', redirect = '/a/{rest}'",
+            ],
+            "route, by way of 2 others, from the one at line 4 to the one at line 5: ",
+        ),
+    ] {
+        let lines: Vec<_> = lines.iter().map(|line| format!("{{ {line} }}")).collect();
+        let told = routes(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(told.len() == 1 && told[0].starts_with("3:"), "{lines:?}: {told:?}");
+        assert!(told[0].contains(expected), "{told:?}");
+    }
+    for lines in [
+        &["path = '/a', redirect = '/b'"][..],
+        &["path = '/a/*', redirect = '/a/b/{rest}'"],
+        &["path = '/new/**'", "redirect = '/new{path}'"],
+        &["redirect = 'https://example.org{path}'"],
+        &["path = '/a', redirect = '/b'", "path = '/b', redirect = '/c'"],
+        &["pool = 'p'", "path = '/*', redirect = '/a.php'"],
+        &["path = '/a%', redirect = '/a%25'"],
+    ] {
+        let lines: Vec<_> = lines.iter().map(|line| format!("{{ {line} }}")).collect();
+        let told = routes(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(told.is_empty(), "{lines:?}: {told:?}");
+    }
+}
+
+#[test]
+fn files_and_sockets_that_are_not_there_are_told() {
+    for (toml, expected) in [
+        (
+            "[[routes]]\nfallback = '/app.html'",
+            "3:12: routes.fallback = '/app.html': there is no file /www/app",
+        ),
+        ("php = 'unix:none'", "2:7: php = 'unix:none': there is no socket /none; until"),
+        ("php = 'unix:file'", "2:7: php = 'unix:file': /file is no socket; until"),
+        (
+            "[[pools]]\nname = 'a'\nservers = ['unix:socket', 'unix:none']",
+            "4:27: pools.servers = 'unix:none': there is no socket /none",
+        ),
+        (
+            "[[sites]]\nhosts = 'a'\nroot = 'www'\nphp = 'unix:none'",
+            "5:7: sites.php = 'unix:none': there is no socket",
+        ),
+    ] {
+        let told = doubts(toml);
+        assert!(told.len() == 1 && told[0].starts_with(expected), "{toml}: {told:?}");
+    }
+    for toml in [
+        "[[routes]]\nfallback = '/404.html'",
+        "php = 'unix:socket'\n[[sites]]\nhosts = 'a'\nroot = 'www'",
+        "php = '127.0.0.1:1'",
+    ] {
+        assert_eq!(doubts(toml), [""; 0], "{toml}");
+    }
+}

@@ -153,10 +153,12 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let (text, is_of_problems) = (error.to_string(), is_of_configuration(&error));
-            // Of anything else the names may have ends of lines in them.
-            for line in text.split('\n').filter(|_| is_of_problems).chain((!is_of_problems).then_some(&*text))
-            {
+            let text = error.to_string();
+            let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
+            let are_problems = causes.any(|cause| matches!(cause, ConfigError::Problems(_)));
+            // Each problem is a line. In anything else, names may have ends of lines.
+            let lines = if are_problems { text.lines().collect() } else { vec![&*text] };
+            for line in lines {
                 // Whether it can be read or not, it is time to end.
                 error_log::say(&format!("sluice: {line}"));
             }
@@ -166,14 +168,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether the configuration can't be read, of which each problem is a line.
-fn is_of_configuration(error: &anyhow::Error) -> bool {
-    error.chain().any(<dyn std::error::Error>::is::<ConfigError>)
-}
-
 /// Whether something else should have been typed.
 fn is_bad_input(error: &anyhow::Error) -> bool {
-    is_of_configuration(error)
+    error.chain().any(<dyn std::error::Error>::is::<ConfigError>)
         || error.downcast_ref().is_some_and(RunError::is_bad_configuration)
         || error.downcast_ref().is_some_and(AffinityError::is_bad_input)
 }

@@ -110,6 +110,9 @@ const PERSISTENT: u8 = 2;
 const BODY: u8 = 4;
 const WHOLE: u8 = 1;
 
+/// Bytes of the record that a chunk is free.
+pub const FREE_RECORD: usize = record::HEADER_LENGTH + FREE_LENGTH;
+
 /// Bytes of the contents of these records.
 pub(crate) const RETURN_LENGTH: usize = 20;
 pub(crate) const FILLED_LENGTH: usize = 8;

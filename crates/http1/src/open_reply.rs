@@ -257,11 +257,12 @@ impl<P> OpenReply<P> {
         self.is_finished && self.left() == 0
     }
 
-    /// Bytes of the body that have not been supplied, if its length was told beforehand.
+    /// Bytes of the body that have not been supplied, if its length was told beforehand; 0 if it has none.
     pub fn owed(&self) -> Option<u64> {
         match self.frame {
             Frame::Length(left) => Some(left),
-            Frame::Chunked | Frame::Close | Frame::Nothing => None,
+            Frame::Nothing => Some(0),
+            Frame::Chunked | Frame::Close => None,
         }
     }
 

@@ -91,6 +91,8 @@ const INPUT: usize = 16 << 10;
 const MOST_PARAMS: usize = 1 << 20;
 /// Most bytes of a request's streams that are held while something else is waited for.
 const MOST_HELD: usize = 64 << 10;
+/// Bytes of answers that wait, beyond which nothing is received until some are gone.
+const MOST_OWED: usize = 64 << 10;
 /// Most descriptors that wait for their records: a client's and a memory file.
 const MOST_WAITING: usize = 2;
 /// How long a web server may take to close a connection that has been ended.
@@ -267,7 +269,8 @@ impl Connection {
     /// The web server has given the request up (`ConnectionAborted`), or is gone itself.
     pub(crate) fn await_client(&mut self, client: BorrowedFd<'_>, what: Interest) -> io::Result<()> {
         loop {
-            let has_room = self.has_room();
+            let owes_much = self.out.len() > MOST_OWED;
+            let has_room = self.has_room() && !owes_much;
             if has_room && !self.unread.is_empty() {
                 self.hold_all()?;
                 self.look()?;
@@ -275,18 +278,24 @@ impl Connection {
             if self.is_aborted {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
-            let interest = if has_room { Interest::READABLE } else { Interest::NONE };
+            let interest = Interest { readable: has_room, writable: owes_much, ..Interest::NONE };
             let watched = [(self.socket.as_fd(), interest), (client, what)];
             let [ours, theirs] = uninterrupted(|| sys::poll::wait_for(watched, None))?;
+            if ours.writable && owes_much {
+                self.send_owed()?;
+            }
             if ours.readable && has_room {
                 self.hold_all()?;
                 match self.receive_at_once() {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     other => other?,
                 }
-                continue;
-            }
-            if ours.hang_up || ours.error {
+                // A web server that goes on and on keeps no client waiting.
+                self.look()?;
+                if self.is_aborted {
+                    return Err(io::ErrorKind::ConnectionAborted.into());
+                }
+            } else if ours.hang_up || ours.error {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             if theirs.writable || theirs.hang_up || theirs.error {
@@ -321,6 +330,16 @@ impl Connection {
     /// The web server is gone.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         if self.out.is_empty() { Ok(()) } else { self.send(&[]) }
+    }
+
+    /// Sends what there is room for of the records that wait.
+    fn send_owed(&mut self) -> io::Result<()> {
+        match socket::send_at_once(&self.socket, &self.out) {
+            Ok(count) => drop(self.out.drain(..count)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 
     /// The request is over, and so is what has come for it.

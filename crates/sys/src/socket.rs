@@ -24,7 +24,7 @@ pub use lent::{disconnect, put_back, shut_down};
 pub use listen::{
     ListenOptions, check_tcp, is_listening, listen_tcp, set_backlog, share_port, stop_listening,
 };
-pub use passing::{MOST_PASSED, recv_with, recv_with_waiting, send_with};
+pub use passing::{MOST_PASSED, recv_with, recv_with_waiting, recv_without, send_with};
 pub use transfer::{
     Slice, recv, recv_behind, recv_waiting, send, send_at_once, send_file, send_more, send_more_at_once,
     send_slices, send_slices_at_once, send_without_delay, set_cork, set_nonblocking, write_vectored,

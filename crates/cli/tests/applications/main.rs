@@ -4,6 +4,7 @@ mod bodies;
 mod bounds;
 mod breaking;
 mod clients;
+mod endless;
 mod kept;
 mod lent;
 mod line;
@@ -39,6 +40,7 @@ const TOPICS: &[Topic] = &[
     // What goes wrong.
     ("breaking", breaking::TESTS),
     ("bounds", bounds::TESTS),
+    ("endless", endless::TESTS),
     ("passing", passing::TESTS),
     // What an operator has to do with them.
     ("pools", pools::TESTS),

@@ -381,6 +381,28 @@ fn a_request_that_is_given_up_behind_an_unread_body_ends_with_its_connection() {
     drop(near);
 }
 
+/// What it would be answered waits for it, and no more is received while it does not read.
+#[test]
+fn a_web_server_that_does_not_read_is_owed_no_more() {
+    const SIZE: usize = 16 << 20;
+    let application = Application::start(answer);
+    let mut web_server = application.connect();
+    let (near, mut far) = client();
+    let query = format!("A: b~Content-Length: {SIZE}~~|{SIZE}|1");
+    web_server.lend(LENT, near.as_fd(), &[("QUERY_STRING", &query)], b"");
+    // It has begun to send, and nobody takes the rest.
+    far.read_exact(&mut [0; 1_000]).unwrap();
+    let taken = web_server.ask_without_end(8 << 20);
+    assert!(taken < 4 << 20, "{taken} bytes of questions were taken");
+    let taking = std::thread::spawn(move || far.read_to_end(&mut Vec::new()).unwrap());
+    let said = web_server.said();
+    let [Said::Returned(Returned { is_whole: true, .. }), Said::End(7)] = said[..] else {
+        panic!("{said:?}")
+    };
+    near.shutdown(Shutdown::Write).unwrap();
+    assert!(taking.join().unwrap() > SIZE - 1_000);
+}
+
 #[test]
 fn a_web_server_that_is_gone_ends_the_client() {
     for unread in [0, 40_000, 200_000] {

@@ -211,6 +211,11 @@ impl Conversation {
             }
             share = share.saturating_sub(sent);
             if share == 0 {
+                // One that always has more to do may never come to where deadlines are looked at.
+                let now = service.clock.tick;
+                if application.deadline().is_some_and(|deadline| deadline.reached(now)) {
+                    self.look_after_application(service, application)?;
+                }
                 return Ok(Some(Turn::Unfinished));
             }
             // What was sent may have made room for more, and so may a client that turns out to be slow.
@@ -534,8 +539,7 @@ impl Conversation {
 
     /// When it is to be looked at that has an application at work.
     pub(super) fn application_deadline(&self) -> Option<Tick> {
-        let application = self.exchange.application()?;
-        [application.relay.deadline(), application.look_at].into_iter().flatten().reduce(Tick::earlier)
+        self.exchange.application()?.deadline()
     }
 
     /// A deadline has come while an application is at work. `None`: ask for the deadline again.
@@ -670,6 +674,11 @@ impl Conversation {
 }
 
 impl Application {
+    /// When it is to be looked at.
+    fn deadline(&self) -> Option<Tick> {
+        [self.relay.deadline(), self.look_at].into_iter().flatten().reduce(Tick::earlier)
+    }
+
     /// Ends it, and gives back what there is of a reply.
     fn end(self, service: &mut Service) -> Option<OpenReply<Pin>> {
         let (consumed, reply) = self.relay.end(&mut service.gateway);

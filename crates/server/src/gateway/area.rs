@@ -2,8 +2,11 @@
 //! memory*; Yeung 2010, section 2.2.3).
 //!
 //! ```text
-//! FILLED --> waiting --> supplied to the reply --> sent --> FREE
+//! FILLED --> waiting --> supplied to the reply --> sent --> free --> FREE
 //! ```
+//!
+//! A chunk is the application's again when it has been told so, and not before. So no more of them are to be
+//! told of than there are, whatever it says, and however long it does not read.
 //!
 //! The application may write anywhere in it at any time. So everything that matters is known here and not
 //! there: which chunks are whose, and how much of each is filled. Nothing in this process reads the memory
@@ -36,13 +39,14 @@ pub struct Area {
     is_sent_by_page: bool,
     /// Which chunks are not the application's, by number.
     ours: Vec<bool>,
-    /// What is filled and has not been supplied, in order.
+    /// What is filled and has not been supplied, in order, and bytes of it all.
     waiting: VecDeque<Range<u64>>,
+    waiting_bytes: u64,
     /// Chunks that were supplied, in order: each with how many bytes of it are sent.
     supplied: VecDeque<(u16, u64)>,
     /// Bytes of it all.
     supplied_bytes: u64,
-    /// Chunks that the application is to be told of.
+    /// Chunks that the application is to be told of, and that are its own then.
     free: Vec<u16>,
     /// The connection is gone: nobody is told.
     is_last: bool,
@@ -71,6 +75,7 @@ impl Area {
             is_sent_by_page: send == AreaSend::Sendfile,
             ours: vec![false; layout.chunks.into()],
             waiting: VecDeque::new(),
+            waiting_bytes: 0,
             supplied: VecDeque::new(),
             supplied_bytes: 0,
             free: Vec::new(),
@@ -88,11 +93,19 @@ impl Area {
         transport::area(out, self.layout);
     }
 
-    /// Appends what the application is to be told of chunks that are its again.
-    pub(super) fn tell_free(&mut self, out: &mut Vec<u8>) {
-        for chunk in self.free.drain(..) {
+    /// Appends what the application is to be told of chunks that are its again, until there are so many
+    /// bytes.
+    pub(super) fn tell_free(&mut self, out: &mut Vec<u8>, most: usize) {
+        let count = most.saturating_sub(out.len()).div_ceil(transport::FREE_RECORD).min(self.free.len());
+        for chunk in self.free.drain(..count) {
+            self.ours[usize::from(chunk)] = false;
             transport::free(out, chunk);
         }
+    }
+
+    /// Whether there is any for it to be told of.
+    pub(super) fn has_free(&self) -> bool {
+        !self.free.is_empty()
     }
 
     /// The application has filled a chunk.
@@ -110,13 +123,14 @@ impl Area {
         } else {
             let start = u64::from(chunk) * CHUNK;
             self.waiting.push_back(start..start + u64::from(length));
+            self.waiting_bytes += u64::from(length);
         }
         Ok(())
     }
 
     /// Bytes that wait to be supplied.
     pub(super) fn waiting(&self) -> u64 {
-        self.waiting.iter().map(|range| range.end - range.start).sum()
+        self.waiting_bytes
     }
 
     /// Where the next bytes are that wait.
@@ -130,6 +144,7 @@ impl Area {
         let chunk = (range.start / CHUNK) as u16;
         let most = room.len().min((range.end - range.start) as usize);
         let count = read_at(&self.file, &mut room[..most], range.start)?;
+        self.waiting_bytes -= count as u64;
         let rest = range.start + count as u64..range.end;
         if rest.is_empty() {
             self.give_back(chunk);
@@ -142,6 +157,7 @@ impl Area {
     /// The next bytes that wait, all of that range, have been supplied to a reply that sends so many of them.
     pub(super) fn supply_next(&mut self, taken: u64) {
         if let Some(range) = self.waiting.pop_front() {
+            self.waiting_bytes -= range.end - range.start;
             self.supplied.push_back(((range.start / CHUNK) as u16, taken));
             self.supplied_bytes += taken;
         }
@@ -163,6 +179,7 @@ impl Area {
         while let Some(range) = self.waiting.pop_front() {
             self.give_back((range.start / CHUNK) as u16);
         }
+        self.waiting_bytes = 0;
     }
 
     /// Whether there is anything in it that has not been sent.
@@ -174,7 +191,9 @@ impl Area {
     /// been sent.
     pub(super) fn is_last(&mut self) {
         self.is_last = true;
-        self.free.clear();
+        for chunk in self.free.drain(..) {
+            self.ours[usize::from(chunk)] = false;
+        }
         let chunks = 0..self.layout.chunks;
         for chunk in chunks.filter(|chunk| !self.ours[usize::from(*chunk)]).collect::<Vec<_>>() {
             self.punch(chunk);
@@ -186,7 +205,6 @@ impl Area {
         // again.
         let is_fresh = !(self.is_sent_by_page || self.is_last) || self.punch(chunk);
         if is_fresh && !self.is_last {
-            self.ours[usize::from(chunk)] = false;
             self.free.push(chunk);
         }
     }
@@ -214,5 +232,46 @@ fn layout(size: u64) -> transport::Area {
 impl AsFd for Area {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn area(chunks: u16) -> Area {
+        Area::new(u64::from(chunks) * CHUNK, AreaSend::Copy).unwrap()
+    }
+
+    fn told(area: &mut Area, most: usize) -> usize {
+        let mut out = Vec::new();
+        area.tell_free(&mut out, most);
+        out.len() / transport::FREE_RECORD
+    }
+
+    #[test]
+    fn a_chunk_is_the_applications_when_it_has_been_told_so() {
+        let mut area = area(3);
+        for length in [0, 1] {
+            area.take(Filled { chunk: 1, length }).unwrap();
+            area.drop_waiting();
+            assert!(area.has_free() && area.waiting() == 0);
+            assert!(matches!(area.take(Filled { chunk: 1, length: 0 }), Err(Failure::Chunk { .. })));
+            assert_eq!(told(&mut area, 1), 1);
+        }
+        for chunk in 0..3 {
+            area.take(Filled { chunk, length: 7 }).unwrap();
+        }
+        assert_eq!(area.waiting(), 21);
+        assert_eq!(area.copy_next(&mut [0; 3]).unwrap(), 3);
+        assert_eq!(area.waiting(), 18);
+        area.supply_next(4);
+        area.settle(0);
+        area.drop_waiting();
+        assert_eq!(
+            [1, 17, 1].map(|most| told(&mut area, most)),
+            [1, 2, 0],
+            "no more at a time than asked for"
+        );
     }
 }

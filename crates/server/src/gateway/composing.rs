@@ -53,12 +53,12 @@ impl Composing {
         Ok(Some(Self { places, promised, status, lines, body: Vec::new() }))
     }
 
-    /// Takes more of the body.
+    /// Takes more of the body, and says whether any of that belongs to it.
     ///
     /// # Errors
     ///
     /// That is too much.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<bool, Failure> {
         let room =
             self.promised.map_or(usize::MAX, |promised| promised as usize).saturating_sub(self.body.len());
         // What goes beyond the promised length is nobody's.
@@ -67,7 +67,7 @@ impl Composing {
             return Err(Failure::TooMuchBeside(MOST_BODY));
         }
         self.body.extend_from_slice(bytes);
-        Ok(())
+        Ok(!bytes.is_empty())
     }
 
     /// Whether all of the length is there that it has promised.

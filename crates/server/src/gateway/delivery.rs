@@ -25,7 +25,7 @@ pub(super) struct Delivery {
     reply: OpenReply<Pin>,
     /// What is for the client later.
     spill: Spool,
-    /// What of that there was no room for on the disk.
+    /// What of that has just come, or finds no room on the disk.
     behind: Vec<u8>,
     /// No more is kept in memory while so much is unsent, and no more on the disk at a time.
     most_unsent: u64,
@@ -58,44 +58,50 @@ impl Delivery {
         this
     }
 
-    /// Adds what has come of the reply of that pool.
+    /// What of these bytes belongs to the reply, with so many in shared memory before them: no more than it
+    /// has promised.
+    pub(super) fn wanted<'a>(&self, bytes: &'a [u8], waiting: u64) -> &'a [u8] {
+        let owed = self.reply.owed().map_or(u64::MAX, |owed| owed.saturating_sub(self.later() + waiting));
+        &bytes[..bytes.len().min(usize::try_from(owed).unwrap_or(usize::MAX))]
+    }
+
+    /// Adds what has come of the reply, of which nothing goes beyond what was promised. What the client does
+    /// not take soon is [put by](Self::put_by) once all is there that was received at a time.
+    pub(super) fn supply(&mut self, bytes: &[u8], tools: &Tools<'_>) {
+        let has_room = self.reply.left() < self.most_unsent || self.most_spilled == 0;
+        if has_room && !self.has_spilled() {
+            self.reply.supply(tools.limits, tools.now, bytes);
+        } else {
+            self.behind.extend_from_slice(bytes);
+        }
+    }
+
+    /// Puts on the disk what has just come of the reply of that pool and is for the client later.
     ///
     /// # Errors
     ///
     /// There is no room on the disk: nothing is lost, but from now on it goes as fast as the client takes it.
-    pub(super) fn supply(
-        &mut self,
-        bytes: &[u8],
-        (gateway, pool): (&Gateway, usize),
-        tools: &Tools<'_>,
-    ) -> io::Result<()> {
-        let has_room = self.reply.left() < self.most_unsent || self.most_spilled == 0;
-        if has_room && !self.has_spilled() {
-            // What goes beyond the promised length is nobody's.
-            self.reply.supply(tools.limits, tools.now, bytes);
+    pub(super) fn put_by(&mut self, (gateway, pool): (&Gateway, usize)) -> io::Result<()> {
+        if self.behind.is_empty() || self.most_spilled == 0 {
             return Ok(());
         }
-        if self.behind.is_empty() {
-            match self.spill.write(bytes, 0, &gateway.spool) {
-                Ok(None) => return Ok(()),
-                Ok(Some(file)) => {
-                    gateway.own(file);
-                    gateway.desk.counters(pool).spilled.add_among_others(1);
-                    return Ok(());
-                }
-                Err(error) => {
-                    self.most_spilled = 0;
-                    self.behind.extend_from_slice(bytes);
-                    return Err(error);
-                }
+        match self.spill.write(&self.behind, 0, &gateway.spool) {
+            Ok(None) => {}
+            Ok(Some(file)) => {
+                gateway.own(file);
+                gateway.desk.counters(pool).spilled.add_among_others(1);
+            }
+            Err(error) => {
+                self.most_spilled = 0;
+                return Err(error);
             }
         }
-        self.behind.extend_from_slice(bytes);
+        self.behind = Vec::new();
         Ok(())
     }
 
     /// Adds what waits in shared memory, as far as there is room, or all of it. Says if there is none on the
-    /// disk, as [`supply`](Self::supply) does.
+    /// disk, as [`put_by`](Self::put_by) does.
     ///
     /// # Errors
     ///
@@ -134,7 +140,8 @@ impl Delivery {
     ) -> Result<Option<io::Error>, Failure> {
         let mut copied = [0; COPIED];
         let count = area.copy_next(&mut copied).map_err(Failure::Area)?;
-        Ok(self.supply(&copied[..count], of, tools).err())
+        self.supply(self.wanted(&copied[..count], 0), tools);
+        Ok(self.put_by(of).err())
     }
 
     /// The server has said all: the client is told so behind what was put by.
@@ -186,8 +193,12 @@ impl Delivery {
 
     /// Whether all of the length is there that the reply has promised, with so many bytes in shared memory.
     pub(super) fn has_all_promised(&self, waiting: u64) -> bool {
-        let later = self.spill.left() + self.behind.len() as u64 + waiting;
-        self.reply.owed().is_some_and(|owed| owed <= later)
+        self.reply.owed().is_some_and(|owed| owed <= self.later() + waiting)
+    }
+
+    /// Bytes that were put by.
+    fn later(&self) -> u64 {
+        self.spill.left() + self.behind.len() as u64
     }
 
     /// Takes note of whether the client has left no room for more.

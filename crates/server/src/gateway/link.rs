@@ -33,8 +33,9 @@ pub struct Link {
     gone: usize,
     /// How much of the body in memory is the content of the last of them, and is sent from there.
     lent: usize,
-    /// All of the request is in `out`.
+    /// All of the request is in `out`, and all of it is gone.
     is_said: bool,
+    is_sent: bool,
     /// What goes along with the next byte.
     passes: Passes,
     pub(super) setup: Setup,
@@ -93,6 +94,11 @@ const PARAMS: usize = 1 << 10;
 const SMALL: usize = 4 << 10;
 /// Most of a body that is put behind the records to be sent.
 const STDIN: usize = 32 << 10;
+/// Bytes of records about free chunks that are sent at a time.
+const MOST_TOLD: usize = 4 << 10;
+/// A call that sends or receives fewer bytes costs as much of the share as this many: small calls without end
+/// must end the turn as well.
+const LEAST_COST: usize = 4 << 10;
 /// Records of a body in memory that are sent along with the one before: as much as a Unix socket takes at
 /// once.
 const GATHER: usize = 4;
@@ -113,6 +119,7 @@ impl Link {
             lent: 0,
             // There is no request yet.
             is_said: true,
+            is_sent: true,
             passes: Passes::Nothing,
             setup: if is_up { Setup::Ready } else { Setup::Connecting },
             knows: Transports::default(),
@@ -157,8 +164,12 @@ impl Link {
     /// # Errors
     ///
     /// It closes the connection, or says something else.
-    pub(super) fn hear_transports(&mut self, room: &mut [u8]) -> io::Result<Option<Transports>> {
-        let Some(count) = self.receive(room)? else { return Ok(None) };
+    pub(super) fn hear_transports(
+        &mut self,
+        room: &mut [u8],
+        share: &mut u64,
+    ) -> io::Result<Option<Transports>> {
+        let Some(count) = self.receive(room, share)? else { return Ok(None) };
         match self.protocol.receive(&room[..count]) {
             Ok((_, Output::NeedInput)) if count > 0 => Ok(None),
             // It may be padded (section 3.3).
@@ -182,7 +193,7 @@ impl Link {
         lent: Option<Lent<'_>>,
         write_params: impl FnOnce(&mut Params<'_>) -> Result<(), TooLong>,
     ) -> Result<(), TooLong> {
-        (self.is_said, self.waits) = (false, false);
+        (self.is_said, self.is_sent, self.waits) = (false, false, false);
         self.out.reserve(PARAMS);
         if self.request == 0 {
             self.request = self.protocol.begin(&mut self.out, Role::Responder, self.keeps);
@@ -197,8 +208,8 @@ impl Link {
         Ok(())
     }
 
-    /// Sends what there is to be said, as far as there is room and the share goes; says whether any of it is
-    /// gone. The client is lent if that is among it.
+    /// Sends what there is to be said, as far as there is room and the share goes; says whether any of the
+    /// request is gone, which chunks that are given back are none of. The client is lent if that is among it.
     pub(super) fn send(
         &mut self,
         body: &mut Spool,
@@ -210,9 +221,10 @@ impl Link {
             if !self.has_unsent() {
                 self.out.clear();
                 self.gone = 0;
+                self.is_sent = self.is_said;
             }
             if let Some(area) = self.area.as_mut().filter(|_| self.lent == 0) {
-                area.tell_free(&mut self.out);
+                area.tell_free(&mut self.out, MOST_TOLD);
             }
             while self.out.len() < STDIN && self.lent == 0 && !self.is_said {
                 self.say_more(body)?;
@@ -222,8 +234,8 @@ impl Link {
             }
             match self.send_once(body, client) {
                 Ok(n) => {
-                    *share = share.saturating_sub(n as u64);
-                    has_sent = true;
+                    charge(share, n);
+                    has_sent |= !self.is_sent;
                 }
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => self.writable = false,
@@ -233,7 +245,8 @@ impl Link {
                     io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
                         self.readable = true;
                         self.out.clear();
-                        (self.gone, self.lent, self.is_said) = (0, 0, true);
+                        (self.gone, self.lent) = (0, 0);
+                        (self.is_said, self.is_sent) = (true, true);
                     }
                     _ => return Err(error),
                 },
@@ -321,11 +334,12 @@ impl Link {
         self.gone < self.out.len() || self.lent > 0
     }
 
-    /// Receives what the server says; `None`: nothing now.
-    pub(super) fn receive(&mut self, room: &mut [u8]) -> io::Result<Option<usize>> {
-        match socket::recv(&self.socket, room) {
-            Ok(n) => {
-                self.readable = n == room.len() || n > 0 && self.hung_up;
+    /// Receives what the server says, as its share goes; `None`: nothing now.
+    pub(super) fn receive(&mut self, room: &mut [u8], share: &mut u64) -> io::Result<Option<usize>> {
+        match socket::recv_without(&self.socket, room) {
+            Ok((n, has_descriptors)) => {
+                charge(share, n);
+                self.readable = n == room.len() || has_descriptors || n > 0 && self.hung_up;
                 self.has_heard |= n > 0;
                 Ok(Some(n))
             }
@@ -370,7 +384,8 @@ impl Link {
     /// What can be done with it that rests.
     pub(super) fn readiness(&mut self, scratch: &mut [u8]) -> Readiness {
         match socket::recv(&self.socket, scratch) {
-            Ok(0) => return Readiness::Gone,
+            // What has more to say than that does not rest.
+            Ok(count) if count == 0 || count == scratch.len() => return Readiness::Gone,
             Ok(count) if self.says_no_more(&scratch[..count]) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             _ => return Readiness::Gone,
@@ -413,7 +428,8 @@ impl Link {
     /// What it waits for: input, and room.
     pub(super) fn waits_for(&self, wants_input: bool) -> (bool, bool) {
         let is_connecting = self.setup == Setup::Connecting;
-        let has_output = is_connecting || self.has_unsent() || !self.is_said;
+        let owes = self.area.as_ref().is_some_and(|area| area.has_free());
+        let has_output = is_connecting || self.has_unsent() || !self.is_said || owes;
         (wants_input && !is_connecting && !self.readable, has_output && !self.writable)
     }
 
@@ -421,6 +437,11 @@ impl Link {
     pub(super) fn into_parts(self) -> ((OwnedFd, Registration), Option<Box<Area>>) {
         ((self.socket, self.registration), self.area)
     }
+}
+
+/// Has a call that has moved so many bytes cost as much of the share, and what a call itself takes.
+fn charge(share: &mut u64, bytes: usize) {
+    *share = share.saturating_sub(bytes.max(LEAST_COST) as u64);
 }
 
 impl AsFd for Link {

@@ -92,8 +92,10 @@ pub struct Relay {
     /// What the application says for the error log.
     errors: Vec<u8>,
     course: Course,
-    /// When the request was whole, when a server was first looked for, and when the one asked last said or
-    /// took something.
+    /// The server says no more that the client is waiting for, and has had its time.
+    is_overdue: bool,
+    /// When the request was whole, when a server was first looked for, and when the one asked last took some
+    /// of the request or said something that is more than before. Records that nothing comes of are none.
     asked_at: Tick,
     due_since: Tick,
     active: Tick,
@@ -164,6 +166,7 @@ impl Relay {
             named: None,
             errors: Vec::new(),
             course: Course::new(gateway.desk.counters(pool)),
+            is_overdue: false,
             asked_at: now,
             due_since: now,
             active: now,
@@ -354,8 +357,24 @@ impl Relay {
         self.receive(gateway, tools)
     }
 
+    /// Whether all is there that the client was promised, although the server has not said so.
+    fn has_whole_reply(&self) -> bool {
+        let waiting = match &self.stage {
+            Stage::Asking(link) => link.area.as_ref().map_or(0, |area| area.waiting()),
+            _ => 0,
+        };
+        self.delivery.as_ref().is_some_and(|delivery| delivery.has_all_promised(waiting))
+            || self.composing.as_ref().is_some_and(|composing| composing.has_all_promised())
+            || self.named.is_some()
+            || self.returned.is_some()
+    }
+
     /// Receives from the server, as far as the client takes it. Says whether to come back at once.
     fn receive(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<bool, Failure> {
+        if std::mem::take(&mut self.is_overdue) && self.has_whole_reply() {
+            self.take_from_area(gateway, true, tools)?;
+            return self.end_reply(gateway, tools).map(|()| false);
+        }
         let wants_input = self.wants_input();
         let Stage::Asking(link) = &mut self.stage else { return Ok(false) };
         if !wants_input {
@@ -365,26 +384,22 @@ impl Relay {
         if !link.readable || !wants_input || *tools.share == 0 {
             return Ok(false);
         }
-        let room = &mut *tools.scratch;
-        let Some(count) = link.receive(room).map_err(Failure::Broken)? else { return Ok(link.readable) };
+        let received = link.receive(tools.scratch, tools.share).map_err(Failure::Broken)?;
+        let Some(count) = received else { return Ok(link.readable) };
         if count == 0 {
-            // It has said all that it promised.
-            let waiting = link.area.as_ref().map_or(0, |area| area.waiting());
-            let is_whole = self.delivery.as_ref().is_some_and(|delivery| delivery.has_all_promised(waiting))
-                || self.composing.as_ref().is_some_and(|composing| composing.has_all_promised())
-                || self.named.is_some()
-                || self.returned.is_some();
-            return if is_whole {
-                self.end_reply(gateway, tools).map(|()| false)
-            } else {
-                Err(Failure::Closed)
-            };
+            if !self.has_whole_reply() {
+                return Err(Failure::Closed);
+            }
+            self.take_from_area(gateway, true, tools)?;
+            return self.end_reply(gateway, tools).map(|()| false);
         }
-        *tools.share = tools.share.saturating_sub(count as u64);
-        self.active = tools.now;
         let mut input = std::mem::take(&mut tools.scratch);
         let taken = self.take_in(gateway, &input[..count], tools);
         std::mem::swap(&mut tools.scratch, &mut input);
+        if let Some(Err(error)) = self.delivery.as_mut().map(|delivery| delivery.put_by((gateway, self.pool)))
+        {
+            gateway.complain(now_us() / 1000, &self.request(), &Failure::Spill(error));
+        }
         taken?;
         Ok(true)
     }
@@ -411,8 +426,14 @@ impl Relay {
                 Output::Stderr(range) => {
                     let room = MOST_ERRORS.saturating_sub(self.errors.len());
                     self.errors.extend(input[range].iter().take(room));
+                    if room > 0 {
+                        self.active = tools.now;
+                    }
                 }
-                Output::Returned(returned) => self.take_back(gateway, returned, tools)?,
+                Output::Returned(returned) => {
+                    self.active = tools.now;
+                    self.take_back(gateway, returned, tools)?;
+                }
                 Output::Filled(filled) => self.take_filled(gateway, filled, tools)?,
                 // Nobody has asked it, or it is not the time for it.
                 Output::Knows(_) | Output::Waits => return Err(Failure::Unasked),
@@ -436,17 +457,24 @@ impl Relay {
     ) -> Result<(), Failure> {
         self.course.has_reply();
         if let Some(delivery) = &mut self.delivery {
-            if let Err(error) = delivery.supply(bytes, (gateway, self.pool), tools) {
-                gateway.complain(now_us() / 1000, &self.request(), &Failure::Spill(error));
+            let bytes = delivery.wanted(bytes, 0);
+            if bytes.is_empty() {
+                return Ok(());
             }
+            self.active = tools.now;
+            delivery.supply(bytes, tools);
             return Ok(());
         }
         if let Some(composing) = &mut self.composing {
-            return composing.take(bytes);
+            if composing.take(bytes)? {
+                self.active = tools.now;
+            }
+            return Ok(());
         }
         if self.named.is_some() {
             return Ok(());
         }
+        self.active = tools.now;
         self.head.extend_from_slice(bytes);
         if let Some(end) = self.scan.find_end(&self.head, MOST_HEAD)? {
             let head = std::mem::take(&mut self.head);

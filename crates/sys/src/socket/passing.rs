@@ -2,8 +2,8 @@
 //!
 //! One that is sent belongs to both processes from then on: they share what is open, with its status flags
 //! and its options. It comes with the first byte that was sent along with it. Whoever receives from somebody
-//! who may send descriptors always has to have room for them: without it the kernel closes what came, and
-//! nobody knows.
+//! who may send descriptors always has to have room for them: without it the kernel closes what came
+//! ([`recv_without`]), and a plain read does not tell.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -11,8 +11,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::cmsg_space;
 use rustix::net::{
-    self, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags,
+    self, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
 };
 
 use super::Slice;
@@ -43,6 +43,16 @@ pub fn send_with(fd: impl AsFd, slices: &[Slice<'_>], passed: BorrowedFd<'_>) ->
 /// with `MSG_DONTWAIT` and `MSG_CMSG_CLOEXEC`.
 pub fn recv_with(fd: impl AsFd, buffer: &mut [u8], passed: &mut Vec<OwnedFd>) -> io::Result<usize> {
     receive(fd.as_fd(), buffer, passed, RecvFlags::DONTWAIT)
+}
+
+/// Receives into `buffer` what is there, and says whether descriptors came with it, all of which the kernel
+/// has closed. 0 is the end of what the peer sends. A read ends behind the bytes that a descriptor came with:
+/// more may be there although the buffer is not full. Never blocks. recvmsg(2) with `MSG_DONTWAIT`, and
+/// `MSG_CTRUNC` of what it returns.
+pub fn recv_without(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, bool)> {
+    let mut control = RecvAncillaryBuffer::default();
+    let received = net::recvmsg(fd, &mut [IoSliceMut::new(buffer)], &mut control, RecvFlags::DONTWAIT)?;
+    Ok((received.bytes, received.flags.contains(ReturnFlags::CTRUNC)))
 }
 
 /// Receives when something comes, on a socket that blocks, as [`recv_with`] does; `EINTR` after a signal.
@@ -101,6 +111,26 @@ mod tests {
         assert_eq!(received, "hello", "and the end, as nobody else has it any more");
         drop(near);
         assert_eq!(recv_with(&far, &mut buffer, &mut passed).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_read_without_room_for_descriptors_ends_behind_them_and_says_so() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let (client, lent) = UnixStream::pair().unwrap();
+        let mut buffer = [0; 16];
+        let with = |bytes| send_with(&near, &[Slice::new(bytes)], lent.as_fd()).unwrap();
+        (&near).write_all(b"a").unwrap();
+        with(b"b");
+        with(b"c");
+        (&near).write_all(b"d").unwrap();
+        for (expected, has_descriptors) in [(&b"ab"[..], true), (b"c", true), (b"d", false)] {
+            let (count, told) = recv_without(&far, &mut buffer).unwrap();
+            assert_eq!((&buffer[..count], told), (expected, has_descriptors));
+        }
+        assert_eq!(recv_without(&far, &mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop((near, lent));
+        assert_eq!(recv_without(&far, &mut buffer).unwrap(), (0, false));
+        assert_eq!(crate::socket::recv(&client, &mut [0]).unwrap(), 0, "no copy is left");
     }
 
     #[test]

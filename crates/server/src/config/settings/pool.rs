@@ -48,7 +48,7 @@ pub struct PoolRule {
     pub fair: bool,
     /// How long it may take until one has accepted a connection.
     pub connect_timeout: Duration,
-    /// How long one may say and take nothing at all while a request is in flight.
+    /// How long one may make no progress while a request is in flight.
     pub timeout: Duration,
     /// How long a request may take from when it was whole until the application has said all; judged once it
     /// is in flight.

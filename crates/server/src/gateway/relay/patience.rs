@@ -57,6 +57,11 @@ impl Relay {
             self.all_is_said(gateway);
             return Ok(());
         }
+        if is_overdue && matches!(self.stage, Stage::Asking(_)) && self.has_whole_reply() {
+            // The same; it is ended with the next turn.
+            self.is_overdue = true;
+            return Ok(());
+        }
         if is_over && matches!(self.stage, Stage::Due(_) | Stage::Asking(_)) {
             return Err(Failure::TimedOut);
         }

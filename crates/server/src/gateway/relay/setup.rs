@@ -69,8 +69,8 @@ impl Relay {
         let Stage::Asking(link) = &mut self.stage else { return Ok(false) };
         let asked = link.send(&mut self.body, None, tools.share);
         let heard = match asked {
-            Ok(_) if !link.readable => return Ok(false),
-            Ok(_) => link.hear_transports(tools.scratch),
+            Ok(_) if !link.readable || *tools.share == 0 => return Ok(false),
+            Ok(_) => link.hear_transports(tools.scratch, tools.share),
             Err(error) => Err(error),
         };
         let is_known = match heard {

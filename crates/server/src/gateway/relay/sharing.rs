@@ -24,6 +24,11 @@ impl Relay {
         tools: &mut Tools<'_>,
     ) -> Result<(), Failure> {
         self.course.has_reply();
+        let waiting = self.shared()?.waiting();
+        let is_wanted = self.delivery.as_ref().is_some_and(|delivery| !delivery.has_all_promised(waiting));
+        if filled.length > 0 && is_wanted {
+            self.active = tools.now;
+        }
         self.shared()?.take(filled)?;
         self.has_used = true;
         // What is to be understood is copied first.

@@ -32,7 +32,7 @@ enum Answer {
 #[derive(Debug, PartialEq, Eq)]
 enum Event {
     Request {
-        method: Method,
+        method: String,
         target: Vec<u8>,
         terms: Terms,
     },
@@ -58,7 +58,7 @@ fn exchange(input: &[u8], limits: &Limits, answer: Answer, piece: usize) -> Vec<
                 from += consumed;
                 check(&head, limits);
                 events.push(Event::Request {
-                    method: head.method,
+                    method: head.method.name().to_owned(),
                     target: head.target.to_vec(),
                     terms: head.terms,
                 });

@@ -33,7 +33,7 @@ pub enum ErrorKind {
     /// Longer than the limit (RFC 9112 section 3).
     #[error("request line too long")]
     RequestLineTooLong,
-    /// Not a method that HTTP defines (RFC 9110 section 9.1).
+    /// A method whose name is longer than any: see [`Method::MAX_LENGTH`](crate::Method::MAX_LENGTH).
     #[error("unknown method")]
     UnknownMethod,
     /// RFC 9112 section 3.2.

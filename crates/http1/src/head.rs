@@ -15,7 +15,7 @@ use crate::{ErrorKind, Method, syntax};
 #[derive(Debug)]
 pub struct Head<'a> {
     /// What is asked for.
-    pub method: Method,
+    pub method: Method<'a>,
     /// The request target as it was sent.
     pub target: &'a [u8],
     /// The path, still percent-encoded: begins with `/`, or is exactly `*` (OPTIONS, and CONNECT which has
@@ -208,7 +208,7 @@ pub(crate) fn parse_again(input: &[u8]) -> Result<Parsed<'_>, ErrorKind> {
 
 /// A request line, and what follows it.
 struct RequestLine<'a> {
-    method: Method,
+    method: Method<'a>,
     target: &'a [u8],
     /// Bytes of the target before a question mark.
     path_len: usize,
@@ -261,8 +261,8 @@ fn other_version<'a>(input: &[u8], rest: &'a [u8]) -> Result<(Version, &'a [u8])
     }
 }
 
-/// A method, none where HTTP does not define it, and what follows its blank.
-fn any_method(input: &[u8]) -> Result<(Option<Method>, &[u8]), ErrorKind> {
+/// A method, none where its name is too long, and what follows its blank.
+fn any_method(input: &[u8]) -> Result<(Option<Method<'_>>, &[u8]), ErrorKind> {
     let (name, rest) = input.split_at(syntax::length(input, syntax::TOKEN));
     let Some((b' ', rest)) = rest.split_first() else { return Err(ErrorKind::RequestLine) };
     Ok((Method::from_name(name), rest))
@@ -420,7 +420,7 @@ pub(crate) fn parse_length(value: &[u8]) -> Option<u64> {
 
 /// The path of a target in origin, absolute, authority or asterisk form (RFC 9112 section 3.2).
 #[inline]
-fn path_of(target: &[u8], path_len: usize, method: Method) -> Result<&[u8], ErrorKind> {
+fn path_of<'a>(target: &'a [u8], path_len: usize, method: Method<'_>) -> Result<&'a [u8], ErrorKind> {
     let path = &target[..path_len];
     match path.first() {
         _ if method == Method::Connect => path_of_authority(target),
@@ -736,8 +736,13 @@ mod tests {
         assert_eq!(error("GET /\r\n\r\n"), ErrorKind::RequestLine);
         assert_eq!(error("GET /  HTTP/1.1\r\n\r\n"), ErrorKind::RequestLine);
         assert_eq!(error("GET / x HTTP/1.1\r\n\r\n"), ErrorKind::RequestLine);
-        assert_eq!(error("get / HTTP/1.1\r\nHost: x\r\n\r\n"), ErrorKind::UnknownMethod);
-        assert_eq!(error("PROPFIND / HTTP/1.1\r\nHost: x\r\n\r\n"), ErrorKind::UnknownMethod);
+        for name in ["get", "PROPFIND", "M-SEARCH", &"A".repeat(Method::MAX_LENGTH)] {
+            let head = format!("{name} / HTTP/1.1\r\nHost: x\r\n\r\n");
+            assert_eq!(parsed(&head).unwrap().head.method, Method::Other(name));
+        }
+        let name = "A".repeat(Method::MAX_LENGTH + 1);
+        assert_eq!(error(&format!("{name} / HTTP/1.1\r\nHost: x\r\n\r\n")), ErrorKind::UnknownMethod);
+        assert_eq!(error("A(B / HTTP/1.1\r\nHost: x\r\n\r\n"), ErrorKind::RequestLine);
     }
 
     #[test]

@@ -21,8 +21,9 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The hard bound on field lines, which is the room set aside for parsing them.
-    pub const MAX_FIELDS: u16 = 256;
+    /// The hard bound on field lines. An application is told of each name once, for which they are compared
+    /// with one another.
+    pub const MAX_FIELDS: u16 = 1000;
 }
 
 impl Default for Limits {

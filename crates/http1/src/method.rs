@@ -1,8 +1,11 @@
 //! Request methods (RFC 9110 section 9, RFC 5789).
 
-/// A method that HTTP defines. Names are case-sensitive; anything else is answered 501.
+use crate::syntax;
+
+/// What a request asks for. Methods are a registry and no closed list (RFC 9110 section 9.1): those that HTTP
+/// itself defines have names here, and any other token is one as well. Case counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub enum Method<'a> {
     /// Transfer the current representation.
     Get,
     /// What GET would answer, without the content (RFC 9110 section 9.3.2).
@@ -21,16 +24,23 @@ pub enum Method {
     Trace,
     /// Modify in part (RFC 5789).
     Patch,
+    /// Any other token, such as PROPFIND (RFC 4918). [`from_name`](Self::from_name) makes
+    /// it.
+    Other(&'a str),
 }
 
-impl Method {
-    /// Whether a request has the same effect, however often it is sent (RFC 9110 section 9.2.2).
+impl<'a> Method<'a> {
+    /// The longest name. Of those that are registered the longest has 17 bytes.
+    pub const MAX_LENGTH: usize = 64;
+
+    /// Whether a request is known to have the same effect, however often it is sent (RFC 9110 section 9.2.2).
+    /// Of methods that others define this is not believed: what an application makes of them is unknown here.
     pub fn is_idempotent(self) -> bool {
-        !matches!(self, Self::Post | Self::Connect | Self::Patch)
+        matches!(self, Self::Get | Self::Head | Self::Put | Self::Delete | Self::Options | Self::Trace)
     }
 
-    /// The method of that name, or none when HTTP does not define it.
-    pub fn from_name(name: &[u8]) -> Option<Self> {
+    /// The method of that name. `None`: it is no token, or longer than [`MAX_LENGTH`](Self::MAX_LENGTH).
+    pub fn from_name(name: &'a [u8]) -> Option<Self> {
         Some(match name {
             b"GET" => Self::Get,
             b"HEAD" => Self::Head,
@@ -41,12 +51,18 @@ impl Method {
             b"OPTIONS" => Self::Options,
             b"TRACE" => Self::Trace,
             b"PATCH" => Self::Patch,
-            _ => return None,
+            _ => return Self::other(name),
         })
     }
 
+    fn other(name: &'a [u8]) -> Option<Self> {
+        let is_one =
+            (1..=Self::MAX_LENGTH).contains(&name.len()) && name.iter().all(|&b| syntax::is_token(b));
+        str::from_utf8(name).ok().filter(|_| is_one).map(Self::Other)
+    }
+
     /// The name as sent.
-    pub fn name(self) -> &'static str {
+    pub fn name(self) -> &'a str {
         match self {
             Self::Get => "GET",
             Self::Head => "HEAD",
@@ -57,6 +73,40 @@ impl Method {
             Self::Options => "OPTIONS",
             Self::Trace => "TRACE",
             Self::Patch => "PATCH",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_token_is_a_method(
+            name in "[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}",
+            other in "[ \"(),/:;<=>?@\\[\\]{}\r\u{e9}]",
+        ) {
+            prop_assert_eq!(Method::from_name(name.as_bytes()).map(Method::name), Some(name.as_str()));
+            let name = format!("{name}{other}");
+            prop_assert_eq!(Method::from_name(name.as_bytes()), None);
+        }
+    }
+
+    #[test]
+    fn names_have_a_bound_and_repeating_is_for_few() {
+        assert_eq!(Method::from_name(b""), None);
+        assert_eq!(Method::from_name(&[b'A'; Method::MAX_LENGTH + 1]), None);
+        assert_eq!(Method::from_name(b"GET"), Some(Method::Get));
+        assert_eq!(Method::from_name(b"get"), Some(Method::Other("get")));
+        let repeated = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
+        let others = ["POST", "CONNECT", "PATCH", "PROPFIND", "LOCK", "MOVE", "get"];
+        for name in repeated.iter().chain(&others) {
+            let method = Method::from_name(name.as_bytes()).unwrap();
+            assert_eq!(method.is_idempotent(), repeated.contains(name), "{name}");
         }
     }
 }

@@ -106,15 +106,37 @@ impl<P> Plan<P> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 1% more instructions")]
     pub fn new(Sheet(mut content): Sheet<P>, status: Status, terms: Terms, stamp: &Stamp) -> Self {
-        let Content { own, pieces, .. } = &mut *content;
-        own.clear();
-        pieces.clear();
+        content.own.clear();
         if status == Status::OK {
-            stamp.begin_ok(own);
+            stamp.begin_ok(&mut content.own);
         } else {
-            status.write_line(own);
-            own.extend_from_slice(stamp.lines());
+            status.write_line(&mut content.own);
+            content.own.extend_from_slice(stamp.lines());
         }
+        Self::begun(content, status, terms)
+    }
+
+    /// Starts a reply with the reason phrase of an application, if it has one. The phrase must hold no line end.
+    pub fn with_reason(
+        Sheet(mut content): Sheet<P>,
+        (status, reason): (Status, Option<&[u8]>),
+        terms: Terms,
+        stamp: &Stamp,
+    ) -> Self {
+        let Some(reason) = reason else { return Self::new(Sheet(content), status, terms, stamp) };
+        debug_assert!(!reason.iter().any(|b| matches!(b, b'\r' | b'\n' | 0)));
+        content.own.clear();
+        status.write_line_with(reason, &mut content.own);
+        content.own.extend_from_slice(stamp.lines());
+        Self::begun(content, status, terms)
+    }
+
+    /// One of which the status line and the stamp's lines are written.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted: a call here costs every request 1% more instructions")]
+    fn begun(mut content: Box<Content<P>>, status: Status, terms: Terms) -> Self {
+        let Content { own, pieces, .. } = &mut *content;
+        pieces.clear();
         if !terms.persistent {
             own.extend_from_slice(b"Connection: close\r\n");
         } else if terms.version == Version::Http10 {

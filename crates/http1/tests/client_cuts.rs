@@ -16,7 +16,7 @@ enum Told {
 
 /// `eof_with_last`: the end comes together with the last piece, rather than after it.
 fn replay(
-    methods: &[Method],
+    methods: &[Method<'_>],
     stream: &[u8],
     cuts: impl IntoIterator<Item = usize>,
     eof_with_last: bool,
@@ -62,7 +62,7 @@ fn replay(
 }
 
 /// One reply as a server may send it, and what was asked.
-fn reply() -> impl Strategy<Value = (Method, Vec<u8>)> {
+fn reply() -> impl Strategy<Value = (Method<'static>, Vec<u8>)> {
     let body = prop::collection::vec(any::<u8>(), 0..60);
     let status = prop::sample::select(vec![200_u16, 204, 206, 304, 404, 503]);
     let fields = prop::collection::vec("[A-Za-z]{1,6}:[ -~]{0,8}\r\n", 0..4);
@@ -99,7 +99,7 @@ fn reply() -> impl Strategy<Value = (Method, Vec<u8>)> {
     })
 }
 
-fn streams() -> impl Strategy<Value = (Vec<Method>, Vec<u8>)> {
+fn streams() -> impl Strategy<Value = (Vec<Method<'static>>, Vec<u8>)> {
     let damage = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..2);
     let cut_off = prop::option::weighted(0.2, any::<prop::sample::Index>());
     (prop::collection::vec(reply(), 1..5), damage, cut_off).prop_map(|(replies, damage, cut_off)| {

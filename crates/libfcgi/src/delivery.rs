@@ -101,7 +101,7 @@ impl Delivery {
     /// Begins the reply with the head of a CGI response, as the web server would.
     pub(crate) fn new(client: OwnedFd, terms: Terms, stamp: &Stamp, head: &response::Head<'_>) -> Self {
         let terms = if head.length.is_some() { terms } else { terms.of_unknown_length() };
-        let mut plan = Plan::new(Sheet::default(), Status(head.status), terms, stamp);
+        let mut plan = Plan::with_reason(Sheet::default(), (Status(head.status), head.reason), terms, stamp);
         for (name, value) in head.for_client() {
             plan.field(name, value);
         }

@@ -10,7 +10,7 @@ use workload::session::{Request, SessionLog};
 pub(crate) struct Prepared {
     /// Head and body.
     pub(crate) bytes: Box<[u8]>,
-    pub(crate) method: http1::Method,
+    pub(crate) method: http1::Method<'static>,
     /// How long its whole reply may take; `None` leaves it to the run.
     pub(crate) timeout: Option<Duration>,
 }
@@ -35,7 +35,7 @@ fn one(request: &Request, host: &str, headers: &str) -> Prepared {
     }
     bytes.extend_from_slice(b"\r\n");
     bytes.extend_from_slice(request.contents.as_deref().unwrap_or_default());
-    let method = http1::Method::from_name(method.as_bytes()).expect("HTTP defines what session files name");
+    let method = http1::Method::from_name(method.as_bytes()).expect("what session files name is a token");
     Prepared { bytes: bytes.into(), method, timeout: request.timeout }
 }
 

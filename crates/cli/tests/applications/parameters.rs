@@ -3,13 +3,14 @@
 use std::sync::{Mutex, mpsc};
 
 use crate::support;
+use crate::support::client::request;
 use crate::support::scripted::{self, Asked, answer, pool, scripted_site};
 use crate::support::server::Setup;
 use crate::support::site::HELLO;
 use crate::support::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
-    Three: routes_to_programs, fields_that_deceive;
+    Three: routes_to_programs, any_method, fields_that_deceive;
 ];
 
 fn routes_to_programs(variant: &Variant) {
@@ -44,6 +45,37 @@ fn routes_to_programs(variant: &Variant) {
     }
     // No pool runs it there, and it is no file, either.
     assert_eq!(server.get("/other/run.cgi").status, 404);
+}
+
+/// Methods are a registry and no closed list (RFC 9110 section 9.1).
+fn any_method(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let serve = |mut asked: Asked| {
+        let text = format!("{} {}", asked.params["REQUEST_METHOD"], asked.body.len());
+        asked.say(answer(format!("Content-Length: {}\r\n\r\n{text}", text.len())));
+    };
+    let socket = scripted::start(setup.directory(), "app.sock", serve);
+    let tracing = format!(
+        "[[pools]]\nname = 'tracing'\nservers = 'unix:{}'\ntrace = true\n\
+         [[routes]]\npath = '/tracing/**'\npool = 'tracing'\nprogram = '/srv/app'\n",
+        socket.display()
+    );
+    let server = setup.config(&(pool(&[&socket], "") + &tracing)).start();
+    let mut client = server.connect();
+    let long = "A".repeat(64);
+    for method in ["PROPFIND", "MKCOL", "REPORT", "LOCK", "BASELINE-CONTROL", "get", "PATCH", "PUT", &long] {
+        client.send(request(method, "/app/x", &[("Content-Length", "3")]) + "abc");
+        let reply = client.reply();
+        assert_eq!((reply.status, reply.text()), (200, format!("{method} 3")));
+        // Files have none of these.
+        let status = if ["PATCH", "PUT"].contains(&method) { 405 } else { 501 };
+        assert_eq!(client.fetch(method, "/hello.txt", &[]).status, status, "{method}");
+    }
+    let refused = client.fetch("TRACE", "/app/x", &[]);
+    assert_eq!((refused.status, refused.field("Allow")), (405, Some("GET, HEAD, OPTIONS")));
+    assert_eq!(client.fetch("TRACE", "/tracing/x", &[]).text(), "TRACE 0");
+    assert_eq!(server.fetch(&format!("{long}A"), "/app/x", &[]).status, 501);
+    assert_eq!(server.one("CONNECT test:80 HTTP/1.1\r\nHost: test:80\r\n\r\n").status, 405);
 }
 
 fn fields_that_deceive(variant: &Variant) {

@@ -6,6 +6,7 @@ use std::sync::{Mutex, mpsc};
 use rustix::process::Signal;
 
 use crate::support::client::{Broken, Client, Reply, request};
+use crate::support::conveyed;
 use crate::support::scripted::{self, answer, end, pool, record, scripted_site};
 use crate::support::server::Setup;
 use crate::support::site::HELLO;
@@ -14,7 +15,7 @@ use crate::support::{PATIENCE, sleep_ms};
 
 pub(crate) const TESTS: &[Test] = tests![
     Each: pieces_as_they_are_made, replies_cut_short, the_last_reply, stopping;
-    Three: ends, longer_than_promised, statuses_without_a_body, fields_about_the_connection;
+    Three: ends, longer_than_promised, statuses_without_a_body, fields_about_the_connection, heads;
 ];
 
 /// Sends a request for an application's reply as a client of that version.
@@ -64,6 +65,37 @@ fn ends(variant: &Variant) {
                 assert_eq!(client.get("/hello.txt").text(), HELLO, "{what}");
             }
         }
+    }
+}
+
+/// Of whatever size they are below the bound on their bytes, down to nothing, and with their own words.
+fn heads(variant: &Variant) {
+    let server = scripted_site(variant, |mut asked| {
+        let head = match &*asked.params["PATH_INFO"] {
+            "/own" => "Status: 404 Nothing  Here\n".to_owned(),
+            "/registered" => "Status: 201\n".to_owned(),
+            "/many" => (0..5000).map(|n| format!("A{n}: b\n")).collect::<Vec<_>>().concat(),
+            "/long" => format!("A: {}\n", "b".repeat(64 << 10)),
+            _ => String::new(),
+        };
+        asked.say(answer(format!("{head}\nhello")));
+    });
+    let mut client = server.connect();
+    for (path, status, reason, fields) in [
+        ("own", 404, "Nothing  Here", 0),
+        ("registered", 201, "Created", 0),
+        ("many", 200, "OK", 5000),
+        ("none", 200, "OK", 0),
+    ] {
+        let reply = client.get(&format!("/app/{path}"));
+        // Lent a client, the application makes the status line itself.
+        let reason = if conveyed::transport() == "pass-fd" { &reply.reason } else { reason };
+        assert_eq!((reply.status, &*reply.reason), (status, reason), "{path}");
+        assert_eq!(reply.text(), "hello", "{path}");
+        assert_eq!(reply.fields.iter().filter(|(name, _)| name.starts_with('A')).count(), fields, "{path}");
+    }
+    if conveyed::transport() != "pass-fd" {
+        assert_eq!(client.get("/app/long").status, 502);
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod browser;
 mod daemon;
+mod dav;
 mod front_controller;
 mod git;
 mod killed;
@@ -16,6 +17,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     support::variant::run(&[
+        ("dav", dav::TESTS),
         ("front_controller", front_controller::TESTS),
         ("git", git::TESTS),
         ("killed", killed::TESTS),

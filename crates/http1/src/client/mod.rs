@@ -12,4 +12,4 @@ mod response;
 
 pub use connection::{Connection, Event, MAX_HEAD_BYTES, MAX_PIPELINED, PipelineFull, ReplyError};
 pub use request::{RequestError, write_request};
-pub use response::{BodyLength, MAX_FIELDS, ResponseHead};
+pub use response::{BodyLength, ResponseHead};

@@ -32,7 +32,7 @@ pub enum RequestError {
 /// `Content-Length: 0`, which POST and PUT should have (RFC 9110 section 8.6).
 pub fn write_request(
     to: &mut Vec<u8>,
-    method: Method,
+    method: Method<'_>,
     target: &str,
     host: &str,
     fields: &[(&str, &str)],

@@ -6,8 +6,8 @@ use super::ReplyError;
 use crate::head::parse_length;
 use crate::{Status, Version};
 
-/// The most field lines of a response's head.
-pub const MAX_FIELDS: usize = 128;
+/// Field lines that there is room for without allocating.
+const FEW_FIELDS: usize = 64;
 
 /// A response's head. It borrows from the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,12 +52,19 @@ impl<'a> ResponseHead<'a> {
 
     /// Parses a complete head, blank line included, of the reply to a request that was HEAD or not.
     pub(super) fn parse(input: &'a [u8], to_head: bool) -> Result<Self, ReplyError> {
-        let mut room = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+        let (mut few, mut many) = ([const { MaybeUninit::uninit() }; FEW_FIELDS], Vec::new());
+        // As many as there are: bytes bound them.
+        let lines = memchr::memchr_iter(b'\n', input).count();
+        let room = if lines <= FEW_FIELDS {
+            &mut few[..]
+        } else {
+            many.resize_with(lines, MaybeUninit::uninit);
+            &mut many[..]
+        };
         let mut response = httparse::Response::new(&mut []);
         let config = httparse::ParserConfig::default();
-        match config.parse_response_with_uninit_headers(&mut response, input, &mut room) {
+        match config.parse_response_with_uninit_headers(&mut response, input, room) {
             Ok(httparse::Status::Complete(length)) if length == input.len() => {}
-            Err(httparse::Error::TooManyHeaders) => return Err(ReplyError::HeadTooLarge),
             Ok(_) | Err(_) => return Err(ReplyError::Malformed),
         }
         let version = if response.version == Some(0) { Version::Http10 } else { Version::Http11 };

@@ -48,6 +48,7 @@ pub(super) const KEYS: &[Key<PoolRule>] = &[
         let written = Some(written).filter(|_| !rule.params.is_empty());
         Field { written, ..pairs(&mut rule.params, param) }
     }),
+    Key::of("pools", "trace", |rule| one(&mut rule.trace, flag())),
     Key::of("pools", "send_files", |rule| {
         let pair = |(prefix, path): &(String, PathBuf)| {
             format!("{} = {}", quoted(prefix), quoted(&path.display().to_string()))

@@ -495,7 +495,7 @@ const WRONG: &[(&str, &str)] = &[
     ("drain_timeout = 20", "drain_timeout = 20: allowed: a time from 0 ms to 1 d"),
     ("drain_timeout = '20'", "a time needs a unit; allowed: ms, s, min, h, d"),
     ("[timeouts]\nidle = '0 s'", "2:8: timeouts.idle = '0 s': allowed: a time from 10 ms to 1 d"),
-    ("[limits]\nheader_count = 257", "limits.header_count = 257: allowed: a whole number from 1 to 256"),
+    ("[limits]\nheader_count = 1001", "limits.header_count = 1001: allowed: a whole number from 1 to 1000"),
     (
         "[limits]\nrequest_line = '64 KiB'",
         "limits.request_line = '64 KiB': contradiction: must not be larger",
@@ -846,6 +846,7 @@ total_timeout = "8 s"
 keep = 2
 keep_timeout = "3 s"
 params = { A = "b", "C" = "d \"e\"" }
+trace = true
 send_files = { "/protected/" = ".", "/a b/" = "/" }
 
 [[sites]]

@@ -22,8 +22,10 @@ use super::table::{Pin, SiteNumber};
 pub struct Composed {
     /// The site that the client has asked, whose pages tell of errors.
     pub asked: SiteNumber,
-    /// The application's status.
+    /// The application's status, and its phrase for that, if it has one.
     pub status: Status,
+    /// See there.
+    pub reason: Option<Box<[u8]>>,
     /// Lines of the application's head, each with its end.
     pub lines: Vec<u8>,
     /// What it said of the body, and what that consists of.
@@ -141,7 +143,8 @@ impl Content {
             Found::File(_, _, length) => *length,
         };
         let total: u64 = found.iter().map(length).sum();
-        let mut plan = Plan::new(sheet, composed.status, head.terms, stamp);
+        let mut plan =
+            Plan::with_reason(sheet, (composed.status, composed.reason.as_deref()), head.terms, stamp);
         plan.bytes(&composed.lines);
         if composed.is_whole && !composed.status.is_bodiless() {
             plan.field("Content-Length", itoa::Buffer::new().format(total).as_bytes());

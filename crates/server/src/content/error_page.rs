@@ -18,7 +18,7 @@ use super::patience::Patience;
 use super::prefetch::Prefetched;
 use super::request::Asking;
 use super::table::{Pin, Place, SiteNumber};
-use super::{Content, RETRY_AFTER};
+use super::{Content, field_of};
 use crate::config::FileSettings;
 
 /// The operator's pages.
@@ -58,8 +58,8 @@ impl Content {
         let page = self.find_error_page(status, Asking::new(site, now, (prefetched, patience)));
         let plan = page.map(|page| {
             let mut plan = Plan::new(sheet, status, terms, stamp);
-            if status == Status::SERVICE_UNAVAILABLE {
-                plan.field("Retry-After", RETRY_AFTER);
+            if let Some((name, value)) = field_of(status) {
+                plan.field(name, value);
             }
             self.error_with(plan, site, page, None)
         });

@@ -100,8 +100,10 @@ impl Content {
     /// Answers such a request for what is sent as a file.
     fn answer_other_method(&mut self, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
         let Request { head, stamp, .. } = *request;
-        if head.method != Method::Options {
-            return Ok(self.refuse(Status::METHOD_NOT_ALLOWED, request, sheet)?);
+        match head.method {
+            Method::Options => {}
+            Method::Other(_) => return Ok(self.refuse(Status::NOT_IMPLEMENTED, request, sheet)?),
+            _ => return Ok(self.refuse(Status::METHOD_NOT_ALLOWED, request, sheet)?),
         }
         let mut plan = Plan::new(sheet, Status::NO_CONTENT, head.terms, stamp);
         plan.field("Allow", ALLOW);

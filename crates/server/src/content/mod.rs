@@ -125,6 +125,15 @@ pub struct Content {
 /// The plan of a reply, or what must be done first, or instead.
 pub type Answer = Result<Plan<Pin>, Detour>;
 
+/// What an error of that status has among its fields.
+fn field_of(status: Status) -> Option<(&'static str, &'static [u8])> {
+    match status {
+        Status::METHOD_NOT_ALLOWED => Some(("Allow", ALLOW)),
+        Status::SERVICE_UNAVAILABLE => Some(("Retry-After", RETRY_AFTER)),
+        _ => None,
+    }
+}
+
 impl Content {
     /// What is below the roots that `resolvers` have open, those of these sites. `open_files` is how many
     /// files are kept open at most, and `max_ranges` the most ranges answered in one reply.
@@ -369,12 +378,7 @@ impl Content {
         request: &Request<'_>,
         sheet: Sheet<Pin>,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
-        let field: Option<(&str, &[u8])> = match status {
-            Status::METHOD_NOT_ALLOWED => Some(("Allow", ALLOW)),
-            Status::SERVICE_UNAVAILABLE => Some(("Retry-After", RETRY_AFTER)),
-            _ => None,
-        };
-        self.refuse_with(status, field, request, sheet)
+        self.refuse_with(status, field_of(status), request, sheet)
     }
 
     /// The error of a request for ranges of which none is in a file of that size.

@@ -36,6 +36,8 @@ pub struct NamedFile {
     pub path: Box<[u8]>,
     /// The application's status. With one other than 200 the file is sent whole.
     pub status: Status,
+    /// Its phrase for that, if it has one.
+    pub reason: Option<Box<[u8]>>,
     /// Lines of the application's head that go with the file, each with its end: those about the content.
     pub content_lines: Vec<u8>,
     /// All others, which go with 304 as well.
@@ -148,7 +150,8 @@ impl Content {
             // Several ranges may be answered with all of it (RFC 9110 section 14.2).
             Verdict::Whole | Verdict::Parts(_) => (file.status, None),
         };
-        let mut plan = Plan::new(sheet, status, head.terms, stamp);
+        let reason = file.reason.as_deref().filter(|_| status == file.status);
+        let mut plan = Plan::with_reason(sheet, (status, reason), head.terms, stamp);
         plan.pin(self.table.pin(place));
         let entry = self.table.entry(place);
         let (marks, size) = (&entry.marks, entry.size());

@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use http1::{End, Head, OpenReply, ProtocolError, Run, Status, Step, Terms, Tick, TimerKind};
+use http1::{End, Head, Method, OpenReply, ProtocolError, Run, Status, Step, Terms, Tick, TimerKind};
 use sys::socket::Slice;
 
 use super::disk::Owed;
@@ -91,6 +91,9 @@ impl Conversation {
     pub(super) fn call(&mut self, service: &mut Service, call: Box<Call>, head: &Head<'_>, consumed: &[u8]) {
         if self.lent_to.as_ref().is_some_and(|lent_to| lent_to.pool != call.pool) {
             return self.misdirect(service, call.site, head.terms);
+        }
+        if head.method == Method::Trace && !service.gateway.takes_trace(&call.pool) {
+            return self.answer_error(service, (call.site, Status::METHOD_NOT_ALLOWED), head.terms, None);
         }
         let now = service.clock.tick;
         let client = service.proxies.client(&self.peer, head.fields).unwrap_or(self.peer);

@@ -19,6 +19,7 @@ pub(super) struct Composing {
     /// The length that it says its body has as it comes.
     promised: Option<u64>,
     status: Status,
+    reason: Option<Box<[u8]>>,
     /// The lines of its head that are for the client.
     lines: Vec<u8>,
     body: Vec<u8>,
@@ -49,8 +50,8 @@ impl Composing {
                 lines.extend_from_slice(part);
             }
         }
-        let (promised, status) = (head.length, Status(head.status));
-        Ok(Some(Self { places, promised, status, lines, body: Vec::new() }))
+        let (promised, status, reason) = (head.length, Status(head.status), head.reason.map(Into::into));
+        Ok(Some(Self { places, promised, status, reason, lines, body: Vec::new() }))
     }
 
     /// Takes more of the body, and says whether any of that belongs to it.
@@ -91,9 +92,9 @@ impl Composing {
         asked: SiteNumber,
         is_body_asked: bool,
     ) -> Result<Composed, Failure> {
-        let Self { places, promised, status, lines, body } = self;
+        let Self { places, promised, status, reason, lines, body } = self;
         if body.is_empty() && !is_body_asked {
-            return Ok(Composed { asked, status, lines, body, parts: Vec::new(), is_whole: false });
+            return Ok(Composed { asked, status, reason, lines, body, parts: Vec::new(), is_whole: false });
         }
         if promised.is_some_and(|promised| promised != body.len() as u64) {
             return Err(Failure::Short);
@@ -109,7 +110,7 @@ impl Composing {
         };
         let parts = zero_copy::parts(&places, body.len()).ok_or(Failure::NoName)?;
         let parts = parts.into_iter().map(part).collect::<Result<_, _>>()?;
-        Ok(Composed { asked, status, lines, body, parts, is_whole: true })
+        Ok(Composed { asked, status, reason, lines, body, parts, is_whole: true })
     }
 }
 

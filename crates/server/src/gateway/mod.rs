@@ -145,6 +145,11 @@ impl Gateway {
         }
     }
 
+    /// Whether applications of a pool are asked to TRACE. One that repeats what it got repeats cookies, too.
+    pub fn takes_trace(&self, name: &str) -> bool {
+        self.pool(name).is_some_and(|pool| self.pools[pool].trace)
+    }
+
     /// Whether there is something to be done between turns: connections that no request uses, or requests
     /// that wait in queues.
     #[inline]

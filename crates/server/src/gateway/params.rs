@@ -41,7 +41,7 @@ pub(super) fn write(
     head: &Head<'_>,
     call: &Call,
     asker: &Asker,
-    body: Option<u64>,
+    body: u64,
     own: &[(String, String)],
 ) -> Result<(), TooLong> {
     // The path behind the script, as if it were one of the root's (RFC 3875 section 4.1.6).
@@ -68,11 +68,15 @@ pub(super) fn write(
     // PHP may be built to run nothing that comes without it (cgi.force_redirect).
     params.pair(b"REDIRECT_STATUS", b"200")?;
     write_addresses(params, head, asker)?;
-    let mut digits = Buffer::new();
-    let length = body.map_or("", |length| digits.format(length));
-    params.pair(b"CONTENT_LENGTH", length.as_bytes())?;
     // Each is looked at several times, and found by its line's end.
     let fields: Vec<_> = head.fields.pairs().collect();
+    // A body without a byte is still one, if the client has announced it.
+    let announces = |(name, _): &(&[u8], &[u8])| {
+        [&b"content-length"[..], b"transfer-encoding"].iter().any(|other| name.eq_ignore_ascii_case(other))
+    };
+    let mut digits = Buffer::new();
+    let has_body = body > 0 || fields.iter().any(announces);
+    params.pair(b"CONTENT_LENGTH", if has_body { digits.format(body).as_bytes() } else { b"" })?;
     let media_type = fields.iter().find(|(name, _)| name.eq_ignore_ascii_case(b"content-type"));
     params.pair(b"CONTENT_TYPE", media_type.map_or(&b""[..], |(_, value)| value))?;
     if let Some(host) = head.host() {
@@ -90,7 +94,7 @@ fn write_addresses(params: &mut Params<'_>, head: &Head<'_>, asker: &Asker) -> R
     if let PeerAddress::Inet(address) = asker.client {
         write_address(params, (b"REMOTE_ADDR", b"REMOTE_PORT"), address)?;
     } else {
-        params.pair(b"REMOTE_ADDR", b"")?;
+        params.pair(b"REMOTE_ADDR", b"unix:")?;
     }
     let local = if let Some(LocalAddress::Inet(address)) = &asker.local {
         Some(write_address(params, (b"SERVER_ADDR", b"SERVER_PORT"), *address)?)
@@ -157,28 +161,36 @@ mod tests {
 
     const TERMS: Terms = Terms { version: Version::Http11, persistent: true, body: true };
 
-    fn parameters(target: &str, fields: &str, is_trusted: bool) -> BTreeMap<String, String> {
-        let consumed = format!("POST {target} HTTP/1.1\r\nHost: example.org:8080\r\n{fields}\r\n");
-        let head = Head::again(consumed.as_bytes(), TERMS).unwrap();
-        assert_eq!(head.method, Method::Post);
-        let call = Call {
+    fn call() -> Call {
+        Call {
             site: 0,
             pool: "php".into(),
             file: b"/srv/a.php"[..].into(),
             name: b"/a.php"[..].into(),
             info: b"/b c"[..].into(),
             root: b"/srv"[..].into(),
-        };
+        }
+    }
+
+    fn parameters(target: &str, fields: &str, is_trusted: bool) -> BTreeMap<String, String> {
+        let consumed = format!("POST {target} HTTP/1.1\r\nHost: example.org:8080\r\n{fields}\r\n");
+        let head = Head::again(consumed.as_bytes(), TERMS).unwrap();
+        assert_eq!(head.method, Method::Post);
         let address = |text: &str| text.parse().unwrap();
         let asker = Asker {
             client: PeerAddress::Inet(address("[::ffff:192.0.2.7]:1234")),
             local: Some(LocalAddress::Inet(address("127.0.0.1:80"))),
             is_trusted,
         };
+        told(&head, &call(), &asker, 12)
+    }
+
+    /// The parameters of a request with a body of that length.
+    fn told(head: &Head<'_>, call: &Call, asker: &Asker, body: u64) -> BTreeMap<String, String> {
         let mut out = Vec::new();
         let mut params = Params::new(&mut out, 1);
         let own = [("APP_ENV".to_owned(), "test".to_owned())];
-        write(&mut params, &head, &call, &asker, Some(12), &own).unwrap();
+        write(&mut params, head, call, asker, body, &own).unwrap();
         params.finish();
         let content = u16::from_be_bytes([out[4], out[5]]).into();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -221,6 +233,21 @@ mod tests {
         ] {
             assert_eq!(found.get(name).map(String::as_str), value, "{name}");
         }
+    }
+
+    #[test]
+    fn a_body_that_is_announced_has_a_length_and_a_local_client_a_name() {
+        let length = |method: &str, fields: &str| {
+            let consumed = format!("{method} / HTTP/1.1\r\nHost: x\r\n{fields}\r\n");
+            let head = Head::again(consumed.as_bytes(), TERMS).unwrap();
+            let asker = Asker { client: PeerAddress::Unix, local: None, is_trusted: false };
+            let found = told(&head, &call(), &asker, 0);
+            assert_eq!(found["REMOTE_ADDR"], "unix:");
+            found["CONTENT_LENGTH"].clone()
+        };
+        assert_eq!(length("GET", ""), "");
+        assert_eq!(length("POST", "content-length: 0\r\n"), "0");
+        assert_eq!(length("PUT", "Transfer-Encoding: chunked\r\n"), "0");
     }
 
     #[test]

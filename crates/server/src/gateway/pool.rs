@@ -24,6 +24,8 @@ pub(super) struct Pool {
     pub(super) patience: PoolPatience,
     pub(super) params: Vec<(String, String)>,
     pub(super) send_files: SendFiles,
+    /// Whether TRACE requests go to it.
+    pub(super) trace: bool,
     /// How replies come to their clients, where the server knows that way.
     pub(super) transport: Transport,
     pub(super) area: u64,
@@ -94,6 +96,7 @@ impl Pool {
             },
             params: params(rule),
             send_files: SendFiles::new(rule, directories),
+            trace: rule.trace,
             transport: rule.transport,
             area: rule.area,
             area_send: rule.area_send,

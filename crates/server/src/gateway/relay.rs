@@ -499,7 +499,7 @@ impl Relay {
     fn open(&self, head: &response::Head<'_>, tools: &mut Tools<'_>) -> OpenReply<Pin> {
         let terms = if head.length.is_some() { self.terms } else { self.terms.of_unknown_length() };
         let sheet = tools.sheets.pop().unwrap_or_default();
-        let mut plan = Plan::new(sheet, Status(head.status), terms, tools.stamp);
+        let mut plan = Plan::with_reason(sheet, (Status(head.status), head.reason), terms, tools.stamp);
         for (name, value) in head.for_client() {
             plan.field(name, value);
         }

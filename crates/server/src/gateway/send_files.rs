@@ -76,8 +76,8 @@ impl SendFiles {
                 lines.extend_from_slice(part);
             }
         }
-        let status = Status(head.status);
-        Ok(Some(NamedFile { asked, directory, path, status, content_lines, lines, has_type }))
+        let (status, reason) = (Status(head.status), head.reason.map(Into::into));
+        Ok(Some(NamedFile { asked, directory, path, status, reason, content_lines, lines, has_type }))
     }
 
     /// The file that such a field names as the file system does: its directory and the path below that.

@@ -65,6 +65,8 @@ pub struct PoolRule {
     pub keep_timeout: Duration,
     /// More parameters for each request, by name.
     pub params: Vec<(String, String)>,
+    /// They may be asked to TRACE.
+    pub trace: bool,
     /// Directories whose files its applications may name to be sent, by what stands for them at the beginning
     /// of `X-Accel-Redirect`.
     pub send_files: Vec<(String, PathBuf)>,
@@ -94,6 +96,7 @@ impl Default for PoolRule {
             keep: 0,
             keep_timeout: Duration::from_secs(10),
             params: Vec::new(),
+            trace: false,
             send_files: Vec::new(),
         }
     }

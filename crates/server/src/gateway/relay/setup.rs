@@ -129,7 +129,7 @@ impl Relay {
             server: SERVER.as_bytes(),
         });
         let head = Head::again(&self.consumed, self.terms).ok_or(Failure::Unreadable)?;
-        let body = Some(self.body.length()).filter(|length| *length > 0);
+        let body = self.body.length();
         let own = &gateway.pools[self.pool].params;
         link.begin(lent, |params| params::write(params, &head, &self.call, &self.asker, body, own))?;
         Ok(())

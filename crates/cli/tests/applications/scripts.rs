@@ -13,7 +13,7 @@ use crate::support::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
     Each: php, nothing_walks_around_a_route_that_refuses;
-    Three: scripts_never_leave, scripts_that_are_refused, sites_with_scripts;
+    Three: encoded_slashes, scripts_never_leave, scripts_that_are_refused, sites_with_scripts;
 ];
 
 fn php(variant: &Variant) {
@@ -202,6 +202,60 @@ fn explained(server: &Server, target: &str) -> String {
     command.arg("check").arg(server.root()).arg("--url").arg(target).arg("--php=unix:/x");
     command.arg("--config").arg(server.directory().join("sluice.toml"));
     String::from_utf8(command.output().expect("sluice").stdout).expect("text")
+}
+
+/// Paths with `%2F` reach the applications whose routes take them, and name no file nor get around a refusal.
+fn encoded_slashes(variant: &Variant) {
+    let setup = Setup::new(variant).file("index.php", INDEX).file("dir/evil.php", INDEX);
+    let socket = scripted::start(setup.directory(), "app.sock", |mut asked| {
+        let told = ["SCRIPT_NAME", "PATH_INFO", "REQUEST_URI"]
+            .map(|key| asked.params.get(key).cloned().unwrap_or_default());
+        asked.say(answer(format!("Content-Type: text/plain\n\n{}", told.join(" "))));
+    });
+    let socket = socket.display().to_string();
+    let server = setup
+        .argument(format!("--php=unix:{socket}"))
+        .config(&format!(
+            "[[pools]]\nname = 'app'\nservers = 'unix:{socket}'\n\
+             [[routes]]\npath = '/private/**'\nstatus = 403\n\
+             [[routes]]\npath = '/dir/*.php'\nstatus = 403\n\
+             [[routes]]\npath = '/adm*'\nstatus = 403\n\
+             [[routes]]\npath = '/npm/**'\npool = 'app'\nprogram = '/srv/npm'\nencoded_slashes = true\n\
+             [[routes]]\npath = '/git/**'\npool = 'app'\nprogram = '/srv/git'\n\
+             [[routes]]\npath = '/old/**'\nredirect = '/new/{{rest}}'\n\
+             [[routes]]\nfallback = '/index.php'\nencoded_slashes = true\n"
+        ))
+        .start();
+    for (target, status, script) in [
+        ("/npm/@scope%2fname?x=%2F", 200, "/npm /@scope/name"),
+        ("/npm/http%3A%2F%2Fh/", 200, "/npm /http:/h/"),
+        ("/@scope%2Fname", 200, "/index.php "),
+        ("/index.php/page/A%2FB", 200, "/index.php /page/A/B"),
+        ("/dir%2Ffile.txt", 200, "/index.php "),
+        ("/index.php%2Fpage", 404, ""),
+        ("/dir%2Fevil.php", 404, ""),
+        ("/dir/evil.php%2Fx", 404, ""),
+        ("/dir/evil.php/%2Fx", 404, ""),
+        ("/private%2Fa", 404, ""),
+        ("/priv%61te%2fa", 404, ""),
+        ("/adm%2Fx", 404, ""),
+        ("/x%2F..%2Fprivate/a", 404, ""),
+        ("/npm/..%2Fprivate/a", 404, ""),
+        ("/npm/a%2F.git", 404, ""),
+        ("/npm/a%2F%00", 400, ""),
+        ("/git/a%2Fb", 404, ""),
+        ("/old/a%2Fb", 404, ""),
+    ] {
+        for method in ["GET", "POST"] {
+            let reply = server.fetch(method, target, &[]);
+            let expected = if status == 200 { format!("{script} {target}") } else { String::new() };
+            assert_eq!(reply.status == 200, status == 200, "{method} {target}: {reply:?}");
+            assert!(status != 200 || reply.text() == expected, "{method} {target}: {reply:?}");
+            assert!(method == "POST" || reply.status == status, "{method} {target}: {reply:?}");
+        }
+        let told = explained(&server, target);
+        assert_eq!(told.starts_with("404: ") || told.starts_with("400: "), status != 200, "{target}: {told}");
+    }
 }
 
 /// One PHP-FPM for several roots, and a site whose own is down.

@@ -18,6 +18,7 @@ pub(super) const KEYS: &[Key<RouteRule>] = &[
     Key::of("routes", "pool", |rule| optional(&mut rule.pool, pools::name())),
     Key::of("routes", "scripts", |rule| optional(&mut rule.scripts, pools::ending())),
     Key::of("routes", "program", |rule| optional(&mut rule.program, path())),
+    Key::of("routes", "encoded_slashes", |rule| one(&mut rule.encoded_slashes, flag())),
     Key::of("routes", "fallback", |rule| {
         optional(&mut rule.fallback, Kind::new(|path: &String| quoted(path), path_from_root))
     }),
@@ -46,6 +47,10 @@ pub(super) fn contradictions(rule: &RouteRule, item: &Item, table: &Table) -> Ve
         _ if !is_said("pool") && (is_said("scripts") || is_said("program")) => {
             let key = if is_said("scripts") { "scripts" } else { "program" };
             item.problem_of(key, "a pool is to run it: add pool = \"NAME\"")
+        }
+        _ if rule.encoded_slashes && !is_said("pool") && !is_said("fallback") => {
+            let why = "no file has a slash in its name: it goes with pool = \"NAME\" or fallback = \"/FILE\"";
+            item.problem_of("encoded_slashes", why)
         }
         RouteRule { status: Some(status), .. } if is_said("redirect") && !REDIRECTS.contains(status) => {
             item.problem_of("status", "no status of a redirect; allowed: 301, 302, 303, 307, 308")

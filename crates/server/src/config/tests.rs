@@ -583,8 +583,12 @@ const WRONG: &[(&str, &str)] = &[
         "2:12: routes.fallback = '/x': contradiction: another file",
     ),
     (
+        "[[routes]]\nstatus = 404\nencoded_slashes = true",
+        "3:19: routes.encoded_slashes = true: no file has a slash in its name: it goes with pool",
+    ),
+    (
         "[[routes]]\nto = '/x'",
-        "2:1: routes.to: unknown key; allowed: fallback, ignore_case, path, pool, program, redirect",
+        "2:1: routes.to: unknown key; allowed: encoded_slashes, fallback, ignore_case, path, pool, program",
     ),
     ("listen = ", "1:10: not TOML: "),
     ("workers = 1\nworkers = 1", "2:1: not TOML: duplicate key"),
@@ -825,6 +829,7 @@ scripts = ".cgi"
 path = "/git/**"
 pool = "a"
 program = "git-http-backend"
+encoded_slashes = true
 
 [[routes]]
 fallback = "/404.html"

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use http1::host_name;
 
 use super::call::Call;
+use super::encoded::{Encoded, Takes};
 use super::lookup::{Lookup, LookupResult};
-use super::path::Path;
+use super::path::{Path, Refusal};
 use super::resolver::Resolver;
-use super::routes::{Action, Elsewhere, Instead, LeadsTo, Routes};
+use super::routes::{Action, Elsewhere, Instead, LeadsTo, NO_ROUTES, Routes};
 use super::sites::Hosts;
 use crate::config::{Settings, SiteSettings};
 
@@ -31,7 +32,7 @@ pub fn explain(settings: &Settings, url: &str) -> String {
             let resolver = Resolver::new(files, Arc::clone(&routes)).ok();
             routes.explain(path.bytes(), query.map(str::as_bytes), resolver.as_ref())
         }
-        Err(refusal) => format!("{}: {}", refusal.status().0, refusal.text()),
+        Err(refusal) => Routes::new(number, files).explain_no_name(raw.as_bytes(), refusal, files.dotfiles),
     };
     let hosts: Vec<_> = hosts.iter().map(ToString::to_string).collect();
     match (settings.sites.len(), number) {
@@ -86,6 +87,27 @@ impl Routes {
         format!("{}: {done}", self.name(number))
     }
 
+    /// What is done with a path that is no name of a file.
+    fn explain_no_name(&self, raw: &[u8], refusal: Refusal, dotfiles: bool) -> String {
+        let is_taken = refusal == Refusal::EncodedSlash && self.take_encoded_slashes;
+        let read = if is_taken { Encoded::read(raw, dotfiles) } else { Err(refusal) };
+        let taken = read.and_then(|encoded| self.explain_encoded(&encoded).ok_or(refusal));
+        taken.unwrap_or_else(|refusal| format!("{}: {}", refusal.status().0, refusal.text()))
+    }
+
+    /// What is done with a path with an encoded slash, if anything.
+    fn explain_encoded(&self, encoded: &Encoded) -> Option<String> {
+        let path = &encoded.path;
+        let fallback = self.fallback(path);
+        let fallback = fallback.iter().map(|file| String::from_utf8_lossy(file)).next();
+        let done = match self.take(encoded)? {
+            Takes::Elsewhere(route) => self.instead(route, path, None),
+            Takes::Script(_) => told(&*self.run(path, b"", false).ok()?),
+            Takes::Fallback => format!("the file {}, as no file has a slash in its name", fallback?),
+        };
+        Some(format!("{}: {done}", self.name(self.number(path)?)))
+    }
+
     /// What is answered because of the route that something else has than the path itself.
     fn explain_other(&self, route: Elsewhere, what: &str) -> String {
         format!("{}, which {what} has: {}", self.name(route.0), self.instead(route, b"/", None))
@@ -104,7 +126,9 @@ impl Routes {
 
     /// A route by its number, from 1 on.
     fn name(&self, number: usize) -> String {
-        format!("route {} ({})", number + 1, self.all[number].path)
+        let path = &self.all[number].path;
+        let is_none = number >= self.all.len() - NO_ROUTES.len();
+        if is_none { format!("no route ({path})") } else { format!("route {} ({path})", number + 1) }
     }
 }
 

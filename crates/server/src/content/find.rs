@@ -110,7 +110,11 @@ impl Content {
 
     /// Looks a file up where it should be, if that has not been done for this request.
     #[cold]
-    fn look_up(&mut self, mut lookup: Lookup<'_>, asking: Asking<'_>) -> Result<Resolved, Obstacle> {
+    pub(super) fn look_up(
+        &mut self,
+        mut lookup: Lookup<'_>,
+        asking: Asking<'_>,
+    ) -> Result<Resolved, Obstacle> {
         if let Some(found) = asking.prefetched.and_then(|had| had.find(&lookup.path, lookup.variant())) {
             if let Ok(Resolved::Entry(place)) = found
                 && !self.table.hold(place)

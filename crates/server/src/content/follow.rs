@@ -1,11 +1,14 @@
 //! Answers by routes: to requests for paths that lead elsewhere, for files that are not there, and with
 //! methods that are not for files.
 
+use std::sync::Arc;
+
 use http1::{Method, Plan, Sheet, Status};
 
+use super::encoded::{Encoded, Takes};
 use super::find::Obstacle;
 use super::lookup::Resolved;
-use super::path::Path;
+use super::path::{Path, Refusal};
 use super::request::Request;
 use super::routes::{Elsewhere, Instead, LeadsTo};
 use super::table::{Pin, Place};
@@ -76,14 +79,15 @@ impl Content {
         let path = Path::decode(request.head.path, self.site(request.asking).dotfiles, &mut scratch);
         let answer = match path {
             Ok(path) => self.serve_other_method_at(path, request, sheet),
-            Err(_) => self.answer_other_method(request, sheet),
+            Err(refusal) => self.serve_no_name(refusal, request, sheet),
         };
         self.scratch = scratch;
         answer
     }
 
     fn serve_other_method_at(&mut self, path: Path<'_>, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
-        if let LeadsTo::Elsewhere(elsewhere) = self.site(request.asking).routes.leads_to(path.bytes(), false)
+        if let LeadsTo::Elsewhere(elsewhere) =
+            self.site(request.asking).routes.leads_to(path.bytes(), request.asking.as_owner)
         {
             return self.follow(elsewhere, path, request, sheet);
         }
@@ -95,6 +99,62 @@ impl Content {
             Ok((_, sheet)) => self.answer_other_method(request, sheet),
             Err(answer) => answer,
         }
+    }
+
+    /// Answers a request whose path is no name of a file, and may be meant for an application even so.
+    #[cold]
+    pub(super) fn serve_no_name(
+        &mut self,
+        refusal: Refusal,
+        request: &Request<'_>,
+        sheet: Sheet<Pin>,
+    ) -> Answer {
+        let Request { head, asking, .. } = *request;
+        let (routes, dotfiles) = (Arc::clone(&self.site(asking).routes), self.site(asking).dotfiles);
+        if refusal != Refusal::EncodedSlash || !routes.take_encoded_slashes {
+            return self.refuse_path(refusal, request, sheet);
+        }
+        let encoded = match Encoded::read(head.path, dotfiles) {
+            Ok(encoded) => encoded,
+            Err(refusal) => return self.refuse_path(refusal, request, sheet),
+        };
+        let path = Path::known(&encoded.path);
+        let fallback = routes.fallback(path.bytes());
+        let found = match (routes.take(&encoded), &fallback) {
+            (Some(Takes::Elsewhere(route)), _) => return self.follow(route, path, request, sheet),
+            (Some(Takes::Script(script)), _) => self.look_up(asking.lookup(script, None), asking),
+            (Some(Takes::Fallback), Some(_)) => Err(Obstacle::Refused(Status::NOT_FOUND)),
+            _ => return self.refuse_path(refusal, request, sheet),
+        };
+        match (found, fallback) {
+            (Ok(Resolved::Script(_)), _) => self.run(path, None, request, sheet),
+            (Ok(Resolved::Barred(route)), _) => self.follow(route, path, request, sheet),
+            (Err(Obstacle::Lookup(lookup)), _) => Err(lookup.into()),
+            (Err(Obstacle::Refused(Status::NOT_FOUND)), Some(fallback)) => {
+                let request = &Request { asking: self.as_owner(asking), ..*request };
+                self.serve_named(Path::known(&fallback), request, sheet)
+            }
+            (Err(Obstacle::Refused(status)), _) => Ok(self.refuse(status, request, sheet)?),
+            _ => Ok(self.refuse(Status::NOT_FOUND, request, sheet)?),
+        }
+    }
+
+    /// Answers with a file or script that the site's owner names.
+    fn serve_named(&mut self, path: Path<'_>, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
+        match request.head.method {
+            Method::Get | Method::Head => self.serve(path, request, sheet),
+            _ => self.serve_other_method_at(path, request, sheet),
+        }
+    }
+
+    /// Answers a request whose path is no name.
+    fn refuse_path(&mut self, refusal: Refusal, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
+        if !matches!(request.head.method, Method::Get | Method::Head) {
+            return self.answer_other_method(request, sheet);
+        }
+        let resolver = self.resolvers.of(request.asking.site);
+        resolver.refusals.tell_path(request.head.path, refusal);
+        Ok(self.refuse(refusal.status(), request, sheet)?)
     }
 
     /// Answers such a request for what is sent as a file.

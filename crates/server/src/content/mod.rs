@@ -38,6 +38,7 @@
 
 mod call;
 mod composed;
+mod encoded;
 mod ends;
 mod entry;
 mod error_page;
@@ -325,11 +326,7 @@ impl Content {
         let mut scratch = std::mem::take(&mut self.scratch);
         let plan = match Path::decode(request.head.path, self.site(request.asking).dotfiles, &mut scratch) {
             Ok(path) => self.serve(path, request, sheet),
-            Err(refusal) => {
-                let resolver = self.resolvers.of(request.asking.site);
-                resolver.refusals.tell_path(request.head.path, refusal);
-                self.refuse(refusal.status(), request, sheet).map_err(Detour::from)
-            }
+            Err(refusal) => self.serve_no_name(refusal, request, sheet),
         };
         self.scratch = scratch;
         plan

@@ -24,6 +24,8 @@ pub(super) struct Routes {
     paths: Patterns,
     /// Whether one refuses requests.
     pub(super) refuse_some: bool,
+    /// Whether one takes paths with encoded slashes.
+    pub(super) take_encoded_slashes: bool,
     /// Whether one refuses them, or has a program answer them in place of a file.
     pub(super) lead_elsewhere: bool,
     site: SiteNumber,
@@ -37,6 +39,7 @@ pub(super) struct Route {
     pub(super) path: Box<str>,
     /// Bytes of a path before what wildcards match.
     literal: usize,
+    pub(super) encoded_slashes: bool,
     pub(super) action: Action,
 }
 
@@ -83,7 +86,7 @@ pub(super) enum Instead {
 }
 
 /// What stands behind all routes, for paths that take too long to match, and scripts that no pool runs.
-const NO_ROUTES: [(&str, Status); 2] =
+pub(super) const NO_ROUTES: [(&str, Status); 2] =
     [("too many wildcards", Status::URI_TOO_LONG), ("no pool runs it", Status::NOT_FOUND)];
 
 /// The status of a redirect that has none of its own: nobody is to remember it.
@@ -99,11 +102,13 @@ impl Routes {
         all.extend(NO_ROUTES.map(|(path, status)| Route {
             path: path.into(),
             literal: 0,
+            encoded_slashes: false,
             action: Action::Refuse(status),
         }));
         let paths = Patterns::new(rules.iter().map(|rule| (rule.path.as_ref(), rule.ignore_case)));
         let root = settings.root.as_os_str().as_bytes().into();
-        Self { all, paths, refuse_some, lead_elsewhere, site, root }
+        let take_encoded_slashes = all.iter().any(|route| route.encoded_slashes);
+        Self { all, paths, refuse_some, take_encoded_slashes, lead_elsewhere, site, root }
     }
 
     /// Whether there is one.
@@ -254,7 +259,8 @@ impl Route {
             }
         };
         let path = rule.path.as_ref().map_or("any path", Pattern::text).into();
-        Self { path, literal: literal_prefix(pattern).unwrap_or(pattern).len(), action }
+        let literal = literal_prefix(pattern).unwrap_or(pattern).len();
+        Self { path, literal, encoded_slashes: rule.encoded_slashes, action }
     }
 
     /// Whether it takes a path that its pattern matches.

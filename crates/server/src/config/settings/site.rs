@@ -116,11 +116,15 @@ impl FileSettings {
     }
 
     /// The routes, that of PHP scripts included: what is refused or led elsewhere is no script's, but a
-    /// script that is there needs no fallback.
+    /// script that is there needs no fallback. It takes encoded slashes if the fallback behind it does.
     pub fn all_routes(&self) -> impl Iterator<Item = Cow<'_, RouteRule>> {
-        let route = |php: &Php| RouteRule { pool: Some(php.pool.clone()), ..RouteRule::default() };
-        let php = self.php.iter().map(route);
         let fallback = self.routes.iter().position(|route| route.fallback.is_some());
+        let encoded_slashes = fallback.is_some_and(|fallback| self.routes[fallback].encoded_slashes);
+        let route = move |php: &Php| {
+            let pool = Some(php.pool.clone());
+            RouteRule { encoded_slashes, pool, ..RouteRule::default() }
+        };
+        let php = self.php.iter().map(route);
         let (before, behind) = self.routes.split_at(fallback.unwrap_or(self.routes.len()));
         let [before, behind] = [before, behind].map(|routes| routes.iter().map(Cow::Borrowed));
         before.chain(php.map(Cow::Owned)).chain(behind)
@@ -146,6 +150,8 @@ pub struct RouteRule {
     pub redirect: Option<Target>,
     /// With which status, one of a redirect's; without a redirect, 400 to 599, the status that they get.
     pub status: Option<u16>,
+    /// With a pool or a fallback: paths in which a slash is encoded are taken, which are names of no file.
+    pub encoded_slashes: bool,
     /// The file that is sent where there is none of the name asked for: a path from the root.
     pub fallback: Option<String>,
     /// Which pool answers.
